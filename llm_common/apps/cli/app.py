@@ -21,7 +21,7 @@ from llm_common.apps.cli.terminal import (
     ExitCode,
     InertErrorGroup,
     end,
-    print_document,
+    print_json,
     print_text,
     show_progress,
     stderr_console,
@@ -158,7 +158,7 @@ def demo(
     ):
         document = asyncio.run(ask(store))
     if json:
-        print_document(document)
+        print_json(document)
     else:
         show_questions(document, stdout_console())
     if any(question.failed for question in document.questions):
@@ -225,7 +225,7 @@ def pack(
             progress=progress,
         )
     if json:
-        print_document(pack_document(packed, explain=explain), output)
+        print_json(pack_document(packed, explain=explain), output)
     else:
         print_text(packed.text, output)
         show_pack(packed, stderr_console(), explain=explain)

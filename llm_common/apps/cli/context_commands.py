@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -17,7 +18,7 @@ from llm_common.apps.cli.terminal import (
     Yes,
     confirm,
     end,
-    print_document,
+    print_json,
     print_rows,
     print_text,
     say,
@@ -27,7 +28,6 @@ from llm_common.apps.cli.terminal import (
 from llm_common.errors import ConfigError, StoreError
 
 if TYPE_CHECKING:
-    from llm_common.apps.cli.documents import ErasedQuery
     from llm_common.pointers.reading import ResultPart
     from llm_common.pointers.search import PointerSearch
     from llm_common.pointers.store import ContextPointerStore
@@ -119,8 +119,6 @@ def list_(
     json: AsJson = False,
 ) -> None:
     """List the queries of a store, or the pointers of a query, newest first. Ends with 3 where there are none."""
-    from llm_common.apps.cli.documents import PointersOfQuery, QueryPage
-
     opened, where = _opened(store, reading=True)
     if query is None:
         with show_progress("Reading the folders", silent=json):
@@ -128,7 +126,7 @@ def list_(
         shown = tuple(found[offset : offset + limit])
         total, noun = len(found), "queries"
         if json:
-            print_document(QueryPage(store=where, total=total, queries=shown))
+            print_json({"store": where, "total": total, "queries": shown})
         else:
             rows = (
                 (one.query_id, one.pointers, one.bytes, (one.changed_at or "")[:19], one.problem)
@@ -141,9 +139,8 @@ def list_(
         page = opened.newest(query_id=query, limit=limit, offset=offset)
         shown_pointers, total, noun = page.pointers, page.total, "pointers"
         if json:
-            print_document(
-                PointersOfQuery(store=where, query_id=query, total=total, pointers=shown_pointers)
-            )
+            page_of = {"store": where, "query_id": query, "total": total}
+            print_json({**page_of, "pointers": shown_pointers})
         else:
             lines = (
                 (one.pointer_id, one.created_at[:19], one.result_bytes, one.summary)
@@ -159,7 +156,6 @@ def list_(
 @context.command()
 def show(query: _Query, pointer: _Pointer, *, store: _Store = None, json: AsJson = False) -> None:
     """Show a pointer: its call, size, times and summary, and an excerpt of its result."""
-    from llm_common.apps.cli.documents import ShownPointer
     from llm_common.text.canonical import decode_json
     from llm_common.text.display import excerpt_json
 
@@ -167,7 +163,7 @@ def show(query: _Query, pointer: _Pointer, *, store: _Store = None, json: AsJson
     excerpt = excerpt_json(decode_json(payload), _EXCERPT_CHARS).text
     if json:
         total_chars = len(payload.decode("utf-8", "replace"))
-        print_document(ShownPointer(pointer=stored, excerpt=excerpt, total_chars=total_chars))
+        print_json({"pointer": stored, "excerpt": excerpt, "total_chars": total_chars})
         return
     facts = stored.model_dump(mode="json", exclude={"result_sha256", "args_sha256"})
     print_rows(
@@ -236,7 +232,7 @@ def read(
         stored, payload, part=part, cursor=cursor, limit_tokens=limit, counter=DefaultCounter()
     )
     if json:
-        print_document(reading)
+        print_json(reading)
         return
     print_text(reading.text)
     if reading.cursor:
@@ -275,8 +271,6 @@ def search(
     Looks at calls and at the beginnings of results; --in results looks through the stored results
     too. Says what could not be read and so was not searched. Ends with 3 where nothing matches.
     """
-    from llm_common.apps.cli.documents import FoundPointers
-
     opened, where = _opened(store, reading=True)
     with show_progress("Searching", silent=json) as progress:
         found = opened.find(
@@ -287,7 +281,7 @@ def search(
             progress=lambda done: progress("Pointers searched", done, 0),
         )
     if json:
-        print_document(FoundPointers(words=words, looked_in=look_in, **dict(found)))
+        print_json({"words": words, "looked_in": look_in, **dict(found)})
     else:
         rows = (
             (one.pointer.query_id, one.pointer.pointer_id, f"{one.score:.2f}", one.pointer.summary)
@@ -339,14 +333,11 @@ def verify(
 
     Ends with 1 if something is wrong. Without --repair nothing is changed.
     """
-    from llm_common.apps.cli.documents import VerifiedStore
-
     opened, where = _opened(store, reading=not repair)
     with show_progress("Verifying", silent=json):
         report = asyncio.run(opened.verify(repair=repair))
     if json:
-        found = VerifiedStore(store=where, clean=report.is_clean, **dict(report))
-        print_document(found)
+        print_json({"store": where, "clean": report.is_clean, **dict(report)})
     else:
         rows = (
             (one.query_id, one.name, one.kind, "repaired" if one.repaired else "")
@@ -363,18 +354,25 @@ def verify(
 @context.command()
 def gc(*, dry_run: DryRun = False, store: _Store = None, json: AsJson = False) -> None:
     """Remove expired pointers and what killed writers left behind."""
-    from llm_common.apps.cli.documents import CollectedGarbage
-
     opened, where = _opened(store, reading=dry_run)
     with show_progress("Collecting", silent=json):
         report = asyncio.run(opened.gc(dry_run=dry_run))
     if json:
-        print_document(CollectedGarbage(store=where, dry_run=dry_run, report=report))
+        print_json({"store": where, "dry_run": dry_run, "report": report})
         return
     print_rows(
         {"What": str, "Number": int}, ((name.replace("_", " "), count) for name, count in report)
     )
     say("Nothing was changed." if dry_run else f"Freed {report.freed_bytes:,} bytes.")
+
+
+@dataclass(frozen=True, slots=True)
+class _ErasableQuery:
+    """The pointers of a query that are to be erased, and the bytes of their records and results."""
+
+    query_id: str
+    pointers: tuple[str, ...]
+    bytes: int
 
 
 @context.command()
@@ -394,8 +392,6 @@ def erase(
     json: AsJson = False,
 ) -> None:
     """Erase the pointers of queries with their results, for good. Ends with 3 where there is nothing to erase."""
-    from llm_common.apps.cli.documents import ErasedPointers
-
     chosen = None if pointer is None else [*map(_checked_pointer_id, pointer)]
     opened, where = _opened(store, reading=dry_run)
     found = [
@@ -414,7 +410,7 @@ def erase(
                 query_id=one.query_id, pointer_ids=None if chosen is None else one.pointers
             )
     if json:
-        print_document(ErasedPointers(store=where, dry_run=dry_run, queries=tuple(found)))
+        print_json({"store": where, "dry_run": dry_run, "queries": found})
         return
     print_rows(
         {"Query": str, "Pointers": int, "Bytes": int},
@@ -425,13 +421,12 @@ def erase(
 
 def _erasable(
     store: "ContextPointerStore", query_id: str, chosen: list[str] | None
-) -> "ErasedQuery":
-    from llm_common.apps.cli.documents import ErasedQuery
+) -> _ErasableQuery:
     from llm_common.pointers.records import QueryFiles
 
     files = QueryFiles.of(store.records.blobs, query_id)
     pointers = sorted(files.by_pointer if chosen is None else files.by_pointer.keys() & chosen)
-    return ErasedQuery(
+    return _ErasableQuery(
         query_id=query_id, pointers=tuple(pointers), bytes=sum(map(files.size, pointers))
     )
 

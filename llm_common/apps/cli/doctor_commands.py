@@ -3,9 +3,10 @@
 import asyncio
 import platform
 import re
+from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib import metadata
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -13,7 +14,7 @@ from llm_common import __version__, _env
 from llm_common.apps.cli.terminal import (
     AsJson,
     ExitCode,
-    print_document,
+    print_json,
     print_rows,
     safe_text,
     show_progress,
@@ -22,7 +23,6 @@ from llm_common.apps.cli.terminal import (
 from llm_common.errors import ConfigError, StoreError
 
 if TYPE_CHECKING:
-    from llm_common.apps.cli.documents import Diagnosis, ExtraPackage, StoreHealth, VariableInForce
     from llm_common.core.http.probing import EndpointReport
 
 # A command imports what only it needs when it runs: `--help` and completion answer at once.
@@ -30,6 +30,70 @@ if TYPE_CHECKING:
 
 _SAME_NAME = 0.9  # of a name with its prefix: a letter or two
 _REQUIREMENT = re.compile(r"([A-Za-z0-9._-]+).*;.*extra\s*==\s*['\"]([A-Za-z0-9._-]+)['\"]")
+
+
+@dataclass(frozen=True, slots=True)
+class VariableInForce:
+    """A variable of the environment.
+
+    Attributes:
+        name: Its name.
+        value: The value in force; None without one, and for every secret.
+        default: Its default; None without one.
+        source: Whether the value is set, or is the default; `unset` without either.
+        secret: Whether its value is never shown.
+        meaning: What it does.
+    """
+
+    name: str
+    value: str | None
+    default: str | None
+    source: Literal["environment", "default", "unset"]
+    secret: bool
+    meaning: str
+
+
+@dataclass(frozen=True, slots=True)
+class StoreHealth:
+    """The store of the environment.
+
+    Attributes:
+        path: Where it is.
+        exists: Whether there is one yet.
+        checked: Whether every result was compared with its digest.
+        queries: Queries in it.
+        pointers: Pointers that are whole, if they were checked.
+        problem: What is wrong with it; "" if nothing is.
+    """
+
+    path: str
+    exists: bool
+    checked: bool
+    queries: int
+    pointers: int
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
+class ExtraPackage:
+    """A package of an extra, and its version if it is installed."""
+
+    extra: str
+    package: str
+    version: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """What is in force here, and what is wrong: in sentences, none if nothing is."""
+
+    version: str
+    python: str
+    variables: tuple[VariableInForce, ...]
+    store: StoreHealth
+    endpoint: "EndpointReport | None"
+    extras: tuple[ExtraPackage, ...]
+    problems: tuple[str, ...]
 
 
 def doctor(
@@ -52,7 +116,7 @@ def doctor(
         endpoint = _endpoint(problems, offline=offline)
     found = _diagnosis(store, endpoint, problems)
     if json:
-        print_document(found)
+        print_json(found)
     else:
         _show(found)
     if found.problems:
@@ -60,9 +124,8 @@ def doctor(
 
 
 def _diagnosis(
-    store: "StoreHealth", endpoint: "EndpointReport | None", problems: list[str]
-) -> "Diagnosis":
-    from llm_common.apps.cli.documents import Diagnosis
+    store: StoreHealth, endpoint: "EndpointReport | None", problems: list[str]
+) -> Diagnosis:
     from llm_common.redaction.redactor import DEFAULT_REDACTOR
     from llm_common.selection.results import ToolSelectionConfig
 
@@ -114,8 +177,7 @@ def _misspelled() -> list[str]:
     ]
 
 
-def _variables() -> "tuple[VariableInForce, ...]":
-    from llm_common.apps.cli.documents import VariableInForce
+def _variables() -> tuple[VariableInForce, ...]:
     from llm_common.redaction.redactor import DEFAULT_REDACTOR
 
     rows = []
@@ -133,8 +195,7 @@ def _variables() -> "tuple[VariableInForce, ...]":
     return tuple(rows)
 
 
-def _store_health(problems: list[str], *, quick: bool) -> "StoreHealth":
-    from llm_common.apps.cli.documents import StoreHealth
+def _store_health(problems: list[str], *, quick: bool) -> StoreHealth:
     from llm_common.pointers.store import FileContextPointerStore
 
     path, exists, problem = "", False, ""
@@ -188,10 +249,8 @@ def _endpoint(problems: list[str], *, offline: bool) -> "EndpointReport | None":
     return report
 
 
-def _extras() -> "tuple[ExtraPackage, ...]":
+def _extras() -> tuple[ExtraPackage, ...]:
     """The packages of every extra but `all`, in the order of the extras."""
-    from llm_common.apps.cli.documents import ExtraPackage
-
     try:
         requirements = metadata.requires("llm-common") or []
     except metadata.PackageNotFoundError:  # run from a checkout that is not installed
@@ -211,7 +270,7 @@ def _version(package: str) -> str | None:
         return None
 
 
-def _show(found: "Diagnosis") -> None:
+def _show(found: Diagnosis) -> None:
     console = stdout_console()
     console.print(f"llm-common {found.version}, Python {found.python}", style="bold")
     console.print("\nSettings", style="bold")

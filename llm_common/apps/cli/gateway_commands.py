@@ -14,10 +14,8 @@ from llm_common.apps.cli.terminal import (
     AsJson,
     ExitCode,
     InertErrorGroup,
-    as_inert_json,
     end,
-    print_document,
-    print_text,
+    print_json,
     safe_text,
     say,
 )
@@ -157,7 +155,7 @@ def status(*, folder: _Folder = None, json: AsJson = False) -> None:
 
     found = reports(settings)
     if json:
-        print_text(as_inert_json([report.model_dump(mode="json") for report in found]))
+        print_json(found)
     for report in () if json else found:
         _show(report, f"pid {report.pid}, {'running' if report.running else 'ended'}")
     if not found:
@@ -176,7 +174,7 @@ def doctor(*, config: _Config = None, json: AsJson = False) -> None:
 
         found = asyncio.run(examine(settings))
     if json:
-        print_document(found)
+        print_json(found)
     else:
         _show(found, "checked")
     if any(server.problem or server.left_out for server in found.servers):

@@ -17,7 +17,7 @@ from llm_common.apps.cli.terminal import (
     Yes,
     confirm,
     end,
-    print_document,
+    print_json,
     print_rows,
     say,
     say_more,
@@ -70,7 +70,6 @@ def list_(
     With --session the events of a session.
     The newest come first. Ends with 3 where there are none.
     """
-    from llm_common.apps.cli.documents import EventPage, SessionPage
     from llm_common.memory.overview import list_events, list_sessions
 
     async def sessions() -> "tuple[list[SessionSummary], int]":
@@ -87,7 +86,7 @@ def list_(
         found, total = asyncio.run(sessions())
         shown, noun = len(found), "sessions"
         if json:
-            print_document(SessionPage(total=total, sessions=tuple(found)))
+            print_json({"total": total, "sessions": found})
         else:
             rows = (
                 (one.user, one.session_id, one.events, one.current, one.newest_at.isoformat())
@@ -100,7 +99,7 @@ def list_(
         kept, total = asyncio.run(events())
         shown, noun = len(kept), "events"
         if json:
-            print_document(EventPage(total=total, events=tuple(kept)))
+            print_json({"total": total, "events": kept})
         else:
             lines = (
                 (one.id, one.event.role, one.key, "" if one.current else "past", one.event.text)
@@ -134,7 +133,6 @@ def search(
 
     Ends with 3 where nothing matches.
     """
-    from llm_common.apps.cli.documents import FoundEvents
     from llm_common.memory.protocol import MemoryFilters
 
     if session is None and user is None:
@@ -155,7 +153,7 @@ def search(
 
     found = asyncio.run(hits())
     if json:
-        print_document(FoundEvents(words=words, hits=tuple(found)))
+        print_json({"words": words, "hits": found})
     else:
         rows = (
             (one.id, one.session_id, one.event.role, f"{one.score:.2f}", one.event.text)
@@ -184,7 +182,6 @@ def forget(
 
     Ends with 3 where there are none.
     """
-    from llm_common.apps.cli.documents import ForgottenEvents
     from llm_common.memory.overview import list_events
 
     if session is None and user is None and event is None:
@@ -205,7 +202,7 @@ def forget(
         confirm(f"Erase {number:,} events?", yes=yes)
         number = asyncio.run(erase())
     if json:
-        print_document(ForgottenEvents(dry_run=dry_run, events=number))
+        print_json({"dry_run": dry_run, "events": number})
     say(f"Would erase {number:,} events." if dry_run else f"Erased {number:,} events.")
 
 

@@ -4,7 +4,6 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from llm_common.apps.cli.documents import PackDocument, PackedFileRow
 from llm_common.apps.cli.terminal import safe_text
 from llm_common.folders import FolderPack
 
@@ -17,39 +16,30 @@ _REASONS = {
 }
 
 
-def pack_document(pack: FolderPack, *, explain: bool) -> PackDocument:
+def pack_document(pack: FolderPack, *, explain: bool) -> dict[str, object]:
     """The pack as the document of the command.
 
     Args:
         pack: What to print.
         explain: True adds the account of every file that was weighed, with the parts of its score.
     """
-    return PackDocument(
-        query=pack.query,
-        folders=tuple(map(str, pack.folders)),
-        intent=pack.intent,
-        budget_tokens=pack.budget_tokens,
-        tokens=pack.tokens,
-        counter=pack.counter,
-        searched=pack.searched,
-        read=pack.read,
-        left_out=dict(pack.left_out),
-        weighed=len(pack.files) + len(pack.dropped),
-        files=tuple(
-            PackedFileRow(
-                path=file.path,
-                form=file.form,
-                tokens=file.tokens,
-                score=file.score,
-                why=file.reason,
-            )
-            for file in pack.files
-        ),
-        notes=tuple(pack.notes),
-        seconds=dict(pack.seconds),
-        packed=pack.text,
-        explain=pack.bundle.explain() if explain else None,
-    )
+    return {
+        "query": pack.query,
+        "folders": pack.folders,
+        "intent": pack.intent,
+        "budget_tokens": pack.budget_tokens,
+        "tokens": pack.tokens,
+        "counter": pack.counter,
+        "searched": pack.searched,
+        "read": pack.read,
+        "left_out": pack.left_out,
+        "weighed": len(pack.files) + len(pack.dropped),
+        "files": pack.files,
+        "notes": pack.notes,
+        "seconds": pack.seconds,
+        "packed": pack.text,
+        "explain": pack.bundle.explain() if explain else None,
+    }
 
 
 def show_pack(pack: FolderPack, console: Console, *, explain: bool) -> None:

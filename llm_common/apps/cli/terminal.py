@@ -9,12 +9,12 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from enum import IntEnum
 from pathlib import Path
 from threading import Timer
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
@@ -30,9 +30,6 @@ from llm_common.errors import (
     ToolArgumentsError,
 )
 from llm_common.text.display import CONTROLS, inert, one_line
-
-if TYPE_CHECKING:
-    from pydantic import BaseModel
 
 _MAX_CELL_CHARS = 300
 _MAX_LOG_CHARS = 1_000
@@ -167,18 +164,20 @@ def safe_text(value: str, *, style: str = "") -> Text:
     return Text(inert(value), style=style)
 
 
-def as_inert_json(document: Mapping[str, object] | Sequence[object]) -> str:
-    """The document as indented JSON, in which every character that could drive a terminal is escaped."""
-    text = json.dumps(document, indent=2, ensure_ascii=False, default=str)
+def as_inert_json(document: object) -> str:
+    """Return a model, or values that hold models, as indented JSON.
+
+    Every character that could drive a terminal is escaped.
+    """
+    from pydantic_core import to_jsonable_python  # noqa: PLC0415 - `--help` needs no pydantic
+
+    text = json.dumps(to_jsonable_python(document, fallback=str), indent=2, ensure_ascii=False)
     return CONTROLS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
-def print_document(document: "BaseModel", output: Path | None = None) -> None:
-    """Prints the document of a command with `--json`, or writes it to a file.
-
-    See `docs/cli.schema.json`.
-    """
-    print_text(as_inert_json(document.model_dump(mode="json")), output)
+def print_json(document: object, output: Path | None = None) -> None:
+    """Print what a command has to say with `--json`, or write it to a file."""
+    print_text(as_inert_json(document), output)
 
 
 def print_text(text: str, output: Path | None = None) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json as json_lib
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,7 +15,7 @@ from llm_common.apps.cli.terminal import (
     Limit,
     Offset,
     end,
-    print_document,
+    print_json,
     print_rows,
     say,
     say_more,
@@ -49,22 +50,30 @@ _Source = Annotated[
 ]
 
 
+@dataclass(frozen=True, slots=True)
+class _ListedTool:
+    """A tool: its name, the tokens of its definition as it was read, and its signature."""
+
+    name: str
+    tokens: int
+    signature: str
+
+
 @tools.command("list")
 def list_(source: _Source, *, limit: Limit = 100, offset: Offset = 0, json: AsJson = False) -> None:
     """List the tools with the tokens that each definition costs in every call. Ends with 3 where there are none."""
-    from llm_common.apps.cli.documents import ListedTool, ToolPage
     from llm_common.core.tokens import DefaultCounter, counter_label
 
     found = sorted(_read(source, silent=json), key=lambda tool: tool.name)
     counter = DefaultCounter()
     rows = [
-        ListedTool(name=one.name, tokens=counter.count(one.text), signature=one.signature)
+        _ListedTool(name=one.name, tokens=counter.count(one.text), signature=one.signature)
         for one in found
     ]
     tokens, shown = sum(row.tokens for row in rows), rows[offset : offset + limit]
     if json:
-        page = ToolPage(total=len(rows), tokens=tokens, counter=counter_label(), tools=tuple(shown))
-        print_document(page)
+        sums = {"total": len(rows), "tokens": tokens, "counter": counter_label()}
+        print_json({**sums, "tools": shown})
     else:
         print_rows(
             {"Tool": str, "Tokens": int, "Signature": str},
@@ -89,14 +98,12 @@ def rank(
 
     Ends with 3 where no tool fits it better than chance.
     """
-    from llm_common.apps.cli.documents import RankedToolRow, RankedTools
     from llm_common.tools.tool_index import ToolIndex
 
     index = ToolIndex(_read(source, silent=json))
     ranked = index.rank(request, limit)
     if json:
-        rows = tuple(RankedToolRow(name=one.name, score=one.score, why=one.why) for one in ranked)
-        print_document(RankedTools(request=request, total=len(index), tools=rows))
+        print_json({"request": request, "total": len(index), "tools": ranked})
     else:
         print_rows(
             {"Tool": str, "Score": int, "Why": str},
@@ -112,7 +119,6 @@ def check(source: _Source, *, json: AsJson = False) -> None:
 
     Ends with 1 if a tool cannot be used; warnings alone end with 0.
     """
-    from llm_common.apps.cli.documents import CheckedTools
     from llm_common.core.tokens import DefaultCounter
     from llm_common.tools.definitions import check_definitions
 
@@ -121,9 +127,8 @@ def check(source: _Source, *, json: AsJson = False) -> None:
     errors = sum(problem.severity == "error" for problem in problems)
     if json:
         tokens = sum(counter.count(tool.text) for tool in found)
-        print_document(
-            CheckedTools(total=len(found), tokens=tokens, errors=errors, problems=tuple(problems))
-        )
+        sums = {"total": len(found), "tokens": tokens, "errors": errors}
+        print_json({**sums, "problems": problems})
     else:
         print_rows(
             {"Tool": str, "Severity": str, "Problem": str},

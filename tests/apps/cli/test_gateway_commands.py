@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from llm_common.apps.cli.app import app
 from llm_common.apps.gateway.serving import GatewayReport, ServerReport
 from llm_common.errors import install_command
-from tests.apps.cli.running import check, run, run_json
+from tests.apps.cli.running import run, run_json
 
 HOSTILE_SERVER = str(Path(__file__).parents[1] / "gateway" / "hostile_server.py")
 HOSTILE = "x\x1b]0;title\x07\x9b2J\u202eevil\u2066\ndefinitions: none"
@@ -88,6 +88,12 @@ def test_doctor_tells_a_healthy_server_from_one_that_cannot_start(tmp_path: Path
     assert shown.startswith("checked\n  good: 1 tools\n  definitions: ")
 
 
+def test_gateways_that_never_ran_are_an_empty_list(tmp_path: Path) -> None:
+    result = run("gateway", "status", "--folder", tmp_path, "--json", code=3)
+    assert result.stderr == "No gateway has run.\n"
+    assert json.loads(result.stdout) == []
+
+
 def test_names_and_problems_of_servers_drive_no_terminal(tmp_path: Path) -> None:
     server = ServerReport(name=HOSTILE, problem=f"said {HOSTILE}", left_out=(f"tool {HOSTILE}",))
     (tmp_path / "runs").mkdir()
@@ -98,7 +104,6 @@ def test_names_and_problems_of_servers_drive_no_terminal(tmp_path: Path) -> None
     assert len(shown.splitlines()) == 5
     printed = run("gateway", "status", "--folder", tmp_path, "--json").stdout
     assert not set(printed) & set("\x1b\x07\x9b\u202e\u2066")
-    check("gateway status", json.loads(printed))
     assert json.loads(printed)[0]["servers"][0]["name"] == HOSTILE
 
 

@@ -12,7 +12,6 @@ import typer
 from typer.testing import CliRunner
 
 from llm_common.apps.cli.app import app
-from llm_common.apps.cli.documents import documents
 from llm_common.apps.cli.terminal import ExitCode
 from tests.apps.cli.running import DOCS, run
 from tests.folders.tree import PROGRAM
@@ -36,17 +35,13 @@ def test_the_page_is_made_from_the_help() -> None:
     assert cli_reference.page() == (DOCS / "cli.md").read_text(encoding="utf-8"), REFRESH
 
 
-def test_the_schema_is_made_from_the_documents() -> None:
-    assert cli_reference.schema() == (DOCS / "cli.schema.json").read_text(encoding="utf-8"), REFRESH
-
-
-def test_every_command_prints_a_document_that_is_published() -> None:
+def test_every_command_prints_a_document() -> None:
     with_json = {
         name
         for name, command in COMMANDS.items()
         if any("--json" in each.opts for each in command.params)
     }
-    assert with_json == {*documents()} == {*COMMANDS} - WITHOUT_DOCUMENT
+    assert with_json == {*COMMANDS} - WITHOUT_DOCUMENT
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))
@@ -169,12 +164,7 @@ def test_help_imports_no_client_and_no_store() -> None:
     )
     loaded = {*done.stderr.split()}
     assert "llm_common.apps.cli.app" in loaded
-    assert not loaded & {
-        "httpx",
-        "sqlite3",
-        "llm_common.pointers.store",
-        "llm_common.apps.cli.documents",
-    }
+    assert not loaded & {"httpx", "sqlite3", "llm_common.pointers.store"}
 
 
 def test_a_command_without_arguments_shows_its_help() -> None:

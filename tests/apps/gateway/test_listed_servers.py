@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from tests.apps.cli.running import check
 from tests.apps.gateway.hosts import odd
 from tests.folders.tree import PROGRAM
 
@@ -21,7 +20,6 @@ def shown(*arguments: str | Path) -> dict[str, Any]:
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert "left out the server absent" in done.stderr
     document: dict[str, Any] = json.loads(done.stdout)
-    check(f"tools {arguments[0]}", document)
     return document
 
 

@@ -5,6 +5,7 @@ import shutil
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from rich.box import SIMPLE_HEAD, Box
@@ -13,7 +14,6 @@ from rich.table import Table
 from rich.text import Text
 
 from llm_common.apps.cli.demo.five_questions import BUDGET, Asked
-from llm_common.apps.cli.documents import Document
 from llm_common.apps.cli.terminal import safe_text
 from llm_common.core.tokens import counter_label
 from llm_common.text.display import one_line
@@ -32,7 +32,8 @@ _FORMS = {
 }
 
 
-class QuestionsDocument(Document):
+@dataclass(frozen=True, slots=True)
+class QuestionsDocument:
     """`demo`: what became of the questions over the package's data.
 
     Attributes:
