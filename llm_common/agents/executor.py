@@ -5,7 +5,7 @@ import copy
 import inspect
 import logging
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing, nullcontext
 from contextvars import ContextVar
 from dataclasses import replace
@@ -45,8 +45,7 @@ from llm_common.plans import ExecutionPlan, PlannedTask, SubTaskResult, ToolCall
 from llm_common.pointers.reading import READER_NAME, ContextReading
 from llm_common.selection.results import SelectsTools, ToolSelection
 from llm_common.selection.tools import ToolSelector
-from llm_common.tools.pointer_arguments import session_registry
-from llm_common.tools.read_back import ReadBackTool
+from llm_common.tools.read_back import ReadBackTool, with_read_back
 from llm_common.tools.registry import ToolRegistry
 from llm_common.tools.tool import ToolResult, third_party_code
 
@@ -119,7 +118,6 @@ class AgenticExecutor:
             under the one that is given; previews name it. What it returns is not saved. Offered to
             the selector once its context shows the id of an output, so never with `outputs_tokens`
             0.
-        pointer_arguments: Parameters that may be given as `{"$pointer": id}`, by tool.
         max_rounds: Most rounds of a task: choose, run, look. A selector without the parameter
             `rounds_left` has one.
         limits: Where a run ends, however many tasks are left.
@@ -128,8 +126,7 @@ class AgenticExecutor:
     Raises:
         TypeError: The registry has no `execute`, or `context_manager` is no `ToolContextManager`.
         ValueError: Neither a client nor a selector, or a number is too small.
-        ConfigError: `read_back` or `pointer_arguments` do not fit the registry; see
-            `session_registry`.
+        ConfigError: `read_back` does not fit the registry; see `with_read_back`.
     """
 
     def __init__(
@@ -142,7 +139,6 @@ class AgenticExecutor:
         max_parallel: int = 8,
         offload: OffloadPolicy | None = None,
         read_back: bool | str = False,
-        pointer_arguments: Mapping[str, Collection[str]] | None = None,
         max_rounds: int = 3,
         limits: RunLimits | None = None,
         outputs_tokens: int = DEFAULT_OUTPUTS_TOKENS,
@@ -171,8 +167,9 @@ class AgenticExecutor:
         self.client = client
         self.context_manager = context_manager
         self._tools = tool_registry
-        self._read_back = read_back
-        self._pointer_arguments = pointer_arguments
+        self._reader_name = (
+            read_back if isinstance(read_back, str) else READER_NAME if read_back else None
+        )
         self.registry = self._registry_of(context_manager)
         self._selector = selector
         self._max_parallel = max_parallel
@@ -183,9 +180,6 @@ class AgenticExecutor:
         self._max_rounds = max_rounds if self._tells_rounds else 1
         self._limits = limits or RunLimits()
         self._outputs_tokens = outputs_tokens
-        self._reader_name = (
-            read_back if isinstance(read_back, str) else READER_NAME if read_back else None
-        )
         self._offload = (
             replace(offload, reader_name=self._reader_name)
             if offload and self._reader_name
@@ -392,12 +386,9 @@ class AgenticExecutor:
 
     def _registry_of(self, session: ToolContextManager) -> Any:
         """Return the tools of a run, of which the reader loads outputs of its session alone."""
-        return session_registry(
-            self._tools,
-            session.load_payload,
-            read_back=self._read_back,
-            pointer_arguments=self._pointer_arguments,
-        )
+        if not self._reader_name:
+            return self._tools
+        return with_read_back(self._tools, session.load_payload, name=self._reader_name)
 
     async def _session_of(self, session: SessionLike | None) -> ToolContextManager:
         if session is None:

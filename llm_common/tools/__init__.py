@@ -1,7 +1,6 @@
 """Tools: described to a model, ranked, checked, and run.
 
-`ReadBackTool` and `PointerArgumentsTool` are imported from their modules: choosing tools needs
-neither.
+`ReadBackTool` is imported from its module: choosing tools does not need it.
 """
 
 from typing import TYPE_CHECKING

@@ -10,7 +10,13 @@ from pydantic import ValidationError
 
 from llm_common._threads import in_thread
 from llm_common.core.tokens import DefaultCounter, TokenCounter
-from llm_common.errors import PointerNotFoundError, StoreError, ToolArgumentsError, ToolFailedError
+from llm_common.errors import (
+    ConfigError,
+    PointerNotFoundError,
+    StoreError,
+    ToolArgumentsError,
+    ToolFailedError,
+)
 from llm_common.pointers.pointer import ContextPointer
 from llm_common.pointers.reading import (
     MIN_LIMIT_TOKENS,
@@ -20,6 +26,7 @@ from llm_common.pointers.reading import (
     read_payload,
 )
 from llm_common.text.display import one_line
+from llm_common.tools.registry import ToolRegistry
 from llm_common.tools.tool import Tool
 
 DEFAULT_LIMIT_TOKENS = 1_000
@@ -183,6 +190,24 @@ class ReadBackTool(Tool):
             )
         except StoreError as exc:
             raise ToolFailedError(explain_miss(exc), tool=self.name) from exc
+
+
+def with_read_back(
+    registry: object, load: LoadsPayload, *, name: str = READER_NAME
+) -> ToolRegistry:
+    """Return a copy of a registry that also has a reader of a session's results.
+
+    Args:
+        registry: The application's tools. The copy does not get tools that are registered later.
+        load: Loads the session's results and nothing else: `ToolContextManager.load_payload`.
+        name: The reader's name.
+
+    Raises:
+        ConfigError: If `registry` is not a `ToolRegistry`, or has a tool of this name.
+    """
+    if not isinstance(registry, ToolRegistry):
+        raise ConfigError("read_back needs a ToolRegistry; pass one", variable="tool_registry")
+    return ToolRegistry([*registry, ReadBackTool(load, name=name)])
 
 
 def explain_miss(error: StoreError) -> str:

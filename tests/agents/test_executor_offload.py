@@ -10,11 +10,10 @@ from llm_common.agents.executor import AgenticExecutor, StreamEvent
 from llm_common.agents.offloading import Offloaded, OffloadPolicy
 from llm_common.agents.session import ToolContextManager
 from llm_common.core.tokens import DefaultCounter
-from llm_common.errors import ConfigError, LLMTimeoutError
+from llm_common.errors import ConfigError
 from llm_common.plans import ExecutionPlan, PlannedTask, SubTask, ToolCall
 from llm_common.pointers.reading import ContextReading
 from llm_common.selection.results import ToolSelection
-from llm_common.testing import ScriptedClient
 from llm_common.tools.registry import ToolRegistry
 
 CANARY = "snowfall in Oslo"
@@ -147,39 +146,6 @@ async def test_sessions_that_share_a_registry_read_their_own_results_s4_08(tmp_p
     [result] = await run(second, call("read_context", pointer_id=stored["pointer_id"]))
     assert "no stored result" in result["error"]
     assert registry.names == ("count", "report")
-
-
-async def test_an_output_goes_to_the_next_tool_without_being_shown_s4_08(tmp_path: Path) -> None:
-    executor = executor_of(
-        tmp_path,
-        offload=OffloadPolicy(threshold_tokens=100),
-        pointer_arguments={"count": ["lines"]},
-    )
-    [stored] = await run(executor, call("report", lines=5_000))
-    reference = {"$pointer": stored["pointer_id"]}
-    counted, missing = await run(
-        executor, call("count", lines=reference), call("count", lines={"$pointer": "0" * 12})
-    )
-    assert counted["output"] == 5_001
-    assert counted["args"] == {"lines": reference}
-    [pointer] = [
-        item for item in executor.context_manager.get_all_pointers() if item.tool_name == "count"
-    ]
-    assert pointer.args == {"lines": reference}
-    assert "lines: no stored result of this session" in missing["error"]
-
-
-async def test_a_model_may_choose_a_reference_s4_08(tmp_path: Path) -> None:
-    manager = ToolContextManager(tmp_path)
-    pointer = await manager.save_context("report", {}, ["a", "b"])
-    chosen = f'{{"calls": [{{"tool": "count", "args": {{"lines": {{"$pointer": "{pointer.pointer_id}"}}}}}}]}}'
-    client = ScriptedClient([chosen], default=LLMTimeoutError("once only", timeout_s=1))
-    executor = AgenticExecutor(client, tools(), manager, pointer_arguments={"count": ["lines"]})
-    task = PlannedTask(
-        id=1, description="Count them", sub_tasks=[SubTask(id=1, description="count")]
-    )
-    result = await executor.execute_task(task, "q1")
-    assert result.result[0]["output"] == 2
 
 
 async def test_an_output_that_was_not_saved_stays_whole(tmp_path: Path) -> None:

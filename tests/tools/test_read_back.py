@@ -13,6 +13,7 @@ from hypothesis import given, strategies as st
 from llm_common.agents.session import ToolContextManager
 from llm_common.core.tokens import UpperBoundCounter
 from llm_common.errors import (
+    ConfigError,
     PointerNotFoundError,
     StoreError,
     ToolArgumentsError,
@@ -21,7 +22,8 @@ from llm_common.errors import (
 )
 from llm_common.pointers.reading import ContextReading, ResultPart
 from llm_common.pointers.store import FileContextPointerStore, InMemoryContextPointerStore
-from llm_common.tools.read_back import ReadBackTool, read_context
+from llm_common.tools.read_back import ReadBackTool, read_context, with_read_back
+from llm_common.tools.registry import ToolRegistry
 
 ITEMS = [
     {"id": number, "name": f"item {number}", "price": number * 1.5, "note": "x" * 16}
@@ -467,3 +469,17 @@ async def test_null_means_left_out_u_b16() -> None:
     for args in wrong:
         with pytest.raises(ToolArgumentsError):
             await tool.run(args)
+
+
+def test_a_registry_with_a_reader_is_a_copy_s4_08() -> None:
+    def load(_: str) -> Any:
+        pytest.fail("never")
+
+    registry = ToolRegistry([])
+    assert with_read_back(registry, load).names == ("read_context",)
+    assert with_read_back(registry, load, name="look").names == ("look",)
+    assert registry.names == ()
+    with pytest.raises(ConfigError, match="ToolRegistry"):
+        with_read_back(object(), load)
+    with pytest.raises(ConfigError, match="registered already"):
+        with_read_back(with_read_back(registry, load), load)
