@@ -9,7 +9,7 @@ __version__ = "1.0.0"
 
 
 def __getattr__(name: str) -> object:
-    """Says in which package a public name is."""
-    from llm_common._lazy import missing_name  # noqa: PLC0415 - for mistakes alone
+    """Say in which package a public name is."""
+    from llm_common.errors import missing_name  # noqa: PLC0415 - for mistakes alone
 
     raise missing_name(__name__, name)

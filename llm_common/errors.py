@@ -36,6 +36,8 @@ message. The words of a model, a server or a tool (`.body`, `.reply`, `.reason`)
 only, because they may hold user data.
 """
 
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Literal
 
 __all__ = [
@@ -331,3 +333,39 @@ class TokenBudgetError(LLMCommonError):
         super().__init__(message)
         self.needed_tokens = needed_tokens
         self.limit_tokens = limit_tokens
+
+
+_PUBLIC_PACKAGES = (
+    "llm_common.agents",
+    "llm_common.core",
+    "llm_common.decisions",
+    "llm_common.clients",
+    "llm_common.context",
+    "llm_common.memory",
+    "llm_common.history",
+    "llm_common.tools",
+    "llm_common.trace",
+    "llm_common.errors",
+    "llm_common.folders",
+    "llm_common.prompt",
+    "llm_common.testing",
+)
+
+
+def missing_name(package: str, name: str) -> Exception:
+    """Return the error for a name that a package lacks: it says which public package has it.
+
+    `from package import name` keeps the text of an `ImportError` and replaces that of an
+    `AttributeError`.
+    """
+    # Before it imports a submodule, `from package import submodule` asks for the attribute.
+    if not name.startswith("_") and find_spec(f"{package}.{name}") is None:
+        for public in _PUBLIC_PACKAGES:
+            module = import_module(public)
+            if name in module.__all__ or name in getattr(module, "_MODULES", ()):
+                text = (
+                    f"cannot import name {name!r} from {package!r}: it is in {public}; "
+                    f"write from {public} import {name}"
+                )
+                return ImportError(text, name=package)
+    return AttributeError(f"module {package!r} has no attribute {name!r}", name=name)

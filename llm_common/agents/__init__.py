@@ -4,89 +4,164 @@ A name's module is imported on first use. `llm_common.context` and `llm_common.m
 own names. `ObjectContextPointerStore` is not in `__all__`: it needs the extra `object-store`.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
-from llm_common._lazy import lazy_exports
+from llm_common.errors import missing_name
 
 if TYPE_CHECKING:
-    from llm_common.agents.answer_reading import ContextRead as ContextRead
-    from llm_common.agents.answering import (
-        Answer as Answer,
-        Answering as Answering,
-    )
-    from llm_common.agents.context_pointers import (
-        ContextPointer as ContextPointer,
-        ContextRelevanceSelector as ContextRelevanceSelector,
-        FileContextPointerStore as FileContextPointerStore,
-        LexicalRelevanceSelector as LexicalRelevanceSelector,
-        Redactor as Redactor,
-        RelevanceSelection as RelevanceSelection,
-        RenderedContexts as RenderedContexts,
-        compute_pointer_id as compute_pointer_id,
-        deterministic_summary as deterministic_summary,
-        format_selected_contexts as format_selected_contexts,
-        render_selected_contexts as render_selected_contexts,
-    )
-    from llm_common.agents.executor import (
-        AgenticExecutor as AgenticExecutor,
-        StreamEvent as StreamEvent,
-    )
-    from llm_common.agents.offloading import (
-        Offloaded as Offloaded,
-        OffloadPolicy as OffloadPolicy,
-        OffloadTurn as OffloadTurn,
-        offload as offload,
-    )
-    from llm_common.agents.run_state import RunLimits as RunLimits
-    from llm_common.agents.session import ToolContextManager as ToolContextManager
-    from llm_common.plans import (
-        ExecutionPlan as ExecutionPlan,
-        PlannedTask as PlannedTask,
-        SubTask as SubTask,
-        SubTaskResult as SubTaskResult,
-        ToolCall as ToolCall,
+    from llm_common.agents.answer_reading import ContextRead
+    from llm_common.agents.answering import Answer, Answering
+    from llm_common.agents.executor import AgenticExecutor, StreamEvent
+    from llm_common.agents.offloading import Offloaded, OffloadPolicy, OffloadTurn, offload
+    from llm_common.agents.run_state import RunLimits
+    from llm_common.agents.session import ToolContextManager
+    from llm_common.plans import ExecutionPlan, PlannedTask, SubTask, SubTaskResult, ToolCall
+    from llm_common.pointers.format import (
+        RenderedContexts,
+        format_selected_contexts,
+        render_selected_contexts,
     )
     from llm_common.pointers.object_records import (
         ObjectContextPointerStore as ObjectContextPointerStore,
     )
+    from llm_common.pointers.pointer import (
+        ContextPointer,
+        compute_pointer_id,
+        deterministic_summary,
+    )
     from llm_common.pointers.store import (
-        ContextPointerStore as ContextPointerStore,
-        InMemoryContextPointerStore as InMemoryContextPointerStore,
+        ContextPointerStore,
+        FileContextPointerStore,
+        InMemoryContextPointerStore,
     )
-    from llm_common.prompt import (
-        ContextBuilder as ContextBuilder,
-        PromptBundle as PromptBundle,
-        TokenBudget as TokenBudget,
-        TriggerInput as TriggerInput,
-        fit as fit,
-    )
-    from llm_common.selection.lexical_tools import LexicalToolSelector as LexicalToolSelector
-    from llm_common.selection.planner import Planner as Planner
+    from llm_common.prompt.builder import ContextBuilder, TriggerInput
+    from llm_common.prompt.fitting import fit
+    from llm_common.prompt.prompt_bundle import PromptBundle, TokenBudget
+    from llm_common.redaction.redactor import Redactor
+    from llm_common.selection.lexical_tools import LexicalToolSelector
+    from llm_common.selection.planner import Planner
+    from llm_common.selection.relevance import ContextRelevanceSelector, LexicalRelevanceSelector
     from llm_common.selection.results import (
-        SelectsTools as SelectsTools,
-        ToolSelection as ToolSelection,
-        ToolSelectionConfig as ToolSelectionConfig,
+        RelevanceSelection,
+        SelectsTools,
+        ToolSelection,
+        ToolSelectionConfig,
     )
-    from llm_common.selection.tools import ToolSelector as ToolSelector
-    from llm_common.tools.read_back import (
-        ReadBackTool as ReadBackTool,
-        read_context as read_context,
-    )
-    from llm_common.tools.registry import (
-        ToolRegistry as ToolRegistry,
-    )
-    from llm_common.tools.tool import (
-        Tool as Tool,
-        ToolResult as ToolResult,
-    )
-    from llm_common.tools.tool_index import (
-        RankedTool as RankedTool,
-        ToolIndex as ToolIndex,
-    )
+    from llm_common.selection.tools import ToolSelector
+    from llm_common.tools.read_back import ReadBackTool, read_context
+    from llm_common.tools.registry import ToolRegistry
+    from llm_common.tools.tool import Tool, ToolResult
+    from llm_common.tools.tool_index import RankedTool, ToolIndex
 
-__getattr__, _names = lazy_exports(__name__)
-__all__ = [name for name in _names if name != "ObjectContextPointerStore"]
+__all__ = [
+    "AgenticExecutor",
+    "Answer",
+    "Answering",
+    "ContextBuilder",
+    "ContextPointer",
+    "ContextPointerStore",
+    "ContextRead",
+    "ContextRelevanceSelector",
+    "ExecutionPlan",
+    "FileContextPointerStore",
+    "InMemoryContextPointerStore",
+    "LexicalRelevanceSelector",
+    "LexicalToolSelector",
+    "OffloadPolicy",
+    "OffloadTurn",
+    "Offloaded",
+    "PlannedTask",
+    "Planner",
+    "PromptBundle",
+    "RankedTool",
+    "ReadBackTool",
+    "Redactor",
+    "RelevanceSelection",
+    "RenderedContexts",
+    "RunLimits",
+    "SelectsTools",
+    "StreamEvent",
+    "SubTask",
+    "SubTaskResult",
+    "TokenBudget",
+    "Tool",
+    "ToolCall",
+    "ToolContextManager",
+    "ToolIndex",
+    "ToolRegistry",
+    "ToolResult",
+    "ToolSelection",
+    "ToolSelectionConfig",
+    "ToolSelector",
+    "TriggerInput",
+    "compute_pointer_id",
+    "deterministic_summary",
+    "fit",
+    "format_selected_contexts",
+    "offload",
+    "read_context",
+    "render_selected_contexts",
+]
+
+_MODULES = {
+    "AgenticExecutor": "llm_common.agents.executor",
+    "Answer": "llm_common.agents.answering",
+    "Answering": "llm_common.agents.answering",
+    "ContextBuilder": "llm_common.prompt.builder",
+    "ContextPointer": "llm_common.pointers.pointer",
+    "ContextPointerStore": "llm_common.pointers.store",
+    "ContextRead": "llm_common.agents.answer_reading",
+    "ContextRelevanceSelector": "llm_common.selection.relevance",
+    "ExecutionPlan": "llm_common.plans",
+    "FileContextPointerStore": "llm_common.pointers.store",
+    "InMemoryContextPointerStore": "llm_common.pointers.store",
+    "LexicalRelevanceSelector": "llm_common.selection.relevance",
+    "LexicalToolSelector": "llm_common.selection.lexical_tools",
+    "ObjectContextPointerStore": "llm_common.pointers.object_records",
+    "OffloadPolicy": "llm_common.agents.offloading",
+    "OffloadTurn": "llm_common.agents.offloading",
+    "Offloaded": "llm_common.agents.offloading",
+    "PlannedTask": "llm_common.plans",
+    "Planner": "llm_common.selection.planner",
+    "PromptBundle": "llm_common.prompt.prompt_bundle",
+    "RankedTool": "llm_common.tools.tool_index",
+    "ReadBackTool": "llm_common.tools.read_back",
+    "Redactor": "llm_common.redaction.redactor",
+    "RelevanceSelection": "llm_common.selection.results",
+    "RenderedContexts": "llm_common.pointers.format",
+    "RunLimits": "llm_common.agents.run_state",
+    "SelectsTools": "llm_common.selection.results",
+    "StreamEvent": "llm_common.agents.executor",
+    "SubTask": "llm_common.plans",
+    "SubTaskResult": "llm_common.plans",
+    "TokenBudget": "llm_common.prompt.prompt_bundle",
+    "Tool": "llm_common.tools.tool",
+    "ToolCall": "llm_common.plans",
+    "ToolContextManager": "llm_common.agents.session",
+    "ToolIndex": "llm_common.tools.tool_index",
+    "ToolRegistry": "llm_common.tools.registry",
+    "ToolResult": "llm_common.tools.tool",
+    "ToolSelection": "llm_common.selection.results",
+    "ToolSelectionConfig": "llm_common.selection.results",
+    "ToolSelector": "llm_common.selection.tools",
+    "TriggerInput": "llm_common.prompt.builder",
+    "compute_pointer_id": "llm_common.pointers.pointer",
+    "deterministic_summary": "llm_common.pointers.pointer",
+    "fit": "llm_common.prompt.fitting",
+    "format_selected_contexts": "llm_common.pointers.format",
+    "offload": "llm_common.agents.offloading",
+    "read_context": "llm_common.tools.read_back",
+    "render_selected_contexts": "llm_common.pointers.format",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Import a public name from its module on first use."""
+    if name not in _MODULES:
+        raise missing_name(__name__, name)
+    return getattr(import_module(_MODULES[name]), name)
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *_MODULES})

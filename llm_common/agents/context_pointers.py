@@ -3,8 +3,10 @@
 A stable import path: the modules of `llm_common.pointers` and `llm_common.selection` may move.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
+from llm_common.errors import missing_name
 from llm_common.pointers.format import (
     RenderedBlock,
     RenderedContexts,
@@ -49,11 +51,15 @@ __all__ = [
     "render_selected_contexts",
 ]
 
+_MODULES = {"ObjectContextPointerStore": "llm_common.pointers.object_records"}
+
 
 def __getattr__(name: str) -> object:
-    """Imports `ObjectContextPointerStore` on first use, since it needs the extra `object-store`."""
-    if name == "ObjectContextPointerStore":
-        from llm_common.pointers.object_records import ObjectContextPointerStore  # noqa: PLC0415 - an extra
+    """Import what needs an extra on first use."""
+    if name not in _MODULES:
+        raise missing_name(__name__, name)
+    return getattr(import_module(_MODULES[name]), name)
 
-        return ObjectContextPointerStore
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_MODULES})

@@ -1,45 +1,75 @@
-"""Talks to a model: messages, clients, structured replies, token counts.
+"""Talks to a model: messages, clients, structured replies, token counts."""
 
-A name's module is imported on first use: the rest of the library starts without httpx, which takes
-110 ms to import.
-"""
-
+from importlib import import_module
 from typing import TYPE_CHECKING
 
-from llm_common._lazy import lazy_exports
+from llm_common.core.client import LLMClient
+from llm_common.core.decision import SelectionCache
+from llm_common.core.extraction import extract_json
+from llm_common.core.models import (
+    LLMConfig,
+    LLMDelta,
+    LLMMessage,
+    LLMResponse,
+    LLMUsage,
+    MessageRole,
+    TokenPrices,
+)
+from llm_common.core.structured import Attempt, answer_text, ask
+from llm_common.core.tokens import (
+    CalibratedCounter,
+    DefaultCounter,
+    ExactCounter,
+    TokenCounter,
+    UpperBoundCounter,
+)
+from llm_common.errors import missing_name
 
 if TYPE_CHECKING:
-    from llm_common.core.client import LLMClient as LLMClient
-    from llm_common.core.decision import SelectionCache as SelectionCache
-    from llm_common.core.extraction import extract_json as extract_json
-    from llm_common.core.http.costs import UsageTotals as UsageTotals
-    from llm_common.core.http.openai_compatible import (
-        OpenAICompatibleClient as OpenAICompatibleClient,
-    )
-    from llm_common.core.http.providers import (
-        config_for_provider as config_for_provider,
-        config_from_env as config_from_env,
-    )
-    from llm_common.core.models import (
-        LLMConfig as LLMConfig,
-        LLMDelta as LLMDelta,
-        LLMMessage as LLMMessage,
-        LLMResponse as LLMResponse,
-        LLMUsage as LLMUsage,
-        MessageRole as MessageRole,
-        TokenPrices as TokenPrices,
-    )
-    from llm_common.core.structured import (
-        Attempt as Attempt,
-        answer_text as answer_text,
-        ask as ask,
-    )
-    from llm_common.core.tokens import (
-        CalibratedCounter as CalibratedCounter,
-        DefaultCounter as DefaultCounter,
-        ExactCounter as ExactCounter,
-        TokenCounter as TokenCounter,
-        UpperBoundCounter as UpperBoundCounter,
-    )
+    from llm_common.core.http.costs import UsageTotals
+    from llm_common.core.http.openai_compatible import OpenAICompatibleClient
+    from llm_common.core.http.providers import config_for_provider, config_from_env
 
-__getattr__, __all__ = lazy_exports(__name__)
+__all__ = [
+    "Attempt",
+    "CalibratedCounter",
+    "DefaultCounter",
+    "ExactCounter",
+    "LLMClient",
+    "LLMConfig",
+    "LLMDelta",
+    "LLMMessage",
+    "LLMResponse",
+    "LLMUsage",
+    "MessageRole",
+    "OpenAICompatibleClient",
+    "SelectionCache",
+    "TokenCounter",
+    "TokenPrices",
+    "UpperBoundCounter",
+    "UsageTotals",
+    "answer_text",
+    "ask",
+    "config_for_provider",
+    "config_from_env",
+    "extract_json",
+]
+
+# httpx takes 110 ms to import: what needs it is imported on first use.
+_MODULES = {
+    "OpenAICompatibleClient": "llm_common.core.http.openai_compatible",
+    "UsageTotals": "llm_common.core.http.costs",
+    "config_for_provider": "llm_common.core.http.providers",
+    "config_from_env": "llm_common.core.http.providers",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Import a public name from its module on first use."""
+    if name not in _MODULES:
+        raise missing_name(__name__, name)
+    return getattr(import_module(_MODULES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_MODULES})

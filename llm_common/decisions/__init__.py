@@ -1,33 +1,65 @@
-"""Decision models: typed questions about a state, answered by probabilities instead of text.
+"""Decision models: typed questions about a state, answered by probabilities instead of text."""
 
-A name's module is imported on first use: questions need no HTTP client.
-"""
-
+from importlib import import_module
 from typing import TYPE_CHECKING
 
-from llm_common._lazy import lazy_exports
+from llm_common.decisions.questions import (
+    REFUSED,
+    Choice,
+    DecisionClient,
+    Decisions,
+    Predicate,
+    Question,
+    Score,
+    State,
+    decisions_of,
+)
+from llm_common.errors import missing_name
 
 if TYPE_CHECKING:
-    from llm_common.decisions.external_decisions import (
-        LangChainDecisions as LangChainDecisions,
-        PydanticAIDecisions as PydanticAIDecisions,
-    )
+    from llm_common.decisions.external_decisions import LangChainDecisions, PydanticAIDecisions
     from llm_common.decisions.http_client import (
-        DecisionConfig as DecisionConfig,
-        HttpDecisionClient as HttpDecisionClient,
-        decision_config_from_env as decision_config_from_env,
+        DecisionConfig,
+        HttpDecisionClient,
+        decision_config_from_env,
     )
-    from llm_common.decisions.logprobs import LogprobDecisions as LogprobDecisions
-    from llm_common.decisions.questions import (
-        REFUSED as REFUSED,
-        Choice as Choice,
-        DecisionClient as DecisionClient,
-        Decisions as Decisions,
-        Predicate as Predicate,
-        Question as Question,
-        Score as Score,
-        State as State,
-        decisions_of as decisions_of,
-    )
+    from llm_common.decisions.logprobs import LogprobDecisions
 
-__getattr__, __all__ = lazy_exports(__name__)
+__all__ = [
+    "REFUSED",
+    "Choice",
+    "DecisionClient",
+    "DecisionConfig",
+    "Decisions",
+    "HttpDecisionClient",
+    "LangChainDecisions",
+    "LogprobDecisions",
+    "Predicate",
+    "PydanticAIDecisions",
+    "Question",
+    "Score",
+    "State",
+    "decision_config_from_env",
+    "decisions_of",
+]
+
+# Questions need no client: each client's module is imported on first use.
+_MODULES = {
+    "DecisionConfig": "llm_common.decisions.http_client",
+    "HttpDecisionClient": "llm_common.decisions.http_client",
+    "LangChainDecisions": "llm_common.decisions.external_decisions",
+    "LogprobDecisions": "llm_common.decisions.logprobs",
+    "PydanticAIDecisions": "llm_common.decisions.external_decisions",
+    "decision_config_from_env": "llm_common.decisions.http_client",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Import a public name from its module on first use."""
+    if name not in _MODULES:
+        raise missing_name(__name__, name)
+    return getattr(import_module(_MODULES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_MODULES})

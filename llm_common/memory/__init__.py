@@ -1,8 +1,9 @@
 """Memory: keeps the events of sessions and users, finds them again, and forgets them."""
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
-from llm_common.errors import missing_extra
+from llm_common.errors import missing_name
 from llm_common.memory.in_memory import InMemoryMemory
 from llm_common.memory.protocol import (
     Event,
@@ -37,17 +38,16 @@ __all__ = [
     "episode_summary",
 ]
 
+# It needs an extra.
+_MODULES = {"PostgresMemory": "llm_common.memory.postgres"}
+
 
 def __getattr__(name: str) -> object:
-    """`PostgresMemory`, which needs an extra, when it is asked for."""
-    if name != "PostgresMemory":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    try:
-        from llm_common.memory.postgres import PostgresMemory  # noqa: PLC0415 - an extra
-    except ImportError as exc:
-        raise missing_extra("PostgresMemory needs an extra", "postgres") from exc
-    return PostgresMemory
+    """Import a public name from its module on first use."""
+    if name not in _MODULES:
+        raise missing_name(__name__, name)
+    return getattr(import_module(_MODULES[name]), name)
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), "PostgresMemory"})
+    return sorted({*globals(), *_MODULES})

@@ -11,15 +11,14 @@ from datetime import datetime
 from types import TracebackType
 from typing import Any, LiteralString, Self
 
-import psycopg
-from psycopg import AsyncConnection, errors
-from psycopg.conninfo import conninfo_to_dict
-from psycopg.sql import SQL, Composed, Identifier, Literal
-from psycopg.types.json import Jsonb
-from psycopg_pool import AsyncConnectionPool
-
 from llm_common.core.models import MessageRole
-from llm_common.errors import ConfigError, LockTimeoutError, StoreError, StoreFullError
+from llm_common.errors import (
+    ConfigError,
+    LockTimeoutError,
+    StoreError,
+    StoreFullError,
+    missing_extra,
+)
 from llm_common.memory.entry import (
     ECHO_EVENTS,
     Entry,
@@ -51,6 +50,16 @@ from llm_common.memory.recall import (
     shortlist,
 )
 from llm_common.ranking import reciprocal_rank_fusion
+
+try:
+    import psycopg
+    from psycopg import AsyncConnection, errors
+    from psycopg.conninfo import conninfo_to_dict
+    from psycopg.sql import SQL, Composed, Identifier, Literal
+    from psycopg.types.json import Jsonb
+    from psycopg_pool import AsyncConnectionPool
+except ImportError as exc:
+    raise missing_extra("PostgresMemory needs an extra", "postgres") from exc
 
 # What each version adds; a database of an older version gets the rest. Never edit one that was
 # released.

@@ -3,6 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from llm_common.errors import missing_name
 from llm_common.storage import MemoryBlobStore
 from llm_common.testing.clients import ScriptedClient, UnexpectedCallError
 from llm_common.testing.decision_clients import ScriptedDecisionClient
@@ -29,18 +30,23 @@ __all__ = [
     "UnexpectedCallError",
 ]
 
-_CONTRACTS = {
-    "BlobStoreContract": "blob_contract",
-    "ContextPointerStoreContract": "pointer_contract",
-    "DecisionClientContract": "decision_contract",
-    "FactMemoryContract": "memory_contract",
-    "LockingBlobStoreContract": "blob_contract",
-    "MemoryContract": "memory_contract",
+# The contract suites need pytest: they are imported on first use.
+_MODULES = {
+    "BlobStoreContract": "llm_common.testing.blob_contract",
+    "ContextPointerStoreContract": "llm_common.testing.pointer_contract",
+    "DecisionClientContract": "llm_common.testing.decision_contract",
+    "FactMemoryContract": "llm_common.testing.memory_contract",
+    "LockingBlobStoreContract": "llm_common.testing.blob_contract",
+    "MemoryContract": "llm_common.testing.memory_contract",
 }
 
 
 def __getattr__(name: str) -> object:
-    """The contract suites, which need pytest, when they are asked for."""
-    if name in _CONTRACTS:
-        return getattr(import_module(f"llm_common.testing.{_CONTRACTS[name]}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    """Import a public name from its module on first use."""
+    if name not in _MODULES:
+        raise missing_name(__name__, name)
+    return getattr(import_module(_MODULES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_MODULES})

@@ -1,6 +1,8 @@
-"""A name that is imported from the wrong place: the error says where it is."""
+"""The public packages: which names they import late, and where a misplaced name is."""
 
+import ast
 import importlib
+import inspect
 import subprocess
 import sys
 
@@ -48,6 +50,45 @@ def test_a_name_that_nothing_has_is_an_attribute_error(package: str, name: str) 
         exec(f"from {package} import {name}")
 
 
+LATE = [
+    "llm_common.agents",
+    "llm_common.agents.context_pointers",
+    "llm_common.core",
+    "llm_common.decisions",
+    "llm_common.memory",
+    "llm_common.testing",
+]
+
+
+@pytest.mark.parametrize("face", LATE)
+def test_type_checkers_see_the_same_late_names_as_programs(face: str) -> None:
+    module = importlib.import_module(face)
+    seen: dict[str, str] = {}
+    for node in ast.walk(ast.parse(inspect.getsource(module))):
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            for statement in node.body:
+                assert isinstance(statement, ast.ImportFrom)
+                seen |= {alias.name: str(statement.module) for alias in statement.names}
+    assert seen == module._MODULES
+    for name, home in seen.items():
+        assert getattr(module, name) is getattr(importlib.import_module(home), name)
+        assert name in dir(module)
+
+
+def test_a_store_executes_few_modules_and_no_http_client() -> None:
+    program = """
+import sys
+from llm_common.agents import FileContextPointerStore
+print(sum(name.startswith("llm_common") for name in sys.modules), "httpx" in sys.modules)
+"""
+    ran = subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True
+    )
+    modules, has_httpx = ran.stdout.split()
+    assert int(modules) <= 45
+    assert has_httpx == "False"
+
+
 def test_a_package_is_imported_without_the_others() -> None:
     program = """
 import sys
@@ -58,5 +99,5 @@ print(hasattr(llm_common, "__wrapped__"), sorted(name for name in sys.modules if
     ran = subprocess.run(
         [sys.executable, "-c", program], check=True, capture_output=True, text=True
     )
-    assert ran.stdout == "False ['llm_common', 'llm_common._lazy', 'llm_common.errors']\n"
+    assert ran.stdout == "False ['llm_common', 'llm_common.errors']\n"
     assert llm_common.__version__
