@@ -216,7 +216,7 @@ def test_the_same_input_gives_the_same_bytes_in_every_process_s0_51() -> None:
     ],
     ids=["F-050-expired", "F-050-unknown", "S0-52-damaged", "S0-52-unreadable"],
 )
-def test_a_result_that_cannot_be_loaded_is_one_line(error: StoreError, says: str) -> None:
+def test_a_result_that_cannot_be_loaded_is_one_line_s0_52(error: StoreError, says: str) -> None:
     rendered = render("fine", error, "fine too")
     lines = [line for line in rendered.text.splitlines() if f"{2:012x}" in line]
     assert lines == [f"### web_search ({2:012x}): {says}"]

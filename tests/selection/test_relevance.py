@@ -249,7 +249,7 @@ async def test_open_failure_takes_what_shares_a_word_with_the_query_s0_36(
         assert selection.used == "lexical"
 
 
-async def test_the_variable_opens_it_too_s0_36(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_variable_opens_it_too_s0_36_s0_40(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LLM_COMMON_CONTEXT_SELECTION_FAIL_CLOSED", "false")
     assert (await detailed(ScriptedClient(["?"]))).used == "lexical"
     assert (await detailed(ScriptedClient(["?"]), fail_closed=True)).used == "model"

@@ -833,7 +833,9 @@ async def test_a_schema_has_room_to_ask_again_where_the_prompt_offers_it(rounds_
 @pytest.mark.parametrize(
     "registry", [TextRegistry("{}"), many_tools(500)], ids=["names unknown", "too many"]
 )
-async def test_without_names_or_with_too_many_a_json_object_is_asked_for(registry: Any) -> None:
+async def test_without_names_or_with_too_many_a_json_object_is_asked_for_s2_16(
+    registry: Any,
+) -> None:
     client = Choosy([reply()])
     await select(client, registry, ToolSelectionConfig(max_catalogue_tokens=100_000))
     assert client.calls[0].options == {"response_format": {"type": "json_object"}}
