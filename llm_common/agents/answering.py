@@ -23,10 +23,10 @@ from llm_common.context import (
     classify_intent,
 )
 from llm_common.context.pool import DataPoolSnapshot
-from llm_common.core.decision import FailureStatus, status_of
 from llm_common.core.models import LLMMessage, LLMUsage, MessageRole
 from llm_common.core.structured import Attempt, SupportsChat, cost_of, usage_of
 from llm_common.core.tokens import CalibratedCounter, DefaultCounter, TokenCounter
+from llm_common.core.two_attempts import FailureStatus, status_of
 from llm_common.errors import LLMError, TokenBudgetError, ToolFailedError
 from llm_common.memory import Event, Memory
 from llm_common.plans import SubTaskResult

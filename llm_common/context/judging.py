@@ -9,8 +9,8 @@ from llm_common.context.bundle import JudgeAccount
 from llm_common.context.packing import REFUSED
 from llm_common.context.pool import DataPoolSnapshot
 from llm_common.context.request import ContextSelectionRequest, Kind, Score, Scores
-from llm_common.core.decision import CallOptions, Verdict, decide
 from llm_common.core.structured import usage_of
+from llm_common.core.two_attempts import CallOptions, Verdict, ask_with_fallback
 from llm_common.decisions.questions import DecisionClient
 from llm_common.errors import NoThreadError
 from llm_common.selection.results import DEFAULT_CANDIDATES
@@ -61,21 +61,23 @@ async def judge_items(
         )
     if questions is None:
         return scores, JudgeAccount(status="no_candidates", items=0)
-    decision = await decide(client, questions, CallOptions(timeout_s=timeout_s), ends_at=ends_at)
-    failed = decision.status != "ok"
-    usage = usage_of(decision.attempts)
-    account = JudgeAccount(
-        status=decision.status,
-        items=len(keys),
-        note=f"{_BY_WORDS}{decision.problem}" if failed else "",
-        model=next((attempt.model for attempt in decision.attempts), None),
-        tokens=usage.total_tokens,
-        cost_usd=next((attempt.cost_usd for attempt in decision.attempts), None),
-        latency_ms=sum(attempt.latency_ms for attempt in decision.attempts),
+    outcome = await ask_with_fallback(
+        client, questions, CallOptions(timeout_s=timeout_s), ends_at=ends_at
     )
-    if failed or decision.verdict is None:
+    failed = outcome.status != "ok"
+    usage = usage_of(outcome.attempts)
+    account = JudgeAccount(
+        status=outcome.status,
+        items=len(keys),
+        note=f"{_BY_WORDS}{outcome.problem}" if failed else "",
+        model=next((attempt.model for attempt in outcome.attempts), None),
+        tokens=usage.total_tokens,
+        cost_usd=next((attempt.cost_usd for attempt in outcome.attempts), None),
+        latency_ms=sum(attempt.latency_ms for attempt in outcome.attempts),
+    )
+    if failed or outcome.verdict is None:
         return scores, account
-    found = {keys[name]: weight.probability for name, weight in decision.verdict.choice.items()}
+    found = {keys[name]: weight.probability for name, weight in outcome.verdict.choice.items()}
     return {key: _mixed(score, found.get(key)) for key, score in scores.items()}, account
 
 

@@ -4,7 +4,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from llm_common.core.client import LLMClient
-from llm_common.core.decision import SelectionCache
 from llm_common.core.extraction import extract_json
 from llm_common.core.models import (
     LLMConfig,
@@ -15,6 +14,7 @@ from llm_common.core.models import (
     MessageRole,
     TokenPrices,
 )
+from llm_common.core.selection_cache import SelectionCache
 from llm_common.core.structured import Attempt, answer_text, ask
 from llm_common.core.tokens import (
     CalibratedCounter,

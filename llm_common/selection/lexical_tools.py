@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from llm_common._telemetry import record
 from llm_common._threads import in_thread
-from llm_common.core.decision import SelectionStatus
+from llm_common.core.two_attempts import SelectionStatus
 from llm_common.errors import NoThreadError, ToolFailedError, UnserialisableError
 from llm_common.plans import PlannedTask
 from llm_common.selection.argument_filling import filled_call

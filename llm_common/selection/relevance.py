@@ -19,18 +19,18 @@ from llm_common._env import (
 )
 from llm_common._telemetry import record
 from llm_common._threads import in_thread
-from llm_common.core.decision import (
-    CallOptions,
-    Decision,
-    Inquiry,
-    Prompt,
-    SelectionCache,
-    Verdict,
-    closed_object,
-    decide,
-)
+from llm_common.core.selection_cache import SelectionCache
 from llm_common.core.structured import SupportsChat, usage_of
 from llm_common.core.tokens import UpperBoundCounter
+from llm_common.core.two_attempts import (
+    CallOptions,
+    Inquiry,
+    Outcome,
+    Prompt,
+    Verdict,
+    ask_with_fallback,
+    closed_object,
+)
 from llm_common.decisions.questions import is_decision_client
 from llm_common.errors import ModelNotFoundError, NoThreadError
 from llm_common.pointers.pointer import ContextPointer, as_pointers
@@ -326,8 +326,10 @@ class ContextRelevanceSelector:
         except TimeoutError:
             pass
         else:
-            decision = await decide(self._client, prompt.question, self._options, ends_at=ends_at)
-            return await self._selection(query, candidates, prompt, decision, ends_at=ends_at)
+            outcome = await ask_with_fallback(
+                self._client, prompt.question, self._options, ends_at=ends_at
+            )
+            return await self._selection(query, candidates, prompt, outcome, ends_at=ends_at)
         choices = _explained(candidates, [], not_shown=candidates)
         return RelevanceSelection(
             status=status, used="model", problem=problem, choices=choices, not_shown=len(candidates)
@@ -351,24 +353,24 @@ class ContextRelevanceSelector:
         query: str,
         candidates: list[ContextPointer],
         prompt: "RelevancePrompt[Inquiry[Any, Any, _Chosen]]",
-        decision: "Decision[_Chosen]",
+        outcome: "Outcome[_Chosen]",
         *,
         ends_at: float,
     ) -> RelevanceSelection:
-        status = decision.status
+        status = outcome.status
         used: Literal["model", "lexical"] = "model"
-        chosen = decision.verdict.choice.pointers if decision.verdict else []
+        chosen = outcome.verdict.choice.pointers if outcome.verdict else []
         failed = status not in {"ok", "empty"}
         if failed:
-            if isinstance(decision.error, ModelNotFoundError) and self._chosen_by:
-                decision.error.chosen_by = self._chosen_by
+            if isinstance(outcome.error, ModelNotFoundError) and self._chosen_by:
+                outcome.error.chosen_by = self._chosen_by
             if not self._fail_closed:
                 used, chosen = "lexical", await _related(query, candidates, ends_at=ends_at)
         kept, over_the_cap = chosen[: self._max_selected], chosen[self._max_selected :]
         shown_ids = {pointer.pointer_id for pointer in prompt.shown}
         not_shown = [pointer for pointer in candidates if pointer.pointer_id not in shown_ids]
-        attempts = decision.attempts
-        weights = decision.verdict.choice.weights if decision.verdict else {}
+        attempts = outcome.attempts
+        weights = outcome.verdict.choice.weights if outcome.verdict else {}
         return RelevanceSelection(
             pointers=kept,
             status=status,
@@ -379,11 +381,11 @@ class ContextRelevanceSelector:
             choices=_explained(
                 candidates, kept, over_the_cap=over_the_cap, not_shown=not_shown, weights=weights
             ),
-            dropped=decision.verdict.choice.dropped if decision.verdict else (),
+            dropped=outcome.verdict.choice.dropped if outcome.verdict else (),
             not_shown=len(not_shown),
             tokens_saved=prompt.tokens_saved,
-            cached=decision.cached,
-            problem=decision.problem if failed else "",
+            cached=outcome.cached,
+            problem=outcome.problem if failed else "",
         )
 
 

@@ -11,9 +11,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from llm_common import _env
 from llm_common._telemetry import Attribute, Span, facts_of_found, operation
-from llm_common.core.decision import CallOptions, SelectionCache, SelectionStatus
 from llm_common.core.models import LLMUsage
+from llm_common.core.selection_cache import SelectionCache
 from llm_common.core.structured import Attempt, cost_of, usage_of
+from llm_common.core.two_attempts import CallOptions, SelectionStatus
 from llm_common.plans import PlannedTask, ToolCall
 from llm_common.pointers.pointer import ContextPointer
 from llm_common.selection.tool_calls import DroppedCall

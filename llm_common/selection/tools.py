@@ -11,16 +11,16 @@ from llm_common._env import TOOL_SELECTION_MODEL
 from llm_common._telemetry import record
 from llm_common._threads import in_thread
 from llm_common.core.client import check_client
-from llm_common.core.decision import (
-    CallOptions,
-    Decision,
-    Prompt,
-    SelectionCache,
-    Verdict,
-    closed_object,
-    decide,
-)
+from llm_common.core.selection_cache import SelectionCache
 from llm_common.core.structured import SupportsChat
+from llm_common.core.two_attempts import (
+    CallOptions,
+    Outcome,
+    Prompt,
+    Verdict,
+    ask_with_fallback,
+    closed_object,
+)
 from llm_common.decisions.questions import is_decision_client
 from llm_common.errors import (
     ModelNotFoundError,
@@ -244,9 +244,9 @@ class ToolSelector(ChoosesTools):
         """
         assert self._decides is not None
         call = CallOptions(timeout_s=options.timeout_s, cache=options.cache)
-        decision = await decide(self._decides, asked.questions, call, ends_at=ends_at)
-        selection = _account_of(decision, asked, catalogue, max_calls=self.config.max_calls)
-        chosen = decision.verdict.choice.chosen[: self.config.max_calls] if decision.verdict else ()
+        outcome = await ask_with_fallback(self._decides, asked.questions, call, ends_at=ends_at)
+        selection = _account_of(outcome, asked, catalogue, max_calls=self.config.max_calls)
+        chosen = outcome.verdict.choice.chosen[: self.config.max_calls] if outcome.verdict else ()
         if not chosen:
             return selection
         few = _restricted(catalogue, chosen)
@@ -286,12 +286,12 @@ class ToolSelector(ChoosesTools):
             else "",
         )
         assert self._chat is not None
-        decision = await decide(self._chat, prompt, options, ends_at=ends_at)
-        if isinstance(decision.error, ModelNotFoundError) and options.model is not None:
-            decision.error.chosen_by = (
+        outcome = await ask_with_fallback(self._chat, prompt, options, ends_at=ends_at)
+        if isinstance(outcome.error, ModelNotFoundError) and options.model is not None:
+            outcome.error.chosen_by = (
                 f"{TOOL_SELECTION_MODEL.name} or the configuration of the selector"
             )
-        return _selection(decision, text, catalogue)
+        return _selection(outcome, text, catalogue)
 
     def _judge(self, reply: _Reply, catalogue: Catalogue) -> Verdict[CheckedCalls]:
         checked = replace(
@@ -505,17 +505,17 @@ def _json_schema(tools: Sequence[str], *, may_ask_again: bool) -> dict[str, Any]
 
 
 def _account_of(
-    decision: Decision[_Chosen], asked: _ToolQuestions, catalogue: Catalogue, *, max_calls: int
+    outcome: Outcome[_Chosen], asked: _ToolQuestions, catalogue: Catalogue, *, max_calls: int
 ) -> ToolSelection:
     """The account of a decision model's choice, without calls."""
-    choice = decision.verdict.choice if decision.verdict else _Chosen((), {})
+    choice = outcome.verdict.choice if outcome.verdict else _Chosen((), {})
     reasons: dict[str, ChoiceReason] = dict.fromkeys(choice.chosen, "over the cap")
     reasons |= dict.fromkeys(choice.chosen[:max_calls], "chosen")
-    status = decision.status
+    status = outcome.status
     return ToolSelection(
         status=status,
         used="model",
-        attempts=decision.attempts,
+        attempts=outcome.attempts,
         choices=tuple(
             ToolChoice(
                 tool=name, reason=reasons.get(name, "not chosen"), **asdict(choice.weights[name])
@@ -525,27 +525,27 @@ def _account_of(
         tools_total=len(catalogue.definitions),
         tools_shown=len(asked.tools),
         tokens_saved=asked.tokens_saved,
-        cached=decision.cached,
-        problem=decision.problem if status not in {"ok", "empty"} else "",
+        cached=outcome.cached,
+        problem=outcome.problem if status not in {"ok", "empty"} else "",
     )
 
 
 def _selection(
-    decision: Decision[CheckedCalls], text: _PromptText, catalogue: Catalogue
+    outcome: Outcome[CheckedCalls], text: _PromptText, catalogue: Catalogue
 ) -> ToolSelection:
-    status = decision.status
-    checked = decision.verdict.choice if decision.verdict else CheckedCalls((), ())
+    status = outcome.status
+    checked = outcome.verdict.choice if outcome.verdict else CheckedCalls((), ())
     return ToolSelection(
         calls=checked.calls,
         status=status,
         used="model",
-        attempts=decision.attempts,
+        attempts=outcome.attempts,
         dropped=checked.dropped,
         notes=checked.notes,
         again=checked.again,
         tools_total=len(catalogue.definitions) if catalogue.checked else None,
         tools_shown=None if text.tools is None else len(text.tools),
         tokens_saved=text.tokens_saved,
-        cached=decision.cached,
-        problem=decision.problem if status not in {"ok", "empty"} else "",
+        cached=outcome.cached,
+        problem=outcome.problem if status not in {"ok", "empty"} else "",
     )

@@ -12,9 +12,9 @@ from hashlib import sha256
 from random import Random
 from typing import Any, Final
 
-from llm_common.core.decision import ChoiceT, Inquiry, ModelCall, Verdict
 from llm_common.core.external_errors import external_errors
 from llm_common.core.structured import recorded
+from llm_common.core.two_attempts import ChoiceT, Inquiry, ModelCall, Verdict
 from llm_common.decisions.questions import (
     REFUSED,
     Choice,

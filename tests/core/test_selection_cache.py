@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from llm_common.core.decision import SelectionCache
+from llm_common.core.selection_cache import SelectionCache
 
 CLIENT = object()
 

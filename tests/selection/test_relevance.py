@@ -7,8 +7,8 @@ from unittest.mock import AsyncMock
 
 import pytest
 
-from llm_common.core.decision import SelectionCache
 from llm_common.core.models import LLMMessage, LLMResponse, LLMUsage
+from llm_common.core.selection_cache import SelectionCache
 from llm_common.errors import ConfigError, LLMAuthError, LLMConnectionError
 from llm_common.pointers.pointer import ContextPointer
 from llm_common.selection.relevance import ContextRelevanceSelector

@@ -10,8 +10,8 @@ from unittest.mock import AsyncMock, MagicMock
 import pytest
 from pydantic import ValidationError
 
-from llm_common.core.decision import SelectionCache
 from llm_common.core.models import LLMMessage, LLMResponse, LLMUsage
+from llm_common.core.selection_cache import SelectionCache
 from llm_common.errors import (
     ConfigError,
     ContextTooLongError,

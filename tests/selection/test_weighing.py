@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from llm_common.core.decision import SelectionCache
+from llm_common.core.selection_cache import SelectionCache
 from llm_common.decisions import REFUSED, DecisionClient, Decisions, Predicate
 from llm_common.errors import LLMConnectionError, LLMTimeoutError
 from llm_common.plans import PlannedTask, SubTask

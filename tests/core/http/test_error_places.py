@@ -13,10 +13,10 @@ from opentelemetry.trace import StatusCode
 
 from llm_common import _env
 from llm_common.clients import LiteLLMClient
-from llm_common.core.decision import CallOptions, Decision, Prompt, Verdict, decide
 from llm_common.core.http.openai_compatible import OpenAICompatibleClient
 from llm_common.core.http.providers import host_of
 from llm_common.core.structured import ask
+from llm_common.core.two_attempts import CallOptions, Outcome, Prompt, Verdict, ask_with_fallback
 from llm_common.errors import LLMError, LLMTimeoutError, ModelNotFoundError
 from llm_common.plans import ToolCall
 from llm_common.testing import ScriptedClient
@@ -134,13 +134,13 @@ async def test_no_property_of_a_third_party_client_is_run_for_a_name() -> None:
         await ask(Trap(), MESSAGES, reply_model=ToolCall, model=None, timeout_s=5)
 
 
-async def decided(replies: list[Any], *, ends_in_s: float = 5.0) -> Decision[str]:
+async def decided(replies: list[Any], *, ends_in_s: float = 5.0) -> Outcome[str]:
     def judge(_: ToolCall) -> Verdict[str]:
         return Verdict("", 0, usable=False, feedback="no such tool\nat all")
 
     client, prompt = ScriptedClient(replies), Prompt("s", "u", ToolCall, judge)
     ends_at = asyncio.get_running_loop().time() + ends_in_s
-    return await decide(client, prompt, CallOptions(model="m"), ends_at=ends_at)
+    return await ask_with_fallback(client, prompt, CallOptions(model="m"), ends_at=ends_at)
 
 
 async def test_a_decision_tells_the_caller_where_and_the_model_only_what_u_1_9() -> None:

@@ -1,4 +1,4 @@
-"""`decide`: two calls at most, one deadline, and what of both counts."""
+"""`ask_with_fallback`: two calls at most, one deadline, and what of both counts."""
 
 import asyncio
 import json
@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from llm_common.core.decision import CallOptions, Decision, Prompt, SelectionCache, Verdict, decide
 from llm_common.core.models import LLMMessage
+from llm_common.core.selection_cache import SelectionCache
+from llm_common.core.two_attempts import CallOptions, Outcome, Prompt, Verdict, ask_with_fallback
 from llm_common.errors import (
     CostLimitError,
     LLMAuthError,
@@ -41,14 +42,14 @@ def numbers(*values: int) -> str:
     return json.dumps({"numbers": values})
 
 
-async def decided(client: Any, *, seconds: float = 5, **changes: Any) -> Decision[list[int]]:
+async def decided(client: Any, *, seconds: float = 5, **changes: Any) -> Outcome[list[int]]:
     ends_at = asyncio.get_running_loop().time() + seconds
     facts: dict[str, Any] = {"model": "one", "fallback_model": "two", "timeout_s": 5.0} | changes
     prompt = replace(
         PROMPT,
         **{name: facts.pop(name) for name in ("user", "json_schema", "scope") if name in facts},
     )
-    return await decide(client, prompt, CallOptions(**facts), ends_at=ends_at)
+    return await ask_with_fallback(client, prompt, CallOptions(**facts), ends_at=ends_at)
 
 
 @pytest.mark.parametrize(
@@ -72,9 +73,9 @@ async def test_what_was_valid_in_the_first_answer_is_never_lost(
     replies: list[Any], kept: list[int], calls: int
 ) -> None:
     client = ScriptedClient(replies)
-    decision = await decided(client)
-    assert decision.verdict is not None
-    assert (decision.verdict.choice, decision.verdict.usable, len(decision.attempts)) == (
+    outcome = await decided(client)
+    assert outcome.verdict is not None
+    assert (outcome.verdict.choice, outcome.verdict.usable, len(outcome.attempts)) == (
         kept,
         True,
         calls,
@@ -86,10 +87,10 @@ async def test_what_was_valid_in_the_first_answer_is_never_lost(
     "replies", [["no", "no"], [numbers(1), "no"], ["no", LLMConnectionError("down")]]
 )
 async def test_two_failures_are_one_s2_09(replies: list[Any]) -> None:
-    decision = await decided(ScriptedClient(replies))
-    assert decision.verdict is None
-    assert isinstance(decision.error, LLMError)
-    assert len(decision.attempts) == 2
+    outcome = await decided(ScriptedClient(replies))
+    assert outcome.verdict is None
+    assert isinstance(outcome.error, LLMError)
+    assert len(outcome.attempts) == 2
 
 
 @pytest.mark.parametrize(
@@ -107,20 +108,20 @@ async def test_no_other_model_is_asked_after_a_refused_key_or_a_spent_budget_s2_
 
 async def test_without_a_fallback_one_call_is_made_s2_08() -> None:
     client = ScriptedClient([numbers(2, 1)])
-    decision = await decided(client, fallback_model=None)
-    assert decision.verdict is not None
-    assert decision.verdict.choice == [2]
+    outcome = await decided(client, fallback_model=None)
+    assert outcome.verdict is not None
+    assert outcome.verdict.choice == [2]
 
 
 async def test_the_second_prompt_begins_with_the_first_and_says_what_was_wrong_s2_08() -> None:
     client = ScriptedClient([numbers(1), numbers(2)])
-    decision = await decided(client)
+    outcome = await decided(client)
     (_, first), (_, second) = (call.messages for call in client.calls)
     assert str(second.content).startswith(
         f"{first.content}\n\nAn earlier answer was not usable:\n<<<"
     )
     assert "\nall odd\n" in str(second.content)
-    assert [(attempt.error, attempt.reason) for attempt in decision.attempts] == [
+    assert [(attempt.error, attempt.reason) for attempt in outcome.attempts] == [
         ("malformed", "odd"),
         (None, None),
     ]
@@ -134,24 +135,24 @@ async def hang(_: list[LLMMessage]) -> str:
 @pytest.mark.parametrize("row", ["S2-11", "S0-38"])
 async def test_attempts_share_one_deadline_and_each_has_its_own(row: str) -> None:
     started = time.perf_counter()
-    decision = await decided(ScriptedClient([hang, hang]), seconds=0.3, timeout_s=0.2)
+    outcome = await decided(ScriptedClient([hang, hang]), seconds=0.3, timeout_s=0.2)
     assert 0.25 < time.perf_counter() - started < 10
-    assert [attempt.error for attempt in decision.attempts] == ["timeout", "timeout"]
-    assert decision.attempts[0].latency_ms >= 190
-    assert decision.attempts[1].latency_ms < decision.attempts[0].latency_ms
+    assert [attempt.error for attempt in outcome.attempts] == ["timeout", "timeout"]
+    assert outcome.attempts[0].latency_ms >= 190
+    assert outcome.attempts[1].latency_ms < outcome.attempts[0].latency_ms
 
 
 async def test_when_the_time_is_over_no_second_call_is_made() -> None:
     client = ScriptedClient([hang])
-    decision = await decided(client, seconds=0.05)
-    assert isinstance(decision.error, LLMTimeoutError)
+    outcome = await decided(client, seconds=0.05)
+    assert isinstance(outcome.error, LLMTimeoutError)
     assert len(client.calls) == 1
 
 
 async def test_when_the_time_is_over_before_it_began_no_call_is_made() -> None:
-    decision = await decided(ScriptedClient([]), seconds=-1)
-    assert isinstance(decision.error, LLMTimeoutError)
-    assert decision.attempts == ()
+    outcome = await decided(ScriptedClient([]), seconds=-1)
+    assert isinstance(outcome.error, LLMTimeoutError)
+    assert outcome.attempts == ()
 
 
 async def test_a_reply_from_the_cache_costs_no_call_and_failures_are_not_kept() -> None:
@@ -160,9 +161,9 @@ async def test_a_reply_from_the_cache_costs_no_call_and_failures_are_not_kept() 
     assert (await decided(client, cache=cache)).error is None
     assert len(cache) == 0
     for cached in (False, True):
-        decision = await decided(client, cache=cache)
-        assert decision.verdict is not None
-        assert (decision.verdict.choice, decision.cached, len(decision.attempts)) == (
+        outcome = await decided(client, cache=cache)
+        assert outcome.verdict is not None
+        assert (outcome.verdict.choice, outcome.cached, len(outcome.attempts)) == (
             [2],
             cached,
             1 - cached,

@@ -1,19 +1,17 @@
-"""`decide`: a model's choice, in at most two calls that share one deadline."""
+"""`ask_with_fallback`: a chat model's choice, in at most two calls that share one deadline."""
 
 import asyncio
 import hashlib
 import json
-import threading
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Generic, Literal, TypeVar
 
-from cachetools import TTLCache
 from pydantic import BaseModel
 
 from llm_common.core.models import LLMMessage, MessageRole
+from llm_common.core.selection_cache import SelectionCache
 from llm_common.core.structured import Attempt, ReadToolCalls, SupportsChat, ask
 from llm_common.errors import LLMCommonError, LLMError, LLMTimeoutError, MalformedReplyError
 from llm_common.text.display import in_fence
@@ -24,64 +22,6 @@ ModelT = TypeVar("ModelT", bound=BaseModel)
 ChoiceT = TypeVar("ChoiceT")
 
 _FINAL = frozenset({"auth", "cost_limit"})  # the endpoint would refuse another model too
-
-
-class SelectionCache:
-    """Model replies, reused for a limited time instead of paid for again.
-
-    Pass one to a selector, or to several. A reply is found again only for the same client, model,
-    temperature, schema and prompt, byte for byte, and the same settings and registry. The cache
-    holds the reply and not the selection: each use checks it against the current registry or
-    candidates. Only replies that led to a selection are kept, never failures. In memory, LRU, safe
-    among threads.
-
-    Args:
-        ttl_s: Seconds for which a reply is used.
-        max_entries: Most replies; the least recently used ones are evicted first.
-        clock: Monotonic seconds; for tests.
-
-    Raises:
-        ValueError: A limit is not positive.
-    """
-
-    def __init__(
-        self,
-        *,
-        ttl_s: float = 300.0,
-        max_entries: int = 1_000,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        if not ttl_s > 0 or max_entries < 1:
-            raise ValueError(
-                f"ttl_s is {ttl_s} and max_entries {max_entries}; both must be more than 0"
-            )
-        # The client is kept with its reply, since the id in the key could otherwise become another
-        # client's.
-        self._entries: TTLCache[str, tuple[object, str]] = TTLCache(max_entries, ttl_s, timer=clock)
-        self._lock = threading.Lock()
-
-    def __len__(self) -> int:
-        return len(self._entries)
-
-    def clear(self) -> None:
-        """Removes every reply."""
-        with self._lock:
-            self._entries.clear()
-
-    def get(self, key: str, *, client: object) -> Any:
-        """A copy of this client's reply as plain data; None if missing or expired."""
-        with self._lock:
-            owner, reply = self._entries.get(key, (None, ""))
-        return json.loads(reply) if reply and owner is client else None
-
-    def put(self, key: str, reply: object, *, client: object) -> None:
-        """Stores a reply; ignores one that is not JSON."""
-        try:
-            text = json.dumps(reply)
-        except (TypeError, ValueError, RecursionError):
-            return
-        with self._lock:
-            self._entries[key] = client, text
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,8 +188,8 @@ def status_of(error: LLMCommonError | None) -> FailureStatus:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision(Generic[ChoiceT]):
-    """The outcome of `decide`.
+class Outcome(Generic[ChoiceT]):
+    """The outcome of `ask_with_fallback`.
 
     Attributes:
         verdict: On the reply that counts; None if no reply could be read.
@@ -291,13 +231,13 @@ class Decision(Generic[ChoiceT]):
         return self.verdict.count if self.verdict else 0
 
 
-async def decide(
+async def ask_with_fallback(
     client: ClientT,
     prompt: Inquiry[ClientT, ReplyT, ChoiceT],
     options: CallOptions,
     *,
     ends_at: float,
-) -> Decision[ChoiceT]:
+) -> Outcome[ChoiceT]:
     """The decision of the first model, or of the fallback if that needs correction.
 
     The fallback is asked once, but not after a refused key, a spent budget or the deadline. Its
@@ -334,7 +274,7 @@ async def _attempt(
     *,
     ends_at: float,
     feedback: str = "",
-) -> Decision[ChoiceT]:
+) -> Outcome[ChoiceT]:
     """One cached reply or one model call, with its verdict."""
     key = ""
     if options.cache is not None:
@@ -345,26 +285,26 @@ async def _attempt(
         key = hashlib.sha256(facts.encode()).hexdigest()
         known = options.cache.get(key, client=client)
         if known is not None:
-            return Decision(prompt.judge(prompt.restore(known)), cached=True)
+            return Outcome(prompt.judge(prompt.restore(known)), cached=True)
     left_s = ends_at - asyncio.get_running_loop().time()
     if left_s <= 0:
         error = LLMTimeoutError(
             "The deadline passed before a model was asked; raise it", timeout_s=options.timeout_s
         )
         error.locate(model=model, host=None)
-        return Decision(error=error)
+        return Outcome(error=error)
     attempts: list[Attempt] = []
     call = ModelCall(model, options.temperature, min(options.timeout_s, left_s), attempts)
     try:
         reply = await prompt.ask(client, feedback, call)
     except LLMError as exc:
-        return Decision(error=exc, attempts=tuple(attempts))
+        return Outcome(error=exc, attempts=tuple(attempts))
     verdict = prompt.judge(reply)
     if not verdict.usable:
         attempts[-1] = replace(attempts[-1], error="malformed", reason=verdict.reason)
     elif options.cache is not None:
         options.cache.put(key, prompt.dump(reply), client=client)
-    return Decision(verdict, attempts=tuple(attempts))
+    return Outcome(verdict, attempts=tuple(attempts))
 
 
 def closed_object(properties: Mapping[str, Any]) -> dict[str, Any]:
