@@ -22,6 +22,7 @@ from llm_common.context.pool import ContextFile, DataPoolSnapshot, MemorySnippet
 from llm_common.context.request import ContextSelectionRequest, Kind, Score, Scores
 from llm_common.decisions.questions import DecisionClient, is_decision_client
 from llm_common.ranking import Embedder, TermScanner, folded, prominence, scan
+from llm_common.ranking.bm25 import BM25
 from llm_common.selection.relevance_ranking import rank_pointers
 
 _VECTOR_WEIGHT: Final = 0.4
@@ -35,7 +36,7 @@ _NEWEST_DECAY: Final = 3.0  # turns
 
 # content, path, symbols: the name says most about a file
 _FILE_FIELD_WEIGHTS: Final = (1.0, 10.0, 5.0)
-_FILE_LENGTH_SHARE: Final = 0.3  # long files are long because much is in them
+_FILE_BM25: Final = BM25(k1=1.2, b=0.3)  # long files are long because much is in them
 _PATH_VECTOR_WEIGHT: Final = 0.2  # a path is a short text
 _CODE_WEIGHT: Final = 0.1
 _TEST_WEIGHT: Final = -0.1
@@ -121,7 +122,7 @@ class MeasuredStrategy:
         self._cache = TextCache(max_chars=max_cached_chars)
         self._turn_words = TermScanner(weights=(1.0,), max_chars=max_cached_chars)
         self._file_words = TermScanner(
-            weights=_FILE_FIELD_WEIGHTS, length_share=_FILE_LENGTH_SHARE, max_chars=max_cached_chars
+            weights=_FILE_FIELD_WEIGHTS, bm25=_FILE_BM25, max_chars=max_cached_chars
         )
 
     def score(

@@ -1,28 +1,29 @@
 """BM25 without an index: counts the words of a request in texts in memory.
 
 For texts that are searched once or change often. A pass over 2 MB takes one to two milliseconds a
-word; filling a full-text index takes four hundred. On the evaluation sets both rank alike.
+word, and filling a full-text index takes four hundred. On the evaluation sets both rank alike.
 """
 
-import math
 import re
+import threading
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
-from operator import add
+from operator import add, methodcaller
 from typing import Final
 
+from cachetools import LRUCache
+
+from llm_common.ranking.bm25 import BM25, word_scores
 from llm_common.ranking.lexical import POINTS, Hit, best_first, query_terms, split_request
 
-# The parameters of BM25 as Robertson and Zaragoza give them, "The Probabilistic Relevance
-# Framework", 2009.
-_SATURATION: Final = 1.2
-_LENGTH_SHARE: Final = 0.75
+# The values of the paper, not tuned: turns, memories, outputs and passages rank well by them.
+_BM25: Final = BM25(k1=1.2, b=0.75)
 
 MAX_WORD_CHARS: Final = 32
 """A longer word is encoded data: it has no stem, and would fill the caches."""
 
-_MAX_CACHED_PLACES: Final = 250_000  # of words in documents; at most some 40 MB
+_MAX_CACHED_SCORES: Final = 250_000  # of a word in a document, some 40 MB at most
 
 _BEYOND_ASCII: Final = re.compile("[^\0-\x7f]+")
 _MARKS: Final = re.compile(f"[\u0300-\u036f{POINTS}]+")
@@ -33,20 +34,11 @@ _RARE_STEM_CHARS: Final = 6  # stems this long are hardly within other words by 
 _ENDINGS: Final = tuple("ations ation ingly ings edly ing ies ied ers er ed es ly s e y".split())  # noqa: SIM905
 _OFTEN_DOUBLE: Final = "aeiouls"  # `call`, `pass`; but `stopped` is of `stop`
 
-Totals = dict[int, float]
-"""The weighted count of a word by the place of each document that holds it."""
-
-Weights = tuple[float, ...]
-"""The weight of a word in each field."""
-
-Gains = dict[int, float]
-"""What a word adds to the score, by the place of each document that holds it."""
-
 
 def folded(text: str) -> str:
-    """The text to compare: lower case, no accents, no points of Hebrew and Arabic, compatibility form."""
+    """Return a text as it is compared: lower case, without accents and points, in compatibility form."""
     if not text.isascii():
-        # no mark but those that are dropped joins an ASCII character
+        # No mark but those that are dropped joins an ASCII character.
         text = _BEYOND_ASCII.sub(_without_marks, text)
     return text.lower()
 
@@ -78,72 +70,71 @@ def search_stems(text: str) -> tuple[str, ...]:
 
 
 def places_of(stem: str, texts: Sequence[str]) -> list[int]:
-    """The places of the `folded` texts that hold a word of the stem, as `scan` finds words."""
-    return [*_counter(stem)(texts)]
+    """Return the numbers of the `folded` texts that have a word of the stem, as `scan` finds words."""
+    count = _counter(stem)
+    return [number for number, text in enumerate(texts) if count(text)]
 
 
 class TermScanner:
-    """Scores documents by the words of a request, and caches where each word is.
+    """Score documents by the words of a request, and cache what each word gave.
 
     BM25 over the fields of the documents, counted together as in BM25F. A word is found by its stem
     (`deliver` in `delivery`), a long one within other words too (`connection` in `getConnection`),
     one of fewer than four letters only whole. A request of several parts (see `split_request`)
-    counts half as a whole, half by the part that matches the document best. Deterministic; the
-    order of the documents does not matter; linear in their length.
+    counts half as a whole, half by the part that matches the document best. Deterministic. The
+    order of the documents does not matter. Linear in their length.
 
-    A word of an earlier request is searched for only in new documents, which never changes a score.
-    Threads may share a scanner.
+    A word of an earlier request over the same documents is not searched for again, which never
+    changes a score. Threads may share a scanner, and one of them scans at a time.
 
     Args:
         weights: The weight of a word in each field, in the order of the fields.
-        length_share: How far the length of a document lowers its score, from 0 to 1.
-        max_chars: Documents with more characters together are not cached; 0 caches none.
+        bm25: The parameters of the formula.
+        max_chars: Documents with more characters together are not cached. 0 caches none.
     """
 
     def __init__(
-        self,
-        *,
-        weights: Sequence[float],
-        length_share: float = _LENGTH_SHARE,
-        max_chars: int = 50_000_000,
+        self, *, weights: Sequence[float], bm25: BM25 = _BM25, max_chars: int = 50_000_000
     ) -> None:
+        self._weights = tuple(weights)
+        self._bm25 = bm25
         self._max_chars = max_chars
-        self._searched = _Searched([], {}, weights=tuple(weights), length_share=length_share)
+        self._cached = _Documents([], self._weights, bm25)
+        self._lock = threading.Lock()
 
     def scan(self, request: str, documents: Sequence[Sequence[str]]) -> list[float]:
-        """How well each document matches, from 0 (no shared word) to 1 (the best).
+        """Return how well each document matches, from 0 (no shared word) to 1 (the best).
 
         Args:
-            request: Any text; its first 64 words count.
+            request: Any text. Its first 64 words count.
             documents: The `folded` fields of each.
         """
         if not documents:
             return []
         columns = [*zip(*documents, strict=True)]
-        searched = self._searched
-        if searched.columns != columns:
-            searched = searched.followed_by(columns)
-            if searched.chars <= self._max_chars:
-                self._searched = searched
-        return searched.scores(request)
+        with self._lock:
+            searched = self._cached
+            if searched.columns != columns:
+                searched = _Documents(columns, self._weights, self._bm25)
+                if searched.chars <= self._max_chars:
+                    self._cached = searched
+            return searched.scores(request)
 
 
 def scan(
     request: str, documents: Sequence[Sequence[str]], *, weights: Sequence[float]
 ) -> list[float]:
-    """As `TermScanner.scan`, for documents that are searched once."""
-    return (
-        scan_columns(request, [*zip(*documents, strict=True)], weights=weights) if documents else []
-    )
+    """Score documents that are searched once, as `TermScanner.scan`."""
+    return scan_columns(request, [*zip(*documents, strict=True)], weights=weights)
 
 
 def scan_columns(
     request: str, columns: Sequence[Sequence[str]], *, weights: Sequence[float]
 ) -> list[float]:
-    """As `scan`, given all first fields, all second fields …; faster for thousands."""
-    return _Searched(columns, {}, weights=tuple(weights), length_share=_LENGTH_SHARE).scores(
-        request
-    )
+    """Score documents as `scan`, given all first fields, all second fields …: faster for thousands."""
+    if not columns:
+        return []
+    return _Documents(columns, tuple(weights), _BM25).scores(request)
 
 
 class StreamedScan:
@@ -162,11 +153,11 @@ class StreamedScan:
 
     def __init__(self, request: str) -> None:
         self.stems = search_stems(request)
-        self._counters = [
-            _number_counter(stem) if stem.isdecimal() else _counter(stem) for stem in self.stems
-        ]
+        self._counters = [_counter(stem, whole_numbers=True) for stem in self.stems]
+        self._counts: list[dict[int, float]] = [{} for _ in self.stems]
         self._documents = 0
-        self._matching: dict[str, tuple[int, list[float]]] = {}
+        self._keys: list[str] = []
+        self._lengths: list[int] = []
 
     def add(self, key: str, fields: Iterable[tuple[str, float]]) -> None:
         """Count the words of a document.
@@ -176,178 +167,119 @@ class StreamedScan:
             fields: `folded` texts, each with the weight of a word in it. Read once and not kept.
         """
         self._documents += 1
-        chars, totals = 0, [0.0] * len(self.stems)
+        number = len(self._keys)
+        chars, matches = 0, False
         for text, weight in fields:
             chars += len(text)
-            for number, count in enumerate(self._counters):
-                totals[number] += weight * count((text,)).get(0, 0)
-        if any(totals):
-            self._matching[key] = chars, totals
+            for counter, counts in zip(self._counters, self._counts, strict=True):
+                times = counter(text)
+                if times:
+                    counts[number] = counts.get(number, 0.0) + weight * times
+                    matches = True
+        if matches:
+            self._keys.append(key)
+            self._lengths.append(chars)
 
     def best(self, limit: int) -> tuple[list[Hit], int]:
         """Return the best documents, and how many have a word of the request.
 
         The first scores 1. Equal scores are in the order of their keys.
         """
-        if not self._matching:
-            return [], 0
-        average = sum(chars for chars, _ in self._matching.values()) / len(self._matching)
-        gains = dict.fromkeys(self._matching, 0.0)
-        for number in range(len(self.stems)):
-            holders = sum(totals[number] > 0 for _, totals in self._matching.values())
-            rarity = math.log1p((self._documents - holders + 0.5) / (holders + 0.5))
-            for key, (chars, totals) in self._matching.items():
-                burden = _SATURATION * (1 - _LENGTH_SHARE + _LENGTH_SHARE * chars / average)
-                gains[key] += rarity * totals[number] / (totals[number] + burden)
-        top = max(gains.values())
-        hits = best_first(Hit(key, gain / top) for key, gain in gains.items())
-        return hits[:limit], len(hits)
+        norms = _BM25.length_norms(self._lengths)
+        by_word = [word_scores(counts, norms, self._documents) for counts in self._counts]
+        scores = _relative_sums(by_word, len(self._keys))
+        return best_first(map(Hit, self._keys, scores))[:limit], len(scores)
 
 
-class _Searched:
-    """Documents, and the places of the words that were searched for in them.
-
-    Threads may share one: its dictionaries are replaced, never changed.
-    """
+class _Documents:
+    """Documents by their columns, and what the words that were searched for add to their scores."""
 
     def __init__(
-        self,
-        columns: Sequence[Sequence[str]],
-        totals: dict[str, Totals],
-        *,
-        weights: Weights,
-        length_share: float,
+        self, columns: Sequence[Sequence[str]], weights: tuple[float, ...], bm25: BM25
     ) -> None:
         self.columns = columns
-        self._totals = totals
-        self._gains: dict[str, Gains] = {}
         self._weights = weights
-        self._length_share = length_share
         lengths = [0] * len(columns[0]) if columns else []
         for texts in columns:
             lengths = [*map(add, lengths, map(len, texts))]
         self.chars = sum(lengths)
-        average = self.chars / len(lengths) if self.chars else 1.0
-        self._burdens = [
-            _SATURATION * (1 - length_share + length_share * length / average) for length in lengths
-        ]
-
-    def followed_by(self, columns: Sequence[Sequence[str]]) -> "_Searched":
-        """The same for the next documents.
-
-        Words are carried over if half of the documents kept their places.
-        """
-        size, known, totals = len(columns[0]), [*zip(*self.columns, strict=True)], self._totals
-        documents = enumerate(zip(*columns, strict=True))
-        new = [
-            place for place, fields in documents if place >= len(known) or known[place] != fields
-        ]
-        if size < len(known) or 2 * len(new) > size:
-            totals = {}
-        fresh = [[texts[place] for place in new] for texts in columns] if totals else []
-        carried: dict[str, Totals] = {}
-        for stem, before in totals.items():
-            carried[stem] = {place: before[place] for place in before.keys() - new}
-            carried[stem] |= {
-                new[place]: total for place, total in _count(stem, fresh, self._weights).items()
-            }
-        return _Searched(columns, carried, weights=self._weights, length_share=self._length_share)
+        self._norms = bm25.length_norms(lengths)
+        self._by_stem: LRUCache[str, dict[int, float]] = LRUCache(
+            _MAX_CACHED_SCORES, getsizeof=_size
+        )
 
     def scores(self, request: str) -> list[float]:
-        """How well each document matches the request."""
-        stems, size = search_stems(request), len(self._burdens)
-        gains = self._gains_of(stems)
-        whole = _relative(stems, gains, size)
-        parts = [_relative(search_stems(part), gains, size) for part in split_request(request)]
+        """Return how well each document matches the request."""
+        whole = self._relative(request)
+        parts = [self._relative(part) for part in split_request(request)]
         if not parts:
             return whole
-        both = [value + max(of_parts) for value, *of_parts in zip(whole, *parts, strict=True)]
-        top = max(both, default=0.0)
-        return [value / top for value in both] if top else both
+        best_parts = map(max, zip(*parts, strict=True))
+        return _relative([*map(add, whole, best_parts)])
 
-    def _gains_of(self, stems: Sequence[str]) -> dict[str, Gains]:
-        """The gains of each stem."""
-        known, totals = self._gains, self._totals
-        used = {
-            stem: totals[stem] if stem in totals else _count(stem, self.columns, self._weights)
-            for stem in stems
-        }
-        gains = {
-            stem: known[stem] if stem in known else _gains(used[stem], self._burdens)
-            for stem in stems
-        }
-        self._totals, self._gains = _latest(used, totals), _latest(gains, known)
-        return gains
+    def _relative(self, request: str) -> list[float]:
+        by_word = [self._stem_scores(stem) for stem in search_stems(request)]
+        return _relative_sums(by_word, len(self._norms))
 
+    def _stem_scores(self, stem: str) -> dict[int, float]:
+        """Return what the stem adds to the score of each document that has it."""
+        scores = self._by_stem.get(stem)
+        if scores is None:
+            scores = word_scores(self._count(stem), self._norms, len(self._norms))
+            if _size(scores) <= _MAX_CACHED_SCORES:
+                self._by_stem[stem] = scores
+        return scores
 
-def _latest(now: Mapping[str, Gains], before: Mapping[str, Gains]) -> dict[str, Gains]:
-    """The entries of now, then those of before, newest first, within `_MAX_CACHED_PLACES`."""
-    kept = dict(now)
-    room = _MAX_CACHED_PLACES - sum(map(len, now.values()))
-    for stem, places in before.items():
-        if stem not in kept:
-            room -= len(places) + 1
-            if room < 0:
-                break
-            kept[stem] = places
-    return kept
+    def _count(self, stem: str) -> dict[int, float]:
+        count = _counter(stem)
+        totals: dict[int, float] = {}
+        for texts, weight in zip(self.columns, self._weights, strict=True):
+            for number, text in enumerate(texts):
+                times = count(text)
+                if times:
+                    totals[number] = totals.get(number, 0.0) + weight * times
+        return totals
 
 
-def _count(stem: str, columns: Sequence[Sequence[str]], weights: Weights) -> Totals:
-    counts = _counter(stem)
-    totals: Totals = {}
-    for texts, weight in zip(columns, weights, strict=True) if columns else ():
-        for place, times in counts(texts).items():
-            totals[place] = totals.get(place, 0.0) + weight * times
-    return totals
+def _size(scores: Mapping[int, float]) -> int:
+    return len(scores) + 1  # 1, so that words that no document has are bounded too
 
 
-def _gains(totals: Totals, burdens: Sequence[float]) -> Gains:
-    rarity = math.log1p((len(burdens) - len(totals) + 0.5) / (len(totals) + 0.5))
-    return {place: rarity * total / (total + burdens[place]) for place, total in totals.items()}
+def _relative_sums(by_word: Iterable[Mapping[int, float]], documents: int) -> list[float]:
+    """Return the sum of each document's scores over the largest such sum."""
+    totals = [0.0] * documents
+    for scores in by_word:
+        for number, score in scores.items():
+            totals[number] += score
+    return _relative(totals)
 
 
-def _relative(stems: Iterable[str], gains: dict[str, Gains], size: int) -> list[float]:
-    """The summed gains of the stems over the largest such sum."""
-    totals = [0.0] * size
-    for stem in stems:
-        for place, gain in gains.get(stem, {}).items():
-            totals[place] += gain
-    top = max(totals, default=0.0)
-    return [total / top for total in totals] if top else totals
+def _relative(scores: list[float]) -> list[float]:
+    top = max(scores, default=0.0)
+    return [score / top for score in scores] if top else scores
 
 
-def _without_marks(found: re.Match[str]) -> str:
-    return unicodedata.normalize("NFC", _MARKS.sub("", unicodedata.normalize("NFKD", found[0])))
-
-
-def _number_counter(number: str) -> Callable[[Iterable[str]], dict[int, int]]:
-    """As `_counter`, for a number."""
-    find = re.compile(rf"{number}(?<![0-9]{number})(?![0-9])").findall
-    return lambda texts: {
-        place: times for place, text in enumerate(texts) if (times := len(find(text)))
-    }
+def _without_marks(beyond_ascii: re.Match[str]) -> str:
+    decomposed = unicodedata.normalize("NFKD", beyond_ascii[0])
+    return unicodedata.normalize("NFC", _MARKS.sub("", decomposed))
 
 
 @lru_cache(maxsize=1_024)
-def _counter(stem: str) -> Callable[[Iterable[str]], dict[int, int]]:
-    """A function that counts the stem in each of many texts, by place.
+def _counter(stem: str, *, whole_numbers: bool = False) -> Callable[[str], int]:
+    """Return a function that counts the words of a stem in a folded text.
 
-    Without a Python call for each text.
+    Args:
+        stem: A stem of `search_stems`.
+        whole_numbers: Whether a number is not found within another number.
     """
-    if len(stem) >= _RARE_STEM_CHARS or not stem.isascii():
-        return lambda texts: {
-            place: times for place, text in enumerate(texts) if (times := text.count(stem))
-        }
-    # The stem comes first, since the engine searches quickly for literals; then the look-behind.
     word = re.escape(stem)
-    find = re.compile(
-        rf"{word}(?<![a-z]{word})"
-        if len(stem) >= _MIN_STEM_CHARS
-        else rf"{word}(?<![a-z0-9]{word})(?:e?s)?(?![a-z0-9])"
-    ).findall
-    return lambda texts: {
-        place: times
-        for place, text in enumerate(texts)
-        if stem in text and (times := len(find(text)))
-    }
+    # The stem comes first, since the engine searches quickly for literals. Then the look-behind.
+    if whole_numbers and stem.isdecimal():
+        find = re.compile(rf"{word}(?<![0-9]{word})(?![0-9])").findall
+    elif len(stem) >= _RARE_STEM_CHARS or not stem.isascii():
+        return methodcaller("count", stem)
+    elif len(stem) >= _MIN_STEM_CHARS:
+        find = re.compile(rf"{word}(?<![a-z]{word})").findall
+    else:
+        find = re.compile(rf"{word}(?<![a-z0-9]{word})(?:e?s)?(?![a-z0-9])").findall
+    return lambda text: len(find(text)) if stem in text else 0

@@ -8,6 +8,7 @@ import weakref
 import pytest
 from hypothesis import given, settings as hypothesis_settings, strategies as st
 
+from llm_common.ranking.bm25 import BM25
 from llm_common.ranking.scan import TermScanner, folded, scan, scan_columns, search_stems
 
 
@@ -47,8 +48,8 @@ def test_rare_words_count_more_than_common_ones() -> None:
 
 def test_a_short_text_that_says_it_beats_a_long_one_as_the_length_share_rises() -> None:
     documents = [("invoice " + "other words here " * 50,), ("invoice now",)]
-    mild = TermScanner(weights=(1.0,), length_share=0.1).scan("invoice", documents)
-    full = TermScanner(weights=(1.0,), length_share=1.0).scan("invoice", documents)
+    mild = TermScanner(weights=(1.0,), bm25=BM25(b=0.1)).scan("invoice", documents)
+    full = TermScanner(weights=(1.0,), bm25=BM25(b=1.0)).scan("invoice", documents)
     assert full[0] < mild[0] < mild[1] == 1.0
 
 
