@@ -20,7 +20,7 @@ from email.message import Message
 from pathlib import Path
 
 # What every file of the wheel is, unless NOTICE names it.
-OWN_FILES = {".py", ".typed", ".css"}
+OWN_FILES = {".py", ".typed", ".css", ".html"}
 DEVELOPERS_FILES = ("tests/", "benchmarks/", "examples/", "docs/", ".env")
 
 

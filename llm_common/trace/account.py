@@ -22,6 +22,7 @@ from llm_common.trace.lines import (
 from llm_common.trace.trace_file import RecordedRun
 
 NEAR_MISSES: Final = 5
+_SOURCES: Final = ("project", "file", "memory", "output", "turn")
 _CHARS_PER_TOKEN: Final = 4.0  # where nothing was counted
 _RULES: Final = {
     "excluded": "A pattern of the request excludes it.",
@@ -168,6 +169,17 @@ def missing_tokens(item: PackedItem, line: PackingLine) -> int:
     chars = sum(each.chars_shown for each in whole)
     per_token = chars / max(sum(each.tokens for each in whole), 1) if chars else _CHARS_PER_TOKEN
     return round(max(item.chars - item.chars_shown, 0) / per_token)
+
+
+def by_source(line: PackingLine) -> dict[str, int]:
+    """Return the tokens of each source, then of headings and fences, then those that are free."""
+    sums = dict.fromkeys(_SOURCES, 0)
+    for item in line.items:
+        sums[item.source] += item.tokens
+    listed = sum(sums.values())
+    sums["marks"] = max(line.tokens - listed, 0)
+    sums["free"] = max(line.budget - sum(sums.values()), 0)
+    return sums
 
 
 def near_misses(line: PackingLine) -> list[PackedItem]:

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from llm_common.agents import FileContextPointerStore, LexicalRelevanceSelector
-from llm_common.trace import RecordedRun, read_trace, render_html
+from llm_common.apps.inspector import render_html
+from llm_common.trace import RecordedRun, read_trace
 from llm_common.trace.account import Node, title, tree, unseen
 from llm_common.trace.lines import ModelCallLine, SelectionLine, ToolCallLine
 from tests.trace.runs import QUERY, STORIES, long_story, no_data, outputs, pack, recorded
@@ -42,7 +43,7 @@ async def test_the_page_says_why_the_model_did_not_see_it(name: str, tmp_path: P
 async def test_the_page_says_why_no_model_was_asked(tmp_path: Path) -> None:
     page = render_html(await recorded(no_data, tmp_path))
     assert (
-        "No model was asked for an answer: tool &#x27;track_parcel&#x27; failed (TimeoutError)"
+        "No model was asked for an answer: tool &#39;track_parcel&#39; failed (TimeoutError)"
         in page
     )
 

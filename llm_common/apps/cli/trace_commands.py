@@ -60,7 +60,7 @@ def export(
     ],
 ) -> None:
     """Write a run as one HTML page that loads nothing and runs nothing."""
-    from llm_common.trace.page import render_html
+    from llm_common.apps.inspector import render_html
     from llm_common.trace.trace_file import read_trace
 
     print_text(render_html(read_trace(run)).rstrip("\n"), output)

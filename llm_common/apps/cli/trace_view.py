@@ -8,10 +8,9 @@ from rich.text import Text
 from rich.tree import Tree
 
 from llm_common.apps.cli.terminal import safe_text
-from llm_common.trace.account import Node, title, tree, unseen, verdicts
+from llm_common.trace.account import Node, by_source, title, tree, unseen, verdicts
 from llm_common.trace.differing import StepDiff
 from llm_common.trace.lines import ModelCallLine, PackingLine
-from llm_common.trace.page import by_source
 from llm_common.trace.trace_file import RecordedRun
 
 _COLOURS = {

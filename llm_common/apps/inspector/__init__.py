@@ -1,5 +1,8 @@
-"""Pages over a store and its traces, served on this machine alone; needs the extra `inspect`."""
+"""Pages over a store and its traces, and the page of one run. Needs the extra `cli`.
 
-from llm_common.apps.inspector.application import Inspector, serve
+The server is in `application`, which needs the extra `inspect`.
+"""
 
-__all__ = ["Inspector", "serve"]
+from llm_common.apps.inspector.rendering import render_html
+
+__all__ = ["render_html"]

@@ -1,9 +1,10 @@
-"""`Inspector`: the pages over a store and its traces as a starlette application, and serving it on this machine."""
+"""Serves pages over a store and its traces on this machine alone."""
 
 import re
 import socket
-import sqlite3
 from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -15,45 +16,55 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from llm_common.apps.inspector.layout import PAGE_ROWS, page
-from llm_common.apps.inspector.recorded_runs import RecordedRuns
+from llm_common.apps.inspector.comparison import (
+    Step,
+    changed_text,
+    comparable_steps,
+    first_change,
+    shared_width,
+)
+from llm_common.apps.inspector.recorded_runs import RecordedRuns, ToolCost
+from llm_common.apps.inspector.rendering import PAGE_ROWS, render
 from llm_common.apps.inspector.result_parts import View, read_part
-from llm_common.apps.inspector.run_pages import (
-    comparable,
-    comparison_page,
-    run_page,
-    runs_page,
-    step_page,
-    tools_page,
-)
-from llm_common.apps.inspector.store_pages import (
-    pointer_page,
-    queries_page,
-    query_page,
-    search_page,
-)
-from llm_common.apps.inspector.stored_pointers import StoredPointers
-from llm_common.apps.inspector.visitors import Guarded
+from llm_common.apps.inspector.run_values import exact_text
+from llm_common.apps.inspector.visitors import TokenGate
 from llm_common.errors import (
     ConfigError,
-    CorruptPointerError,
     InvalidIdError,
     LLMCommonError,
     PointerNotFoundError,
     StoreError,
     UnsafePathError,
 )
+from llm_common.pointers.listing import newest_pointers
 from llm_common.pointers.pointer import ContextPointer, check_pointer_id
-from llm_common.pointers.records import MAX_RECORD_BYTES, LockedRecords, meta_name, parse_meta
-from llm_common.pointers.store import ContextPointerStore
-from llm_common.storage import FileBlobStore, query_id_of
-from llm_common.trace.lines import Line
-from llm_common.trace.markup import bdi
-from llm_common.trace.trace_file import RecordedRun
+from llm_common.pointers.records import MAX_RECORD_BYTES, meta_name, parse_meta
+from llm_common.pointers.store import FileContextPointerStore
+from llm_common.storage import query_id_of
 
+_BEFORE_ANY_EXPIRY: Final = datetime.min.replace(tzinfo=UTC)
 _MAX_PAGE: Final = 10_000_000
+_MAX_WORDS_CHARS: Final = 200
+_MAX_NAMED_QUERIES: Final = 10
 _MAX_OTHER_RUNS: Final = 5
-_PLACE: Final = re.compile(r"([^/]{1,250})/([^/]{1,60})/(\d{1,9})")
+_MAX_TOOLS: Final = 500
+_MAX_COUNTED_POINTERS: Final = 20_000
+_STEP_KEY: Final = re.compile(r"([^/]{1,250})/([^/]{1,60})/(\d{1,9})")
+
+
+@dataclass
+class ToolRow:
+    """What a tool cost, and what is stored of it."""
+
+    name: str
+    cost: ToolCost
+    outputs: int = 0
+    stored_bytes: int = 0
+
+    @property
+    def bytes(self) -> int:
+        """Bytes that it returned, by the runs or by the store, whichever has more of them."""
+        return max(self.cost.bytes, self.stored_bytes)
 
 
 class Inspector:
@@ -61,156 +72,203 @@ class Inspector:
 
     Args:
         store: The folder of a `FileContextPointerStore`.
-        traces: The folder of a `Trace`; None shows no runs.
-
-    Raises:
-        StoreError: The store cannot be listed.
+        traces: The folder of a `Trace`. None shows no runs.
     """
 
     def __init__(self, store: Path | str, traces: Path | str | None = None) -> None:
-        self._files = FileBlobStore(store)
-        self._store = ContextPointerStore(LockedRecords(self._files))
-        self._where = str(self._files.base_dir)
+        self._store = FileContextPointerStore(store)
+        self._blobs = self._store.records.blobs
         self._traces = str(traces) if traces else "no folder: give --traces"
-        self.runs = RecordedRuns(Path(traces or self._files.base_dir / "no-traces"))
-        self._pointers = StoredPointers(self._files)
-        self._pointers.start()
+        self.runs = RecordedRuns(Path(traces or self._store.base_dir / "no-traces"))
 
-    def close(self) -> None:
-        """Ends the reading."""
-        self._pointers.close()
-
-    def app(self, *, token: str, port: int) -> Guarded:
-        """The application, for those who hold the token.
+    def app(self, *, token: str, port: int) -> TokenGate:
+        """Return the application for browsers that have the token.
 
         Args:
             token: At least 16 characters.
             port: Where it listens.
         """
         pages: dict[str, Callable[[Request], str]] = {
-            "/queries": self._queries,
-            "/queries/{folder}": self._query,
-            "/queries/{folder}/{pointer_id}": self._pointer,
-            "/search": self._search,
-            "/runs": self._recorded,
-            "/runs/{folder}/{run_id}": self._run,
-            "/runs/{folder}/{run_id}/{seq:int}": self._step,
-            "/compare": self._comparison,
-            "/tools": self._tools,
+            "/queries": self._show_queries,
+            "/queries/{folder}": self._show_query,
+            "/queries/{folder}/{pointer_id}": self._show_pointer,
+            "/search": self._show_search,
+            "/runs": self._show_runs,
+            "/runs/{folder}/{run_id}": self._show_run,
+            "/runs/{folder}/{run_id}/{seq:int}": self._show_step,
+            "/compare": self._show_comparison,
+            "/tools": self._show_tools,
         }
-        routes = [Route(path, partial(_respond, make)) for path, make in pages.items()]
-        home = Route("/", lambda _: RedirectResponse("/queries", status_code=303))
-        handlers = {
-            HTTPException: _problem,
-            LLMCommonError: _problem,
-            OSError: _problem,
-            sqlite3.Error: _problem,
-        }
-        return Guarded(
-            Starlette(routes=[home, *routes], exception_handlers=handlers), token=token, port=port
+        routes = [Route("/", lambda _: RedirectResponse("/queries", status_code=303))]
+        for path, show in pages.items():
+            # a plain function: Starlette calls it in a thread
+            routes.append(Route(path, partial(_respond, show)))
+        handlers = {HTTPException: _problem, LLMCommonError: _problem, OSError: _problem}
+        application = Starlette(routes=routes, exception_handlers=handlers)
+        return TokenGate(application, token=token, port=port)
+
+    def _show_queries(self, request: Request) -> str:
+        words, number = _words(request), _number(request)
+        queries = self._store.queries()
+        if words:
+            queries = [query for query in queries if _contains(query.query_id, words)]
+        return render(
+            "queries.html",
+            queries=queries[(number - 1) * PAGE_ROWS : number * PAGE_ROWS],
+            total=len(queries),
+            number=number,
+            words=words,
+            base_dir=self._store.base_dir,
         )
 
-    def _queries(self, request: Request) -> str:
-        words, number = request.query_params.get("words", "")[:200], _number(request)
-        rows, total = self._pointers.queries(
-            words, limit=PAGE_ROWS, offset=(number - 1) * PAGE_ROWS
-        )
-        unread = self._pointers.unread()
-        return queries_page(
-            rows, total=total, number=number, words=words, unread=unread, where=self._where
-        )
-
-    def _query(self, request: Request) -> str:
+    def _show_query(self, request: Request) -> str:
         folder, number = request.path_params["folder"], _number(request)
-        query = self._pointers.query(folder)
-        if query is None:
+        query_id = query_id_of(folder)
+        # the page says of an expired pointer that it has expired, so none is left out
+        page = newest_pointers(
+            self._blobs,
+            query_id,
+            limit=PAGE_ROWS,
+            offset=(number - 1) * PAGE_ROWS,
+            now=_BEFORE_ANY_EXPIRY,
+        )
+        if not page.total:
             raise PointerNotFoundError(
                 "The store has no such query, or has erased it; choose one of the list"
             )
-        rows = self._pointers.pointers(folder, limit=PAGE_ROWS, offset=(number - 1) * PAGE_ROWS)
-        return query_page(query, rows, number=number)
+        return render("query.html", query_id=query_id, folder=folder, page=page, number=number)
 
-    def _search(self, request: Request) -> str:
-        words, number = request.query_params.get("words", "")[:200].strip(), _number(request)
-        rows, total = self._pointers.find(words, limit=PAGE_ROWS, offset=(number - 1) * PAGE_ROWS)
-        queries = self._pointers.queries(words, limit=10)[0] if words and number == 1 else []
-        unread = self._pointers.unread()
-        return search_page(
-            rows, queries, words=words, total=total, number=number, unread=unread, where=self._where
+    def _show_search(self, request: Request) -> str:
+        words, number = _words(request), _number(request)
+        in_results = request.query_params.get("in") == "results"
+        search = self._store.find(words, limit=number * PAGE_ROWS, in_results=in_results)
+        return render(
+            "search.html",
+            search=search,
+            matches=search.matches[(number - 1) * PAGE_ROWS :],
+            queries=self._queries_named(words) if number == 1 else [],
+            words=words,
+            in_results=in_results,
+            number=number,
         )
 
-    def _pointer(self, request: Request) -> str:
+    def _queries_named(self, words: str) -> list[str]:
+        """Return the first queries whose id contains the words."""
+        queries: list[str] = []
+        for folder in self._blobs.folders():
+            query_id = query_id_of(folder)
+            if words and len(queries) < _MAX_NAMED_QUERIES and _contains(query_id, words):
+                queries.append(query_id)
+        return queries
+
+    def _show_pointer(self, request: Request) -> str:
         folder = request.path_params["folder"]
-        pointer = self._stored(folder, request.path_params["pointer_id"])
-        given = request.query_params.get("view")
-        view: View = "stored" if given == "stored" else "pretty"
-        line = _number(request, "line", default=0)
+        pointer = self._pointer(folder, request.path_params["pointer_id"])
+        view: View = "stored" if request.query_params.get("view") == "stored" else "pretty"
+        number, line = _number(request), _number(request, "line", default=0)
         part, problem = None, ""
         try:
-            part = read_part(
-                self._store, self._files, pointer, view=view, number=_number(request), line=line
-            )
-        except (PointerNotFoundError, CorruptPointerError, StoreError) as exc:
-            problem = exc.message
-        return pointer_page(pointer, folder, part, view=view, problem=problem)
+            _, payload = self._store.load_payload(pointer.pointer_id, query_id=pointer.query_id)
+            part = read_part(payload, view=view, number=number, line=line)
+        except (PointerNotFoundError, StoreError) as exc:
+            problem = exc.message  # its record is shown nevertheless
+        return render(
+            "pointer.html", pointer=pointer, folder=folder, part=part, view=view, problem=problem
+        )
 
-    def _stored(self, folder: str, pointer_id: str) -> ContextPointer:
-        name = meta_name(check_pointer_id(pointer_id))
-        [record] = self._files.get_many(folder, [name], max_bytes=MAX_RECORD_BYTES)
+    def _pointer(self, folder: str, pointer_id: str) -> ContextPointer:
+        """Return a pointer whose result may be missing, damaged or expired."""
+        names = [meta_name(check_pointer_id(pointer_id))]
+        [record] = self._blobs.get_many(folder, names, max_bytes=MAX_RECORD_BYTES)
         if record is None:
             raise PointerNotFoundError(
                 f"The store has no pointer {pointer_id} in this query; choose one of its list"
             )
         return parse_meta(record, query_id=query_id_of(folder), pointer_id=pointer_id)
 
-    def _recorded(self, request: Request) -> str:
+    def _show_runs(self, request: Request) -> str:
         number = _number(request)
-        rows, total = self.runs.rows(limit=PAGE_ROWS, offset=(number - 1) * PAGE_ROWS)
-        return runs_page(rows, total=total, number=number, where=self._traces)
+        runs, total = self.runs.rows(limit=PAGE_ROWS, offset=(number - 1) * PAGE_ROWS)
+        return render("runs.html", runs=runs, total=total, number=number, traces=self._traces)
 
-    def _run(self, request: Request) -> str:
+    def _show_run(self, request: Request) -> str:
         folder = request.path_params["folder"]
         run = self.runs.run(folder, request.path_params["run_id"])
-        return run_page(run, stored=self._pointers.query(folder) is not None)
+        return render("run.html", run=run, folder=folder, is_stored=folder in self._blobs.folders())
 
-    def _step(self, request: Request) -> str:
-        given = request.path_params
-        run, line = self.runs.step(given["folder"], given["run_id"], given["seq"])
-        return step_page(
-            run, line, comparable(run, line, self.runs.others(run, limit=_MAX_OTHER_RUNS))
+    def _show_step(self, request: Request) -> str:
+        values = request.path_params
+        step = Step(*self.runs.step(values["folder"], values["run_id"], values["seq"]))
+        others = self.runs.others(step.run, limit=_MAX_OTHER_RUNS)
+        return render(
+            "step.html",
+            step=step,
+            run=step.run,
+            line=step.line,
+            choices=comparable_steps(step, others),
         )
 
-    def _comparison(self, request: Request) -> str:
-        return comparison_page(self._place(request, "before"), self._place(request, "after"))
+    def _show_comparison(self, request: Request) -> str:
+        before, after = self._chosen_step(request, "before"), self._chosen_step(request, "after")
+        change = first_change(before.line, after.line)
+        return render(
+            "compare.html",
+            change=change,
+            before=before,
+            after=after,
+            exact_text=exact_text,
+            changed_text=changed_text,
+            shared_width=shared_width,
+        )
 
-    def _place(self, request: Request, name: str) -> tuple[RecordedRun, Line]:
-        match = _PLACE.fullmatch(request.query_params.get(name, ""))
+    def _chosen_step(self, request: Request, name: str) -> Step:
+        match = _STEP_KEY.fullmatch(request.query_params.get(name, ""))
         if match is None:
             raise PointerNotFoundError(
                 "The address names no two steps; choose them on the page of a step"
             )
-        return self.runs.step(match[1], match[2], int(match[3]))
+        return Step(*self.runs.step(match[1], match[2], int(match[3])))
 
-    def _tools(self, _: Request) -> str:
-        return tools_page(
-            self.runs.tool_costs(), self._pointers.tools(), unread=self._pointers.unread()
-        )
+    def _show_tools(self, _: Request) -> str:
+        costs = self.runs.tool_costs()
+        tools = {name: ToolRow(name, cost) for name, cost in costs.by_tool.items()}
+        counted = self._count_outputs(tools)
+        rows = sorted(tools.values(), key=lambda row: row.name)
+        rows.sort(key=lambda row: (row.cost.offered_tokens, row.bytes), reverse=True)
+        return render("tools.html", rows=rows[:_MAX_TOOLS], costs=costs, counted=counted)
+
+    def _count_outputs(self, tools: dict[str, ToolRow]) -> int:
+        """Add the stored outputs of the queries that changed last, and return how many."""
+        counted = 0
+        for query in self._store.queries():
+            if query.problem:
+                continue
+            limit = _MAX_COUNTED_POINTERS - counted
+            page = self._store.newest(query_id=query.query_id, limit=limit)
+            for pointer in page.pointers:
+                row = tools.setdefault(pointer.tool_name, ToolRow(pointer.tool_name, ToolCost()))
+                row.outputs += 1
+                row.stored_bytes += pointer.result_bytes or 0
+            counted += len(page.pointers)
+            if counted >= _MAX_COUNTED_POINTERS:
+                break
+        return counted
 
 
 def serve(
     inspector: Inspector, *, token: str, port: int = 0, tell: Callable[[str], object]
 ) -> None:
-    """Serves the pages on 127.0.0.1 until the process is interrupted or told to end.
+    """Serve the pages on 127.0.0.1 until the process is interrupted or told to end.
 
     Args:
-        inspector: The pages; closed at the end.
+        inspector: The pages.
         token: At least 16 characters.
-        port: Where to listen; 0 takes a free one.
-        tell: Is given the address with the token, once the port is taken.
+        port: Where to listen. 0 takes a free port.
+        tell: Called with the address and its token once the port is taken.
 
     Raises:
-        ConfigError: The port is taken or not allowed.
-        KeyboardInterrupt: Ctrl-C, after what was asked has been answered.
+        ConfigError: If the port is taken or not allowed.
+        KeyboardInterrupt: On Ctrl-C, after open requests have been answered.
     """
     with socket.socket() as listening:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -221,9 +279,9 @@ def serve(
                 f"Port {port} cannot be used ({exc.strerror}); take another, or 0 for a free one"
             )
             raise ConfigError(reason, variable="port", value=str(port)) from exc
-        taken = listening.getsockname()[1]
+        port = listening.getsockname()[1]
         config = uvicorn.Config(
-            inspector.app(token=token, port=taken),
+            inspector.app(token=token, port=port),
             log_config=None,
             access_log=False,  # it would hold the token
             server_header=False,
@@ -231,28 +289,37 @@ def serve(
             timeout_graceful_shutdown=3,
         )
         listening.listen()
-        tell(f"http://127.0.0.1:{taken}/?token={token}")
-        try:
-            uvicorn.Server(config).run(sockets=[listening])
-        finally:
-            inspector.close()
+        tell(f"http://127.0.0.1:{port}/?token={token}")
+        uvicorn.Server(config).run(sockets=[listening])
 
 
-def _respond(make: Callable[[Request], str], request: Request) -> Response:
-    return HTMLResponse(make(request).encode("utf-8", "replace"))
+def _respond(show: Callable[[Request], str], request: Request) -> Response:
+    return HTMLResponse(show(request))
+
+
+def _words(request: Request) -> str:
+    return request.query_params.get("words", "")[:_MAX_WORDS_CHARS].strip()
+
+
+def _contains(query_id: str, words: str) -> bool:
+    return words.lower() in query_id.lower()
 
 
 def _number(request: Request, name: str = "page", *, default: int = 1) -> int:
+    """Return a number of the address, or its default where it has none."""
     text = request.query_params.get(name, "")
-    return min(max(int(text), default), _MAX_PAGE) if re.fullmatch(r"[0-9]{1,9}", text) else default
+    if not re.fullmatch(r"[0-9]{1,9}", text):
+        return default
+    return min(max(int(text), default), _MAX_PAGE)
 
 
 def _problem(_: Request, exc: Exception) -> Response:
-    """The page of an error: what is not there, or cannot be read."""
-    title, status = "This cannot be shown", 500
-    said = exc.message if isinstance(exc, LLMCommonError) else "It cannot be read."
-    if isinstance(exc, HTTPException):
-        title, status, said = "Not here", exc.status_code, exc.detail
-    elif isinstance(exc, PointerNotFoundError | InvalidIdError | UnsafePathError):
+    """Answer with the page of an error."""
+    title, status, message = "This cannot be shown", 500, "It cannot be read."
+    if isinstance(exc, LLMCommonError):
+        message = exc.message
+    if isinstance(exc, PointerNotFoundError | InvalidIdError | UnsafePathError):
         title, status = "Not here", 404
-    return HTMLResponse(page(title, f"<p>{bdi(said)}</p>").encode("utf-8", "replace"), status)
+    elif isinstance(exc, HTTPException):
+        title, status, message = "Not here", exc.status_code, exc.detail
+    return HTMLResponse(render("problem.html", title=title, message=message), status_code=status)

@@ -1,113 +1,108 @@
-"""`Guarded`: lets in who holds the token, by a name of this machine alone, and bounds what a browser may do."""
+"""Admits browsers that have the token, and restricts what a browser may do with the pages."""
 
 import hashlib
 import re
 import secrets
-from http.cookies import CookieError, SimpleCookie
 from typing import Final
-from urllib.parse import parse_qs, quote, urlencode
+from urllib.parse import quote, urlencode
 
-from starlette.datastructures import Headers
+from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from llm_common.trace.markup import document, page_style
+from llm_common.apps.inspector.rendering import content_policy, render
 
-_HOST: Final = re.compile(r"(?:127\.0\.0\.1|localhost)(?::\d{1,5})?", re.ASCII)
+_LOCAL_HOST: Final = re.compile(r"(?:127\.0\.0\.1|localhost)(?::\d{1,5})?", re.ASCII)
 _OWN_SITES: Final = frozenset({"", "none", "same-origin"})
 _TOKEN: Final = "token"  # noqa: S105 - the name of a parameter
 
 
-class Guarded:
-    """The application for those who hold the token.
+class TokenGate:
+    """An application behind a token. Other visitors get a page that tells how to come in.
 
-    Everybody else gets a page that says how to come in.
-    The token comes in the address once; then a cookie that no script can read stands for it, and
-    the address no longer holds it. The cookie tells nothing of the token. A `Host` that is not of
-    this machine is refused, so that no name that an attacker points here gets an answer; so is a
-    cookie that a page of another site makes the browser send.
+    The token is in the address of the first request. The browser then gets a cookie that no script
+    can read, and an address without the token. The cookie does not reveal the token.
+
+    A `Host` that is not this machine is refused, so a name that an attacker points here gets no
+    answer. So is a cookie that a page of another site makes the browser send.
 
     Args:
-        app: What is guarded.
+        app: The application.
         token: At least 16 characters.
-        port: Names the cookie: browsers send cookies to every port of a machine.
+        port: Part of the cookie's name, because browsers send cookies to every port of a machine.
     """
 
     def __init__(self, app: ASGIApp, *, token: str, port: int) -> None:
         self._app = app
         self._token = token
-        self._name = f"llm-common-inspect-{port}"
-        self._pass = hashlib.sha256(f"cookie {token}".encode()).hexdigest()
+        self._cookie_name = f"llm-common-inspect-{port}"
+        self._cookie = hashlib.sha256(f"cookie {token}".encode()).hexdigest()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers a request; see `ASGIApp`."""
+        """Answer a request. See `ASGIApp`."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
 
-        async def send_safely(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                message["headers"] = [*message["headers"], *_safe_headers()]
+                message["headers"] = [*message["headers"], *_security_headers()]
             await send(message)
 
-        await (self._answer(scope) or self._app)(scope, receive, send_safely)
+        answer = self._check(Request(scope)) or self._app
+        await answer(scope, receive, send_with_headers)
 
-    def _answer(self, scope: Scope) -> Response | None:
-        """What is said to those who are not let in, or come in with the token.
-
-        None for those who are in.
-        """
-        headers = Headers(scope=scope)
-        if not _HOST.fullmatch(headers.get("host", "")):
-            return _refusal(
+    def _check(self, request: Request) -> Response | None:
+        """Return the answer to a visitor who is not admitted yet, or None for one who is."""
+        if not _LOCAL_HOST.fullmatch(request.headers.get("host", "")):
+            return _refuse(
                 421,
                 "This name is not of this machine",
                 "Open the address that the command printed.",
             )
-        query = parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True)
-        if given := query.pop(_TOKEN, None):
-            if not _same(given[0], self._token):
-                return _refusal(
+        tokens = request.query_params.getlist(_TOKEN)
+        if tokens:
+            if not _is_same(tokens[0], self._token):
+                return _refuse(
                     403, "The token is wrong", "Open the address that the command printed last."
                 )
-            return self._admission(scope["path"], urlencode(query, doseq=True))
-        if headers.get("sec-fetch-site", "") in _OWN_SITES and _same(
-            self._cookie(headers), self._pass
-        ):
+            return self._admit(request)
+        is_own_site = request.headers.get("sec-fetch-site", "") in _OWN_SITES
+        cookie = request.cookies.get(self._cookie_name, "")
+        if is_own_site and _is_same(cookie, self._cookie):
             return None
-        return _refusal(
+        return _refuse(
             401,
             "A token is needed",
             "Open the whole address that the command printed, with its token.",
         )
 
-    def _admission(self, path: str, query: str) -> Response:
-        """Goes to the same page without the token, with the cookie."""
-        address = "/" + quote(path.lstrip("/\\")) + (f"?{query}" if query else "")
+    def _admit(self, request: Request) -> Response:
+        """Set the cookie, and redirect to the same page without the token."""
+        parameters = request.query_params.multi_items()
+        query = urlencode([(name, value) for name, value in parameters if name != _TOKEN])
+        # a path of two slashes would lead to another host
+        address = "/" + quote(request.scope["path"].lstrip("/\\"))
+        if query:
+            address += f"?{query}"
         response = RedirectResponse(address, status_code=303)
-        response.set_cookie(self._name, self._pass, httponly=True, samesite="strict", path="/")
+        response.set_cookie(
+            self._cookie_name, self._cookie, httponly=True, samesite="strict", path="/"
+        )
         return response
 
-    def _cookie(self, headers: Headers) -> str:
-        try:
-            morsel = SimpleCookie(headers.get("cookie", "")).get(self._name)
-        except CookieError:
-            return ""
-        return morsel.value if morsel else ""
+
+def _is_same(value: str, secret: str) -> bool:
+    return secrets.compare_digest(value.encode("utf-8", "replace"), secret.encode())
 
 
-def _same(given: str, known: str) -> bool:
-    return secrets.compare_digest(given.encode("utf-8", "replace"), known.encode())
+def _refuse(status: int, title: str, way_out: str) -> Response:
+    return HTMLResponse(render("refusal.html", title=title, way_out=way_out), status_code=status)
 
 
-def _refusal(status: int, title: str, way_out: str) -> Response:
-    page = document(title, f"<main><h1>{title}</h1><p>{way_out}</p></main>")
-    return HTMLResponse(page, status_code=status)
-
-
-def _safe_headers() -> list[tuple[bytes, bytes]]:
-    """What a browser is told with every answer: keep nothing, load nothing, be in no frame, tell no address."""
-    policy = f"{page_style()[1]}; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+def _security_headers() -> list[tuple[bytes, bytes]]:
+    """Tell the browser to keep nothing, load nothing, be in no frame and send no address on."""
+    policy = f"{content_policy()}; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
     headers = {
         "content-security-policy": policy,
         "cache-control": "no-store",

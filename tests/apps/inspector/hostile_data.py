@@ -8,9 +8,9 @@ from pathlib import Path
 from starlette.testclient import TestClient
 
 from llm_common.agents import FileContextPointerStore
-from llm_common.apps.inspector import Inspector
+from llm_common.apps.inspector.application import Inspector
 from llm_common.pointers.records import meta_bytes
-from tests.trace.test_page import story_of
+from tests.apps.inspector.test_run_page import story_of
 
 TOKEN = "0123456789abcdef-token"
 HOST = "http://127.0.0.1:8321"

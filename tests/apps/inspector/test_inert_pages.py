@@ -4,34 +4,30 @@ import re
 from collections import Counter
 from pathlib import Path
 
-from llm_common.apps.inspector import Inspector
+from llm_common.apps.inspector.application import Inspector
 from tests.apps.inspector.hostile_data import browser, fill, pages
-from tests.trace.test_page import CONTROLS, HOSTILE, Shape
+from tests.apps.inspector.test_run_page import CONTROLS, HOSTILE, Shape
 
 
 async def shapes(folder: Path, texts: list[str]) -> dict[str, Counter[tuple[str, ...]]]:
     """The tags of every kind of page, by its address without ids."""
     await fill(folder, texts)
-    found: dict[str, Counter[tuple[str, ...]]] = {}
+    tags: dict[str, Counter[tuple[str, ...]]] = {}
     inspector = Inspector(folder / "store", folder / "trace")
-    try:
-        client = browser(inspector)
-        [row], _ = inspector.runs.rows(limit=1)
-        run = f"/runs/parcel/{row.run_id}"
-        packing = 4 + 2 * len(texts)
-        steps = [f"{run}/{seq}" for seq in (2, 3, 4, 5, packing)]
-        compared = f"/compare?before=parcel/{row.run_id}/5&after=parcel/{row.run_id}/7"
-        places = ["/queries", "/queries/q", "/runs", "/tools", "/search?words=tool"]
-        for kind, page in pages(client, *places, run, *steps, compared):
-            shape = Shape(page)
-            found[kind] = found.get(kind, Counter()) + Counter(shape.tags)
-            assert not CONTROLS.search(page), kind
-            assert all(re.match(r"#[\w-]+\Z|/(?![/\\])", address) for address in shape.addresses), (
-                kind
-            )
-    finally:
-        inspector.close()
-    return found
+    client = browser(inspector)
+    [row], _ = inspector.runs.rows(limit=1)
+    run = f"/runs/parcel/{row.run_id}"
+    packing = 4 + 2 * len(texts)
+    steps = [f"{run}/{seq}" for seq in (2, 3, 4, 5, packing)]
+    compared = f"/compare?before=parcel/{row.run_id}/5&after=parcel/{row.run_id}/7"
+    places = ["/queries", "/queries/q", "/runs", "/tools", "/search?words=tool"]
+    for kind, page in pages(client, *places, run, *steps, compared):
+        shape = Shape(page)
+        tags[kind] = tags.get(kind, Counter()) + Counter(shape.tags)
+        assert not CONTROLS.search(page), kind
+        for address in shape.addresses:
+            assert re.match(r"#[\w-]+\Z|/(?![/\\])", address), kind
+    return tags
 
 
 async def test_no_text_of_others_changes_a_page(tmp_path: Path) -> None:
@@ -49,15 +45,11 @@ async def test_no_text_of_others_changes_a_page(tmp_path: Path) -> None:
 
 
 def test_a_hostile_search_is_shown_as_it_was_typed(tmp_path: Path) -> None:
-    inspector = Inspector(tmp_path / "store")
-    try:
-        client = browser(inspector)
-        for address, texts in (("/search", HOSTILE), ("/queries", HOSTILE[::5])):
-            shape = Shape(client.get(address, params={"words": "zzz"}).text).tags
-            for text in texts:
-                words = text.encode("utf-8", "replace").decode()
-                page = client.get(address, params={"words": words}).raise_for_status().text
-                assert Shape(page).tags == shape, text
-                assert not CONTROLS.search(page)
-    finally:
-        inspector.close()
+    client = browser(Inspector(tmp_path / "store"))
+    for address, texts in (("/search", HOSTILE), ("/queries", HOSTILE[::5])):
+        shape = Shape(client.get(address, params={"words": "zzz"}).text).tags
+        for text in texts:
+            words = text.encode("utf-8", "replace").decode()
+            page = client.get(address, params={"words": words}).raise_for_status().text
+            assert Shape(page).tags == shape, text
+            assert not CONTROLS.search(page)

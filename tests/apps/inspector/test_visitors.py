@@ -1,20 +1,17 @@
 """Who is let in, and what a browser is told."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from starlette.testclient import TestClient
 
-from llm_common.apps.inspector import Inspector
+from llm_common.apps.inspector.application import Inspector
 from tests.apps.inspector.hostile_data import HOST, TOKEN, browser
 
 
 @pytest.fixture
-def inspector(tmp_path: Path) -> Iterator[Inspector]:
-    made = Inspector(tmp_path / "store", tmp_path / "traces")
-    yield made
-    made.close()
+def inspector(tmp_path: Path) -> Inspector:
+    return Inspector(tmp_path / "store", tmp_path / "traces")
 
 
 def stranger(inspector: Inspector, host: str = HOST) -> TestClient:

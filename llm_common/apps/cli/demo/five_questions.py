@@ -14,6 +14,7 @@ from llm_common.agents.executor import AgenticExecutor
 from llm_common.agents.offloading import OffloadPolicy
 from llm_common.agents.session import ToolContextManager
 from llm_common.apps.cli.demo.public_data import Question, public_tools
+from llm_common.apps.inspector import render_html
 from llm_common.core.client import LLMClient
 from llm_common.core.http.openai_compatible import OpenAICompatibleClient
 from llm_common.core.http.providers import config_from_env
@@ -28,7 +29,7 @@ from llm_common.selection.tools import ToolSelector
 from llm_common.text.canonical import decode_json
 from llm_common.text.display import to_json
 from llm_common.tools.registry import ToolRegistry
-from llm_common.trace import Trace, read_trace, render_html
+from llm_common.trace import Trace, read_trace
 
 BUDGET = TokenBudget(max_input_tokens=4_000, max_output_tokens=500)
 _NO_MODEL = "no model"

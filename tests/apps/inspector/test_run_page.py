@@ -1,4 +1,4 @@
-"""The page and the terminal: whatever a run is named, and whatever its texts say, drives neither."""
+"""The page and the terminal: no name or text of a run drives either of them."""
 
 import re
 from collections import Counter
@@ -13,9 +13,10 @@ from rich.console import Console
 from llm_common._telemetry import record
 from llm_common.agents import FileContextPointerStore
 from llm_common.apps.cli.trace_view import render_terminal
+from llm_common.apps.inspector import render_html
 from llm_common.core.structured import answer_text
 from llm_common.testing import ScriptedClient
-from llm_common.trace import RecordedRun, render_html
+from llm_common.trace import RecordedRun
 from tests.trace.runs import call_refused, file, long_story, memory, pack, recorded, turn
 
 HOSTILE = [
@@ -213,8 +214,8 @@ async def test_a_packing_says_what_changed_since_the_one_before(tmp_path: Path) 
     page = re.sub("</?bdi>", "", render_html(await recorded(story, tmp_path)))
     assert "2 changes since line 2" in page
     assert (
-        "<li>memory m3: new, whole (16 tokens)</li><li>memory m2: whole (16 tokens) → not a candidate</li>"
-        in page
+        "<li>memory m3: new, whole (16 tokens)</li>\n"
+        "<li>memory m2: whole (16 tokens) → not a candidate</li>" in page
     )
     assert page.count("Nothing changed since the packing before.") == 1
 
