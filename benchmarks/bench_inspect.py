@@ -1,7 +1,8 @@
-"""How soon `llm-common inspect` shows its first pages of 100,000 pointers, and how much memory it takes.
+"""Measures how long `llm-common inspect` takes for each page of 100,000 pointers, and its memory.
 
-The server is the real command in a process of its own; the store is made beside it. Each page is
-asked for while the store is still being read, and again when all of it is.
+The server is the real command in a process of its own. It keeps nothing between two pages: the list
+of queries lists every folder, a search reads every record, and a page of a query reads its folder
+and fifty records. Each page is requested three times and the median counts.
 """
 
 import argparse
@@ -23,8 +24,9 @@ from llm_common.pointers.save import Call, describe
 from llm_common.redaction.redactor import DEFAULT_REDACTOR
 from llm_common.text.canonical import encode_json
 
-MAX_PAGE_MS = 300
-MAX_MEMORY_MB = 150
+MAX_PAGE_MS = 10_000
+MAX_MEMORY_MB = 400  # the part of 100 MB is loaded, compared with its digest, and decoded
+REQUESTS = 3
 NOW = datetime(2026, 11, 1, tzinfo=UTC)
 WORDS = (
     "parcel",
@@ -99,10 +101,11 @@ def memory_mb(pid: int, name: str) -> float:
     return int(found[1]) / 1_000 if found else 0.0
 
 
-def ask(client: httpx.Client, address: str) -> tuple[float, str]:
+def ask(client: httpx.Client, address: str) -> float:
+    """Return how many milliseconds a page takes."""
     started = time.perf_counter()
-    text = client.get(address).raise_for_status().text
-    return (time.perf_counter() - started) * 1_000, text
+    client.get(address).raise_for_status()
+    return (time.perf_counter() - started) * 1_000
 
 
 def measure(store: Path, pages: dict[str, str], label: str) -> bool:
@@ -125,27 +128,16 @@ def measure(store: Path, pages: dict[str, str], label: str) -> bool:
                 base_url=address.partition("/?")[0], follow_redirects=True, timeout=60
             ) as client:
                 client.get(address).raise_for_status()
-                early = {name: ask(client, page)[0] for name, page in pages.items()}
-                while (
-                    "ueries still being read" in ask(client, "/queries")[1]
-                    and time.perf_counter() - started < 200
-                ):
-                    time.sleep(0.5)
-                print(f"  all is read after {time.perf_counter() - started:.0f} s")
-                late = {
-                    name: statistics.median(ask(client, page)[0] for _ in range(5))
-                    for name, page in pages.items()
-                }
+                medians = {}
+                for name, page in pages.items():
+                    medians[name] = statistics.median(ask(client, page) for _ in range(REQUESTS))
+                    print(f"  {name}: {medians[name]:,.0f} ms")
             most = memory_mb(server.pid, "VmHWM")
         finally:
             server.send_signal(signal.SIGINT)
             server.wait(20)
-    for name in pages:
-        print(
-            f"  {name}: {early[name]:.0f} ms while the store is read, {late[name]:.0f} ms then (median of 5)"
-        )
     print(f"  most memory: {most:.0f} MB")
-    return max(*early.values(), *late.values()) <= MAX_PAGE_MS and most <= MAX_MEMORY_MB
+    return max(medians.values()) <= MAX_PAGE_MS and most <= MAX_MEMORY_MB
 
 
 def main() -> None:
@@ -163,12 +155,13 @@ def main() -> None:
                 "its last page": f"/queries/query-0?page={options.pointers // queries // 50}",
                 "search for a rare word": "/search?words=4711",
                 "search for a common word": "/search?words=parcel",
+                "search through the results": "/search?words=4711&in=results",
                 "tools": "/tools",
                 "a part of 100 MB": fill_large(store),
             }
             kept &= measure(store, pages, f"{options.pointers:,} pointers in {queries:,} queries")
     if not kept:
-        sys.exit(f"a page takes over {MAX_PAGE_MS} ms, or the server over {MAX_MEMORY_MB} MB")
+        sys.exit(f"a page takes over {MAX_PAGE_MS:,} ms, or the server over {MAX_MEMORY_MB} MB")
 
 
 if __name__ == "__main__":

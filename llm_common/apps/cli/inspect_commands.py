@@ -13,7 +13,7 @@ from llm_common.errors import missing_extra
 # The command imports what only it needs when it runs.
 # ruff: noqa: PLC0415
 
-_EXTRA = frozenset({"starlette", "uvicorn"})
+_EXTRA = frozenset({"jinja2", "starlette", "uvicorn"})
 
 
 def inspect(
