@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from llm_common.agents import AgenticExecutor, ToolContextManager, ToolRegistry
+from llm_common.agents import AgenticExecutor, RunLimits, ToolContextManager, ToolRegistry
 from llm_common.core import LLMMessage, LLMResponse
 
 QUESTION = "What does the open order of Ann Lee cost, and has it been shipped?"
@@ -145,5 +145,6 @@ def die(tool: str) -> None:
 
 if __name__ == "__main__":
     manager = ToolContextManager(Path(sys.argv[1]))
-    executor = AgenticExecutor(StepClient(), registry(die), manager, max_rounds=1)
+    limits = RunLimits(max_rounds=1)
+    executor = AgenticExecutor(StepClient(), registry(die), manager, limits=limits)
     asyncio.run(executor.run(QUESTION, plan=STEPS, session="ann"))

@@ -18,6 +18,7 @@ from llm_common.agents import (
     LexicalToolSelector,
     PlannedTask,
     Redactor,
+    RunLimits,
     StreamEvent,
     SubTaskResult,
     TokenBudget,
@@ -26,6 +27,8 @@ from llm_common.agents import (
     ToolRegistry,
     ToolResult,
 )
+from llm_common.agents.run_state import RunState
+from llm_common.agents.tool_running import ToolRunner
 from llm_common.core import MessageRole
 from llm_common.errors import ToolFailedError
 from llm_common.memory import Event, InMemoryMemory
@@ -258,9 +261,11 @@ async def test_the_end_of_the_program_still_passes_through_f_172(tmp_path: Path)
     executor = executor_of(tmp_path)
     ended = asyncio.get_running_loop().create_future()
     ended.set_exception(SystemExit(3))
-    run = executor._begin(executor.context_manager, "q1")
+    manager = executor.context_manager
+    run = RunState(RunLimits(), manager, executor.registry, query_id="q1")
+    runner = ToolRunner(run, offload=None, takes_mapping=True)
     with pytest.raises(SystemExit):
-        executor._outcome(ToolCall(tool="x", args={}), ended, run)  # type: ignore[arg-type]
+        runner.outcome(ToolCall(tool="x", args={}), ended)
 
 
 async def test_a_refused_call_is_an_event_and_one_log_line_u_b5(
@@ -435,24 +440,18 @@ def test_a_registry_or_manager_of_another_kind_is_refused_u_b17(tmp_path: Path) 
             AgenticExecutor(ScriptedClient([]), ToolRegistry([price]), manager)
 
 
-@pytest.mark.parametrize("with_query", [True, False], ids=["query", "task-alone"])
 @pytest.mark.parametrize("as_mapping", [True, False], ids=["mappings", "calls"])
 async def test_a_subclass_may_resolve_tools_to_a_list_u_b18(
-    tmp_path: Path, with_query: bool, as_mapping: bool
+    tmp_path: Path, as_mapping: bool
 ) -> None:
     facts = {"tool": "price", "args": {"ticker": "A"}}
     chosen: list[Any] = [facts if as_mapping else ToolCall(**facts)]  # type: ignore[arg-type]
 
-    class TakesQuery(AgenticExecutor):
+    class Listing(AgenticExecutor):
         async def _resolve_tools(self, task: PlannedTask, *, query: str | None = None) -> list[Any]:
             return chosen if task.id == 1 else []
 
-    class TakesTask(AgenticExecutor):
-        async def _resolve_tools(self, task: PlannedTask) -> list[Any]:  # type: ignore[override]
-            return chosen if task.id == 1 else []
-
-    kind = TakesQuery if with_query else TakesTask
-    executor = kind(
+    executor = Listing(
         None, ToolRegistry([price]), ToolContextManager(tmp_path), selector=LexicalToolSelector()
     )
     first, second = await executor.execute_plan(["Gather", "More"], "q1", query="q")

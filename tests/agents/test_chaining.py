@@ -74,7 +74,10 @@ async def test_five_dependent_steps_end_in_the_right_answer(
     async with loopback(chat(native=native)) as server:
         client = OpenAICompatibleClient(server.config())
         executor = AgenticExecutor(
-            client, registry(made.append), ToolContextManager(tmp_path), max_rounds=6
+            client,
+            registry(made.append),
+            ToolContextManager(tmp_path),
+            limits=RunLimits(max_rounds=6),
         )
         async with aclosing(executor.answer_stream(QUESTION, plan=plan)) as stream:
             events = [event async for event in stream]
@@ -94,7 +97,10 @@ async def test_a_killed_run_is_resumed_without_repeating_calls(tmp_path: Path) -
     assert killed.returncode == -signal.SIGKILL
     made: list[str] = []
     executor = AgenticExecutor(
-        StepClient(), registry(made.append), ToolContextManager(tmp_path), max_rounds=1
+        StepClient(),
+        registry(made.append),
+        ToolContextManager(tmp_path),
+        limits=RunLimits(max_rounds=1),
     )
     answered = await executor.run(QUESTION, plan=STEPS, session="ann", resume=True)
     assert (answered.status, answered.text) == ("ok", ANSWER)
@@ -148,7 +154,9 @@ async def test_what_failed_is_seen_by_the_next_choice(tmp_path: Path) -> None:
 async def test_outputs_that_choosing_sees_stay_within_their_tokens(tmp_path: Path) -> None:
     def prompts(outputs_tokens: int) -> list[str]:
         executor, client = executor_of(
-            tmp_path / str(outputs_tokens), calls(), outputs_tokens=outputs_tokens
+            tmp_path / str(outputs_tokens),
+            calls(),
+            limits=RunLimits(max_outputs_tokens=outputs_tokens),
         )
         manager = executor.context_manager
 
@@ -196,7 +204,7 @@ async def test_a_call_is_made_once_in_a_task_however_often_it_is_chosen(tmp_path
 
 async def test_the_last_round_does_not_offer_another(tmp_path: Path) -> None:
     replies = [calls(("price", {"sku": f"S-{n}"}), again=True) for n in range(2)]
-    executor, client = executor_of(tmp_path, *replies, max_rounds=2)
+    executor, client = executor_of(tmp_path, *replies, limits=RunLimits(max_rounds=2))
     result = await executor.execute_task("Look them up", "q1")
     assert len(result.result) == 2
     assert "again" not in prompt_of(client, 1).partition("Context from")[2]
@@ -293,8 +301,7 @@ async def test_a_resumed_run_gets_beyond_the_calls_that_its_limit_allowed(tmp_pa
             tmp_path,
             *replies,
             tools=registry(made.append),
-            limits=RunLimits(max_calls=2),
-            max_rounds=1,
+            limits=RunLimits(max_calls=2, max_rounds=1),
         )
         results = await executor.execute_plan(skus, "q1", session="ann", resume=resume)
         assert [result.success for result in results] == successes
@@ -339,8 +346,7 @@ async def test_no_call_begins_after_the_runs_time(tmp_path: Path) -> None:
         tmp_path,
         calls(("act", {"number": 1}), ("act", {"number": 2})),
         tools=ToolRegistry([act]),
-        limits=RunLimits(timeout_s=0.1),
-        max_parallel=1,
+        limits=RunLimits(timeout_s=0.1, max_parallel=1),
     )
     told = []
     async with aclosing(executor.run_stream(["Act"], "q1")) as stream:
@@ -423,3 +429,10 @@ def test_a_limit_of_nothing_is_refused() -> None:
     for wrong in (2.5, "2", True):
         with pytest.raises(TypeError, match="pass a whole number, or None for no limit"):
             RunLimits(max_calls=wrong)  # type: ignore[arg-type]
+    for name in ("max_rounds", "max_parallel"):
+        with pytest.raises(ValueError, match=f"{name} is 0; pass a number above 0$"):
+            RunLimits(**{name: 0})
+        with pytest.raises(TypeError, match=f"{name} is a NoneType; pass a whole number$"):
+            RunLimits(**{name: None})  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="max_outputs_tokens is -1"):
+        RunLimits(max_outputs_tokens=-1)

@@ -10,6 +10,7 @@ from unittest.mock import AsyncMock, MagicMock
 import pytest
 
 from llm_common.agents.executor import AgenticExecutor, StreamEvent
+from llm_common.agents.run_state import RunLimits
 from llm_common.agents.session import ToolContextManager
 from llm_common.errors import LLMTimeoutError
 from llm_common.plans import ExecutionPlan, PlannedTask, SubTask, ToolCall
@@ -423,7 +424,7 @@ async def started(registry: Watched, number: int) -> None:
 
 async def test_no_more_tools_run_at_once_than_allowed(tmp_path: Path) -> None:
     registry = Watched()
-    executor = executor_of(tmp_path, registry=registry, max_parallel=3)
+    executor = executor_of(tmp_path, registry=registry, limits=RunLimits(max_parallel=3))
     running = asyncio.create_task(
         executor.execute_tool_calls([call("wait", number=number) for number in range(7)], 1, "q1")
     )
@@ -497,8 +498,3 @@ async def test_no_calls_give_no_results(tmp_path: Path) -> None:
 def test_something_must_choose_the_tools(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="client or a selector"):
         AgenticExecutor(None, tools(), ToolContextManager(tmp_path))
-
-
-def test_at_least_one_call_must_be_allowed_to_run(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="max_parallel"):
-        executor_of(tmp_path, max_parallel=0)

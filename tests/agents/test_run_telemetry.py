@@ -23,6 +23,7 @@ from llm_common.agents import (
     AgenticExecutor,
     Answering,
     ContextRelevanceSelector,
+    RunLimits,
     ToolContextManager,
     ToolRegistry,
 )
@@ -124,7 +125,7 @@ async def run(folder: Path) -> Endpoint:
     async with connected(endpoint) as client:
         registry = ToolRegistry([weather, breaks])
         manager = ToolContextManager(folder, session_id="chat-42")
-        executor = AgenticExecutor(client, registry, manager, max_rounds=1)
+        executor = AgenticExecutor(client, registry, manager, limits=RunLimits(max_rounds=1))
         plan = await Planner(client).plan(QUERY, registry)
         answering = Answering(memory=InMemoryMemory(), selector=ContextRelevanceSelector(client))
         answer = await executor.run(QUERY, plan=plan, answering=answering)
@@ -334,7 +335,10 @@ async def test_a_tool_call_has_the_id_that_the_api_gave_it(
 
     async with connected(endpoint) as client:
         executor = AgenticExecutor(
-            client, ToolRegistry([weather, breaks]), ToolContextManager(tmp_path), max_rounds=1
+            client,
+            ToolRegistry([weather, breaks]),
+            ToolContextManager(tmp_path),
+            limits=RunLimits(max_rounds=1),
         )
         await executor.execute_task("Ask for the weather", "q")
     [first], [second] = (named(exported, f"execute_tool {name}") for name in ("weather", "breaks"))
@@ -355,7 +359,10 @@ async def test_an_id_that_a_model_wrote_reaches_no_span(
 
     async with connected(endpoint) as client:
         executor = AgenticExecutor(
-            client, ToolRegistry([weather]), ToolContextManager(tmp_path), max_rounds=1
+            client,
+            ToolRegistry([weather]),
+            ToolContextManager(tmp_path),
+            limits=RunLimits(max_rounds=1),
         )
         await executor.execute_task("Ask for the weather", "q")
     [call] = named(exported, "execute_tool weather")

@@ -12,6 +12,7 @@ from llm_common.agents.answering import Answer, Answering
 from llm_common.agents.context_pointers import FileContextPointerStore
 from llm_common.agents.executor import AgenticExecutor
 from llm_common.agents.offloading import OffloadPolicy
+from llm_common.agents.run_state import RunLimits
 from llm_common.agents.session import ToolContextManager
 from llm_common.apps.cli.demo.public_data import Question, public_tools
 from llm_common.apps.inspector import render_html
@@ -227,7 +228,7 @@ async def _ask(
         registry,
         manager,
         selector=agent.selector,
-        max_parallel=1,  # a later output ranks higher, and every run should show the same
+        limits=RunLimits(max_parallel=1),  # a later output ranks higher: every run shows the same
         offload=OffloadPolicy(),
         read_back=True,
     )
