@@ -1,12 +1,12 @@
 """`pack`: scored items become a bundle under a hard budget.
 
-`Steps` orders everything that could be shown, without a look at the budget. The packer takes its
-steps until one does not fit; of that one it takes the part that fits. So a larger budget shows of
+`PackingSteps` orders everything that could be shown, without a look at the budget. The packer takes
+the steps until one does not fit, and of that one the part that fits. So a larger budget shows of
 each item what a smaller one shows, or more. Last the text is rendered and counted: while it takes
 too many tokens, the last step is made smaller, or undone.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from heapq import nlargest
@@ -21,9 +21,15 @@ from llm_common.context.bundle import (
     group_line,
     render_blocks,
 )
-from llm_common.context.packing.candidate import REFUSED, Candidate, Placed, Said, candidates_of
+from llm_common.context.packing.candidate import (
+    REFUSED,
+    Candidate,
+    Duplicates,
+    Placement,
+    candidates_of,
+)
 from llm_common.context.packing.forms import Forms, Meter
-from llm_common.context.packing.steps import Steps
+from llm_common.context.packing.steps import PackingSteps
 from llm_common.context.pool import (
     ContextFile,
     DataPoolSnapshot,
@@ -78,7 +84,7 @@ def pack(
 
 
 class _Packer:
-    """The state of one packing: the items placed so far, and how each step changed them."""
+    """The state of one packing: the items placed so far, and the steps that led to them."""
 
     def __init__(
         self,
@@ -92,144 +98,149 @@ class _Packer:
         self._meter = Meter(request.counter)
         stems = search_stems(request.intent.text)
         self._forms = Forms(self._meter, stems, summary_first=request.strategy == "spec")
-        self._placed: dict[Candidate, Placed] = {}
-        self._done: list[tuple[Candidate, Placed | None]] = []
+        self._placed: dict[Candidate, Placement] = {}
+        self._steps: list[tuple[Candidate, Placement | None]] = []  # with what they replaced
         self._total = 0
 
     def run(self, texts: Mapping[str, str]) -> None:
-        """Takes the steps that fit the budget."""
-        able = [candidate for candidate in self._candidates if candidate.score.rule not in REFUSED]
-        for candidate in _distinct(each for each in able if each.kind == "memory")[_MAX_MEMORIES:]:
-            candidate.reason = "limit_reached"
-        steps = Steps(
-            [
-                candidate
-                for candidate in able
-                if candidate.reason == "no_room" and not candidate.same_as
-            ],
+        """Take the steps that fit the budget."""
+        kinds = {candidate.kind for candidate in self._candidates}
+        left = self._allocation.total_budget - self._meter.count(frame(kinds))
+        groups = {""}
+        steps = PackingSteps(
+            self._eligible(),
             self._newest(),
             forms=self._forms,
             texts=texts,
             shares=shares_of(self._request.intent.classification, self._allocation),
         )
-        left = self._allocation.total_budget
-        left -= self._meter.count(frame({candidate.kind for candidate in self._candidates}))
-        groups = {""}
         for step in steps:
-            candidate, before = step.candidate, self._placed.get(step.candidate)
-            left -= (
-                0 if candidate.group in groups else self._meter.count(group_line(candidate.group))
-            )
-            groups.add(candidate.group)
-            had = before.tokens if before else 0
-            if step.tokens - had > left:
-                part = self._forms.lesser(step, before, room=left + had)
+            group = step.candidate.group
+            if group not in groups:
+                groups.add(group)
+                left -= self._meter.count(group_line(group))
+            current = self._placed.get(step.candidate)
+            current_tokens = current.tokens if current else 0
+            if step.tokens - current_tokens > left:
+                part = self._forms.largest_within(step, current, max_tokens=left + current_tokens)
                 if part is not None:
-                    self._put(replace(part, reason="spare" if before is None else before.reason))
+                    self._place(replace(part, reason=current.reason if current else "spare"))
                 break
-            self._put(step)
-            left -= step.tokens - had
+            self._place(step)
+            left -= step.tokens - current_tokens
         self._trim_to_budget()
 
-    def _put(self, placed: Placed) -> None:
-        self._done.append((placed.candidate, self._placed.get(placed.candidate)))
-        self._placed[placed.candidate] = placed
+    def _eligible(self) -> list[Candidate]:
+        """Return the candidates that may go in, of the memories the best five."""
+        eligible: list[Candidate] = []
+        memories = Duplicates()
+        memory_count = 0
+        for candidate in self._candidates:
+            if candidate.score.rule in REFUSED:
+                continue
+            if candidate.kind == "memory":
+                if memories.repeats(candidate):
+                    continue
+                memories.add(candidate)
+                memory_count += 1
+                if memory_count > _MAX_MEMORIES:
+                    candidate.reason = "limit_reached"
+                    continue
+            eligible.append(candidate)
+        return eligible
+
+    def _newest(self) -> list[Candidate]:
+        """Return the last turns, newest first, those of one moment by id."""
+        # They go before a strategy's cut-off, but not before a minimum that the caller asked for.
+        barred = REFUSED if self._request.min_relevance is not None else {"excluded"}
+        turns = [candidate for candidate in self._candidates if candidate.kind == "turn"]
+        allowed = [turn for turn in turns if turn.score.rule not in barred]
+        return nlargest(_MAX_NEWEST, allowed, key=lambda turn: (_moment(turn), turn.id))
+
+    def _place(self, placement: Placement) -> None:
+        candidate = placement.candidate
+        self._steps.append((candidate, self._placed.get(candidate)))
+        self._placed[candidate] = placement
 
     def _trim_to_budget(self) -> None:
-        """Counts the text, and makes the last step smaller or undoes it until the text is within the budget."""
-        for candidate in [
-            each for each in self._placed if each.score.rule in REFUSED and each.kind == "output"
-        ]:
-            del self._placed[candidate]
+        """Count the text, and make the last step smaller or undo it until the text fits the budget."""
+        for candidate in list(self._placed):
+            # One that was named before its reading failed.
+            if candidate.kind == "output" and candidate.score.rule in REFUSED:
+                del self._placed[candidate]
         while self._placed:
-            text = render_blocks(
-                [placed.block for placed in _in_bundle_order(self._placed.values())]
-            )
-            self._total = self._meter.count(text)
+            blocks = [placement.block for placement in sorted(self._placed.values(), key=_position)]
+            self._total = self._meter.count(render_blocks(blocks))
             if self._total <= self._allocation.total_budget:
                 return
-            candidate, before = self._done[-1]
-            placed = self._placed.pop(candidate, None)
-            less = placed and self._forms.lesser(placed, before, room=placed.tokens - 1)
-            if placed and less:
-                self._placed[candidate] = replace(less, reason=placed.reason)
+            candidate, before = self._steps[-1]
+            placement = self._placed.pop(candidate, None)
+            smaller = None
+            if placement is not None:
+                max_tokens = placement.tokens - 1
+                smaller = self._forms.largest_within(placement, before, max_tokens=max_tokens)
+            if placement is not None and smaller is not None:
+                self._placed[candidate] = replace(smaller, reason=placement.reason)
                 continue
-            self._done.pop()
-            if placed and before:
+            self._steps.pop()
+            if placement is not None and before is not None:
                 self._placed[candidate] = before
         self._total = 0
 
     def bundle(self) -> ContextBundle:
-        """The bundle of the items placed so far."""
+        """Return the bundle of the items placed so far."""
         for candidate in self._candidates:
-            candidate.same_as = self._shown_first(candidate)
-        dropped = tuple(each.left_out() for each in self._candidates if each not in self._placed)
-        placed = _in_bundle_order(self._placed.values())
-        return _assemble(placed, dropped, self._request, self._allocation, total_tokens=self._total)
+            candidate.same_as = self._shown_duplicate(candidate)
+        dropped = [item.left_out() for item in self._candidates if item not in self._placed]
+        placed = sorted(self._placed.values(), key=_position)
+        return _assemble(
+            placed, tuple(dropped), self._request, self._allocation, total_tokens=self._total
+        )
 
-    def _shown_first(self, candidate: Candidate) -> Candidate | None:
-        """The one that says the same and is shown: its step may have been undone, or it repeats another itself."""
+    def _shown_duplicate(self, candidate: Candidate) -> Candidate | None:
+        """Return the first one with the same text, if it is shown: its step may have been undone."""
         first = candidate.same_as
         while first is not None and first.same_as is not None:
             first = first.same_as
         placed = self._placed.get(first) if first is not None else None
         return first if placed is not None and placed.chars else None
 
-    def _newest(self) -> list[Candidate]:
-        """The last turns, newest first, those of one moment by id."""
-        # They go before a strategy's cut-off, but not before a minimum that the caller asked for.
-        barred = REFUSED if self._request.min_relevance is not None else {"excluded"}
-        turns = [
-            each
-            for each in self._candidates
-            if each.kind == "turn" and each.score.rule not in barred
-        ]
-        first = min(nlargest(_MAX_NEWEST, map(_moment, turns)), default=None)
-        last = [turn for turn in turns if first is not None and _moment(turn) >= first]
-        return sorted(last, key=lambda turn: (_moment(turn), turn.id), reverse=True)[:_MAX_NEWEST]
-
-
-def _distinct(candidates: Iterable[Candidate]) -> list[Candidate]:
-    """Those that repeat none before them."""
-    said, found = Said(), []
-    for candidate in candidates:
-        if not said.repeats(candidate):
-            said.add(candidate)
-            found.append(candidate)
-    return found
-
-
-def _in_bundle_order(placed: Iterable[Placed]) -> list[Placed]:
-    """By section.
-
-    Turns by time, other items as the previous bundle had them, then the new ones by tier and score.
-    """
-    return sorted(placed, key=_place)
-
 
 def _assemble(
-    placed: Sequence[Placed],
+    placed: Sequence[Placement],
     dropped: tuple[ItemAccount, ...],
     request: ContextSelectionRequest,
     allocation: BudgetAllocation,
     *,
     total_tokens: int,
 ) -> ContextBundle:
-    """The bundle of the placed items, in that order."""
-    shown = [_as_shown(each) for each in placed]
-    turns = tuple(item for item in shown if isinstance(item, TurnEntry))
-    files = tuple(item for item in shown if isinstance(item, ContextFile))
-    memory = tuple(item for item in shown if isinstance(item, MemorySnippet))
-    outputs = tuple(item for item in shown if isinstance(item, ContextPointer))
+    """Return the bundle of the placed items, in that order."""
+    turns: list[TurnEntry] = []
+    files: list[ContextFile] = []
+    memory: list[MemorySnippet] = []
+    outputs: list[ContextPointer] = []
+    project = None
+    for placement in placed:
+        item = _as_shown(placement)
+        if isinstance(item, TurnEntry):
+            turns.append(item)
+        elif isinstance(item, ContextFile):
+            files.append(item)
+        elif isinstance(item, MemorySnippet):
+            memory.append(item)
+        elif isinstance(item, ContextPointer):
+            outputs.append(item)
+        else:
+            project = item
     budget = allocation.total_budget
     return ContextBundle(
-        turns=turns,
-        files=files,
-        memory=memory,
-        project=next((item for item in shown if isinstance(item, ProjectState)), None),
-        outputs=outputs,
-        blocks=tuple(each.block for each in placed),
-        kept=tuple(each.account for each in placed),
+        turns=tuple(turns),
+        files=tuple(files),
+        memory=tuple(memory),
+        project=project,
+        outputs=tuple(outputs),
+        blocks=tuple(placement.block for placement in placed),
+        kept=tuple(placement.account for placement in placed),
         dropped=dropped,
         metadata=BundleMetadata(
             total_tokens=total_tokens,
@@ -247,21 +258,26 @@ def _assemble(
 
 
 def _as_shown(
-    placed: Placed,
+    placement: Placement,
 ) -> TurnEntry | ContextFile | MemorySnippet | ProjectState | ContextPointer:
-    """The item; where it is not shown whole, with the text that is shown instead."""
-    item = placed.candidate.item
-    if placed.form == "whole" or isinstance(item, ProjectState | ContextPointer):
+    """Return the item, with the text that is shown where that is not all of it."""
+    item = placement.candidate.item
+    if placement.form == "whole" or isinstance(item, ProjectState | ContextPointer):
         return item
     text = "text" if isinstance(item, MemorySnippet) else "content"
-    return item.model_copy(update={text: placed.shown, "tokens": placed.tokens})
+    return item.model_copy(update={text: placement.shown, "tokens": placement.tokens})
 
 
-def _place(placed: Placed) -> tuple[int, bool, float, int, float, str]:
-    candidate = placed.candidate
+def _position(placement: Placement) -> tuple[int, bool, float, int, float, str]:
+    """Return where an item stands in the bundle, as a key to sort by.
+
+    By section. Then turns by time, and other items as the previous bundle had them, before the new
+    ones by tier and score.
+    """
+    candidate = placement.candidate
     section = _SECTION[candidate.kind]
     if isinstance(candidate.item, TurnEntry):
         return section, False, candidate.item.timestamp.timestamp(), 0, 0.0, candidate.id
-    if candidate.before is not None:
-        return section, False, candidate.before, 0, 0.0, candidate.id
+    if candidate.previous_place is not None:
+        return section, False, candidate.previous_place, 0, 0.0, candidate.id
     return section, True, 0.0, candidate.tier, -candidate.value, candidate.id
