@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from llm_common.agents.executor import AgenticExecutor, StreamEvent
     from llm_common.agents.offloading import Offloaded, OffloadPolicy, OffloadTurn, offload
     from llm_common.agents.run_state import RunLimits
-    from llm_common.agents.session import ToolContextManager
+    from llm_common.agents.tool_context import ToolContextManager
     from llm_common.plans import ExecutionPlan, PlannedTask, SubTask, SubTaskResult, ToolCall
     from llm_common.pointers.format import (
         RenderedContexts,
@@ -138,7 +138,7 @@ _MODULES = {
     "TokenBudget": "llm_common.prompt.prompt_bundle",
     "Tool": "llm_common.tools.tool",
     "ToolCall": "llm_common.plans",
-    "ToolContextManager": "llm_common.agents.session",
+    "ToolContextManager": "llm_common.agents.tool_context",
     "ToolIndex": "llm_common.tools.tool_index",
     "ToolRegistry": "llm_common.tools.registry",
     "ToolResult": "llm_common.tools.tool",

@@ -13,7 +13,7 @@ from typing import Any, Final, Self
 
 from pydantic import BaseModel, ConfigDict
 
-from llm_common.agents.session import ToolContextManager
+from llm_common.agents.tool_context import ToolContextManager
 from llm_common.context import ContextBundle
 from llm_common.core.extraction import extract_json
 from llm_common.core.models import LLMMessage, MessageRole

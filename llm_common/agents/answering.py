@@ -15,7 +15,7 @@ from llm_common.agents.context_pointers import (
     ContextRelevanceSelector,
     LexicalRelevanceSelector,
 )
-from llm_common.agents.session import ToolContextManager
+from llm_common.agents.tool_context import ToolContextManager
 from llm_common.context import (
     ContextBundle,
     ContextSelectionRequest,

@@ -17,7 +17,7 @@ from llm_common.agents.call_failures import LOSING_REASONS, describe_refusal
 from llm_common.agents.model_loop import model_loop
 from llm_common.agents.offloading import OffloadPolicy
 from llm_common.agents.run_state import ObservedRun, RunLimits, RunState
-from llm_common.agents.session import ToolContextManager
+from llm_common.agents.tool_context import ToolContextManager
 from llm_common.agents.tool_running import ToolRunner, takes_mapping
 from llm_common.core.structured import SupportsChat
 from llm_common.errors import ConfigError

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict
 
 from llm_common._threads import in_thread
 from llm_common.agents.context_pointers import ContextPointer
-from llm_common.agents.session import ToolContextManager
+from llm_common.agents.tool_context import ToolContextManager
 from llm_common.core.tokens import DefaultCounter, TokenCounter
 from llm_common.pointers.format import heading_of
 from llm_common.pointers.reading import READER_NAME, ContextReading

@@ -21,7 +21,7 @@ from llm_common._threads import in_thread
 from llm_common.agents.context_pointers import ContextPointer
 from llm_common.agents.model_loop import Deadline
 from llm_common.agents.offloading import ResultParts, text_of
-from llm_common.agents.session import ToolContextManager
+from llm_common.agents.tool_context import ToolContextManager
 from llm_common.core.tokens import DefaultCounter
 from llm_common.errors import StoreError, UnserialisableError
 from llm_common.plans import PlannedTask, SubTaskResult, ToolCall

@@ -18,7 +18,7 @@ from llm_common.agents.call_failures import (
 from llm_common.agents.context_pointers import ContextPointer
 from llm_common.agents.offloading import OffloadPolicy, OffloadTurn
 from llm_common.agents.run_state import RunState
-from llm_common.agents.session import ToolContextManager
+from llm_common.agents.tool_context import ToolContextManager
 from llm_common.errors import LLMCommonError, StoreError, ToolFailedError, UnserialisableError
 from llm_common.plans import ToolCall
 from llm_common.pointers.reading import ContextReading

@@ -17,7 +17,7 @@ from cachetools import LRUCache
 
 from llm_common._threads import in_thread
 from llm_common.agents.offloading import Offloaded, OffloadPolicy, OffloadTurn, offload
-from llm_common.agents.session import ToolContextManager
+from llm_common.agents.tool_context import ToolContextManager
 from llm_common.core.tokens import DefaultCounter, TokenCounter
 from llm_common.errors import InvalidIdError
 from llm_common.history import FoldPolicy, fold, history_tools

@@ -11,7 +11,7 @@ import pytest
 
 from llm_common.agents.executor import AgenticExecutor, StreamEvent
 from llm_common.agents.run_state import RunLimits
-from llm_common.agents.session import ToolContextManager
+from llm_common.agents.tool_context import ToolContextManager
 from llm_common.errors import LLMTimeoutError
 from llm_common.plans import ExecutionPlan, PlannedTask, SubTask, ToolCall
 from llm_common.selection.results import ToolSelection

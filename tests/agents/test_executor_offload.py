@@ -8,7 +8,7 @@ import pytest
 
 from llm_common.agents.executor import AgenticExecutor, StreamEvent
 from llm_common.agents.offloading import Offloaded, OffloadPolicy
-from llm_common.agents.session import ToolContextManager
+from llm_common.agents.tool_context import ToolContextManager
 from llm_common.core.tokens import DefaultCounter
 from llm_common.errors import ConfigError
 from llm_common.plans import ExecutionPlan, PlannedTask, SubTask, ToolCall

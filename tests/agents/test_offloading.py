@@ -10,7 +10,7 @@ from blockbuster import BlockBuster
 from hypothesis import given, settings, strategies as st
 
 from llm_common.agents.offloading import Offloaded, OffloadPolicy, OffloadTurn, offload
-from llm_common.agents.session import ToolContextManager
+from llm_common.agents.tool_context import ToolContextManager
 from llm_common.core.tokens import DefaultCounter
 from llm_common.errors import UnserialisableError
 from llm_common.pointers.reading import ContextReading

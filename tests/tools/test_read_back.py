@@ -10,7 +10,7 @@ import pytest
 from blockbuster import BlockBuster
 from hypothesis import given, strategies as st
 
-from llm_common.agents.session import ToolContextManager
+from llm_common.agents.tool_context import ToolContextManager
 from llm_common.core.tokens import UpperBoundCounter
 from llm_common.errors import (
     ConfigError,

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from llm_common._threads import in_thread
 from llm_common.agents.offloading import Offloaded, OffloadPolicy, OffloadTurn, offload
-from llm_common.agents.session import ToolContextManager
+from llm_common.agents.tool_context import ToolContextManager
 from llm_common.apps.gateway.gateway_config import GatewayConfig
 from llm_common.apps.gateway.tool_listing import LISTER, READER, SEARCHER
 from llm_common.core.tokens import DefaultCounter, TokenCounter

@@ -13,7 +13,7 @@ from llm_common.agents.context_pointers import FileContextPointerStore
 from llm_common.agents.executor import AgenticExecutor
 from llm_common.agents.offloading import OffloadPolicy
 from llm_common.agents.run_state import RunLimits
-from llm_common.agents.session import ToolContextManager
+from llm_common.agents.tool_context import ToolContextManager
 from llm_common.apps.cli.demo.public_data import Question, public_tools
 from llm_common.apps.inspector import render_html
 from llm_common.core.client import LLMClient
