@@ -13,8 +13,9 @@ if TYPE_CHECKING:
     from llm_common.agents.answer_reading import ContextRead
     from llm_common.agents.answering import Answer, Answering
     from llm_common.agents.executor import AgenticExecutor, StreamEvent
-    from llm_common.agents.offloading import Offloaded, OffloadPolicy, OffloadTurn, offload
+    from llm_common.agents.offloading import Offloaded, OffloadPolicy, OffloadTurn
     from llm_common.agents.run_state import RunLimits
+    from llm_common.agents.session import Session, SessionConfig
     from llm_common.agents.tool_context import ToolContextManager
     from llm_common.plans import ExecutionPlan, PlannedTask, SubTask, SubTaskResult, ToolCall
     from llm_common.pointers.format import (
@@ -81,6 +82,8 @@ __all__ = [
     "RenderedContexts",
     "RunLimits",
     "SelectsTools",
+    "Session",
+    "SessionConfig",
     "StreamEvent",
     "SubTask",
     "SubTaskResult",
@@ -99,7 +102,6 @@ __all__ = [
     "deterministic_summary",
     "fit",
     "format_selected_contexts",
-    "offload",
     "read_context",
     "render_selected_contexts",
 ]
@@ -132,6 +134,8 @@ _MODULES = {
     "RenderedContexts": "llm_common.pointers.format",
     "RunLimits": "llm_common.agents.run_state",
     "SelectsTools": "llm_common.selection.results",
+    "Session": "llm_common.agents.session",
+    "SessionConfig": "llm_common.agents.session",
     "StreamEvent": "llm_common.agents.executor",
     "SubTask": "llm_common.plans",
     "SubTaskResult": "llm_common.plans",
@@ -150,7 +154,6 @@ _MODULES = {
     "deterministic_summary": "llm_common.pointers.pointer",
     "fit": "llm_common.prompt.fitting",
     "format_selected_contexts": "llm_common.pointers.format",
-    "offload": "llm_common.agents.offloading",
     "read_context": "llm_common.tools.read_back",
     "render_selected_contexts": "llm_common.pointers.format",
 }

@@ -1,21 +1,14 @@
-"""`ToolContextManager`: one session's stored tool results, with their pointers."""
+"""`ToolContextManager`: a session under the names of its specification (S4)."""
 
-import asyncio
 import hashlib
 import logging
-import os
 import re
-import secrets
-import threading
 from collections.abc import Awaitable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from operator import attrgetter
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, overload
-
-from cachetools import LRUCache
 
 from llm_common._threads import in_thread
 from llm_common.agents.context_pointers import (
@@ -24,6 +17,7 @@ from llm_common.agents.context_pointers import (
     FileContextPointerStore,
     format_selected_contexts,
 )
+from llm_common.agents.session import Session
 from llm_common.core.structured import SupportsChat
 from llm_common.errors import (
     CorruptPointerError,
@@ -32,23 +26,17 @@ from llm_common.errors import (
     StoreError,
     UnsafePathError,
 )
-from llm_common.pointers.save import checked_query_id
 from llm_common.pointers.store import ContextPointerStore
 from llm_common.redaction.redactor import Redactor
 from llm_common.selection.relevance_ranking import OnNoMatch, select_by_keywords
-from llm_common.text.canonical import decode_json, encode_json
 
 __all__ = ["StoredContext", "ToolContextManager"]
 
 DEFAULT_PERSIST_THRESHOLD = 32_768
 """Bytes up to which a result also stays in memory: nearly every answer of an API, hardly any file."""
 
-_MAX_CACHED_BYTES = 8_000_000
 _MAX_CHARS = 20_000
-_ID = re.compile(r"[0-9a-f]{12,16}")
 _HASH = re.compile(r"q_[0-9a-f]{16}")  # as `hash_query` makes them
-# of the records that name a session's queries; no tool may be called so
-_QUERY_OF_SESSION = "(session query)"
 
 _log = logging.getLogger(__name__)
 
@@ -64,14 +52,17 @@ class StoredContext:
 class ToolContextManager:
     """Every output of a session in a store, and a pointer to each, in save order.
 
-    The manager records which pointers of the store belong to this session: a new manager on an old
-    folder starts empty, and `resume` adds what an earlier session saved. A session with a
-    `session_id` outlives its process: the store remembers its queries, so that `resume()` brings
-    all of it to another process, also while both are saving. Getters return copies. Calls may be
-    saved concurrently from one event loop. `clear`, or the end of an `async with` block with
-    `clear_on_exit`, removes this session's files.
+    The manager starts empty: it lists what it saved itself, and `resume` adds what an earlier
+    session saved. A session with a `session_id` outlives its process: the store records its
+    queries, so that `resume()` brings all of it to another process, also while both are saving.
+    Getters return copies. Calls may be saved concurrently from one event loop. `clear`, or the
+    end of an `async with` block with `clear_on_exit`, removes this session's files.
 
     Before a result is taken from memory the store is asked: what it no longer has is not loaded.
+
+    Attributes:
+        session: The session behind these names. Its methods list what the manager resumed, and
+            everything that is stored under the session's id.
 
     Args:
         base_dir: Folder of a `FileContextPointerStore`; None takes that store's own default.
@@ -101,35 +92,24 @@ class ToolContextManager:
         clear_on_exit: bool = False,
         session_id: str | None = None,
     ) -> None:
-        self._store = (
-            _store_in(base_dir) if pointer_store is None else _checked_store(pointer_store)
-        )
+        store = _store_in(base_dir) if pointer_store is None else _checked_store(pointer_store)
         if base_dir is not None and pointer_store is not None:
             raise ValueError(
                 "base_dir and pointer_store are both given, and one keeps the results; pass one of them"
             )
-        self._named = session_id is not None
-        self._session_id = f"session_{secrets.token_hex(8)}" if session_id is None else session_id
-        if self._named:
-            checked_query_id(self.query_id_of(""), self.redactor)
-        # queries that the store knows as this session's
-        self._recorded: set[str] = {self._session_id}
+        self.session = Session(store, session_id=session_id, persist_threshold=persist_threshold)
+        self._results = self.session.results
         self._clear_on_exit = clear_on_exit
-        self._pointers: dict[str, ContextPointer] = {}
-        self._stored: dict[str, set[str]] = {}  # ids by query: what clearing removes
-        self._erased: set[str] = set()
-        self._saving: set[asyncio.Task[ContextPointer]] = set()
-        self._cache = ResultCache(max_item_bytes=persist_threshold, max_bytes=_MAX_CACHED_BYTES)
 
     @property
     def pointer_store(self) -> ContextPointerStore:
         """The store underneath."""
-        return self._store
+        return self._results.store
 
     @property
     def redactor(self) -> Redactor:
         """What takes secrets out of what the store is given."""
-        return self._store.redactor
+        return self._results.store.redactor
 
     @property
     def context_dir(self) -> Path:
@@ -138,10 +118,11 @@ class ToolContextManager:
         Raises:
             StoreError: The store is not one of files.
         """
-        if isinstance(self._store, FileContextPointerStore):
-            return self._store.base_dir
+        store = self.pointer_store
+        if isinstance(store, FileContextPointerStore):
+            return store.base_dir
         raise StoreError(
-            f"{type(self._store).__name__} has no folder; use a FileContextPointerStore for one"
+            f"{type(store).__name__} has no folder; use a FileContextPointerStore for one"
         )
 
     @property
@@ -150,21 +131,21 @@ class ToolContextManager:
 
         New for every manager unless it was given.
         """
-        return self._session_id
+        return self._results.session_id
 
     @property
     def is_named(self) -> bool:
         """Whether the session was given its id, so that other processes can resume it."""
-        return self._named
+        return self._results.is_named
 
     @property
     def size(self) -> int:
         """Number of pointers of this session."""
-        return len(self._pointers)
+        return len(self._results.pointers)
 
     @staticmethod
     def hash_query(query: str) -> str:
-        """A query id: `q_` and 16 hex digits of the trimmed, lower-cased text's SHA-256.
+        """Return a query id: `q_` and 16 hex digits of the trimmed, lower-cased text's SHA-256.
 
         Raises:
             TypeError: `query` is no text.
@@ -173,12 +154,8 @@ class ToolContextManager:
             raise TypeError(
                 f"query is of type {type(query).__name__}; pass the user's question as a text"
             )
-        return (
-            "q_"
-            + hashlib.sha256(query.strip().lower().encode("utf-8", "surrogatepass")).hexdigest()[
-                :16
-            ]
-        )
+        trimmed = query.strip().lower().encode("utf-8", "surrogatepass")
+        return f"q_{hashlib.sha256(trimmed).hexdigest()[:16]}"
 
     def query_id_of(self, query: str) -> str:
         """Return the query id of a question: `hash_query`, in a named session below its id.
@@ -186,9 +163,9 @@ class ToolContextManager:
         The session's own query ids are returned unchanged.
         """
         hashed = self.hash_query(query)
-        if not self._named:
+        if not self.is_named:
             return hashed
-        own = f"{self._session_id}/"
+        own = f"{self.session_id}/"
         if query.startswith(own) and _HASH.fullmatch(query, len(own)):
             return query
         return own + hashed
@@ -201,7 +178,7 @@ class ToolContextManager:
         task_id: str | int | None = None,
         query_id: str | None = None,
     ) -> ContextPointer:
-        """A copy of the pointer to a result that is now on disk.
+        """Store a result, and return a copy of its pointer.
 
         The same call with another result gets a new pointer; with the same result it keeps its
         pointer, which becomes the newest. A failed save changes nothing. If the caller is
@@ -218,84 +195,39 @@ class ToolContextManager:
         Raises:
             StoreError: Nothing was saved; its subclasses say why.
         """
-        query_id = self._session_id if query_id is None else query_id
-        saving = asyncio.create_task(self._save(tool_name, args, result, task_id, query_id))
-        self._saving.add(saving)
-        saving.add_done_callback(self._saving.discard)
-        # else nobody would know what a cancelled save has written
-        pointer = await asyncio.shield(saving)
+        pointer = await self._results.save(
+            result, tool=tool_name, args=args, task_id=task_id, query_id=query_id
+        )
         return pointer.model_copy(deep=True)
 
-    async def _save(
-        self,
-        tool_name: str,
-        args: dict[str, Any],
-        result: Any,
-        task_id: str | int | None,
-        query_id: str,
-    ) -> ContextPointer:
-        # before the result: a kill in between must not lose it
-        if self._named and query_id not in self._recorded:
-            record = await self._store.save(
-                query_id=self._session_id,
-                task_id=None,
-                tool_name=_QUERY_OF_SESSION,
-                # as text it might be taken for a secret
-                args={"query_id": list(query_id.encode())},
-                result=query_id,
-            )
-            self._keep_query(record)
-        pointer = await self._store.save(
-            query_id=query_id,
-            task_id=None if task_id is None else str(task_id),
-            tool_name=tool_name,
-            args=args,
-            result=result,
-            source_urls=_urls_named_by(result),
-            keep_repeats=True,
-        )
-        self._keep(pointer)
-        if pointer.expires_at is None and self._cache.takes(pointer.result_bytes):
-            payload = encode_json(result).data
-            # else it changed during the save
-            if hashlib.sha256(payload).hexdigest() == pointer.result_sha256:
-                self._cache.put(_key(pointer), payload)
-        return pointer
-
     async def as_stored(self, result: Any) -> Any:
-        """The result with the store's redactions; raises as `save_context`."""
-        return await self._store.as_stored(result)
+        """Return the result with the store's redactions; raises as `save_context`."""
+        return await self.pointer_store.as_stored(result)
 
     def get_all_pointers(self) -> list[ContextPointer]:
-        """Every pointer of the session, in save order."""
-        return _copies(self._pointers.values())
+        """Return every pointer of the session, in save order."""
+        return _copies(self._results.pointers.values())
 
     def get_pointers_for_query(self, query_id: str) -> list[ContextPointer]:
-        """The session's pointers of one query, in save order."""
-        return _copies(
-            pointer for pointer in self._pointers.values() if pointer.query_id == query_id
-        )
+        """Return the session's pointers of one query, in save order."""
+        pointers = self._results.pointers.values()
+        return _copies(pointer for pointer in pointers if pointer.query_id == query_id)
 
     def get_pointers_for_task(self, task_id: str | int) -> list[ContextPointer]:
-        """The session's pointers of one task, in save order; a number counts as its text."""
-        return _copies(
-            pointer for pointer in self._pointers.values() if pointer.task_id == str(task_id)
-        )
+        """Return the session's pointers of one task, in save order; a number counts as its text."""
+        pointers = self._results.pointers.values()
+        return _copies(pointer for pointer in pointers if pointer.task_id == str(task_id))
 
     def list_pointers(self, query_id: str) -> list[ContextPointer]:
-        """Every stored pointer of a query, also of other sessions, oldest first.
+        """Return every stored pointer of a query, also of other sessions, oldest first.
 
         Raises:
             StoreError: The query id is not allowed, or its folder cannot be read.
         """
-        return [
-            each
-            for each in self._store.list(query_id=query_id)
-            if each.tool_name != _QUERY_OF_SESSION
-        ]
+        return self._results.list_query(query_id)
 
     async def resume(self, query_id: str | None = None) -> list[ContextPointer]:
-        """The stored pointers of a query, now this session's too; oldest first.
+        """Make the stored pointers of a query this session's too, and return them, oldest first.
 
         Call it again to see what another process has saved since.
 
@@ -306,16 +238,10 @@ class ToolContextManager:
         Raises:
             StoreError: The query id is not allowed, or its folder cannot be read.
         """
-        pointers = await in_thread(
-            lambda: self._session_pointers() if query_id is None else self.list_pointers(query_id)
-        )
-        for pointer in pointers:
-            self._keep(pointer)
-        self._pointers = dict(sorted(self._pointers.items(), key=lambda item: item[1].created_at))
-        return _copies(pointers)
+        return _copies(await self._results.resume(query_id))
 
     def load_result(self, *, pointer: ContextPointer | str) -> Any:
-        """The result behind a pointer, from memory or as the store's `load_result`.
+        """Return the result behind a pointer, from memory or as the store's `load_result`.
 
         Args:
             pointer: A pointer, or the id or `result_path` of one of this session's.
@@ -325,32 +251,22 @@ class ToolContextManager:
             StoreError: The result cannot be read.
             TypeError: `pointer` is something else.
         """
-        found = self._find(pointer)
-        if found is None:
-            raise self._missing(pointer)
-        cached = self._cached(found)
-        return self._store.load_result(pointer=found) if cached is None else decode_json(cached)
+        return self._results.load_result(pointer=pointer)
 
     def load_payload(self, pointer_id: str) -> tuple[ContextPointer, bytes]:
-        """A pointer of this session with its result as stored bytes, for `ReadBackTool`.
+        """Return a pointer of this session with its result as stored bytes, for `ReadBackTool`.
 
         Raises:
             PointerNotFoundError: The session has no such pointer; `.reason` is `erased` when it has
                 cleared it.
             StoreError: The result cannot be read.
         """
-        pointer = self._pointers.get(pointer_id)
-        if pointer is None:
-            raise self._missing(pointer_id)
-        cached = self._cached(pointer)
-        if cached is None:
-            return self._store.load_payload(pointer_id, query_id=pointer.query_id)
-        return pointer, cached
+        return self._results.load_payload(pointer_id)
 
     async def load_contexts(
         self, pointers: Iterable[ContextPointer | str | Path] | ContextPointer | str | Path
     ) -> list[StoredContext]:
-        """The results of the pointers in order, without missing and damaged ones.
+        """Return the results of the pointers in order, without missing and damaged ones.
 
         Args:
             pointers: Pointers, or ids or paths (`result_path`) of this session's pointers; also a
@@ -362,9 +278,8 @@ class ToolContextManager:
             TypeError: An entry is something else.
         """
         entries = [pointers] if isinstance(pointers, ContextPointer | str | Path) else pointers
-        wanted = [self._find(entry) for entry in entries]
-        found = await in_thread(lambda: [self._load(pointer) for pointer in wanted])
-        loaded = [context for context in found if context is not None]
+        wanted = [self._results.find(entry) for entry in entries]
+        loaded = await in_thread(self._load_all, wanted)
         if len(loaded) < len(wanted):
             _log.warning(
                 "left out %d stored results that are missing or damaged; %d of them are no pointers of this session, "
@@ -374,8 +289,19 @@ class ToolContextManager:
             )
         return loaded
 
+    def _load_all(self, pointers: Sequence[ContextPointer | None]) -> list[StoredContext]:
+        loaded = []
+        for pointer in pointers:
+            if pointer is None:
+                continue
+            with suppress(
+                PointerNotFoundError, CorruptPointerError, InvalidIdError, UnsafePathError
+            ):
+                loaded.append(StoredContext(pointer, self._results.load_result(pointer=pointer)))
+        return loaded
+
     def load_relevant_contexts(self, query_id: str, *, max_chars: int = _MAX_CHARS) -> str:
-        """Every stored output of a query as text.
+        """Return every stored output of a query as text.
 
         See `format_selected_contexts`. Raises as `list_pointers`.
         """
@@ -414,7 +340,7 @@ class ToolContextManager:
         max_selected: int | None = None,
         max_chars: int = _MAX_CHARS,
     ) -> list[ContextPointer] | Awaitable[str]:
-        """The pointers that share words with the query, or that a model finds relevant.
+        """Return the pointers that share words with the query, or that a model finds relevant.
 
         Without a client: see `select_by_keywords`.
 
@@ -445,12 +371,21 @@ class ToolContextManager:
             )
         if client is not None:
             selector = ContextRelevanceSelector(client, model, max_selected)
-            return self._selected_text(query, query_id or self._session_id, selector, max_chars)
+            return self._selected_text(query, query_id or self.session_id, selector, max_chars)
         candidates = self.get_all_pointers() if pointers is None else pointers
         return select_by_keywords(query, candidates, on_no_match=on_no_match)
 
+    async def _selected_text(
+        self, query: str, query_id: str, selector: ContextRelevanceSelector, max_chars: int
+    ) -> str:
+        candidates = await in_thread(self.list_pointers, query_id)
+        chosen = await selector.select(query=query, pointers=candidates)
+        return await in_thread(
+            lambda: format_selected_contexts(pointers=chosen, store=self, max_chars=max_chars)
+        )
+
     def get_all_sources(self, query_id: str) -> list[dict[str, str]]:
-        """The source URLs of the session's results of one query: each once, in save order.
+        """Return the source URLs of the session's results of one query, each once, in save order.
 
         Returns:
             Dicts with `tool`, `url`, `title` (the tool's name) and `pointer_id`.
@@ -463,12 +398,11 @@ class ToolContextManager:
         return list(sources.values())
 
     def clear_pointers(self) -> None:
-        """Removes pointers and cached results from memory; files can still be cleared."""
-        self._pointers.clear()
-        self._cache.clear()
+        """Remove pointers and cached results from memory; files can still be cleared."""
+        self._results.forget()
 
     async def clear_context_dir(self) -> None:
-        """Removes the files that this session saved or resumed, and empty folders.
+        """Remove the files that this session saved or resumed, and empty folders.
 
         Files of other sessions stay, also in the same folder, but for the same result of the same
         call under the same query id, which they share; a session with a `session_id` has query ids
@@ -477,22 +411,10 @@ class ToolContextManager:
         Raises:
             StoreError: Some files could not be removed; call again to retry.
         """
-        if self._saving:
-            await asyncio.wait(self._saving)
-        self._cache.clear()
-        # also if the rest fails: a later save names its query again
-        self._recorded = {self._session_id}
-        for query_id in list(self._stored):
-            removed = frozenset(self._stored[query_id])
-            # No tombstones: the session itself records what it erased.
-            await in_thread(
-                self._store.delete, query_id=query_id, pointer_ids=removed, remember=False
-            )
-            self._erased |= removed
-            self._stored[query_id] -= removed
+        await self._results.clear_files()
 
     async def clear(self) -> None:
-        """Removes the session's files, then its pointers; idempotent.
+        """Remove the session's files, then its pointers; idempotent.
 
         Raises:
             StoreError: Some files could not be removed; the pointers stay.
@@ -512,122 +434,6 @@ class ToolContextManager:
         if self._clear_on_exit:
             await self.clear()
 
-    def _session_pointers(self) -> list[ContextPointer]:
-        found = self.list_pointers(self._session_id)
-        for record in self._store.list(query_id=self._session_id):
-            if record.tool_name == _QUERY_OF_SESSION:
-                found += self.list_pointers(self._keep_query(record))
-        return sorted(found, key=attrgetter("created_at"))
-
-    def _keep_query(self, record: ContextPointer) -> str:
-        """The query that a record names; clearing the session removes the record too."""
-        query_id = bytes(record.args["query_id"]).decode()
-        self._recorded.add(query_id)
-        self._stored.setdefault(self._session_id, set()).add(record.pointer_id)
-        return query_id
-
-    def _keep(self, pointer: ContextPointer) -> None:
-        """Makes a pointer the session's newest."""
-        self._pointers.pop(pointer.pointer_id, None)
-        self._pointers[pointer.pointer_id] = pointer
-        self._stored.setdefault(pointer.query_id, set()).add(pointer.pointer_id)
-        self._erased.discard(pointer.pointer_id)
-
-    def _find(self, entry: object) -> ContextPointer | None:
-        """The pointer itself, or the session's one with this id or path.
-
-        None for one that the session lacks.
-        """
-        if isinstance(entry, ContextPointer):
-            return entry
-        if not isinstance(entry, str | Path):
-            kind = type(entry).__name__
-            raise TypeError(
-                f"pass a ContextPointer, as save_context returns it, its id or its result_path, not a {kind}"
-            )
-        path = os.fspath(entry)
-        by_path = (pointer for pointer in self._pointers.values() if pointer.result_path == path)
-        return self._pointers.get(path) or next(by_path, None)
-
-    def _missing(self, entry: object) -> PointerNotFoundError:
-        named = (
-            f"pointer {entry}"
-            if isinstance(entry, str) and _ID.fullmatch(entry)
-            else "such pointer"
-        )
-        return PointerNotFoundError(
-            f"This session has no {named}; use an id that it gave",
-            reason="erased" if entry in self._erased else "unknown",
-        )
-
-    def _cached(self, pointer: ContextPointer) -> bytes | None:
-        """The result in memory while the store has it too: others may have erased, evicted or expired it."""
-        cached = self._cache.get(_key(pointer))
-        if cached is None or self._store.is_stored(
-            query_id=pointer.query_id, pointer_id=pointer.pointer_id
-        ):
-            return cached
-        self._cache.remove(_key(pointer))
-        return None
-
-    def _load(self, pointer: ContextPointer | None) -> StoredContext | None:
-        with suppress(PointerNotFoundError, CorruptPointerError, InvalidIdError, UnsafePathError):
-            if pointer is not None:
-                return StoredContext(pointer, self.load_result(pointer=pointer))
-        return None
-
-    async def _selected_text(
-        self, query: str, query_id: str, selector: ContextRelevanceSelector, max_chars: int
-    ) -> str:
-        candidates = await in_thread(self.list_pointers, query_id)
-        chosen = await selector.select(query=query, pointers=candidates)
-        return await in_thread(
-            lambda: format_selected_contexts(pointers=chosen, store=self, max_chars=max_chars)
-        )
-
-
-class ResultCache:
-    """Results as bytes by query and pointer id; LRU, safe among threads.
-
-    Args:
-        max_item_bytes: Longer results are not kept.
-        max_bytes: Limit of all together.
-    """
-
-    def __init__(self, *, max_item_bytes: int, max_bytes: int) -> None:
-        self._max_item_bytes = min(max_item_bytes, max_bytes)
-        self._results: LRUCache[tuple[str, str], bytes] = LRUCache(max_bytes, getsizeof=len)
-        self._lock = threading.Lock()
-
-    def takes(self, size: int | None) -> bool:
-        """Whether a result of that many bytes would be kept."""
-        return size is not None and size <= self._max_item_bytes
-
-    def put(self, key: tuple[str, str], payload: bytes) -> None:
-        """Replaces the result of that key; one that is too long is only removed."""
-        with self._lock:
-            self._results.pop(key, None)
-            if self.takes(len(payload)):
-                self._results[key] = payload
-
-    def get(self, key: tuple[str, str]) -> bytes | None:
-        """The result; None if it is not cached."""
-        with self._lock:
-            return self._results.get(key)
-
-    def remove(self, key: tuple[str, str]) -> None:
-        """Removes the result of that key, if there is one."""
-        with self._lock:
-            self._results.pop(key, None)
-
-    def clear(self) -> None:
-        """Removes every result."""
-        with self._lock:
-            self._results.clear()
-
-    def __len__(self) -> int:
-        return len(self._results)
-
 
 def _store_in(base_dir: Path | str | None) -> FileContextPointerStore:
     try:
@@ -646,23 +452,6 @@ def _checked_store(store: object) -> ContextPointerStore:
         f"pointer_store takes a ContextPointerStore, not a {type(store).__name__}; pass a folder as base_dir=, or a "
         "store from llm_common.agents, such as FileContextPointerStore(folder)"
     )
-
-
-def _urls_named_by(result: Any) -> list[str]:
-    """URLs that a plain dict names under `url` and `sources`.
-
-    The store itself reads `source_urls`.
-    """
-    if not isinstance(result, dict):
-        return []
-    sources = result.get("sources")
-    entries = [result, *(sources if isinstance(sources, list) else [])]
-    urls = (entry.get("url") for entry in entries if isinstance(entry, dict))
-    return [url for url in urls if isinstance(url, str)]
-
-
-def _key(pointer: ContextPointer) -> tuple[str, str]:
-    return pointer.query_id, pointer.pointer_id
 
 
 def _copies(pointers: Iterable[ContextPointer]) -> list[ContextPointer]:

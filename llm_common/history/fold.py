@@ -1,7 +1,6 @@
 """`fold` and `search_history`: a long history within a token limit, and what is in the part that is not shown."""
 
 import asyncio
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Final
@@ -11,30 +10,24 @@ from pydantic import BaseModel, ConfigDict
 from llm_common._telemetry import record
 from llm_common._threads import in_thread
 from llm_common.core.tokens import DefaultCounter, TokenCounter
-from llm_common.errors import PointerNotFoundError
 from llm_common.history.folding import (
-    HISTORY_TOOL,
     SEARCH_NAME,
     FoldedPart,
     FoldPolicy,
     StoredPart,
     plan_fold,
 )
-from llm_common.history.message_shapes import HistoryMessage, Message, read_messages
+from llm_common.history.message_shapes import Message, read_messages
+from llm_common.history.search import FoundMessage, search_pointers
 from llm_common.pointers.pointer import ContextPointer, compute_pointer_id
 from llm_common.pointers.reading import READER_NAME
 from llm_common.pointers.save import checked_query_id
 from llm_common.pointers.store import ContextPointerStore
-from llm_common.ranking import folded as folded_text, places_of, scan, search_stems
-from llm_common.text.display import in_fence, one_line, to_json
+from llm_common.text.display import in_fence
 from llm_common.tools.read_back import ReadBackTool
 from llm_common.tools.tool import Tool
 
 _MAX_FOUND: Final = 20
-_SHOWN_CHARS: Final = 400
-_NAME_CHARS: Final = 100
-_READ_CHARS: Final = 100_000  # of one message or result
-_WEIGHTS: Final = (1.0,)
 
 
 class Folded(BaseModel):
@@ -52,38 +45,6 @@ class Folded(BaseModel):
     messages: tuple[Any, ...]
     tokens: int
     parts: tuple[FoldedPart, ...] = ()
-
-
-class FoundMessage(BaseModel):
-    """A message or an output that holds words of a query.
-
-    Attributes:
-        pointer_id: What to read back.
-        path: JSON pointer of the message within it; empty for the whole.
-        role: Who spoke, or the name of the tool.
-        text: The part around the words, in one line of at most 400 characters.
-        total_chars: Characters of the whole, each run of white space as one.
-        score: From 0 to 1, the best first.
-    """
-
-    model_config = ConfigDict(frozen=True, defer_build=True)
-
-    pointer_id: str
-    path: str
-    role: str
-    text: str
-    total_chars: int
-    score: float
-
-    @property
-    def line(self) -> str:
-        """The finding as a model sees it."""
-        place = f"id {self.pointer_id}" + (f", path {self.path}" if self.path else "")
-        rest = self.total_chars - len(self.text)
-        unseen = (
-            f" [{rest:,} more characters are not shown and have not been read]" if rest > 0 else ""
-        )
-        return f"{place}, {self.role}: {self.text}{unseen}"
 
 
 async def fold(
@@ -201,7 +162,9 @@ async def search_history(
         raise TypeError(
             f"query is of type {type(query).__name__}; pass the words to find as a text"
         )
-    return await in_thread(_search, query, store, session_id, min(max(k, 0), _MAX_FOUND))
+    pointers = await in_thread(store.list, query_id=session_id)
+    limit = min(max(k, 0), _MAX_FOUND)
+    return await in_thread(search_pointers, query, pointers, load=store, limit=limit)
 
 
 def _check_given(store: object, session_id: str) -> None:
@@ -211,72 +174,6 @@ def _check_given(store: object, session_id: str) -> None:
             f"store is a {type(store).__name__}; pass a store, such as FileContextPointerStore(folder)"
         )
     checked_query_id(session_id, store.redactor)
-
-
-def _search(
-    query: str, store: ContextPointerStore, session_id: str, k: int
-) -> tuple[FoundMessage, ...]:
-    rows = [row for pointer in store.list(query_id=session_id) for row in _rows(store, pointer)]
-    scores = scan(
-        query, [(folded_text(text[:_READ_CHARS]),) for _, _, _, text in rows], weights=_WEIGHTS
-    )
-    best = sorted(zip(scores, range(len(rows)), strict=True), key=lambda row: (-row[0], row[1]))[:k]
-    stems = search_stems(query)
-    return tuple(
-        FoundMessage(
-            pointer_id=rows[number][0],
-            path=rows[number][1],
-            role=rows[number][2],
-            text=_around(rows[number][3][:_READ_CHARS], stems),
-            total_chars=len(" ".join(rows[number][3].split())),
-            score=round(score, 4),
-        )
-        for score, number in best
-        if score > 0
-    )
-
-
-def _rows(store: ContextPointerStore, pointer: ContextPointer) -> list[tuple[str, str, str, str]]:
-    """Pointer, path, role and text of each message or output that a pointer holds.
-
-    None if it is gone.
-    """
-    try:
-        result: Any = store.load_result(pointer=pointer)
-    except PointerNotFoundError:  # expired since it was listed
-        return []
-    if pointer.tool_name == HISTORY_TOOL and _are_messages(result):
-        messages = (HistoryMessage(data, data, int(number)) for number, data in result.items())
-        return [
-            (
-                pointer.pointer_id,
-                f"/{one.number}",
-                one.role,
-                "\n".join([one.text, *(out.text for out in one.outputs)]),
-            )
-            for one in messages
-        ]
-    text = result if isinstance(result, str) else to_json(result)
-    return [(pointer.pointer_id, "", one_line(pointer.tool_name, max_chars=_NAME_CHARS), text)]
-
-
-def _are_messages(result: Any) -> bool:
-    """Whether a result is folded messages by their numbers, and not of a tool that has the name too."""
-    return isinstance(result, dict) and all(
-        number.isdecimal() and isinstance(data, dict) and "role" in data
-        for number, data in result.items()
-    )
-
-
-def _around(text: str, stems: Sequence[str]) -> str:
-    """The part of the text with the most of the words, in one line."""
-    size = _SHOWN_CHARS - 2  # of which marks for what is missing before and after take two
-    starts = range(0, max(len(text) - size // 2, 1), size // 2)
-    windows = [folded_text(text[start : start + size]) for start in starts]
-    held = Counter(place for stem in stems for place in places_of(stem, windows))
-    best = max(range(len(windows)), key=lambda place: (held[place], -place))
-    start = max(min(starts[best], len(text) - size), 0)
-    return one_line(("…" if start else "") + text[start:], max_chars=_SHOWN_CHARS)
 
 
 def history_tools(

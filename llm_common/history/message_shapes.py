@@ -4,7 +4,7 @@ OpenAI's chat completions put calls in `tool_calls` and each output in a message
 Anthropic's messages put both in blocks of the content, `tool_use` and `tool_result`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, takewhile
@@ -216,6 +216,37 @@ def _read(raw: object, number: int) -> HistoryMessage:
         name: value if isinstance(value, str) else to_plain(value) for name, value in raw.items()
     }
     return HistoryMessage(raw, data, number)
+
+
+def newest_first(messages: Sequence[Message]) -> Iterator[HistoryMessage]:
+    """Yield the messages from the newest on; reads no more of them than are taken.
+
+    Raises:
+        TypeError: If one is neither an `LLMMessage` nor a dict with a known role.
+    """
+    for number in range(len(messages), 0, -1):
+        yield _read(messages[number - 1], number)
+
+
+def last_question(messages: Sequence[Message]) -> str:
+    """Return what the user said last, or an empty text."""
+    for message in newest_first(messages):
+        if message.role == "user" and message.text:
+            return message.text
+    return ""
+
+
+def newest_calls(messages: Sequence[Message]) -> tuple[ToolCall, ...]:
+    """Return the calls of the newest message that makes any."""
+    for message in newest_first(messages):
+        if message.calls:
+            return message.calls
+    return ()
+
+
+def calls_of(messages: Sequence[Message]) -> list[ToolCall]:
+    """Return every call of the conversation, newest message first."""
+    return [call for message in newest_first(messages) for call in message.calls]
 
 
 def user_message(text: str, like: Message) -> Message:

@@ -70,8 +70,8 @@ class LLMCommonToolHook:
         if shown is None:
             return result
         if isinstance(result, ToolResult):
-            return result.model_copy(update={"content": shown.preview})
-        return shown.preview
+            return result.model_copy(update={"content": shown.text})
+        return shown.text
 
     def _session(self, run: Any) -> str:
         if run is None:

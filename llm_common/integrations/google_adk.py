@@ -51,7 +51,7 @@ class LLMCommonPlugin(BasePlugin):
         shown = await self._hooks.offload(
             value, tool_name=tool.name, args=tool_args, session_id=session_id, **_turn(tool_context)
         )
-        return {"result": shown.preview} if shown else None
+        return {"result": shown.text} if shown else None
 
     async def before_model_callback(self, *, callback_context: Any, llm_request: Any) -> None:
         """Changes what the model is sent; ADK calls it."""

@@ -94,7 +94,7 @@ class LLMCommonHook(MadeInCode):
         if shown is None:
             return message
         meta = {**message.meta, _OFFLOADED: shown.pointer_id}
-        return ChatMessage.from_tool(shown.preview, origin=call, meta=meta)
+        return ChatMessage.from_tool(shown.text, origin=call, meta=meta)
 
     def _session(self, state: State) -> str:
         return self._hooks.session((state.data.get("hook_context") or {}).get(SESSION_KEY))

@@ -94,7 +94,7 @@ class LLMCommonMiddleware(AgentMiddleware[Any, Any, Any]):
             turn_id=caller.id if caller else None,
             calls=len(caller.tool_calls) if caller else 1,
         )
-        return result.model_copy(update={"content": shown.preview}) if shown else result
+        return result.model_copy(update={"content": shown.text}) if shown else result
 
     async def _reduced(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
         called = {

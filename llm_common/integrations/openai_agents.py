@@ -119,7 +119,7 @@ class LLMCommonSession(StoredItems):
             query=said(ctx.turn_input)[0],
             turn_id=self._turn_id,
         )
-        return shown.preview if shown else result
+        return shown.text if shown else result
 
     def _readable(self, tool: Tool) -> FunctionTool:
         async def read(_: ToolContext[Any], arguments: str) -> str:

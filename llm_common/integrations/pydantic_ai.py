@@ -94,9 +94,9 @@ class LLMCommonCapability(AbstractCapability[Any]):
         if shown is None:
             return result
         return (
-            replace(result, return_value=shown.preview)
+            replace(result, return_value=shown.text)
             if isinstance(result, ToolReturn)
-            else shown.preview
+            else shown.text
         )
 
     async def prepare_tools(

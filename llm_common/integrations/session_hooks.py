@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple, Self, TypeVar
 from cachetools import LRUCache
 
 from llm_common._threads import in_thread
-from llm_common.agents.offloading import Offloaded, OffloadPolicy, OffloadTurn, offload
+from llm_common.agents.offloading import Offloaded, OffloadPolicy, OffloadTurn
 from llm_common.agents.tool_context import ToolContextManager
 from llm_common.core.tokens import DefaultCounter, TokenCounter
 from llm_common.errors import InvalidIdError
@@ -180,21 +180,15 @@ class SessionHooks:
         context = self._manager or ToolContextManager(
             pointer_store=self._store, persist_threshold=0
         )
-        shown = await offload(
-            result,
-            tool_name=tool_name,
-            args=dict(args),
-            context=context,
-            turn=turn,
-            query_id=session_id,
-        )
-        if not isinstance(shown, Offloaded):
+        if await turn.keeps(tool_name, result):
             return None
+        pointer = await context.save_context(tool_name, dict(args), result, query_id=session_id)
+        shown = await turn.preview(pointer, await context.as_stored(result))
         await self._collect()
-        if shown.preview:
+        if shown.text:
             return shown
         line = f"{shown.total_chars:,} characters are stored, none has been read; read them with {self.reader_name} "
-        return shown.model_copy(update={"preview": f"{line}and the id {shown.pointer_id}"})
+        return shown.model_copy(update={"text": f"{line}and the id {shown.pointer_id}"})
 
     async def choose_tools(
         self,

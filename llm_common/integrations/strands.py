@@ -78,7 +78,7 @@ class LLMCommonPlugin(Plugin):
         )
         if shown is not None:
             others = [block for block in result["content"] if _value(block) is None]
-            event.result = {**result, "content": [{"text": shown.preview}, *others]}
+            event.result = {**result, "content": [{"text": shown.text}, *others]}
 
     async def _prepare(self, session_id: str, context: InvokeModelContext) -> InvokeModelContext:
         hooks = self._session_hooks

@@ -70,8 +70,8 @@ async def test_long_outputs_are_offloaded_once_they_are_saved_s4_08(tmp_path: Pa
     for result in long:
         assert isinstance(result["output"], Offloaded)
         assert result["output"].pointer_id == result["pointer_id"]
-        assert CANARY in result["output"].preview
-        total += DefaultCounter().count(result["output"].preview)
+        assert CANARY in result["output"].text
+        total += DefaultCounter().count(result["output"].text)
     assert total <= 1_600
     assert executor.context_manager.size == 4
 
@@ -91,7 +91,7 @@ async def test_a_streams_previews_are_made_for_the_task_s4_08(tmp_path: Path) ->
     async with aclosing(executor.run_stream(ExecutionPlan(tasks=[task]), "q1")) as stream:
         events: list[StreamEvent] = [event async for event in stream]
     [result] = [event for event in events if event.type == "tool_result"]
-    assert CANARY in result.data["output"].preview
+    assert CANARY in result.data["output"].text
 
 
 async def test_what_was_offloaded_can_be_read_back_and_is_not_saved_again_s4_08(
@@ -120,7 +120,7 @@ async def test_previews_name_the_reader_as_it_is_offered_and_say_what_was_not_re
     policy = OffloadPolicy(threshold_tokens=0, reader_name="elsewhere")
     executor = executor_of(tmp_path, offload=policy, read_back=read_back)
     [stored] = await run(executor, call("report", lines=5_000))
-    note = stored["output"].preview.splitlines()[1]
+    note = stored["output"].text.splitlines()[1]
     assert f"have not read the rest: read it with {name} and the id {stored['pointer_id']}" in note
     [read] = await run(
         executor, call(name, pointer_id=stored["pointer_id"], select={"path": "/5000"})

@@ -20,7 +20,6 @@ from llm_common.agents import (
     ReadBackTool,
     ToolContextManager,
     ToolRegistry,
-    offload,
 )
 from llm_common.context import (
     ContextSelectionRequest,
@@ -61,7 +60,7 @@ async def resume(manager: ToolContextManager, pointer: ContextPointer) -> object
 
 async def preview(manager: ToolContextManager, pointer: ContextPointer) -> object:
     turn = OffloadTurn(OffloadPolicy(threshold_tokens=10))
-    return await offload(ROWS, tool_name="rows", args={"n": 2}, context=manager, turn=turn)
+    return await turn.preview(pointer, ROWS)
 
 
 async def read_back(manager: ToolContextManager, pointer: ContextPointer) -> object:

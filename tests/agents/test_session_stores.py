@@ -100,7 +100,7 @@ async def test_what_the_store_lost_is_shown_by_nothing_f_160(
     request = ContextSelectionRequest(intent=classify_intent("a?"), token_budget=4_000)
     pool = DataPoolSnapshot(tool_outputs=(pointer,))
     assert CANARY not in (await ContextSelector(store=manager).select(request, pool)).render()
-    assert len(manager._cache) == 0
+    assert len(manager.session.results._cache) == 0
 
 
 @pytest.mark.parametrize("kind", STORES)

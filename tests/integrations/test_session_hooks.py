@@ -57,14 +57,14 @@ async def test_a_large_result_is_offloaded_and_read_back() -> None:
         ROWS, tool_name="list_parts", args={}, session_id=SESSION, query="part 1234"
     )
     assert shown is not None
-    assert "part 1234" in shown.preview
+    assert "part 1234" in shown.text
     args = {
         "pointer_id": shown.pointer_id,
         "select": {"path": "/1500/stock", "filter": None},
         "cursor": None,
     }
     assert "10500" in await hooks.read_back(hooks.reader_name, args, session_id=SESSION)
-    assert shown.pointer_id in await hooks.read_back(
+    assert str(shown.pointer_id) in await hooks.read_back(
         "search_history", {"query": "part 1999"}, session_id=SESSION
     )
 
@@ -112,8 +112,8 @@ async def test_a_preview_without_room_still_names_the_pointer() -> None:
     hooks = SessionHooks(policy=OffloadPolicy(preview_tokens=0))
     shown = await hooks.offload(ROWS, tool_name="list_parts", args={}, session_id=SESSION)
     assert shown is not None
-    assert shown.pointer_id in shown.preview
-    assert hooks.reader_name in shown.preview
+    assert str(shown.pointer_id) in shown.text
+    assert hooks.reader_name in shown.text
 
 
 @pytest.mark.parametrize(

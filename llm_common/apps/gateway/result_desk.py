@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any, Final
 
 from llm_common._threads import in_thread
-from llm_common.agents.offloading import Offloaded, OffloadPolicy, OffloadTurn, offload
+from llm_common.agents.offloading import OffloadPolicy, OffloadTurn
 from llm_common.agents.tool_context import ToolContextManager
 from llm_common.apps.gateway.gateway_config import GatewayConfig
 from llm_common.apps.gateway.tool_listing import LISTER, READER, SEARCHER
@@ -154,16 +154,15 @@ class ResultDesk:
         value = await in_thread(stored_value, structured, texts)
         turn = OffloadTurn(self._policy, query=query_of(args, intent), counter=self._counter)
         name = _UNSAFE_NAME.sub("_", tool)[:_MAX_NAME_CHARS].strip(".-") or "tool"
+        if await turn.keeps(name, value):  # its text takes more than its value
+            return None
         try:
-            shown = await offload(
-                value, tool_name=name, args=dict(args), context=self._context, turn=turn
-            )
+            pointer = await self._context.save_context(name, dict(args), value)
         except StoreError:
             return None
-        if not isinstance(shown, Offloaded):  # its text takes more than its value
-            return None
-        await self._count(value, shown.preview)
-        return shown.preview
+        shown = await turn.preview(pointer, await self._context.as_stored(value))
+        await self._count(value, shown.text)
+        return shown.text
 
     async def answer(self, name: str, args: Mapping[str, Any]) -> str:
         """What one of `tools` answers, within the threshold.

@@ -1,0 +1,351 @@
+"""`Session`: one conversation, as a plain loop uses it."""
+
+import asyncio
+import inspect
+import json
+import textwrap
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llm_common.agents import (
+    FileContextPointerStore,
+    InMemoryContextPointerStore,
+    OffloadPolicy,
+    Session,
+    SessionConfig,
+    Tool,
+    ToolContextManager,
+    ToolRegistry,
+)
+from llm_common.context import TurnEntry
+from llm_common.core.tokens import DefaultCounter
+from llm_common.errors import ConfigError, InvalidIdError, PointerNotFoundError, ToolFailedError
+from llm_common.history import FoldPolicy
+from llm_common.tools.definitions import ToolDefinition
+
+COUNTER = DefaultCounter()
+ROWS = [{"id": number, "name": f"part {number}", "stock": number * 7} for number in range(2_000)]
+TOOLS = [
+    ToolDefinition("read_context", "Reads a stored result."),
+    ToolDefinition("get_weather", "Forecasts the weather of a city."),
+    ToolDefinition("send_mail", "Sends a mail to a person."),
+    ToolDefinition("list_issues", "Lists the open issues of a repository."),
+]
+
+
+def memory_session(session_id: str | None = None, **config: Any) -> Session:
+    store = InMemoryContextPointerStore()
+    return Session(store, session_id=session_id, config=SessionConfig(**config))
+
+
+def user(text: str) -> dict[str, Any]:
+    return {"role": "user", "content": text}
+
+
+def calling(*names: str) -> dict[str, Any]:
+    calls = [{"id": name, "function": {"name": name, "arguments": "{}"}} for name in names]
+    return {"role": "assistant", "content": None, "tool_calls": calls}
+
+
+async def offload_rows(session: Session, **changes: Any) -> str:
+    call: dict[str, Any] = {"tool": "list_parts", "args": {}} | changes
+    shown = await session.offload(call.pop("result", ROWS), **call)
+    assert shown.pointer_id is not None
+    return shown.pointer_id
+
+
+async def test_the_loop_of_the_docstring_offloads_and_reads_back_t_01(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LLM_COMMON_POINTER_STORE_DIR", str(tmp_path))
+    doc = inspect.getdoc(Session) or ""
+    loop = [line for line in doc.splitlines() if line.startswith("    ")]
+    loop = loop[: loop.index("            messages.append(output)") + 1]
+    asked: list[list[Any]] = []
+
+    async def ask(messages: list[Any], definitions: list[Tool]) -> dict[str, Any]:
+        asked.append(messages)
+        assert [tool.name for tool in definitions][-2:] == ["read_context", "search_context"]
+        if len(asked) == 3:
+            return {"role": "assistant", "content": "It is 10500."}
+        tool, args = "list_parts", "{}"
+        if len(asked) == 2:
+            pointer_id = messages[-1]["content"].partition("(")[2][:12]
+            args = json.dumps({"pointer_id": pointer_id, "select": {"path": "/1500"}})
+            tool = "read_context"
+        call = {"id": tool, "function": {"name": tool, "arguments": args}}
+        return {"role": "assistant", "content": None, "tool_calls": [call]}
+
+    def list_parts() -> list[dict[str, Any]]:
+        """List the parts in stock."""
+        return ROWS
+
+    messages: list[Any] = [user("What is the stock of part 1500?")]
+    names = {
+        "Session": Session,
+        "ToolRegistry": ToolRegistry,
+        "json": json,
+        "ask": ask,
+        "messages": messages,
+        "own_tools": [list_parts],
+    }
+    exec("async def main():\n" + textwrap.indent("\n".join(loop), "    "), names)
+    main: Any = names["main"]
+    await main()
+    assert messages[-1]["content"] == "It is 10500."
+    assert "part 1500" in messages[2]["content"]
+    assert COUNTER.count(messages[2]["content"]) <= 400
+    assert '"stock":10500' in messages[4]["content"]
+    assert len(FileContextPointerStore(tmp_path).list(query_id="user:42")) == 1
+
+
+async def test_a_session_on_an_old_id_sees_what_is_stored_t_01(tmp_path: Path) -> None:
+    earlier = Session(tmp_path, session_id="user:42")
+    pointer_id = await offload_rows(earlier)
+    later = Session(FileContextPointerStore(tmp_path), session_id="user:42")
+    assert "part 3" in (await later.read(pointer_id, path="/3")).text
+    assert [finding.pointer_id for finding in await later.search("part 1999")] == [pointer_id]
+    assert pointer_id in later.overview()
+
+
+async def test_a_session_sees_what_a_manager_of_its_id_saved_in_queries_t_01(
+    tmp_path: Path,
+) -> None:
+    manager = ToolContextManager(tmp_path, session_id="user:42")
+    query_id = manager.query_id_of("a question")
+    saved = await manager.save_context("list_parts", {}, ROWS, query_id=query_id)
+    session = Session(tmp_path, session_id="user:42")
+    assert "part 3" in (await session.read(saved.pointer_id, path="/3")).text
+    assert [finding.pointer_id for finding in await session.search("part 1999")] == [
+        saved.pointer_id
+    ]
+    assert ToolContextManager(tmp_path, session_id="user:42").size == 0
+
+
+async def test_a_session_cannot_read_or_find_what_another_stored_t_01() -> None:
+    store = InMemoryContextPointerStore()
+    pointer_id = await offload_rows(Session(store, session_id="user:42"))
+    for other in (Session(store, session_id="user:43"), Session(store)):
+        with pytest.raises(PointerNotFoundError):
+            await other.read(pointer_id)
+        with pytest.raises(ToolFailedError, match="no stored result of this session"):
+            await other.tools()[0].run({"pointer_id": pointer_id})
+        assert await other.search("part 1999") == ()
+        assert pointer_id not in other.overview()
+        assert pointer_id not in (await other.pack("part 1999", max_tokens=2_000)).render()
+
+
+@pytest.mark.parametrize("session_id", ["../etc", "", "a\nb", "x" * 300])
+def test_an_id_that_the_store_refuses_is_refused_s0_11(session_id: str) -> None:
+    with pytest.raises(InvalidIdError):
+        memory_session(session_id)
+
+
+def test_a_store_of_another_kind_is_refused() -> None:
+    with pytest.raises(TypeError, match="store is a int; pass a ContextPointerStore"):
+        Session(3)  # type: ignore[arg-type]
+
+
+async def test_a_result_is_read_in_parts_with_a_cursor_t_01() -> None:
+    session = memory_session()
+    pointer_id = await offload_rows(session, result="\n".join(f"line {n}" for n in range(9_000)))
+    assert (await session.read(pointer_id, lines=(5_000, 5_001))).text.startswith("line 4999")
+    assert (await session.read(pointer_id, chars=(0, 6))).text == "line 0"
+    assert "line 8123" in (await session.read(pointer_id, pattern="line 8123")).text
+    first = await session.read(pointer_id)
+    assert COUNTER.count(str(first)) <= 1_000
+    second = await session.read(pointer_id, cursor=first.cursor)
+    assert second.start == len(first.text)
+
+
+async def test_searching_is_bounded_by_a_count_and_by_tokens_t_01() -> None:
+    session = memory_session(max_read_tokens=300)
+    for page in range(12):
+        await offload_rows(session, args={"page": page})
+    assert len(await session.search("part 1999")) == 10
+    assert len(await session.search("part 1999", limit=3)) == 3
+    assert await session.search("?!") == ()
+    _, search = session.tools()
+    answer = str(await search.run({"query": "part 1999"}))
+    assert "part 1999" in answer
+    assert COUNTER.count(answer) <= 300
+    assert "try others" in str(await search.run({"query": "zygomorphic"}))
+
+
+@pytest.mark.parametrize(
+    ("turns", "stay"), [(("one", "one"), [True, False]), (("one", "two"), [True, True])]
+)
+async def test_calls_of_one_turn_share_its_budget_s4_08(
+    turns: tuple[str, str], stay: list[bool]
+) -> None:
+    session = memory_session(offload=OffloadPolicy(turn_tokens=1_000))
+    text = "word " * 500
+    shown = [
+        await session.offload(text, tool="get_text", args={"turn": turn}, turn=turn)
+        for turn in turns
+    ]
+    assert [offloaded.pointer_id is None for offloaded in shown] == stay
+
+
+async def test_messages_give_the_question_and_the_calls_of_a_turn_s4_08() -> None:
+    session = memory_session(offload=OffloadPolicy(turn_tokens=600))
+    messages = [user("part 1234"), calling("list_parts", "list_parts")]
+    shown = [
+        await session.offload(ROWS, tool="list_parts", args={"n": n}, turn="1", messages=messages)
+        for n in range(2)
+    ]
+    assert all("part 1234" in str(offloaded) for offloaded in shown)
+    assert COUNTER.count(str(shown[0])) <= 300  # which leaves the other call its half
+
+
+@pytest.mark.parametrize(
+    ("limit", "request_text", "called", "names"),
+    [
+        (None, "weather", (), ["read_context", "get_weather", "send_mail", "list_issues"]),
+        (10_000, "weather", (), ["read_context", "get_weather", "send_mail", "list_issues"]),
+        (60, "the weather in Ulm", (), ["read_context", "get_weather"]),
+        (40, "the weather in Ulm", ("send_mail",), ["read_context", "send_mail"]),
+        (60, "xqzzt", ("send_mail",), ["read_context", "send_mail"]),
+        (60, "xqzzt", (), ["read_context"]),
+    ],
+)
+async def test_tools_over_the_limit_are_those_that_fit_t_06(
+    limit: int | None, request_text: str, called: tuple[str, ...], names: list[str]
+) -> None:
+    session = memory_session(max_tool_tokens=limit)
+    messages = [calling(*called), user(request_text), {"role": "assistant", "content": "Yes."}]
+    for _ in range(2):
+        chosen = await session.choose_tools(TOOLS, messages=messages)
+        assert [tool.name for tool in chosen] == names
+    kept = await session.choose_tools(TOOLS, messages=messages[1:], keep=called)
+    assert [tool.name for tool in kept] == names
+
+
+async def test_definitions_are_returned_as_they_were_given_t_06() -> None:
+    weather = TOOLS[1]
+    schema: dict[str, Any] = {"type": "object", "properties": {}}
+    function = {"name": weather.name, "description": weather.description, "parameters": schema}
+    spellings: list[Any] = [
+        weather,
+        Tool(print, name=weather.name, description=weather.description, parameters=schema),
+        {"type": "function", "function": function},
+        {"name": weather.name, "description": weather.description, "input_schema": schema},
+        {"name": weather.name, "description": weather.description, "inputSchema": schema},
+    ]
+    for limit, is_shown in ((4_000, True), (0, False)):
+        session = memory_session(max_tool_tokens=limit)
+        for spelling in spellings:
+            chosen = await session.choose_tools([spelling], messages=[user("weather")])
+            assert [id(tool) for tool in chosen] == [id(spelling)] * is_shown
+    with pytest.raises(ConfigError, match="a dict among the tools has no name"):
+        await memory_session().choose_tools([{"type": "function"}], messages=[])
+
+
+async def test_tools_of_the_same_name_with_another_schema_are_read_anew() -> None:
+    session = memory_session(max_tool_tokens=100)
+    changed = ToolDefinition("get_weather", "word " * 500)
+    messages = [user("weather")]
+    assert await session.choose_tools(TOOLS[1:2], messages=messages) == TOOLS[1:2]
+    assert await session.choose_tools([changed], messages=messages) == []
+
+
+async def test_messages_that_fit_are_the_same_objects() -> None:
+    messages = [user("hello"), {"role": "assistant", "content": "yes"}]
+    for policy in (FoldPolicy(), None):
+        sent = await memory_session(fold=policy).fold(messages)
+        assert [id(message) for message in sent] == [id(message) for message in messages]
+
+
+async def test_a_long_history_is_folded_and_found_again() -> None:
+    session = memory_session(fold=FoldPolicy(limit_tokens=600))
+    messages = [
+        {"role": role, "content": f"{n} {role}: the code of door {n} is {n * 31}. " + "word " * 60}
+        for n in range(20)
+        for role in ("user", "assistant")
+    ]
+    sent: list[Any] = await session.fold(messages)
+    assert len(sent) < len(messages)
+    assert sent[0]["content"].startswith("Earlier messages are folded away")
+    assert "search_context" in sent[0]["content"]
+    assert sent[-1] is messages[-1]
+    [finding, *_] = await session.search("code of door 3")
+    assert "is 93." in finding.text
+    assert "93" in (await session.read(finding.pointer_id, path=finding.path)).text
+
+
+async def test_a_pack_holds_results_and_turns_within_its_limit_t_01() -> None:
+    session = memory_session()
+    pointer_id = await offload_rows(session)
+    turns = [
+        TurnEntry(
+            id="t1", timestamp=datetime(2026, 1, 1, tzinfo=UTC), role="user", content="part 1500?"
+        )
+    ]
+    bundle = await session.pack("stock of part 1500", max_tokens=900, turns=turns)
+    text = bundle.render()
+    assert COUNTER.count(text) <= 900
+    assert "part 1500?" in text
+    assert pointer_id in text
+
+
+async def test_an_overview_takes_150_tokens_and_lists_the_newest_first_t_01() -> None:
+    session = memory_session()
+    assert session.overview() == "No results are stored."
+    ids = [await offload_rows(session, args={"page": page}) for page in range(30)]
+    overview = session.overview()
+    assert COUNTER.count(overview) <= 150
+    assert overview.startswith("30 results are stored")
+    listed = [pointer_id for pointer_id in ids if pointer_id in overview]
+    assert listed == ids[-len(listed) :] != []
+    assert overview.index(ids[-1]) < overview.index(ids[-2])
+
+
+async def test_clearing_removes_all_of_the_session_and_nothing_else_t_01(tmp_path: Path) -> None:
+    store = FileContextPointerStore(tmp_path)
+    pointer_id = await offload_rows(Session(store, session_id="user:42"))
+    other_id = await offload_rows(Session(store, session_id="user:43"))
+    session = Session(store, session_id="user:42")
+    await session.fold([user("word " * 40_000), user("short")])
+    await session.clear()
+    await session.clear()
+    assert store.list(query_id="user:42") == []
+    with pytest.raises(PointerNotFoundError) as caught:
+        await session.read(pointer_id)
+    assert caught.value.reason == "erased"
+    assert (await Session(store, session_id="user:43").read(other_id)).total_chars > 0
+
+
+async def test_results_may_be_offloaded_side_by_side_and_on_other_loops() -> None:
+    session = memory_session()
+    ids = await asyncio.gather(*(offload_rows(session, args={"n": n}) for n in range(8)))
+    ids.append(await asyncio.to_thread(lambda: asyncio.run(offload_rows(session))))
+    assert len({*ids}) == 9
+    for pointer_id in ids:
+        assert (await session.read(pointer_id, path="/0")).text
+
+
+class SlowCounter:
+    """Counts a tool's definition once its gate is open."""
+
+    def __init__(self) -> None:
+        self.began, self.gate = asyncio.Event(), asyncio.Event()
+        self.loop = asyncio.get_running_loop()
+
+    def count(self, text: str) -> int:
+        if "send_mail" in text:
+            self.loop.call_soon_threadsafe(self.began.set)
+            asyncio.run_coroutine_threadsafe(self.gate.wait(), self.loop).result(5)
+        return len(text)
+
+
+async def test_results_are_offloaded_while_many_tools_are_indexed() -> None:
+    counter = SlowCounter()
+    session = memory_session(counter=counter)
+    choosing = asyncio.create_task(session.choose_tools(TOOLS, messages=[user("mail")]))
+    await counter.began.wait()
+    await session.offload("sunny", tool="get_weather", args={}, turn="1")
+    counter.gate.set()
+    assert len(await choosing) == len(TOOLS)
