@@ -25,6 +25,8 @@ from llm_common.redaction.redactor import DEFAULT_REDACTOR
 from llm_common.text.canonical import encode_json
 
 MAX_PAGE_MS = 10_000
+MAX_WHOLE_SEARCH_MS = 60_000  # reads and ranks every result
+WHOLE_SEARCH = "search through the results"
 MAX_MEMORY_MB = 400  # the part of 100 MB is loaded, compared with its digest, and decoded
 REQUESTS = 3
 NOW = datetime(2026, 11, 1, tzinfo=UTC)
@@ -137,7 +139,8 @@ def measure(store: Path, pages: dict[str, str], label: str) -> bool:
             server.send_signal(signal.SIGINT)
             server.wait(20)
     print(f"  most memory: {most:.0f} MB")
-    return max(medians.values()) <= MAX_PAGE_MS and most <= MAX_MEMORY_MB
+    is_found = medians.pop(WHOLE_SEARCH) <= MAX_WHOLE_SEARCH_MS
+    return is_found and max(medians.values()) <= MAX_PAGE_MS and most <= MAX_MEMORY_MB
 
 
 def main() -> None:
@@ -155,7 +158,7 @@ def main() -> None:
                 "its last page": f"/queries/query-0?page={options.pointers // queries // 50}",
                 "search for a rare word": "/search?words=4711",
                 "search for a common word": "/search?words=parcel",
-                "search through the results": "/search?words=4711&in=results",
+                WHOLE_SEARCH: "/search?words=4711&in=results",
                 "tools": "/tools",
                 "a part of 100 MB": fill_large(store),
             }

@@ -166,6 +166,8 @@ def packed_counts(line: PackingLine) -> str:
 def missing_tokens(item: PackedItem, line: PackingLine) -> int:
     """About how many tokens of an item are not shown, by the tokens of those that are shown whole."""
     whole = [each for each in line.items if each.form == "whole"]
+    if not whole:  # parts tell less exactly how long a token is, but better than nothing
+        whole = [each for each in line.items if each.chars_shown]
     chars = sum(each.chars_shown for each in whole)
     per_token = chars / max(sum(each.tokens for each in whole), 1) if chars else _CHARS_PER_TOKEN
     return round(max(item.chars - item.chars_shown, 0) / per_token)

@@ -15,7 +15,7 @@ from urllib.parse import quote
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from llm_common.apps.inspector import run_values
+from llm_common.apps.inspector import formats, run_values
 from llm_common.storage import folder_of
 from llm_common.text.canonical import stable_json
 from llm_common.text.display import inert
@@ -27,10 +27,6 @@ PAGE_ROWS: Final = 50
 
 _PACKAGE: Final = "llm_common.apps.inspector"
 _MAX_TEXT_CHARS: Final = 200_000  # a browser lays out longer texts slowly
-_SPANS: Final = ((86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second"))
-_UNITS: Final = ("KB", "MB", "GB", "TB")
-_THOUSAND: Final = 999.5  # what would be rounded to 1,000
-_TEN: Final = 9.95  # what would be rounded to 10 and needs no decimal
 
 
 def render(template: str, **values: object) -> str:
@@ -74,12 +70,12 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters |= {
-        "number": _number,
-        "score": _score,
-        "size": _size,
-        "time": _time,
-        "distance": _distance,
+        "distance": formats.distance,
         "json": stable_json,
+        "number": formats.number,
+        "score": formats.score,
+        "size": formats.size,
+        "time": formats.time,
     }
     environment.globals |= {
         "account": account,
@@ -104,44 +100,3 @@ def _without_controls(value: object) -> object:
 def _address(*parts: object) -> str:
     """Return the path of a page on this site."""
     return "".join("/" + quote(str(part), safe="", errors="replace") for part in parts)
-
-
-def _number(value: int | None) -> str:
-    return "-" if value is None else f"{value:,}"
-
-
-def _score(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2f}"
-
-
-def _size(count: int | None) -> str:
-    """Format bytes with a unit and at least two digits."""
-    if count is None:
-        return "-"
-    value, unit = float(count), "bytes"
-    for larger in _UNITS:
-        if value < _THOUSAND:
-            break
-        value, unit = value / 1_000, larger
-    decimals = 1 if unit != "bytes" and value < _TEN else 0
-    return f"{value:.{decimals}f} {unit}"
-
-
-def _time(text: str) -> datetime | None:
-    """Parse an ISO 8601 time, or return None for a text that is none."""
-    try:
-        return datetime.fromisoformat(text).astimezone(UTC)
-    except (ValueError, OverflowError):
-        return None
-
-
-def _distance(moment: datetime) -> str:
-    """Return how far a moment is from now, as in "2 hours ago"."""
-    seconds = (datetime.now(UTC) - moment).total_seconds()
-    distance = "0 seconds"
-    for length, unit in _SPANS:
-        count = int(abs(seconds) // length)
-        if count:
-            distance = f"1 {unit}" if count == 1 else f"{count:,} {unit}s"
-            break
-    return f"{distance} ago" if seconds >= 0 else f"in {distance}"

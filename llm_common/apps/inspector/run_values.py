@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 
 import orjson
 
-from llm_common.trace.account import by_source
+from llm_common.trace.account import by_source, missing_tokens
 from llm_common.trace.lines import (
     AnswerLine,
     Line,
@@ -43,6 +43,13 @@ _SEGMENT_NAMES: Final = {
 }
 
 
+class Total(NamedTuple):
+    """A figure of a run, and what there is to say about it."""
+
+    value: str
+    detail: str = ""
+
+
 class Segment(NamedTuple):
     """One part of a budget's bar."""
 
@@ -69,31 +76,47 @@ class Message(NamedTuple):
     content: str
 
 
-def totals(run: RecordedRun) -> dict[str, str]:
-    """Return what a run did and cost, by name."""
-    calls, tools = run.of(ModelCallLine), run.of(ToolCallLine)
-    usages = [call.attempt.usage for call in calls if call.attempt.usage]
-    sent = sum(usage.prompt_tokens for usage in usages)
-    cached = sum(usage.cached_tokens for usage in usages)
-    answered = sum(usage.completion_tokens for usage in usages)
-    failed = sum(tool.failure is not None for tool in tools)
-    return {
-        "Ended": run.end.status if run.end else "no end",
-        "Seconds": f"{run.end.seconds:.2f}" if run.end else "-",
-        "Model calls": f"{len(calls):,}",
-        "Tokens sent": f"{sent:,}, {cached / sent:.0%} from the cache" if sent else "0",
-        "Tokens answered": f"{answered:,}",
-        "Cost": _cost([call.attempt.cost_usd for call in calls]),
-        "Tool calls": f"{len(tools):,}, {failed:,} failed" if failed else f"{len(tools):,}",
-    }
+def totals(run: RecordedRun) -> dict[str, Total]:
+    """Return what a run did, showed and cost, by name, without what it did not do."""
+    packings, calls, tools = run.of(PackingLine), run.of(ModelCallLine), run.of(ToolCallLine)
+    values = {"Ended": Total("no end"), "Seconds": Total("-")}
+    if run.end:
+        values = {"Ended": Total(run.end.status), "Seconds": Total(f"{run.end.seconds:.2f}")}
+    if packings:
+        values["In the prompt"] = _packed(packings[-1])
+    if calls:
+        usages = [call.attempt.usage for call in calls if call.attempt.usage]
+        sent = sum(usage.prompt_tokens for usage in usages)
+        cached = sum(usage.cached_tokens for usage in usages)
+        from_cache = f"{cached / sent:.0%} from the cache" if cached else ""
+        values["Model calls"] = Total(f"{len(calls):,}")
+        values["Tokens sent"] = Total(f"{sent:,}", from_cache)
+        values["Tokens answered"] = Total(f"{sum(usage.completion_tokens for usage in usages):,}")
+        values["Cost"] = _cost([call.attempt.cost_usd for call in calls])
+    if tools:
+        failed = sum(tool.failure is not None for tool in tools)
+        values["Tool calls"] = Total(f"{len(tools):,}", f"{failed:,} failed" if failed else "")
+    return values
 
 
-def _cost(costs: Sequence[float | None]) -> str:
+def _packed(line: PackingLine) -> Total:
+    """Return the tokens of a prompt, of those that were there to choose from."""
+    pool = line.tokens + sum(missing_tokens(item, line) for item in line.items)
+    about = "over" if line.unlisted else "about"
+    return Total(f"{line.tokens:,}", f"of {about} {pool:,} tokens")
+
+
+def _cost(costs: Sequence[float | None]) -> Total:
     known = [cost for cost in costs if cost is not None]
-    if costs and not known:
-        return "unknown"
-    total = f"${sum(known):.4f}"
-    return total if len(known) == len(costs) else f"at least {total}"
+    if not known:
+        return Total("unknown")
+    return Total(f"${sum(known):.4f}", "at least" if len(known) < len(costs) else "")
+
+
+def answer(run: RecordedRun) -> str | None:
+    """Return the last answer of a run, or None where the trace has no text of one."""
+    answers = run.of(AnswerLine)
+    return answers[-1].text if answers else None
 
 
 def steps(run: RecordedRun) -> list[Line]:

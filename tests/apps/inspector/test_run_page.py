@@ -17,7 +17,17 @@ from llm_common.apps.inspector import render_html
 from llm_common.core.structured import answer_text
 from llm_common.testing import ScriptedClient
 from llm_common.trace import RecordedRun
-from tests.trace.runs import call_refused, file, long_story, memory, pack, recorded, turn
+from llm_common.trace.lines import PackingLine
+from tests.trace.runs import (
+    call_refused,
+    file,
+    long_story,
+    memory,
+    no_room,
+    pack,
+    recorded,
+    turn,
+)
 
 HOSTILE = [
     *(
@@ -218,6 +228,28 @@ async def test_a_packing_says_what_changed_since_the_one_before(tmp_path: Path) 
         "<li>memory m2: whole (16 tokens) → not a candidate</li>" in page
     )
     assert page.count("Nothing changed since the packing before.") == 1
+
+
+def test_the_page_begins_with_the_answer(long_run: RecordedRun) -> None:
+    head = render_html(long_run).partition("Why did the model not see")[0]
+    assert '<p class="answer"><bdi>At noon.</bdi></p>' in head
+
+
+async def test_the_page_says_how_much_of_the_pool_is_in_the_prompt(tmp_path: Path) -> None:
+    run = await recorded(no_room, tmp_path)
+    packed = re.search(r"<bdi>([\d,]+)</bdi><small>of about ([\d,]+) tokens<", render_html(run))
+    assert packed
+    in_prompt, in_pool = (int(figure.replace(",", "")) for figure in packed.groups())
+    assert in_prompt == run.of(PackingLine)[-1].tokens
+    assert 9 * 900 * 4 < in_pool < 9 * 900 * 6
+
+
+async def test_the_page_counts_only_what_the_run_did(tmp_path: Path) -> None:
+    async def story(_: FileContextPointerStore) -> None:
+        await pack(None, 2_000, memory_hits=(memory(1),))
+
+    names = re.findall("<dt>(.*?)</dt>", render_html(await recorded(story, tmp_path)))
+    assert names == ["Ended", "Seconds", "In the prompt"]
 
 
 @pytest.fixture
