@@ -33,7 +33,7 @@ from decimal import Decimal
 from enum import Enum
 from itertools import repeat
 from pathlib import PurePath
-from typing import Any, TypeAlias, TypeGuard, TypeVar
+from typing import Any, TypeAlias, TypeGuard
 from uuid import UUID
 
 import orjson
@@ -42,10 +42,11 @@ from pydantic import BaseModel
 from llm_common.errors import CorruptPointerError, ResultTooLargeError, UnserialisableError
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
-Read = TypeVar("Read")
 
-MAX_DEPTH = 1_000
-"""Levels of nesting that are accepted: a few more than `json.dumps` takes under the interpreter's usual limit."""
+MAX_DEPTH = 250
+"""Levels of nesting that a value may have to be stored."""
+MAX_READ_DEPTH = 1_000
+"""Levels of nesting that are written again for a reader: earlier versions stored as many."""
 
 _DEFAULT_REPR = re.compile(r"<[^<>]* object at 0x[0-9a-f]+[^<>]*>", re.IGNORECASE)
 _PARTS = re.compile(r'[{}\[\]]|"[^"\\]*(?:\\.[^"\\]*)*"|[^\s{}\[\]:,"]+')
@@ -76,7 +77,7 @@ def to_plain(value: object) -> Json:
             JSON cannot stand for: a generator, a coroutine, a file, a lock, or another object whose
             text holds its address.
     """
-    return dict(value) if _is_flat(value) else _canonical(value, _no_number)
+    return dict(value) if _is_flat(value) else _canonical(value, _no_number, MAX_DEPTH)
 
 
 def stable_json(value: object) -> str:
@@ -94,7 +95,7 @@ def stable_json(value: object) -> str:
             return orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
         except TypeError:
             pass
-    return json_text(_canonical(value, _name_of_number), sort_keys=True)
+    return json_text(_canonical(value, _name_of_number, MAX_DEPTH), sort_keys=True)
 
 
 def json_text(plain: Json, *, sort_keys: bool = False) -> str:
@@ -103,15 +104,17 @@ def json_text(plain: Json, *, sort_keys: bool = False) -> str:
     Half a surrogate pair becomes its escape.
 
     Raises:
-        UnserialisableError: An integer has more digits than Python writes (4,300).
+        UnserialisableError: An integer has more digits than Python writes (4,300), or the data and
+            the calls around this one are together deeper than Python recurses.
     """
     try:
-        try:
-            text = _dump(plain, sort_keys=sort_keys)
-        except RecursionError:  # of deep data, and sooner where the caller's own calls are deep
-            text = _deep_text(plain, sort_keys=sort_keys)
+        text = json.dumps(
+            plain, sort_keys=sort_keys, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+        )
     except ValueError as exc:
         raise UnserialisableError("An integer is too long for JSON; pass it as text") from exc
+    except RecursionError as exc:
+        raise UnserialisableError("A value is nested too deeply to be written; flatten it") from exc
     return _LONE_SURROGATE.sub(lambda half: f"\\u{ord(half[0]):04x}", text)
 
 
@@ -123,7 +126,9 @@ class Encoded:
     value: object
 
 
-def encode_json(value: object, *, max_bytes: int | None = None) -> Encoded:
+def encode_json(
+    value: object, *, max_bytes: int | None = None, max_depth: int = MAX_DEPTH
+) -> Encoded:
     """The value as compact JSON, keys in their own order.
 
     orjson writes what it understands as `to_plain` does, in one call that holds the interpreter's
@@ -133,34 +138,38 @@ def encode_json(value: object, *, max_bytes: int | None = None) -> Encoded:
     Args:
         value: Anything that `to_plain` accepts.
         max_bytes: Refuse more.
+        max_depth: Refuse more levels of nesting.
 
     Raises:
-        UnserialisableError: JSON cannot stand for the value.
+        UnserialisableError: JSON cannot stand for the value, or it is nested too deeply.
         ResultTooLargeError: More than `max_bytes`.
     """
-    if (
-        max_bytes is not None
-        and isinstance(value, str | bytes | bytearray)
-        and len(value) > max_bytes
-    ):
-        raise _too_large(max_bytes)  # before a copy of it is made
+    if isinstance(value, str | bytes | bytearray):
+        _check_size(len(value), max_bytes)  # before a copy of it is made
+    elif isinstance(value, tuple):
+        # orjson counts no tuple as a level, and some thousands of them corrupt its memory.
+        value = _canonical(value, _no_number, max_depth)
     try:
-        data = orjson.dumps(value, option=_ORJSON_OPTIONS)
+        # orjson refuses the 255th level: with four lists around the value, its 251st.
+        wrapped = orjson.dumps([[[[value]]]], option=_ORJSON_OPTIONS)
     except TypeError:
-        value = to_plain(value)
+        value = _canonical(value, _no_number, max_depth)
         try:
             data = orjson.dumps(value)
         except TypeError:  # an integer over 64 bits, half a surrogate pair, over 254 levels
             data = json_text(value).encode("utf-8")
-    if max_bytes is not None and len(data) > max_bytes:
-        raise _too_large(max_bytes)
+    else:
+        _check_size(len(wrapped) - 8, max_bytes)  # before a copy of it is made
+        data = wrapped[4:-4]
+    _check_size(len(data), max_bytes)
     return Encoded(data, value)
 
 
-def _too_large(max_bytes: int) -> ResultTooLargeError:
-    return ResultTooLargeError(
-        f"The result takes more than {max_bytes:,} bytes; raise max_result_bytes or store less"
-    )
+def _check_size(size_bytes: int, max_bytes: int | None) -> None:
+    if max_bytes is not None and size_bytes > max_bytes:
+        raise ResultTooLargeError(
+            f"The result takes more than {max_bytes:,} bytes; raise max_result_bytes or store less"
+        )
 
 
 def decode_json(data: bytes) -> Json:
@@ -193,40 +202,8 @@ def decode_json(data: bytes) -> Json:
     return value
 
 
-def _dump(plain: Json, *, sort_keys: bool) -> str:
-    return json.dumps(
-        plain, sort_keys=sort_keys, separators=(",", ":"), ensure_ascii=False, allow_nan=False
-    )
-
-
-class _Mark(str):
-    """A piece of JSON among values."""
-
-    __slots__ = ()
-
-
-def _deep_text(plain: Json, *, sort_keys: bool) -> str:
-    """The same text as `_dump`, without recursion."""
-    parts: list[str] = []
-    waiting: list[Json] = [plain]
-    while waiting:
-        item = waiting.pop()
-        inner: list[Json] = []
-        if type(item) is dict:
-            for key in sorted(item) if sort_keys else item:
-                inner += [_Mark(","), _Mark(_dump(key, sort_keys=False) + ":"), item[key]]
-            waiting += [_Mark("}"), *reversed(inner[1:]), _Mark("{")]
-        elif type(item) is list:
-            for each in item:
-                inner += [_Mark(","), each]
-            waiting += [_Mark("]"), *reversed(inner[1:]), _Mark("[")]
-        else:
-            parts.append(item if type(item) is _Mark else _dump(item, sort_keys=False))
-    return "".join(parts)
-
-
 def _deep_value(text: str) -> Json:
-    """What valid JSON says, without recursion."""
+    """Read valid JSON without recursion: earlier versions stored up to 1,000 levels."""
     root: list[Json] = []
     levels: list[Any] = [root]
     key = None
@@ -256,7 +233,7 @@ def _key_text(key: object) -> str:
     """
     if isinstance(key, str) and not isinstance(key, Enum):
         return str.__str__(key)
-    plain = _canonical(key, _name_of_number)
+    plain = _canonical(key, _name_of_number, MAX_DEPTH)
     return plain if isinstance(plain, str) else json_text(plain, sort_keys=True)
 
 
@@ -269,14 +246,10 @@ def _is_flat(value: object) -> TypeGuard[dict[str, Json]]:
     )
 
 
-def _canonical(value: object, non_finite: Callable[[float], Json]) -> Json:
-    return _guarded(value, lambda: _plain(value, non_finite))
-
-
-def _guarded(value: object, read: Callable[[], Read]) -> Read:
-    """What reading the value gives, with whatever its own methods raise as our error."""
+def _canonical(value: object, non_finite: Callable[[float], Json], max_depth: int) -> Json:
+    """Copy a value as plain data, with whatever its own methods raise as our error."""
     try:
-        return read()
+        return _plain(value, non_finite, max_depth)
     except UnserialisableError:
         raise
     except Exception as exc:  # what the methods of a caller's object raise is unknown
@@ -285,7 +258,7 @@ def _guarded(value: object, read: Callable[[], Read]) -> Read:
         ) from exc
 
 
-def _plain(value: object, non_finite: Callable[[float], Json]) -> Json:
+def _plain(value: object, non_finite: Callable[[float], Json], max_depth: int) -> Json:
     """The copy; without recursion, so that the depth of the caller's own calls does not count."""
     root: list[Json] = []
     levels: list[tuple[Iterator[tuple[object, object]], Any]] = [(iter([(None, value)]), root)]
@@ -313,8 +286,8 @@ def _plain(value: object, non_finite: Callable[[float], Json]) -> Json:
                 break
         else:
             levels.pop()
-        if len(levels) - 1 > MAX_DEPTH:
-            raise _too_deep()
+        if len(levels) - 1 > max_depth:
+            raise _too_deep(max_depth)
     return root[0]
 
 
@@ -324,16 +297,16 @@ def _unwrapped(value: object) -> object:
         if value is None or type(value) in _SCALARS or isinstance(value, dict | list | tuple):
             return value
         value = _opened(value)
-    raise _too_deep()
+    raise _too_deep(MAX_DEPTH)
 
 
 def _scalar(value: Any, non_finite: Callable[[float], Json]) -> Json:
     return non_finite(value) if type(value) is float and not math.isfinite(value) else value
 
 
-def _too_deep() -> UnserialisableError:
+def _too_deep(max_depth: int) -> UnserialisableError:
     return UnserialisableError(
-        f"A value is nested deeper than {MAX_DEPTH} levels or contains itself; flatten it"
+        f"A value is nested deeper than {max_depth:,} levels or contains itself; flatten it"
     )
 
 
@@ -392,7 +365,9 @@ _STEPS: tuple[tuple[type | tuple[type, ...], Callable[[Any], object]], ...] = (
     (Mapping, dict),
     (
         AbstractSet,
-        lambda elements: sorted([_plain(each, float) for each in elements], key=stable_json),
+        lambda elements: sorted(
+            [_plain(element, float, MAX_DEPTH) for element in elements], key=stable_json
+        ),
     ),
     (deque, list),
 )

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from llm_common.text.canonical import encode_json
+from llm_common.text.canonical import MAX_READ_DEPTH, encode_json
 
 PLACEHOLDER_NONCE = "0" * 12
 """As long as a nonce; measures a text before its nonce is known."""
@@ -128,7 +128,7 @@ def to_json(value: object) -> str:
     Raises:
         UnserialisableError: JSON cannot represent the value.
     """
-    text = encode_json(value).data.decode()
+    text = encode_json(value, max_depth=MAX_READ_DEPTH).data.decode()
     for separator, escape in _LINE_SEPARATORS:
         text = text.replace(separator, escape)
     return text

@@ -1,4 +1,5 @@
 import asyncio
+import hashlib
 import json
 import math
 import os
@@ -33,7 +34,7 @@ from llm_common.errors import (
 )
 from llm_common.pointers.format import format_selected_contexts
 from llm_common.pointers.pointer import ContextPointer, compute_pointer_id, digest_of
-from llm_common.pointers.reading import ResultPart, read_payload
+from llm_common.pointers.reading import read_payload
 from llm_common.pointers.records import LockedRecords
 from llm_common.pointers.store import (
     ContextPointerStore,
@@ -41,7 +42,6 @@ from llm_common.pointers.store import (
     InMemoryContextPointerStore,
 )
 from llm_common.storage import FileBlobStore, MemoryBlobStore
-from llm_common.text.canonical import json_text
 from tests.pointers.names import meta_key, result_key
 
 
@@ -554,36 +554,66 @@ def test_an_id_in_the_place_of_a_pointer_is_named_a_28(store: FileContextPointer
         store.load_payload(5, query_id="q")  # type: ignore[arg-type]
 
 
+def nested(leaf: object, levels: int) -> object:
+    """The leaf inside so many objects and lists by turns, an object outermost."""
+    for level in range(levels):
+        leaf = {"a": leaf} if (levels - level) % 2 else [leaf]
+    return leaf
+
+
+@pytest.mark.parametrize("leaf", ["leaf", ["1" * 30, 2**70], {"password": "hunter2hunter2"}])
 @pytest.mark.parametrize("options", [{}, {"redact_results": True}], ids=["plain", "redacted"])
-@pytest.mark.parametrize("depth", [300, 490, 990])
-async def test_deep_results_are_stored_and_read_s0_14(
-    tmp_path: Path, depth: int, options: dict[str, Any]
+async def test_results_of_250_levels_are_stored_and_deeper_ones_refused_s0_14(
+    tmp_path: Path, leaf: object, options: dict[str, Any]
 ) -> None:
-    result: Any = "leaf" if options else ["1" * 30, 2**70]
-    for number in range(depth - 1):
-        result = [result] if number % 2 else {"a": result}
+    levels = 250 - (not isinstance(leaf, str))
     store = FileContextPointerStore(tmp_path, durability="rename", **options)
-    pointer = await save(store, result)
-    assert store.list(query_id="q") == [pointer]
-    loaded = store.load_result(pointer=pointer)
-    assert stored(pointer).decode() == json_text(loaded) == json_text(result)
-    assert format_selected_contexts(pointers=[pointer], store=store, max_chars=500)
-    whole = format_selected_contexts(pointers=[pointer], store=store)
-    assert json_text(loaded) in whole
-    found = read_payload(
+    with pytest.raises(UnserialisableError, match="deeper than 250 levels"):
+        await save(store, nested(leaf, levels + 1))
+    assert store.list(query_id="q") == []
+    assert store.queries() == []
+    pointer = await save(store, nested(leaf, levels))
+    is_secret = bool(options) and isinstance(leaf, dict)
+    kept = {"password": "[redacted]"} if is_secret else leaf
+    assert store.load_result(pointer=pointer) == nested(kept, levels)
+
+
+def rewrite(pointer: ContextPointer, text: str) -> None:
+    """Replaces a stored result, as if another version had stored it."""
+    result = Path(pointer.result_path)
+    result.write_text(text, encoding="utf-8")
+    [meta] = result.parent.glob("*.meta.json")
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    changes = {"result_sha256": digest, "result_bytes": len(text)}
+    meta.write_text(json.dumps(json.loads(meta.read_text()) | changes), encoding="utf-8")
+
+
+@pytest.mark.parametrize("levels", [300, 490, 990])
+async def test_what_was_stored_deeper_is_still_read_s0_14(tmp_path: Path, levels: int) -> None:
+    text = '{"a":[' * (levels // 2) + str(2**70) + "]}" * (levels // 2)
+    store = FileContextPointerStore(tmp_path, durability="rename")
+    pointer = await save(store, "as an earlier version stored it")
+    rewrite(pointer, text)
+    [pointer] = FileContextPointerStore(tmp_path).list(query_id="q")
+    loaded: Any = store.load_result(pointer=pointer)
+    for _ in range(levels // 2):
+        loaded = loaded["a"][0]
+    assert loaded == 2**70
+    reading = read_payload(
         *store.load_payload(pointer.pointer_id, query_id="q"),
-        part=ResultPart(path="/a/0"),
         limit_tokens=9_000,
         counter=UpperBoundCounter(),
     )
-    assert found.total_chars == len(json_text(loaded)) - len('{"a":[]}')
+    assert reading.text == text
+    if levels < 900:  # as deep as `json.dumps` writes it again
+        assert text in format_selected_contexts(pointers=[pointer], store=store)
     assert (await store.verify()).is_clean
 
 
 async def test_deep_arguments_are_cut_as_long_ones_are_s0_03(
     store: FileContextPointerStore,
 ) -> None:
-    for depth in (99, 100, 101, 990):
+    for depth in (99, 100, 101, 250):
         args: Any = "leaf"
         for _ in range(depth):
             args = {"a": args}
