@@ -7,12 +7,14 @@ other.
 
 import asyncio
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any, Final, Self
 
 from pydantic import BaseModel, ConfigDict
 
+from llm_common.agents.model_loop import Deadline, model_loop
 from llm_common.agents.tool_context import ToolContextManager
 from llm_common.context import ContextBundle
 from llm_common.core.extraction import extract_json
@@ -55,7 +57,7 @@ _MAX_REMARK_CHARS: Final = 200
 
 
 class ContextRead(BaseModel):
-    """One read of a stored output by the model that answers.
+    """A read of a stored output by the model that answers.
 
     Attributes:
         pointer_id: Which output, as the model asked; "" if it named none.
@@ -64,7 +66,7 @@ class ContextRead(BaseModel):
         problem: Why nothing was read, as the model was told; else "".
     """
 
-    model_config = ConfigDict(frozen=True, defer_build=True)
+    model_config = ConfigDict(frozen=True)
 
     pointer_id: str
     args: dict[str, Any]
@@ -73,8 +75,8 @@ class ContextRead(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class _ReadCall:
-    """A read as the model asks for it; `args` is None if they are not one JSON object."""
+class ReadCall:
+    """A read as the model requests it. `args` is None if they are not one JSON object."""
 
     id: str
     name: str
@@ -83,13 +85,13 @@ class _ReadCall:
 
 @dataclass(frozen=True, slots=True)
 class ReadOffer:
-    """The offer to read stored outputs.
+    """An offer to read stored outputs, in the form in which the model can call.
 
     Attributes:
         load: Loads the session's results and nothing else.
         name: The name under which the model calls.
-        max_reads: Most reads of an answer.
-        native: Whether the model calls natively; else its reply is the call as JSON.
+        max_reads: Maximum number of reads of an answer.
+        native: Whether the model calls natively. Otherwise its reply is the call as JSON.
     """
 
     load: LoadsPayload
@@ -99,16 +101,20 @@ class ReadOffer:
 
     @property
     def tools(self) -> tuple[dict[str, Any], ...]:
-        """The tool as the API takes it; () where the model does not call natively."""
+        """The tool as the API takes it, or () where the model does not call natively."""
         if not self.native:
             return ()
         tool = ReadBackTool(self.load, name=self.name)
-        facts = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
-        return ({"type": "function", "function": facts},)
+        function = {
+            "name": tool.name,
+            "description": tool.description,
+            "parameters": tool.parameters,
+        }
+        return ({"type": "function", "function": function},)
 
     @property
     def instructions(self) -> str:
-        """How to call by JSON, for the system's text; "" where the model calls natively."""
+        """How to call by JSON, for the system's text, or "" where the model calls natively."""
         if self.native:
             return ""
         tool = ReadBackTool(self.load, name=self.name)
@@ -118,7 +124,7 @@ class ReadOffer:
     def added_to(
         self, bundle: PromptBundle, unread: "Unread", *, reserve_tokens: int
     ) -> PromptBundle:
-        """The bundle with the offer, in a budget that leaves room to read."""
+        """Return the bundle with the offer, in a budget that leaves room to read."""
         limit = max(bundle.budget.max_input_tokens - reserve_tokens, 0)
         update = {
             "budget": bundle.budget.model_copy(update={"max_input_tokens": limit}),
@@ -128,58 +134,50 @@ class ReadOffer:
         }
         return bundle.model_copy(update=update)
 
-    def calls_of(self, turn: AnswerTurn, *, number: int) -> list[_ReadCall]:
-        """The calls of a turn, of which the first has that number; none if it is the answer."""
-        if self.native:
-            read = read_native_calls(list(turn.calls))["calls"]
-            ids = [
-                call.get("id") or f"call_{place}"
-                for place, call in enumerate(turn.calls, start=number)
-            ]
-            return [
-                _ReadCall(
-                    str(each),
-                    str(facts["tool"]),
-                    facts["args"] if isinstance(facts["args"], dict) else None,
-                )
-                for each, facts in zip(ids, read, strict=True)
-            ]
-        if not turn.text.startswith(("{", _FENCE)):
+    def calls_of(self, turn: AnswerTurn, *, number: int) -> list[ReadCall]:
+        """Return the calls of a turn, the first with that number, or none if it is the answer."""
+        if not self.native:
+            return self._written_calls(turn.text)
+        calls: list[ReadCall] = []
+        for made, call in zip(
+            turn.calls, read_native_calls(list(turn.calls))["calls"], strict=True
+        ):
+            call_id = str(made.get("id") or f"call_{number + len(calls)}")
+            args = call["args"] if isinstance(call["args"], dict) else None
+            calls.append(ReadCall(call_id, str(call["tool"]), args))
+        return calls
+
+    def _written_calls(self, text: str) -> list[ReadCall]:
+        """Return the call that a reply is, as a list of none or one."""
+        if not text.startswith(("{", _FENCE)):
             return []
         try:
-            found: dict[str, Any] = extract_json(turn.text)
+            reply: dict[str, Any] = extract_json(text)
         except MalformedReplyError:
-            return [_ReadCall("", self.name, None)] if f'"{self.name}"' in turn.text else []
-        named, args = (
-            found.get("tool", found.get("name")),
-            found.get("args", found.get("arguments")),
-        )
-        return [_ReadCall("", self.name, args if isinstance(args, dict) else None)] * (
-            named == self.name
-        )
+            return [ReadCall("", self.name, None)] if f'"{self.name}"' in text else []
+        if reply.get("tool", reply.get("name")) != self.name:
+            return []
+        args = reply.get("args", reply.get("arguments"))
+        return [ReadCall("", self.name, args if isinstance(args, dict) else None)]
 
-    def holds_back(self, text: str) -> bool:
-        """Whether the beginning of a turn may still belong to a call."""
+    def may_call(self, text: str) -> bool:
+        """Return whether the beginning of a turn can still belong to a call."""
         if self.native:
             return len(text) <= _MAX_REMARK_CHARS
         return text.startswith(("{", _FENCE)) or _FENCE.startswith(text)
 
-    def asked(self, calls: Sequence[_ReadCall], turn: AnswerTurn) -> LLMMessage:
-        """The calls as a message of the model, without its remarks."""
+    def call_message(self, calls: Sequence[ReadCall], turn: AnswerTurn) -> LLMMessage:
+        """Return the calls as a message of the model, without its remarks."""
         if not self.native:
             return LLMMessage(role=MessageRole.ASSISTANT, content=turn.text)
-        made = [
-            {
-                "id": call.id,
-                "type": "function",
-                "function": {"name": call.name, "arguments": stable_json(call.args or {})},
-            }
-            for call in calls
-        ]
+        made = []
+        for call in calls:
+            function = {"name": call.name, "arguments": stable_json(call.args or {})}
+            made.append({"id": call.id, "type": "function", "function": function})
         return LLMMessage(role=MessageRole.ASSISTANT, tool_calls=made)
 
-    def result(self, call: _ReadCall, text: str) -> LLMMessage:
-        """The message that answers a call."""
+    def result(self, call: ReadCall, text: str) -> LLMMessage:
+        """Return the message that answers a call."""
         if self.native:
             return LLMMessage(role=MessageRole.TOOL, content=text, tool_call_id=call.id)
         return LLMMessage(role=MessageRole.USER, content=text)
@@ -187,7 +185,9 @@ class ReadOffer:
 
 @dataclass(frozen=True, slots=True)
 class Unread:
-    """The stored outputs that a context does not show whole: those that it shows in part, then the best of the others.
+    """The stored outputs that a context does not show whole.
+
+    Those that it shows in part come first, then the best of the others.
 
     Attributes:
         ids: At most 20.
@@ -201,42 +201,45 @@ class Unread:
 
     @classmethod
     def of(cls, context: ContextBundle, manager: ToolContextManager) -> Self:
-        """Those of a session, without the ones that cannot be loaded."""
-        accounts = [each for each in (*context.kept, *context.dropped) if each.kind == "output"]
-        forms = {
-            each.id: "lost" if each.reason == "unavailable" else each.form for each in accounts
-        }
-        known = {pointer.pointer_id: pointer for pointer in manager.get_all_pointers()}
-        ids = [each for each in dict.fromkeys([*forms, *reversed(known)]) if each in known]
-        ids = [each for each in ids if forms.get(each) not in {"whole", "lost"}]
+        """Return those of a session, without the ones that cannot be loaded."""
+        pointers = {pointer.pointer_id: pointer for pointer in manager.get_all_pointers()}
+        forms: dict[str, str] = {}
+        for account in (*context.kept, *context.dropped):
+            if account.form == "whole" or account.reason == "unavailable":
+                pointers.pop(account.id, None)
+            elif account.id in pointers:
+                forms[account.id] = account.form
+        ids = list(dict.fromkeys([*forms, *reversed(pointers)]))
+        listed = tuple(ids[:_MAX_LISTED])
         lines = []
-        for each in ids[:_MAX_LISTED]:
-            shown = (
-                "not shown"
-                if forms.get(each, "left_out") in {"left_out", "pointer"}
-                else "shown in part"
-            )
-            summary = one_line(known[each].summary, max_chars=_LISTED_CHARS)
-            lines.append(f"- {each} {summary}: {known[each].result_bytes or 0:,} bytes, {shown}")
-        return cls(tuple(ids[:_MAX_LISTED]), tuple(lines), max(len(ids) - _MAX_LISTED, 0))
+        for pointer_id in listed:
+            pointer = pointers[pointer_id]
+            is_hidden = forms.get(pointer_id, "left_out") in {"left_out", "pointer"}
+            part = "not shown" if is_hidden else "shown in part"
+            summary = one_line(pointer.summary, max_chars=_LISTED_CHARS)
+            lines.append(f"- {pointer_id} {summary}: {pointer.result_bytes or 0:,} bytes, {part}")
+        return cls(listed, tuple(lines), len(ids) - len(listed))
 
     def listing(self, reader_name: str) -> str:
-        """The outputs for a prompt."""
-        more = [f"and {self.more} more, which are not listed"] if self.more else []
-        return "\n".join([_UNREAD.format(name=reader_name), *self.lines, *more])
+        """Return the outputs for a prompt."""
+        lines = [_UNREAD.format(name=reader_name), *self.lines]
+        if self.more:
+            lines.append(f"and {self.more} more, which are not listed")
+        return "\n".join(lines)
 
     def is_named_in(self, texts: Sequence[str]) -> bool:
-        """Whether one of the ids is left."""
-        return any(each in text for each in self.ids for text in texts)
+        """Return whether one of the ids is in one of the texts."""
+        return any(pointer_id in text for pointer_id in self.ids for text in texts)
 
 
 def takes_tools(client: SupportsChat) -> bool:
-    """Whether a client's `chat_completion` takes `tools`, by its signature."""
+    """Return whether a client's `chat_completion` takes `tools`, by its signature."""
     try:
-        parameters = inspect.signature(client.chat_completion).parameters.values()
+        parameters = inspect.signature(client.chat_completion).parameters
     except (TypeError, ValueError):
         return False
-    return any(each.name == "tools" or each.kind is each.VAR_KEYWORD for each in parameters)
+    kinds = {parameter.kind for parameter in parameters.values()}
+    return "tools" in parameters or inspect.Parameter.VAR_KEYWORD in kinds
 
 
 class _HeldText:
@@ -250,31 +253,33 @@ class _HeldText:
 
     def __call__(self, text: str) -> None:
         self._held += text
-        if self.passed or self._offer is None or not self._offer.holds_back(self._held):
+        if self.passed or self._offer is None or not self._offer.may_call(self._held):
             self.release()
 
     def release(self) -> None:
         if self._held:
             self._pass_on(self._held)
-            self._held, self.passed = "", True
+            self._held = ""
+            self.passed = True
 
 
 class AnswerRun:
-    """The calls of one answer: one budget for each prompt, one deadline for all of them.
+    """An answer as a dialogue, in which the model may call `read_context` alone.
 
     Args:
-        client: What answers.
-        model: Name at the endpoint; None takes the client's default.
-        timeout_s: Seconds from now on, reads included.
+        client: Answers.
+        model: Name at the endpoint. None uses the client's default.
+        timeout_s: Seconds from now on for all turns, reads included.
         budget: Tokens of each prompt, never exceeded, and of each turn.
         counter: Counts them.
         on_text: Gets the text of the answer as it comes, if the client streams.
 
     Attributes:
-        attempts: One record for each call.
+        attempts: One record for each model call.
         reads: One record for each read.
         prompt_tokens: Tokens of the largest prompt so far.
         last_prompt_tokens: Tokens of the last one.
+        goes_on: Whether the model is asked again.
     """
 
     def __init__(
@@ -290,68 +295,65 @@ class AnswerRun:
         self._client = client
         self._model = model
         self._timeout_s = timeout_s
-        self._ends_at = asyncio.get_running_loop().time() + timeout_s
+        self._deadline = Deadline(timeout_s)
         self._budget = budget
         self._counter = counter
         self._meter = PromptMeter(counter)
         self._on_text = on_text
         self.attempts: list[Attempt] = []
         self.reads: list[ContextRead] = []
-        self.prompt_tokens = self.last_prompt_tokens = 0
+        self.prompt_tokens = 0
+        self.last_prompt_tokens = 0
+        self.goes_on = False
+        self._begin([], None)
+
+    def _begin(self, messages: Sequence[LLMMessage], offer: ReadOffer | None) -> None:
+        self._messages = list(messages)
+        self._offer = offer
+        self._reads_left = offer.max_reads if offer else 0
+        self._may_call = offer is not None
+        self._texts: list[str] = []
+        self._turn = AnswerTurn("")
 
     async def text(self, messages: Sequence[LLMMessage], offer: ReadOffer | None = None) -> str:
-        """The answer, after at most `offer.max_reads` reads, in at most two calls more than reads.
+        """Return the answer, after at most `offer.max_reads` reads.
 
-        After the last read the model is told to answer. If it calls again, nothing is read, and the
-        tool is not offered any more.
+        The model is asked at most twice more than it reads. After the last read it is told to
+        answer. If it calls again, nothing is read, and the tool is not offered any more.
 
         Raises:
-            LLMError: A call failed, the time is over, or the model goes on calling.
+            LLMError: If a call failed, the time is over, or the model goes on calling.
         """
-        beginning: list[str] = []
-        left = offer.max_reads if offer else 0
-        may_call = offer is not None
-        while True:
-            turn, calls, was_shown = await self._turn(messages, offer, may_call=may_call)
-            if offer is None or not calls:
-                return "\n\n".join([*beginning, turn.text])
-            if not may_call:
-                self.attempts[-1] = replace(
-                    self.attempts[-1], error="malformed", reason="reads_again"
-                )
-                text = "The model asked to read again instead of answering; allow more reads, or use another model"
-                raise MalformedReplyError(text, reason="reads_again")
-            if was_shown and self._on_text is not None:
-                beginning.append(turn.text)
-                self._on_text("\n\n")
-            exchange = await self._exchange(messages, turn, calls, offer, left=left)
-            may_call = left > 0 and bool(exchange)
-            left = max(left - len(calls), 0)
-            messages = [*messages, *exchange]
+        self._begin(messages, offer)
+        async with aclosing(model_loop(self, max_turns=self._reads_left + 2)) as reads:
+            async for read in reads:
+                self.reads.append(read)
+        return "\n\n".join(self._texts)
 
     def refused_tools(self, error: LLMError) -> bool:
-        """Whether the first call failed since the endpoint, or the client, takes no tools."""
+        """Return whether the first call failed because the endpoint, or the client, takes no tools."""
         if len(self.attempts) != 1:
             return False
+        if isinstance(error, LLMAuthError | LLMRateLimitError):
+            return False
         if isinstance(error, LLMStatusError):
-            return (
-                not isinstance(error, LLMAuthError | LLMRateLimitError)
-                and "tool" in error.body.lower()
-            )
+            return "tool" in error.body.lower()
         return isinstance(error.__cause__, NotImplementedError)
 
-    async def _turn(
-        self, messages: Sequence[LLMMessage], offer: ReadOffer | None, *, may_call: bool
-    ) -> tuple[AnswerTurn, list[_ReadCall], bool]:
-        """The model's turn, the calls that it makes, and whether its text was passed on before its end."""
-        tools = offer.tools if offer and may_call else ()
-        self.last_prompt_tokens = self._tokens(messages, tools)
+    async def ask(self, _: int, /) -> Sequence[ReadCall]:
+        """Ask for the model's next turn, and pass its text on as far as it is the answer's."""
+        offer = self._offer
+        tools = offer.tools if offer and self._may_call else ()
+        self.last_prompt_tokens = self._tokens(self._messages, tools)
         self.prompt_tokens = max(self.prompt_tokens, self.last_prompt_tokens)
-        holds = offer if offer and (may_call or not offer.native) else None
-        held = _HeldText(self._on_text, holds) if self._on_text else None
+        held = None
+        if self._on_text:
+            # without the tool, a native model cannot call, while a JSON one may still try
+            can_call = offer is not None and (self._may_call or not offer.native)
+            held = _HeldText(self._on_text, offer if can_call else None)
         turn = await answer_turn(
             self._client,
-            messages,
+            self._messages,
             model=self._model,
             timeout_s=self._left_s() if self.attempts else self._timeout_s,
             max_tokens=self._budget.max_output_tokens,
@@ -360,46 +362,55 @@ class AnswerRun:
             on_text=held,
         )
         calls = offer.calls_of(turn, number=len(self.reads)) if offer else []
-        was_shown = held is not None and held.passed
-        if held is not None and not calls:
-            held.release()
-        return turn, calls, was_shown
+        self.goes_on = bool(calls)
+        if calls and not self._may_call:
+            self.attempts[-1] = replace(self.attempts[-1], error="malformed", reason="reads_again")
+            text = "The model asked to read again instead of answering; allow more reads, or use another model"
+            raise MalformedReplyError(text, reason="reads_again")
+        if not calls:
+            self._texts.append(turn.text)
+            if held is not None:
+                held.release()
+        elif held is not None and held.passed and self._on_text:
+            self._texts.append(turn.text)
+            self._on_text("\n\n")
+        self._turn = turn
+        return calls
 
-    async def _exchange(
-        self,
-        messages: Sequence[LLMMessage],
-        turn: AnswerTurn,
-        calls: Sequence[_ReadCall],
-        offer: ReadOffer,
-        *,
-        left: int,
-    ) -> list[LLMMessage]:
-        """The calls and their results, within the budget; [] if not even the calls fit."""
+    async def run(self, calls: Sequence[ReadCall]) -> AsyncGenerator[ContextRead, None]:
+        """Read for the calls of a turn, and add them with their results to the conversation.
+
+        Calls that do not fit the budget even without results are left out.
+        """
+        offer = self._offer
+        if offer is None or not calls:
+            return
         nothing = f"{_NO_ROOM}\n{_NO_READS_LEFT}"
-        exchange = [offer.asked(calls, turn), *(offer.result(call, nothing) for call in calls)]
-
-        def room() -> int:
-            return self._budget.max_input_tokens - self._tokens([*messages, *exchange], offer.tools)
-
-        if room() < 0:
-            self.reads += [self._record(call, _NO_ROOM, tokens=0) for call in calls[:left]]
-            return []
+        exchange = [offer.call_message(calls, self._turn)]
+        exchange += [offer.result(call, nothing) for call in calls]
+        left = self._reads_left
+        self._may_call = left > 0
+        self._reads_left = max(left - len(calls), 0)
+        if self._room_beside(exchange) < 0:
+            self._may_call = False
+            for call in calls[:left]:
+                yield self._record(call, _NO_ROOM, tokens=0)
+            return
         for number, call in enumerate(calls, start=1):
             if number > left:
                 exchange[number] = offer.result(call, _NO_READS_LEFT)
                 continue
-            text, problem = await self._read(call, offer, room())
-            exchange[number] = offer.result(
-                call, f"{text}\n{_NO_READS_LEFT}" if number == left else text
-            )
-            if room() < 0:  # a problem's text may be long
+            text, problem = await self._read(call, offer, self._room_beside(exchange))
+            told = f"{text}\n{_NO_READS_LEFT}" if number == left else text
+            exchange[number] = offer.result(call, told)
+            if self._room_beside(exchange) < 0:  # a problem's text may be long
                 text = problem = _NO_ROOM
                 exchange[number] = offer.result(call, nothing)
-            self.reads.append(self._record(call, problem, tokens=count_tokens(self._counter, text)))
-        return exchange
+            yield self._record(call, problem, tokens=count_tokens(self._counter, text))
+        self._messages += exchange
 
-    async def _read(self, call: _ReadCall, offer: ReadOffer, room: int) -> tuple[str, str]:
-        """What the model gets for a call, and why nothing was read."""
+    async def _read(self, call: ReadCall, offer: ReadOffer, room: int) -> tuple[str, str]:
+        """Return what the model gets for a call, and why nothing was read."""
         if call.args is None:
             problem = "the arguments are not one whole JSON object. Correct the call."
         elif call.name.strip() != offer.name:
@@ -420,20 +431,25 @@ class AnswerRun:
                 problem = exc.message
         return f"{_NOT_READ}{problem}", problem
 
-    def _record(self, call: _ReadCall, problem: str, *, tokens: int) -> ContextRead:
-        named = (call.args or {}).get("pointer_id")
+    def _record(self, call: ReadCall, problem: str, *, tokens: int) -> ContextRead:
+        args = call.args or {}
+        named = args.get("pointer_id")
         pointer_id = one_line(named, max_chars=_MAX_ID_CHARS) if isinstance(named, str) else ""
-        return ContextRead(
-            pointer_id=pointer_id, args=call.args or {}, tokens=tokens, problem=problem
-        )
+        return ContextRead(pointer_id=pointer_id, args=args, tokens=tokens, problem=problem)
+
+    def _room_beside(self, exchange: Sequence[LLMMessage]) -> int:
+        """Return the tokens that the next prompt has left beside an exchange."""
+        tools = self._offer.tools if self._offer else ()
+        used = self._tokens([*self._messages, *exchange], tools)
+        return self._budget.max_input_tokens - used
 
     def _tokens(self, messages: Iterable[LLMMessage], tools: Sequence[dict[str, Any]]) -> int:
         described = count_tokens(self._counter, stable_json(list(tools))) if tools else 0
         return self._meter.messages(messages) + described
 
     def _left_s(self) -> float:
-        left_s = self._ends_at - asyncio.get_running_loop().time()
-        if left_s <= 0:
+        left_s = self._deadline.left_s()
+        if not left_s:
             raise self._late()
         return left_s
 

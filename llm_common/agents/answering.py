@@ -9,7 +9,13 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from llm_common.agents.answer_reading import AnswerRun, ContextRead, ReadOffer, Unread, takes_tools
+from llm_common.agents.answer_reading import (
+    AnswerRun,
+    ContextRead,
+    ReadOffer,
+    Unread,
+    takes_tools,
+)
 from llm_common.agents.context_pointers import (
     ContextPointer,
     ContextRelevanceSelector,
@@ -52,7 +58,7 @@ Name what each statement rests on. What is left out of an output you have not re
 answer, say so. What a failed tool would have returned is unknown: never conclude that there is none, say that it \
 could not be looked up."""
 # of the input; the rest is for the question, the history and what memory adds
-_CONTEXT_SHARE = 4, 5
+_CONTEXT_PERCENT = 80
 _READING_SHARE = 4  # reading back gets at most a fourth of the input
 _MIN_READING_TOKENS = 300  # the smallest piece of an output, with the call
 _LOST = "unavailable"
@@ -157,13 +163,13 @@ class Answering(BaseModel):
         query: str,
         results: Sequence[SubTaskResult] = (),
     ) -> Answer:
-        """The model's answer from the session's stored outputs: one model call, and one for each turn that reads.
+        """Answer from a session's stored outputs, with one model call and one for each read.
 
-        Question and answer are added to the memory, if there is one; a failure of the memory does
+        Question and answer are added to the memory, if there is one. A failure of the memory does
         not fail the answer.
 
         Args:
-            client: What answers.
+            client: Answers.
             manager: The session whose outputs may be shown and read: those that it saved itself, or
                 that its `resume` took from the store.
             query: The user's question.
@@ -172,7 +178,7 @@ class Answering(BaseModel):
                 model is asked.
 
         Returns:
-            The answer; a failure is its `status`.
+            The answer. A failure is its `status`.
         """
         return await self._answer(client, manager, query, results)
 
@@ -185,12 +191,11 @@ class Answering(BaseModel):
         results: Sequence[SubTaskResult] = (),
         deltas: bool = True,
     ) -> AsyncGenerator[str | Answer, None]:
-        """The text of the answer as it is written, then the whole `Answer`.
+        """Yield the text of the answer as it is written, then the whole `Answer`.
 
-        Arguments as for `answer`.
         Of a client without an async generator `stream` there is only the `Answer`. Thinking is not
         shown, nor a remark of up to 200 characters before a read. The texts, joined, are the
-        answer's text; if its status is not `ok`, they are no answer. Closing the generator, as
+        answer's text. If its status is not `ok`, they are no answer. Closing the generator, as
         `contextlib.aclosing` does, ends the model's call and its connection.
 
         Args:
@@ -224,26 +229,22 @@ class Answering(BaseModel):
         *,
         on_text: Callable[[str], None] | None = None,
     ) -> Answer:
-        failures = tuple(_failures_of(results))
-        answer = Answer(status="error", results=tuple(results), failures=failures)
+        failures = _failures_of(results)
         failed = [result for result in results if not result.success]
+        outcome: dict[str, Any] = {"results": tuple(results), "failures": tuple(failures)}
         if failed and not any(map(_has_output, results)):
-            return answer.model_copy(
-                update={"status": "no_data", "problem": _failures_of(failed)[0]}
-            )
-        chosen, selection = await self._choose(manager, query)
+            return Answer(status="no_data", problem=_failures_of(failed)[0], **outcome)
+
+        pointers, selection = await self._choose(manager, query)
         attempts = selection.attempts if selection else ()
         if selection and selection.failed:
             problem = f"the outputs to show could not be chosen: {selection.problem}"
-            failures = (*failures, problem)
-            if not chosen:
-                update = {
-                    "status": selection.status,
-                    "problem": problem,
-                    "failures": failures,
-                    "attempts": attempts,
-                }
-                return answer.model_copy(update=update)
+            failures.append(problem)
+            outcome["failures"] = tuple(failures)
+            if not pointers:
+                outcome |= {"status": selection.status, "attempts": attempts}
+                return Answer(problem=problem, **outcome)
+
         run = AnswerRun(
             client,
             model=self.model,
@@ -252,32 +253,45 @@ class Answering(BaseModel):
             counter=self.counter,
             on_text=on_text,
         )
-        facts: dict[str, Any] = {}
         try:
-            question = _Question(
-                query, chosen, failures, await self._base(manager.session_id, query)
-            )
-            native = takes_tools(client) if self.native_tools is None else self.native_tools
-            for form in (True, False) if native else (False,):
-                prompt = await self._prompt(manager, question, native=form)
-                facts = prompt.facts
-                try:
-                    facts["text"] = await run.text(prompt.messages, prompt.offer)
-                    break
-                except LLMError as exc:
-                    if not (form and prompt.offer and run.refused_tools(exc)):
-                        raise
-            facts["status"] = "ok"
+            base = await self._base(manager.session_id, query)
+            question = _Question(query, tuple(pointers), tuple(failures), base)
+            outcome["text"] = await self._text(run, client, manager, question, outcome)
+            outcome["status"] = "ok"
         except (LLMError, TokenBudgetError) as exc:
-            facts |= {"status": status_of(exc), "problem": str(exc)}
+            outcome |= {"status": status_of(exc), "problem": str(exc)}
         else:
-            if isinstance(self.counter, CalibratedCounter) and (usage := run.attempts[-1].usage):
+            usage = run.attempts[-1].usage
+            if isinstance(self.counter, CalibratedCounter) and usage:
                 self.counter.observe(
                     counted_tokens=run.last_prompt_tokens, reported_tokens=usage.prompt_tokens
                 )
-            await self._remember(manager.session_id, query, facts["text"])
-        facts |= {"reads": tuple(run.reads), "prompt_tokens": run.prompt_tokens}
-        return answer.model_copy(update=facts | {"attempts": (*attempts, *run.attempts)})
+            await self._remember(manager.session_id, query, outcome["text"])
+        outcome |= {"reads": tuple(run.reads), "prompt_tokens": run.prompt_tokens}
+        return Answer(attempts=(*attempts, *run.attempts), **outcome)
+
+    async def _text(
+        self,
+        run: AnswerRun,
+        client: SupportsChat,
+        manager: ToolContextManager,
+        question: "_Question",
+        outcome: dict[str, Any],
+    ) -> str:
+        """Return the model's answer, and add to the outcome what the prompt shows.
+
+        Reading is offered in JSON once the endpoint has refused native tools.
+        """
+        native = takes_tools(client) if self.native_tools is None else self.native_tools
+        while True:
+            prompt = await self._prompt(manager, question, native=native)
+            outcome |= {"context": prompt.context, "failures": prompt.failures}
+            try:
+                return await run.text(prompt.messages, prompt.offer)
+            except LLMError as exc:
+                if not (native and prompt.offer and run.refused_tools(exc)):
+                    raise
+                native = False
 
     async def _choose(
         self, manager: ToolContextManager, query: str
@@ -289,66 +303,55 @@ class Answering(BaseModel):
         return selection.pointers, selection
 
     async def _base(self, session_id: str, query: str) -> PromptBundle:
-        """The prompt without outputs and failures."""
+        """Return the prompt without outputs and failures."""
         history = await self._conversation(session_id)
-        # With the history in the prompt, a summary of it would add nothing and change the bytes
-        # every turn.
-        builder = ContextBuilder(None if history else self.memory, self.memory, system=self.system)
-        return await builder.build(
-            TriggerInput(session_id=session_id, goal=query, budget=self.budget), history=history
-        )
+        # Beside the history, a summary of it would add nothing and change the bytes every turn.
+        writer = None if history else self.memory
+        builder = ContextBuilder(writer, self.memory, system=self.system)
+        trigger = TriggerInput(session_id=session_id, goal=query, budget=self.budget)
+        return await builder.build(trigger, history=history)
 
     async def _prompt(
         self, manager: ToolContextManager, question: "_Question", *, native: bool
     ) -> "_Prompt":
-        """The prompt within the budget.
+        """Return the prompt within the budget.
 
         It offers to read where it does not show every output whole.
         """
-        budget, (part, of) = self.budget.max_input_tokens, _CONTEXT_SHARE
-        limit = min(
-            budget * part // of,
-            self._room_in(_with_documents(question.uncut, _failures_text(question.failures))),
-        )
+        budget = self.budget.max_input_tokens
+        failures = question.failures
+        uncut = _with_documents(question.uncut, _failures_text(failures))
+        limit = min(budget * _CONTEXT_PERCENT // 100, self._room_in(uncut))
         context = await self._pack(manager, question, limit)
-        lost = [
-            f"the stored output {each.id} cannot be loaded"
-            for each in context.dropped
-            if each.reason == _LOST
-        ]
-        failures = (*question.failures, *lost)
-        told = _with_documents(question.base, _failures_text(failures))
+        for account in context.dropped:
+            if account.reason == _LOST:
+                failures = (*failures, f"the stored output {account.id} cannot be loaded")
+
         reserve = min(self.max_reads * DEFAULT_LIMIT_TOKENS, budget // _READING_SHARE)
-        # managers of others have none
-        reads = reserve >= _MIN_READING_TOKENS and hasattr(manager, "load_payload")
         unread = Unread.of(context, manager)
-        if reads and unread.ids:
+        if reserve >= _MIN_READING_TOKENS and unread.ids:
             offer = ReadOffer(
                 manager.load_payload, name=self.reader_name, max_reads=self.max_reads, native=native
             )
 
             def offering(bundle: PromptBundle, unread: Unread) -> PromptBundle:
-                return _with_documents(
-                    offer.added_to(bundle, unread, reserve_tokens=reserve), _failures_text(failures)
-                )
+                offered = offer.added_to(bundle, unread, reserve_tokens=reserve)
+                return _with_documents(offered, _failures_text(failures))
 
             room = min(limit - reserve, self._room_in(offering(question.uncut, unread)))
-            shown = (
-                context
-                if context.metadata.total_tokens <= room
-                else await self._pack(manager, question, room)
-            )
-            unread = Unread.of(shown, manager)
+            shown = context
+            if context.metadata.total_tokens > room:
+                shown = await self._pack(manager, question, room)
+                unread = Unread.of(shown, manager)
+            bundle = offering(question.base, unread)
+            bundle = bundle.model_copy(update={"background": shown.render()})
             with suppress(TokenBudgetError):
-                fitted = fit(
-                    offering(question.base, unread).model_copy(
-                        update={"background": shown.render()}
-                    ),
-                    self.counter,
-                )
+                fitted = fit(bundle, self.counter)
                 if unread.is_named_in(fitted.context_docs):
                     return _Prompt(shown, failures, fitted.to_messages(), offer)
-        bundle = told.model_copy(update={"background": context.render()})
+
+        bundle = _with_documents(question.base, _failures_text(failures))
+        bundle = bundle.model_copy(update={"background": context.render()})
         return _Prompt(context, failures, fit(bundle, self.counter).to_messages())
 
     def _room_in(self, bundle: PromptBundle) -> int:
@@ -357,21 +360,19 @@ class Answering(BaseModel):
     async def _pack(
         self, manager: ToolContextManager, question: "_Question", limit_tokens: int
     ) -> ContextBundle:
-        packs = self.selector is None or isinstance(self.selector, ContextSelector)
+        # what a selector has chosen is shown, whatever its words are
+        min_relevance: float | None = 0.0
+        selector = ContextSelector(store=manager)  # the session has small results in memory
+        if self.selector is None or isinstance(self.selector, ContextSelector):
+            min_relevance = None
+            selector = self.selector or selector
         request = ContextSelectionRequest(
             intent=classify_intent(question.query),
             token_budget=max(limit_tokens, 1),
-            # what was chosen already is shown, whatever its words are
-            min_relevance=None if packs else 0.0,
+            min_relevance=min_relevance,
             counter=self.counter,
         )
-        # The manager holds small results in memory.
-        selector = (
-            self.selector
-            if isinstance(self.selector, ContextSelector)
-            else ContextSelector(store=manager)
-        )
-        return await selector.select(request, DataPoolSnapshot(tool_outputs=tuple(question.chosen)))
+        return await selector.select(request, DataPoolSnapshot(tool_outputs=question.pointers))
 
     async def _conversation(self, session_id: str) -> list[LLMMessage]:
         if self.memory is None or not self.history:
@@ -403,16 +404,16 @@ class Answering(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class _Question:
-    """What a prompt is made of: the query, the outputs that may be shown, what failed, and the rest of the prompt."""
+    """The parts of a prompt: the query, the outputs that may be shown, what failed, and the rest."""
 
     query: str
-    chosen: Sequence[ContextPointer]
+    pointers: tuple[ContextPointer, ...]
     failures: tuple[str, ...]
     base: PromptBundle
 
     @property
     def uncut(self) -> PromptBundle:
-        """What is in the prompt in any case: the rest gives way to the outputs."""
+        """What is in the prompt in any case. The rest gives way to the outputs."""
         return self.base.model_copy(update={"history": [], "context_docs": []})
 
 
@@ -425,39 +426,40 @@ class _Prompt:
     messages: list[LLMMessage]
     offer: ReadOffer | None = None
 
-    @property
-    def facts(self) -> dict[str, Any]:
-        """What the answer says of it."""
-        return {"context": self.context, "failures": self.failures}
-
 
 def _with_documents(bundle: PromptBundle, first: str) -> PromptBundle:
-    """The bundle with a document before its own, since `fit` drops the last ones first."""
-    return bundle.model_copy(
-        update={"context_docs": [*filter(None, [first]), *bundle.context_docs]}
-    )
+    """Return the bundle with a document before its own, since `fit` drops the last ones first."""
+    if not first:
+        return bundle
+    return bundle.model_copy(update={"context_docs": [first, *bundle.context_docs]})
 
 
 def _failures_of(results: Sequence[SubTaskResult]) -> list[str]:
-    """What failed in each task, as its result says; a task without failures adds nothing."""
-    failed = [
-        f"task {each.task_id} failed: {each.error or 'no reason given'}"
-        for each in results
-        if not each.success
-    ]
-    return failed + [result.error for result in results if result.success and result.error]
+    """Return what failed in each task: first the failed tasks, then the failures of the others."""
+    failures: list[str] = []
+    slips: list[str] = []
+    for result in results:
+        if not result.success:
+            reason = result.error or "no reason given"
+            failures.append(f"task {result.task_id} failed: {reason}")
+        elif result.error:
+            slips.append(result.error)
+    return failures + slips
 
 
 def _has_output(result: SubTaskResult) -> bool:
-    """Whether a call of the task succeeded."""
+    """Return whether a call of the task succeeded."""
     calls = result.result if isinstance(result.result, list) else []
     return any(isinstance(call, Mapping) and "error" not in call for call in calls)
 
 
 def _failures_text(failures: Sequence[str]) -> str:
-    """The failures for a prompt, the first ten in a line each; "" without."""
-    lines = [
-        f"- {one_line(text, max_chars=_MAX_FAILURE_CHARS)}" for text in failures[:_MAX_FAILURES]
-    ]
-    more = [f"and {len(failures) - _MAX_FAILURES} more"] if len(failures) > _MAX_FAILURES else []
-    return "\n".join([_FAILED_TITLE, *lines, *more]) if lines else ""
+    """Return the failures for a prompt, the first ten in a line each, or "" without."""
+    if not failures:
+        return ""
+    told = failures[:_MAX_FAILURES]
+    lines = [_FAILED_TITLE]
+    lines += [f"- {one_line(failure, max_chars=_MAX_FAILURE_CHARS)}" for failure in told]
+    if len(failures) > _MAX_FAILURES:
+        lines.append(f"and {len(failures) - _MAX_FAILURES} more")
+    return "\n".join(lines)

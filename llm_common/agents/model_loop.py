@@ -19,7 +19,7 @@ class Dialogue(Protocol[CallT, EventT_co]):
 
     goes_on: bool
 
-    async def ask(self, turns_left: int) -> Sequence[CallT]:
+    async def ask(self, turns_left: int, /) -> Sequence[CallT]:
         """Return the calls of the model's next turn, of which `turns_left` can follow."""
 
     def run(self, calls: Sequence[CallT]) -> AsyncGenerator[EventT_co, None]:
