@@ -14,6 +14,7 @@ A recorder gets the finished choices of a run, as the values that they are. With
 looks up one context variable. `llm_common.trace` subscribes with a recorder that writes files.
 """
 
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -241,12 +242,19 @@ class _Api(NamedTuple):
     trace: Any
 
 
-@cache
 def _api() -> _Api | None:
-    try:
-        from opentelemetry import context, metrics, trace  # noqa: PLC0415 - see `_Api`
-    except ImportError:
+    """Return opentelemetry's modules, once the application has imported them."""
+    # Who sets a provider has imported them. An import of ours would run in a thread that saves,
+    # and a child that is forked meanwhile would wait for it for ever.
+    if not sys.modules.get("opentelemetry.trace") and not sys.modules.get("opentelemetry.metrics"):
         return None
+    return _imported_api()
+
+
+@cache
+def _imported_api() -> _Api:
+    from opentelemetry import context, metrics, trace  # noqa: PLC0415 - an extra
+
     return _Api(context, metrics, trace)
 
 

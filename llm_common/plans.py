@@ -6,14 +6,14 @@ from typing import Any, Self
 from pydantic import BaseModel, Field, ValidationError
 
 
-class SubTask(BaseModel, defer_build=True):
+class SubTask(BaseModel):
     """One piece of data to gather within a task."""
 
     id: int
     description: str = Field(..., description="Specific description of data to gather")
 
 
-class PlannedTask(BaseModel, defer_build=True):
+class PlannedTask(BaseModel):
     """A task of the plan, with the pieces of data it needs."""
 
     id: int
@@ -23,7 +23,7 @@ class PlannedTask(BaseModel, defer_build=True):
     )
 
 
-class ExecutionPlan(BaseModel, defer_build=True):
+class ExecutionPlan(BaseModel):
     """A planner's tasks for the executor, in the order in which they run."""
 
     tasks: list[PlannedTask]
@@ -67,7 +67,7 @@ def _task(entry: object, place: int) -> PlannedTask:
     return PlannedTask.model_validate({"id": place} | dict(entry))
 
 
-class ToolCall(BaseModel, defer_build=True):
+class ToolCall(BaseModel):
     """A request to run one tool."""
 
     tool: str = Field(..., description="Name of the tool to call")
@@ -80,7 +80,7 @@ class ToolCall(BaseModel, defer_build=True):
     )
 
 
-class SubTaskResult(BaseModel, defer_build=True):
+class SubTaskResult(BaseModel):
     """The outcome of a task; `sub_task_id` is 0 for the whole task."""
 
     task_id: int

@@ -89,7 +89,7 @@ class Answer(BaseModel):
             for the answer.
     """
 
-    model_config = ConfigDict(frozen=True, defer_build=True, arbitrary_types_allowed=True)
+    model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True)
 
     text: str | None = None
     status: Literal["ok", "no_data"] | FailureStatus
@@ -139,9 +139,7 @@ class Answering(BaseModel):
             by one event a turn would invalidate the provider's prefix cache each time.
     """
 
-    model_config = ConfigDict(
-        frozen=True, defer_build=True, extra="forbid", arbitrary_types_allowed=True
-    )
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
     system: str = _SYSTEM
     budget: TokenBudget = TokenBudget(max_input_tokens=16_000, max_output_tokens=1_000)

@@ -53,7 +53,7 @@ class StreamEvent(BaseModel):
     | `answer` | the `Answer`, at the end of `answer_stream` |
     """
 
-    model_config = ConfigDict(frozen=True, defer_build=True)
+    model_config = ConfigDict(frozen=True)
 
     type: Literal[
         "thinking", "tool_call", "tool_result", "text", "sources", "error", "answer_delta", "answer"

@@ -24,7 +24,7 @@ Moment = Annotated[datetime, AfterValidator(_with_zone)]
 
 
 class _Shape(BaseModel):
-    model_config = ConfigDict(frozen=True, defer_build=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, extra="ignore")
 
 
 class TurnEntry(_Shape):

@@ -40,7 +40,7 @@ class APIType(StrEnum):
 class ExtractedEntity(BaseModel):
     """Something that the request names: its kind, and its text in the request."""
 
-    model_config = ConfigDict(frozen=True, defer_build=True)
+    model_config = ConfigDict(frozen=True)
 
     kind: EntityKind
     text: str
@@ -49,7 +49,7 @@ class ExtractedEntity(BaseModel):
 class IntentMetadata(BaseModel):
     """The kinds of items that an intent needs, and the current project."""
 
-    model_config = ConfigDict(frozen=True, defer_build=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     requires_code: bool = False
     requires_files: bool = False
@@ -61,7 +61,7 @@ class IntentMetadata(BaseModel):
 class UserIntent(BaseModel):
     """The user's request, classified."""
 
-    model_config = ConfigDict(frozen=True, defer_build=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     text: str
     classification: IntentType
@@ -117,9 +117,7 @@ class ContextSelectionRequest(BaseModel):
         now: The moment that ages are measured from; None lets the selector take the present one.
     """
 
-    model_config = ConfigDict(
-        frozen=True, defer_build=True, extra="forbid", arbitrary_types_allowed=True
-    )
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
     intent: Annotated[UserIntent, BeforeValidator(require_intent)]
     token_budget: Annotated[int, BeforeValidator(_whole_tokens), Field(gt=0)]

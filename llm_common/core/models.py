@@ -23,7 +23,7 @@ class MessageRole(StrEnum):
 class LLMMessage(BaseModel):
     """One message of a conversation, in the shape of the chat completions API."""
 
-    model_config = ConfigDict(frozen=True, use_enum_values=True, defer_build=True)
+    model_config = ConfigDict(frozen=True, use_enum_values=True)
 
     role: MessageRole
     content: str | list[dict[str, Any]] | None = None
@@ -36,7 +36,7 @@ class LLMMessage(BaseModel):
 class LLMUsage(BaseModel):
     """The endpoint's token counts; `cached_tokens` are part of `prompt_tokens`."""
 
-    model_config = ConfigDict(frozen=True, defer_build=True)
+    model_config = ConfigDict(frozen=True)
 
     prompt_tokens: int = 0
     completion_tokens: int = 0
@@ -55,7 +55,7 @@ class LLMResponse(BaseModel):
     `content` may be None or a list of parts, `logprobs` is as the endpoint gave it.
     """
 
-    model_config = ConfigDict(frozen=True, defer_build=True)
+    model_config = ConfigDict(frozen=True)
 
     id: str
     model: str
@@ -77,7 +77,7 @@ class LLMResponse(BaseModel):
 class LLMDelta(BaseModel):
     """What a stream adds to an answer: a text; at the end, once, the whole response."""
 
-    model_config = ConfigDict(frozen=True, defer_build=True)
+    model_config = ConfigDict(frozen=True)
 
     text: str = ""
     response: LLMResponse | None = None
@@ -86,7 +86,7 @@ class LLMDelta(BaseModel):
 class TokenPrices(BaseModel):
     """Dollars for a million tokens; without a price for cached tokens they cost what others do."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     prompt: float = Field(ge=0, allow_inf_nan=False)
     completion: float = Field(ge=0, allow_inf_nan=False)
@@ -136,9 +136,7 @@ class LLMConfig(BaseModel):
 
     # Its validator is built when the first one is made, not on import. Errors quote no input, since
     # it holds the key.
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", defer_build=True, hide_input_in_errors=True
-    )
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     api_key: SecretStr = SecretStr("")
     base_url: str

@@ -40,7 +40,7 @@ class Folded(BaseModel):
         parts: What is behind pointers, in the order in which it was folded.
     """
 
-    model_config = ConfigDict(frozen=True, defer_build=True, arbitrary_types_allowed=True)
+    model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True)
 
     messages: tuple[Any, ...]
     tokens: int

@@ -61,7 +61,7 @@ class FoldPolicy(BaseModel):
         search_name: The name under which `search_history` is offered to the model.
     """
 
-    model_config = ConfigDict(frozen=True, defer_build=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     limit_tokens: int = Field(default=8_000, ge=200)
     target_share: float = Field(default=0.6, ge=0.2, le=0.9)
@@ -93,7 +93,7 @@ class FoldedPart(BaseModel):
         tokens: What it took.
     """
 
-    model_config = ConfigDict(frozen=True, defer_build=True)
+    model_config = ConfigDict(frozen=True)
 
     pointer_id: str
     kind: Kind

@@ -102,7 +102,7 @@ class MemoryHit(BaseModel):
         current: False for a superseded or expired event, which only a search of the history finds.
     """
 
-    model_config = ConfigDict(frozen=True, defer_build=True)
+    model_config = ConfigDict(frozen=True)
 
     session_id: str
     event: Event

@@ -55,7 +55,7 @@ class RenderedBlock(BaseModel):
             `unavailable`: the store could not load it, a line says so if it fits.
     """
 
-    model_config = ConfigDict(frozen=True, defer_build=True)
+    model_config = ConfigDict(frozen=True)
 
     pointer_id: str
     tool_name: str
@@ -67,7 +67,7 @@ class RenderedBlock(BaseModel):
 class RenderedContexts(BaseModel):
     """The text for the prompt, and one block for each pointer, in the order given."""
 
-    model_config = ConfigDict(frozen=True, defer_build=True)
+    model_config = ConfigDict(frozen=True)
 
     text: str
     blocks: tuple[RenderedBlock, ...]

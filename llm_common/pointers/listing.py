@@ -37,7 +37,7 @@ _AGE = attrgetter("age")
 class PointerListing(BaseModel):
     """The pointers of a query, oldest first, and how many other or damaged files of its folder were skipped."""
 
-    model_config = ConfigDict(frozen=True, defer_build=True)
+    model_config = ConfigDict(frozen=True)
 
     pointers: tuple[ContextPointer, ...]
     skipped: int
@@ -55,7 +55,7 @@ class QuerySummary(BaseModel):
         problem: `unreadable` or `unsafe` for a folder that could not be read, else "".
     """
 
-    model_config = ConfigDict(frozen=True, defer_build=True)
+    model_config = ConfigDict(frozen=True)
 
     query_id: str
     pointers: int = 0
@@ -67,7 +67,7 @@ class QuerySummary(BaseModel):
 class PointerPage(BaseModel):
     """Some pointers of a query, newest first, and how many records the query has."""
 
-    model_config = ConfigDict(frozen=True, defer_build=True)
+    model_config = ConfigDict(frozen=True)
 
     pointers: tuple[ContextPointer, ...]
     total: int

@@ -72,7 +72,7 @@ class GcReport(BaseModel):
         forgotten: Pointers of which it is no longer known that they expired or were erased.
     """
 
-    model_config = ConfigDict(frozen=True, defer_build=True)
+    model_config = ConfigDict(frozen=True)
 
     queries: int = 0
     passed_over: int = 0
@@ -95,7 +95,7 @@ class StoreFinding(BaseModel):
         repaired: Whether it has been put right since.
     """
 
-    model_config = ConfigDict(frozen=True, defer_build=True)
+    model_config = ConfigDict(frozen=True)
 
     query_id: str
     name: str
@@ -113,7 +113,7 @@ class StoreReport(BaseModel):
         findings: Everything else.
     """
 
-    model_config = ConfigDict(frozen=True, defer_build=True)
+    model_config = ConfigDict(frozen=True)
 
     queries: int
     pointers: int

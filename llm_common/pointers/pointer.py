@@ -215,7 +215,7 @@ class ContextPointer(BaseModel):
         pinned: Whether it stays all the same, also when its query is full.
     """
 
-    model_config = ConfigDict(frozen=True, defer_build=True)
+    model_config = ConfigDict(frozen=True)
 
     pointer_id: str
     query_id: str
@@ -232,6 +232,15 @@ class ContextPointer(BaseModel):
     args_sha256: str | None = None
     expires_at: str | None = None
     pinned: bool = False
+
+
+# pydantic-core prepares itself at the first use of a model, under locks that it takes without the
+# interpreter's. A child that is forked meanwhile would wait for them for ever, so the first use of
+# a pointer is here and not in a thread that saves.
+_FIRST = ContextPointer(
+    pointer_id="0" * 12, query_id="q", tool_name="t", created_at="", summary="", result_path=""
+)
+ContextPointer.model_validate_json(_FIRST.model_dump_json())
 
 
 def check_pointer_id(pointer_id: str) -> str:

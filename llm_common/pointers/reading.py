@@ -38,7 +38,7 @@ class ResultPart(BaseModel):
             divided by the length of the pattern.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     path: str | None = Field(default=None, max_length=2_000)
     filter: str | None = Field(default=None, max_length=1_000)
@@ -68,7 +68,7 @@ class ContextReading(BaseModel):
         cursor: Requests the next piece, together with the same part; None after the last piece.
     """
 
-    model_config = ConfigDict(frozen=True, defer_build=True)
+    model_config = ConfigDict(frozen=True)
 
     pointer_id: str
     text: str

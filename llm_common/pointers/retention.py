@@ -173,7 +173,7 @@ def not_found(
 class _Shard(BaseModel):
     """One blob of tombstones: which tags were removed, why and when; the oldest first."""
 
-    model_config = ConfigDict(frozen=True, defer_build=True)
+    model_config = ConfigDict(frozen=True)
 
     salt: Annotated[str, Field(pattern="^[0-9a-f]{32}$")] = Field(
         default_factory=lambda: secrets.token_hex(16)

@@ -31,7 +31,7 @@ class TriggerInput(BaseModel):
         budget: What `fit` will keep to.
     """
 
-    model_config = ConfigDict(frozen=True, defer_build=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     session_id: str
     goal: str | None = None

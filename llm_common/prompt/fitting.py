@@ -30,7 +30,7 @@ class FittedPrompt(BaseModel):
             empty was left out.
     """
 
-    model_config = ConfigDict(frozen=True, defer_build=True)
+    model_config = ConfigDict(frozen=True)
 
     bundle: PromptBundle
     tokens: int

@@ -28,7 +28,7 @@ class TokenBudget(BaseModel):
         max_output_tokens: The answer; pass it to the client as `max_tokens`.
     """
 
-    model_config = ConfigDict(frozen=True, defer_build=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     max_input_tokens: StrictInt = Field(default=8_000, ge=0)
     max_output_tokens: StrictInt = Field(default=512, ge=0)
@@ -88,7 +88,7 @@ class PromptBundle(BaseModel):
         budget: What `fit` keeps to.
     """
 
-    model_config = ConfigDict(frozen=True, defer_build=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     system: str = ""
     instructions: str = ""

@@ -47,14 +47,14 @@ def _as_step(entry: object) -> object:
 
 
 class _Step(BaseModel):
-    model_config = ConfigDict(frozen=True, defer_build=True)
+    model_config = ConfigDict(frozen=True)
 
     description: _Text
     sub_tasks: list[Annotated[_Text, BeforeValidator(_as_text)]] = []
 
 
 class _Reply(BaseModel):
-    model_config = ConfigDict(frozen=True, defer_build=True)
+    model_config = ConfigDict(frozen=True)
 
     tasks: list[Annotated[_Step, BeforeValidator(_as_step)]]
 

@@ -406,7 +406,7 @@ async def _related(
     return [entry.pointer for entry in ranked if entry.matches]
 
 
-class _Reply(BaseModel, defer_build=True):
+class _Reply(BaseModel):
     pointer_ids: list[object]
 
 

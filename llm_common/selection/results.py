@@ -60,7 +60,7 @@ class ToolSelectionConfig(BaseModel):
         min_probability: A tool is chosen if a decision model holds it more probable than this.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     model: str = "glm-4.5-air"
     fallback_model: str | None = None
@@ -168,7 +168,7 @@ class _Choice(BaseModel):
         share: Its part of the model's choice between all candidates; None likewise.
     """
 
-    model_config = ConfigDict(frozen=True, defer_build=True)
+    model_config = ConfigDict(frozen=True)
 
     reason: ChoiceReason
     probability: float | None = None
@@ -190,7 +190,7 @@ class ToolChoice(_Choice):
 class _Selection(BaseModel):
     """What both selections say of themselves; the subclasses document the fields."""
 
-    model_config = ConfigDict(frozen=True, defer_build=True)
+    model_config = ConfigDict(frozen=True)
 
     status: SelectionStatus
     used: Literal["model", "lexical"]
@@ -298,7 +298,7 @@ class ChoosesTools(ABC):
 class DroppedId(BaseModel):
     """An ignored entry of the model's list: no id of a shown candidate, or a repeat."""
 
-    model_config = ConfigDict(frozen=True, defer_build=True)
+    model_config = ConfigDict(frozen=True)
 
     id: str
     reason: Literal["unknown", "repeat"]

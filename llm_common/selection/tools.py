@@ -87,7 +87,7 @@ are then asked again, up to {rounds} times. Answer {{"calls": []}} once the task
 
 
 class _Reply(BaseModel):
-    model_config = ConfigDict(frozen=True, defer_build=True)
+    model_config = ConfigDict(frozen=True)
 
     calls: list[object]  # each is checked alone: one bad call does not invalidate the others
     again: bool = False

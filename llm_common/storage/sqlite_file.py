@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
+from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random_exponential
+
 from llm_common.errors import LockTimeoutError, StoreError, StoreFullError
 
 _PRIMARY_CODE: Final = 0xFF  # an extended error code's lowest byte is the plain one
@@ -157,7 +159,6 @@ def _version(connection: sqlite3.Connection, application_id: int, newest: int) -
 
 def _use_wal(connection: sqlite3.Connection, lock_timeout_s: float) -> None:
     """Turns on the write-ahead log, which the file remembers."""
-    from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random_exponential  # noqa: PLC0415 - 30 ms
 
     def is_busy(exc: BaseException) -> bool:
         return (

@@ -47,7 +47,7 @@ class ToolResult(BaseModel):
         error: What went wrong, as text for a model.
     """
 
-    model_config = ConfigDict(frozen=True, extra="allow", defer_build=True)
+    model_config = ConfigDict(frozen=True, extra="allow")
 
     success: bool
     data: Any = None

@@ -11,15 +11,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import Any, Final, NoReturn
 from urllib.parse import unquote
+
+import jsonschema_rs
 
 from llm_common.errors import ConfigError
 from llm_common.redaction.redactor import DEFAULT_REDACTOR
 from llm_common.text.display import one_line
-
-if TYPE_CHECKING:
-    import jsonschema_rs
 
 MAX_CHECKS = 10_000
 """Most subschemas that may check one value, each path through `$ref`, `anyOf` and the like counted."""
@@ -88,7 +87,7 @@ class CompiledSchema:
     """
 
     text: str
-    validator: "jsonschema_rs.Validator"
+    validator: jsonschema_rs.Validator
     checks: int
     loops: int
 
@@ -117,8 +116,6 @@ def compile_schema(schema: str) -> CompiledSchema:
         ConfigError: Not a valid JSON Schema, or it refers to something outside itself, or more than
             `MAX_CHECKS` of its subschemas may check one value.
     """
-    import jsonschema_rs  # noqa: PLC0415 - its import takes 13 ms
-
     try:
         checks, loops = _Paths(json.loads(schema)).count()
         validator = jsonschema_rs.validator_for(schema, mask="the value", retriever=_refuse)

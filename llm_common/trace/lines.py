@@ -19,7 +19,7 @@ FORMAT: Final = 1
 
 
 class _Facts(BaseModel):
-    model_config = ConfigDict(frozen=True, defer_build=True)
+    model_config = ConfigDict(frozen=True)
 
 
 class _Line(_Facts):
@@ -278,9 +278,7 @@ Line = (
     | AnswerLine
 )
 
-LINE: TypeAdapter[Line] = TypeAdapter(
-    Annotated[Line, Field(discriminator="kind")], config=ConfigDict(defer_build=True)
-)
+LINE: TypeAdapter[Line] = TypeAdapter(Annotated[Line, Field(discriminator="kind")])
 """Reads any line."""
 
 

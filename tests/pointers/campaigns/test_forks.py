@@ -3,7 +3,10 @@
 import asyncio
 import json
 import os
+import random
 import signal
+import threading
+import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
@@ -14,12 +17,17 @@ from typing import Any
 
 import pytest
 
-from llm_common.agents import FileContextPointerStore
+from llm_common.agents import FileContextPointerStore, LexicalRelevanceSelector
 from llm_common.errors import LockTimeoutError
 from tests.pointers.campaigns.children import answer, child
 from tests.pointers.campaigns.conftest import ShowFigures
 from tests.pointers.campaigns.naive_locking_store import NaiveLockingStore
-from tests.pointers.campaigns.programs import fork_while_saving, save_fork_and_die
+from tests.pointers.campaigns.programs import (
+    CHILD_PATIENCE_S,
+    fork_by_os,
+    fork_while_saving,
+    save_fork_and_die,
+)
 from tests.pointers.campaigns.running import INTERPRETERS, run, start
 from tests.pointers.campaigns.traffic import save
 
@@ -43,6 +51,52 @@ def test_a_child_forked_during_a_save_saves_and_ends_a_04_f_158_f_069_s0_20(
     ends = json.loads(ending.output)
     show_figures(**ends)
     assert ends == {"ended": count}, ending.errors
+
+
+def save_list_and_choose(store: FileContextPointerStore, name: str) -> None:
+    async def work() -> None:
+        await save(store, name, {"rows": [name] * 20})
+        pointers = store.list(query_id="q")
+        chosen = await LexicalRelevanceSelector().select(query=f"rows of {name}", pointers=pointers)
+        for pointer in chosen:
+            store.load_result(pointer=pointer)
+
+    asyncio.run(work())
+
+
+def fork_at_first_use(base: Path, seed: int) -> int | None:
+    """Return how a child ends that is forked while a thread uses the library for the first time.
+
+    Parent and child do the same. None if the child does not end.
+    """
+    store = FileContextPointerStore(base, durability="rename")
+    thread = threading.Thread(target=save_list_and_choose, args=(store, f"parent-{seed}"))
+    thread.start()
+    time.sleep(random.Random(seed).uniform(0, 0.02))
+    exit_code = fork_by_os(partial(save_list_and_choose, store, f"child-{seed}"))
+    thread.join()
+    deadline = time.monotonic() + CHILD_PATIENCE_S
+    while (code := exit_code()) is None and time.monotonic() < deadline:
+        time.sleep(0.002)
+    if code is None:
+        exit_code.end()  # type: ignore[attr-defined]
+    return code
+
+
+@pytest.mark.parametrize(
+    "seconds", [pytest.param(3, id="short"), pytest.param(60, id="full", marks=pytest.mark.torture)]
+)
+def test_a_child_forked_at_the_first_use_of_a_thread_ends_s0_41_f_201(
+    tmp_path: Path, seconds: float, *, show_figures: ShowFigures
+) -> None:
+    ends = Counter[int | None]()
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        number = ends.total()
+        # Few outputs a folder: the campaign is about the first use, not about long lists.
+        ends[answer(fork_at_first_use, tmp_path / str(number // 20), number)] += 1
+    show_figures(children=ends.total())
+    assert set(ends) == {0}
 
 
 def test_the_harness_catches_a_lock_that_a_forked_child_cannot_get_f_158(tmp_path: Path) -> None:
