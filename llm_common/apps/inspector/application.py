@@ -17,13 +17,12 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from llm_common.apps.inspector.comparison import (
-    Step,
     changed_text,
     comparable_steps,
     first_change,
     shared_width,
 )
-from llm_common.apps.inspector.recorded_runs import RecordedRuns, ToolCost
+from llm_common.apps.inspector.recorded_runs import RecordedRuns, Step, ToolCost
 from llm_common.apps.inspector.rendering import PAGE_ROWS, render
 from llm_common.apps.inspector.result_parts import View, read_part
 from llm_common.apps.inspector.run_values import exact_text
@@ -79,7 +78,7 @@ class Inspector:
         self._store = FileContextPointerStore(store)
         self._blobs = self._store.records.blobs
         self._traces = str(traces) if traces else "no folder: give --traces"
-        self.runs = RecordedRuns(Path(traces or self._store.base_dir / "no-traces"))
+        self.runs = RecordedRuns(Path(traces) if traces else None)
 
     def app(self, *, token: str, port: int) -> TokenGate:
         """Return the application for browsers that have the token.
@@ -142,24 +141,19 @@ class Inspector:
         words, number = _words(request), _number(request)
         in_results = request.query_params.get("in") == "results"
         search = self._store.find(words, limit=number * PAGE_ROWS, in_results=in_results)
+        queries: list[str] = []
+        if words and number == 1:
+            query_ids = map(query_id_of, self._blobs.folders())
+            queries = [query_id for query_id in query_ids if _contains(query_id, words)]
         return render(
             "search.html",
             search=search,
             matches=search.matches[(number - 1) * PAGE_ROWS :],
-            queries=self._queries_named(words) if number == 1 else [],
+            queries=queries[:_MAX_NAMED_QUERIES],
             words=words,
             in_results=in_results,
             number=number,
         )
-
-    def _queries_named(self, words: str) -> list[str]:
-        """Return the first queries whose id contains the words."""
-        queries: list[str] = []
-        for folder in self._blobs.folders():
-            query_id = query_id_of(folder)
-            if words and len(queries) < _MAX_NAMED_QUERIES and _contains(query_id, words):
-                queries.append(query_id)
-        return queries
 
     def _show_pointer(self, request: Request) -> str:
         folder = request.path_params["folder"]
@@ -198,7 +192,7 @@ class Inspector:
 
     def _show_step(self, request: Request) -> str:
         values = request.path_params
-        step = Step(*self.runs.step(values["folder"], values["run_id"], values["seq"]))
+        step = self.runs.step(values["folder"], values["run_id"], values["seq"])
         others = self.runs.others(step.run, limit=_MAX_OTHER_RUNS)
         return render(
             "step.html",
@@ -227,7 +221,7 @@ class Inspector:
             raise PointerNotFoundError(
                 "The address names no two steps; choose them on the page of a step"
             )
-        return Step(*self.runs.step(match[1], match[2], int(match[3])))
+        return self.runs.step(match[1], match[2], int(match[3]))
 
     def _show_tools(self, _: Request) -> str:
         costs = self.runs.tool_costs()

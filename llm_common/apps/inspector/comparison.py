@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from llm_common.apps.inspector.recorded_runs import Step
 from llm_common.apps.inspector.run_values import BAR_WIDTH, exact_text
 from llm_common.trace.differing import same_prefix
 from llm_common.trace.lines import Line, ModelCallLine, PackingLine, RunBegin, RunEnd
@@ -12,23 +13,6 @@ from llm_common.trace.trace_file import RecordedRun
 _BEFORE_CHARS: Final = 300
 _AFTER_CHARS: Final = 3_000
 _MAX_CHOICES: Final = 50
-
-
-class Step(NamedTuple):
-    """A line and the run that it belongs to."""
-
-    run: RecordedRun
-    line: Line
-
-    @property
-    def folder(self) -> str:
-        """The folder of the run's query."""
-        return self.run.path.parent.name
-
-    @property
-    def key(self) -> str:
-        """The step in an address."""
-        return f"{self.folder}/{self.run.run_id}/{self.line.seq}"
 
 
 class FirstChange(NamedTuple):

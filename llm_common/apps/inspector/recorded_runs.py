@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import orjson
 from pydantic import ValidationError
@@ -38,6 +38,23 @@ class RunRow:
     bytes: int
     begin: RunBegin | None
     end: RunEnd | None
+
+
+class Step(NamedTuple):
+    """A line and the run that it belongs to."""
+
+    run: RecordedRun
+    line: Line
+
+    @property
+    def folder(self) -> str:
+        """The folder of the run's query."""
+        return self.run.path.parent.name
+
+    @property
+    def key(self) -> str:
+        """The step in an address."""
+        return f"{self.folder}/{self.run.run_id}/{self.line.seq}"
 
 
 @dataclass
@@ -77,10 +94,10 @@ class RecordedRuns:
     """The runs whose traces are in a folder, as `Trace` writes them. Links are not followed.
 
     Args:
-        directory: The folder. It may be missing.
+        directory: The folder. It may be missing. None has no runs.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path | None) -> None:
         self._directory = directory
 
     def rows(
@@ -103,20 +120,13 @@ class RecordedRuns:
             PointerNotFoundError: If there is no such run.
             StoreError: If its file is too large, cannot be read, or is no trace.
         """
-        path = self._directory / folder / f"{run_id}.jsonl"
-        # only a path of the listing, so no name leads out of the folder
-        if path not in self._paths(folder):
-            raise PointerNotFoundError(
-                f"There is no run {run_id[:40]!r}; take one of the list of runs"
-            )
-        if path.stat().st_size > _MAX_RUN_BYTES:
-            raise StoreError(
-                f"{path.name} has over {_MAX_RUN_BYTES:,} bytes, too many for a page; "
-                "read it with another program"
-            )
-        return read_trace(path)
+        # the name is compared and never joined to a path, so it cannot lead out of the folder
+        for path in self._paths(folder):
+            if path.stem == run_id:
+                return _read_run(path)
+        raise PointerNotFoundError(f"There is no run {run_id[:40]!r}; take one of the list of runs")
 
-    def step(self, folder: str, run_id: str, seq: int) -> tuple[RecordedRun, Line]:
+    def step(self, folder: str, run_id: str, seq: int) -> Step:
         """Return a line of a run, with the run.
 
         Raises:
@@ -126,7 +136,7 @@ class RecordedRuns:
         run = self.run(folder, run_id)
         for line in run.lines:
             if line.seq == seq and not isinstance(line, RunBegin | RunEnd):
-                return run, line
+                return Step(run, line)
         raise PointerNotFoundError(f"The run has no step {seq}; take one of its page")
 
     def others(self, run: RecordedRun, *, limit: int) -> list[RecordedRun]:
@@ -135,7 +145,7 @@ class RecordedRuns:
         for path in self._paths(folder)[: limit + 1]:
             with suppress(OSError, StoreError):
                 if path.stem != run.run_id:
-                    others.append(self.run(folder, path.stem))
+                    others.append(_read_run(path))
         return others[:limit]
 
     def tool_costs(self) -> ToolCosts:
@@ -154,6 +164,8 @@ class RecordedRuns:
     def _paths(self, folder: str | None) -> list[Path]:
         """Return the files of runs, newest first."""
         paths: list[Path] = []
+        if self._directory is None:
+            return paths
         for query in _entries(self._directory):
             if query.is_dir(follow_symlinks=False) and folder in {None, query.name}:
                 for entry in _entries(query.path):
@@ -168,6 +180,15 @@ def _entries(directory: Path | str) -> Iterator[os.DirEntry[str]]:
     """Yield the entries of a directory, none if it cannot be read."""
     with suppress(OSError), os.scandir(directory) as entries:
         yield from entries
+
+
+def _read_run(path: Path) -> RecordedRun:
+    if path.stat().st_size > _MAX_RUN_BYTES:
+        raise StoreError(
+            f"{path.name} has over {_MAX_RUN_BYTES:,} bytes, too many for a page; "
+            "read it with another program"
+        )
+    return read_trace(path)
 
 
 def _read_row(path: Path) -> RunRow:
