@@ -48,7 +48,7 @@ _MAX_NAMED_QUERIES: Final = 10
 _MAX_OTHER_RUNS: Final = 5
 _MAX_TOOLS: Final = 500
 _MAX_COUNTED_POINTERS: Final = 10_000
-_STEP_KEY: Final = re.compile(r"([^/]{1,250})/([^/]{1,60})/(\d{1,9})")
+_STEP_KEY: Final = re.compile(r"([^/]{1,250})/([^/]{1,250})/(\d{1,9})")
 
 
 @dataclass

@@ -1,7 +1,6 @@
 """Finds the traces in a folder, and reads no more of them than a page shows."""
 
 import os
-import re
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -15,7 +14,6 @@ from llm_common.errors import PointerNotFoundError, StoreError
 from llm_common.trace.lines import LINE, Line, RunBegin, RunEnd, SelectionLine, ToolCallLine
 from llm_common.trace.trace_file import RecordedRun, read_trace
 
-_RUN_ID: Final = re.compile(r"\d{8}T\d{12}Z-[0-9a-f]{8}")
 _EDGE_BYTES: Final = 100_000  # a question has up to 20,000 characters
 _MAX_RUN_BYTES: Final = 32_000_000
 _MAX_COUNTED_BYTES: Final = 40_000_000
@@ -91,7 +89,7 @@ class ToolCosts:
 
 
 class RecordedRuns:
-    """The runs whose traces are in a folder, as `Trace` writes them. Links are not followed.
+    """The runs whose traces are in a folder or in the folders in it. Links are not followed.
 
     Args:
         directory: The folder. It may be missing. None has no runs.
@@ -164,19 +162,28 @@ class RecordedRuns:
     def _paths(self, folder: str | None) -> list[Path]:
         """Return the files of runs, newest first."""
         paths: list[Path] = []
-        if self._directory is None:
-            return paths
-        for query in _entries(self._directory):
-            if query.is_dir(follow_symlinks=False) and folder in {None, query.name}:
-                for entry in _entries(query.path):
-                    path = Path(entry.path)
-                    is_run = path.suffix == ".jsonl" and _RUN_ID.fullmatch(path.stem)
-                    if is_run and entry.is_file(follow_symlinks=False):
-                        paths.append(path)
+        for directory in self._directories():
+            if folder in {None, directory.name}:
+                paths.extend(_trace_files(directory))
         return sorted(paths, key=lambda path: path.name, reverse=True)
 
+    def _directories(self) -> Iterator[Path]:
+        """Yield the folder, where copies of traces may be, and the folders of queries in it."""
+        if self._directory is None:
+            return
+        yield self._directory
+        for entry in _entries(self._directory):
+            if entry.is_dir(follow_symlinks=False):
+                yield Path(entry.path)
 
-def _entries(directory: Path | str) -> Iterator[os.DirEntry[str]]:
+
+def _trace_files(directory: Path) -> Iterator[Path]:
+    for entry in _entries(directory):
+        if entry.name.endswith(".jsonl") and entry.is_file(follow_symlinks=False):
+            yield Path(entry.path)
+
+
+def _entries(directory: Path) -> Iterator[os.DirEntry[str]]:
     """Yield the entries of a directory, none if it cannot be read."""
     with suppress(OSError), os.scandir(directory) as entries:
         yield from entries

@@ -220,6 +220,17 @@ def test_a_run_leads_to_its_steps_and_they_show_the_exact_text(
     assert 'class="legend"' in client.get(f"/runs/parcel/{run.run_id}/{packing.seq}").text
 
 
+def test_a_copy_of_a_trace_is_listed_under_any_name(
+    client: TestClient, run: RecordedRun, tmp_path: Path
+) -> None:
+    (tmp_path / "trace" / "copy 1.jsonl").write_bytes(run.path.read_bytes())
+    assert 'href="/runs/trace/copy%201"' in client.get("/runs").text
+    page = client.get("/runs/trace/copy%201")
+    assert "When does the parcel arrive in Oslo?" in page.text
+    assert 'href="/runs/trace/copy%201/2"' in page.text
+    assert client.get("/runs/trace/copy%201/2").status_code == 200
+
+
 def test_a_step_is_shown_beside_runs_that_cannot_be_read(
     client: TestClient, run: RecordedRun
 ) -> None:
