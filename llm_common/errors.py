@@ -359,7 +359,9 @@ def missing_name(package: str, name: str) -> Exception:
     `AttributeError`.
     """
     # Before it imports a submodule, `from package import submodule` asks for the attribute.
-    if not name.startswith("_") and find_spec(f"{package}.{name}") is None:
+    is_package = "__path__" in vars(import_module(package))
+    is_submodule = is_package and find_spec(f"{package}.{name}") is not None
+    if not name.startswith("_") and not is_submodule:
         for public in _PUBLIC_PACKAGES:
             module = import_module(public)
             if name in module.__all__ or name in getattr(module, "_MODULES", ()):
