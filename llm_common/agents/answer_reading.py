@@ -40,11 +40,15 @@ from llm_common.tools.read_back import DEFAULT_LIMIT_TOKENS, LoadsPayload, ReadB
 from llm_common.tools.signature import signature
 
 _JSON_FORM = """\
-Before you answer you may read stored outputs, at most {max_reads} times. To read, reply with this JSON object alone:
+Before you answer you may read stored outputs, at most {max_reads} times. \
+To read, reply with this JSON object alone:
 {{"tool": "{name}", "args": {{"pointer_id": "<id>", "select": {{"regex": "<pattern>"}}}}}}
 {signature}
 Any other reply is your answer."""
-_UNREAD = "Stored outputs that you have not read whole. Read them with {name} and the id before you conclude:"
+_UNREAD = (
+    "Stored outputs that you have not read whole. "
+    "Read them with {name} and the id before you conclude:"
+)
 _NO_READS_LEFT = "No reads are left: answer now from what you have."
 _NOT_READ = "Nothing was read: "
 _NO_ROOM = f"{_NOT_READ}there is no room left in the prompt. Answer from what you have."
@@ -52,8 +56,8 @@ _FENCE = "```"
 _MAX_LISTED = 20
 _LISTED_CHARS = 120
 _MAX_ID_CHARS = 64
+# a longer text is no remark beside a call, but the beginning of the answer
 _MAX_REMARK_CHARS: Final = 200
-"""A longer text is no remark beside a call, but the beginning of the answer: it is passed on as it comes."""
 
 
 class ContextRead(BaseModel):
@@ -331,7 +335,7 @@ class AnswerRun:
         return "\n\n".join(self._texts)
 
     def refused_tools(self, error: LLMError) -> bool:
-        """Return whether the first call failed because the endpoint, or the client, takes no tools."""
+        """Return whether the first call failed since the endpoint or the client takes no tools."""
         if len(self.attempts) != 1:
             return False
         if isinstance(error, LLMAuthError | LLMRateLimitError):
@@ -365,7 +369,10 @@ class AnswerRun:
         self.goes_on = bool(calls)
         if calls and not self._may_call:
             self.attempts[-1] = replace(self.attempts[-1], error="malformed", reason="reads_again")
-            text = "The model asked to read again instead of answering; allow more reads, or use another model"
+            text = (
+                "The model asked to read again instead of answering; "
+                "allow more reads, or use another model"
+            )
             raise MalformedReplyError(text, reason="reads_again")
         if not calls:
             self._texts.append(turn.text)

@@ -1,4 +1,4 @@
-"""What a run says of a tool call that failed or was refused: one line, for events, results, logs and models.
+"""Describe failed and refused tool calls, one line each, for events, results, logs and models.
 
 A line holds the class and the text of what the tool raised, after two replacements: the redactor
 takes the secrets out, and a text that was an argument of the call, and so may be the user's,
@@ -27,11 +27,11 @@ LOSING_REASONS = frozenset({"malformed", "unknown_tool", "invalid_args"})
 
 
 def describe_failure(call: ToolCall, error: BaseException, redactor: Redactor) -> str:
-    """Why a call raised: the tool, the class of the error and its text.
+    """Return why a call raised: the tool, the class of the error and its text.
 
     Args:
         call: The call.
-        error: What the call raised, also as the `ToolFailedError` of a registry, of
+        error: Raised by the call, also within the `ToolFailedError` of a registry, of
             `third_party_code`, or of both.
         redactor: The store's.
     """
@@ -47,18 +47,19 @@ def describe_failure(call: ToolCall, error: BaseException, redactor: Redactor) -
 
 
 def describe_returned_failure(call: ToolCall, result: ToolResult, redactor: Redactor) -> str:
-    """Why a call returned a `ToolResult` without success: the tool, and the result's `error`."""
+    """Return why a call returned a `ToolResult` without success: the result's `error`."""
     reason = _line(result.error or "", call, redactor) or "it gave no reason"
     return f"tool {_name(call.tool, redactor)!r} returned a failure: {reason}"
 
 
 def describe_refusal(refused: DroppedCall, redactor: Redactor) -> str:
-    """Why a proposed call will not run; names arguments, never their values."""
-    return f"a proposed call was refused: {one_line(redactor.text(str(refused)), max_chars=MAX_REASON_CHARS)}"
+    """Return why a proposed call will not run. Names arguments, never their values."""
+    reason = one_line(redactor.text(str(refused)), max_chars=MAX_REASON_CHARS)
+    return f"a proposed call was refused: {reason}"
 
 
 def error_type(error: BaseException) -> str:
-    """The class of what a tool raised, under the `ToolFailedError`s around it."""
+    """Return the class of what a tool raised, within the `ToolFailedError`s around it."""
     while isinstance(error, ToolFailedError) and error.__cause__ is not None:
         error = error.__cause__
     return type(error).__name__
@@ -79,7 +80,7 @@ def _line(text: str, call: ToolCall, redactor: Redactor) -> str:
 
 
 def _texts(value: Any, depth: int = 0) -> Iterator[str]:
-    """The texts of an argument that are long enough to be a user's."""
+    """Yield the texts of an argument that are long enough to be a user's."""
     if isinstance(value, str):
         if len(value) >= _MIN_ARGUMENT_CHARS:
             yield value

@@ -17,6 +17,7 @@ from llm_common.agents.call_failures import LOSING_REASONS, describe_refusal
 from llm_common.agents.model_loop import model_loop
 from llm_common.agents.offloading import OffloadPolicy
 from llm_common.agents.run_state import ObservedRun, RunLimits, RunState
+from llm_common.agents.session import Session
 from llm_common.agents.tool_context import ToolContextManager
 from llm_common.agents.tool_running import ToolRunner, takes_mapping
 from llm_common.core.structured import SupportsChat
@@ -32,25 +33,26 @@ _log = logging.getLogger(__name__)
 
 _MAX_LOGGED = 5
 PlanLike = ExecutionPlan | PlannedTask | Sequence[PlannedTask | str]
-SessionLike = ToolContextManager | str
+SessionLike = Session | ToolContextManager | str
 
 
 class StreamEvent(BaseModel):
     """An event of a run.
 
-    | type | data |
-    |---|---|
-    | `thinking` | text: the task that begins, or that its calls are chosen again |
-    | `tool_call` | `tool`, `args`, `task`: a call that was chosen; a task's calls come before its first result |
-    | `tool_result` | `tool`, `args`, `task`, `output`, `saved`, `pointer_id`: a call that succeeded |
-    | `tool_result` | for one that a resumed run did not make again also `resumed`: True |
-    | `text` | text: a task that needs no tools |
-    | `error` | `error` (a text) and `task`; `tool` and `args` for a call that failed, `tool` for a failed save |
-    | `error` | for a proposed call that was refused also `tool` and `reason`, of the `DroppedCall` |
-    | `error` | for a limit that ends the run also `limit`: True |
-    | `sources` | list of sources, when there are any, after the last task |
-    | `answer_delta` | text: what the answer goes on with, while the model writes it |
-    | `answer` | the `Answer`, at the end of `answer_stream` |
+    The data of each type:
+
+    - `thinking`: the text of the task that begins, or whose calls are chosen again.
+    - `tool_call`: `tool`, `args` and `task` of a call that was chosen. A task's calls come before
+      its first result.
+    - `tool_result`: `tool`, `args`, `task`, `output`, `saved` and `pointer_id` of a call that
+      succeeded, and `resumed` if a resumed run did not make it again.
+    - `text`: a sentence about a task that needs no tools.
+    - `error`: `error`, a text, and `task`. A failed call adds `tool` and `args`, a failed save
+      `tool`, a refused call the `tool` and `reason` of its `DroppedCall`, and a limit that ends the
+      run `limit`.
+    - `sources`: a list of sources, when there are any, after the last task.
+    - `answer_delta`: the text that the model has added to the answer.
+    - `answer`: the `Answer`, at the end of `answer_stream`.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -65,18 +67,18 @@ class AgenticExecutor:
     """Run plans for many sessions. Runs that name no session share the executor's own.
 
     A run sees, stores and reads back the outputs of its session alone. Name the session of each
-    user with `session`, an id or a `ToolContextManager`. One executor may serve several runs at
+    user with `session`, as a `Session` or by its id. One executor may serve several runs at
     once. The tasks of a plan run in order, and the tool calls of a task concurrently.
 
     Choosing the calls of a task sees what the session has stored and what failed before: the
     relevant outputs first, small ones whole. A task takes another round, with its own outputs and
     failures in view, if the model asks for one. A call is made once in a task.
 
-    Every output is saved. A task fails, and ends the run, if its tools could not be chosen or all of
-    them failed. If only some failed, the task succeeds and its `error` lists them, with the calls
-    that were refused. The error of a tool is its class and its text, in one line, without secrets
-    and without the texts of the call's arguments. It is also logged. Cancelling a run, or closing
-    its stream, cancels the running tools and waits for them. A save that has begun continues.
+    Every output is saved. A task fails, and ends the run, if its tools could not be chosen or all
+    of them failed. If only some failed, the task succeeds and its `error` lists them, with the
+    calls that were refused. The error of a tool is its class and its text, in one line, without
+    secrets and without the texts of the call's arguments. It is also logged. Cancelling a run, or
+    closing its stream, cancels the running tools and waits for them. A save that has begun continues.
 
     A subclass may override `_resolve_tools(task, *, query)`, and return a list of calls.
 
@@ -125,7 +127,8 @@ class AgenticExecutor:
         if not isinstance(context_manager, ToolContextManager):
             kind = type(context_manager).__name__
             raise TypeError(
-                f"context_manager is a {kind}; pass ToolContextManager(folder) or (pointer_store=...)"
+                f"context_manager is a {kind}; "
+                "pass ToolContextManager(folder) or (pointer_store=...)"
             )
         self._reader_name: str | None = None
         if read_back:
@@ -162,8 +165,9 @@ class AgenticExecutor:
             query_id: The query that the outputs are stored under, an id that the store allows. A
                 named session stores them under its own `query_id_of(query_id)`.
             query: The user's question, for the selector.
-            session: The session that the run sees and stores in: its id, which brings what the
-                session has stored so far, or a `ToolContextManager`. None uses `context_manager`.
+            session: The session that the run sees and stores in, as a `Session`, by its id, or as a
+                `ToolContextManager`. The first two bring what the session has stored so far. None
+                uses `context_manager`.
             resume: Takes up a run of this plan that ended early, in this process or another.
                 Outputs that the session has of the query count as this run's, and a call that has
                 one is not made again. Only for a named session.
@@ -333,15 +337,14 @@ class AgenticExecutor:
             return self.context_manager
         if isinstance(session, ToolContextManager):
             return session
-        if not isinstance(session, str):
+        if isinstance(session, str):
+            session = Session(self.context_manager.pointer_store, session_id=session)
+        if not isinstance(session, Session):
+            kind = type(session).__name__
             raise TypeError(
-                f"session is a {type(session).__name__}; pass the id of a session, such as "
-                "'user:42', or a ToolContextManager"
+                f"session is a {kind}; pass a Session, or the id of one, such as 'user:42'"
             )
-        store = self.context_manager.pointer_store
-        manager = ToolContextManager(pointer_store=store, session_id=session)
-        await manager.resume()
-        return manager
+        return await ToolContextManager.of(session)
 
     def _registry_of(self, session: ToolContextManager) -> Any:
         """Return the tools of a run, of which the reader loads outputs of its session alone."""
@@ -356,8 +359,8 @@ class AgenticExecutor:
         is_named = session.is_named is True  # a double of a manager has anything
         if resume and not is_named:
             raise ConfigError(
-                "resume=True needs a named session, since outputs without one may be another "
-                "user's: pass session='user:42', or the executor a ToolContextManager(session_id=...)",
+                "resume=True needs a named session, since outputs without one may be others': "
+                "pass session='user:42', or the executor a ToolContextManager(session_id=...)",
                 variable="session",
             )
         registry = self.registry
@@ -542,7 +545,8 @@ class _TaskRounds:
             )
         if selection.failed:
             status = selection.status
-            error = f"no tools could be chosen for task {task_id} (status {status}): {selection.problem}"
+            reason = f"(status {status}): {selection.problem}"
+            error = f"no tools could be chosen for task {task_id} {reason}"
             self.record.errors.append(error)
             self.record.failed = not self.record.results
             problem = {"task": task_id, "status": status, "error": error}

@@ -371,7 +371,7 @@ class RunState:
         return outputs
 
     def _entry(self, pointer: ContextPointer, words: str) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return an output with its content as far as it is shown, and a line that only names it."""
+        """Return an output with its content as far as it is shown, and a line that names it."""
         call = {"pointer_id": pointer.pointer_id, "call": pointer.summary}
         shape = pointer.digest.partition("; ")[0]
         line = call | {"holds": shape, "unread": self._unread("all of it")}

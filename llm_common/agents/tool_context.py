@@ -101,6 +101,19 @@ class ToolContextManager:
         self._results = self.session.results
         self._clear_on_exit = clear_on_exit
 
+    @classmethod
+    async def of(cls, session: Session) -> Self:
+        """Return a session under these names, with everything that is stored under its id.
+
+        Raises:
+            StoreError: If what is stored cannot be listed.
+        """
+        manager = cls(pointer_store=session.store, session_id=session.session_id)
+        manager.session = session
+        manager._results = session.results
+        await manager.resume()
+        return manager
+
     @property
     def pointer_store(self) -> ContextPointerStore:
         """The store underneath."""

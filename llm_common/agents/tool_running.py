@@ -1,4 +1,4 @@
-"""Tool calls of a run: executed side by side, saved in its session, offloaded where they are long."""
+"""Run the tool calls of a run side by side, save their outputs, and offload the long ones."""
 
 import asyncio
 import copy

@@ -21,14 +21,14 @@ _MAX_LINE_CHARS = 600
 
 
 class TriggerInput(BaseModel):
-    """What a prompt is built for.
+    """The session, goal, tools and budget that a prompt is built for.
 
     Attributes:
         session_id: The session whose memory may be used; other sessions are not read.
-        goal: What to do: it becomes the instructions, and the query for the memory. Blank: nothing
-            is retrieved.
-        tool_hints: Names of the tools whose schemas are included; unknown names are left out.
-        budget: What `fit` will keep to.
+        goal: What to do. It becomes the instructions, and the query for the memory. With a blank
+            goal nothing is retrieved.
+        tool_hints: Names of the tools whose schemas are included. Unknown names are left out.
+        budget: The limit of `fit`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -40,15 +40,15 @@ class TriggerInput(BaseModel):
 
 
 class ContextBuilder:
-    """Builds prompts from the memory of a session. Concurrent builds may share it.
+    """Build prompts from the memory of a session. Concurrent builds may share it.
 
     Args:
-        writer: Asked for the session's summary; None for none.
-        reader: Asked for lines that match the goal; None for none.
+        writer: Summarizes the session. None leaves the summary out.
+        reader: Retrieves lines that match the goal. None leaves them out.
         system: System text of every prompt.
-        tools: Where the tools of `tool_hints` are described.
-        k: How many lines are retrieved.
-        memory_timeout_s: Seconds that the memory may take before the prompt goes without it.
+        tools: Describes the tools of `tool_hints`.
+        k: Maximum number of lines that are retrieved.
+        memory_timeout_s: Seconds that the memory may take before its part is left out.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class ContextBuilder:
         history: Sequence[LLMMessage] = (),
         context: Renders | None = None,
     ) -> PromptBundle:
-        """The prompt for a goal, nothing cut; `fit` brings it within its budget.
+        """Build the prompt for a goal. Nothing is cut: `fit` brings it within its budget.
 
         Its documents are the summary of the session's recent episode, if there is one, then the
         retrieved lines, if there are any. The part of a memory that is missing, raises, takes too
@@ -85,16 +85,14 @@ class ContextBuilder:
         Args:
             trigger: The session, the goal, the tools and the budget.
             history: The conversation so far, oldest first.
-            context: What was packed for this goal, such as a `ContextBundle`; it becomes the
-                background.
+            context: Packed for this goal, such as a `ContextBundle`. It becomes the background.
 
         Raises:
-            TypeError: The trigger is no `TriggerInput`.
+            TypeError: If the trigger is no `TriggerInput`.
         """
         if not isinstance(trigger, TriggerInput):
-            raise TypeError(
-                f"trigger is a {type(trigger).__name__}; pass TriggerInput(session_id='…', goal='…')"
-            )
+            kind = type(trigger).__name__
+            raise TypeError(f"trigger is a {kind}; pass TriggerInput(session_id='…', goal='…')")
         documents = await asyncio.gather(self._summary(trigger), self._retrieved(trigger))
         return PromptBundle(
             system=self._system,
@@ -113,9 +111,10 @@ class ContextBuilder:
             with third_party_code("the memory writer"):
                 async with asyncio.timeout(self._memory_timeout_s):
                     summary = await self._writer.summarize_episode(trigger.session_id)
-                return f"{_SUMMARY_TITLE}\n{summary.strip()}" if summary and summary.strip() else ""
+                summary = summary.strip() if summary else ""
         except ToolFailedError as exc:
             return _left_out(exc)
+        return f"{_SUMMARY_TITLE}\n{summary}" if summary else ""
 
     async def _retrieved(self, trigger: TriggerInput) -> str:
         goal = (trigger.goal or "").strip()
@@ -126,25 +125,24 @@ class ContextBuilder:
             with third_party_code("the memory reader"):
                 async with asyncio.timeout(self._memory_timeout_s):
                     hits = await self._reader.retrieve(goal, self._k, filters)
-                # Checked again: a third-party reader may return other sessions' lines.
-                events = [hit.event for hit in hits if hit.session_id == trigger.session_id][
-                    : self._k
-                ]
-                lines = [
-                    f"- {event.role}: {one_line(event.text, max_chars=_MAX_LINE_CHARS)}"
-                    for event in events
-                ]
-                return "\n".join([_RETRIEVED_TITLE, *lines]) if lines else ""
+                lines = [_RETRIEVED_TITLE]
+                # Checked again, since a third-party reader may return other sessions' lines.
+                events = [hit.event for hit in hits if hit.session_id == trigger.session_id]
+                for event in events[: self._k]:
+                    text = one_line(event.text, max_chars=_MAX_LINE_CHARS)
+                    lines.append(f"- {event.role}: {text}")
         except ToolFailedError as exc:
             return _left_out(exc)
+        return "\n".join(lines) if len(lines) > 1 else ""
 
     def _schemas(self, names: Sequence[str]) -> str | None:
-        tools = (
-            [self._tools.get(name) for name in sorted(set(names))]
-            if self._tools is not None
-            else []
-        )
-        definitions = [tool.definition.text for tool in tools if tool is not None]
+        if self._tools is None:
+            return None
+        definitions = []
+        for name in sorted(set(names)):
+            tool = self._tools.get(name)
+            if tool is not None:
+                definitions.append(tool.definition.text)
         return f"[{','.join(definitions)}]" if definitions else None
 
 

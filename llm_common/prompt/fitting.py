@@ -18,15 +18,15 @@ _PRECISION = 64  # a cut is within a 64th of the longest that fits
 
 
 class FittedPrompt(BaseModel):
-    """A prompt within its budget, and what was cut for that.
+    """A prompt within its budget, with an account of the cuts.
 
     Attributes:
         bundle: The prompt.
-        tokens: What it takes, as `count_prompt_tokens` counts.
-        dropped_messages: Messages of the history that were left out, the oldest ones behind its
-            system messages.
-        dropped_documents: Documents that were left out, the last ones.
-        shortened: Names of the documents and of the background, where they were cut; one that is
+        tokens: Its tokens, as `count_prompt_tokens` counts.
+        dropped_messages: Number of messages of the history that were left out: the oldest behind
+            its system messages.
+        dropped_documents: Number of documents that were left out: the last ones.
+        shortened: Names of the documents and of the background, where they were cut. One that is
             empty was left out.
     """
 
@@ -40,7 +40,7 @@ class FittedPrompt(BaseModel):
 
 
 def fit(bundle: PromptBundle, counter: TokenCounter | None = None) -> PromptBundle:
-    """The bundle, never above `budget.max_input_tokens`; see `fit_detailed`.
+    """Return the bundle, never above `budget.max_input_tokens`. See `fit_detailed`.
 
     Raises:
         TokenBudgetError: As from `fit_detailed`.
@@ -50,31 +50,32 @@ def fit(bundle: PromptBundle, counter: TokenCounter | None = None) -> PromptBund
 
 
 def fit_detailed(bundle: PromptBundle, counter: TokenCounter | None = None) -> FittedPrompt:
-    """The bundle within its budget, and what was cut.
+    """Return the bundle within its budget, with an account of the cuts.
 
     Cut in this order, as far as needed: the history, oldest first; the documents, last first; the
     background. A long text is cut in its middle, a short one at its end. The rest of a history
     begins with a message of the user, so no tool's answer is without its call. The history is cut
-    in steps of a third of the budget where that leaves at least half of what could stay: the
+    in steps of a third of the budget where that leaves at least half of what could stay. The
     prompts of the next turns then begin alike, as a provider's cache needs.
 
     The tool schemas, the system text and the instructions are never cut: a prompt without the
     user's question, or with half of its rules, must not be sent. So the system messages at the head
     of the history stay too. Without instructions the question is the history's last message of the
-    user; it stays, with what follows it.
+    user. It stays, with what follows it.
 
     Args:
-        bundle: The prompt; not changed.
-        counter: Counts tokens; None takes `DefaultCounter`. It counts what `to_messages` sends,
-            with and without the tools, so an exact counter gives an exact bound.
+        bundle: The prompt, which is not changed.
+        counter: Counts what `to_messages` sends, with and without the tools, so that an exact
+            counter gives an exact bound. None uses `DefaultCounter`.
 
     Raises:
-        TokenBudgetError: What is never cut is over the budget; `.needed_tokens` would hold it.
-        TypeError: The bundle is no `PromptBundle`, or the counter returned no whole number.
+        TokenBudgetError: If what is never cut is over the budget. `.needed_tokens` would hold it.
+        TypeError: If the bundle is no `PromptBundle`, or the counter returned no whole number.
     """
     if not isinstance(bundle, PromptBundle):
+        kind = type(bundle).__name__
         raise TypeError(
-            f"bundle is a {type(bundle).__name__}; pass a PromptBundle, such as ContextBuilder.build makes"
+            f"bundle is a {kind}; pass a PromptBundle, such as ContextBuilder.build makes"
         )
     meter = PromptMeter(counter or DefaultCounter())
     tools = PromptBundle(tools_json_schema=bundle.tools_json_schema, budget=bundle.budget)
@@ -87,18 +88,18 @@ def fit_detailed(bundle: PromptBundle, counter: TokenCounter | None = None) -> F
 
 
 def _rules_of(bundle: PromptBundle) -> list[LLMMessage]:
-    """The system messages at the head of the history."""
+    """Return the system messages at the head of the history."""
     return [*takewhile(lambda message: message.role == MessageRole.SYSTEM, bundle.history)]
 
 
 def _question_of(bundle: PromptBundle) -> list[LLMMessage]:
-    """The end of the history from the user's last message on, where that is the question: without instructions."""
+    """Return the history from the user's last message on, if that is the question."""
     if bundle.instructions.strip():
         return []
-    asked = (
-        number for number, message in enumerate(bundle.history) if message.role == MessageRole.USER
-    )
-    return bundle.history[max(asked, default=len(bundle.history)) :]
+    for index in reversed(range(len(bundle.history))):
+        if bundle.history[index].role == MessageRole.USER:
+            return bundle.history[index:]
+    return []
 
 
 def _require(meter: PromptMeter, uncut: PromptBundle, tools: PromptBundle) -> None:
@@ -106,12 +107,11 @@ def _require(meter: PromptMeter, uncut: PromptBundle, tools: PromptBundle) -> No
         return
     needed, limit = meter.tokens(uncut), uncut.budget.max_input_tokens
     if meter.fits(tools):
-        what, remedy = (
-            f"system text, question and tool schemas, which are never cut, take {needed}",
-            "shorten them",
-        )
+        what = f"system text, question and tool schemas, which are never cut, take {needed}"
+        remedy = "shorten them"
     else:
-        what, remedy = f"the tool schemas alone take {meter.tokens(tools)}", "give fewer tools"
+        what = f"the tool schemas alone take {meter.tokens(tools)}"
+        remedy = "give fewer tools"
     raise TokenBudgetError(
         f"{what} tokens of {limit}; {remedy}, or raise max_input_tokens to {needed}",
         needed_tokens=needed,
@@ -120,21 +120,26 @@ def _require(meter: PromptMeter, uncut: PromptBundle, tools: PromptBundle) -> No
 
 
 def _account(before: PromptBundle, after: PromptBundle, tokens: int) -> FittedPrompt:
+    shortened = []
     pairs = zip(before.context_docs, after.context_docs, strict=False)
+    for index, (document, fitted) in enumerate(pairs):
+        if document != fitted:
+            shortened.append(f"context_docs[{index}]")
+    if before.background != after.background:
+        shortened.append("background")
     return FittedPrompt(
         bundle=after,
         tokens=tokens,
         dropped_messages=len(before.history) - len(after.history),
         dropped_documents=len(before.context_docs) - len(after.context_docs),
-        shortened=(
-            *(f"context_docs[{number}]" for number, (old, new) in enumerate(pairs) if old != new),
-            *(["background"] if before.background != after.background else []),
-        ),
+        shortened=tuple(shortened),
     )
 
 
 def _without_history(bundle: PromptBundle, meter: PromptMeter) -> PromptBundle:
-    history, rules = bundle.history, _rules_of(bundle)
+    """Return the bundle with as much of its history as fits, cut before a message of the user."""
+    history = bundle.history
+    rules = _rules_of(bundle)
     last = len(history) - len(_question_of(bundle))
     if last <= len(rules) or meter.fits(bundle):
         return bundle
@@ -142,27 +147,30 @@ def _without_history(bundle: PromptBundle, meter: PromptMeter) -> PromptBundle:
     def rest(start: int) -> PromptBundle:
         return bundle.model_copy(update={"history": [*rules, *history[start:]]})
 
-    starts = [
-        number for number in range(len(rules) + 1, last) if history[number].role == MessageRole.USER
-    ]
+    indexes = range(len(rules) + 1, last)
+    starts = [index for index in indexes if history[index].role == MessageRole.USER]
     starts.append(last)
-    first = starts[
-        min(bisect_left(starts, 1, key=lambda start: int(meter.fits(rest(start)))), len(starts) - 1)
-    ]
-    before = [0, *accumulate(map(meter.message, history))]
+    fitting = bisect_left(starts, 1, key=lambda start: int(meter.fits(rest(start))))
+    first = starts[min(fitting, len(starts) - 1)]
+
+    # The first start in a new step of tokens is the same for the prompts of many turns.
+    tokens_before = [0, *accumulate(map(meter.message, history))]
     step = max(bundle.budget.max_input_tokens // _STEP_SHARE, 1)
-    steady = (
-        start
-        for earlier, start in pairwise([0, *starts])
-        if before[start] // step > before[earlier] // step
-    )
-    later = next((start for start in steady if start >= first), first)
-    if 2 * (before[-1] - before[later]) >= before[-1] - before[first] and meter.fits(rest(later)):
-        return rest(later)
+    steady = first
+    for earlier, start in pairwise([0, *starts]):
+        begins_step = tokens_before[start] // step > tokens_before[earlier] // step
+        if begins_step and start >= first:
+            steady = start
+            break
+    kept = tokens_before[-1] - tokens_before[steady]
+    possible = tokens_before[-1] - tokens_before[first]
+    if 2 * kept >= possible and meter.fits(rest(steady)):
+        return rest(steady)
     return rest(first)
 
 
 def _without_documents(bundle: PromptBundle, meter: PromptMeter) -> PromptBundle:
+    """Return the bundle with its first documents, as many as fit, and a part of the next one."""
     documents = bundle.context_docs
     if not documents or meter.fits(bundle):
         return bundle
@@ -170,37 +178,37 @@ def _without_documents(bundle: PromptBundle, meter: PromptMeter) -> PromptBundle
     def with_documents(kept: list[str]) -> PromptBundle:
         return bundle.model_copy(update={"context_docs": kept})
 
-    def fits(number: int) -> bool:
-        return meter.fits(with_documents(documents[:number]))
+    def fits(count: int) -> bool:
+        return meter.fits(with_documents(documents[:count]))
 
-    whole = documents[
-        : bisect_left(range(len(documents)), 1, key=lambda number: int(not fits(number + 1)))
-    ]
-    if not whole and not fits(0):
+    count = bisect_left(range(len(documents)), 1, key=lambda index: int(not fits(index + 1)))
+    if count == 0 and not fits(0):
         return with_documents([])
-    last = _longest_excerpt(
-        documents[len(whole)], lambda text: meter.fits(with_documents([*whole, text]))
+    whole = documents[:count]
+    part = _longest_excerpt(
+        documents[count], lambda text: meter.fits(with_documents([*whole, text]))
     )
-    return with_documents([*whole, last] if last else whole)
+    return with_documents([*whole, part] if part else whole)
 
 
 def _with_shorter_background(bundle: PromptBundle, meter: PromptMeter) -> PromptBundle:
+    if meter.fits(bundle):
+        return bundle
+
     def with_background(text: str) -> PromptBundle:
         return bundle.model_copy(update={"background": text})
 
-    if meter.fits(bundle):
-        return bundle
-    return with_background(
-        _longest_excerpt(bundle.background, lambda text: meter.fits(with_background(text)))
-    )
+    excerpt = _longest_excerpt(bundle.background, lambda text: meter.fits(with_background(text)))
+    return with_background(excerpt)
 
 
 def _longest_excerpt(text: str, fits: Callable[[str], bool]) -> str:
-    """Nearly the longest excerpt that fits, of a text that does not; empty in the worst case."""
+    """Return nearly the longest excerpt that fits, of a text that does not. It may be empty."""
     text = printable(text)
     low, high = 0, _FIRST_CHARS
     while high < len(text) and fits(excerpt_text(text, high).text):
-        low, high = high, 2 * high
+        low = high
+        high = 2 * high
     high = min(high, len(text))
     while high - low > 1 + low // _PRECISION:
         middle = (low + high) // 2

@@ -18,14 +18,14 @@ _SEED = "llm_common.prompt"
 
 
 class TokenBudget(BaseModel):
-    """How many tokens a call may take.
+    """The tokens that a model call may take.
 
-    The default fits the window of nearly every model in use. `of_window` makes a larger budget:
-    tokens cost money and time, so no default fills a window of a million.
+    The default fits the window of nearly every model in use. `of_window` makes a larger budget.
+    Tokens cost money and time, so no default fills a window of a million.
 
     Attributes:
-        max_input_tokens: Everything that is sent, tool schemas included; `fit` keeps to it.
-        max_output_tokens: The answer; pass it to the client as `max_tokens`.
+        max_input_tokens: Limit of all that is sent, tool schemas included. `fit` keeps to it.
+        max_output_tokens: Limit of the answer. Pass it to the client as `max_tokens`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -35,30 +35,30 @@ class TokenBudget(BaseModel):
 
     @classmethod
     def of_window(cls, window_tokens: int, *, max_output_tokens: int = 512) -> Self:
-        """The budget that fills a model's window; input and answer share it.
+        """Return the budget that fills a model's window, which input and answer share.
 
         Args:
             window_tokens: The window, as the model's maker or the server states it.
-            max_output_tokens: What the answer may take of it.
+            max_output_tokens: Limit of the answer.
 
         Raises:
-            ValueError: The answer would take the whole window.
+            ValueError: If the answer would take the whole window.
         """
-        if window_tokens <= max_output_tokens:
+        room = window_tokens - max_output_tokens
+        if room <= 0:
             raise ValueError(
-                f"a window of {window_tokens} tokens has no room beside an answer of {max_output_tokens}; give less"
+                f"a window of {window_tokens} tokens has no room beside an answer of "
+                f"{max_output_tokens}; give less"
             )
-        return cls(
-            max_input_tokens=window_tokens - max_output_tokens, max_output_tokens=max_output_tokens
-        )
+        return cls(max_input_tokens=room, max_output_tokens=max_output_tokens)
 
 
 @runtime_checkable
 class Renders(Protocol):
-    """Something with a text for a prompt, such as a `ContextBundle`."""
+    """A part of a prompt, such as a `ContextBundle`."""
 
     def render(self) -> str:
-        """The text."""
+        """Return its text."""
 
 
 def _as_message(value: object) -> object:
@@ -70,22 +70,22 @@ def _as_json(value: object) -> object:
 
 
 class PromptBundle(BaseModel):
-    """The parts of what a model gets to see; `to_messages` makes the conversation of them.
+    """The parts of a prompt, which `to_messages` turns into a conversation.
 
-    The parts that seldom change come first, so a provider's prompt cache serves most of the next
-    turn: system and tools, background, history; then the parts of this turn: documents and
+    The parts that seldom change come first, so that a provider's prompt cache serves most of the
+    next turn: system and tools, background, history. The parts of this turn follow: documents and
     instructions.
 
     Attributes:
-        system: Who the model is and how it works; trusted.
-        instructions: What to do now, such as the user's question.
-        tools_json_schema: Descriptions of the tools; anything but a text becomes canonical JSON.
+        system: The model's role and rules. Trusted.
+        instructions: The task of this turn, such as the user's question.
+        tools_json_schema: Descriptions of the tools. Anything but a text becomes canonical JSON.
         context_docs: Texts from outside, each fenced as data. A text's first line is its title by
             convention.
-        history: The conversation so far, oldest first; a text alone is the user's.
-        background: One more text from outside, for what stays the same from turn to turn, such as a
+        history: The conversation so far, oldest first. A text alone is the user's.
+        background: One more text from outside that stays the same from turn to turn, such as a
             packed context.
-        budget: What `fit` keeps to.
+        budget: The limit of `fit`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -99,9 +99,9 @@ class PromptBundle(BaseModel):
     budget: TokenBudget = TokenBudget()
 
     def to_messages(self, *, include_tools: bool = False) -> list[LLMMessage]:
-        """The conversation that an `LLMClient` takes; the same bundle gives the same bytes.
+        """Return the conversation for an `LLMClient`. The same bundle gives the same bytes.
 
-        Texts from outside are in fences that they cannot close; lone surrogates in texts become
+        Texts from outside are in fences that they cannot close. Lone surrogates in texts become
         escapes. Empty parts are left out, and a bundle of empty parts gives no message. Adjacent
         texts of the user become one message, since some models accept only alternating turns.
 
@@ -109,15 +109,12 @@ class PromptBundle(BaseModel):
             include_tools: Whether the system message holds the tool schemas, for endpoints that
                 take no `tools`.
         """
-        tools = (
-            f"{_TOOLS}\n{self.tools_json_schema}"
-            if include_tools and self.tools_json_schema
-            else ""
-        )
-        system = _joined(self.system, tools)
+        tools = ""
+        if include_tools and self.tools_json_schema:
+            tools = f"{_TOOLS}\n{self.tools_json_schema}"
         turn = _joined(_as_data(self.context_docs), self.instructions)
         messages = [
-            *_message(MessageRole.SYSTEM, system),
+            *_message(MessageRole.SYSTEM, _joined(self.system, tools)),
             *_message(MessageRole.USER, _as_data([self.background])),
             *map(_sendable, self.history),
             *_message(MessageRole.USER, turn),
@@ -130,9 +127,12 @@ def _joined(*parts: str) -> str:
 
 
 def _as_data(texts: Sequence[str]) -> str:
+    """Return texts from outside in fences of one nonce that none of them contains."""
     texts = [printable(text) for text in texts if text]
+    if not texts:
+        return ""
     nonce = fence_nonce("\n".join(texts), seed=_SEED)
-    return _GAP.join([_DATA, *(fenced(text, nonce) for text in texts)]) if texts else ""
+    return _GAP.join([_DATA, *(fenced(text, nonce) for text in texts)])
 
 
 def _message(role: MessageRole, text: str) -> list[LLMMessage]:
@@ -165,31 +165,32 @@ def _is_plain_user_text(message: LLMMessage) -> bool:
     )
 
 
-# that open the answer: https://cookbook.openai.com/examples/how_to_count_tokens_with_tiktoken
+# The marks that open the answer:
+# https://cookbook.openai.com/examples/how_to_count_tokens_with_tiktoken
 _ANSWER_TOKENS = 3
 
 
 def count_prompt_tokens(bundle: PromptBundle, counter: TokenCounter | None = None) -> int:
-    """The tokens of everything that the bundle sends, the marks around messages included.
+    """Return the tokens of all that the bundle sends, the marks around messages included.
 
     Tool schemas are counted in the system message or beside the messages, whichever is more.
 
     Args:
         bundle: The prompt.
-        counter: Counts tokens; None takes `DefaultCounter`.
+        counter: Counts tokens. None uses `DefaultCounter`.
     """
     return PromptMeter(counter or DefaultCounter()).tokens(bundle)
 
 
 class PromptMeter:
-    """Counts many versions of one prompt; each distinct text is counted once."""
+    """Counts the tokens of many versions of a prompt, each distinct text once."""
 
     def __init__(self, counter: TokenCounter) -> None:
         self._counter = counter
-        self._known: dict[str, int] = {}
+        self._tokens: dict[str, int] = {}
 
     def tokens(self, bundle: PromptBundle) -> int:
-        """As `count_prompt_tokens`."""
+        """Return the tokens of a bundle, as `count_prompt_tokens` does."""
         apart = self.messages(bundle.to_messages())
         if not bundle.tools_json_schema:
             return apart
@@ -197,19 +198,19 @@ class PromptMeter:
         return max(inside, apart + self._count(bundle.tools_json_schema))
 
     def fits(self, bundle: PromptBundle) -> bool:
-        """Whether the bundle is within its own budget."""
+        """Return whether the bundle is within its own budget."""
         return self.tokens(bundle) <= bundle.budget.max_input_tokens
 
     def messages(self, messages: Iterable[LLMMessage]) -> int:
-        """The tokens of a conversation; none for an empty one."""
-        each = [self.message(message) for message in messages]
-        return sum(each) + _ANSWER_TOKENS if each else 0
+        """Return the tokens of a conversation, 0 for an empty one."""
+        tokens = sum(map(self.message, messages))
+        return tokens + _ANSWER_TOKENS if tokens else 0
 
     def message(self, message: LLMMessage) -> int:
-        """The tokens of one message."""
+        """Return the tokens of one message."""
         return message_tokens(message.model_dump(exclude_none=True), self._count)
 
     def _count(self, text: str) -> int:
-        if text not in self._known:
-            self._known[text] = count_tokens(self._counter, text) if text else 0
-        return self._known[text]
+        if text not in self._tokens:
+            self._tokens[text] = count_tokens(self._counter, text) if text else 0
+        return self._tokens[text]

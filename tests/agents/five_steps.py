@@ -1,4 +1,4 @@
-"""An agent of five dependent steps: its tools, and a model that knows nothing but what its prompts show.
+"""An agent of five dependent steps: its tools, and a model that knows only its prompts.
 
     python -m tests.agents.five_steps FOLDER
 

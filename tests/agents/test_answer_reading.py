@@ -149,7 +149,8 @@ async def test_a_model_without_tools_reads_by_json(fenced: bool, keys: tuple[str
     [pointer] = manager.get_all_pointers()
     reply = json.dumps({keys[0]: "read_context", keys[1]: found(pointer.pointer_id)})
     client = ToollessClient([f"```json\n{reply}\n```" if fenced else reply, "It cost 90001 euros."])
-    answer = await Answering(budget=SMALL).answer(client, manager, query=QUESTION)  # type: ignore[arg-type]
+    answering = Answering(budget=SMALL)
+    answer = await answering.answer(client, manager, query=QUESTION)  # type: ignore[arg-type]
     assert (answer.text, [read.pointer_id for read in answer.reads]) == (
         "It cost 90001 euros.",
         [pointer.pointer_id],

@@ -1,4 +1,4 @@
-"""Why a call failed or was refused reaches the event, the result, the log, the span and the answering model."""
+"""The reason of a failed or refused call reaches events, results, logs, spans and the model."""
 
 import asyncio
 import json

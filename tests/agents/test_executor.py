@@ -390,7 +390,7 @@ async def test_a_tool_that_changes_its_arguments_changes_nothing_else(tmp_path: 
 
 
 class Watched:
-    """A registry whose one tool waits for its release, and which knows how many run, ran and ended."""
+    """A registry whose one tool waits for its release, and which counts running and ended calls."""
 
     def __init__(self) -> None:
         self.running = self.most = self.cleaned = 0

@@ -1,4 +1,4 @@
-"""Tools that never return: the rest of a session goes on without them, and so does the program's own executor."""
+"""Tools that never return: the session and the program's own executor work on without them."""
 
 import asyncio
 import time
@@ -33,7 +33,7 @@ ROWS = [{"row": number, "text": "a row of data"} for number in range(500)]
 
 @pytest.fixture
 async def no_threads_left() -> AsyncIterator[ToolRegistry]:
-    """A registry whose tool hangs in every thread for tools, in a program whose own executor hangs too."""
+    """A registry whose tool hangs in every tool thread, in a program whose executor hangs too."""
     end = Event()
 
     def hang() -> None:

@@ -1,4 +1,4 @@
-"""`ToolContextManager` over any store: what the store lost is lost, and what callers may pass for a pointer."""
+"""`ToolContextManager` over any store: lost results, and what callers may pass for a pointer."""
 
 import json
 import subprocess

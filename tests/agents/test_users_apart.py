@@ -1,4 +1,4 @@
-"""One executor for many sessions: no run sees, lists, reads or resumes what another session stored."""
+"""One executor for many sessions: no run sees, reads or resumes what another one stored."""
 
 import asyncio
 import json
@@ -16,6 +16,7 @@ from llm_common.agents import (
     FileContextPointerStore,
     InMemoryContextPointerStore,
     OffloadPolicy,
+    Session,
     StreamEvent,
     TokenBudget,
     ToolContextManager,
@@ -150,6 +151,19 @@ async def test_a_session_sees_what_it_stored_in_earlier_runs(tmp_path: Path) -> 
     again = Model()
     await executor_of(tmp_path, again).run("And now?", session="user:1", plan=["Go on"])
     assert "secret-01" in again.prompts[0]
+
+
+async def test_a_run_works_on_the_session_of_a_loop_of_ones_own(tmp_path: Path) -> None:
+    model = Model()
+    executor = executor_of(tmp_path, model)
+    session = Session(tmp_path, session_id="user:1")
+    big = [{"row": row, "owner": "secret-01"} for row in range(3_000)]
+    await session.offload(big, tool="ledger", args={"user": "01"})
+    await executor.execute_plan(["the account of 01", "Go on"], "q1", session=session)
+    assert "ledger user=01" in model.prompts[0]
+    stored = await ToolContextManager(tmp_path, session_id="user:1").resume()
+    assert [pointer.tool_name for pointer in stored] == ["ledger", "account", "account"]
+    assert [*session.results.pointers] == [pointer.pointer_id for pointer in stored]
 
 
 async def test_a_session_may_be_a_manager_of_its_own_store(tmp_path: Path) -> None:
