@@ -18,6 +18,7 @@ from llm_common.errors import PointerNotFoundError
 from llm_common.pointers.pointer import ContextPointer
 from llm_common.pointers.save import checked_query_id
 from llm_common.pointers.store import ContextPointerStore
+from llm_common.redaction.redactor import Redactor
 from llm_common.text.canonical import decode_json, encode_json
 
 _MAX_CACHED_BYTES: Final = 8_000_000
@@ -58,9 +59,7 @@ class SessionResults:
         self.is_named: Final = session_id is not None
         if session_id is None:
             session_id = f"session_{secrets.token_hex(16)}"
-        self.session_id: Final = session_id
-        # The ids of its queries are longer than its own, and must be allowed too.
-        checked_query_id(f"{session_id}/q_{'0' * 16}", store.redactor)
+        self.session_id: Final = checked_session_id(session_id, store.redactor)
         self.pointers: Final[dict[str, ContextPointer]] = {}
         """What the session saved or resumed, by id, in save order."""
         self._recorded = {self.session_id}
@@ -298,6 +297,17 @@ class SessionResults:
             )
             self._erased |= removed
             self._stored[query_id] -= removed
+
+
+def checked_session_id(session_id: str, redactor: Redactor) -> str:
+    """Return a session's id if the store takes it.
+
+    Raises:
+        InvalidIdError: If it does not.
+    """
+    # The ids of the session's queries are longer than its own, and must be allowed too.
+    checked_query_id(f"{session_id}/q_{'0' * 16}", redactor)
+    return session_id
 
 
 class ResultCache:

@@ -2,14 +2,18 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from inspect import isawaitable
+from pathlib import Path
 from typing import Any, Final
 
 from agno.run import RunContext
 from agno.tools.function import Function, ToolResult
 from pydantic import BaseModel
 
+from llm_common.agents.session import Session, SessionConfig
+from llm_common.agents.sessions import Sessions
 from llm_common.errors import ToolError, UnserialisableError
-from llm_common.integrations.session_hooks import SessionHooks, run_sync
+from llm_common.integrations.translation import read_back, run_sync
+from llm_common.pointers.store import ContextPointerStore
 from llm_common.tools.tool import Tool
 
 _PLAIN: Final = (str, list, tuple, dict, BaseModel)
@@ -25,7 +29,9 @@ class LLMCommonToolHook:
     history is Agno's matter.
 
     Args:
-        hooks: Store, limits and policies; None takes the defaults.
+        store: A store, the folder of one, or the `Sessions` of other hooks. None keeps results in
+            memory, for a day.
+        config: Limits and policies, unless `store` has them.
 
     Attributes:
         tools: The tools that read back, for the agent.
@@ -33,9 +39,13 @@ class LLMCommonToolHook:
 
     __name__ = "llm_common"  # Agno names hooks in its log
 
-    def __init__(self, hooks: SessionHooks | None = None) -> None:
-        self._hooks = hooks or SessionHooks()
-        self.tools = [self._function(tool) for tool in self._hooks.tools(self._hooks.session_id)]
+    def __init__(
+        self,
+        store: Sessions | ContextPointerStore | Path | str | None = None,
+        config: SessionConfig | None = None,
+    ) -> None:
+        self.sessions = Sessions.over(store, config)
+        self.tools = [self._function(tool) for tool in self.sessions.get().tools()]
 
     def __call__(
         self,
@@ -62,30 +72,31 @@ class LLMCommonToolHook:
         value = result.content if isinstance(result, ToolResult) else result
         if not isinstance(value, _PLAIN):
             return result
-        call = {"tool_name": name, "args": args, "session_id": self._session(run), **_turn(run)}
+        session, messages = self._session(run), _messages(run)
+        turn = _caller_id(run)
         try:
-            shown = await self._hooks.offload(value, **call)
-        except UnserialisableError:
-            shown = await self._hooks.offload(str(value), **call)  # what Agno shows the model
-        if shown is None:
+            shown = await session.offload(value, tool=name, args=args, turn=turn, messages=messages)
+        except UnserialisableError:  # Agno shows the model its text
+            shown = await session.offload(
+                str(value), tool=name, args=args, turn=turn, messages=messages
+            )
+        if shown.pointer_id is None:
             return result
         if isinstance(result, ToolResult):
-            return result.model_copy(update={"content": shown.text})
-        return shown.text
+            return result.model_copy(update={"content": str(shown)})
+        return str(shown)
 
-    def _session(self, run: Any) -> str:
+    def _session(self, run: Any) -> Session:
         if run is None:
-            return self._hooks.session_id
-        return self._hooks.session((run.user_id, run.session_id) if run.user_id else run.session_id)
+            return self.sessions.get()
+        return self.sessions.get((run.user_id, run.session_id) if run.user_id else run.session_id)
 
     def _function(self, tool: Tool) -> Function:
         """A tool that reads back, in the session of the run that calls it."""
 
         def read(run_context: RunContext, **args: Any) -> str:
             try:
-                return run_sync(
-                    self._hooks.read_back(tool.name, args, session_id=self._session(run_context))
-                )
+                return run_sync(read_back(self._session(run_context), tool.name, args))
             except ToolError as exc:
                 return exc.message
 
@@ -98,13 +109,21 @@ class LLMCommonToolHook:
         )
 
 
-def _turn(run: Any) -> dict[str, Any]:
-    """The message that made the calls, how many it made, and what the user said last."""
-    messages = (run.messages if run else None) or []
-    caller = next((one for one in reversed(messages) if one.tool_calls), None)
-    query = next((one.get_content_string() for one in reversed(messages) if one.role == "user"), "")
-    return {
-        "turn_id": caller and caller.id,
-        "calls": len(caller.tool_calls) if caller else 1,
-        "query": query,
-    }
+def _caller_id(run: Any) -> str | None:
+    """Return the id of the message that made the calls."""
+    for message in reversed((run.messages if run else None) or []):
+        if message.tool_calls:
+            return str(message.id) if message.id else None
+    return None
+
+
+def _messages(run: Any) -> list[dict[str, Any]]:
+    """Return what the user said and the calls of the model, as chat completions have them."""
+    messages = []
+    for message in (run.messages if run else None) or []:
+        if message.role == "user":
+            messages.append({"role": "user", "content": message.get_content_string()})
+        elif message.tool_calls:
+            calls = [{"function": {"name": "call"}} for _ in message.tool_calls]
+            messages.append({"role": "assistant", "content": None, "tool_calls": calls})
+    return messages

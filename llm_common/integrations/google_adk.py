@@ -1,20 +1,24 @@
 """Hooks for Google's Agent Development Kit: `LLMCommonPlugin`."""
 
+from pathlib import Path
 from typing import Any, Final
 
 from google.adk.plugins import BasePlugin
 from google.adk.tools.base_tool import BaseTool
 from google.genai import types
 
+from llm_common.agents.session import Session, SessionConfig
+from llm_common.agents.sessions import Sessions
 from llm_common.errors import ToolError
 from llm_common.integrations.google_contents import (
-    facts_of,
+    definition_of,
     plain_value,
     query_of,
     read_content,
     write_content,
 )
-from llm_common.integrations.session_hooks import SessionHooks
+from llm_common.integrations.translation import fold_messages, read_back
+from llm_common.pointers.store import ContextPointerStore
 from llm_common.tools.tool import Tool
 
 _CONTROL: Final = frozenset({"transfer_to_agent", "set_model_response", "finish_task", "exit_loop"})
@@ -30,15 +34,19 @@ class LLMCommonPlugin(BasePlugin):
     plugins that have to see all of them first.
 
     Args:
-        hooks: Store, limits and policies; None takes the defaults.
+        store: A store, the folder of one, or the `Sessions` of other hooks. None keeps results in
+            memory, for a day.
+        config: Limits and policies, unless `store` has them.
     """
 
-    def __init__(self, hooks: SessionHooks | None = None) -> None:
+    def __init__(
+        self,
+        store: Sessions | ContextPointerStore | Path | str | None = None,
+        config: SessionConfig | None = None,
+    ) -> None:
         super().__init__(name="llm_common")
-        self._hooks = hooks or SessionHooks()
-        self._readers = [
-            _ReadBackTool(tool, self._hooks) for tool in self._hooks.tools(self._hooks.session_id)
-        ]
+        self.sessions = Sessions.over(store, config)
+        self._readers = [_ReadBackTool(tool, self.sessions) for tool in self.sessions.get().tools()]
 
     async def after_tool_callback(
         self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: Any, result: Any
@@ -47,11 +55,16 @@ class LLMCommonPlugin(BasePlugin):
         value = plain_value(result)
         if value is None or tool_context.actions.skip_summarization:
             return None
-        session_id = _session(self._hooks, tool_context)
-        shown = await self._hooks.offload(
-            value, tool_name=tool.name, args=tool_args, session_id=session_id, **_turn(tool_context)
+        turn, calls = _turn(tool_context)
+        shown = await _session(self.sessions, tool_context).offload(
+            value,
+            tool=tool.name,
+            args=tool_args,
+            query=query_of(tool_context),
+            turn=turn,
+            messages=calls,
         )
-        return {"result": shown.text} if shown else None
+        return None if shown.pointer_id is None else {"result": str(shown)}
 
     async def before_model_callback(self, *, callback_context: Any, llm_request: Any) -> None:
         """Changes what the model is sent; ADK calls it."""
@@ -64,40 +77,39 @@ class LLMCommonPlugin(BasePlugin):
         llm_request.append_tools(
             [tool for tool in self._readers if tool.name not in llm_request.tools_dict]
         )
-        await self._choose(config, llm_request.contents, query=query_of(callback_context))
-        session_id = _session(self._hooks, callback_context)
-        llm_request.contents = await self._hooks.fold_messages(
-            llm_request.contents, session_id=session_id, read=read_content, write=write_content
+        session = _session(self.sessions, callback_context)
+        messages = [*map(read_content, llm_request.contents)]
+        # Contents of other agents have the role of the user too: what was asked comes last.
+        messages.append({"role": "user", "content": query_of(callback_context)})
+        await self._choose(session, config, messages)
+        llm_request.contents = await fold_messages(
+            session, llm_request.contents, read=read_content, write=write_content
         )
 
     async def _choose(
-        self, config: types.GenerateContentConfig, contents: list[types.Content], *, query: str
+        self, session: Session, config: types.GenerateContentConfig, messages: list[dict[str, Any]]
     ) -> None:
-        """Leaves the functions that fit in the request; tools of other kinds stay."""
-        called = {
-            part.function_call.name
-            for one in contents
-            for part in one.parts or ()
-            if part.function_call
-        }
+        """Leave the functions that fit in the request. Tools of other kinds stay."""
         forced: Any = config.tool_config and config.tool_config.function_calling_config
-        keep = {*map(str, called), *_CONTROL, *((forced and forced.allowed_function_names) or ())}
+        keep = {*_CONTROL, *((forced and forced.allowed_function_names) or ())}
         declaring = _declaring(config)
-        declared = [one for tool in declaring for one in tool.function_declarations]
-        chosen = await self._hooks.choose_tools(declared, query=query, facts_of=facts_of, keep=keep)
-        names = {one.name for one in chosen}
+        declared = [function for tool in declaring for function in tool.function_declarations]
+        chosen = await session.choose_tools(
+            [*map(definition_of, declared)], messages=messages, keep=keep
+        )
+        names = {definition.name for definition in chosen}
         for tool in declaring:
-            tool.function_declarations = [
-                one for one in tool.function_declarations if one.name in names
-            ]
+            functions = tool.function_declarations
+            tool.function_declarations = [one for one in functions if one.name in names]
 
 
 class _ReadBackTool(BaseTool):
     """A tool that reads back, in the session that calls it."""
 
-    def __init__(self, tool: Tool, hooks: SessionHooks) -> None:
+    def __init__(self, tool: Tool, sessions: Sessions) -> None:
         super().__init__(name=tool.name, description=tool.description)
-        self._parameters, self._hooks = tool.parameters, hooks
+        self._parameters = tool.parameters
+        self._sessions = sessions
 
     def _get_declaration(self) -> types.FunctionDeclaration:
         return types.FunctionDeclaration(
@@ -105,9 +117,9 @@ class _ReadBackTool(BaseTool):
         )
 
     async def run_async(self, *, args: dict[str, Any], tool_context: Any) -> dict[str, str]:
-        session_id = _session(self._hooks, tool_context)
+        session = _session(self._sessions, tool_context)
         try:
-            return {"result": await self._hooks.read_back(self.name, args, session_id=session_id)}
+            return {"result": await read_back(session, self.name, args)}
         except ToolError as exc:
             return {"error": exc.message}
 
@@ -116,16 +128,17 @@ def _declaring(config: types.GenerateContentConfig) -> list[Any]:
     return [tool for tool in config.tools or () if getattr(tool, "function_declarations", None)]
 
 
-def _session(hooks: SessionHooks, context: Any) -> str:
-    """The same session id may be there for several users and apps."""
+def _session(sessions: Sessions, context: Any) -> Session:
+    """Return the session. The same id may be there for several users and apps."""
     session = context.session
-    return hooks.session((session.app_name, session.user_id, session.id))
+    return sessions.get((session.app_name, session.user_id, session.id))
 
 
-def _turn(context: Any) -> dict[str, Any]:
-    """The event that made the call, how many calls it made, and what the user said last."""
+def _turn(context: Any) -> tuple[str | None, list[dict[str, Any]]]:
+    """Return the event that made the call, and its calls as a message."""
     for event in reversed(context.session.events):
         calls = event.get_function_calls()
         if any(call.id == context.function_call_id for call in calls):
-            return {"turn_id": event.id, "calls": len(calls), "query": query_of(context)}
-    return {"query": query_of(context)}
+            functions = [{"function": {"name": call.name}} for call in calls]
+            return event.id, [{"role": "assistant", "content": None, "tool_calls": functions}]
+    return None, []

@@ -7,8 +7,9 @@ import orjson
 from google.genai import types
 from pydantic import BaseModel
 
-from llm_common.integrations.session_hooks import ToolFacts, plain_text
+from llm_common.integrations.translation import plain_text
 from llm_common.text.canonical import stable_json
+from llm_common.tools.definitions import ToolDefinition
 
 
 def query_of(context: Any) -> str:
@@ -41,10 +42,12 @@ def _dumped(value: object) -> Any:
     raise TypeError
 
 
-def facts_of(tool: types.FunctionDeclaration) -> ToolFacts:
-    """What is read of a declared function to choose it."""
-    schema = tool.parameters.model_dump(mode="json", exclude_none=True) if tool.parameters else {}
-    return ToolFacts(tool.name or "", tool.description or "", tool.parameters_json_schema or schema)
+def definition_of(tool: types.FunctionDeclaration) -> ToolDefinition:
+    """Return a declared function as our definition."""
+    schema = tool.parameters_json_schema
+    if not schema and tool.parameters:
+        schema = tool.parameters.model_dump(mode="json", exclude_none=True)
+    return ToolDefinition(tool.name or "", tool.description or "", schema or {})
 
 
 def read_content(content: types.Content) -> dict[str, Any]:

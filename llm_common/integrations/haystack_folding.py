@@ -4,16 +4,20 @@ And Haystack's messages as folding reads them.
 """
 
 import json
+from dataclasses import replace
+from pathlib import Path
 from typing import Any, Final
 
 from haystack.dataclasses import ChatMessage, ChatRole, TextContent
 from haystack.hooks.compaction.types import Compactor
 from haystack.token_counters import TokenCounter
 
-from llm_common.agents.offloading import OffloadPolicy
+from llm_common.agents.session import Session, SessionConfig
+from llm_common.agents.sessions import Sessions
 from llm_common.errors import ConfigError, TokenBudgetError
 from llm_common.history import FoldPolicy
-from llm_common.integrations.session_hooks import SessionHooks, run_sync
+from llm_common.integrations.translation import fold_messages, run_sync
+from llm_common.pointers.store import ContextPointerStore
 
 _MIN_LIMIT_TOKENS: Final = 200
 _TARGET_SHARE: Final = 0.9  # the caller has set the target already
@@ -26,7 +30,7 @@ class MadeInCode:
         """Raises `ConfigError`: a store and its settings are no plain values."""
         kind = type(self).__name__
         raise ConfigError(
-            f"a {kind} cannot be serialised; make it and its agent in code", variable="hooks"
+            f"a {kind} cannot be serialised; make it and its agent in code", variable="store"
         )
 
     @classmethod
@@ -34,7 +38,7 @@ class MadeInCode:
         """Raises `ConfigError`, as `to_dict`."""
         raise ConfigError(
             f"a {cls.__name__} cannot be serialised; make it and its agent in code",
-            variable="hooks",
+            variable="store",
         )
 
 
@@ -44,18 +48,25 @@ class FoldCompactor(MadeInCode, Compactor):
     For agents without an `LLMCommonHook`, which folds by itself; take its tools all the same.
 
     Args:
-        hooks: The store, and the name of the tool that reads back; None takes the defaults.
+        store: A store, the folder of one, or the `Sessions` of other hooks. None keeps results in
+            memory, for a day.
+        config: Limits and policies, unless `store` has them.
         session_id: The session, as `hook_context` names it.
     """
 
-    def __init__(self, hooks: SessionHooks | None = None, *, session_id: str | None = None) -> None:
-        self._hooks = hooks or SessionHooks()
-        self._session_id = self._hooks.session(session_id)
+    def __init__(
+        self,
+        store: Sessions | ContextPointerStore | Path | str | None = None,
+        config: SessionConfig | None = None,
+        *,
+        session_id: str | None = None,
+    ) -> None:
+        self._session = Sessions.over(store, config).get(session_id)
 
     def compact(
         self, messages: list[ChatMessage], target_tokens: int, token_counter: TokenCounter
     ) -> list[ChatMessage] | None:
-        """The messages within the target, or None if that makes them no smaller; Haystack calls it.
+        """Return the messages within the target, or None if that makes them no smaller.
 
         Raises:
             StoreError: What is folded could not be stored; the messages are what they were.
@@ -74,17 +85,15 @@ class FoldCompactor(MadeInCode, Compactor):
     async def _folded(
         self, messages: list[ChatMessage], limit_tokens: int, token_counter: TokenCounter
     ) -> list[ChatMessage] | None:
-        """The messages within a limit; None if what is never folded is over it."""
-        hooks = SessionHooks(
-            self._hooks.store,
-            policy=OffloadPolicy(reader_name=self._hooks.reader_name),
-            fold_policy=FoldPolicy(limit_tokens=limit_tokens, target_share=_TARGET_SHARE),
+        """Return the messages within a limit, or None if what is never folded is over it."""
+        config = replace(
+            self._session.config,
+            fold=FoldPolicy(limit_tokens=limit_tokens, target_share=_TARGET_SHARE),
             counter=_TextCounter(token_counter),
         )
+        session = Session(self._session.store, session_id=self._session.session_id, config=config)
         try:
-            return await hooks.fold_messages(
-                messages, session_id=self._session_id, read=read_message, write=write_message
-            )
+            return await fold_messages(session, messages, read=read_message, write=write_message)
         except TokenBudgetError:
             return None
 
@@ -100,30 +109,26 @@ class _TextCounter:
 
 
 def read_message(message: ChatMessage) -> dict[str, Any]:
-    """A message in the shape of OpenAI's chat completions; images and files are left out."""
+    """Return a message in the shape of OpenAI's chat completions, without images."""
     if result := message.tool_call_result:
         return {
             "role": "tool",
             "tool_call_id": _id(result.origin),
             "content": result_text(result) or "",
         }
-    calls = [
-        {
-            "id": _id(call),
-            "function": {"name": call.tool_name, "arguments": json.dumps(call.arguments)},
-        }
-        for call in message.tool_calls
-    ]
-    content = "\n".join(message.texts)
-    return {
-        "role": message.role.value,
-        "content": content,
-        **({"tool_calls": calls} if calls else {}),
-    }
+    fields: dict[str, Any] = {"role": message.role.value, "content": "\n".join(message.texts)}
+    if message.tool_calls:
+        fields["tool_calls"] = [*map(_call, message.tool_calls)]
+    return fields
+
+
+def _call(call: Any) -> dict[str, Any]:
+    function = {"name": call.tool_name, "arguments": json.dumps(call.arguments)}
+    return {"id": _id(call), "function": function}
 
 
 def write_message(message: ChatMessage | None, content: str) -> ChatMessage:
-    """A message that says another text, or a new one of the user."""
+    """Return a message with another text, or a new one of the user."""
     if message is None:
         return ChatMessage.from_user(content)
     if result := message.tool_call_result:
@@ -141,7 +146,7 @@ def _id(call: Any) -> str:
 
 
 def result_text(result: Any) -> str | None:
-    """A result as a text; None if it holds an image or a file."""
+    """Return a result as a text, or None if it holds an image or a file."""
     if isinstance(result.result, str):
         return str(result.result)
     texts = [part.text for part in result.result if isinstance(part, TextContent)]

@@ -1,6 +1,7 @@
 """`LLMCommonMiddleware`: offloading, choosing and reading back in an agent of LangChain."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from langchain.agents.middleware import AgentMiddleware, ModelRequest, ToolCallRequest
@@ -9,8 +10,12 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 from langchain_core.tools import StructuredTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
+from llm_common.agents.session import Session, SessionConfig
+from llm_common.agents.sessions import Sessions
 from llm_common.errors import ToolError
-from llm_common.integrations.session_hooks import SessionHooks, ToolFacts, plain_text, run_sync
+from llm_common.integrations.translation import fold_messages, plain_text, read_back, run_sync
+from llm_common.pointers.store import ContextPointerStore
+from llm_common.tools.definitions import ToolDefinition
 from llm_common.tools.tool import Tool
 
 T = TypeVar("T")
@@ -36,19 +41,24 @@ class LLMCommonMiddleware(AgentMiddleware[Any, Any, Any]):
     the history passes on the messages that the run before returned.
 
     Args:
-        hooks: Store, limits and policies; None takes the defaults of `SessionHooks`, which keep
-            results in memory.
+        store: A store, the folder of one, or the `Sessions` of other hooks. None keeps results in
+            memory, for a day.
+        config: Limits and policies, unless `store` has them.
     """
 
-    def __init__(self, hooks: SessionHooks | None = None) -> None:
+    def __init__(
+        self,
+        store: Sessions | ContextPointerStore | Path | str | None = None,
+        config: SessionConfig | None = None,
+    ) -> None:
         super().__init__()
-        self.hooks = hooks or SessionHooks()
-        self.tools = [self._readable(tool) for tool in self.hooks.tools(self.hooks.session_id)]
+        self.sessions = Sessions.over(store, config)
+        self.tools = [self._readable(tool) for tool in self.sessions.get().tools()]
 
     def wrap_tool_call(
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Any]
     ) -> Any:
-        """The tool's message, with a preview instead of a long text."""
+        """Return the tool's message, with a preview instead of a long text."""
         return run_sync(self._offloaded(request, handler(request)))
 
     async def awrap_tool_call(
@@ -60,7 +70,7 @@ class LLMCommonMiddleware(AgentMiddleware[Any, Any, Any]):
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], T]
     ) -> T:
-        """The model's answer to a folded history, with the tools that fit."""
+        """Return the model's answer to a folded history, with the tools that fit."""
         return handler(run_sync(self._reduced(request)))
 
     async def awrap_model_call(
@@ -69,65 +79,50 @@ class LLMCommonMiddleware(AgentMiddleware[Any, Any, Any]):
         """As `wrap_model_call`, asynchronously."""
         return await handler(await self._reduced(request))
 
-    def _session(self, runtime: Any, messages: Sequence[BaseMessage]) -> str:
+    def _session(self, runtime: Any, messages: Sequence[BaseMessage]) -> Session:
         thread_id = runtime.execution_info.thread_id if runtime and runtime.execution_info else None
         if thread_id is None and messages and messages[0].id:
-            return self.hooks.session(("messages", messages[0].id))
-        return self.hooks.session(thread_id)
+            return self.sessions.get(("messages", messages[0].id))
+        return self.sessions.get(thread_id)
 
     async def _offloaded(self, request: ToolCallRequest, result: Any) -> Any:
-        text = (
-            plain_text(result.content)
-            if isinstance(result, ToolMessage) and result.status != "error"
-            else None
-        )
+        if not isinstance(result, ToolMessage) or result.status == "error":
+            return result
+        text = plain_text(result.content)
         if text is None:
             return result
         messages = request.state["messages"]
-        caller = next((one for one in reversed(messages) if isinstance(one, AIMessage)), None)
-        shown = await self.hooks.offload(
+        session = self._session(request.runtime, messages)
+        shown = await session.offload(
             text,
-            tool_name=request.tool_call["name"],
+            tool=request.tool_call["name"],
             args=request.tool_call["args"],
-            session_id=self._session(request.runtime, messages),
-            query=_query(messages),
-            turn_id=caller.id if caller else None,
-            calls=len(caller.tool_calls) if caller else 1,
+            turn=_caller_id(messages),
+            messages=[*map(_read, messages)],
         )
-        return result.model_copy(update={"content": shown.text}) if shown else result
+        if shown.pointer_id is None:
+            return result
+        return result.model_copy(update={"content": str(shown)})
 
     async def _reduced(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
-        called = {
-            call["name"]
-            for one in request.messages
-            if isinstance(one, AIMessage)
-            for call in one.tool_calls
-        }
-        # a provider's are dicts
-        own = [tool for tool in request.tools if isinstance(tool, BaseTool)]
-        chosen = await self.hooks.choose_tools(
-            own, query=_query(request.messages), facts_of=_facts, keep=called
-        )
-        names = {tool.name for tool in chosen}
         session = self._session(request.runtime, request.state["messages"])
-        return request.override(
-            tools=[
-                tool
-                for tool in request.tools
-                if not isinstance(tool, BaseTool) or tool.name in names
-            ],
-            messages=await self.hooks.fold_messages(
-                request.messages, session_id=session, read=_read, write=_write
-            ),
+        # Tools that run at the provider are dicts, and stay.
+        own = [tool for tool in request.tools if isinstance(tool, BaseTool)]
+        chosen = await session.choose_tools(
+            [*map(_definition, own)], messages=[*map(_read, request.messages)]
         )
+        hidden = {tool.name for tool in own} - {definition.name for definition in chosen}
+        tools = [tool for tool in request.tools if getattr(tool, "name", None) not in hidden]
+        messages = await fold_messages(session, request.messages, read=_read, write=_write)
+        return request.override(tools=tools, messages=messages)
 
     def _readable(self, tool: Tool) -> BaseTool:
-        """A tool that reads back, in the session of the run that calls it."""
+        """Return a tool that reads back, in the session of the run that calls it."""
 
         async def read(runtime: ToolRuntime, **args: Any) -> str:
             session = self._session(runtime, runtime.state["messages"])
             try:
-                return await self.hooks.read_back(tool.name, args, session_id=session)
+                return await read_back(session, tool.name, args)
             except ToolError as exc:
                 raise ToolException(exc.message) from exc
 
@@ -144,14 +139,17 @@ class LLMCommonMiddleware(AgentMiddleware[Any, Any, Any]):
         )
 
 
-def _query(messages: Sequence[BaseMessage]) -> str:
-    """What the user said last."""
-    return next((str(one.text) for one in reversed(messages) if isinstance(one, HumanMessage)), "")
+def _caller_id(messages: Sequence[BaseMessage]) -> str | None:
+    """Return the id of the message that made the calls."""
+    for message in reversed(messages):
+        if isinstance(message, AIMessage):
+            return str(message.id) if message.id else None
+    return None
 
 
-def _facts(tool: BaseTool) -> ToolFacts:
+def _definition(tool: BaseTool) -> ToolDefinition:
     function = convert_to_openai_tool(tool)["function"]
-    return ToolFacts(tool.name, tool.description, function.get("parameters", {}))
+    return ToolDefinition(tool.name, tool.description, function.get("parameters", {}))
 
 
 def _read(message: BaseMessage) -> Mapping[str, Any]:
@@ -159,27 +157,21 @@ def _read(message: BaseMessage) -> Mapping[str, Any]:
     if isinstance(message, ToolMessage):
         fields["tool_call_id"] = message.tool_call_id
     if isinstance(message, AIMessage) and message.tool_calls:
-        fields["tool_calls"] = [
-            {
-                "id": call["id"],
-                "type": "function",
-                "function": {"name": call["name"], "arguments": call["args"]},
-            }
-            for call in message.tool_calls
-        ]
+        fields["tool_calls"] = [*map(_call, message.tool_calls)]
     return fields
+
+
+def _call(call: Mapping[str, Any]) -> dict[str, Any]:
+    function = {"name": call["name"], "arguments": call["args"]}
+    return {"id": call["id"], "type": "function", "function": function}
 
 
 def _write(message: Any, text: str) -> Any:
     if message is None:
         return HumanMessage(text)
-    blocks = (
-        message.content
-        if isinstance(message.content, list) and not isinstance(message, ToolMessage)
-        else []
-    )
-    # such as images
-    rest = [block for block in blocks if isinstance(block, dict) and "text" not in block]
-    return message.model_copy(
-        update={"content": [{"type": "text", "text": text}, *rest] if rest else text}
-    )
+    images: list[Any] = []
+    if isinstance(message.content, list) and not isinstance(message, ToolMessage):
+        blocks = [block for block in message.content if isinstance(block, dict)]
+        images = [block for block in blocks if "text" not in block]
+    content = [{"type": "text", "text": text}, *images] if images else text
+    return message.model_copy(update={"content": content})

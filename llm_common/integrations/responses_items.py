@@ -8,17 +8,16 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from llm_common.integrations.session_hooks import plain_text
+from llm_common.integrations.translation import plain_text
 
 
-def said(items: Sequence[Any]) -> tuple[str, set[str]]:
-    """What the user said last, and the names of the tools that were called."""
-    texts = (
-        plain_text(item.get("content")) for item in reversed(items) if item.get("role") == "user"
-    )
-    return next((text for text in texts if text), ""), {
-        item["name"] for item in items if item.get("name")
-    }
+def question_in(items: Sequence[Any]) -> str:
+    """Return what the user said last."""
+    for item in reversed(items):
+        text = plain_text(item.get("content")) if item.get("role") == "user" else None
+        if text:
+            return text
+    return ""
 
 
 def _is_alone(item: Mapping[str, Any]) -> bool:
@@ -57,13 +56,11 @@ def read_group(group: list[Any]) -> Mapping[str, Any]:
 
 
 def _blocks(item: Mapping[str, Any]) -> list[Any]:
-    content = (
-        item.get("content")
-        if item.get("role")
-        else []
-        if item.get("type") == "function_call"
-        else [item]
-    )
+    if item.get("type") == "function_call":
+        return []
+    if not item.get("role"):  # such as reasoning
+        return [item]
+    content = item.get("content")
     return [{"type": "text", "text": content}] if isinstance(content, str) else [*(content or ())]
 
 
@@ -74,12 +71,12 @@ def write_group(group: list[Any] | None, text: str) -> list[Any]:
     if group[0].get("type") == "function_call_output":
         return [{**group[0], "output": text}]
     role = group[0].get("role", "assistant")
-    parts = group[0].get("content") if role == "user" else None
-    # such as images
-    rest = [part for part in parts if "text" not in part] if isinstance(parts, list) else []
-    return [
-        {"role": role, "content": [{"type": "input_text", "text": text}, *rest] if rest else text}
-    ]
+    parts = group[0].get("content")
+    images = []
+    if role == "user" and isinstance(parts, list):
+        images = [part for part in parts if "text" not in part]
+    content = [{"type": "input_text", "text": text}, *images] if images else text
+    return [{"role": role, "content": content}]
 
 
 def arguments_of(text: str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from strands.types.exceptions import StorageError
 
 from llm_common._threads import in_thread
 from llm_common.errors import StoreError
-from llm_common.history import search_history
+from llm_common.history.search import search_pointers
 from llm_common.pointers.pointer import ContextPointer
 from llm_common.pointers.store import ContextPointerStore
 
@@ -20,9 +20,8 @@ _MAX_KEY_CHARS = 1_000
 class PointerStorage:
     """A pointer store as Strands' `Storage`: `Agent(storage=PointerStorage(store))`, or that of its plugins.
 
-    UTF-8 is kept as text, so that read-back and `search_history` read it. Redaction, limits and
-    lifetime are the
-    store's: with `redact_results` what is read is not what was written where that held secrets.
+    UTF-8 is kept as text, so that the tools of a session read it. Redaction, limits and lifetime
+    are the store's: with `redact_results` what is read is not what was written where that held secrets.
 
     Args:
         store: Keeps a pointer for each key.
@@ -33,7 +32,7 @@ class PointerStorage:
         self._store, self._query_id = store, query_id
 
     async def write(self, key: str, data: bytes) -> None:
-        """Stores the bytes, in place of what was there.
+        """Store the bytes, in place of what was there.
 
         Raises `StorageError`, also for a key that holds a secret.
         """
@@ -49,22 +48,18 @@ class PointerStorage:
             )
 
     async def read(self, key: str) -> bytes | None:
-        """The bytes, or None; raises `StorageError`."""
+        """Return the bytes, or None. Raises `StorageError`."""
         with _storage_errors():
             pointer = (await self._pointers()).get(key)
-            result = (
-                None
-                if pointer is None
-                else await in_thread(self._store.load_result, pointer=pointer)
-            )
-        if result is None:
-            return None
-        return (
-            base64.b64decode(result["base64"]) if isinstance(result, dict) else str(result).encode()
-        )
+            if pointer is None:
+                return None
+            result = await in_thread(self._store.load_result, pointer=pointer)
+        if isinstance(result, dict):
+            return base64.b64decode(result["base64"])
+        return str(result).encode()
 
     async def delete(self, key: str) -> None:
-        """Removes the key, if it is there; raises `StorageError`."""
+        """Remove the key, if it is there. Raises `StorageError`."""
         with _storage_errors():
             if pointer := (await self._pointers()).get(key):
                 ids = [pointer.pointer_id]
@@ -73,23 +68,22 @@ class PointerStorage:
                 )
 
     async def search(self, query: str) -> list[StorageSearchResult]:
-        """At most 20 keys whose bytes hold words of the query, the best first.
+        """Return at most 20 keys whose bytes hold words of the query, the best first.
 
         Raises `StorageError`.
         """
         with _storage_errors():
-            keys = {pointer.pointer_id: key for key, pointer in (await self._pointers()).items()}
-            found = await search_history(
-                query, store=self._store, session_id=self._query_id, k=_MAX_FOUND
+            pointers = list((await self._pointers()).values())
+            keys = {pointer.pointer_id: str(pointer.args["name"]) for pointer in pointers}
+            findings = await in_thread(
+                search_pointers, query, pointers, load=self._store, limit=_MAX_FOUND
             )
-            return [
-                StorageSearchResult(keys[one.pointer_id], one.score)
-                for one in found
-                if one.pointer_id in keys
-            ]
+        return [
+            StorageSearchResult(keys[finding.pointer_id], finding.score) for finding in findings
+        ]
 
     async def list(self, query: str = "") -> list[str]:
-        """The keys that begin so, sorted; raises `StorageError`."""
+        """Return the keys that begin so, sorted. Raises `StorageError`."""
         with _storage_errors():
             return sorted(key for key in await self._pointers() if key.startswith(query))
 

@@ -18,10 +18,9 @@ from agno.models.response import ModelResponse
 from agno.tools.function import ToolResult
 from pydantic import BaseModel, ConfigDict, Field
 
-from llm_common.agents import InMemoryContextPointerStore, OffloadPolicy
+from llm_common.agents import InMemoryContextPointerStore, OffloadPolicy, SessionConfig, Sessions
 from llm_common.core import DefaultCounter
 from llm_common.integrations.agno import LLMCommonToolHook
-from llm_common.integrations.session_hooks import SessionHooks
 from tests.integrations.documented import blocks_of
 
 pytestmark = [pytest.mark.integrations, pytest.mark.filterwarnings("default")]
@@ -169,7 +168,7 @@ async def test_asynchronous_calls_of_one_message_share_a_budget() -> None:
         (name, {"warehouse": city})
         for name, city in zip(names, ("Oslo", "Rome", "Lima"), strict=True)
     ]
-    hook = LLMCommonToolHook(SessionHooks(policy=OffloadPolicy(turn_tokens=600)))
+    hook = LLMCommonToolHook(Sessions(config=SessionConfig(offload=OffloadPolicy(turn_tokens=600))))
     agent = agent_of(
         calls, read_back("/7/name"), "Done.", hook=hook, tools=[list_parts, list_parts_later]
     )
@@ -210,7 +209,7 @@ def test_media_stay_beside_a_preview() -> None:
     "other", [{"session_id": "two", "user_id": "ann"}, {"session_id": "one", "user_id": "bob"}]
 )
 def test_two_sessions_cannot_read_one_another(tmp_path: Path, other: dict[str, str]) -> None:
-    hook, first = LLMCommonToolHook(SessionHooks(tmp_path)), {"session_id": "one", "user_id": "ann"}
+    hook, first = LLMCommonToolHook(Sessions(tmp_path)), {"session_id": "one", "user_id": "ann"}
     run = agent_of([("list_parts", {"warehouse": "Oslo"})], "Done.", hook=hook).run(
         "List them.", **first
     )
@@ -220,14 +219,14 @@ def test_two_sessions_cannot_read_one_another(tmp_path: Path, other: dict[str, s
         (other, "no stored result of this session"),
         (first, "part 1 of Oslo"),
     ):
-        read = agent_of(reading, "Done.", hook=LLMCommonToolHook(SessionHooks(tmp_path))).run(
+        read = agent_of(reading, "Done.", hook=LLMCommonToolHook(Sessions(tmp_path))).run(
             "Read it.", **session
         )
         assert expected in results(read)[0]
 
 
 def test_a_result_that_cannot_be_stored_is_not_shown() -> None:
-    hook = LLMCommonToolHook(SessionHooks(InMemoryContextPointerStore(max_result_bytes=10_000)))
+    hook = LLMCommonToolHook(Sessions(InMemoryContextPointerStore(max_result_bytes=10_000)))
     run = agent_of([("list_parts", {"warehouse": "Oslo"})], "Done.", hook=hook).run("List them.")
     [text] = results(run)
     assert "part 4321" not in text

@@ -15,12 +15,11 @@ from google.adk.runners import InMemoryRunner
 from google.genai import types
 from pydantic import BaseModel
 
-from llm_common.agents import InMemoryContextPointerStore, OffloadPolicy
+from llm_common.agents import InMemoryContextPointerStore, OffloadPolicy, SessionConfig, Sessions
 from llm_common.core import DefaultCounter
 from llm_common.errors import ResultTooLargeError
 from llm_common.history import FoldPolicy
 from llm_common.integrations.google_adk import LLMCommonPlugin
-from llm_common.integrations.session_hooks import SessionHooks
 from tests.integrations.documented import blocks_of
 
 pytestmark = [pytest.mark.integrations, pytest.mark.filterwarnings("default")]
@@ -80,13 +79,13 @@ class Chat:
         self,
         *replies: Any,
         tools: Any = (list_parts,),
-        hooks: SessionHooks | None = None,
+        sessions: Sessions | None = None,
         **more: Any,
     ) -> None:
         self.model = ScriptedModel(replies=list(replies), seen=[])
         agent = LlmAgent(name="keeper", model=self.model, tools=list(tools), **more)
         self.runner = InMemoryRunner(
-            app=App(name="parts", root_agent=agent, plugins=[LLMCommonPlugin(hooks)])
+            app=App(name="parts", root_agent=agent, plugins=[LLMCommonPlugin(sessions)])
         )
         self.runner.auto_create_session = True
         self.results: list[Any] = []
@@ -146,7 +145,11 @@ async def test_models_of_the_application_are_data() -> None:
 
 async def test_calls_of_one_message_share_a_budget() -> None:
     calls = [("list_parts", {"warehouse": name}) for name in ("Oslo", "Rome", "Lima")]
-    chat = Chat(calls, "Done.", hooks=SessionHooks(policy=OffloadPolicy(turn_tokens=600)))
+    chat = Chat(
+        calls,
+        "Done.",
+        sessions=Sessions(config=SessionConfig(offload=OffloadPolicy(turn_tokens=600))),
+    )
     await chat.say("List them.")
     previews = [one["result"] for one in chat.results]
     assert [len(POINTER.findall(preview)) for preview in previews] == [1, 1, 1]
@@ -163,7 +166,7 @@ async def test_an_error_and_media_are_left_as_they_are(
 
 
 async def test_two_users_cannot_read_one_another(tmp_path: Path) -> None:
-    chat = Chat([("list_parts", {"warehouse": "Oslo"})], "Done.", hooks=SessionHooks(tmp_path))
+    chat = Chat([("list_parts", {"warehouse": "Oslo"})], "Done.", sessions=Sessions(tmp_path))
     await chat.say("List them.")
     [pointer_id] = POINTER.findall(str(chat.results))
     for user_id, expected in (
@@ -171,7 +174,7 @@ async def test_two_users_cannot_read_one_another(tmp_path: Path) -> None:
         ("ann", "part 1 of Oslo"),
     ):
         reading = [("read_context", {"pointer_id": pointer_id, "select": {"path": "/1/name"}})]
-        other = Chat(reading, "Done.", hooks=SessionHooks(tmp_path))
+        other = Chat(reading, "Done.", sessions=Sessions(tmp_path))
         await other.say("Read it.", user_id=user_id)
         assert expected in str(other.results[0])
 
@@ -192,14 +195,14 @@ async def test_tools_that_fit_are_shown() -> None:
     await chat.say("List the parts of the warehouse in Oslo.")
     await chat.say("Handle a case of kind 77.")
     for _, names in chat.model.seen:
-        assert {"list_parts", "read_context", "search_history"} <= set(names)
+        assert {"list_parts", "read_context", "search_context"} <= set(names)
         assert len(names) < 30
 
 
 async def test_a_long_history_is_folded_for_the_model_alone() -> None:
-    hooks = SessionHooks(fold_policy=FoldPolicy(limit_tokens=2_000))
-    searching = [("search_history", {"query": "number 3 weather"})]
-    chat = Chat(*["Noted."] * 30, searching, "7421.", tools=[], hooks=hooks)
+    sessions = Sessions(config=SessionConfig(fold=FoldPolicy(limit_tokens=2_000)))
+    searching = [("search_context", {"query": "number 3 weather"})]
+    chat = Chat(*["Noted."] * 30, searching, "7421.", tools=[], sessions=sessions)
     await chat.say("The door code of the shed is 7421.")
     for number in range(29):
         await chat.say(
@@ -217,13 +220,13 @@ async def test_earlier_results_are_folded_and_keep_their_calls() -> None:
         """A table of a city."""
         return f"{city}: " + "rain and sun " * 200
 
-    hooks = SessionHooks(fold_policy=FoldPolicy(limit_tokens=4_000))
+    sessions = Sessions(config=SessionConfig(fold=FoldPolicy(limit_tokens=4_000)))
     turns = [
         reply
         for number in range(12)
         for reply in ([("table", {"city": f"City {number}"})], "Noted.")
     ]
-    chat = Chat(*turns, tools=[table], hooks=hooks)
+    chat = Chat(*turns, tools=[table], sessions=sessions)
     for number in range(12):
         await chat.say(f"How is the weather in city {number}?")
     for contents, _ in chat.model.seen[2:]:
@@ -247,8 +250,8 @@ async def test_an_agent_that_answers_in_a_schema_gets_no_tools() -> None:
 
 
 async def test_a_result_that_cannot_be_stored_is_not_shown() -> None:
-    hooks = SessionHooks(InMemoryContextPointerStore(max_result_bytes=10_000))
-    chat = Chat([("list_parts", {"warehouse": "Oslo"})], "Done.", hooks=hooks)
+    sessions = Sessions(InMemoryContextPointerStore(max_result_bytes=10_000))
+    chat = Chat([("list_parts", {"warehouse": "Oslo"})], "Done.", sessions=sessions)
     with pytest.raises(RuntimeError) as raised:
         await chat.say("List them.")
     assert isinstance(raised.value.__cause__, ResultTooLargeError)

@@ -16,13 +16,12 @@ from haystack.token_counters import ApproximateTokenCounter
 from haystack.tools import tool
 from haystack.tools.tool import Tool
 
-from llm_common.agents import InMemoryContextPointerStore, OffloadPolicy
+from llm_common.agents import InMemoryContextPointerStore, OffloadPolicy, SessionConfig, Sessions
 from llm_common.core import DefaultCounter
 from llm_common.errors import ConfigError, PointerNotFoundError, ResultTooLargeError
 from llm_common.history import FoldPolicy
 from llm_common.integrations.haystack import SESSION_KEY, LLMCommonHook, PointerResultStore
 from llm_common.integrations.haystack_folding import FoldCompactor
-from llm_common.integrations.session_hooks import SessionHooks
 from tests.integrations.documented import blocks_of
 
 pytestmark = [pytest.mark.integrations, pytest.mark.filterwarnings("default")]
@@ -124,7 +123,7 @@ def test_a_result_is_offloaded_and_read_back_and_a_second_turn_follows() -> None
 async def test_asynchronous_calls_of_one_message_share_a_budget() -> None:
     calls = [ToolCall("list_parts", {"warehouse": name}) for name in ("Oslo", "Rome", "Lima")]
     script = Script(ChatMessage.from_assistant(tool_calls=calls), read_back("/7/name"), "Done.")
-    hook = LLMCommonHook(SessionHooks(policy=OffloadPolicy(turn_tokens=600)))
+    hook = LLMCommonHook(Sessions(config=SessionConfig(offload=OffloadPolicy(turn_tokens=600))))
     run = await agent_of(script, hook, list_parts).run_async(user("List them."))
     *previews, part = results(run["messages"])
     assert [len(POINTER.findall(preview)) for preview in previews] == [1, 1, 1]
@@ -153,7 +152,7 @@ def test_a_result_with_an_image_is_left_as_it_is() -> None:
 
 
 def test_two_sessions_cannot_read_one_another(tmp_path: Path) -> None:
-    hook = LLMCommonHook(SessionHooks(tmp_path))
+    hook = LLMCommonHook(Sessions(tmp_path))
     run = agent_of(Script(call("list_parts", warehouse="Oslo"), "Done."), hook, list_parts).run(
         user("List them."), hook_context={SESSION_KEY: "user:1"}
     )
@@ -187,7 +186,7 @@ def test_tools_that_fit_are_shown() -> None:
     for needed, (_, names) in zip(
         ("list_parts", "list_parts", "handle_case_77"), script.seen, strict=True
     ):
-        assert {needed, "read_context", "search_history"} <= set(names)
+        assert {needed, "read_context", "search_context"} <= set(names)
         assert len(names) < 30
 
 
@@ -202,8 +201,8 @@ def talk(count: int) -> list[ChatMessage]:
 
 
 def test_a_long_history_is_folded() -> None:
-    hook = LLMCommonHook(SessionHooks(fold_policy=FoldPolicy(limit_tokens=2_000)))
-    script = Script(call("search_history", query="number 3 weather"), "7421.")
+    hook = LLMCommonHook(Sessions(config=SessionConfig(fold=FoldPolicy(limit_tokens=2_000))))
+    script = Script(call("search_context", query="number 3 weather"), "7421.")
     run = agent_of(script, hook).run(talk(30))
     sent = script.seen[0][0]
     assert len(sent) < 30
@@ -215,7 +214,7 @@ def test_earlier_results_are_folded_and_keep_their_calls() -> None:
     weather = Tool(
         "weather", "A table.", {"type": "object", "properties": {}}, lambda: "rain and sun " * 200
     )
-    hook = LLMCommonHook(SessionHooks(fold_policy=FoldPolicy(limit_tokens=2_000)))
+    hook = LLMCommonHook(Sessions(config=SessionConfig(fold=FoldPolicy(limit_tokens=2_000))))
     calls = [
         ChatMessage.from_assistant(tool_calls=[ToolCall("weather", {}, id=f"call{n}")])
         for n in range(6)
@@ -250,20 +249,20 @@ def test_a_compactor_serves_the_hook_of_haystack() -> None:
 
 @pytest.mark.parametrize("content", ["", "text", '{"base64": "AA=="}', b"\x00\xff", b""])
 def test_a_result_store_gives_back_what_was_written(content: str | bytes) -> None:
-    hooks = SessionHooks()
-    store = PointerResultStore(hooks, session_id="user:1")
+    sessions = Sessions()
+    store = PointerResultStore(sessions, session_id="user:1")
     earlier, reference = (
         store.write(key="1_call.txt", content=one) for one in ("of an earlier run", content)
     )
     assert store.read(reference) == content
     assert store.read(earlier) == "of an earlier run"
     with pytest.raises(PointerNotFoundError):
-        PointerResultStore(hooks, session_id="user:2").read(reference)
+        PointerResultStore(sessions, session_id="user:2").read(reference)
 
 
 def test_a_result_store_serves_the_hook_of_haystack() -> None:
-    hooks = SessionHooks()
-    offloading = ToolResultOffloadHook(PointerResultStore(hooks), {"*": AlwaysOffload()})
+    sessions = Sessions()
+    offloading = ToolResultOffloadHook(PointerResultStore(sessions), {"*": AlwaysOffload()})
     script = Script(call("list_parts", warehouse="Oslo"), "Done.")
     agent = Agent(
         chat_generator=script.model, tools=[list_parts], hooks={"after_tool": [offloading]}
@@ -271,7 +270,7 @@ def test_a_result_store_serves_the_hook_of_haystack() -> None:
     [text] = results(agent.run(user("List them."))["messages"])
     [reference] = re.findall(r"at '([0-9a-f]+)'", text)
     reading = call("read_context", pointer_id=reference, select={"path": "/4321/stock"})
-    run = agent_of(Script(reading, "30,247."), LLMCommonHook(hooks)).run(user("How many?"))
+    run = agent_of(Script(reading, "30,247."), LLMCommonHook(sessions)).run(user("How many?"))
     assert "30247" in results(run["messages"])[0]
 
 
@@ -284,7 +283,7 @@ def test_what_is_made_in_code_says_that_it_cannot_be_serialised(made: Callable[[
 
 
 def test_a_result_that_cannot_be_stored_is_not_shown() -> None:
-    hook = LLMCommonHook(SessionHooks(InMemoryContextPointerStore(max_result_bytes=10_000)))
+    hook = LLMCommonHook(Sessions(InMemoryContextPointerStore(max_result_bytes=10_000)))
     script = Script(call("list_parts", warehouse="Oslo"), "Done.")
     with pytest.raises(ResultTooLargeError):
         agent_of(script, hook, list_parts).run(user("List them."))

@@ -14,11 +14,10 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from langgraph.checkpoint.memory import InMemorySaver
 from pydantic import Field
 
-from llm_common.agents import InMemoryContextPointerStore, OffloadPolicy
+from llm_common.agents import InMemoryContextPointerStore, OffloadPolicy, SessionConfig, Sessions
 from llm_common.errors import ResultTooLargeError
 from llm_common.history import FoldPolicy
 from llm_common.integrations.langchain import LLMCommonMiddleware
-from llm_common.integrations.session_hooks import SessionHooks
 from tests.integrations.documented import run_page
 
 pytestmark = pytest.mark.integrations
@@ -170,7 +169,7 @@ async def test_a_session_cannot_read_what_another_stored(how: str, thread: str |
 
     def read(_: list[BaseMessage]) -> AIMessage:
         return calls(
-            ("read_context", {"pointer_id": stored[0]}), ("search_history", {"query": "part 1999"})
+            ("read_context", {"pointer_id": stored[0]}), ("search_context", {"query": "part 1999"})
         )
 
     model = ScriptedModel(
@@ -201,13 +200,13 @@ async def test_parallel_calls_share_the_budget_of_their_turn(how: str) -> None:
         """Some words."""
         return f"word {number} " * 300
 
-    hooks = SessionHooks(policy=OffloadPolicy(turn_tokens=1_500))
+    sessions = Sessions(config=SessionConfig(offload=OffloadPolicy(turn_tokens=1_500)))
     stay = {}
     for count in (1, 2, 4):
         model = ScriptedModel(
             steps=[calls(*(("get_text", {"number": n}) for n in range(count))), AIMessage("done")]
         )
-        agent = create_agent(model, [get_text], middleware=[LLMCommonMiddleware(hooks)])
+        agent = create_agent(model, [get_text], middleware=[LLMCommonMiddleware(sessions)])
         outputs = [
             str(one.content) for one in await run(agent, how, "go") if isinstance(one, ToolMessage)
         ]
@@ -218,13 +217,16 @@ async def test_parallel_calls_share_the_budget_of_their_turn(how: str) -> None:
 
 
 async def test_a_long_history_is_folded_for_the_model_alone(how: str) -> None:
-    hooks = SessionHooks(fold_policy=FoldPolicy(limit_tokens=800))
+    sessions = Sessions(config=SessionConfig(fold=FoldPolicy(limit_tokens=800)))
     model = ScriptedModel(
         steps=[AIMessage("noted " * 50)] * 12
-        + [calls(("search_history", {"query": "code of door 3"})), AIMessage("93")]
+        + [calls(("search_context", {"query": "code of door 3"})), AIMessage("93")]
     )
     agent = create_agent(
-        model, [get_weather], middleware=[LLMCommonMiddleware(hooks)], checkpointer=InMemorySaver()
+        model,
+        [get_weather],
+        middleware=[LLMCommonMiddleware(sessions)],
+        checkpointer=InMemorySaver(),
     )
     for number in range(12):
         await run(agent, how, f"The code of door {number} is {number * 31}. " + "word " * 40)
@@ -238,8 +240,8 @@ async def test_an_image_stays_beside_a_text_that_is_cut(how: str) -> None:
     image = {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}
     said: Any = ["What is it?", image, {"type": "text", "text": "word " * 2_000}]
     model = ScriptedModel(steps=[AIMessage("A cat.")])
-    hooks = SessionHooks(fold_policy=FoldPolicy(limit_tokens=800))
-    await run(create_agent(model, middleware=[LLMCommonMiddleware(hooks)]), how, said, None)
+    sessions = Sessions(config=SessionConfig(fold=FoldPolicy(limit_tokens=800)))
+    await run(create_agent(model, middleware=[LLMCommonMiddleware(sessions)]), how, said, None)
     content: Any = model.sent[0][0].content
     text, kept = content
     assert kept == image
@@ -264,7 +266,7 @@ async def test_many_tools_are_reduced_to_those_that_fit(how: str) -> None:
     )
     await run(agent, how, "What is the weather in Ulm?")
     await run(agent, how, "xqzzt")
-    assert model.offered == [["read_context", "search_history", "get_weather", "web_search"]] * 3
+    assert model.offered == [["read_context", "search_context", "get_weather", "web_search"]] * 3
 
 
 def test_the_documentation_runs(
@@ -284,9 +286,9 @@ def test_the_documentation_runs(
 
 
 async def test_a_result_that_cannot_be_stored_ends_the_run(how: str) -> None:
-    hooks = SessionHooks(InMemoryContextPointerStore(max_result_bytes=100))
+    sessions = Sessions(InMemoryContextPointerStore(max_result_bytes=100))
     model = ScriptedModel(steps=[calls(("list_parts", {"kind": "all"})), AIMessage("never")])
-    agent = create_agent(model, [list_parts], middleware=[LLMCommonMiddleware(hooks)])
+    agent = create_agent(model, [list_parts], middleware=[LLMCommonMiddleware(sessions)])
     with pytest.raises(ResultTooLargeError):
         await run(agent, how, "go")
     assert len(model.sent) == 1

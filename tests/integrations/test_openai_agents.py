@@ -23,11 +23,10 @@ from agents.exceptions import UserError
 from agents.mcp import MCPServer
 from agents.testing import ModelCall, ModelStep, ScriptedModel, assistant_message, function_call
 
-from llm_common.agents import InMemoryContextPointerStore, OffloadPolicy
-from llm_common.errors import ResultTooLargeError
+from llm_common.agents import InMemoryContextPointerStore, OffloadPolicy, SessionConfig, Sessions
+from llm_common.errors import ConfigError, ResultTooLargeError
 from llm_common.history import FoldPolicy
 from llm_common.integrations.openai_agents import LLMCommonSession
-from llm_common.integrations.session_hooks import SessionHooks
 from tests.integrations.documented import run_page
 
 pytestmark = pytest.mark.integrations
@@ -132,15 +131,17 @@ async def test_a_large_result_is_offloaded_chosen_and_read_back_in_a_second_turn
         ]
     )
     agent = Agent("stock", model=model, tools=[list_parts, get_weather])
-    hooks = SessionHooks()
+    sessions = Sessions()
     first = await run(
-        LLMCommonSession("a", hooks), agent, how, "Which parts are there? I need part 1234"
+        LLMCommonSession("a", sessions), agent, how, "Which parts are there? I need part 1234"
     )
     [item] = [one for one in first.to_input_list() if one.get("type") == "function_call_output"]
     assert len(item["output"]) < 3_000
     assert "part 1234" in item["output"]
     assert item["call_id"] == "list_parts-0"
-    second = await run(LLMCommonSession("a", hooks), agent, how, "What is the stock of part 1500?")
+    second = await run(
+        LLMCommonSession("a", sessions), agent, how, "What is the stock of part 1500?"
+    )
     assert second.final_output == "10500"
     assert "10500" in outputs(model.calls[-1].input)[-1]
     assert [tool.name for tool in agent.tools] == ["list_parts", "get_weather"]
@@ -176,7 +177,7 @@ async def test_a_session_cannot_read_what_another_stored(how: str) -> None:
 
     def read(_: ModelCall) -> Any:
         return calls(
-            ("read_context", {"pointer_id": stored[0]}), ("search_history", {"query": "part 1999"})
+            ("read_context", {"pointer_id": stored[0]}), ("search_context", {"query": "part 1999"})
         )
 
     steps = [
@@ -187,14 +188,14 @@ async def test_a_session_cannot_read_what_another_stored(how: str) -> None:
         ModelStep.respond(read),
     ]
     model = ScriptedModel([*steps, says("c")])
-    agent, hooks = Agent("stock", model=model, tools=[list_parts]), SessionHooks()
-    await run(LLMCommonSession("a", hooks), agent, how, "go")
+    agent, sessions = Agent("stock", model=model, tools=[list_parts]), Sessions()
+    await run(LLMCommonSession("a", sessions), agent, how, "go")
     stored.append(id_in(outputs(model.calls[-1].input)[0]))
-    await run(LLMCommonSession("b", hooks), agent, how, "read it")
+    await run(LLMCommonSession("b", sessions), agent, how, "read it")
     refused, nothing = outputs(model.calls[-1].input)
     assert "no stored result of this session" in refused
     assert "Nothing" in nothing
-    await run(LLMCommonSession("a", hooks), agent, how, "read it")
+    await run(LLMCommonSession("a", sessions), agent, how, "read it")
     assert all("part 1" in output for output in outputs(model.calls[-1].input)[-2:])
 
 
@@ -209,9 +210,9 @@ async def test_parallel_calls_share_the_budget_of_their_turn(how: str) -> None:
         model = ScriptedModel(
             [calls(*(("get_text", {"number": n}) for n in range(count))), says("done")]
         )
-        hooks = SessionHooks(policy=OffloadPolicy(turn_tokens=1_500))
+        sessions = Sessions(config=SessionConfig(offload=OffloadPolicy(turn_tokens=1_500)))
         await run(
-            LLMCommonSession("a", hooks), Agent("any", model=model, tools=[get_text]), how, "go"
+            LLMCommonSession("a", sessions), Agent("any", model=model, tools=[get_text]), how, "go"
         )
         stay[count] = sum(output.startswith("word") for output in outputs(model.calls[-1].input))
     assert stay[1] == 1
@@ -224,7 +225,9 @@ async def test_an_image_stays_beside_a_text_that_is_cut(how: str) -> None:
     said: Any = [
         {"role": "user", "content": [image, {"type": "input_text", "text": "word " * 2_000}]}
     ]
-    session = LLMCommonSession("a", SessionHooks(fold_policy=FoldPolicy(limit_tokens=1_000)))
+    session = LLMCommonSession(
+        "a", Sessions(config=SessionConfig(fold=FoldPolicy(limit_tokens=1_000)))
+    )
     model = ScriptedModel([says("A cat.")])
     await run(session, Agent("any", model=model), how, said)
     sent: Any = model.calls[0].input
@@ -234,12 +237,14 @@ async def test_an_image_stays_beside_a_text_that_is_cut(how: str) -> None:
 
 
 async def test_a_long_history_is_folded_for_the_model_alone(how: str) -> None:
-    session = LLMCommonSession("a", SessionHooks(fold_policy=FoldPolicy(limit_tokens=1_200)))
+    session = LLMCommonSession(
+        "a", Sessions(config=SessionConfig(fold=FoldPolicy(limit_tokens=1_200)))
+    )
     step = [
         calls(("get_weather", {"city": "Ulm"}), ("get_weather", {"city": "Bonn"})),
         says("noted " * 50),
     ]
-    found = calls(("search_history", {"query": "code of door 3"}))
+    found = calls(("search_context", {"query": "code of door 3"}))
     model = ScriptedModel(
         [*(copy.deepcopy(one) for _ in range(12) for one in step), found, says("93")]
     )
@@ -274,12 +279,12 @@ async def test_many_tools_are_reduced_to_those_that_fit(how: str) -> None:
     await run(session, agent, how, "What is the weather in Ulm?")
     await run(session, agent, how, "xqzzt")
     offered = [sorted(tool.name for tool in call.tools) for call in model.calls]
-    assert offered == [["get_weather", "read_context", "search_history"]] * 3
+    assert offered == [["get_weather", "read_context", "search_context"]] * 3
 
 
 async def test_a_session_keeps_its_items() -> None:
-    hooks = SessionHooks(InMemoryContextPointerStore())
-    session, other = LLMCommonSession("a", hooks), LLMCommonSession("b", hooks)
+    sessions = Sessions(InMemoryContextPointerStore())
+    session, other = LLMCommonSession("a", sessions), LLMCommonSession("b", sessions)
     items = [{"role": "user", "content": str(number)} for number in range(5)]
     await session.add_items(items[:3])
     await session.add_items([])
@@ -315,11 +320,14 @@ def test_the_documentation_runs(
 
 
 async def test_a_result_that_cannot_be_stored_ends_the_run(how: str) -> None:
-    hooks = SessionHooks(InMemoryContextPointerStore(max_result_bytes=100))
+    sessions = Sessions(InMemoryContextPointerStore(max_result_bytes=100))
     model = ScriptedModel([calls(("list_parts", {"kind": "all"})), says("never")])
     with pytest.raises(UserError) as caught:
         await run(
-            LLMCommonSession("a", hooks), Agent("stock", model=model, tools=[list_parts]), how, "go"
+            LLMCommonSession("a", sessions),
+            Agent("stock", model=model, tools=[list_parts]),
+            how,
+            "go",
         )
     assert isinstance(caught.value.__cause__, ResultTooLargeError)
     assert len(model.calls) == 1
@@ -376,3 +384,15 @@ async def test_what_an_mcp_server_returns_is_offloaded_too() -> None:
     first, second = outputs(model.calls[-1].input)
     assert len(str(first)) < 3_000
     assert "10500" in second
+
+
+async def test_an_agent_that_was_equipped_for_one_session_refuses_another_t_01() -> None:
+    model = ScriptedModel([calls(("list_parts", {"kind": "all"})), says("done")])
+    agent, sessions = Agent("stock", model=model, tools=[list_parts]), Sessions()
+    alice, bob = LLMCommonSession("alice", sessions), LLMCommonSession("bob", sessions)
+    with pytest.raises(ConfigError, match="'stock' was equipped for another session"):
+        await Runner.run(alice.equip(agent), "go", session=bob, run_config=bob.run_config())
+    assert not model.calls
+    assert sessions.store.list(query_id="alice") == []
+    await Runner.run(bob.equip(agent), "go", session=bob, run_config=bob.run_config())
+    assert len(sessions.store.list(query_id="bob")) == 1

@@ -26,11 +26,10 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
-from llm_common.agents import InMemoryContextPointerStore, OffloadPolicy
+from llm_common.agents import InMemoryContextPointerStore, OffloadPolicy, SessionConfig, Sessions
 from llm_common.errors import ResultTooLargeError
 from llm_common.history import FoldPolicy
 from llm_common.integrations.pydantic_ai import LLMCommonCapability
-from llm_common.integrations.session_hooks import SessionHooks
 from tests.integrations.documented import run_page
 
 pytestmark = pytest.mark.integrations
@@ -172,7 +171,7 @@ async def test_a_session_cannot_read_what_another_stored(how: str, named: bool) 
 
     def read(_: list[ModelMessage]) -> ModelResponse:
         return calls(
-            ("read_context", {"pointer_id": stored[0]}), ("search_history", {"query": "part 1999"})
+            ("read_context", {"pointer_id": stored[0]}), ("search_context", {"query": "part 1999"})
         )
 
     script = Script(
@@ -200,9 +199,9 @@ async def test_parallel_calls_share_the_budget_of_their_turn(how: str) -> None:
     stay = {}
     for count in (1, 2, 4):
         script = Script(calls(*(("get_text", {"number": n}) for n in range(count))), says("done"))
-        hooks = SessionHooks(policy=OffloadPolicy(turn_tokens=1_500))
+        sessions = Sessions(config=SessionConfig(offload=OffloadPolicy(turn_tokens=1_500)))
         agent = Agent(
-            script.model, tools=[get_text], capabilities=[LLMCommonCapability(hooks=hooks)]
+            script.model, tools=[get_text], capabilities=[LLMCommonCapability(store=sessions)]
         )
         given = outputs((await run(agent, how, "go")).all_messages())
         stay[count] = sum(str(one.content).startswith("word") for one in given)
@@ -214,8 +213,8 @@ async def test_parallel_calls_share_the_budget_of_their_turn(how: str) -> None:
 async def test_an_image_stays_beside_a_text_that_is_cut(how: str) -> None:
     image = ImageUrl("https://example.org/a.png")
     script = Script(says("A cat."))
-    hooks = SessionHooks(fold_policy=FoldPolicy(limit_tokens=800))
-    agent = Agent(script.model, capabilities=[LLMCommonCapability(hooks=hooks)])
+    sessions = Sessions(config=SessionConfig(fold=FoldPolicy(limit_tokens=800)))
+    agent = Agent(script.model, capabilities=[LLMCommonCapability(store=sessions)])
     said: Any = ["What is it?", image, "word " * 2_000]
     await run(agent, how, said)
     [part] = [part for part in script.sent[0][0].parts if isinstance(part, UserPromptPart)]
@@ -226,14 +225,14 @@ async def test_an_image_stays_beside_a_text_that_is_cut(how: str) -> None:
 
 
 async def test_a_long_history_is_folded_for_the_model_alone(how: str) -> None:
-    hooks = SessionHooks(fold_policy=FoldPolicy(limit_tokens=1_000))
+    sessions = Sessions(config=SessionConfig(fold=FoldPolicy(limit_tokens=1_000)))
     steps = [calls(("get_weather", {"city": "Ulm"})), says("noted " * 50)] * 12
-    script = Script(*steps, calls(("search_history", {"query": "code of door 3"})), says("93"))
+    script = Script(*steps, calls(("search_context", {"query": "code of door 3"})), says("93"))
     agent = Agent(
         script.model,
         system_prompt="Answer.",
         tools=[get_weather],
-        capabilities=[LLMCommonCapability(hooks=hooks)],
+        capabilities=[LLMCommonCapability(store=sessions)],
     )
     history: list[ModelMessage] = []
     for number in range(12):
@@ -270,7 +269,7 @@ async def test_many_tools_are_reduced_to_those_that_fit(how: str) -> None:
     first = await run(agent, how, "What is the weather in Ulm?")
     await run(agent, how, "xqzzt", first.all_messages())
     assert [sorted(names) for names in script.offered] == [
-        ["get_weather", "read_context", "search_history"]
+        ["get_weather", "read_context", "search_context"]
     ] * 3
 
 
@@ -300,9 +299,11 @@ def test_the_documentation_runs(
 
 
 async def test_a_result_that_cannot_be_stored_ends_the_run(how: str) -> None:
-    hooks = SessionHooks(InMemoryContextPointerStore(max_result_bytes=100))
+    sessions = Sessions(InMemoryContextPointerStore(max_result_bytes=100))
     script = Script(calls(("list_parts", {"kind": "all"})), says("never"))
-    agent = Agent(script.model, tools=[list_parts], capabilities=[LLMCommonCapability(hooks=hooks)])
+    agent = Agent(
+        script.model, tools=[list_parts], capabilities=[LLMCommonCapability(store=sessions)]
+    )
     with pytest.raises(ResultTooLargeError):
         await run(agent, how, "go")
     assert len(script.sent) == 1

@@ -15,10 +15,15 @@ from strands.session.file_session_manager import FileSessionManager
 from strands.types.exceptions import StorageError
 from strands.vended_plugins.context_offloader import ContextOffloader
 
-from llm_common.agents import FileContextPointerStore, InMemoryContextPointerStore, OffloadPolicy
+from llm_common.agents import (
+    FileContextPointerStore,
+    InMemoryContextPointerStore,
+    OffloadPolicy,
+    SessionConfig,
+    Sessions,
+)
 from llm_common.core import DefaultCounter
 from llm_common.history import FoldPolicy
-from llm_common.integrations.session_hooks import SessionHooks
 from llm_common.integrations.strands import LLMCommonPlugin
 from llm_common.integrations.strands_storage import PointerStorage
 from tests.integrations.documented import blocks_of
@@ -144,7 +149,7 @@ def test_a_result_is_offloaded_and_read_back_and_a_second_turn_follows() -> None
 
 async def test_asynchronous_calls_of_one_message_share_a_budget() -> None:
     calls = [("list_parts", {"warehouse": name}) for name in ("Oslo", "Rome", "Lima")]
-    plugin = LLMCommonPlugin(SessionHooks(policy=OffloadPolicy(turn_tokens=600)))
+    plugin = LLMCommonPlugin(Sessions(config=SessionConfig(offload=OffloadPolicy(turn_tokens=600))))
     agent = Agent(
         model=ScriptedModel(calls, "Done."),
         tools=[list_parts],
@@ -213,8 +218,8 @@ def test_an_error_is_left_as_it_is() -> None:
 
 @pytest.mark.parametrize("shared", [True, False])
 def test_two_agents_cannot_read_one_another(tmp_path: Path, shared: bool) -> None:
-    hooks = SessionHooks(tmp_path)
-    plugin = LLMCommonPlugin(hooks)
+    sessions = Sessions(tmp_path)
+    plugin = LLMCommonPlugin(sessions)
     first = Agent(
         model=ScriptedModel([("list_parts", {"warehouse": "Oslo"})], "Done."),
         tools=[list_parts],
@@ -226,7 +231,7 @@ def test_two_agents_cannot_read_one_another(tmp_path: Path, shared: bool) -> Non
     call = [("read_context", {"pointer_id": pointer_id})]
     second = Agent(
         model=ScriptedModel(call, "No."),
-        plugins=[plugin if shared else LLMCommonPlugin(SessionHooks(tmp_path))],
+        plugins=[plugin if shared else LLMCommonPlugin(Sessions(tmp_path))],
         callback_handler=None,
     )
     second("Read it.")
@@ -238,7 +243,7 @@ def test_two_agents_cannot_read_one_another(tmp_path: Path, shared: bool) -> Non
 def test_a_session_that_is_resumed_reads_what_it_stored(tmp_path: Path) -> None:
     def agent(*replies: Any) -> Any:
         manager = FileSessionManager(session_id="user-42", storage_dir=str(tmp_path / "sessions"))
-        plugin = LLMCommonPlugin(SessionHooks(tmp_path / "results"))
+        plugin = LLMCommonPlugin(Sessions(tmp_path / "results"))
         return Agent(
             model=ScriptedModel(*replies),
             tools=[list_parts],
@@ -264,17 +269,17 @@ def test_tools_that_fit_are_shown_and_the_rest_stays_callable() -> None:
     agent("List the parts of the warehouse in Oslo.")
     agent("Thank you.")
     names = [set(tools) for _, tools in model.seen]
-    assert {"list_parts", "read_context", "search_history"} <= names[0]
+    assert {"list_parts", "read_context", "search_context"} <= names[0]
     assert len(names[0]) < 30
-    assert {"list_parts", "read_context", "search_history"} <= names[-1]
+    assert {"list_parts", "read_context", "search_context"} <= names[-1]
 
 
 def test_a_long_history_is_folded_for_the_model_alone() -> None:
-    hooks = SessionHooks(fold_policy=FoldPolicy(limit_tokens=4_000))
+    sessions = Sessions(config=SessionConfig(fold=FoldPolicy(limit_tokens=4_000)))
     model = ScriptedModel(*["Noted.", "Noted, at length. " * 60] * 15)
     agent = Agent(
         model=model,
-        plugins=[LLMCommonPlugin(hooks)],
+        plugins=[LLMCommonPlugin(sessions)],
         conversation_manager=NullConversationManager(),
         callback_handler=None,
     )
@@ -301,14 +306,14 @@ def table(city: str) -> str:
 
 
 def test_earlier_results_are_folded_and_keep_their_calls() -> None:
-    hooks = SessionHooks(fold_policy=FoldPolicy(limit_tokens=4_000))
+    sessions = Sessions(config=SessionConfig(fold=FoldPolicy(limit_tokens=4_000)))
     model = ScriptedModel(
         *(reply for n in range(12) for reply in ([("table", {"city": f"City {n}"})], "Noted."))
     )
     agent = Agent(
         model=model,
         tools=[table],
-        plugins=[LLMCommonPlugin(hooks)],
+        plugins=[LLMCommonPlugin(sessions)],
         conversation_manager=NullConversationManager(),
         callback_handler=None,
     )
@@ -369,7 +374,7 @@ def test_the_plugin_of_strands_keeps_its_results_in_our_storage(tmp_path: Path) 
 
 
 def test_a_result_that_cannot_be_stored_is_not_shown() -> None:
-    plugin = LLMCommonPlugin(SessionHooks(InMemoryContextPointerStore(max_result_bytes=10_000)))
+    plugin = LLMCommonPlugin(Sessions(InMemoryContextPointerStore(max_result_bytes=10_000)))
     model = ScriptedModel([("list_parts", {"warehouse": "Oslo"})], "Done.")
     agent = Agent(model=model, tools=[list_parts], plugins=[plugin], callback_handler=None)
     agent("List them.")

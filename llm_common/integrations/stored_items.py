@@ -1,0 +1,82 @@
+"""`StoredItems`: the items of a conversation, for sessions that a framework keeps in a store."""
+
+import math
+import secrets
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from llm_common._threads import in_thread
+from llm_common.agents.sessions import Sessions
+from llm_common.pointers.pointer import ContextPointer
+
+_ITEMS: Final = "session_items"
+
+
+class StoredItems:
+    """A conversation's items, in the order in which they were added.
+
+    Tools that read back do not reach them, and they do not expire with results. What two
+    writers add at the same time is all kept, in either order.
+
+    Args:
+        sessions: Their store keeps the items.
+        conversation_id: How the framework names the conversation.
+    """
+
+    def __init__(self, sessions: Sessions, conversation_id: str) -> None:
+        self._store = sessions.store
+        self._query_id = sessions.session_id_of((_ITEMS, conversation_id))
+
+    async def get_items(self, limit: int | None = None) -> list[Any]:
+        """Return the newest items, oldest first, or all of them.
+
+        Raises `StoreError` if one cannot be read.
+        """
+        items: list[Any] = []
+        for _, batch in await in_thread(self._batches):
+            items += batch
+        return items if limit is None else items[max(len(items) - limit, 0) :]
+
+    async def add_items(self, items: list[Any]) -> None:
+        """Add plain data after the last item. Raises `StoreError` if it cannot be stored."""
+        if items:
+            pointers = await in_thread(self._pointers)
+            number = pointers[-1].args["batch"] + 1 if pointers else 1
+            await self._save({"batch": number, "writer": secrets.token_hex(4)}, items)
+
+    async def pop_item(self) -> Any:
+        """Remove and return the last item, or None without one. Raises as the methods above."""
+        batches = await in_thread(self._batches)
+        if not batches:
+            return None
+        pointer, items = batches[-1]
+        if len(items) > 1:
+            await self._save(pointer.args, items[:-1])
+        else:
+            ids = {pointer.pointer_id}
+            await in_thread(
+                self._store.delete, query_id=self._query_id, pointer_ids=ids, remember=False
+            )
+        return items[-1]
+
+    async def clear_session(self) -> None:
+        """Remove every item. Stored results stay. Raises `StoreError`."""
+        await in_thread(self._store.delete, query_id=self._query_id, remember=False)
+
+    def _pointers(self) -> list[ContextPointer]:
+        """Return what `add_items` has stored, in its order."""
+        pointers = self._store.list(query_id=self._query_id)
+        return sorted(pointers, key=lambda pointer: (pointer.args["batch"], pointer.args["writer"]))
+
+    def _batches(self) -> list[tuple[ContextPointer, list[Any]]]:
+        return [(pointer, self._store.load_result(pointer=pointer)) for pointer in self._pointers()]
+
+    async def _save(self, args: Mapping[str, Any], items: Sequence[Any]) -> None:
+        await self._store.save(
+            query_id=self._query_id,
+            task_id=None,
+            tool_name=_ITEMS,
+            args=dict(args),
+            result=[*items],
+            ttl_s=math.inf,
+        )
