@@ -1,4 +1,4 @@
-"""Which queries a store has, and which pointers a query has, found without reading their results.
+"""Lists the queries of a store and the pointers of a query, without reading any result.
 
 `PointerIndex` serves the many lists of a running program. The functions serve a person who looks at
 a store once: they keep nothing, change nothing, and read no more records than they show.
@@ -35,7 +35,7 @@ _AGE = attrgetter("age")
 
 
 class PointerListing(BaseModel):
-    """The pointers of a query, oldest first, and how many other or damaged files of its folder were skipped."""
+    """The pointers of a query, oldest first, and how many damaged or unrecognized files were skipped."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -44,13 +44,13 @@ class PointerListing(BaseModel):
 
 
 class QuerySummary(BaseModel):
-    """A query as its folder shows it; no record is read.
+    """A query, by the names and sizes in its folder.
 
     Attributes:
         query_id: The query.
-        pointers: Pointers with a record, expired ones too until they are collected.
-        bytes: Of their records and results.
-        changed_at: When one of their files changed last, in the form of `created_at`; None without
+        pointers: Pointers with a record, including expired ones until they are collected.
+        bytes: Size of their records and results.
+        changed_at: When one of their files changed last, in the form of `created_at`. None without
             any.
         problem: `unreadable` or `unsafe` for a folder that could not be read, else "".
     """
@@ -74,7 +74,11 @@ class PointerPage(BaseModel):
 
 
 class _Listed(NamedTuple):
-    """A pointer that loads, its place in the order, and a hash of the names and ETags from which that was told."""
+    """A pointer that loads, and its sort key.
+
+    Attributes:
+        fingerprint: Of the blobs from which this was concluded. None if they may be changing.
+    """
 
     age: tuple[str, str]
     pointer: ContextPointer
@@ -82,12 +86,21 @@ class _Listed(NamedTuple):
 
 
 class _Cached(NamedTuple):
-    """A listing, the ETag of its folder, when to look into the folder again at the latest, and what it holds."""
+    """A listing, and the ETag of the folder it was made from.
+
+    Attributes:
+        until_s: When to scan the folder again, whatever its ETag.
+    """
 
     listing: PointerListing
     folder_etag: object
     until_s: float
     by_id: dict[str, _Listed]
+
+    def is_fresh(self, folder_etag: object) -> bool:
+        if folder_etag is None or folder_etag != self.folder_etag:
+            return False
+        return time.monotonic() < self.until_s
 
 
 class PointerIndex:
@@ -107,17 +120,15 @@ class PointerIndex:
         self._cached_pointers = 0
 
     def read(self, query_id: str) -> PointerListing:
-        """The pointers that are there now.
+        """Return the pointers of a query.
 
         Raises:
-            StoreError: The folder cannot be read.
+            StoreError: If the folder cannot be read.
         """
         cached = self._cache.get(query_id)
-        folder_etag = self._records.blobs.folder_etag(
-            folder_of(query_id)
-        )  # before the scan, which may see later changes
-        is_fresh = cached and folder_etag is not None and folder_etag == cached.folder_etag
-        if cached and is_fresh and time.monotonic() < cached.until_s:
+        # Before the scan, which may see later changes: these are found by the next read.
+        folder_etag = self._records.blobs.folder_etag(folder_of(query_id))
+        if cached is not None and cached.is_fresh(folder_etag):
             listing = cached.listing
         else:
             listing = self._scan(query_id, cached, folder_etag)
@@ -129,111 +140,132 @@ class PointerIndex:
         files = QueryFiles.of(self._records.blobs, query_id)
         if files.temporaries:
             self._records.blobs.sweep(folder_of(query_id))
-        known = cached.by_id if cached else {}
+        cached_by_id: dict[str, _Listed] = {}
+        if cached is not None:
+            cached_by_id = cached.by_id
         listed: list[_Listed] = []
         changed: list[str] = []
         for pointer_id, entries in files.by_pointer.items():
-            last = known.get(pointer_id)
+            last = cached_by_id.get(pointer_id)
             if last is not None and last.fingerprint == _fingerprint(entries):
                 listed.append(last)
             elif meta_name(pointer_id) in entries:
                 changed.append(pointer_id)
-        read = [*self._read(files, changed)]
-        skipped = len(files.unrecognized) + len(files.unsafe) + len(changed) - len(read)
-        pointers = tuple([one.pointer for one in sorted(listed + read, key=_AGE)])
-        listing = PointerListing(pointers=pointers, skipped=skipped)
-        listed += [one for one in read if one.fingerprint is not None]
-        self._cached_pointers += len(listed) - len(known)
+        loaded = list(self._load_changed(files, changed))
+        skipped = len(files.unrecognized) + len(files.unsafe) + len(changed) - len(loaded)
+        ordered = sorted(listed + loaded, key=_AGE)
+        listing = PointerListing(
+            pointers=tuple([entry.pointer for entry in ordered]), skipped=skipped
+        )
+
+        by_id: dict[str, _Listed] = {}
+        for entry in ordered:
+            if entry.fingerprint is not None:
+                by_id[entry.pointer.pointer_id] = entry
+        self._cached_pointers += len(by_id) - len(cached_by_id)
         if self._cached_pointers > _MAX_CACHED:
-            self._cache, self._cached_pointers = {}, len(listed)
-        if pointers:
-            by_id = {one.pointer.pointer_id: one for one in listed}
-            self._cache[query_id] = _Cached(
-                listing, folder_etag, time.monotonic() + _MAX_UNSEEN_S, by_id
-            )
+            self._cache, self._cached_pointers = {}, len(by_id)
+        if ordered:
+            until_s = time.monotonic() + _MAX_UNSEEN_S
+            self._cache[query_id] = _Cached(listing, folder_etag, until_s, by_id)
         else:
             self._cache.pop(query_id, None)
         return listing
 
-    def _read(self, files: QueryFiles, pointer_ids: list[str]) -> Iterator[_Listed]:
-        """Those of the pointers that load."""
-        parsed = read_records(self._records.blobs, files.query_id, pointer_ids)
-        for pointer_id, found in zip(pointer_ids, parsed, strict=True):
+    def _load_changed(self, files: QueryFiles, pointer_ids: list[str]) -> Iterator[_Listed]:
+        """Yield those of the pointers that load."""
+        records = read_records(self._records.blobs, files.query_id, pointer_ids)
+        for pointer_id, pointer in zip(pointer_ids, records, strict=True):
             entries = files.by_pointer[pointer_id]
-            if found is not None and self._is_whole(found, entries):
-                yield _Listed(_age(found), found, _fingerprint(entries))
-            else:  # damaged, or a writer is at work
-                with suppress(PointerNotFoundError, CorruptPointerError, UnsafePathError):
-                    pointer = self._records.load(files.query_id, pointer_id)[0]
-                    yield _Listed(_age(pointer), pointer, None)
+            if pointer is not None and self._is_whole(pointer, entries):
+                yield _Listed(_age(pointer), pointer, _fingerprint(entries))
+                continue
+            # Damaged, or a writer is at work: only a verified load can tell.
+            with suppress(PointerNotFoundError, CorruptPointerError, UnsafePathError):
+                current, _ = self._records.load(files.query_id, pointer_id)
+                yield _Listed(_age(current), current, None)
 
     def _is_whole(self, pointer: ContextPointer, entries: Mapping[str, BlobEntry]) -> bool:
-        """Whether the names and sizes alone tell that the pointer loads."""
-        result = next(
-            (entries[name] for name in self._records.result_names(pointer) if name in entries), None
-        )
-        is_pending = any(name.endswith(".next") for name in entries)
-        return result is not None and pointer.result_bytes in (None, result.size) and not is_pending
+        """Return whether the names and sizes alone prove that the pointer loads."""
+        if any(name.endswith(".next") for name in entries):
+            return False
+        for name in self._records.result_names(pointer):
+            if name in entries:
+                return pointer.result_bytes in (None, entries[name].size)
+        return False
 
 
 def query_summaries(blobs: BlobStore) -> Iterator[QuerySummary]:
-    """Every query of a store, in no order; a folder that cannot be read is one with a problem.
+    """Yield every query of a store, in no order.
 
     Raises:
-        StoreError: The queries cannot be listed.
+        StoreError: If the queries cannot be listed.
     """
     for folder in blobs.folders():
         query_id = query_id_of(folder)
         try:
-            files = QueryFiles.of(blobs, query_id)
-        except StoreError as exc:
-            yield QuerySummary(
-                query_id=query_id,
-                problem="unsafe" if isinstance(exc, UnsafePathError) else "unreadable",
-            )
-            continue
-        changed_s = max(
-            (entry.modified_s for names in files.by_pointer.values() for entry in names.values()),
-            default=None,
-        )
-        yield QuerySummary(
-            query_id=query_id,
-            pointers=sum(meta_name(one) in names for one, names in files.by_pointer.items()),
-            bytes=sum(map(files.size, files.by_pointer)),
-            changed_at=None
-            if changed_s is None
-            else time_text(datetime.fromtimestamp(changed_s, UTC)),
-        )
+            yield _summary(QueryFiles.of(blobs, query_id))
+        except UnsafePathError:
+            yield QuerySummary(query_id=query_id, problem="unsafe")
+        except StoreError:
+            yield QuerySummary(query_id=query_id, problem="unreadable")
+
+
+def _summary(files: QueryFiles) -> QuerySummary:
+    total_bytes = 0
+    changed_s: float | None = None
+    for entries in files.by_pointer.values():
+        for entry in entries.values():
+            total_bytes += entry.size
+            changed_s = max(changed_s or 0.0, entry.modified_s)
+    changed_at = None
+    if changed_s is not None:
+        changed_at = time_text(datetime.fromtimestamp(changed_s, UTC))
+    return QuerySummary(
+        query_id=files.query_id,
+        pointers=len(files.recorded),
+        bytes=total_bytes,
+        changed_at=changed_at,
+    )
 
 
 def newest_pointers(
     blobs: BlobStore, query_id: str, *, limit: int, offset: int, now: datetime
 ) -> PointerPage:
-    """The pointers of a query whose files changed last; reads `limit` records.
+    """Return one page of a query's pointers, most recently changed first.
 
-    A record that is damaged or expired is left out, so a page may be shorter than `limit` before
-    the end.
+    Reads at most `limit` records. Damaged and expired records are skipped, so a page can be shorter
+    than `limit` before the last one.
     """
-    files = QueryFiles.of(blobs, query_id)
-    changed = {
-        one: names[meta_name(one)].modified_s
-        for one, names in files.by_pointer.items()
-        if meta_name(one) in names
-    }
-    ordered = sorted(changed, key=lambda one: (-changed[one], one))
-    read = read_records(blobs, query_id, ordered[offset : offset + limit])
-    shown = [pointer for pointer in read if pointer and not has_expired(pointer, now)]
-    return PointerPage(pointers=tuple(sorted(shown, key=_age, reverse=True)), total=len(ordered))
+    changed_at: dict[str, float] = {}
+    for pointer_id, entries in QueryFiles.of(blobs, query_id).by_pointer.items():
+        meta = entries.get(meta_name(pointer_id))
+        if meta is not None:  # a result without its record is a save that never finished
+            changed_at[pointer_id] = meta.modified_s
+
+    newest_first = sorted(changed_at, key=lambda pointer_id: (-changed_at[pointer_id], pointer_id))
+    page_ids = newest_first[offset : offset + limit]
+
+    pointers: list[ContextPointer] = []
+    for pointer in read_records(blobs, query_id, page_ids):
+        if pointer is not None and not has_expired(pointer, now):
+            pointers.append(pointer)
+    pointers.sort(key=_age, reverse=True)
+    return PointerPage(pointers=tuple(pointers), total=len(newest_first))
 
 
 def _fingerprint(entries: Mapping[str, BlobEntry]) -> int | None:
-    """A hash of names and ETags, a twentieth of their size; None while an ETag cannot be told."""
-    etags = tuple([(name, entry.etag) for name, entry in entries.items()])
-    return None if any(etag is None for _, etag in etags) else hash(etags)
+    """Hash the names and ETags of some blobs. None if one of them may be changing."""
+    etags: list[object] = []
+    for name, entry in entries.items():
+        if entry.etag is None:
+            return None
+        etags += (name, entry.etag)
+    return hash(tuple(etags))
 
 
 def _age(pointer: ContextPointer) -> tuple[str, str]:
-    """What sorts pointers by time, whichever way an older version wrote it, then by id."""
+    """Return a key that sorts pointers by time, in whatever form an older version wrote it, then by id."""
     moment = pointer.created_at
     if not _CANONICAL_TIME.fullmatch(moment):
         with suppress(ValueError, OverflowError):

@@ -149,8 +149,10 @@ class Maintenance:
 
         def chosen() -> list[str]:
             files = self._scan(query_id)
-            there = files.by_pointer.keys() | files.unreadable
-            return sorted(there if pointer_ids is None else there & set(pointer_ids))
+            ids = files.by_pointer.keys() | files.unreadable
+            if pointer_ids is not None:
+                ids &= set(pointer_ids)
+            return sorted(ids)
 
         def remove(transaction: Transaction) -> int:
             removed = chosen()
@@ -160,7 +162,9 @@ class Maintenance:
                 self._tombstones.mark(query_id, removed, "erased", now=now)
             return len(removed)
 
-        count = self._records.change(query_id, remove) if chosen() else 0
+        count = 0
+        if chosen():  # a lock would make the folder of an unknown query
+            count = self._records.change(query_id, remove)
         if pointer_ids is None or self._scan(query_id).is_empty:
             self._records.blobs.remove_folder(folder_of(query_id))
         return count
@@ -226,16 +230,17 @@ class Maintenance:
                 break
             queries += 1
             try:
-                found, whole = self._verify_query(query_id, repair=repair, now=now)
+                query_findings, whole = self._verify_query(query_id, repair=repair, now=now)
+                findings += query_findings
+                pointers += whole
             except StoreError as exc:
                 _log.warning("a query could not be verified: %s", type(exc).__name__)
-                kind: FindingKind = "unsafe" if isinstance(exc, UnsafePathError) else "unreadable"
-                found, whole = (
-                    [StoreFinding(query_id=query_id, name="", pointer_id=None, kind=kind)],
-                    0,
+                kind: FindingKind = "unreadable"
+                if isinstance(exc, UnsafePathError):
+                    kind = "unsafe"
+                findings.append(
+                    StoreFinding(query_id=query_id, name="", pointer_id=None, kind=kind)
                 )
-            findings += found
-            pointers += whole
         return StoreReport(queries=queries, pointers=pointers, findings=tuple(findings))
 
     def _scan(self, query_id: str) -> QueryFiles:
@@ -267,18 +272,17 @@ class Maintenance:
                 files = self._scan(query_id)
                 leftovers = self._records.leftovers(files, now=now)
         kinds, expired = Counter(leftovers.values()), self._expired(files, now)
-        gone = {
-            name: entry.size for one in expired for name, entry in files.by_pointer[one].items()
-        }
-        gone |= {
-            name: files.by_pointer[owner_of(name) or ""][name].size for name in leftovers
-        } | dict(files.temporaries)
+        sizes = dict(files.temporaries)  # by name: what an expired pointer left counts once
+        for pointer_id, entries in files.by_pointer.items():
+            for name, entry in entries.items():
+                if pointer_id in expired or name in leftovers:
+                    sizes[name] = entry.size
         return Counter(
             leftovers=kinds["leftover_next"],
             orphans=kinds["orphan_result"],
             expired=len(expired),
             temporaries=len(files.temporaries),
-            freed_bytes=sum(gone.values()),
+            freed_bytes=sum(sizes.values()),
         )
 
     def _collect(self, transaction: Transaction, query_id: str, now: datetime) -> Counter[str]:
@@ -287,9 +291,8 @@ class Maintenance:
         leftovers = self._records.leftovers(files, now=now)
         kinds = Counter(leftovers.values())
         counts = Counter(leftovers=kinds["leftover_next"], orphans=kinds["orphan_result"])
-        counts["freed_bytes"] = sum(
-            files.by_pointer[owner_of(name) or ""][name].size for name in leftovers
-        )
+        for name in leftovers:
+            counts["freed_bytes"] += files.by_pointer[owner_of(name) or ""][name].size
         transaction.clean(leftovers)
         files = self._scan(query_id)
         expired = self._expired(files, now)
@@ -299,11 +302,11 @@ class Maintenance:
         return counts
 
     def _expired(self, files: QueryFiles, now: datetime) -> list[str]:
-        return [
-            one.pointer_id
-            for one in read_pointers(self._records.blobs, files)
-            if has_expired(one, now)
-        ]
+        expired = []
+        for pointer in read_pointers(self._records.blobs, files):
+            if has_expired(pointer, now):
+                expired.append(pointer.pointer_id)
+        return expired
 
     def _verify_query(
         self, query_id: str, *, repair: bool, now: datetime
@@ -327,19 +330,14 @@ class Maintenance:
         """What is wrong with these pointers; those that are whole are left out."""
         faults: _Faults = {}
         for name, kind in self._records.leftovers(files, now=now).items():
-            faults.setdefault(owner_of(name) or "", {})[name] = kind
-        for pointer_id in pointer_ids:
-            has_meta = meta_name(pointer_id) in files.by_pointer.get(pointer_id, ())
-            is_readable = pointer_id not in files.unreadable
-            if (
-                has_meta
-                and is_readable
-                and (wrong := self._what_is_wrong(files.query_id, pointer_id))
-            ):
+            owner = owner_of(name) or ""
+            if owner in pointer_ids:
+                faults.setdefault(owner, {})[name] = kind
+        for pointer_id in (files.recorded - files.unreadable).intersection(pointer_ids):
+            wrong = self._what_is_wrong(files.query_id, pointer_id)
+            if wrong:
                 faults.setdefault(pointer_id, {}).update(wrong)
-        return {
-            pointer_id: wrong for pointer_id, wrong in faults.items() if pointer_id in pointer_ids
-        }
+        return faults
 
     def _what_is_wrong(self, query_id: str, pointer_id: str) -> dict[str, FindingKind]:
         """What keeps a pointer from being loaded, by the name of the file."""
@@ -353,11 +351,9 @@ class Maintenance:
             except StoreError:
                 return {meta: "bad_meta"}
             result = self._records.result_names(pointer)[0]
-            return {
-                result: "missing_result"
-                if isinstance(exc, PointerNotFoundError)
-                else "digest_mismatch"
-            }
+            if isinstance(exc, PointerNotFoundError):
+                return {result: "missing_result"}
+            return {result: "digest_mismatch"}
         return {}
 
     def _repair(
@@ -370,23 +366,34 @@ class Maintenance:
             [name for name in self._records.leftovers(files, now=now) if owner_of(name) in faults]
         )
         lost = list(self._faults(self._scan(query_id), list(faults), now))
-        orphans = [one for one in faults if meta_name(one) not in files.by_pointer[one]]
-        self._tombstones.mark(query_id, {*lost, *orphans}, "erased", now=now)
+        orphans = faults.keys() - files.recorded
+        self._tombstones.mark(query_id, orphans.union(lost), "erased", now=now)
         transaction.remove(*lost)
         return faults
 
 
 def _findings(files: QueryFiles, faults: _Faults, *, repaired: bool) -> list[StoreFinding]:
-    """The faults of pointers, after what no pointer owns and what is in the place of a pointer's file."""
-    found: list[tuple[str, FindingKind, bool]] = [
-        *((name, "stale_temporary", repaired) for name in files.temporaries),
-        *((name, "unrecognized", False) for name in files.unrecognized),
-        *((name, "unsafe", False) for name in files.unsafe),
-        *((name, kind, repaired) for wrong in faults.values() for name, kind in wrong.items()),
-    ]
-    return [
-        StoreFinding(
-            query_id=files.query_id, name=name, pointer_id=owner_of(name), kind=kind, repaired=done
+    """Return the files that no pointer owns, those in the place of a pointer's, then the faults of pointers."""
+    findings: list[StoreFinding] = []
+
+    def add(name: str, kind: FindingKind, *, repaired: bool) -> None:
+        findings.append(
+            StoreFinding(
+                query_id=files.query_id,
+                name=name,
+                pointer_id=owner_of(name),
+                kind=kind,
+                repaired=repaired,
+            )
         )
-        for name, kind, done in found
-    ]
+
+    for name in files.temporaries:
+        add(name, "stale_temporary", repaired=repaired)
+    for name in files.unrecognized:
+        add(name, "unrecognized", repaired=False)
+    for name in files.unsafe:
+        add(name, "unsafe", repaired=False)
+    for wrong in faults.values():
+        for name, kind in wrong.items():
+            add(name, kind, repaired=repaired)
+    return findings

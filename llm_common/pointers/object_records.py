@@ -34,9 +34,10 @@ from llm_common.pointers.records import (
     meta_bytes,
     meta_name,
     parse_meta,
+    read_records,
 )
 from llm_common.pointers.store import ContextPointerStore, StoreOptions
-from llm_common.storage import BlobStore, folder_of
+from llm_common.storage import BlobStore
 from llm_common.storage.object_store import (
     BlobVersion,
     ObjectBlobStore,
@@ -116,35 +117,28 @@ class ObjectRecords:
     def leftovers(self, files: QueryFiles, *, now: datetime) -> dict[str, LeftoverKind]:
         """Results that no meta names, and unfinished saves of version 1.0.0, of an hour ago and more."""
         before_s = (now - ABANDONED_AFTER).timestamp()
-        found: dict[str, LeftoverKind] = {}
-        for pointer_id, names in files.by_pointer.items():
-            meta = meta_name(pointer_id)
-            old = [
-                name
-                for name, entry in names.items()
-                if entry.modified_s < before_s and name != meta
-            ]
-            named = self._named(files, pointer_id) if old else ()
-            for name in old:
-                if name not in named:
-                    found[name] = "leftover_next" if name.endswith(".next") else "orphan_result"
-        return found
+        leftovers: dict[str, LeftoverKind] = {}
+        for pointer_id, entries in files.by_pointer.items():
+            old = {name for name, entry in entries.items() if entry.modified_s < before_s}
+            old.discard(meta_name(pointer_id))
+            if not old:  # spares a request for each healthy pointer
+                continue
+            for name in old.difference(self._named(files, pointer_id)):
+                leftovers[name] = "leftover_next" if name.endswith(".next") else "orphan_result"
+        return leftovers
 
     def _named(self, files: QueryFiles, pointer_id: str) -> Collection[str]:
-        """The names of the result that the meta stands for.
-
-        Every one where a damaged meta leaves that open.
-        """
-        names = files.by_pointer[pointer_id]
-        if meta_name(pointer_id) not in names:
+        """Return the name of the result that the meta names, or every name if the meta is damaged."""
+        entries = files.by_pointer[pointer_id]
+        if meta_name(pointer_id) not in entries:
             return ()
-        folder, meta_names = folder_of(files.query_id), [meta_name(pointer_id)]
-        [meta] = self._blobs.get_many(folder, meta_names, max_bytes=MAX_RECORD_BYTES)
-        try:
-            pointer = parse_meta(meta or b"", query_id=files.query_id, pointer_id=pointer_id)
-        except CorruptPointerError:
-            return names
-        return [name for name in self.result_names(pointer) if name in names][:1]
+        [pointer] = read_records(self._blobs, files.query_id, [pointer_id])
+        if pointer is None:
+            return entries
+        for name in self.result_names(pointer):
+            if name in entries:
+                return (name,)
+        return ()
 
     def _result(self, pointer: ContextPointer) -> bytes | None:
         for name in self.result_names(pointer):
@@ -192,11 +186,13 @@ class _ObjectTransaction:
             self._blobs.delete(blob_key(self._query_id, name))
 
     def remove(self, *pointer_ids: str) -> None:
-        files = QueryFiles.of(self._blobs, self._query_id) if pointer_ids else None
+        if not pointer_ids:
+            return
+        files = QueryFiles.of(self._blobs, self._query_id)
         for pointer_id in pointer_ids:
             # The meta goes first: without it the rest counts for nothing.
             self._blobs.delete(blob_key(self._query_id, meta_name(pointer_id)))
-            for name in files.by_pointer.get(pointer_id, ()) if files else ():
+            for name in files.by_pointer.get(pointer_id, ()):
                 self._blobs.delete(blob_key(self._query_id, name))
 
     def _put(
