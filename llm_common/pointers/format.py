@@ -94,10 +94,10 @@ def format_selected_contexts(
 def render_selected_contexts(
     *, pointers: Sequence[ContextPointer], store: LoadsResults, max_chars: int = 20_000
 ) -> RenderedContexts:
-    """One block per pointer with its result in a fence, in the order given, in at most `max_chars` characters.
+    """Render one block per pointer with its result in a fence, in at most `max_chars` characters.
 
-    The same pointers and results give the same bytes. Small results are whole; the others share the
-    rest in equal parts. A cut says how much is missing and names the pointer to read on by (see
+    Blocks are in the order given. The same pointers and results give the same bytes. Small results
+    are whole. The others share the rest in equal parts. A cut says how much is missing and names the pointer to read on by (see
     `excerpt_json`, `excerpt_text`). If the blocks do not all fit, the first pointers get a block,
     the next ones a line, and a last line counts the rest. Text is shown verbatim, any other value
     as compact JSON. A result cannot end its fence; a space before each line that looks like a
@@ -124,33 +124,34 @@ def render_selected_contexts(
         )
     results = [_load(pointer, store) for pointer in as_pointers(pointers)]
     full, named = _how_many_fit(results, max_chars)
-    lines = [result.line for result in results[full:named]] + _closing(len(results) - named)
-    frames = [result.frame for result in results[:full]]
+    in_full, as_lines = results[:full], results[full:named]
+    lines = [result.line for result in as_lines] + _closing(len(results) - named)
+    frames = [result.frame for result in in_full]
     shares = fair_shares(
-        [len(result.text) for result in results[:full]], max_chars - len(_GAP.join(frames + lines))
+        [len(result.text) for result in in_full], max_chars - len(_GAP.join(frames + lines))
     )
-    bodies = [result.body(share) for result, share in zip(results, shares, strict=False)]
+    bodies = list(map(_Result.body, in_full, shares))
     # One nonce for all blocks, taken over all of them, so that no result can close the fence of
     # another.
     nonce = fence_nonce("\n".join([*frames, *lines, *(body.text for body in bodies)]))
-    blocks = [result.block(body, nonce) for result, body in zip(results, bodies, strict=False)]
-    text = _GAP.join(blocks + lines)
-    shown = [body.chars_shown for body in bodies] + [0] * (len(results) - full)
-    return RenderedContexts(
-        text=text if len(text) <= max_chars else "",  # the last line alone is too long
-        blocks=tuple(
-            result.account(chars, is_block=number < full)
-            for number, (result, chars) in enumerate(zip(results, shown, strict=True))
-        ),
-    )
+
+    texts: list[str] = []
+    accounts: list[RenderedBlock] = []
+    for result, body in zip(in_full, bodies, strict=True):
+        texts.append(result.block(body, nonce))
+        accounts.append(result.account(body.chars_shown, is_block=True))
+    for result in results[full:]:
+        accounts.append(result.account(0, is_block=False))
+    text = _GAP.join(texts + lines)
+    if len(text) > max_chars:  # the line that counts the rest is too long by itself
+        text = ""
+    return RenderedContexts(text=text, blocks=tuple(accounts))
 
 
 def heading_of(pointer: ContextPointer) -> str:
-    """The line above a block: the tool's name and the pointer's id."""
-    name, pointer_id = (
-        one_line(text, max_chars=80) for text in (pointer.tool_name, pointer.pointer_id)
-    )
-    return f"### {name} ({pointer_id})"
+    """Return the line above a block: the tool's name and the pointer's id."""
+    name = one_line(pointer.tool_name, max_chars=80)
+    return f"### {name} ({one_line(pointer.pointer_id, max_chars=80)})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,8 +169,9 @@ class _Result:
 
     @property
     def line(self) -> str:
-        """The line that replaces the block."""
-        return f"{self.heading}: {self.problem or f'{len(self.text):,} characters, no room; read by the pointer id'}"
+        """Return the line that replaces the block."""
+        size = f"{len(self.text):,} characters, no room; read by the pointer id"
+        return f"{self.heading}: {self.problem or size}"
 
     @property
     def frame(self) -> str:
@@ -177,30 +179,25 @@ class _Result:
         return self.block(Excerpt("", len(self.text)), PLACEHOLDER_NONCE)
 
     def body(self, share: int) -> Excerpt:
-        """The part of the result that fits its share, together with the note on a cut."""
+        """Return the part of the result that fits its share, together with the note on a cut."""
         if len(self.text) <= share:
             return Excerpt(self.text, len(self.text))
         max_chars = share - len(_NOTE_ON_CUT.format(shown=len(self.text), total=len(self.text)))
-        return (
-            excerpt_text(self.text, max_chars)
-            if isinstance(self.value, str)
-            else excerpt_json(self.value, max_chars)
-        )
+        if isinstance(self.value, str):
+            return excerpt_text(self.text, max_chars)
+        return excerpt_json(self.value, max_chars)
 
     def block(self, body: Excerpt, nonce: str) -> str:
         if self.problem:
             return self.line
         total = len(self.text)
-        note = (
-            _NOTE
-            if body.chars_shown == total
-            else _NOTE + _NOTE_ON_CUT.format(shown=body.chars_shown, total=total)
-        )
+        note = _NOTE
+        if body.chars_shown < total:
+            note += _NOTE_ON_CUT.format(shown=body.chars_shown, total=total)
         # The summary begins with the tool's name, which may look like a heading.
-        content = "\n".join(
-            [without_headings(one_line(self.pointer.summary, max_chars=300)), body.text]
-        )
-        return "\n".join([self.heading, note, fenced(content, nonce)])
+        summary = without_headings(one_line(self.pointer.summary, max_chars=300))
+        content = f"{summary}\n{body.text}"
+        return f"{self.heading}\n{note}\n{fenced(content, nonce)}"
 
     def account(self, chars_shown: int, *, is_block: bool) -> RenderedBlock:
         status: _Status = "whole" if chars_shown == len(self.text) else "cut"
@@ -233,11 +230,12 @@ def _load(pointer: ContextPointer, store: LoadsResults) -> _Result:
 
 
 def _how_many_fit(results: Sequence[_Result], max_chars: int) -> tuple[int, int]:
-    """How many results get a block, and how many a block or a line."""
-    blocks = [
-        len(result.frame) + min(len(result.text), _MIN_BODY_CHARS) + len(_GAP) for result in results
-    ]
-    lines = [len(result.line) + len(_GAP) for result in results]
+    """Return how many results get a block, and how many a block or a line."""
+    blocks: list[int] = []
+    lines: list[int] = []
+    for result in results:
+        blocks.append(len(result.frame) + min(len(result.text), _MIN_BODY_CHARS) + len(_GAP))
+        lines.append(len(result.line) + len(_GAP))
     full = _longest_prefix(blocks, max_chars)
     return full, full + _longest_prefix(lines[full:], max_chars - sum(blocks[:full]))
 
@@ -256,5 +254,7 @@ def _longest_prefix(sizes: Sequence[int], max_chars: int) -> int:
 
 
 def _closing(count: int) -> list[str]:
-    """The last line: counts the results that have neither a block nor a line."""
-    return [f"[… {count:,} more results left out: no room …]"] if count else []
+    """Return the last line, which counts the results that have neither a block nor a line."""
+    if not count:
+        return []
+    return [f"[… {count:,} more results left out: no room …]"]

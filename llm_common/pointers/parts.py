@@ -96,7 +96,8 @@ def value_at(value: Any, path: str) -> Any:
             value = value[int(key)]
         else:
             raise ValueError(
-                f"the path leads nowhere at its part {number}: it meets {_shape(value)}; look at it with keys"
+                f"the path leads nowhere at its part {number}: it meets {_shape(value)}; "
+                "look at it with keys"
             )
     return value
 
@@ -107,10 +108,11 @@ def stored_text(payload: bytes) -> ExtractedPart:
     Raises:
         CorruptPointerError: If the payload is not JSON.
     """
-    value = decode_json(payload) if payload.startswith(b'"') else None
-    if isinstance(value, str) and _is_utf8(value):
-        return ExtractedPart(value, "text")
-    return ExtractedPart(payload.decode(), "json")
+    if payload.startswith(b'"'):
+        value = decode_json(payload)
+        if isinstance(value, str) and _is_utf8(value):
+            return ExtractedPart(value, "text")
+    return ExtractedPart(payload.decode("utf-8", "replace"), "json")
 
 
 def _parse_embedded(value: Any) -> Any:
@@ -122,15 +124,13 @@ def _parse_embedded(value: Any) -> Any:
 
 
 def _outline(value: Any) -> Any:
-    """Counts, and the shape of each member or of the first item."""
+    """Return counts, and the shape of each member or of the first item."""
     if isinstance(value, dict):
         return {"object": len(value), "members": {key: _shape(item) for key, item in value.items()}}
     if isinstance(value, list):
         first = value[0] if value else None
-        return {
-            "list": len(value),
-            "first": _outline(first) if isinstance(first, dict) else _shape(first),
-        }
+        outline = _outline(first) if isinstance(first, dict) else _shape(first)
+        return {"list": len(value), "first": outline}
     if isinstance(value, str):
         return {"text": len(value), "lines": value.count("\n") + 1}
     return _shape(value)
@@ -143,7 +143,9 @@ def _shape(value: Any) -> str:
         return f"list of {len(value):,}"
     if isinstance(value, str):
         return f"text of {len(value):,} characters"
-    return "null" if value is None else "boolean" if isinstance(value, bool) else "number"
+    if isinstance(value, bool):
+        return "boolean"
+    return "null" if value is None else "number"
 
 
 def _as_text(value: Any) -> ExtractedPart:
@@ -175,7 +177,7 @@ def _narrow(whole: ExtractedPart, part: Mapping[str, Any]) -> ExtractedPart:
         if start < 0:
             raise ValueError(f"there are only {text.count(chr(10)) + 1:,} lines, counted from 1")
         end = _line_start(text, last_line - first_line + 2, start)
-        text = text[start : end if end >= 0 else len(text)]
+        text = text[start:] if end < 0 else text[start:end]
     if part.get("chars"):
         first, end = part["chars"]
         if first >= len(text):
@@ -183,9 +185,8 @@ def _narrow(whole: ExtractedPart, part: Mapping[str, Any]) -> ExtractedPart:
         start, first_line = start + first, first_line + text.count("\n", 0, first)
         text = text[first:end]
     if part.get("regex") is not None:
-        return ExtractedPart(
-            _list_matches(text, part["regex"], start=start, first_line=first_line), "text"
-        )
+        matches = _list_matches(text, part["regex"], start=start, first_line=first_line)
+        return ExtractedPart(matches, "text")
     return ExtractedPart(text, whole.form)
 
 
@@ -199,56 +200,61 @@ def _line_start(text: str, number: int, start: int = 0) -> int:
 
 
 def _list_matches(text: str, pattern: str, *, start: int, first_line: int) -> str:
-    found = list(islice(_find_matches(text, pattern), _MAX_MATCHES + 1))
-    count = f"over {_MAX_MATCHES:,}" if len(found) > _MAX_MATCHES else f"{len(found):,}"
-    rows, line, counted = [f"matches: {count}"], first_line, 0
-    for first, end in found[:_MAX_MATCHES]:
-        line += text.count("\n", counted, first)
-        counted = first
-        shown_end = min(end, first + _MAX_MATCH_CHARS) + _MATCH_CONTEXT_CHARS
-        around = _CONTROL.sub(" ", text[max(first - _MATCH_CONTEXT_CHARS, 0) : shown_end])
-        rows.append(f"chars {start + first}-{start + end} line {line}: {around}")
+    """Write one line a match: its characters and line in the whole text, and the text around it."""
+    spans = list(islice(_find_matches(text, pattern), _MAX_MATCHES + 1))
+    count = f"over {_MAX_MATCHES:,}" if len(spans) > _MAX_MATCHES else f"{len(spans):,}"
+    rows = [f"matches: {count}"]
+    line, counted_to = first_line, 0
+    for first, end in spans[:_MAX_MATCHES]:
+        line += text.count("\n", counted_to, first)
+        counted_to = first
+        excerpt_start = max(first - _MATCH_CONTEXT_CHARS, 0)
+        excerpt_end = min(end, first + _MAX_MATCH_CHARS) + _MATCH_CONTEXT_CHARS
+        excerpt = _CONTROL.sub(" ", text[excerpt_start:excerpt_end])
+        rows.append(f"chars {start + first}-{start + end} line {line}: {excerpt}")
     return "\n".join(rows)
 
 
 def _find_matches(text: str, pattern: str) -> Iterator[tuple[int, int]]:
-    """Where the matches that are not empty start and end.
+    """Yield where the matches that are not empty start and end.
 
     The engine compares its time limit after 256 steps, and one step may scan all of the text for
-    each member of a set: 20 s for a million characters. So a long text is searched in windows,
-    shorter for a longer pattern, which makes 256 steps take less than 0.4 s. A match is found whole
-    if it, with what it looks at, is no longer than a third of a
-    window: 60,000 characters for a pattern of 20.
-
-    The engine's clock counts the CPU time of all threads of the process. The search goes on until
-    this thread alone has used its time. Other threads run meanwhile.
+    each member of a set: 20 s for a million characters. So a long text is searched in blocks,
+    shorter for a longer pattern, which makes 256 steps take less than 0.4 s. Each block is read
+    with a margin before and after it. A match is found whole if it is no longer than the margin,
+    with what it looks at: 60,000 characters for a pattern of 20.
     """
     compiled = _compile(pattern)
     margin = max(_REGEX_WINDOW // max(len(pattern), 1) // 3, _MIN_WINDOW_CHARS)
     block = margin if len(text) > 3 * margin else len(text)
     deadline = time.thread_time() + _REGEX_CPU_S
-    at = start = 0
-    while start < len(text):
-        offset, stop = max(start - margin, 0), start + block
-        window = text[offset : stop + margin]
-        at = max(at, start)
-        while start < stop:
-            left = deadline - time.thread_time()
-            if left <= 0:
+    position = 0  # what is before it has been searched, or is in a match
+    for block_start in range(0, len(text), max(block, 1)):
+        block_end = block_start + block
+        offset = max(block_start - margin, 0)
+        window = text[offset : block_end + margin]
+        position = max(position, block_start)
+        is_searched = False
+        while not is_searched:
+            seconds = deadline - time.thread_time()
+            if seconds <= 0:
                 raise ValueError(
-                    "the regex took too much time and was stopped; use a simpler regex, or narrow the text with lines"
+                    "the regex took too much time and was stopped; "
+                    "use a simpler regex, or narrow the text with lines"
                 )
+            # The engine's clock counts all threads of the process: after a timeout the search goes
+            # on until this thread alone has used its time.
             with suppress(TimeoutError):
                 for match in compiled.finditer(
-                    window, at - offset, concurrent=True, timeout=max(left, 0.05)
+                    window, position - offset, concurrent=True, timeout=max(seconds, 0.05)
                 ):
                     first, end = match.start() + offset, match.end() + offset
-                    if first >= stop:
+                    if first >= block_end:
                         break
-                    at = end
+                    position = end
                     if first < end:
                         yield first, end
-                start = stop
+                is_searched = True
 
 
 def _compile(pattern: str) -> Any:
@@ -268,7 +274,7 @@ def _compile(pattern: str) -> Any:
 
 
 def _check_compiled_size(pattern: str) -> None:
-    """Refuses a pattern that would compile to very many nodes.
+    """Refuse a pattern that would compile to very many nodes.
 
     The compiler copies a repeated part as often as it must occur, and once more if it may occur
     more often. It cannot be stopped, and `((a{999}){999}){999}` would fill the memory. Where the
@@ -285,7 +291,9 @@ def _check_compiled_size(pattern: str) -> None:
                 size = 0
             case "close":
                 last = size + 1
-                size = last + (outer.pop() if outer else 0)
+                size = last
+                if outer:
+                    size += outer.pop()
             case "count":
                 last = max(last, 1)
                 added = last * (_count_copies(token[0]) - 1)
@@ -300,8 +308,8 @@ def _check_compiled_size(pattern: str) -> None:
 
 
 def _count_copies(count: str) -> int:
-    """How often the compiler writes what is repeated."""
-    if not count.startswith("{"):
+    """Return how often the compiler writes what is repeated."""
+    if count in "*+?":
         return 2 if count == "+" else 1
     low, comma, high = re.sub(r"[{}\s]", "", count).partition(",")
     return max(int(low or 0) + (bool(comma) and low != high), 1)

@@ -56,15 +56,21 @@ def describe_result(
     """
     value = _read_json(value)
     head = _Head(redactor).read(value)
-    leaves = [*_leaves(redactor.data(head, encoded=encode_json(head).data))]
-    numbers = [f"{key} {_number(item)}" for key, item in leaves if not isinstance(item, str)]
-    texts = [item for _, item in leaves if isinstance(item, str) and item != REDACTED]
-    told = f"{_shape(value)}, {size_bytes:,} bytes", ", ".join(numbers), " ".join(texts)
-    shape, number_line = (redactor.beginning(text, max_chars=2 * _SHAPE_CHARS) for text in told[:2])
-    fronts = one_line(shape, max_chars=_SHAPE_CHARS), one_line(number_line, max_chars=_NUMBER_CHARS)
-    front = "; ".join(filter(None, fronts))
-    words = redactor.beginning(told[2], max_chars=_TEXT_CHARS)
-    text = one_line(words, max_chars=MAX_DIGEST_CHARS - len(front) - len("; "))
+    numbers: list[str] = []
+    texts: list[str] = []
+    for key, item in _leaves(redactor.data(head, encoded=encode_json(head).data)):
+        if not isinstance(item, str):
+            numbers.append(f"{key} {_number(item)}")
+        elif item != REDACTED:
+            texts.append(item)
+
+    def line(text: str, max_chars: int, read_chars: int) -> str:
+        return one_line(redactor.beginning(text, max_chars=read_chars), max_chars=max_chars)
+
+    shape = line(f"{_shape(value)}, {size_bytes:,} bytes", _SHAPE_CHARS, 2 * _SHAPE_CHARS)
+    number_line = line(", ".join(numbers), _NUMBER_CHARS, 2 * _SHAPE_CHARS)
+    front = f"{shape}; {number_line}" if number_line else shape
+    text = line(" ".join(texts), MAX_DIGEST_CHARS - len(front) - len("; "), _TEXT_CHARS)
     return f"{front}; {text}" if text else front
 
 
@@ -83,10 +89,10 @@ def _shape(value: object) -> str:
     if isinstance(value, Mapping):
         return f"object of {len(value):,}: {_keys(value)}"
     if isinstance(value, list | tuple):
-        first = value[0] if value else None
-        return f"list of {len(value):,}" + (
-            f" objects: {_keys(first)}" if isinstance(first, Mapping) else ""
-        )
+        shape = f"list of {len(value):,}"
+        if value and isinstance(value[0], Mapping):
+            shape += f" objects: {_keys(value[0])}"
+        return shape
     if isinstance(value, str):
         return f"text of {len(value):,} characters"
     return "nothing" if value is None else "value"
@@ -98,36 +104,46 @@ def _keys(value: Mapping[str, object]) -> str:
 
 @dataclass(slots=True)
 class _Head:
-    """Reads the beginning of a value, as plain data: secrets are told by where they stand, so its structure stays."""
+    """Reads the beginning of a value as plain data, with its structure, by which secrets are recognised."""
 
     redactor: Redactor
     room_chars: int = _READ_CHARS
     nodes_left: int = _READ_NODES
 
-    def read(self, found: object, key: str = "", depth: int = 0) -> Json:
-        """The value, without what stands in objects under secret names.
-
-        None for what is passed over.
-        """
-        item: Any = found if type(found) in _PLAIN else _plain(found)
+    def read(self, value: object, key: str = "", depth: int = 0) -> Json:
+        """Return the value without the objects under secret names. None for what is skipped."""
+        item: Any = value if type(value) in _PLAIN else _plain(value)
         kind = type(item)
         if kind is str:
             return self._text(item, key, depth)
-        if kind is dict or kind is list:
-            if depth >= _READ_LEVELS or (kind is dict and self.redactor.is_secret_key(key)):
-                return None
-            return self._object(item, depth) if kind is dict else self._list(item, key, depth)
-        return None if kind is int and item.bit_length() > _READ_BITS else item
+        if kind is dict and depth < _READ_LEVELS and not self.redactor.is_secret_key(key):
+            return self._object(item, depth)
+        if kind is list and depth < _READ_LEVELS:
+            return self._list(item, key, depth)
+        is_too_large = kind is int and item.bit_length() > _READ_BITS
+        return None if is_too_large or kind in (dict, list) else item
 
     def _object(self, item: dict[object, object], depth: int) -> dict[str, Json]:
-        named = ((str(key), each) for key, each in [*islice(item.items(), _READ_NODES)])
-        short = ((key, each) for key, each in named if len(key) <= _READ_KEY_CHARS)
-        return {key: self.read(each, key, depth + 1) for key, each in short if self._goes_on()}
+        members: dict[str, Json] = {}
+        # A list first: the tool may still change the object in another thread.
+        for key, value in list(islice(item.items(), _READ_NODES)):
+            name = str(key)
+            if len(name) <= _READ_KEY_CHARS:
+                if not self._has_room():
+                    break
+                members[name] = self.read(value, name, depth + 1)
+        return members
 
     def _list(self, item: list[object], key: str, depth: int) -> list[Json]:
-        return [self.read(each, key, depth + 1) for each in item[:_READ_NODES] if self._goes_on()]
+        items: list[Json] = []
+        for value in item[:_READ_NODES]:
+            if not self._has_room():
+                break
+            items.append(self.read(value, key, depth + 1))
+        return items
 
-    def _goes_on(self) -> bool:
+    def _has_room(self) -> bool:
+        """Return whether to read one more value."""
         self.nodes_left -= 1
         return self.nodes_left >= 0 and self.room_chars > 0
 
@@ -150,7 +166,7 @@ def _number(number: float) -> str:
 
 
 def _leaves(value: Json, key: str = "") -> Iterator[tuple[str, str | float]]:
-    """The numbers and texts in the order of the document, each with the nearest key above it."""
+    """Yield the numbers and texts in the order of the document, each with the nearest key above it."""
     if isinstance(value, dict):
         for name, item in value.items():
             yield from _leaves(item, name)
@@ -326,11 +342,11 @@ def deterministic_summary(
     key_args: Sequence[str] = KEY_ARGS,
     redactor: Redactor = DEFAULT_REDACTOR,
 ) -> str:
-    """One line of at most 300 characters that tells one call from another, such as `web_search query=foo count=3`.
+    """Summarize a call in at most 300 characters, such as `web_search query=foo count=3`.
 
     The tool's name, then `key=value` for the key arguments that are present, else for the first
-    three of the sorted arguments; None is left out. A value has at most 120 characters, lists and
-    dicts as compact JSON; secrets are redacted, control characters become spaces.
+    three of the sorted arguments. None is left out. A value has at most 120 characters. Lists and
+    dicts are compact JSON, secrets are redacted, control characters become spaces.
 
     Args:
         tool_name: Name of the tool.
@@ -351,35 +367,36 @@ def summary_line(
 ) -> str:
     """`deterministic_summary` of a name and plain arguments that hold no secrets any more."""
     names = [key for key in key_args if args.get(key) is not None] or sorted(args)[:_OTHER_ARGS]
-    shown = [f"{_shown(key)}={_shown_value(args[key])}" for key in names if args[key] is not None]
-    return one_line(" ".join([_shown(tool_name), *shown]), max_chars=_SUMMARY_CHARS)
+    parts = [one_line(tool_name, max_chars=_VALUE_CHARS)]
+    for name in names:
+        if args[name] is not None:
+            value = one_line(_value_text(args[name]), max_chars=_VALUE_CHARS)
+            parts.append(f"{one_line(name, max_chars=_VALUE_CHARS)}={value}")
+    return one_line(" ".join(parts), max_chars=_SUMMARY_CHARS)
 
 
-def _shown_value(value: Json) -> str:
-    if type(value) is int and abs(value) < _LONG:
+def _value_text(value: Json) -> str:
+    # `str` refuses to write an integer of over 4,300 digits.
+    if isinstance(value, str | bool) or (type(value) is int and abs(value) < _LONG):
         return str(value)
-    return _shown(str(value) if isinstance(value, str | bool) else json_text(value))
-
-
-def _shown(text: str) -> str:
-    return one_line(text, max_chars=_VALUE_CHARS)
+    return json_text(value)
 
 
 def as_pointers(pointers: Iterable[ContextPointer]) -> list[ContextPointer]:
-    """The pointers as a list.
+    """Return the pointers as a list.
 
     Raises:
-        TypeError: They are something else, such as ids or dicts. The text says what to pass.
+        TypeError: If they are something else, such as ids or dicts. The text says what to pass.
     """
-    given: object = pointers  # a caller without a type checker passes anything
-    several = isinstance(given, Iterable) and not isinstance(given, str | Mapping | BaseModel)
-    listed: list[Any] = list(pointers) if several else [pointers]
-    wrong = [
-        type(each).__name__ for each in listed if not several or not hasattr(each, "pointer_id")
-    ]
-    if wrong:
-        raise TypeError(
-            f"pointers {'holds' if several else 'is'} a {wrong[0]}; pass a list of ContextPointer, as "
-            "store.list(query_id=...) returns it; ContextPointer.model_validate(...) makes one of a dict"
-        )
+    advice = (
+        "pass a list of ContextPointer, as store.list(query_id=...) returns it; "
+        "ContextPointer.model_validate(...) makes one of a dict"
+    )
+    argument: object = pointers  # a caller without a type checker passes anything
+    if not isinstance(argument, Iterable) or isinstance(argument, str | Mapping | BaseModel):
+        raise TypeError(f"pointers is a {type(pointers).__name__}; {advice}")
+    listed = list(pointers)
+    for pointer in listed:
+        if not hasattr(pointer, "pointer_id"):
+            raise TypeError(f"pointers holds a {type(pointer).__name__}; {advice}")
     return listed

@@ -74,25 +74,26 @@ class QueryFiles:
 
     @classmethod
     def of(cls, blobs: BlobStore, query_id: str) -> "QueryFiles":
-        """What is there now; empty for an unknown query.
+        """Scan a query's folder. The result is empty for an unknown query.
 
         Raises:
-            UnsafePathError: The query's folder is a link or belongs to another user.
-            StoreError: It cannot be read.
+            UnsafePathError: If the query's folder is a link or belongs to another user.
+            StoreError: If it cannot be read.
         """
-        found = blobs.scan(folder_of(query_id))
+        scan = blobs.scan(folder_of(query_id))
         by_pointer: dict[str, dict[str, BlobEntry]] = {}
-        unrecognized = list(found.unrecognized)
-        for name, entry in found.blobs.items():
-            if match := _NAME.fullmatch(name):
-                by_pointer.setdefault(match[1], {})[name] = entry
-            else:
+        unrecognized = list(scan.unrecognized)
+        for name, entry in scan.blobs.items():
+            owner = owner_of(name)
+            if owner is None:
                 unrecognized.append(name)
-        return cls(query_id, by_pointer, tuple(unrecognized), found.temporaries, found.unsafe)
+            else:
+                by_pointer.setdefault(owner, {})[name] = entry
+        return cls(query_id, by_pointer, tuple(unrecognized), scan.temporaries, scan.unsafe)
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is there that anybody may want."""
+        """Whether the folder holds nothing worth keeping."""
         return not (self.by_pointer or self.unrecognized or self.unsafe)
 
     @property
@@ -106,8 +107,9 @@ class QueryFiles:
 
     @property
     def unreadable(self) -> set[str]:
-        """Pointers of which a part is no regular file: nothing can be said about the rest."""
-        return {owner for owner in map(owner_of, self.unsafe) if owner}
+        """The pointers of which a part is not a regular file: the rest proves nothing."""
+        owners = {owner_of(name) for name in self.unsafe}
+        return {owner for owner in owners if owner}
 
     def size(self, pointer_id: str) -> int:
         """Bytes of a pointer and its results."""
@@ -121,9 +123,9 @@ class Transaction(Protocol):
     """
 
     def current(self, pointer_id: str) -> ContextPointer | None:
-        """The committed pointer, if any, once what a killed writer left of it is finished or dropped.
+        """Return the committed pointer, after completing or dropping what a killed writer left of it.
 
-        A transaction may answer as when it was first asked: ask before writing.
+        Call it before writing: a transaction may answer from its first look.
         """
 
     def commit_new(self, pointer: ContextPointer, payload: bytes) -> bool:
@@ -141,7 +143,7 @@ class Transaction(Protocol):
         """
 
     def update(self, pointer: ContextPointer) -> None:
-        """Puts what `current` of this id gave with other facts about how long it stays."""
+        """Replace the record that `current` of this id returned, and keep its result."""
 
     def clean(self, leftovers: Collection[str]) -> None:
         """Finishes or removes what `PointerRecords.leftovers` names."""
@@ -176,7 +178,7 @@ class PointerRecords(Protocol):
         """
 
     def load_once(self, query_id: str, pointer_id: str) -> tuple[ContextPointer, bytes]:
-        """As `load`, for a caller that keeps writers out, or accepts a false `CorruptPointerError`."""
+        """Load without waiting for a writer, whose work can look like a `CorruptPointerError`."""
 
     def result_names(self, pointer: ContextPointer) -> tuple[str, ...]:
         """The names that the pointer's result may have, the one of a new save first.
@@ -246,7 +248,7 @@ class LockedRecords:
     def _described(
         self, record: bytes | None, query_id: str, pointer_id: str
     ) -> tuple[ContextPointer, bytes] | None:
-        """The pointer of a record with its result, None for a damaged record, or that of another result."""
+        """Return a record's pointer with its result, None if the record is damaged or of another result."""
         with suppress(CorruptPointerError):
             pointer = parse_meta(record or b"", query_id=query_id, pointer_id=pointer_id)
             key = blob_key(query_id, _result_name(pointer_id))
@@ -264,15 +266,17 @@ class LockedRecords:
 
         See `PointerRecords.leftovers`.
         """
-        found: dict[str, LeftoverKind] = {}
+        leftovers: dict[str, LeftoverKind] = {}
+        unreadable = files.unreadable
         for pointer_id, names in files.by_pointer.items():
-            if pointer_id in files.unreadable:
+            if pointer_id in unreadable:
                 continue
-            if pending := [name for name in names if name.endswith(".next")]:
-                found |= dict.fromkeys(pending, "leftover_next")
+            pending = [name for name in names if name.endswith(".next")]
+            if pending:
+                leftovers |= dict.fromkeys(pending, "leftover_next")
             elif meta_name(pointer_id) not in names:
-                found |= dict.fromkeys(names, "orphan_result")
-        return found
+                leftovers |= dict.fromkeys(names, "orphan_result")
+        return leftovers
 
 
 class _LockedTransaction:
@@ -344,14 +348,10 @@ class _LockedTransaction:
                 self._folder.delete(*names, fsync=pointer_id == pointer_ids[-1])
 
     def _read(self, name: str, pointer_id: str) -> ContextPointer | None:
-        """The pointer of a record, None when it is missing or damaged."""
+        """Return the pointer of a record, None if it is missing or damaged."""
         with suppress(CorruptPointerError):
             data = self._folder.get(name, max_bytes=MAX_RECORD_BYTES)
-            return (
-                None
-                if data is None
-                else parse_meta(data, query_id=self._query_id, pointer_id=pointer_id)
-            )
+            return parse_meta(data or b"", query_id=self._query_id, pointer_id=pointer_id)
         return None
 
 
@@ -378,9 +378,9 @@ def _next_name(pointer_id: str) -> str:
 
 
 def owner_of(name: str) -> str | None:
-    """The pointer that owns a blob of this name, None for a name that no pointer has."""
+    """Return the pointer that owns a blob of this name, None if no pointer does."""
     match = _NAME.fullmatch(name)
-    return match[1] if match else None
+    return None if match is None else match[1]
 
 
 def meta_bytes(pointer: ContextPointer) -> bytes:
@@ -389,10 +389,10 @@ def meta_bytes(pointer: ContextPointer) -> bytes:
 
 
 def parse_meta(data: bytes, *, query_id: str, pointer_id: str) -> ContextPointer:
-    """The pointer that a commit record holds; fields of other versions are ignored.
+    """Parse a commit record, and ignore the fields of other versions.
 
     Raises:
-        CorruptPointerError: The bytes are no commit record, or that of another pointer.
+        CorruptPointerError: If the bytes are not a commit record, or are that of another pointer.
     """
     pointer = None
     if b"NaN" not in data and b"Infinity" not in data:  # older files may hold these, and mean None
@@ -431,15 +431,14 @@ def read_pointers(blobs: BlobStore, files: QueryFiles) -> list[ContextPointer]:
 
 
 def max_result_bytes(pointer: ContextPointer) -> int:
-    """Over how many bytes a result is damaged, and not read."""
-    return _MAX_UNRECORDED_BYTES if pointer.result_bytes is None else pointer.result_bytes
+    """Return the size over which a result is damaged, and not read."""
+    if pointer.result_bytes is None:
+        return _MAX_UNRECORDED_BYTES
+    return pointer.result_bytes
 
 
 def matches_digest(pointer: ContextPointer, payload: bytes) -> bool:
-    """Whether the pointer was saved with these bytes.
-
-    One of an older version, without a digest, is believed.
-    """
+    """Return whether a pointer was saved with these bytes. One without a digest is believed."""
     if pointer.result_sha256 is None:
         return True
     return (

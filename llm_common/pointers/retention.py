@@ -1,4 +1,4 @@
-"""How long a stored result stays: the store's clock, its rules, and what it still knows of what is gone."""
+"""Decides how long a stored result stays, and remembers why one is gone."""
 
 import hashlib
 import logging
@@ -33,15 +33,15 @@ _log = logging.getLogger(__name__)
 
 
 class SteadyClock:
-    """Tells the time in UTC, later than before by a microsecond while the clock underneath is up to 5 seconds back.
+    """Tells the time in UTC, and never goes back by up to 5 seconds.
 
-    So what has expired stays expired, and what was saved later is later, while the system corrects
-    its clock. A clock that is further back is believed: it was wrong before, as after the resume of
-    a virtual machine. No lock is taken, which a forked child could inherit held: two threads that
-    ask at the same instant may get the same time.
+    While the system corrects its clock, each time is a microsecond after the one before, so what
+    has expired stays expired. A clock that goes back further is believed: it was wrong before, as
+    after a virtual machine resumes. Takes no lock, which a forked child could inherit held, so two
+    threads can get the same time.
 
     Args:
-        read: The clock underneath; None takes the system's.
+        read: The clock underneath. None uses the system's.
     """
 
     def __init__(self, read: Callable[[], datetime] | None = None) -> None:
@@ -85,17 +85,19 @@ class Retention:
                 raise TypeError(
                     f"{name} is a {type(limit).__name__}; pass a number, or None for no limit"
                 )
-        if self.ttl_s is not None and not self.ttl_s > 0:  # NaN is not either
+        if self.ttl_s is not None and not self.ttl_s > 0:  # `<= 0` would let NaN pass
             raise ValueError(
-                f"ttl_s is {self.ttl_s}; pass more than 0 seconds, or use delete() for what must go now"
+                f"ttl_s is {self.ttl_s}; "
+                "pass more than 0 seconds, or use delete() for what must go now"
             )
         if self.max_bytes_per_query is not None and self.max_bytes_per_query <= 0:
             raise ValueError(
-                f"max_bytes_per_query is {self.max_bytes_per_query}; pass more than 0, or None for no limit"
+                f"max_bytes_per_query is {self.max_bytes_per_query}; "
+                "pass more than 0, or None for no limit"
             )
 
     def expires_at(self, saved_at: datetime) -> str | None:
-        """When a result that was saved then expires, as text; None for never."""
+        """Return when a result saved at a moment expires, None for never."""
         if self.ttl_s is None:
             return None
         try:
@@ -106,9 +108,9 @@ class Retention:
     def select_evictions(
         self, others: Iterable[ContextPointer], *, new_bytes: int, now: datetime
     ) -> list[ContextPointer]:
-        """The query's other pointers that must go for a result of that size: expired ones, then the oldest.
+        """Select the pointers of a query to evict for a new result: expired ones, then the oldest.
 
-        Pinned ones never do.
+        Pinned ones stay.
 
         Args:
             others: The pointers that would remain beside it.
@@ -124,12 +126,11 @@ class Retention:
             return []
         if new_bytes > limit:
             raise ResultTooLargeError(
-                f"The result takes more than the {limit:,} bytes that a query may hold; raise max_bytes_per_query "
-                "or store less"
+                f"The result takes more than the {limit:,} bytes that a query may hold; "
+                "raise max_bytes_per_query or store less"
             )
-        pointers = sorted(
-            others, key=lambda one: (not has_expired(one, now), one.created_at, one.pointer_id)
-        )
+        pointers = list(others)
+        pointers.sort(key=lambda p: (not has_expired(p, now), p.created_at, p.pointer_id))
         excess = new_bytes + sum(pointer.result_bytes or 0 for pointer in pointers) - limit
         evicted: list[ContextPointer] = []
         for pointer in pointers:
@@ -138,17 +139,14 @@ class Retention:
                 excess -= pointer.result_bytes or 0
         if excess > 0:
             raise StoreFullError(
-                f"Pinned results leave no room for this one in the {limit:,} bytes that a query may hold; unpin or "
-                "delete some, or raise max_bytes_per_query. Nothing was changed"
+                f"Pinned results leave no room for this one in the {limit:,} bytes that a query "
+                "may hold; unpin or delete some, or raise max_bytes_per_query. Nothing was changed"
             )
         return evicted
 
 
 def has_expired(pointer: ContextPointer, now: datetime) -> bool:
-    """Whether the pointer's time is over.
-
-    Never that of a pinned one, nor of one whose expiry is no time.
-    """
+    """Return whether a pointer's time is over. A pinned one, or one without a valid expiry, never expires."""
     if pointer.expires_at is None or pointer.pinned:
         return False
     try:
@@ -158,14 +156,14 @@ def has_expired(pointer: ContextPointer, now: datetime) -> bool:
 
 
 def time_text(moment: datetime) -> str:
-    """The moment as pointers hold it: UTC, ISO 8601 with microseconds; text order is time order."""
+    """Format a moment as pointers hold it: UTC, ISO 8601 with microseconds, so text order is time order."""
     return moment.astimezone(UTC).isoformat(timespec="microseconds")
 
 
 def not_found(
     reason: Literal["expired", "erased", "unknown"], query_id: str, pointer_id: str
 ) -> PointerNotFoundError:
-    """The miss of a pointer, in words that send nobody to run the tool again."""
+    """Make the error for a missing pointer. Its text does not invite a model to run the tool again."""
     text = _MISSES[reason].format(pointer=f"{pointer_id} of query {query_id!r}")
     return PointerNotFoundError(text, reason=reason)
 
@@ -194,13 +192,12 @@ class _Shard(BaseModel):
 
 
 class Tombstones:
-    """Remembers for a month that a pointer expired or was erased.
+    """Remembers for a month, for every process, that a pointer expired or was erased.
 
-    Every process can tell why it is gone.
-    Kept in the store's own folder: an erased query leaves nothing of itself, neither names nor ids
-    nor contents, only salted 8-byte hashes and the day. Bounded: 256 blobs, chosen by a hash of the
-    query, of the newest 1,024 pointers each, 14 MB at most. A blob that is damaged or cannot be
-    written is no error: erasing must not depend on it.
+    Kept in the store's own folder. An erased query leaves no name, id or content, only salted
+    8-byte hashes and the day. Bounded: 256 blobs, chosen by a hash of the query, of the newest
+    1,024 pointers each, 14 MB at most. A blob that is damaged or cannot be written is not an error,
+    because erasing must not depend on it.
 
     Args:
         blobs: Where the blobs are.
@@ -210,7 +207,7 @@ class Tombstones:
         self._blobs = blobs
 
     def reason(self, query_id: str, pointer_id: str) -> Literal["expired", "erased", "unknown"]:
-        """Why the pointer is not there."""
+        """Return why a pointer is not there."""
         with suppress(StoreError):
             shard = _Shard.read(self._blobs.get(_shard_key(query_id), max_bytes=_MAX_SHARD_BYTES))
             return shard.gone.get(shard.tag(query_id, pointer_id), ("unknown", None))[0]
@@ -219,16 +216,17 @@ class Tombstones:
     def mark(
         self, query_id: str, pointer_ids: Collection[str], reason: Reason, *, now: datetime
     ) -> bool:
-        """Notes why these pointers go, before they do; False when it could not be noted."""
+        """Note why pointers are removed, before they are. Returns False if it could not be noted."""
 
         def add(data: bytes | None) -> bytes:
             shard = _Shard.read(data)
-            tags = dict.fromkeys(
-                (shard.tag(query_id, one) for one in pointer_ids), (reason, now.date())
-            )
-            gone = {tag: why for tag, why in shard.gone.items() if tag not in tags} | tags
-            kept = dict(list(gone.items())[-_MAX_ENTRIES_PER_SHARD:])
-            return shard.model_copy(update={"gone": kept}).model_dump_json().encode()
+            gone = dict(shard.gone)
+            for pointer_id in pointer_ids:
+                tag = shard.tag(query_id, pointer_id)
+                gone.pop(tag, None)  # the newest come last
+                gone[tag] = reason, now.date()
+            newest = dict(list(gone.items())[-_MAX_ENTRIES_PER_SHARD:])
+            return shard.model_copy(update={"gone": newest}).model_dump_json().encode()
 
         try:
             if pointer_ids:
@@ -243,12 +241,12 @@ class Tombstones:
         return True
 
     def prune(self, *, now: datetime) -> int:
-        """How many pointers were forgotten, since they went over a month ago."""
+        """Forget the pointers that went over a month ago. Returns how many."""
         oldest, pruned = (now - _KEPT).date(), 0
 
         def drop(data: bytes | None) -> bytes:
             shard = _Shard.read(data)
-            young = {tag: why for tag, why in shard.gone.items() if why[1] >= oldest}
+            young = {tag: entry for tag, entry in shard.gone.items() if entry[1] >= oldest}
             return shard.model_copy(update={"gone": young}).model_dump_json().encode()
 
         shards: Collection[str] = ()

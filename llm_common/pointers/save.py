@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import chain, islice
+from itertools import islice
 from typing import Any, Final
 
 from pydantic import ValidationError
@@ -94,11 +94,11 @@ class Call:
             UnserialisableError: JSON cannot stand for the arguments.
         """
         query_id = checked_query_id(query_id, redactor)
-        task = (
-            str(task_id) if isinstance(task_id, int) and not isinstance(task_id, bool) else task_id
-        )
-        if task is not None:
-            task = _checked_name(task, "task_id")
+        task = None
+        if isinstance(task_id, int) and not isinstance(task_id, bool):
+            task = str(task_id)
+        elif task_id is not None:
+            task = _checked_name(task_id, "task_id")
         tool_name = _checked_name(tool_name, "tool_name")
         if not isinstance(args, Mapping):
             raise UnserialisableError(
@@ -204,7 +204,7 @@ def describe(
 
 
 def redacted_result(result: object, redactor: Redactor, *, redact_results: bool) -> object:
-    """The result without secrets where results are redacted, else without those of a failed tool's error.
+    """Redact a result, or only the `error` of a failed tool where results are stored as they are.
 
     Raises:
         UnserialisableError: JSON cannot stand for the result.
@@ -257,10 +257,13 @@ class Saver:
             StoreError: Not committed.
         """
         pointer = self._placed(pointer)
-        evicted = [] if keep_repeats else self._evictions(pointer, retention, now)
-        # Most calls are saved once: only if something has the id are its owner and its versions
-        # looked at.
-        if keep_repeats or not transaction.commit_new(pointer, payload):
+        evicted: list[ContextPointer] = []
+        is_committed = False
+        if not keep_repeats:
+            # Most calls are saved once: only if something has the id is its owner read.
+            evicted = self._evictions(pointer, retention, now)
+            is_committed = transaction.commit_new(pointer, payload)
+        if not is_committed:
             pointer_id, owner = _choose_id(transaction, call, pointer, keep_repeats=keep_repeats)
             pinned = owner is not None and owner.pinned
             pointer = self._placed(
@@ -281,40 +284,36 @@ class Saver:
     def _evictions(
         self, pointer: ContextPointer, retention: Retention, now: datetime
     ) -> list[ContextPointer]:
-        """Which others of the query must go for this one.
-
-        Their records are read only when any must.
-        """
+        """Select the others of the query that must go for this one. Reads their records only if any must."""
         limit, new_bytes = retention.max_bytes_per_query, pointer.result_bytes or 0
         if limit is None:
             return []
         files = QueryFiles.of(self._records.blobs, pointer.query_id)
-        others = {
-            one: names for one, names in files.by_pointer.items() if one != pointer.pointer_id
-        }
-        if new_bytes + sum(map(files.size, others)) <= limit:
+        other_ids = files.by_pointer.keys() - {pointer.pointer_id}
+        if new_bytes + sum(map(files.size, other_ids)) <= limit:
             return []
-        known = [
-            one for one in read_pointers(self._records.blobs, files) if one.pointer_id in others
-        ]
-        return retention.select_evictions(known, new_bytes=new_bytes, now=now)
+        others: list[ContextPointer] = []
+        for other in read_pointers(self._records.blobs, files):
+            if other.pointer_id in other_ids:
+                others.append(other)
+        return retention.select_evictions(others, new_bytes=new_bytes, now=now)
 
     def _evict(
         self, transaction: Transaction, evicted: list[ContextPointer], now: datetime
     ) -> None:
-        """Removes the evicted.
+        """Remove the evicted, and note why.
 
-        Those that cannot be removed are left to the next save, since this one is committed.
+        The new result is committed, so those that cannot be removed are left to the next save.
         """
         query_id = evicted[0].query_id
-        expired = {pointer.pointer_id for pointer in evicted if has_expired(pointer, now)}
-        everyone = [pointer.pointer_id for pointer in evicted]
+        expired: list[str] = []
+        erased: list[str] = []
+        for pointer in evicted:
+            (expired if has_expired(pointer, now) else erased).append(pointer.pointer_id)
         self._tombstones.mark(query_id, expired, "expired", now=now)
-        self._tombstones.mark(
-            query_id, [one for one in everyone if one not in expired], "erased", now=now
-        )
+        self._tombstones.mark(query_id, erased, "erased", now=now)
         try:
-            transaction.remove(*everyone)
+            transaction.remove(*expired, *erased)
         except StoreError as exc:
             _log.warning("a query stays over its limit for now: %s", type(exc).__name__)
 
@@ -339,19 +338,22 @@ def _choose_id(
 def _choose_repeat(
     transaction: Transaction, call: Call, pointer: ContextPointer, first: ContextPointer
 ) -> tuple[str, ContextPointer | None]:
-    """The id of the call's next result, or of its last if that is the same; found by bisection."""
+    """Return the id of the call's next result, or of its last if that is the same.
+
+    Ordinals have no gaps, so the last one is found by bisection.
+    """
+    newest = first
     last, beyond = 0, 1
-    while transaction.current(call.repeat_id(beyond)) is not None:
-        last, beyond = beyond, beyond * 2
+    while (repeat := transaction.current(call.repeat_id(beyond))) is not None:
+        newest, last, beyond = repeat, beyond, beyond * 2
     while beyond - last > 1:
         middle = (last + beyond) // 2
-        last, beyond = (
-            (last, middle)
-            if transaction.current(call.repeat_id(middle)) is None
-            else (middle, beyond)
-        )
-    newest = transaction.current(call.repeat_id(last)) if last else first
-    if newest is not None and call.owns(newest) and newest.result_sha256 == pointer.result_sha256:
+        repeat = transaction.current(call.repeat_id(middle))
+        if repeat is None:
+            beyond = middle
+        else:
+            newest, last = repeat, middle
+    if call.owns(newest) and newest.result_sha256 == pointer.result_sha256:
         return newest.pointer_id, newest
     if beyond > _MAX_REPEATS:
         raise StoreError(f"One call has been saved {_MAX_REPEATS:,} times; use another query_id")
@@ -359,12 +361,12 @@ def _choose_repeat(
 
 
 def _checked_name(name: object, what: str) -> str:
-    if not isinstance(name, str) or len(name) > _MAX_NAME_CHARS:
-        given = f"{len(name):,} characters" if isinstance(name, str) else type(name).__name__
-        raise InvalidIdError(
-            f"{what} must be text of at most {_MAX_NAME_CHARS:,} characters, not {given}"
-        )
-    return name
+    if isinstance(name, str) and len(name) <= _MAX_NAME_CHARS:
+        return name
+    got = f"{len(name):,} characters" if isinstance(name, str) else type(name).__name__
+    raise InvalidIdError(
+        f"{what} must be text of at most {_MAX_NAME_CHARS:,} characters, not {got}"
+    )
 
 
 def _redacted(plain: Json, redactor: Redactor) -> Json:
@@ -377,44 +379,55 @@ def _redacted(plain: Json, redactor: Redactor) -> Json:
 
 
 def _shortened(args: dict[str, Json]) -> dict[str, Json]:
-    """The arguments themselves, or the beginnings of the first 24 when all take over 8 KB or over 100 levels."""
+    """Return the arguments, or the beginnings of the first 24 if they take over 8 KB or 100 levels."""
     if len(encode_json(args).data) <= MAX_ARGS_BYTES and not _is_deep(args):
         return args
     return {key[:_KEPT_CHARS]: _beginning(value) for key, value in islice(args.items(), _KEPT_ARGS)}
 
 
 def _is_deep(value: Json) -> bool:
-    """Whether the data is so deep that a copy of a pointer, which recurses, might fail."""
+    """Return whether the data is so deep that a copy of a pointer, which recurses, might fail."""
     level = [value]
-    for _ in range(_MAX_ARGS_LEVELS):
+    for _ in range(_MAX_ARGS_LEVELS + 1):
         inner: list[Json] = []
-        for each in level:
-            if isinstance(each, list | dict):
-                inner += each.values() if isinstance(each, dict) else each
+        for item in level:
+            if isinstance(item, dict):
+                inner += item.values()
+            elif isinstance(item, list):
+                inner += item
+        if not inner:
+            return False
         level = inner
-    return any(isinstance(each, list | dict) for each in level)
+    return True
 
 
 def _beginning(value: Json) -> Json:
     text = value if isinstance(value, str) else json_text(value)
-    return value if len(text) <= _KEPT_CHARS else text[: _KEPT_CHARS - 1] + "…"
+    if len(text) <= _KEPT_CHARS:
+        return value
+    return text[: _KEPT_CHARS - 1] + "…"
 
 
 def _without_secret_error(result: object, redactor: Redactor) -> object:
-    """The result of a tool that failed with the secrets out of its `error`.
-
-    Any other result itself.
-    """
+    """Redact the `error` of a failed tool's result. Returns any other result itself."""
     error = getattr(result, "__dict__", {}).get("error")
     if not isinstance(error, str) or redactor.text(error) == error:
         return result
     plain = to_plain(result)
-    return plain | {"error": redactor.text(error)} if isinstance(plain, dict) else plain
+    if isinstance(plain, dict):
+        plain = plain | {"error": redactor.text(error)}
+    return plain
 
 
-def _web_urls(named: Iterable[str], result: object, redactor: Redactor) -> list[str]:
-    """The web addresses that the caller names, then those that the result lists as its `source_urls`, each once."""
-    listed = result.get("source_urls") if isinstance(result, dict) else None
-    urls = chain(named, listed if isinstance(listed, list | tuple) else ())
-    kept = (redactor.text(url) for url in urls if isinstance(url, str) and _URL.fullmatch(url))
-    return list(islice(dict.fromkeys(kept), MAX_SOURCE_URLS))
+def _web_urls(named: Iterable[object], result: object, redactor: Redactor) -> list[str]:
+    """Return the web addresses that the caller names, then those under the result's `source_urls`."""
+    urls = list(named)
+    if isinstance(result, dict) and isinstance(result.get("source_urls"), list | tuple):
+        urls += result["source_urls"]
+    web_urls: dict[str, None] = {}  # each once, in order
+    for url in urls:
+        if len(web_urls) == MAX_SOURCE_URLS:
+            break
+        if isinstance(url, str) and _URL.fullmatch(url):
+            web_urls[redactor.text(url)] = None
+    return list(web_urls)

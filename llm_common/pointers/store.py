@@ -19,7 +19,6 @@ from typing import Any, Final, TypedDict, TypeVar, Unpack
 from llm_common._env import POINTER_STORE_DIR, read_path
 from llm_common._telemetry import span
 from llm_common.errors import (
-    CorruptPointerError,
     PointerNotFoundError,
     StoreError,
     UnserialisableError,
@@ -35,12 +34,10 @@ from llm_common.pointers.listing import (
 from llm_common.pointers.maintenance import GcReport, Maintenance, StoreReport
 from llm_common.pointers.pointer import ContextPointer, check_pointer_id
 from llm_common.pointers.records import (
-    MAX_RECORD_BYTES,
     LockedRecords,
     PointerRecords,
     Transaction,
-    meta_name,
-    parse_meta,
+    read_records,
 )
 from llm_common.pointers.retention import Retention, SteadyClock, Tombstones, has_expired, not_found
 from llm_common.pointers.save import Call, Saver, checked_query_id, describe, redacted_result
@@ -76,9 +73,9 @@ class StoreOptions(TypedDict, total=False):
 
 
 class ContextPointerStore:
-    """Keeps results as pairs of blobs, a result and the pointer that commits it.
+    """Keeps results as pairs of blobs: a result, and the pointer that commits it.
 
-    Every pointer that `list` returns can be loaded, while others save, save again or are killed, in
+    Every pointer that `list` returns can be loaded while others save, save again or are killed, in
     this process or another. Nothing that is stored is ever revived into an object.
 
     Attributes:
@@ -183,7 +180,9 @@ class ContextPointerStore:
             StoreError: It could not be written for another reason. After none of these is anything
                 half visible.
         """
-        retention = self._retention if ttl_s is None else replace(self._retention, ttl_s=ttl_s)
+        retention = self._retention
+        if ttl_s is not None:
+            retention = replace(retention, ttl_s=ttl_s)
         call = Call.checked(
             query_id=query_id,
             task_id=task_id,
@@ -204,7 +203,7 @@ class ContextPointerStore:
         return pointer
 
     async def as_stored(self, result: Any) -> Any:
-        """A result with the secrets out that a save of it takes out: what may be shown of it beside what is stored.
+        """Redact a result as a save of it does, for what shows it beside the stored one.
 
         Raises:
             UnserialisableError: JSON cannot stand for the result.
@@ -234,11 +233,8 @@ class ContextPointerStore:
         with span("llm_common.pointers.list") as current:
             listing = self._index.read(checked_query_id(query_id, self._redactor))
             now = self._clock.now()
-            if any(has_expired(pointer, now) for pointer in listing.pointers):
-                alive = tuple(
-                    pointer for pointer in listing.pointers if not has_expired(pointer, now)
-                )
-                listing = listing.model_copy(update={"pointers": alive})
+            alive = [pointer for pointer in listing.pointers if not has_expired(pointer, now)]
+            listing = listing.model_copy(update={"pointers": tuple(alive)})
             current.set_attribute("llm_common.pointers", len(listing.pointers))
         return listing
 
@@ -251,18 +247,19 @@ class ContextPointerStore:
         Raises:
             StoreError: The queries cannot be listed.
         """
-        found = query_summaries(self.records.blobs)
-        return sorted(found, key=lambda one: (one.changed_at or "", one.query_id), reverse=True)
+        summaries = list(query_summaries(self.records.blobs))
+        summaries.sort(key=lambda query: (query.changed_at or "", query.query_id), reverse=True)
+        return summaries
 
     def newest(self, *, query_id: str, limit: int, offset: int = 0) -> PointerPage:
-        """A page of a query's pointers, newest first, for a person: reads these records alone, and changes nothing.
+        """Return one page of a query's pointers, newest first. Reads no other record.
 
-        Unlike `list` it does not look whether the results are there, and keeps nothing in memory.
+        Unlike `list` it does not check that the results are there, and keeps nothing in memory.
 
         Args:
-            query_id: The query; an unknown one has an empty page.
-            limit: Most pointers.
-            offset: How many newer ones to leave out.
+            query_id: The query. An unknown one has an empty page.
+            limit: Maximum number of pointers.
+            offset: Number of newer pointers to skip.
 
         Raises:
             InvalidIdError: `query_id` is not allowed.
@@ -327,10 +324,10 @@ class ContextPointerStore:
         )
 
     def is_stored(self, *, query_id: str, pointer_id: str) -> bool:
-        """Whether the store still has a pointer: neither expired, nor evicted, nor erased, by any process.
+        """Return whether the store still has a pointer, in whatever process it expired or was removed.
 
         Reads the pointer's record alone, so that a cache of results can ask before each answer. A
-        record that is damaged counts as gone. The result is not looked at.
+        damaged record counts as gone. The result is not checked.
 
         Raises:
             InvalidIdError: `query_id` is not allowed.
@@ -339,22 +336,14 @@ class ContextPointerStore:
                 another user.
             StoreError: The folder cannot be read.
         """
-        folder, names = (
-            folder_of(checked_query_id(query_id, self._redactor)),
-            [meta_name(check_pointer_id(pointer_id))],
-        )
-        [meta] = self.records.blobs.get_many(folder, names, max_bytes=MAX_RECORD_BYTES)
-        try:
-            stored = parse_meta(meta or b"", query_id=query_id, pointer_id=pointer_id)
-        except CorruptPointerError:
-            return False
-        return not has_expired(stored, self._clock.now())
+        checked = checked_query_id(query_id, self._redactor)
+        [stored] = read_records(self.records.blobs, checked, [check_pointer_id(pointer_id)])
+        return stored is not None and not has_expired(stored, self._clock.now())
 
     def load_result(self, *, pointer: ContextPointer) -> Any:
-        """The result as plain data: what `json.loads(json.dumps(result))` gives for a result that was plain JSON.
+        """Load a result as plain data: for plain JSON, what `json.loads(json.dumps(result))` returns.
 
-        Only the pointer's ids are read, so it loads from wherever the store is now, and always the
-        newest version.
+        Reads the pointer's ids only, so it loads the newest version from wherever the store is now.
 
         Raises:
             PointerNotFoundError: There is no such pointer, or its result is gone.
@@ -395,21 +384,20 @@ class ContextPointerStore:
     def delete(
         self, *, query_id: str, pointer_ids: Collection[str] | None = None, remember: bool = True
     ) -> int:
-        """How many pointers of a query were removed, with their results; unrecognized files stay.
+        """Delete a query's pointers and results, pinned ones too. Unrecognized files stay.
 
         A query that is deleted whole leaves no byte: no damaged or unfinished file, no lock, no
-        folder. That its pointers were erased is remembered apart and for a month, as salted hashes;
-        see `Tombstones`.
-
-        Safe beside readers and writers, and idempotent: what is not there is no error. When it is
-        interrupted, what it has removed is gone and the rest is whole. Pins do not keep anything
-        from it.
+        folder. For a month salted hashes remember that its pointers were erased, see `Tombstones`.
+        Safe beside readers and writers, and idempotent. If it is interrupted, the pointers it did
+        not reach are whole.
 
         Args:
             query_id: The query.
-            pointer_ids: Which pointers; None removes all that are there.
-            remember: False leaves nothing at all: a miss of theirs will not say `erased`, but
-                `unknown`.
+            pointer_ids: Which pointers. None removes all.
+            remember: False leaves no hash either: a later miss says `unknown`, not `erased`.
+
+        Returns:
+            The number of pointers removed.
 
         Raises:
             InvalidIdError: `query_id` is not allowed.
@@ -446,33 +434,33 @@ class ContextPointerStore:
         return self._set_pinned(pointer, pinned=False)
 
     async def gc(self, *, now: datetime | None = None, dry_run: bool = False) -> GcReport:
-        """What was removed: expired pointers, and what killed writers left behind, in every query.
+        """Remove expired pointers, and what killed writers left behind, in every query.
 
-        Reading needs none of it: what has expired is not there for any reader. Safe beside savers,
-        on any number of machines, and to be called again at any time: once an hour is often enough.
-        One query is locked at a time, and only if something in it is to go; one that cannot be
-        worked on is counted and passed over. On a store without locks, a result that is saved again
-        at the very moment in which its expired one goes may go with it.
+        No reader sees what has expired, collected or not, so once an hour is often enough. Safe
+        beside savers on any number of machines. Locks one query at a time, and only if it has
+        garbage. A query that cannot be locked or read is counted and skipped. On a store without
+        locks, a result that is saved again at the moment its expired version is removed may be
+        removed with it.
 
         Args:
-            now: Removes what has expired by then; None takes the time.
+            now: Removes what has expired by then. None uses the current time.
             dry_run: True changes nothing, and reports what would be removed.
 
         Raises:
             StoreError: The queries cannot be listed.
         """
-        moment = now.astimezone(UTC) if now else self._clock.read()
+        moment = self._clock.read() if now is None else now.astimezone(UTC)
         collect = self._maintenance.garbage if dry_run else self._maintenance.gc
         return await self._in_thread(lambda stopped: collect(now=moment, stopped=stopped))
 
     async def verify(self, *, repair: bool = False) -> StoreReport:
-        """Everything in the store that is not as a save leaves it, each result read and compared with its digest.
+        """Compare every result with its digest, and report whatever is not as a save leaves it.
 
         Args:
             repair: True completes the saves that killed writers began, and removes what can never
-                be loaded: look at the report without it first, if a copy could still heal it.
-                Unrecognized files, and links or the like under names of ours, are named and never
-                touched. Idempotent: the next report is clean.
+                be loaded. Look at the report first if a copy could still restore it. Unrecognized
+                files and links are reported and never touched. Idempotent: the next report is
+                clean.
 
         Raises:
             StoreError: The queries cannot be listed.
@@ -547,10 +535,10 @@ class ContextPointerStore:
         return not_found(self._tombstones.reason(query_id, pointer_id), query_id, pointer_id)
 
     async def _in_thread(self, work: Callable[[Callable[[], bool]], T]) -> T:
-        """What the work returns, called in a thread with what tells it that its caller has given up.
+        """Run some work in a thread, and tell it when its caller has given up.
 
-        The threads are the store's own: a disk that hangs takes none from the rest of the program.
-        A forked child has none of its parent's, and starts new ones.
+        The store has threads of its own, so that a disk that hangs takes none from the program.
+        A forked child starts new ones.
 
         Raises:
             StoreError: No thread can be started.
@@ -573,7 +561,7 @@ class ContextPointerStore:
 
 
 class FileContextPointerStore(ContextPointerStore):
-    """A `ContextPointerStore` of files: `{pointer_id}.meta.json` and `….result.json` in `base_dir/query_id`.
+    """Keeps results as files: `{pointer_id}.meta.json` and `….result.json` in `base_dir/query_id`.
 
     Survives kill -9 at any instant and, with full durability, power failure. Needs POSIX; several
     processes may share a directory, on network file systems only where flock(2) works.
@@ -633,7 +621,8 @@ class InMemoryContextPointerStore(ContextPointerStore):
 def _check_pointer(pointer: object) -> None:
     if not isinstance(pointer, ContextPointer):
         raise TypeError(
-            f"pointer must be a ContextPointer, not {type(pointer).__name__}; load_payload takes the id of one"
+            f"pointer must be a ContextPointer, not {type(pointer).__name__}; "
+            "load_payload takes the id of one"
         )
 
 
