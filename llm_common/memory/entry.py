@@ -111,7 +111,8 @@ def checked_entry(
     check_session(session_id, user)
     if not isinstance(event, Event):
         raise TypeError(
-            f"event is a {type(event).__name__}; pass an Event, such as Event(role='user', text='…')"
+            f"event is a {type(event).__name__}; "
+            "pass an Event, such as Event(role='user', text='…')"
         )
     if key is not None:
         _check_id("key", key)
@@ -168,7 +169,8 @@ def check_search(query: object, k: object, filters: object) -> str:
     _check_int("k", k)
     if not isinstance(filters, MemoryFilters):
         raise TypeError(
-            f"filters is a {type(filters).__name__}; pass MemoryFilters(session_id='…'), which names the session"
+            f"filters is a {type(filters).__name__}; "
+            "pass MemoryFilters(session_id='…'), which names the session"
         )
     check_session(filters.session_id, filters.user)
     if filters.all_sessions and filters.user is None:
@@ -181,8 +183,8 @@ def check_search(query: object, k: object, filters: object) -> str:
 def no_such_event(number: int) -> InvalidIdError:
     """The error for an event that is not there, or is another user's."""
     return InvalidIdError(
-        f"supersedes names no event of this user or session (id {number}); pass what append_event returned. "
-        "Nothing was kept"
+        f"supersedes names no event of this user or session (id {number}); "
+        "pass what append_event returned. Nothing was kept"
     )
 
 

@@ -1,9 +1,10 @@
 """`InMemoryMemory`: events in a dictionary, for tests and for sessions that need no file."""
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from itertools import count, islice
+from itertools import count
 from types import TracebackType
 from typing import Self
 
@@ -92,39 +93,39 @@ class InMemoryMemory:
         entry = checked_entry(
             session_id, event, user=user, key=key, supersedes=supersedes, valid_until=valid_until
         )
-        lines, tags, now = (
-            self._scopes[entry.scope],
-            frozenset(event_tags(entry)),
-            datetime.now(UTC),
-        )
-        newest = islice(
-            (line for line in reversed(lines) if line.entry.session_id == session_id), ECHO_EVENTS
-        )
-        echoed = entry.echoed(
-            (line.number, line.entry.event.role, line.current(now) and line.like(entry, tags))
-            for line in newest
-        )
+        lines = self._scopes[entry.scope]
+        tags = frozenset(event_tags(entry))
+        now = datetime.now(UTC)
+        newest: list[tuple[int, str, bool]] = []
+        for line in reversed(lines):
+            if line.entry.session_id == session_id:
+                is_alike = line.current(now) and line.like(entry, tags)
+                newest.append((line.number, line.entry.event.role, is_alike))
+            if len(newest) == ECHO_EVENTS:
+                break
+        echoed = entry.echoed(newest)
         if echoed is not None:
             return str(echoed)
         fact = _supersede(lines, entry)
-        kept = replace(entry, event=_copy(event))
-        lines.append(
-            _Line(next(self._numbers), kept, tags, folded(event.text[:INDEXED_CHARS]), fact)
-        )
-        return str(lines[-1].number)
+        stored = replace(entry, event=_copy(event))
+        number = next(self._numbers)
+        lines.append(_Line(number, stored, tags, folded(event.text[:INDEXED_CHARS]), fact))
+        return str(number)
 
     async def recent(
         self, session_id: str, *, limit: int = 20, user: str | None = None, history: bool = False
     ) -> list[Event]:
-        """The newest events, oldest first; see `FactMemory.recent`."""
+        """Return the newest events, oldest first; see `FactMemory.recent`."""
         check_limit(session_id, user, limit)
         now = datetime.now(UTC)
-        newest_first = (
-            line.entry.event
-            for line in reversed(self._scopes.get(scope_of(session_id, user), []))
-            if line.entry.session_id == session_id and (history or line.current(now))
-        )
-        return [_copy(event) for event in islice(newest_first, max(limit, 0))][::-1]
+        events: list[Event] = []
+        for line in reversed(self._scopes.get(scope_of(session_id, user), [])):
+            if len(events) >= limit:
+                break
+            if line.entry.session_id == session_id and (history or line.current(now)):
+                events.append(_copy(line.entry.event))
+        events.reverse()
+        return events
 
     async def summarize_episode(self, session_id: str, *, user: str | None = None) -> str | None:
         """The summary of the newest events; see `FactMemory.summarize_episode`."""
@@ -134,58 +135,34 @@ class InMemoryMemory:
 
     @searches_memory
     async def retrieve(self, query: str, k: int, filters: MemoryFilters) -> list[MemoryHit]:
-        """The events that contain words of the query, best first; see `MemoryReader.retrieve`."""
-        lines, now = self._scopes.get(check_search(query, k, filters), []), datetime.now(UTC)
-        terms = [*map(folded, query_terms(query) or [query.strip()])]
+        """Find the events that contain words of the query; see `MemoryReader.retrieve`."""
+        lines = self._scopes.get(check_search(query, k, filters), [])
+        terms = list(map(folded, query_terms(query) or [query.strip()]))
         if k <= 0 or not terms[0]:
             return []
-        wanted = set(filter_tags(filters))
-        session_id = None if filters.all_sessions else filters.session_id
-        newest: dict[int | None, int] = {
-            line.fact: position
-            for position, line in enumerate(lines, 1)
-            if line.fact
-            and line.current(now)
-            and session_id in (None, line.entry.session_id)
-            and filters.key in (None, line.entry.key)
-            and follows(filters)
-        }
-        newest_first = [
-            (shown, line.text)
-            for position, line in zip(range(len(lines), 0, -1), reversed(lines), strict=True)
-            if wanted <= line.tags
-            for shown in {
-                position if filters.history or line.current(now) else None,
-                newest.get(line.fact),
-            }
-            if shown is not None
-        ]
-        matches = [
-            sorted(
-                islice(
-                    dict.fromkeys(shown for shown, text in newest_first if term in text),
-                    MAX_MATCHES,
-                ),
-                reverse=True,
+        now = datetime.now(UTC)
+        weights = shortlist(_matches(lines, terms, filters, now), lines=len(lines), k=k)
+        word_counts: dict[int, int] = {}
+        old: set[int] = set()
+        for position in weights:
+            line = lines[position - 1]
+            word_counts[position] = len(line.text.split())
+            if not line.current(now):
+                old.add(position)
+        hits: list[MemoryHit] = []
+        for position, score in best_lines(weights, word_counts, lines=len(lines), k=k, old=old):
+            line = lines[position - 1]
+            hits.append(
+                MemoryHit(
+                    session_id=line.entry.session_id,
+                    event=_copy(line.entry.event),
+                    score=score,
+                    id=str(line.number),
+                    key=line.entry.key,
+                    current=position not in old,
+                )
             )
-            for term in terms
-        ]
-        weights = shortlist(matches, lines=len(lines), k=k)
-        word_counts = {position: len(lines[position - 1].text.split()) for position in weights}
-        old = {position for position in weights if not lines[position - 1].current(now)}
-        found = best_lines(weights, word_counts, lines=len(lines), k=k, old=old)
-        return [
-            MemoryHit(
-                session_id=line.entry.session_id,
-                event=_copy(line.entry.event),
-                score=score,
-                id=str(line.number),
-                key=line.entry.key,
-                current=position not in old,
-            )
-            for position, score in found
-            for line in [lines[position - 1]]
-        ]
+        return hits
 
     @forgets_memory
     async def forget(
@@ -196,18 +173,21 @@ class InMemoryMemory:
         id: str | None = None,  # noqa: A002 - the name of a hit's field
     ) -> int:
         """Drops the events; see `FactMemory.forget`."""
-        target, forgotten = checked_target(session_id, user, id), 0
-        for scope in list(self._scopes) if target.scope is None else [target.scope]:
+        target = checked_target(session_id, user, id)
+        scopes = list(self._scopes)
+        if target.scope is not None:
+            scopes = [target.scope]
+        forgotten = 0
+        for scope in scopes:
             lines = self._scopes.pop(scope, [])
-            kept = [
-                line
-                for line in lines
-                if target.session_id not in (None, line.entry.session_id)
-                or target.number not in (None, line.number)
-            ]
-            forgotten += len(lines) - len(kept)
-            if kept:
-                self._scopes[scope] = kept
+            others: list[_Line] = []
+            for line in lines:
+                in_session = target.session_id in (None, line.entry.session_id)
+                if not in_session or target.number not in (None, line.number):
+                    others.append(line)
+            forgotten += len(lines) - len(others)
+            if others:
+                self._scopes[scope] = others
         return forgotten
 
     async def aclose(self) -> None:
@@ -229,30 +209,66 @@ def _copy(event: Event) -> Event:
     return event.model_copy(deep=True)
 
 
-def _supersede(lines: list[_Line], entry: Entry) -> int | None:
-    """Marks what the entry supersedes.
+def _matches(
+    lines: list[_Line], terms: Sequence[str], filters: MemoryFilters, now: datetime
+) -> list[list[int]]:
+    """Return the newest positions that match each term, newest first, as `shortlist` takes them.
 
-    The number of the fact whose newest event the entry is, or None.
+    A line that is no longer current stands for the newest line of its fact.
     """
+    tags = set(filter_tags(filters))
+    newest = _newest_of_facts(lines, filters, now)
+    matches: list[set[int]] = [set() for _ in terms]
+    for position in range(len(lines), 0, -1):
+        line = lines[position - 1]
+        if not tags <= line.tags:
+            continue
+        positions: set[int] = set()
+        if filters.history or line.current(now):
+            positions.add(position)
+        if line.fact in newest:
+            positions.add(newest[line.fact])
+        for term, matching in zip(terms, matches, strict=True):
+            if len(matching) < MAX_MATCHES and term in line.text:
+                matching.update(positions)
+    return [sorted(matching, reverse=True) for matching in matches]
+
+
+def _newest_of_facts(
+    lines: list[_Line], filters: MemoryFilters, now: datetime
+) -> dict[int | None, int]:
+    """Return the position of the newest current line of each fact that may be shown."""
+    newest: dict[int | None, int] = {}
+    if not follows(filters):
+        return newest
+    session_id = None if filters.all_sessions else filters.session_id
+    for position, line in enumerate(lines, start=1):
+        in_session = session_id in (None, line.entry.session_id)
+        has_key = filters.key in (None, line.entry.key)
+        if line.fact is not None and in_session and has_key and line.current(now):
+            newest[line.fact] = position
+    return newest
+
+
+def _supersede(lines: list[_Line], entry: Entry) -> int | None:
+    """Mark what the entry supersedes. Returns the number of the fact it is about, if any."""
     fact = None
     if entry.supersedes is not None:
-        [*named] = (line for line in lines if line.number == entry.supersedes)
-        if not named:
+        for line in lines:
+            if line.number == entry.supersedes:
+                fact = line.fact or line.number
+        if fact is None:
             raise no_such_event(entry.supersedes)
-        fact = named[0].fact or named[0].number
     elif entry.key is None:
         return None
-    newest = [
-        line
-        for line in lines
-        if not line.superseded
-        and (
-            line.number == entry.supersedes
-            or (fact and line.fact == fact)
-            or (entry.key and line.entry.key == entry.key)
-        )
-    ]
-    fact = fact or next((line.fact or line.number for line in newest), None)
+    newest: list[_Line] = []
+    for line in lines:
+        is_named = line.number == entry.supersedes or (fact is not None and line.fact == fact)
+        has_key = entry.key is not None and line.entry.key == entry.key
+        if not line.superseded and (is_named or has_key):
+            newest.append(line)
+    if fact is None and newest:
+        fact = newest[0].fact or newest[0].number
     for line in newest:
         line.superseded, line.fact = True, fact
     return fact

@@ -18,7 +18,7 @@ MemoryT = TypeVar("MemoryT")
 def writes_memory(
     method: Callable[Concatenate[MemoryT, P], Coroutine[Any, Any, str]],
 ) -> Callable[Concatenate[MemoryT, P], Coroutine[Any, Any, str]]:
-    """A method that keeps an event, as `create_memory`, or as `upsert_memory` if it may replace another."""
+    """Observe a method that keeps an event, as `upsert_memory` if it may replace another."""
 
     @wraps(method)
     async def observed(memory: MemoryT, /, *args: P.args, **kwargs: P.kwargs) -> str:
@@ -36,7 +36,7 @@ def writes_memory(
 def searches_memory(
     method: Callable[Concatenate[MemoryT, P], Coroutine[Any, Any, list[MemoryHit]]],
 ) -> Callable[Concatenate[MemoryT, P], Coroutine[Any, Any, list[MemoryHit]]]:
-    """A method that finds events, as `search_memory`."""
+    """Observe a method that finds events, as `search_memory`."""
 
     @wraps(method)
     async def observed(memory: MemoryT, /, *args: P.args, **kwargs: P.kwargs) -> list[MemoryHit]:
@@ -52,7 +52,7 @@ def searches_memory(
 def forgets_memory(
     method: Callable[Concatenate[MemoryT, P], Coroutine[Any, Any, int]],
 ) -> Callable[Concatenate[MemoryT, P], Coroutine[Any, Any, int]]:
-    """A method that drops events, as `delete_memory`."""
+    """Observe a method that erases events, as `delete_memory`."""
 
     @wraps(method)
     async def observed(memory: MemoryT, /, *args: P.args, **kwargs: P.kwargs) -> int:

@@ -21,8 +21,10 @@ _CURRENT: Final = "NOT (superseded OR coalesce(valid_until <= :now, false))"
 _WANTED: Final = """(CAST(:scope AS text) IS NULL OR scope = :scope)
     AND (CAST(:session_id AS text) IS NULL OR session_id = :session_id)
     AND (CAST(:number AS bigint) IS NULL OR id = :number)"""
-_COUNT_SESSIONS: Final = f"SELECT count(*) FROM (SELECT DISTINCT scope, session_id FROM {{schema}}.events WHERE {_WANTED}) AS found"  # noqa: S608 - our names
-_SESSIONS: Final = f"""SELECT scope, session_id, count(*), sum(CASE WHEN {_CURRENT} THEN 1 ELSE 0 END), max(timestamp)
+_COUNT_SESSIONS: Final = f"""SELECT count(*)
+    FROM (SELECT DISTINCT scope, session_id FROM {{schema}}.events WHERE {_WANTED}) AS found"""  # noqa: S608 - our names
+_SESSIONS: Final = f"""SELECT scope, session_id, count(*),
+        sum(CASE WHEN {_CURRENT} THEN 1 ELSE 0 END), max(timestamp)
     FROM {{schema}}.events WHERE {_WANTED} GROUP BY scope, session_id
     ORDER BY max(timestamp) DESC, scope, session_id LIMIT :limit OFFSET :offset"""  # noqa: S608 - our names
 _COUNT_EVENTS: Final = f"SELECT count(*) FROM {{schema}}.events WHERE {_WANTED}"  # noqa: S608 - our names
@@ -84,7 +86,7 @@ class ReadsRows(Protocol):
 async def list_sessions(
     memory: ReadsRows, *, user: str | None = None, limit: int, offset: int = 0
 ) -> tuple[list[SessionSummary], int]:
-    """Sessions, the one with the newest event first, and how many there are.
+    """List sessions, the one with the newest event first, and count them.
 
     Args:
         memory: The memory.
@@ -98,9 +100,8 @@ async def list_sessions(
     """
     if user is not None:
         check_user(user)
-    values = _values(
-        Target(None if user is None else scope_of("", user), None, None), limit, offset
-    )
+    scope = None if user is None else scope_of("", user)
+    values = _values(Target(scope, None, None), limit, offset)
     rows = await memory.read_rows(_SESSIONS, values)
     [[total]] = await memory.read_rows(_COUNT_SESSIONS, values)
     return [_summary(*row) for row in rows], int(total)
@@ -115,7 +116,7 @@ async def list_events(
     limit: int,
     offset: int = 0,
 ) -> tuple[list[KeptEvent], int]:
-    """The events that `forget` would erase with these arguments, newest first, and how many there are.
+    """List the events that `forget` would erase with these arguments, newest first, and count them.
 
     Args:
         memory: The memory.

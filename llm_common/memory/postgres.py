@@ -116,18 +116,20 @@ _PARTS = {
     "current": SQL(_CURRENT),
     # words and tags hold hashes of scope and session; a hash is short, an id is exact
     "wanted": SQL(
-        "events.scope = %(scope)s AND (%(session_id)s::text IS NULL OR events.session_id = %(session_id)s) "
+        "events.scope = %(scope)s "
+        "AND (%(session_id)s::text IS NULL OR events.session_id = %(session_id)s) "
         f"AND events.tags @> %(tags)s AND (%(history)s OR {_CURRENT})"
     ),
     "target": SQL(
-        "(%(scope)s::text IS NULL OR scope = %(scope)s) AND (%(session_id)s::text IS NULL OR session_id = "
-        "%(session_id)s) AND (%(number)s::bigint IS NULL OR id = %(number)s)"
+        "(%(scope)s::text IS NULL OR scope = %(scope)s) "
+        "AND (%(session_id)s::text IS NULL OR session_id = %(session_id)s) "
+        "AND (%(number)s::bigint IS NULL OR id = %(number)s)"
     ),
 }
 
 
 def qualified(statement: LiteralString, schema: str) -> Composed:
-    """The statement with `{schema}` replaced by the quoted name, and the parts that statements share by their SQL."""
+    """Fill in a statement's `{schema}` and the parts that statements share, such as `{current}`."""
     return SQL(statement).format(schema=Identifier(schema), **_PARTS)
 
 
@@ -201,17 +203,21 @@ _FACT = (
     "SELECT coalesce(fact, id) FROM {schema}.events WHERE id = %(supersedes)s AND scope = %(scope)s"
 )
 _SUPERSEDED = """
-    SELECT id, coalesce(fact, id) FROM {schema}.events WHERE scope = %(scope)s AND key = %(key)s AND NOT superseded
-    UNION SELECT id, %(fact)s::bigint FROM {schema}.events WHERE id = %(supersedes)s AND NOT superseded
+    SELECT id, coalesce(fact, id) FROM {schema}.events
+        WHERE scope = %(scope)s AND key = %(key)s AND NOT superseded
+    UNION SELECT id, %(fact)s::bigint FROM {schema}.events
+        WHERE id = %(supersedes)s AND NOT superseded
     UNION SELECT id, %(fact)s::bigint FROM {schema}.events WHERE fact = %(fact)s AND NOT superseded
 """
 _SUPERSEDE = "UPDATE {schema}.events SET superseded = true, fact = %s WHERE id = ANY(%s)"
 _APPEND = """
-    WITH counted AS (UPDATE {schema}.sessions SET lines = lines + 1 WHERE scope = %(scope)s RETURNING lines)
-    INSERT INTO {schema}.events (scope, position, session_id, role, text, timestamp, metadata, word_count, words, tags,
-        key, valid_until, fact)
-    SELECT %(scope)s, lines, %(session_id)s, %(role)s, %(text)s, %(timestamp)s, %(metadata)s, %(word_count)s,
-        to_tsvector('english', %(words)s), %(tags)s, %(key)s, %(valid_until)s,
+    WITH counted AS (
+        UPDATE {schema}.sessions SET lines = lines + 1 WHERE scope = %(scope)s RETURNING lines
+    )
+    INSERT INTO {schema}.events (scope, position, session_id, role, text, timestamp, metadata,
+        word_count, words, tags, key, valid_until, fact)
+    SELECT %(scope)s, lines, %(session_id)s, %(role)s, %(text)s, %(timestamp)s, %(metadata)s,
+        %(word_count)s, to_tsvector('english', %(words)s), %(tags)s, %(key)s, %(valid_until)s,
         %(fact)s
     FROM counted RETURNING position, id
 """
@@ -227,13 +233,17 @@ _MATCHES = """
         SELECT position FROM {schema}.events
         WHERE words @@ plainto_tsquery('english', terms.term) AND {wanted}
         UNION SELECT events.position FROM {schema}.events AS older JOIN {schema}.events USING (fact)
-        WHERE older.words @@ plainto_tsquery('english', terms.term) AND older.superseded AND older.scope = %(scope)s
-            AND older.tags @> %(tags)s AND NOT events.superseded AND {wanted} AND %(follow)s
+        WHERE older.words @@ plainto_tsquery('english', terms.term)
+            AND older.superseded AND older.scope = %(scope)s AND older.tags @> %(tags)s
+            AND NOT events.superseded AND {wanted} AND %(follow)s
         ORDER BY position DESC LIMIT %(limit)s
     ) AS found
     ORDER BY terms.number, found.position DESC
 """
-_WORD_COUNTS = "SELECT position, word_count, {current} FROM {schema}.events WHERE scope = %s AND position = ANY(%s)"
+_WORD_COUNTS = """
+    SELECT position, word_count, {current} FROM {schema}.events
+    WHERE scope = %s AND position = ANY(%s)
+"""
 _EVENTS = """
     SELECT position, id, session_id, key, {current}, {event} FROM {schema}.events
     WHERE scope = %s AND position = ANY(%s)
@@ -253,10 +263,14 @@ _FORGET_VECTORS = """
     WHERE (scope, position) IN (SELECT scope, position FROM {schema}.events WHERE {target})
 """
 _FORGET = "DELETE FROM {schema}.events WHERE {target} RETURNING id"
-_TABLES = "SELECT tablename FROM pg_tables WHERE schemaname = %s AND tablename IN ('events', 'sessions', 'vectors')"
+_TABLES = """
+    SELECT tablename FROM pg_tables
+    WHERE schemaname = %s AND tablename IN ('events', 'sessions', 'vectors')
+"""
 _FORGET_SCOPES = """
     DELETE FROM {schema}.sessions
-    WHERE scope = ANY(%s) AND NOT EXISTS (SELECT FROM {schema}.events WHERE events.scope = sessions.scope)
+    WHERE scope = ANY(%s)
+        AND NOT EXISTS (SELECT FROM {schema}.events WHERE events.scope = sessions.scope)
 """
 
 
@@ -411,12 +425,15 @@ class PostgresMemory:
                 connection, _EVENTS, [scope, [position for position, _ in best]]
             )
         events = {position: columns for position, *columns in rows}
-        # else just erased
-        hits = [_hit(score, *events[position]) for position, score in best if position in events]
-        # A fact may have been superseded between two statements.
-        return sorted(
-            (hit for hit in hits if hit.current or filters.history), key=lambda hit: not hit.current
-        )[:k]
+        hits: list[MemoryHit] = []
+        for position, score in best:
+            if position not in events:  # erased between two statements
+                continue
+            hit = _hit(score, *events[position])
+            if hit.current or filters.history:  # else superseded between two statements
+                hits.append(hit)
+        hits.sort(key=lambda hit: not hit.current)
+        return hits[:k]
 
     @forgets_memory
     async def forget(
@@ -436,10 +453,8 @@ class PostgresMemory:
         wanted = {"scope": target.scope, "session_id": target.session_id, "number": target.number}
         async with self._connected() as connection:
             async with connection.transaction():
-                scopes = [scope for (scope,) in await self._rows(connection, _LOCK_TARGET, wanted)]
-                tables = [
-                    table for (table,) in await self._rows(connection, _TABLES, [self._schema])
-                ]
+                scopes = await self._column(connection, _LOCK_TARGET, wanted)
+                tables = await self._column(connection, _TABLES, [self._schema])
                 if "vectors" in tables:  # of this memory, or of one with an embedder
                     await connection.execute(qualified(_FORGET_VECTORS, self._schema), wanted)
                 erased = len(await self._rows(connection, _FORGET, wanted))
@@ -477,10 +492,7 @@ class PostgresMemory:
     async def _supersede(
         self, connection: AsyncConnection, entry: Entry, row: dict[str, Any]
     ) -> int | None:
-        """Marks what the entry supersedes.
-
-        The number of the fact whose newest event the entry is, or None.
-        """
+        """Mark what the entry supersedes. Returns the number of the fact it is about, if any."""
         fact = None
         if entry.supersedes is not None:
             found = await self._rows(connection, _FACT, row)
@@ -490,10 +502,10 @@ class PostgresMemory:
         elif entry.key is None:
             return None
         newest = await self._rows(connection, _SUPERSEDED, row | {"fact": fact})
-        fact = newest[0][1] if newest else fact
-        await connection.execute(
-            qualified(_SUPERSEDE, self._schema), [fact, [number for number, _ in newest]]
-        )
+        if newest:
+            fact = newest[0][1]
+        numbers = [number for number, _ in newest]
+        await connection.execute(qualified(_SUPERSEDE, self._schema), [fact, numbers])
         return fact
 
     async def _by_words(
@@ -506,19 +518,22 @@ class PostgresMemory:
         for number, position in await self._rows(connection, _MATCHES, wanted):
             matches[number].append(position)
         weights = shortlist(list(matches.values()), lines=lines, k=k)
-        found = await self._rows(connection, _WORD_COUNTS, [scope, list(weights)])
-        word_counts = {position: words for position, words, _ in found}
-        old = {position for position, _, current in found if not current}
+        word_counts: dict[int, int] = {}
+        old: set[int] = set()
+        for row in await self._rows(connection, _WORD_COUNTS, [scope, list(weights)]):
+            position, word_counts[position], is_current = row
+            if not is_current:
+                old.add(position)
         return best_lines(weights, word_counts, lines=lines, k=k, old=old)
 
     async def _by_vector(
         self, connection: AsyncConnection, vector: list[float], wanted: dict[str, Any]
     ) -> list[int]:
         wanted = wanted | {"vector": str(vector), "size": len(vector), "limit": _NEAREST}
-        return [position for (position,) in await self._rows(connection, _NEAREST_LINES, wanted)]
+        return await self._column(connection, _NEAREST_LINES, wanted)
 
     async def _rewrite(self, connection: AsyncConnection, tables: Sequence[str]) -> None:
-        """Writes tables and indexes anew: only so do deleted rows leave pages, and deleted words a GIN index."""
+        """Rewrite tables and indexes: nothing else takes deleted rows and words out of pages."""
         await connection.execute(
             "SELECT set_config('lock_timeout', current_setting('statement_timeout'), false)"
         )
@@ -541,7 +556,7 @@ class PostgresMemory:
         if not self._has_vectors:
             return None
         [vector] = await self._embedder([text])
-        return [float(number) for number in vector]
+        return list(map(float, vector))
 
     async def _rows(
         self,
@@ -549,13 +564,20 @@ class PostgresMemory:
         statement: LiteralString,
         values: Sequence[Any] | dict[str, Any],
     ) -> list[tuple[Any, ...]]:
-        return await (
-            await connection.execute(qualified(statement, self._schema), values)
-        ).fetchall()
+        cursor = await connection.execute(qualified(statement, self._schema), values)
+        return await cursor.fetchall()
+
+    async def _column(
+        self,
+        connection: AsyncConnection,
+        statement: LiteralString,
+        values: Sequence[Any] | dict[str, Any],
+    ) -> list[Any]:
+        return [value for (value,) in await self._rows(connection, statement, values)]
 
     @asynccontextmanager
     async def _connected(self) -> AsyncIterator[AsyncConnection]:
-        """A connection of the pool for a block, whose database errors are raised as `StoreError`."""
+        """Lend a connection of the pool for a block, whose database errors become `StoreError`."""
         with _as_store_errors(self._timeout_s):
             async with (await self._opened()).connection() as connection:
                 yield connection
@@ -602,7 +624,8 @@ class PostgresMemory:
 
     async def _configure(self, connection: AsyncConnection) -> None:
         await connection.execute(
-            "SELECT set_config('statement_timeout', %s, false), set_config('timezone', 'UTC', false), "
+            "SELECT set_config('statement_timeout', %s, false), "
+            "set_config('timezone', 'UTC', false), "
             "set_config('default_transaction_read_only', %s, false)",
             [str(math.ceil(self._timeout_s * 1000)), "on" if self._read_only else "off"],
         )
@@ -621,12 +644,15 @@ def _check_conninfo(conninfo: object) -> None:
         ports = str(conninfo_to_dict(conninfo).get("port") or "")
     except psycopg.ProgrammingError:
         raise ConfigError(
-            "conninfo is no connection string; pass 'postgresql://user@host/name' or 'host=… dbname=… user=…' "
-            "with libpq's parameter names",
+            "conninfo is no connection string; pass 'postgresql://user@host/name' or "
+            "'host=… dbname=… user=…' with libpq's parameter names",
             variable="conninfo",
         ) from None  # its words quote the text
     if not all(port.isdecimal() for port in ports.split(",") if port):
-        hint = "the port in conninfo is no number; characters such as @ : / in a password must be percent-encoded"
+        hint = (
+            "the port in conninfo is no number; "
+            "characters such as @ : / in a password must be percent-encoded"
+        )
         raise ConfigError(hint, variable="conninfo")
 
 
@@ -653,10 +679,7 @@ def _as_store_errors(timeout_s: float) -> Iterator[None]:
 
 
 def _fused(by_words: list[tuple[int, float]], by_vector: list[int]) -> list[tuple[int, float]]:
-    rankings = [
-        [str(position) for position, _ in by_words],
-        [str(position) for position in by_vector],
-    ]
+    rankings = [[str(position) for position, _ in by_words], list(map(str, by_vector))]
     return [(int(hit.key), hit.score) for hit in reciprocal_rank_fusion(rankings)]
 
 

@@ -76,15 +76,14 @@ def _tags(
     role: MessageRole | None,
     metadata: Mapping[str, Scalar],
 ) -> list[str]:
-    facts: list[list[Scalar]] = [[name, value] for name, value in metadata.items()]
+    fields: list[list[Scalar]] = [[name, value] for name, value in metadata.items()]
     if role:
-        facts.append([str(role)])
-    facts += [
-        ["", name, value]
-        for name, value in (("session", session_id), ("key", key))
-        if value is not None
-    ]
-    return [_consonants(stable_json([scope, *fact]), _TAG_DIGITS) for fact in facts]
+        fields.append([str(role)])
+    if session_id is not None:
+        fields.append(["", "session", session_id])
+    if key is not None:
+        fields.append(["", "key", key])
+    return [_consonants(stable_json([scope, *field]), _TAG_DIGITS) for field in fields]
 
 
 def _consonants(text: str, digits: int) -> str:
@@ -102,7 +101,7 @@ _RECENCY_HALF_LIFE_LINES = 20
 
 
 def shortlist(matches: Sequence[Sequence[int]], *, lines: int, k: int) -> dict[int, float]:
-    """The summed weight of the query's words by position, for the lines that may be the best `k`.
+    """Sum the weights of the query's words by position, for the lines that may be the best `k`.
 
     Args:
         matches: For each word the positions of lines that hold it, newest first, at most
@@ -126,7 +125,7 @@ def best_lines(
     k: int,
     old: Collection[int] = (),
 ) -> list[tuple[int, float]]:
-    """Position and score of the best `k`, best first.
+    """Score the lines of a shortlist. Returns position and score of the best `k`, best first.
 
     Args:
         weights: From `shortlist`.
@@ -137,23 +136,19 @@ def best_lines(
         old: Lines that are no longer current, which come after all others.
     """
     mean = sum(word_counts.values()) / max(len(word_counts), 1)
-    own = {
-        position: weights[position] * (_K1 + 1) / (1 + _K1 * (1 - _B + _B * count / mean))
-        for position, count in word_counts.items()
-    }
-    relevance = {
-        position: score
-        + _NEIGHBOUR_SHARE * max(own.get(position - 1, 0.0), own.get(position + 1, 0.0))
-        for position, score in own.items()
-    }
+    own: dict[int, float] = {}
+    for position, count in word_counts.items():
+        length_norm = 1 + _K1 * (1 - _B + _B * count / mean)
+        own[position] = weights[position] * (_K1 + 1) / length_norm
+    relevance: dict[int, float] = {}
+    for position, score in own.items():
+        neighbour = max(own.get(position - 1, 0.0), own.get(position + 1, 0.0))
+        relevance[position] = score + _NEIGHBOUR_SHARE * neighbour
     top = max(relevance.values(), default=1.0)
-    recency = {
-        position: 1 / (1 + (lines - position) / _RECENCY_HALF_LIFE_LINES) for position in relevance
-    }
-    scores = {
-        position: relevance[position] / top + _RECENCY_SHARE * recency[position]
-        for position in relevance
-    }
+    scores: dict[int, float] = {}
+    for position, score in relevance.items():
+        recency = 1 / (1 + (lines - position) / _RECENCY_HALF_LIFE_LINES)
+        scores[position] = score / top + _RECENCY_SHARE * recency
     return sorted(_ordered(scores), key=lambda line: line[0] in old)[:k]
 
 

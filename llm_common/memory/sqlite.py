@@ -91,8 +91,11 @@ _MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
             text TEXT NOT NULL,
             UNIQUE (scope, position)
         ) STRICT""",
-        """INSERT INTO kept (id, scope, position, session_id, role, text, timestamp, metadata, word_count)
-            SELECT id, session_id, position, session_id, role, text, timestamp, metadata, word_count FROM events""",
+        """INSERT INTO kept (
+                id, scope, position, session_id, role, text, timestamp, metadata, word_count
+            ) SELECT
+                id, session_id, position, session_id, role, text, timestamp, metadata, word_count
+            FROM events""",
         "DROP TABLE events",
         "ALTER TABLE kept RENAME TO events",
         "CREATE INDEX events_session ON events (scope, session_id, position)",
@@ -148,7 +151,10 @@ class SqliteMemory:
         read_only: bool = False,
     ) -> None:
         if str(path).strip() in ("", ":memory:"):
-            hint = f"the path {str(path)!r} names no file; give one, or use InMemoryMemory, which needs none"
+            hint = (
+                f"the path {str(path)!r} names no file; "
+                "give one, or use InMemoryMemory, which needs none"
+            )
             raise ConfigError(hint, variable="path", value=str(path))
         if not 0 <= lock_timeout_s < math.inf:
             hint = f"lock_timeout_s is {lock_timeout_s}; give seconds, 0 or more"
@@ -236,10 +242,10 @@ class SqliteMemory:
         self, statement: LiteralString, values: Mapping[str, Any]
     ) -> list[tuple[Any, ...]]:
         """The rows of a SELECT over all users; see `overview.ReadsRows`."""
-        bound = {
-            name: _moment(value) if isinstance(value, datetime) else value
-            for name, value in values.items()
-        }
+        bound = dict(values)
+        for name, value in values.items():
+            if isinstance(value, datetime):
+                bound[name] = _moment(value)
         text = statement.replace("{schema}.", "")
         return await self._run(
             self._reader, lambda connection: connection.execute(text, bound).fetchall()
@@ -362,9 +368,10 @@ def _append(connection: sqlite3.Connection, entry: Entry) -> int:
     }
     with transaction(connection):
         newest = connection.execute(
-            f"""SELECT id, role, {_CURRENT} AND role = :role AND metadata = :metadata AND key IS :key
-                AND valid_until IS :valid_until AND text = :text FROM events
-                WHERE scope = :scope AND session_id = :session_id ORDER BY position DESC LIMIT {ECHO_EVENTS}""",  # noqa: S608 - our names
+            f"""SELECT id, role, {_CURRENT} AND role = :role AND metadata = :metadata
+                    AND key IS :key AND valid_until IS :valid_until AND text = :text
+                FROM events WHERE scope = :scope AND session_id = :session_id
+                ORDER BY position DESC LIMIT {ECHO_EVENTS}""",  # noqa: S608 - our names
             row,
         )
         echoed = entry.echoed(newest)
@@ -372,9 +379,11 @@ def _append(connection: sqlite3.Connection, entry: Entry) -> int:
             return echoed
         row["fact"] = _supersede(connection, entry, row)
         [number] = connection.execute(
-            f"""INSERT INTO events (scope, position, session_id, {_EVENT}, word_count, key, valid_until, fact)
-                SELECT :scope, coalesce(max(position), 0) + 1, :session_id, :role, :text, :timestamp, :metadata,
-                    :word_count, :key, :valid_until, :fact FROM events WHERE scope = :scope RETURNING id""",  # noqa: S608 - our names
+            f"""INSERT INTO events
+                    (scope, position, session_id, {_EVENT}, word_count, key, valid_until, fact)
+                SELECT :scope, coalesce(max(position), 0) + 1, :session_id, :role, :text,
+                    :timestamp, :metadata, :word_count, :key, :valid_until, :fact
+                FROM events WHERE scope = :scope RETURNING id""",  # noqa: S608 - our names
             row,
         ).fetchone()
         _index(connection, [(number, " ".join(words), " ".join(event_tags(entry)))])
@@ -382,10 +391,7 @@ def _append(connection: sqlite3.Connection, entry: Entry) -> int:
 
 
 def _supersede(connection: sqlite3.Connection, entry: Entry, row: dict[str, object]) -> int | None:
-    """Marks what the entry supersedes.
-
-    The number of the fact whose newest event the entry is, or None.
-    """
+    """Mark what the entry supersedes. Returns the number of the fact it is about, if any."""
     fact = None
     if entry.supersedes is not None:
         found = connection.execute(
@@ -397,12 +403,14 @@ def _supersede(connection: sqlite3.Connection, entry: Entry, row: dict[str, obje
     elif entry.key is None:
         return None
     newest = connection.execute(
-        """SELECT id, coalesce(fact, id) FROM events WHERE scope = :scope AND key = :key AND superseded = 0
+        """SELECT id, coalesce(fact, id) FROM events
+                WHERE scope = :scope AND key = :key AND superseded = 0
             UNION SELECT id, :fact FROM events WHERE id = :supersedes AND superseded = 0
             UNION SELECT id, :fact FROM events WHERE fact = :fact AND superseded = 0""",
         {**row, "fact": fact},
     ).fetchall()
-    fact = newest[0][1] if newest else fact
+    if newest:
+        fact = newest[0][1]
     connection.executemany(
         "UPDATE events SET superseded = 1, fact = ? WHERE id = ?",
         [(fact, number) for number, _ in newest],
@@ -427,7 +435,8 @@ def _recent(
     connection: sqlite3.Connection, scope: str, session_id: str, limit: int, *, history: bool
 ) -> list[Event]:
     rows = connection.execute(
-        f"""SELECT {_EVENT} FROM events WHERE scope = :scope AND session_id = :session_id AND (:history OR {_CURRENT})
+        f"""SELECT {_EVENT} FROM events
+            WHERE scope = :scope AND session_id = :session_id AND (:history OR {_CURRENT})
             ORDER BY position DESC LIMIT :limit""",  # noqa: S608 - our names
         {
             "scope": scope,
@@ -443,7 +452,7 @@ def _recent(
 def _retrieve(
     connection: sqlite3.Connection, scope: str, query: str, k: int, filters: MemoryFilters
 ) -> list[MemoryHit]:
-    among = "".join(f' AND tags:"{tag}"' for tag in filter_tags(filters))
+    tags = "".join(f' AND tags:"{tag}"' for tag in filter_tags(filters))
     wanted: dict[str, object] = {
         "scope": scope,
         "session_id": None if filters.all_sessions else filters.session_id,
@@ -451,7 +460,7 @@ def _retrieve(
         "key": filters.key,
         "now": _moment(datetime.now(UTC)),
     }
-    terms = [f'words:"{term}"{among}' for term in scoped_terms(scope, query)]
+    terms = [f'words:"{term}"{tags}' for term in scoped_terms(scope, query)]
     with connection:
         # one state of the file for all that follows, while the writer goes on
         connection.execute("BEGIN")
@@ -463,12 +472,13 @@ def _retrieve(
         ).fetchone()
         look_up = _positions_of_facts if has_facts and follows(filters) else _positions
         weights = shortlist([look_up(connection, term, wanted) for term in terms], lines=lines, k=k)
+        word_counts: dict[int, int] = {}
+        old: set[int] = set()
         columns = f"word_count, {_CURRENT}"
-        found = _of_positions(connection, columns, list(weights), wanted).fetchall()
-        word_counts, old = (
-            {row[0]: row[1] for row in found},
-            {row[0] for row in found if not row[2]},
-        )
+        for row in _of_positions(connection, columns, list(weights), wanted):
+            position, word_counts[position], is_current = row
+            if not is_current:
+                old.add(position)
         best = best_lines(weights, word_counts, lines=lines, k=k, old=old)
         rows = _of_positions(
             connection, f"id, session_id, key, {_EVENT}", [position for position, _ in best], wanted
@@ -491,10 +501,11 @@ def _retrieve(
 
 
 def _positions(connection: sqlite3.Connection, match: str, wanted: dict[str, object]) -> list[int]:
-    """The newest lines that match. Scope and session are compared once more: a hash is short, an id is exact."""
+    """Return the newest lines that match. Compares scope and session too, since tags are hashes."""
     rows = connection.execute(
         f"""SELECT position FROM lines JOIN events ON events.id = lines.rowid
-            WHERE lines MATCH :match AND scope = :scope AND (:session_id IS NULL OR session_id = :session_id)
+            WHERE lines MATCH :match AND scope = :scope
+            AND (:session_id IS NULL OR session_id = :session_id)
             AND (:history OR {_CURRENT}) ORDER BY lines.rowid DESC LIMIT {MAX_MATCHES}""",  # noqa: S608 - our names
         {**wanted, "match": match},
     )
@@ -509,10 +520,13 @@ def _positions_of_facts(
         f"""SELECT iif(:history OR {_CURRENT}, events.position, newest.position), newest.position
             FROM lines JOIN events ON events.id = lines.rowid LEFT JOIN events AS newest
                 ON events.superseded = 1 AND newest.fact = events.fact AND newest.superseded = 0
-                AND newest.scope = :scope AND (:session_id IS NULL OR newest.session_id = :session_id)
-                AND (:key IS NULL OR newest.key = :key) AND (newest.valid_until IS NULL OR newest.valid_until > :now)
+                AND newest.scope = :scope
+                AND (:session_id IS NULL OR newest.session_id = :session_id)
+                AND (:key IS NULL OR newest.key = :key)
+                AND (newest.valid_until IS NULL OR newest.valid_until > :now)
             WHERE lines MATCH :match AND events.scope = :scope
-                AND (:session_id IS NULL OR events.session_id = :session_id) ORDER BY lines.rowid DESC""",  # noqa: S608 - our names
+                AND (:session_id IS NULL OR events.session_id = :session_id)
+            ORDER BY lines.rowid DESC""",  # noqa: S608 - our names
         {**wanted, "match": match},
     )
     positions: set[int] = set()
@@ -534,7 +548,7 @@ def _of_positions(
 
 
 def _forget(connection: sqlite3.Connection, target: Target, path: Path) -> int:
-    """Erases the events in one transaction, then the bytes that free pages and the write-ahead log still hold.
+    """Erase the events in one transaction, then their bytes in free pages and in the log.
 
     FTS5 keeps deleted words until its segments are merged (https://sqlite.org/fts5.html,
     "optimize"). Pages keep deleted bytes until VACUUM writes the file anew. TRUNCATE copies the log
@@ -568,8 +582,8 @@ def _forget(connection: sqlite3.Connection, target: Target, path: Path) -> int:
     [in_use, *_] = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
     if in_use:
         raise LockTimeoutError(
-            f"{erased} events are erased, but {path}-wal may hold their bytes, since other processes read; "
-            "call forget again, or raise lock_timeout_s"
+            f"{erased} events are erased, but {path}-wal may hold their bytes, "
+            "since other processes read; call forget again, or raise lock_timeout_s"
         )
     return erased
 
