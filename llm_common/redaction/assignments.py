@@ -1,14 +1,13 @@
-"""Secrets that the name before them gives away: `password=…`, `"api_key": "…"`, `--token …`, `<secret>…</secret>`."""
+"""Finds secrets by the name before them: `password=…`, `"api_key": "…"`, `--token …`."""
 
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from heapq import merge
-from itertools import groupby
 from typing import NamedTuple
 
 from llm_common.redaction.name_strength import CERTAIN, LIKELY, STRONG, WEAK
-from llm_common.redaction.patterns import REDACTED, Rule, Span
+from llm_common.redaction.patterns import REDACTED, Rule, Span, alternation
 from llm_common.redaction.secret_values import (
     MAX_CHECKED_CHARS,
     PROSE,
@@ -126,14 +125,7 @@ class NamedSecrets(Rule):
     strength: Callable[[str], int]
 
     def __post_init__(self) -> None:
-        # The engine tries the branches of an alternation in turn, so one branch for each first
-        # letter is faster.
-        groups = groupby(sorted(self.literals, reverse=True), key=lambda literal: literal[:1])
-        rests = (
-            f"{re.escape(head)}(?:{'|'.join(re.escape(each[1:]) for each in group)})"
-            for head, group in groups
-        )
-        object.__setattr__(self, "expression", f"(?:{'|'.join(rests)})")
+        object.__setattr__(self, "expression", f"(?:{alternation(self.literals)})")
 
     def may_match(self, text: str) -> bool:
         """Whether a text holds the name of a secret."""
@@ -145,16 +137,16 @@ class NamedSecrets(Rule):
     def spans(self, text: str) -> Iterator[Span]:
         """The values in a text, in the order of their starts."""
         low = _lower(text)
-        found = [
+        spans = [
             self._after_signs(text, low, 0, len(text), is_region=False),
             self._after_flags(text),
         ]
-        found += [
-            self._beside(text, compiled(pattern)) for literal, pattern in _PAIRS if literal in low
-        ]
+        for literal, pattern in _PAIRS:
+            if literal in low:
+                spans.append(self._beside(text, compiled(pattern)))
         if "\n" in text or "\\n" in text:  # each character stays at its place
-            found.append(self._in_columns(text.replace("\\n", " \n"), low.replace("\\n", " \n")))
-        return merge(*found)
+            spans.append(self._in_columns(text.replace("\\n", " \n"), low.replace("\\n", " \n")))
+        return merge(*spans)
 
     def _after_signs(
         self, text: str, low: str, position: int, limit: int, *, is_region: bool
@@ -166,8 +158,10 @@ class NamedSecrets(Rule):
             assert separator is not None
             position = separator.end()
             name = _name_before(text, separator)
-            strength = self.strength(name.key) if name is not None else 0
-            if name is None or not strength:
+            if name is None:
+                continue
+            strength = self.strength(name.key)
+            if not strength:
                 continue
             region = None if is_region else _region(text, position)
             if region is not None:
@@ -179,10 +173,11 @@ class NamedSecrets(Rule):
                 continue
             is_new = position >= value_end
             names_in_value = 0 if is_new else names_in_value + 1
-            for value in _values(
-                text, position, name, CERTAIN if names_in_value > _MAX_NAMES_IN_VALUE else strength
-            ):
-                value_end = max(value_end, value.end) if is_new else value_end
+            if names_in_value > _MAX_NAMES_IN_VALUE:
+                strength = CERTAIN
+            for value in _values(text, position, name, strength):
+                if is_new:
+                    value_end = max(value_end, value.end)
                 if value.is_secret:
                     yield value.begin, value.end, value.shown
                     position = max(position, value.end)
@@ -190,44 +185,45 @@ class NamedSecrets(Rule):
     def _after_flags(self, text: str) -> Iterator[Span]:
         position = 0
         while (dashes := text.find("--", position)) >= 0:
+            position = dashes + len("--")
             flag = compiled(_FLAG).match(text, dashes)
-            position = flag.end() if flag else dashes + len("--")
-            if flag and (strength := self.strength(flag["key"])):
-                value = _value(
-                    text, position, _Name(flag["key"], "", dashes, is_tight=True), strength
-                )
-                word = text[value.begin : value.end]
-                if (
-                    value.is_secret
-                    and word.lower() not in PROSE
-                    and not (word.isalpha() and word.isupper())
-                ):
-                    yield value.begin, value.end, value.shown
-                    position = value.end
+            if flag is None:
+                continue
+            position = flag.end()
+            strength = self.strength(flag["key"])
+            if not strength:
+                continue
+            name = _Name(flag["key"], "", dashes, is_tight=True)
+            value = _value(text, position, name, strength)
+            word = text[value.begin : value.end]
+            is_placeholder = word.isalpha() and word.isupper()
+            if value.is_secret and word.lower() not in PROSE and not is_placeholder:
+                yield value.begin, value.end, value.shown
+                position = value.end
 
     def _beside(self, text: str, pattern: re.Pattern[str]) -> Iterator[Span]:
         position = value_end = names_in_value = 0
         while match := pattern.search(text, position):
+            position = match.end("key")
             begin, end = match.span("secret")
-            strength = min(
-                self.strength(match["key"]), LIKELY if text[match.end("key")] in "\"'\\" else STRONG
-            )
-            names_in_value = names_in_value + bool(strength) if begin < value_end else 0
-            value_end = value_end if begin < value_end else end
-            strength = CERTAIN if strength and names_in_value > _MAX_NAMES_IN_VALUE else strength
-            is_secret = strength and is_secret_value(
-                text[begin : min(end, begin + MAX_CHECKED_CHARS)], strength
-            )
-            position = end if is_secret else match.end("key")
-            if is_secret:
-                if end - begin == MAX_CHECKED_CHARS and (
-                    rest := compiled(_REST_OF_WORD).match(text, end)
-                ):
-                    position = end = rest.end()
+            is_quoted = text[position] in "\"'\\"
+            strength = min(self.strength(match["key"]), LIKELY if is_quoted else STRONG)
+            if begin >= value_end:
+                names_in_value, value_end = 0, end
+            elif strength:
+                names_in_value += 1
+            if not strength:
+                continue
+            if names_in_value > _MAX_NAMES_IN_VALUE:
+                strength = CERTAIN
+            if is_secret_value(text[begin : min(end, begin + MAX_CHECKED_CHARS)], strength):
+                if end - begin == MAX_CHECKED_CHARS:  # the pattern stops there
+                    end = _end_of(compiled(_REST_OF_WORD), text, end)
+                position = end
                 yield begin, end, REDACTED
 
     def _in_columns(self, text: str, low: str) -> Iterator[Span]:
-        """The cells of a table, with commas or other signs between them, under the names of secrets."""
+        """Yield the cells of a table under the names of secrets."""
         position = 0
         while found := compiled(f"{self.expression}{_CELL_END}").search(low, position):
             begin = max(text.rfind("\n", position, found.start()) + 1, position)
@@ -238,9 +234,10 @@ class NamedSecrets(Rule):
             header = text[max(begin, end - _MAX_HEADER_CHARS) : end]
             sign = max(",;\t|", key=header.count)
             names = [cell.strip(' "\r') for cell in header.split(sign)]
-            strengths = [
-                self.strength(name) if compiled(_COLUMN).fullmatch(name) else 0 for name in names
-            ]
+            strengths = [0] * len(names)
+            for number, name in enumerate(names):
+                if compiled(_COLUMN).fullmatch(name):
+                    strengths[number] = self.strength(name)
             is_code = sign == "," and not names[-1]
             if (
                 is_code
@@ -250,9 +247,8 @@ class NamedSecrets(Rule):
             ):
                 continue
             while position < len(text):
-                end = text.find("\n", position)
-                end = len(text) if end < 0 else end
-                cells = text[position:end].split(sign, _MAX_COLUMNS)
+                line = text[position : _end_of(compiled(r".*"), text, position)]
+                cells = line.split(sign, _MAX_COLUMNS)
                 if len(cells) != len(names):
                     break
                 for cell, strength in zip(cells, strengths, strict=True):
@@ -261,17 +257,29 @@ class NamedSecrets(Rule):
                         begin = position + cell.index(word)
                         yield begin, begin + len(word), REDACTED
                     position += len(cell) + 1
-                position = end + 1
 
 
 def _lower(text: str) -> str:
-    """The text in lower case, each letter at its place; a few letters become two."""
+    """Return the text in lower case, each letter at its position."""
     low = text.lower()
-    return low if len(low) == len(text) else "".join(each.lower()[:1] for each in text)
+    if len(low) == len(text):
+        return low
+    return "".join(letter.lower()[:1] for letter in text)  # a few letters become two
+
+
+def _end_of(pattern: re.Pattern[str], text: str, position: int) -> int:
+    """Return where a match at the position ends, or the position itself."""
+    match = pattern.match(text, position)
+    return position if match is None else match.end()
 
 
 class _Name(NamedTuple):
-    """The name before a value, the quote around the name, its start, and whether no space stands beside its sign."""
+    """The name before a value.
+
+    Attributes:
+        quote: The quote around the name.
+        is_tight: Whether no space is beside its sign.
+    """
 
     key: str
     quote: str
@@ -321,7 +329,10 @@ def _region(text: str, position: int) -> tuple[int, int] | None:
     if text.startswith(("{", "["), position) and not text.startswith(REDACTED, position):
         depth = 0
         for token in compiled(_BRACKETS).finditer(text, position, limit):
-            depth += 1 if token[0] in "[{" else -1 if token[0] in "]}" else 0
+            if token[0] in "[{":
+                depth += 1
+            elif token[0] in "]}":
+                depth -= 1
             if depth == 0:
                 return position, token.end()
         return position, limit
@@ -346,35 +357,30 @@ def _random_words(text: str, begin: int, end: int) -> Iterator[Span]:
 
 
 def _values(text: str, position: int, name: _Name, strength: int) -> Iterator[_Value]:
-    """The value of a name from the position on, and a value assigned after it, as in `password: str = "…"`.
+    """Yield a name's value, and one assigned after it, as in `password: str = "…"`.
 
     A header that holds no credentials comes first as a whole, then by its first word.
     """
-    if (
-        not name.quote
-        and not name.is_tight
-        and name.key.lower() in _HEADERS
-        and (header := compiled(_HEADER).match(text, position, position + _HEADER_CHARS))
-    ):
+    is_header = not name.quote and not name.is_tight and name.key.lower() in _HEADERS
+    header = None
+    if is_header:
+        header = compiled(_HEADER).match(text, position, position + _HEADER_CHARS)
+    if header is not None:
         end = header.end()
         line = text[position : min(end, position + 2 * MAX_CHECKED_CHARS)]
         is_cookie = "cookie" in name.key.lower() and compiled(_COOKIE).match(line)
         if is_cookie or strength == CERTAIN or _is_header(line):
-            rest = compiled(_HEADER).match(text, end) if end == position + _HEADER_CHARS else None
-            yield _Value(position, rest.end() if rest else end, REDACTED, is_secret=True)
+            if end == position + _HEADER_CHARS:
+                end = _end_of(compiled(_HEADER), text, end)
+            yield _Value(position, end, REDACTED, is_secret=True)
             return
         yield _Value(position, end, REDACTED, is_secret=False)
     while True:
         value = _value(text, position, name, strength)
         yield value
-        assigned = (
-            compiled(_ASSIGNED).match(text, value.end)
-            if "=" in text[value.end : value.end + 4]
-            else None
-        )
-        if assigned is None:
+        position = _end_of(compiled(_ASSIGNED), text, value.end)
+        if position == value.end:
             return
-        position = assigned.end()
 
 
 def _value(text: str, position: int, name: _Name, strength: int) -> _Value:
@@ -387,28 +393,23 @@ def _value(text: str, position: int, name: _Name, strength: int) -> _Value:
     if opening is not None:
         begin = opening.end()
         end = _closing(text, opening, begin + _REGION_CHARS)
-        if end is not None or opening[3] == '"':  # an apostrophe may open nothing
-            if end is None:
-                line = compiled(r"[^\r\n]*").match(text, begin)
-                end = line.end() if line else begin
-            is_secret = is_secret_value(text[begin : min(end, begin + MAX_CHECKED_CHARS)], strength)
-            return _Value(
-                begin,
-                end if is_secret else min(end, begin + MAX_CHECKED_CHARS),
-                REDACTED,
-                is_secret,
-            )
+        if end is None and opening[3] == '"':  # an apostrophe may open nothing
+            end = _end_of(compiled(r"[^\r\n]*"), text, begin)
+        if end is not None:
+            checked_end = min(end, begin + MAX_CHECKED_CHARS)
+            is_secret = is_secret_value(text[begin:checked_end], strength)
+            return _Value(begin, end if is_secret else checked_end, REDACTED, is_secret)
     limit = position + MAX_CHECKED_CHARS
     bare = compiled(_BARE).match(text, position, limit)
-    end = bare.end() if bare else position
+    end = position if bare is None else bare.end()
     is_secret = False
     if end > position:
         if not name.is_variable:
             end = position + _balanced_chars(text[position:end])
         if strength > WEAK or end - position >= _MIN_WEAK_CHARS:
             is_secret = _is_bare_secret(text, position, end, name, strength)
-        if is_secret and end == limit and (rest := compiled(_BARE).match(text, end)):
-            end = rest.end()
+        if is_secret and end == limit:
+            end = _end_of(compiled(_BARE), text, end)
     return _Value(position, end, f"{name.quote}{REDACTED}{name.quote}", is_secret)
 
 
@@ -423,12 +424,8 @@ def _is_bare_secret(text: str, begin: int, end: int, name: _Name, strength: int)
     if strength in (WEAK, CERTAIN) or looks_random(value):
         return is_secret_value(value, strength)
     if compiled(_NO_VALUE).fullmatch(value):
-        is_argument = text[max(name.start - 2, 0) : name.start].strip()[-1:] in ("(", ",") or text[
-            end : end + 1
-        ] in (
-            ",",
-            ")",
-        )
+        before = text[max(name.start - 2, 0) : name.start].strip()
+        is_argument = before.endswith(("(", ",")) or text.startswith((",", ")"), end)
         is_phrase = value.isalpha() and value.islower() and len(value) >= _MIN_PHRASE_CHARS
         return is_phrase or name.is_variable or (name.is_tight and not is_argument)
     if not name.is_tight and not value.isdigit() and is_other(value.rstrip("0123456789_")):
@@ -455,21 +452,22 @@ def _closing(text: str, opening: re.Match[str], limit: int) -> int | None:
     """
     position = opening.end()
     if opening["triple"]:
-        found = text.find(3 * opening["mark"], position, limit)
-        return None if found < 0 else found
+        end = text.find(3 * opening["mark"], position, limit)
+        return None if end < 0 else end
     depth = len(opening[2])
     for _ in range(_CLOSING_QUOTES):
-        if (found := text.find(opening[3], position, limit)) < 0:
+        quote = text.find(opening[3], position, limit)
+        if quote < 0:
             return None
-        slashes = found - position - len(text[position:found].rstrip("\\"))
+        slashes = quote - position - len(text[position:quote].rstrip("\\"))
         if slashes <= depth or (depth == 0 and slashes % 2 == 0):
-            return found - min(slashes, depth)
-        position = found + 1
+            return quote - min(slashes, depth)
+        position = quote + 1
     return None
 
 
 def _is_header(line: str) -> bool:
-    """Whether the value of a header holds credentials: cookies, a scheme with a word, a random word."""
+    """Return whether the value of a header has credentials: a scheme with a word, or a random word."""
     if is_other(line):
         return False
     words = line.split()

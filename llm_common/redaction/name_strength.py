@@ -93,4 +93,5 @@ def _strength(key: str, extra: tuple[str, ...]) -> int:
         return LIKELY
     if last in _WEAK_WORDS or joined.endswith(_WEAK_ENDINGS) or (last == "key" and len(words) > 1):
         return WEAK
-    return NO_SECRET if _INNER_WORDS.isdisjoint(words) or last in _SAID_OF_A_SECRET else WEAK
+    is_about_secrets = not _INNER_WORDS.isdisjoint(words) and last not in _SAID_OF_A_SECRET
+    return WEAK if is_about_secrets else NO_SECRET

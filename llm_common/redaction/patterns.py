@@ -1,4 +1,4 @@
-"""What secrets look like: the forms in which they are written, and the shapes of services' keys with their sources.
+"""Describes secrets by the forms in which they are written and by the shapes of services' keys.
 
 A shape is a few literal prefixes and a pattern for the rest. A pattern runs only where one of its
 literals occurs, in time linear in the text. A secret without a shape (an AWS secret key, a Twilio
@@ -9,8 +9,9 @@ checksum are something else. A caller can add a pattern for them.
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import groupby
 from typing import TypeAlias
 
 from llm_common.redaction.name_strength import LIKELY, STRONG, WEAK
@@ -85,7 +86,7 @@ class Rule:
 
 @dataclass(frozen=True, eq=False)
 class SecondPage(Rule):
-    """Finds the rest of a private key whose beginning was cut off: the lines before the line that ends it."""
+    """Finds the rest of a private key whose beginning was cut off: the lines before its last."""
 
     def spans(self, text: str) -> Iterator[Span]:
         """The rests of keys, in order."""
@@ -98,6 +99,19 @@ class SecondPage(Rule):
                 yield match.start() - lines.end(), match.end(), REDACTED
 
 
+def alternation(literals: Iterable[str]) -> str:
+    """Return an expression for the longest of some literals.
+
+    The engine tries the branches of an alternation in turn, so one branch for each first letter is
+    four times faster.
+    """
+    branches: list[str] = []
+    for head, group in groupby(sorted(literals, reverse=True), key=lambda literal: literal[:1]):
+        rests = "|".join([re.escape(literal[1:]) for literal in group])
+        branches.append(f"{re.escape(head)}(?:{rests})")
+    return "|".join(branches)
+
+
 def _rule(expression: str, *literals: str, accepts: Callable[[str], bool] | None = None) -> Rule:
     return Rule(expression, literals, accepts)
 
@@ -107,14 +121,12 @@ def _of_shape(shape: TokenShape) -> Rule:
 
     The literal comes first, because the engine searches for it quickly.
     """
-    starts = "|".join(
-        rf"{literal}(?<![A-Za-z0-9]{literal})" for literal in map(re.escape, shape.prefixes)
-    )
-    after_escape = "|".join(
-        rf"{literal}(?:(?<=\\[nrt]{literal})|(?<=\dm{literal}))"
-        for literal in map(re.escape, shape.prefixes)
-    )  # a new line as JSON writes it, or a colour of a terminal
-    expression = rf"(?:{starts}|{after_escape})(?:{shape.rest})"
+    starts: list[str] = []
+    after_escape: list[str] = []  # a new line as JSON writes it, or a colour of a terminal
+    for literal in map(re.escape, shape.prefixes):
+        starts.append(rf"{literal}(?<![A-Za-z0-9]{literal})")
+        after_escape.append(rf"{literal}(?:(?<=\\[nrt]{literal})|(?<=\dm{literal}))")
+    expression = rf"(?:{'|'.join(starts + after_escape)})(?:{shape.rest})"
     return Rule(expression, shape.prefixes, _is_random_key if shape.random else None)
 
 
@@ -138,7 +150,7 @@ def _has_key_body(text: str) -> bool:
 
 
 def _is_user_info(text: str) -> bool:
-    """Whether the part of a URL before `@` holds a secret: a password that is no placeholder, or a random name."""
+    """Return whether the part of a URL before `@` has a password, or a random name."""
     user, colon, password = text.partition(":")
     return is_secret_value(password, STRONG) if colon else looks_random(user)
 
@@ -196,7 +208,7 @@ SHAPE_RULES = (
     _rule(r"(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{86}==", "==", accepts=looks_random),
     *map(_of_shape, TOKEN_SHAPES),
 )
-"""What its shape alone gives away, whatever stands around it. Every match has 16 characters without a space."""
+"""Secrets that their shape alone gives away. Every match has 16 characters without a space."""
 
 # Sources: RFC 3986 (URLs), 6750 and 7617 (bearer, basic); curl(1), netrc(5), the PostgreSQL manual
 # (.pgpass), openssl-passphrase-options(1), and the manuals of the commands.
@@ -226,7 +238,8 @@ FORM_RULES = (
         accepts=_is_random,
     ),
     _rule(
-        r"(?:-u|--user|--proxy-user)(?<![\w-]-u)(?:[ =]|\\{0,3}[\"'],\s?|\s?(?=\\{0,3}[\"']))\\{0,3}[\"']?"
+        r"(?:-u|--user|--proxy-user)(?<![\w-]-u)"
+        r"(?:[ =]|\\{0,3}[\"'],\s?|\s?(?=\\{0,3}[\"']))\\{0,3}[\"']?"
         r"[^\s:\"'\\]{0,100}+:(?P<secret>[^\s\"'\\]+)",
         "-u",
         accepts=_is_likely,
@@ -245,7 +258,8 @@ FORM_RULES = (
     ),
     _rule(r"(?<=[\s\"'])pass:(?P<secret>[^\s\"']{4,}+)", "pass:", accepts=_is_secret),
     _rule(
-        r"(?<![\w.*-])[\w.*-]{1,253}:(?:\d{4,5}|\*):[\w.*-]{1,63}:[\w.@*-]{1,63}:(?P<secret>[^\s\"'&\\]{4,256})",
+        r"(?<![\w.*-])[\w.*-]{1,253}:(?:\d{4,5}|\*):[\w.*-]{1,63}:[\w.@*-]{1,63}:"
+        r"(?P<secret>[^\s\"'&\\]{4,256})",
         ":5432:",
         ":*:",
         accepts=_is_secret,

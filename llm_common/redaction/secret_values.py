@@ -150,11 +150,12 @@ def _is_mixed(part: str) -> bool:
     if size < 4 or part.isdigit():  # noqa: PLR2004
         return False
     words = len(compiled(_WORDS).findall(part))
+    is_dense = 4 * words >= size
     if part.isalpha():
-        return size >= _MIN_UNNUMBERED_CHARS and 4 * words >= size
-    return (words >= (4 if size >= _MIN_RANDOM_CHARS else 3) and 4 * words >= size) or bool(
-        compiled(_HEX_RUN).fullmatch(part)
-    )
+        return size >= _MIN_UNNUMBERED_CHARS and is_dense
+    if is_dense and words >= (4 if size >= _MIN_RANDOM_CHARS else 3):
+        return True
+    return compiled(_HEX_RUN).fullmatch(part) is not None
 
 
 def _is_secret_phrase(words: list[str], strength: int) -> bool:
