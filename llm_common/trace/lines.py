@@ -18,6 +18,10 @@ FORMAT: Final = 1
 """The version of the format; a line of a later one may have more fields, which a reader ignores."""
 
 
+OVER_THE_CAP: Final = "over the cap"
+"""The reason of a candidate that fits, where others filled the limit."""
+
+
 class _Facts(BaseModel):
     model_config = ConfigDict(frozen=True)
 

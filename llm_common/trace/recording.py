@@ -1,13 +1,13 @@
-"""From what a run chose and did to the lines of its trace: digests and ids, and texts where they are wanted."""
+"""`Recording`: makes the lines of a trace from what a run chose and did."""
 
 import hashlib
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import lru_cache
 from math import isfinite
 from types import MappingProxyType
-from typing import Final, NamedTuple, Protocol, TypeVar
+from typing import Final, NamedTuple, Protocol
 
 import orjson
 
@@ -26,11 +26,12 @@ from llm_common.history.fold import Folded
 from llm_common.plans import PlannedTask
 from llm_common.pointers.pointer import ContextPointer
 from llm_common.redaction.redactor import DEFAULT_REDACTOR, Redactor
-from llm_common.selection.results import RelevanceSelection, ToolSelection
+from llm_common.selection.results import PointerChoice, RelevanceSelection, ToolSelection
 from llm_common.text.canonical import stable_json
 from llm_common.text.display import one_line, printable
 from llm_common.tools.definitions import ToolDefinition
 from llm_common.trace.lines import (
+    OVER_THE_CAP,
     AnswerLine,
     Candidate,
     Dropped,
@@ -49,6 +50,7 @@ MAX_LISTED: Final = 200
 _MAX_ID_CHARS: Final = 200
 _MAX_NAME_CHARS: Final = 120
 _MAX_PROBLEM_CHARS: Final = 500
+_MAX_PROBLEMS: Final = 5  # of one refused call
 _MAX_LINE_CHARS: Final = 400_000  # of the texts of a line
 _DIGEST_CHARS: Final = 16
 _MAX_PREFIXES: Final = 64
@@ -57,7 +59,6 @@ _MAX_PROMPTS: Final = 8
 _MAX_CLEAN: Final = 4_096
 _MAX_PROMPT_BYTES: Final = 1_000_000
 
-ValueT = TypeVar("ValueT")
 _Item = TurnEntry | ContextFile | MemorySnippet | ProjectState | ContextPointer
 
 
@@ -96,23 +97,22 @@ class _KnownPrompt(NamedTuple):
 
 
 class Recording:
-    """Makes lines.
+    """Makes the lines of traces.
 
     Keeps the last eight prompts of up to 1 MB, to tell how much of the next one is the same.
 
     Args:
-        texts: Whether lines hold texts.
-        redactor: Takes secrets out of whatever others named or wrote. Not of digests and pointer
-            ids.
+        texts: Whether lines contain texts.
+        redactor: Takes secrets out of names and texts of others. Digests and pointer ids stay.
     """
 
     def __init__(self, *, texts: bool, redactor: Redactor = DEFAULT_REDACTOR) -> None:
         self._texts, self._redactor = texts, redactor
         # The same names come again and again: of tools, items and models.
-        self._clean = lru_cache(_MAX_CLEAN)(
+        self._cleaned = lru_cache(_MAX_CLEAN)(
             lambda text, chars: one_line(redactor.text(text), max_chars=chars)
         )
-        self._room = 0
+        self._chars_left = 0
         self._prompts: deque[_KnownPrompt] = deque(maxlen=_MAX_PROMPTS)
         self._makers: dict[str, Callable[..., Line]] = {
             "tools": self._tools,
@@ -125,43 +125,36 @@ class Recording:
         }
 
     def line(self, kind: str, facts: Mapping[str, object], *, place: str) -> Line:
-        """The line for the facts, without its number and time.
+        """Make the line for what was recorded, without its number and time.
 
         Args:
             kind: What was recorded.
             facts: As the code hands them to `record`.
             place: The run and the number of the line, by which later prompts name this one.
         """
-        self._room = _MAX_LINE_CHARS
+        self._chars_left = _MAX_LINE_CHARS
         extra = {"place": place} if kind == "model_call" else {}
         return self._makers[kind](**facts, **extra)
 
     def _text(self, text: str) -> str | None:
-        """As much of the text as the line has room for; None where texts are not wanted."""
+        """Return as much of a text as the line has room for, None where texts are not wanted."""
         if not self._texts:
             return None
-        shown = printable(self._redactor.beginning(text, max_chars=self._room))
-        self._room -= len(shown)
-        return shown
+        beginning = printable(self._redactor.beginning(text, max_chars=self._chars_left))
+        self._chars_left -= len(beginning)
+        return beginning
 
-    def _short(self, text: str) -> str:
-        return self._clean(text[: 2 * _MAX_ID_CHARS], _MAX_ID_CHARS)
-
-    def _name(self, text: str) -> str:
-        return self._clean(text[: 2 * _MAX_NAME_CHARS], _MAX_NAME_CHARS)
-
-    def _line(self, text: str) -> str:
-        return self._clean(text[: 2 * _MAX_PROBLEM_CHARS], _MAX_PROBLEM_CHARS)
+    def _one_line(self, text: str, max_chars: int) -> str:
+        # Twice what is kept: the redactor sees a secret whole that stands at the cut.
+        return self._cleaned(text[: 2 * max_chars], max_chars)
 
     def _attempts(self, attempts: Sequence[Attempt]) -> tuple[Attempt, ...]:
-        return tuple(
-            replace(
-                each,
-                model=self._name(each.model or ""),
-                reason=each.reason and self._name(each.reason),
-            )
-            for each in attempts[:MAX_LISTED]
-        )
+        cleaned = []
+        for attempt in attempts[:MAX_LISTED]:
+            model = self._one_line(attempt.model or "", _MAX_NAME_CHARS)
+            reason = attempt.reason and self._one_line(attempt.reason, _MAX_NAME_CHARS)
+            cleaned.append(replace(attempt, model=model, reason=reason))
+        return tuple(cleaned)
 
     def _tools(
         self,
@@ -172,62 +165,49 @@ class Recording:
         task: PlannedTask,
         query: str | None,
     ) -> SelectionLine:
-        called = dict.fromkeys(call.tool for call in selection.calls)
-        refused = {call.tool for call in selection.dropped}
-        weighed = {choice.tool: choice for choice in selection.choices}
-        seen = {*shown}
-
-        def candidate(tool: ToolDefinition) -> Candidate:
-            choice = weighed.get(tool.name)
-            reason = (
-                "chosen"
-                if tool.name in called
-                else "dropped"
-                if tool.name in refused
-                else "not chosen"
-            )
-            if reason == "not chosen" and tool.name not in seen:
-                reason = "not shown"
-            return Candidate(
-                id=self._short(tool.name),
+        outcomes = _ToolOutcomes(selection, shown)
+        choices = {choice.tool: choice for choice in selection.choices}
+        candidates = []
+        ranked = sorted(offered, key=lambda tool: outcomes.rank(tool.name))
+        for tool in ranked[:MAX_LISTED]:
+            choice = choices.get(tool.name)
+            candidate = Candidate(
+                id=self._one_line(tool.name, _MAX_ID_CHARS),
                 digest=digest(tool.text),
                 size_bytes=len(tool.text),
                 tokens=tool.signature_tokens,
                 probability=choice.probability if choice else None,
                 share=choice.share if choice else None,
-                reason="over the cap" if choice and choice.reason == "over the cap" else reason,
-                text=self._text(self._line(tool.signature)),
+                reason=outcomes.of(tool.name),
+                text=self._text(self._one_line(tool.signature, _MAX_PROBLEM_CHARS)),
             )
-
-        order = list(called)
-        ranked = sorted(
-            offered,
-            key=lambda tool: (
-                tool.name not in called,
-                tool.name not in refused,
-                tool.name not in seen,
-            ),
-        )
-        asked = "\n".join(filter(None, (task.description, query)))
+            candidates.append(candidate)
+        dropped = []
+        for call in selection.dropped[:MAX_LISTED]:
+            problems = [
+                self._one_line(str(problem), _MAX_PROBLEM_CHARS)
+                for problem in call.problems[:_MAX_PROBLEMS]
+            ]
+            name = self._one_line(call.tool, _MAX_ID_CHARS)
+            dropped.append(Dropped(id=name, reason=call.reason, problems=tuple(problems)))
+        request = "\n".join(filter(None, (task.description, query)))
+        chosen = [self._one_line(name, _MAX_ID_CHARS) for name in [*outcomes.called][:MAX_LISTED]]
         return SelectionLine(
             of="tools",
-            task=self._short(str(task.id)),
-            chosen=tuple(map(self._short, order[:MAX_LISTED])),
-            candidates=tuple(map(candidate, ranked[:MAX_LISTED])),
+            task=self._one_line(str(task.id), _MAX_ID_CHARS),
+            chosen=tuple(chosen),
+            candidates=tuple(candidates),
             unlisted=max(len(ranked) - MAX_LISTED, 0),
-            dropped=tuple(
-                Dropped(
-                    id=self._short(call.tool),
-                    reason=call.reason,
-                    problems=tuple(self._line(str(problem)) for problem in call.problems[:5]),
-                )
-                for call in selection.dropped[:MAX_LISTED]
-            ),
-            query_digest=digest(asked),
-            query=self._text(asked),
+            dropped=tuple(dropped),
+            query_digest=digest(request),
+            query=self._text(request),
             status=selection.status,
             used=selection.used,
-        ).model_copy(update=self._common(selection))
+            problem=self._one_line(selection.problem, _MAX_PROBLEM_CHARS),
+            cached=selection.cached,
+            attempts=self._attempts(selection.attempts),
+            tokens_saved=selection.tokens_saved,
+        )
 
     def _outputs(
         self,
@@ -239,52 +219,53 @@ class Recording:
         scores: Mapping[str, float] | None = None,
     ) -> SelectionLine:
         pointers = {pointer.pointer_id: pointer for pointer in candidates}
-        order = {pointer.pointer_id: place for place, pointer in enumerate(selection.pointers)}
+        chosen = [pointer.pointer_id for pointer in selection.pointers]
+        ranks = {pointer_id: rank for rank, pointer_id in enumerate(chosen)}
         scores = scores or {}
-        choices = sorted(
-            selection.choices,
-            key=lambda choice: (
-                order.get(choice.pointer_id, len(order)),
-                choice.reason != "over the cap",
+
+        def rank(choice: PointerChoice) -> tuple[float, ...]:
+            return (
+                ranks.get(choice.pointer_id, len(ranks)),
+                choice.reason != OVER_THE_CAP,
                 -(choice.probability or 0.0),
                 -scores.get(choice.pointer_id, 0.0),
-            ),
-        )
-
-        def candidate(
-            pointer_id: str, reason: str, probability: float | None, share: float | None
-        ) -> Candidate:
-            pointer = pointers[pointer_id]
-            return Candidate(
-                id=pointer_id,
-                name=self._name(pointer.tool_name),
-                digest=(pointer.result_sha256 or "")[:_DIGEST_CHARS],
-                size_bytes=pointer.result_bytes,
-                score=_finite(scores.get(pointer_id)),
-                probability=probability,
-                share=share,
-                reason=reason,
-                text=self._text(self._line(pointer.summary)),
             )
 
+        listed = []
+        for choice in sorted(selection.choices, key=rank)[:MAX_LISTED]:
+            pointer = pointers[choice.pointer_id]
+            candidate = Candidate(
+                id=pointer.pointer_id,
+                name=self._one_line(pointer.tool_name, _MAX_NAME_CHARS),
+                digest=item_digest(pointer),
+                size_bytes=pointer.result_bytes,
+                score=_finite(scores.get(pointer.pointer_id)),
+                probability=choice.probability,
+                share=choice.share,
+                reason=choice.reason,
+                text=self._text(self._one_line(pointer.summary, _MAX_PROBLEM_CHARS)),
+            )
+            listed.append(candidate)
+        dropped = [
+            Dropped(id=self._one_line(entry.id, _MAX_ID_CHARS), reason=entry.reason)
+            for entry in selection.dropped[:MAX_LISTED]
+        ]
         return SelectionLine(
             of="outputs",
-            chosen=tuple([*order][:MAX_LISTED]),
-            candidates=tuple(
-                candidate(each.pointer_id, each.reason, each.probability, each.share)
-                for each in choices[:MAX_LISTED]
-            ),
-            unlisted=max(len(choices) - MAX_LISTED, 0),
-            dropped=tuple(
-                Dropped(id=self._short(each.id), reason=each.reason)
-                for each in selection.dropped[:MAX_LISTED]
-            ),
+            chosen=tuple(chosen[:MAX_LISTED]),
+            candidates=tuple(listed),
+            unlisted=max(len(selection.choices) - MAX_LISTED, 0),
+            dropped=tuple(dropped),
             query_digest=digest(query),
             query=self._text(query),
             limits=dict(limits),
             status=selection.status,
             used=selection.used,
-        ).model_copy(update=self._common(selection))
+            problem=self._one_line(selection.problem, _MAX_PROBLEM_CHARS),
+            cached=selection.cached,
+            attempts=self._attempts(selection.attempts),
+            tokens_saved=selection.tokens_saved,
+        )
 
     def _packing(
         self,
@@ -295,25 +276,22 @@ class Recording:
         allocation: BudgetAllocation,
         not_weighed: Mapping[str, int] = MappingProxyType({}),
     ) -> PackingLine:
-        items = items_of(pool)
+        pool_items = _items_of(pool)
         others = sorted(bundle.dropped, key=lambda account: -(_finite(account.score) or 0.0))
         accounts = [*bundle.kept, *others]
+        items = [
+            self._packed(account, pool_items[account.kind, account.id])
+            for account in accounts[:MAX_LISTED]
+        ]
+        shares = asdict(allocation)
         text = bundle.render()
-        parts = {
-            name: getattr(allocation, name)
-            for name in allocation.__slots__
-            if name != "total_budget"
-        }
         return PackingLine(
-            budget=allocation.total_budget,
+            budget=shares.pop("total_budget"),
             tokens=bundle.metadata.total_tokens,
             intent=request.intent.classification,
-            strategy=self._short(request.strategy),
-            allocation=parts,
-            items=tuple(
-                self._packed(account, items[account.kind, account.id])
-                for account in accounts[:MAX_LISTED]
-            ),
+            strategy=self._one_line(request.strategy, _MAX_ID_CHARS),
+            allocation=shares,
+            items=tuple(items),
             unlisted=max(len(accounts) - MAX_LISTED, 0),
             counter=type(request.counter).__name__,
             judge=bundle.metadata.judge,
@@ -325,41 +303,37 @@ class Recording:
         )
 
     def _packed(self, account: ItemAccount, item: _Item) -> PackedItem:
-        name = item.path if isinstance(item, ContextFile) else ""
-        if isinstance(item, ContextPointer):
-            name = item.tool_name
-        elif isinstance(item, TurnEntry):
-            name = item.role
+        match item:
+            case ContextFile():
+                name = item.path
+            case ContextPointer():
+                name = item.tool_name
+            case TurnEntry():
+                name = item.role
+            case _:
+                name = ""
+        parts = {}
+        for part, value in account.parts.items():
+            if isfinite(value):  # JSON has no other numbers
+                parts[one_line(part, max_chars=_MAX_NAME_CHARS)] = value
         return PackedItem(
             source=account.kind,
-            id=self._short(account.id),
-            name=self._name(name),
+            id=self._one_line(account.id, _MAX_ID_CHARS),
+            name=self._one_line(name, _MAX_NAME_CHARS),
             rule=account.rule,
-            reason=self._line(account.reason),
+            reason=self._one_line(account.reason, _MAX_PROBLEM_CHARS),
             form=account.form,
             tokens=account.tokens,
             score=_finite(account.score) or 0.0,
-            parts={
-                one_line(part, max_chars=_MAX_NAME_CHARS): value
-                for part, value in account.parts.items()
-                if isfinite(value)
-            },
+            parts=parts,
             chars=account.chars,
             chars_shown=account.chars_shown,
             digest=item_digest(item),
         )
 
-    def _common(self, selection: ToolSelection | RelevanceSelection) -> dict[str, object]:
-        return {
-            "problem": self._line(selection.problem),
-            "cached": selection.cached,
-            "attempts": self._attempts(selection.attempts),
-            "tokens_saved": selection.tokens_saved,
-        }
-
     def _fold(self, *, folded: Folded, session_id: str, limit_tokens: int, given: int) -> FoldLine:
         return FoldLine(
-            session_id=self._short(session_id),
+            session_id=self._one_line(session_id, _MAX_ID_CHARS),
             limit_tokens=limit_tokens,
             tokens=folded.tokens,
             messages_given=given,
@@ -371,41 +345,45 @@ class Recording:
     def _model_call(
         self, *, prompt: object, attempt: Attempt, answer: object, place: str
     ) -> ModelCallLine:
-        content = getattr(answer, "content", None)
-        reply = content if isinstance(content, str) else None
+        sent = self._sent(prompt, attempt.model, place)  # by the model's own name, not the cleaned
+        line = ModelCallLine(attempt=self._attempts([attempt])[0], prompt=sent)
+        changes: dict[str, object] = {}
+        # A failed call has no answer, and an adapter's may lack either field.
         finish_reason = getattr(answer, "finish_reason", None)
-        return ModelCallLine(
-            attempt=self._attempts([attempt])[0],
-            prompt=self._sent(prompt, attempt.model, place),
-            finish_reason=self._name(finish_reason) if isinstance(finish_reason, str) else None,
-            reply_digest=None if reply is None else digest(reply),
-            reply_chars=len(reply or ""),
-            reply=None if reply is None else self._text(reply),
-        )
+        if isinstance(finish_reason, str):
+            changes["finish_reason"] = self._one_line(finish_reason, _MAX_NAME_CHARS)
+        reply = getattr(answer, "content", None)
+        if isinstance(reply, str):
+            changes["reply_digest"] = digest(reply)
+            changes["reply_chars"] = len(reply)
+            changes["reply"] = self._text(reply)
+        return line.model_copy(update=changes)
 
     def _sent(self, prompt: object, model: str | None, place: str) -> SentPrompt:
         messages = [*prompt] if isinstance(prompt, Sequence) else [prompt]
-        encoded = [prompt_bytes(message) for message in messages]
+        encoded = [_prompt_bytes(message) for message in messages]
         data = b"\n".join(encoded)
-        best = max(
-            (known for known in self._prompts if known.model == model),
-            key=lambda known: same_bytes(known.data, data),
-            default=None,
-        )
+        most, same_as = None, None
+        for known in self._prompts:
+            if known.model == model:
+                same = same_bytes(known.data, data)
+                if most is None or same > most:
+                    most, same_as = same, known.place
         if len(data) <= _MAX_PROMPT_BYTES:
             self._prompts.append(_KnownPrompt(model, place, data))
-        chunk, prefixes = _prefixes(data)
+        chunk_bytes, prefixes = _prefixes(data)
+        sent = [
+            SentMessage(role=_role(message), bytes=len(text), digest=_hex(text))
+            for message, text in zip(messages[:MAX_LISTED], encoded, strict=False)
+        ]
         return SentPrompt(
             digest=_hex(data),
             bytes=len(data),
-            chunk_bytes=chunk,
+            chunk_bytes=chunk_bytes,
             prefixes=prefixes,
-            same_bytes=None if best is None else same_bytes(best.data, data),
-            same_as=None if best is None else best.place,
-            messages=tuple(
-                SentMessage(role=_role(message), bytes=len(each), digest=_hex(each))
-                for message, each in list(zip(messages, encoded, strict=True))[:MAX_LISTED]
-            ),
+            same_bytes=most,
+            same_as=same_as,
+            messages=tuple(sent),
             text=self._text(data.decode("utf-8", "replace")),
         )
 
@@ -420,39 +398,76 @@ class Recording:
         seconds: float | None = None,
     ) -> ToolCallLine:
         arguments = stable_json(args)
-        return ToolCallLine(
-            tool=self._name(tool),
-            task=None if task is None else self._short(str(task)),
+        line = ToolCallLine(
+            tool=self._one_line(tool, _MAX_NAME_CHARS),
+            task=None if task is None else self._one_line(str(task), _MAX_ID_CHARS),
             args_digest=digest(arguments),
             args=self._text(arguments),
-            pointer_id=pointer.pointer_id if pointer else None,
-            result_bytes=pointer.result_bytes if pointer else None,
-            result_digest=item_digest(pointer) if pointer else None,
-            failure=None if failure is None else self._name(failure),
+            failure=None if failure is None else self._one_line(failure, _MAX_NAME_CHARS),
             seconds=seconds,
         )
+        if pointer is None:
+            return line
+        output = {
+            "pointer_id": pointer.pointer_id,
+            "result_bytes": pointer.result_bytes,
+            "result_digest": item_digest(pointer),
+        }
+        return line.model_copy(update=output)
 
     def _answer(self, *, answer: Answered) -> AnswerLine:
-        shown = answer.context.outputs if answer.context else ()
-        return AnswerLine(
-            status=self._name(answer.status),
-            problem=self._line(answer.problem),
+        outputs = answer.context.outputs if answer.context else ()
+        line = AnswerLine(
+            status=self._one_line(answer.status, _MAX_NAME_CHARS),
+            problem=self._one_line(answer.problem, _MAX_PROBLEM_CHARS),
             prompt_tokens=answer.prompt_tokens,
-            shown=tuple(output.pointer_id for output in shown[:MAX_LISTED]),
+            shown=tuple(output.pointer_id for output in outputs[:MAX_LISTED]),
             attempts=self._attempts(answer.attempts),
-            text_digest=None if answer.text is None else digest(answer.text),
-            text_chars=len(answer.text or ""),
-            text=None if answer.text is None else self._text(answer.text),
         )
+        text = answer.text
+        if text is None:
+            return line
+        content = {
+            "text_digest": digest(text),
+            "text_chars": len(text),
+            "text": self._text(text),
+        }
+        return line.model_copy(update=content)
+
+
+class _ToolOutcomes:
+    """What became of the tools that a selection was offered."""
+
+    def __init__(self, selection: ToolSelection, shown: Sequence[str]) -> None:
+        self.called = dict.fromkeys(call.tool for call in selection.calls)
+        self._refused = {call.tool for call in selection.dropped}
+        self._capped = {
+            choice.tool for choice in selection.choices if choice.reason == OVER_THE_CAP
+        }
+        self._shown = {*shown}
+
+    def of(self, name: str) -> str:
+        """Return the reason of a tool's candidate."""
+        if name in self._capped:
+            return OVER_THE_CAP
+        if name in self.called:
+            return "chosen"
+        if name in self._refused:
+            return "dropped"
+        return "not chosen" if name in self._shown else "not shown"
+
+    def rank(self, name: str) -> tuple[bool, ...]:
+        """Sort called tools first, then refused ones, then those that were shown."""
+        return name not in self.called, name not in self._refused, name not in self._shown
 
 
 def digest(text: str) -> str:
-    """The first sixteen digits of the text's SHA-256."""
+    """Return the first sixteen digits of the text's SHA-256."""
     return _hex(text.encode("utf-8", "surrogatepass"))
 
 
-def items_of(pool: DataPoolSnapshot) -> dict[tuple[Kind, str], _Item]:
-    """Every item of a pool, by its kind and id."""
+def _items_of(pool: DataPoolSnapshot) -> dict[tuple[Kind, str], _Item]:
+    """Return every item of a pool, by its kind and id."""
     items: dict[tuple[Kind, str], _Item] = {("turn", turn.id): turn for turn in pool.session_log}
     items |= {("file", file.id): file for file in pool.context_files}
     items |= {("memory", memory.id): memory for memory in pool.memory_hits}
@@ -463,16 +478,19 @@ def items_of(pool: DataPoolSnapshot) -> dict[tuple[Kind, str], _Item]:
 
 
 def item_digest(item: _Item) -> str:
-    """The digest of an item's text; of an output that of its bytes."""
-    if isinstance(item, ContextPointer):
-        return (item.result_sha256 or "")[:_DIGEST_CHARS]
-    if isinstance(item, ProjectState):
-        return digest(item.model_dump_json())
-    return digest(item.text if isinstance(item, MemorySnippet) else item.content)
+    """Return the digest of an item's text, of an output that of its bytes."""
+    match item:
+        case ContextPointer():
+            return (item.result_sha256 or "")[:_DIGEST_CHARS]
+        case ProjectState():
+            return digest(item.model_dump_json())
+        case MemorySnippet():
+            return digest(item.text)
+    return digest(item.content)
 
 
-def prompt_bytes(message: object) -> bytes:
-    """The bytes of a message, by which prompts are compared."""
+def _prompt_bytes(message: object) -> bytes:
+    """Return the bytes of a message, by which prompts are compared."""
     plain = message.model_dump(exclude_none=True) if isinstance(message, LLMMessage) else message
     try:
         return orjson.dumps(plain, option=orjson.OPT_NON_STR_KEYS, default=repr)
@@ -480,25 +498,29 @@ def prompt_bytes(message: object) -> bytes:
         return printable(repr(plain)).encode()
 
 
-def same_bytes(one: bytes, other: bytes) -> int:
-    """How many bytes both begin with."""
-    low, high = 0, min(len(one), len(other))
+def same_bytes(before: bytes, after: bytes) -> int:
+    """Return with how many equal bytes both begin, by bisection."""
+    low, high = 0, min(len(before), len(after))
     while low < high:
         middle = (low + high + 1) // 2
-        low, high = (middle, high) if one[low:middle] == other[low:middle] else (low, middle - 1)
+        if before[low:middle] == after[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
     return low
 
 
 def _prefixes(data: bytes) -> tuple[int, tuple[str, ...]]:
-    chunk = _MIN_CHUNK_BYTES
-    while len(data) > chunk * _MAX_PREFIXES:
-        chunk *= 2
+    """Return the size of a chunk, and the digests of the first chunk, the first two, and so on."""
+    chunk_bytes = _MIN_CHUNK_BYTES
+    while len(data) > chunk_bytes * _MAX_PREFIXES:
+        chunk_bytes *= 2
     state = hashlib.sha256()
-    found = []
-    for start in range(0, len(data) - chunk + 1, chunk):
-        state.update(data[start : start + chunk])
-        found.append(state.copy().hexdigest()[:_DIGEST_CHARS])
-    return chunk, tuple(found)
+    digests = []
+    for start in range(0, len(data) - chunk_bytes + 1, chunk_bytes):
+        state.update(data[start : start + chunk_bytes])
+        digests.append(state.copy().hexdigest()[:_DIGEST_CHARS])
+    return chunk_bytes, tuple(digests)
 
 
 def _role(message: object) -> str:
