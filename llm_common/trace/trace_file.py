@@ -1,4 +1,4 @@
-"""`read_trace`: the lines of one run, as far as they are whole."""
+"""`read_trace`: reads the lines of one run, as far as they are whole."""
 
 import os
 from dataclasses import dataclass
@@ -19,12 +19,12 @@ LineT = TypeVar("LineT", bound=Line)
 
 @dataclass(frozen=True, slots=True)
 class RecordedRun:
-    """A run as its trace holds it.
+    """A run as its trace contains it.
 
     Attributes:
         path: The file.
         lines: The readable lines, in their order.
-        notes: What could not be read, in words.
+        notes: What could not be read, in sentences.
     """
 
     path: Path
@@ -33,55 +33,54 @@ class RecordedRun:
 
     @property
     def run_id(self) -> str:
-        """The run's name, which is the file's."""
+        """Return the run's name, which is the file's."""
         return self.path.stem
 
     @property
     def begin(self) -> RunBegin | None:
-        """The first line; None if it is missing."""
+        """Return the first line, None if it is missing."""
         return next(iter(self.of(RunBegin)), None)
 
     @property
     def end(self) -> RunEnd | None:
-        """The last line; None for a run that goes on, or was killed."""
+        """Return the last line, None for a run that goes on or was killed."""
         return next(iter(self.of(RunEnd)), None)
 
     def of(self, kind: type[LineT]) -> list[LineT]:
-        """The lines of a kind."""
+        """Return the lines of a kind."""
         return [line for line in self.lines if isinstance(line, kind)]
 
 
 def read_trace(path: str | Path) -> RecordedRun:
-    """The run of a file, or the newest run in a folder and the folders in it.
+    """Read the run of a file, or the newest run in a folder and the folders in it.
 
-    Ignores a last line that is cut, and lines of another kind or form; `notes` says so.
+    Ignores a last line that is cut, and lines of another kind or form. `notes` tells of them.
 
     Args:
         path: A `.jsonl` file of a trace, or a folder of them.
 
     Raises:
-        StoreError: There is no such file, it cannot be read, or it is no trace.
+        StoreError: If there is no such file, it cannot be read, or it is not a trace.
     """
     file = Path(path)
     try:
         if file.is_dir():
-            file = max(file.rglob("*.jsonl"), key=lambda each: each.name)
+            file = max(file.rglob("*.jsonl"), key=lambda trace: trace.name)
         with file.open("rb") as opened:
-            data = (
-                opened.read(_MAX_FILE_BYTES)
-                if os.fstat(opened.fileno()).st_size <= _MAX_FILE_BYTES
-                else b""
-            )
-    except ValueError as exc:
+            is_readable = os.fstat(opened.fileno()).st_size <= _MAX_FILE_BYTES
+            data = opened.read(_MAX_FILE_BYTES) if is_readable else b""
+    except ValueError as exc:  # of `max`: the folder has no trace
         raise StoreError(f"{file} holds no trace; give a .jsonl file that a Trace wrote") from exc
     except OSError as exc:
         raise StoreError(
             f"{file} cannot be read ({exc.strerror}); give a .jsonl file that a Trace wrote"
         ) from exc
-    *whole, rest = data.split(b"\n")
+    *texts, rest = data.split(b"\n")
     lines: list[Line] = []
-    notes = ["the last line is cut: the process was killed, or the disk was full"] if rest else []
-    for number, text in enumerate(whole, 1):
+    notes = []
+    if rest:
+        notes.append("the last line is cut: the process was killed, or the disk was full")
+    for number, text in enumerate(texts, 1):
         try:
             lines.append(LINE.validate_python(orjson.loads(text)))
         except (ValidationError, orjson.JSONDecodeError):
