@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from llm_common.core.tokens import ExactCounter
+from llm_common.core.two_attempts import Prompt
 from llm_common.errors import ConfigError
 from llm_common.plans import PlannedTask
 from llm_common.pointers.pointer import ContextPointer
@@ -245,7 +246,8 @@ async def report_pointers(runs: int) -> list[str]:
         ScriptedClient([], default='{"pointer_ids": []}'), max_selected=6
     )
     prompt = build_relevance_prompt(task(1).description, pool, most=6, include_digest=False)
-    size = sum(len(str(message.content).encode()) for message in prompt.question.messages())
+    assert isinstance(prompt.inquiry, Prompt)
+    size = sum(len(str(message.content).encode()) for message in prompt.inquiry.messages())
     shortlist, whole, peer = await milliseconds(
         runs,
         lambda number: build_relevance_prompt(

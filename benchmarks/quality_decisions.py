@@ -31,16 +31,19 @@ from typing import Any, NamedTuple
 from benchmarks.quality_context import PICKED, as_outputs, read as read_rows
 from benchmarks.quality_tools import tools_of
 from llm_common.core.tokens import ExactCounter
-from llm_common.decisions import DecisionConfig, HttpDecisionClient
+from llm_common.decisions import (
+    DecisionConfig,
+    DecisionRelevanceSelector,
+    DecisionToolSelector,
+    HttpDecisionClient,
+)
 from llm_common.errors import ConfigError
 from llm_common.plans import PlannedTask
 from llm_common.pointers.pointer import ContextPointer
 from llm_common.ranking import Embedder
 from llm_common.ranking.embeddings import StaticVectors
-from llm_common.selection.relevance import ContextRelevanceSelector
 from llm_common.selection.relevance_ranking import rank_pointers
 from llm_common.selection.results import ToolSelectionConfig
-from llm_common.selection.tools import ToolSelector
 from llm_common.tools import ToolIndex
 
 CHOSEN = 5
@@ -176,7 +179,7 @@ async def outputs(
     for right in rights:
         model, found = NoisyModel(right, seed=7), []
         async with serving(model) as client:
-            selector = ContextRelevanceSelector(client, max_selected=PICKED, include_digest=True)
+            selector = DecisionRelevanceSelector(client, max_selected=PICKED, include_digest=True)
             for query, pool, groups in cases:
                 gold = {pointer_id for group in groups for pointer_id in group}
                 model.wanted = [line_of(pointer) for pointer in pool if pointer.pointer_id in gold]
@@ -223,7 +226,7 @@ async def tools(
     for right in rights:
         model, found = NoisyModel(right, seed=7), []
         async with serving(model) as client:
-            selector = ToolSelector(client, ToolSelectionConfig(max_calls=CHOSEN))
+            selector = DecisionToolSelector(client, ToolSelectionConfig(max_calls=CHOSEN))
             for row in queries:
                 model.wanted = [f"{name}(" for name in row["gold"]]
                 task = PlannedTask(id=1, description=row["query"])

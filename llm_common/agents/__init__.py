@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from llm_common.selection.relevance import ContextRelevanceSelector, LexicalRelevanceSelector
     from llm_common.selection.results import (
         RelevanceSelection,
+        SelectsPointers,
         SelectsTools,
         ToolSelection,
         ToolSelectionConfig,
@@ -82,6 +83,7 @@ __all__ = [
     "RelevanceSelection",
     "RenderedContexts",
     "RunLimits",
+    "SelectsPointers",
     "SelectsTools",
     "Session",
     "SessionConfig",
@@ -135,6 +137,7 @@ _MODULES = {
     "RelevanceSelection": "llm_common.selection.results",
     "RenderedContexts": "llm_common.pointers.format",
     "RunLimits": "llm_common.agents.run_state",
+    "SelectsPointers": "llm_common.selection.results",
     "SelectsTools": "llm_common.selection.results",
     "Session": "llm_common.agents.session",
     "SessionConfig": "llm_common.agents.session",

@@ -12,7 +12,7 @@ from typing import Any
 from llm_common.errors import ToolError, ToolFailedError
 from llm_common.plans import ToolCall
 from llm_common.redaction.redactor import Redactor
-from llm_common.selection.tool_calls import DroppedCall
+from llm_common.selection.results import DroppedCall
 from llm_common.text.display import one_line
 from llm_common.tools.tool import ToolResult
 

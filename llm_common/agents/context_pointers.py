@@ -23,7 +23,12 @@ from llm_common.pointers.pointer import (
 from llm_common.pointers.store import FileContextPointerStore
 from llm_common.redaction.redactor import Redactor
 from llm_common.selection.relevance import ContextRelevanceSelector, LexicalRelevanceSelector
-from llm_common.selection.results import DroppedId, PointerChoice, RelevanceSelection
+from llm_common.selection.results import (
+    DroppedId,
+    PointerChoice,
+    RelevanceSelection,
+    SelectsPointers,
+)
 
 if TYPE_CHECKING:
     from llm_common.pointers.object_records import (
@@ -43,6 +48,7 @@ __all__ = [
     "RelevanceSelection",
     "RenderedBlock",
     "RenderedContexts",
+    "SelectsPointers",
     "StoreFinding",
     "StoreReport",
     "compute_pointer_id",

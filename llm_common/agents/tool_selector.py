@@ -1,7 +1,11 @@
 """Public exports around `ToolSelector`, which lets a model choose tool calls."""
 
-from llm_common.selection.results import SelectsTools, ToolSelection, ToolSelectionConfig
-from llm_common.selection.tool_calls import DroppedCall
+from llm_common.selection.results import (
+    DroppedCall,
+    SelectsTools,
+    ToolSelection,
+    ToolSelectionConfig,
+)
 from llm_common.selection.tools import ToolSelector
 
 __all__ = ["DroppedCall", "SelectsTools", "ToolSelection", "ToolSelectionConfig", "ToolSelector"]

@@ -12,9 +12,9 @@ from llm_common.context.request import ContextSelectionRequest, Kind, Score, Sco
 from llm_common.core.structured import usage_of
 from llm_common.core.two_attempts import CallOptions, Verdict, ask_with_fallback
 from llm_common.decisions.questions import DecisionClient
+from llm_common.decisions.weighing import DEFAULT_CANDIDATES, Questions, weighing_questions
 from llm_common.errors import NoThreadError
-from llm_common.selection.results import DEFAULT_CANDIDATES
-from llm_common.selection.weighing import Questions, Weight, weighing_questions
+from llm_common.selection.results import Weight
 from llm_common.text.display import excerpt_text, in_fence, one_line, printable, to_json
 
 _MAX_ITEM_CHARS: Final = 600

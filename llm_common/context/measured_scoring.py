@@ -20,7 +20,7 @@ from cachetools import LRUCache
 from llm_common.context.mentions import is_code, is_test
 from llm_common.context.pool import ContextFile, DataPoolSnapshot, MemorySnippet, TurnEntry
 from llm_common.context.request import ContextSelectionRequest, Kind, Score, Scores
-from llm_common.decisions.questions import DecisionClient, is_decision_client
+from llm_common.decisions.questions import DecisionClient, check_decision_client
 from llm_common.ranking import Embedder, TermScanner, folded, prominence, scan
 from llm_common.ranking.bm25 import BM25
 from llm_common.selection.relevance_ranking import rank_pointers
@@ -111,10 +111,8 @@ class MeasuredStrategy:
         judge: DecisionClient | None = None,
         judge_timeout_s: float = 5.0,
     ) -> None:
-        if judge is not None and not is_decision_client(judge):
-            raise TypeError(
-                "judge is a chat client; pass a DecisionClient, such as LogprobDecisions(client)"
-            )
+        if judge is not None:
+            check_decision_client(judge)
         if not judge_timeout_s > 0:
             raise ValueError(f"judge_timeout_s is {judge_timeout_s}; it must be more than 0")
         self.judge, self.judge_timeout_s = judge, judge_timeout_s

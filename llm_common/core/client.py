@@ -78,12 +78,6 @@ _DIALECTS: Final = (
     ("run_sync", "PydanticAIClient(client.model)"),
     ("request_stream", "PydanticAIClient(client)"),
 )
-# Classes by which a decision model of another package is known, and what makes it a
-# `DecisionClient`.
-_DECISION_MODELS: Final = {
-    "BaseDecisionModel": "LangChainDecisions(model)",
-    "DecisionModel": "PydanticAIDecisions(model)",
-}
 
 
 def check_client(client: object) -> None:
@@ -108,12 +102,10 @@ def check_client(client: object) -> None:
 def _way_out(client: object) -> str:
     if isinstance(client, type):
         return f"pass an instance of {client.__name__}"
-    for kind in type(client).__mro__:
-        if kind.__name__ in _DECISION_MODELS:
-            return (
-                f"wrap it: llm_common.decisions.{_DECISION_MODELS[kind.__name__]}, where "
-                f"decisions are taken"
-            )
+    # Other packages' decision models have a chat client's methods as well.
+    kinds = [kind.__name__ for kind in type(client).__mro__]
+    if callable(getattr(client, "decide", None)) or "BaseDecisionModel" in kinds:
+        return "pass a decision client to DecisionRelevanceSelector or DecisionToolSelector of llm_common.decisions"
     if isinstance(client, LLMConfig):
         return "pass OpenAICompatibleClient(config)"
     if inspect.isfunction(client) and client.__name__ == "acompletion":

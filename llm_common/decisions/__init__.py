@@ -24,12 +24,15 @@ if TYPE_CHECKING:
         decision_config_from_env,
     )
     from llm_common.decisions.logprobs import LogprobDecisions
+    from llm_common.decisions.selectors import DecisionRelevanceSelector, DecisionToolSelector
 
 __all__ = [
     "REFUSED",
     "Choice",
     "DecisionClient",
     "DecisionConfig",
+    "DecisionRelevanceSelector",
+    "DecisionToolSelector",
     "Decisions",
     "HttpDecisionClient",
     "LangChainDecisions",
@@ -43,9 +46,11 @@ __all__ = [
     "decisions_of",
 ]
 
-# Questions need no client: each client's module is imported on first use.
+# Questions need neither a client nor a selector: their modules are imported on first use.
 _MODULES = {
     "DecisionConfig": "llm_common.decisions.http_client",
+    "DecisionRelevanceSelector": "llm_common.decisions.selectors",
+    "DecisionToolSelector": "llm_common.decisions.selectors",
     "HttpDecisionClient": "llm_common.decisions.http_client",
     "LangChainDecisions": "llm_common.decisions.external_decisions",
     "LogprobDecisions": "llm_common.decisions.logprobs",

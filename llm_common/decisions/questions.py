@@ -1,14 +1,12 @@
 """Questions to a decision model, its checked answers, and the protocol of a client that asks them."""
 
-import inspect
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from math import fsum, isfinite
-from typing import Final, Protocol, TypeGuard, runtime_checkable
+from typing import Final, Protocol, runtime_checkable
 
-from llm_common.core.client import check_client
 from llm_common.core.models import LLMUsage
 from llm_common.errors import MalformedReplyError
 
@@ -339,28 +337,38 @@ def _distribution(given: object, *, names: list[str]) -> dict[str, float]:
     return found
 
 
-def is_decision_client(client: object) -> TypeGuard[DecisionClient]:
-    """Whether the object is a `DecisionClient`.
+# Classes by which a decision model of another package is known without importing it, and what makes
+# a `DecisionClient` of it.
+_ADAPTERS: Final = {
+    "BaseDecisionModel": "LangChainDecisions(model)",
+    "DecisionModel": "PydanticAIDecisions(model)",
+}
 
-    False for a chat client, also for one that has a `decide` as well.
+
+def check_decision_client(client: object) -> None:
+    """Check that an object is a decision client.
 
     Raises:
-        TypeError: It is neither: it has no `chat_completion`, and no `decide` that takes questions.
-            The text names the adapter for a client of another package.
+        TypeError: If it has no `decide` that can be called, or is a decision model of another
+            package. The text names what to pass instead.
     """
-    ask = (
-        None
-        if callable(getattr(client, "chat_completion", None))
-        else getattr(client, "decide", None)
-    )
-    if not callable(ask) or isinstance(client, type):
-        check_client(client)
-        return False
-    try:
-        taken = inspect.signature(ask).parameters.values()
-    except (ValueError, TypeError):
-        # some callables tell no signature: the call itself will show what it takes
-        return True
-    if not any(each.name == "questions" or each.kind is each.VAR_KEYWORD for each in taken):
-        check_client(client)
-    return True
+    name = client.__name__ if isinstance(client, type) else type(client).__name__
+    adapters = [
+        _ADAPTERS[kind.__name__] for kind in type(client).__mro__ if kind.__name__ in _ADAPTERS
+    ]
+    if isinstance(client, type):
+        way_out = f"pass an instance of {name}"
+    elif adapters:
+        way_out = f"wrap it: llm_common.decisions.{adapters[0]}"
+    elif callable(getattr(client, "decide", None)):
+        return
+    elif callable(getattr(client, "chat_completion", None)):
+        way_out = (
+            "chat clients go to llm_common.agents.ContextRelevanceSelector and ToolSelector; or "
+            "wrap one that reports log probabilities: llm_common.decisions.LogprobDecisions(client)"
+        )
+    else:
+        way_out = (
+            "pass a DecisionClient, such as llm_common.decisions.HttpDecisionClient.from_env()"
+        )
+    raise TypeError(f"{name} is no decision client; {way_out}")

@@ -8,7 +8,7 @@ from itertools import product
 from typing import Any
 
 from llm_common.ranking.lexical import STOP_WORDS, split_identifiers
-from llm_common.selection.tool_calls import DroppedCall
+from llm_common.selection.results import DroppedCall
 from llm_common.tools.definitions import ToolDefinition
 from llm_common.tools.signature import properties_of, required_of, resolve
 from llm_common.tools.validation import Problem

@@ -4,7 +4,7 @@ import hashlib
 import inspect
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain, islice, zip_longest
@@ -35,11 +35,6 @@ _PLAIN_ONLY = (
 )
 _CACHED_INDEXES = 4
 _SHORTLIST_FOLLOWS = "The tools are listed in the next message: those that fit the task best."
-
-LATE = (
-    "the tools could not be read and described before the deadline; raise it, or offer fewer tools"
-)
-"""The problem of a selection whose deadline passed before anything was asked."""
 
 
 class OffersTools(Protocol):
@@ -100,6 +95,12 @@ class Catalogue:
     def digest(self) -> str:
         """SHA-256 of the content, the same in every process."""
         return hashlib.sha256(printable(self.text).encode()).hexdigest()
+
+    def restricted_to(self, names: Collection[str]) -> "Catalogue":
+        """Return the catalogue of these tools alone, in canonical order."""
+        tools = tuple(tool for tool in self.definitions if tool.name in names)
+        text = f"[{','.join(tool.text for tool in tools)}]"
+        return Catalogue(text, tools, checked=True, empty=not tools)
 
     def find(self, name: str) -> ToolDefinition | None:
         """The tool of that name, else the only one that differs in case, separators and a prefix like `functions.`."""

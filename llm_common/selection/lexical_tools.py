@@ -2,32 +2,17 @@
 
 import asyncio
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from llm_common._telemetry import record
 from llm_common._threads import in_thread
 from llm_common.core.two_attempts import SelectionStatus
-from llm_common.errors import NoThreadError, ToolFailedError, UnserialisableError
-from llm_common.plans import PlannedTask
+from llm_common.errors import ToolFailedError
 from llm_common.selection.argument_filling import filled_call
-from llm_common.selection.catalogue import (
-    LATE,
-    Catalogue,
-    OffersTools,
-    read_catalogue,
-    tool_index,
-)
-from llm_common.selection.results import (
-    ChoosesTools,
-    ToolSelection,
-    ToolSelectionConfig,
-    check_question,
-    checked_config,
-    retrieval,
-)
-from llm_common.selection.tool_calls import DroppedCall, check_calls
-from llm_common.tools.definitions import ToolDefinition
+from llm_common.selection.catalogue import Catalogue, tool_index
+from llm_common.selection.results import DroppedCall, ToolSelection, ToolSelectionConfig
+from llm_common.selection.tool_calls import check_calls
+from llm_common.selection.tools import ChoosesTools, ToolRequest
 from llm_common.tools.read_only import only_reads
 
 # Chosen on the tuning half of the sets whose requests may fit no tool, bfcl_select and
@@ -62,94 +47,55 @@ class LexicalToolSelector(ChoosesTools):
         TypeError: `config` is no `ToolSelectionConfig`.
     """
 
+    used = "lexical"
+
     def __init__(
         self, config: ToolSelectionConfig | None = None, *, allow_writes: bool = False
     ) -> None:
-        self.config = checked_config(config)
+        super().__init__(config)
         self._allow_writes = allow_writes
 
-    async def select_detailed(
-        self,
-        *,
-        task: PlannedTask,
-        tool_registry: OffersTools,
-        query: str | None = None,
-        context: dict[str, Any] | None = None,
-    ) -> ToolSelection:
-        """The calls to run for the task, and the dropped ones; `attempts` is empty.
-
-        Args:
-            task: What is to be done; each sub-task gets at most one call.
-            tool_registry: Its `get_tools_schema()` must return definitions, as a list or as JSON.
-            query: Chosen for if the task has no sub-tasks and fits no tool; else only searched for
-                values.
-            context: Known values by parameter name; they take precedence over the texts.
-
-        Returns:
-            A selection; a failure of the registry is its `status`, never raised.
-
-        Raises:
-            TypeError: `task` is no `PlannedTask`, or `query` no text.
-        """
-        check_question(task, query)
-        offered: tuple[ToolDefinition, ...] = ()
-        with retrieval("tools", max_selected=self.config.max_calls) as observed:
-            try:
-                async with asyncio.timeout(self.config.total_s):
-                    catalogue = await read_catalogue(tool_registry)
-                    if catalogue.empty:
-                        selection = ToolSelection(
-                            status="no_candidates", used="lexical", tools_total=0, tools_shown=0
-                        )
-                    else:
-                        selection = await in_thread(
-                            self._select, catalogue, task, query, context or {}
-                        )
-                        offered = catalogue.definitions
-            except (ToolFailedError, UnserialisableError, NoThreadError) as exc:
-                selection = ToolSelection(status="error", used="lexical", problem=exc.message)
-            except TimeoutError:
-                selection = ToolSelection(status="timeout", used="lexical", problem=LATE)
-            observed.ends(selection)
-            shown = [tool.name for tool in offered]
-            record(
-                "tools", selection=selection, offered=offered, shown=shown, task=task, query=query
-            )
-        return selection
-
-    def _select(
-        self, catalogue: Catalogue, task: PlannedTask, query: str | None, context: Mapping[str, Any]
-    ) -> ToolSelection:
+    async def choose(
+        self, catalogue: Catalogue, request: ToolRequest, *, ends_at: float
+    ) -> tuple[ToolSelection, Sequence[str]]:
+        """Return the calls that the ranking and the texts admit. See `ChoosesTools.choose`."""
         if not catalogue.definitions:
-            return ToolSelection(
-                status="error",
-                used="lexical",
-                problem="the registry's text cannot be read as tools",
+            raise ToolFailedError(
+                "the registry's text cannot be read as tools", tool="the tool registry"
             )
+        async with asyncio.timeout_at(ends_at):
+            selection = await in_thread(self._matches, catalogue, request)
+        return selection, catalogue.names
+
+    def _matches(self, catalogue: Catalogue, request: ToolRequest) -> ToolSelection:
         proposed: list[dict[str, Any]] = []
         dropped: list[DroppedCall] = []
-        whole = [task.description, *([query] if query else [])]
-        parts = [sub_task.description for sub_task in task.sub_tasks]
-        for text in parts or whole:
-            if proposed and not parts:
+        context = request.context or {}
+        for text in request.sub_tasks or request.whole:
+            if proposed and not request.sub_tasks:
                 break  # the query is only another wording of the task
-            for request in [text] if parts else self._requests(catalogue, text):
-                call = self._call(catalogue, request, [request, *whole], context)
+            requests = [text] if request.sub_tasks else self._requests(catalogue, text)
+            for part in requests:
+                call = self._call(catalogue, part, [part, *request.whole], context)
                 if isinstance(call, DroppedCall):
                     dropped.append(call)
                 elif call is not None:
                     proposed.append(call)
         checked = check_calls(proposed, catalogue, max_calls=self.config.max_calls)
-        status: SelectionStatus = "ok" if checked.calls else "invalid" if dropped else "empty"
-        count = len(catalogue.definitions)
-        problem = "no chosen tool can be called; `dropped` says why" if status == "invalid" else ""
+        status: SelectionStatus = "empty"
+        problem = ""
+        if checked.calls:
+            status = "ok"
+        elif dropped:
+            status = "invalid"
+            problem = "no chosen tool can be called; `dropped` says why"
         return ToolSelection(
             calls=checked.calls,
             status=status,
             used="lexical",
             dropped=(*dropped, *checked.dropped),
-            tools_total=count,
-            tools_shown=count,
+            tools_total=len(catalogue.definitions),
+            tools_shown=len(catalogue.definitions),
             problem=problem,
         )
 

@@ -1,10 +1,9 @@
-"""What selectors return, and why, and what they tell of it; and the settings of tool selection."""
+"""What selectors are asked and return, what they report of it, and the settings of tool selection."""
 
 import logging
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, Protocol, Self
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -17,15 +16,12 @@ from llm_common.core.structured import Attempt, cost_of, usage_of
 from llm_common.core.two_attempts import CallOptions, SelectionStatus
 from llm_common.plans import PlannedTask, ToolCall
 from llm_common.pointers.pointer import ContextPointer
-from llm_common.selection.tool_calls import DroppedCall
+from llm_common.tools.validation import Problem
 
 _log = logging.getLogger(__name__)
 
 _DEFAULT_PROVIDER = "zai"  # serves the default model under its plain name
 _MAX_CALLS = 100
-DEFAULT_CANDIDATES = 40  # for a decision model
-# more likely than not; a model that knows nothing answers .5, which keeps nothing
-DEFAULT_PROBABILITY = 0.5
 MAX_TIMEOUT_S = 3_600.0
 MIN_TIMEOUT_S = 0.001
 
@@ -55,9 +51,6 @@ class ToolSelectionConfig(BaseModel):
         shortlist_tools: How many tools a shortlist shows in full; a registry of at most that size
             is shown in full. On LiveMCPBench (510 tools) twenty hold 83% of the tools that a plan
             needs, ten 71%.
-        max_candidates: Most tools that a decision model judges: those that rank best, as
-            signatures.
-        min_probability: A tool is chosen if a decision model holds it more probable than this.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -72,8 +65,6 @@ class ToolSelectionConfig(BaseModel):
     fail_closed: bool = True
     max_catalogue_tokens: int = Field(default=16_000, ge=1)
     shortlist_tools: int = Field(default=20, ge=1)
-    max_candidates: int = Field(default=DEFAULT_CANDIDATES, ge=1)
-    min_probability: float = Field(default=DEFAULT_PROBABILITY, ge=0, lt=1)
 
     @property
     def total_s(self) -> float:
@@ -141,31 +132,28 @@ def checked_config(config: object) -> ToolSelectionConfig:
     return config
 
 
-def check_question(task: object, query: object) -> None:
-    """Nothing, if the task has what a `PlannedTask` has, and the query is a text or None.
-
-    Raises:
-        TypeError: One is something else. The text says what to pass.
-    """
-    if not hasattr(task, "sub_tasks") or not hasattr(task, "description"):
-        raise TypeError(
-            f'task is of type {type(task).__name__}; pass PlannedTask(id=1, description="...")'
-        )
-    if query is not None and not isinstance(query, str):
-        raise TypeError(
-            f"query is of type {type(query).__name__}; pass the user's question as a text"
-        )
-
-
 ChoiceReason = Literal["chosen", "not chosen", "over the cap", "not shown"]
+
+
+@dataclass(frozen=True, slots=True)
+class Weight:
+    """What a selector holds of a candidate that it weighed.
+
+    Attributes:
+        probability: Probability that the candidate fits, from 0 to 1.
+        share: Its part of the choice between all candidates, from 0 to 1.
+    """
+
+    probability: float = 0.0
+    share: float = 0.0
 
 
 class _Choice(BaseModel):
     """Why one candidate was kept (`chosen`) or was not.
 
     Attributes:
-        probability: That it is needed, by a decision model; None if none weighed it.
-        share: Its part of the model's choice between all candidates; None likewise.
+        probability: Probability that it is needed. None if the selector does not weigh candidates.
+        share: Its part of the choice between all candidates. None likewise.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -187,8 +175,48 @@ class ToolChoice(_Choice):
     tool: str
 
 
+DropReason = Literal[
+    "malformed", "unknown_tool", "invalid_args", "unfilled", "tie", "writes", "repeat", "over_limit"
+]
+
+_REASONS: dict[DropReason, str] = {
+    "malformed": "malformed: it names no tool, or its args are no object",
+    "unknown_tool": "unknown tool: none that is offered has this name",
+    "invalid_args": "invalid args",
+    "unfilled": "unfilled: the texts do not hold its required arguments",
+    "tie": "tie: another tool fits as well",
+    "writes": "writes: nothing says that it only reads, and `allow_writes` is not set",
+    "repeat": "repeat: the same call came before",
+    "over_limit": "over limit: there are `max_calls` valid calls before it",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class DroppedCall:
+    """A proposed call that will not run.
+
+    Attributes:
+        tool: The proposed name, on one line of at most 64 characters. Empty without one.
+        reason: `malformed` (no tool, or args that are not an object), `unknown_tool`,
+            `invalid_args`, `unfilled` (a required argument has no value), `tie` (another tool fits
+            as well), `writes` (nothing says that it only reads), `repeat`, or `over_limit` (beyond
+            `max_calls`).
+        problems: The problems of the arguments, without their values.
+    """
+
+    tool: str
+    reason: DropReason
+    problems: tuple[Problem, ...] = ()
+
+    def __str__(self) -> str:
+        text = f"{self.tool or 'a call'}: {_REASONS[self.reason]}"
+        if self.problems:
+            text += f" ({'; '.join(map(str, self.problems))})"
+        return text
+
+
 class _Selection(BaseModel):
-    """What both selections say of themselves; the subclasses document the fields."""
+    """What both kinds of selection tell. The subclasses document the fields."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -197,16 +225,17 @@ class _Selection(BaseModel):
     attempts: tuple[Attempt, ...] = ()
     tokens_saved: int = 0
     cached: bool = False
+    fallback: bool = False
     problem: str = ""
 
     @property
     def failed(self) -> bool:
-        """Whether choosing failed, which is not the same as choosing nothing."""
+        """Whether choosing failed. Choosing nothing is not a failure."""
         return self.status in {"error", "timeout", "invalid"}
 
     @property
     def cost_usd(self) -> float | None:
-        """Dollars of all attempts together; None if the price of one is unknown."""
+        """Dollars of all attempts together. None if the price of one is unknown."""
         return cost_of(self.attempts)
 
 
@@ -218,18 +247,19 @@ class ToolSelection(_Selection):
         status: `ok`; `empty`, no tool is needed; `no_candidates`, the registry has none; `timeout`,
             `invalid` or `error`, as the last attempt ended, or `error` before any attempt.
         used: What chose: a `model`, or the `lexical` ranking.
-        attempts: One record for each model call, in order; at most two, and before these one of a
-            decision model.
+        attempts: One record for each model call, in order.
         dropped: Proposed calls that will not run.
         notes: What was read leniently in the calls to run, such as a `null` for an optional
             argument; without values.
         again: Whether the model wants to choose again once it has seen what the calls return.
-        choices: One entry for each tool that a decision model weighed, in their order of name.
+        choices: One entry for each tool that was weighed, sorted by name. Empty if the selector
+            does not weigh tools.
         tools_total: Tools in the registry; None if it offers only text.
         tools_shown: Tools that the selector saw; fewer than `tools_total` with a shortlist.
         tokens_saved: Tokens of the signatures of all tools, less those of the shortlist, as
             `UpperBoundCounter` counts; 0 without a shortlist.
         cached: Whether the reply came from the cache; `attempts` then holds the calls before that.
+        fallback: Whether the fallback model was asked.
         problem: What went wrong if `failed`, without text of a user, tool or reply; else "".
     """
 
@@ -252,49 +282,6 @@ class ToolSelection(_Selection):
         return usage_of(self.attempts)
 
 
-class SelectsTools(Protocol):
-    """Turns a task into tool calls: our selectors, or an application's own class."""
-
-    async def select_detailed(
-        self,
-        *,
-        task: PlannedTask,
-        tool_registry: Any,
-        query: str | None = None,
-        context: dict[str, Any] | None = None,
-    ) -> ToolSelection:
-        """The selection for one task; failures are its `status`, never raised."""
-
-
-class ChoosesTools(ABC):
-    """The two ways to ask a tool selector: for the calls alone, or with an account."""
-
-    @abstractmethod
-    async def select_detailed(
-        self,
-        *,
-        task: PlannedTask,
-        tool_registry: Any,
-        query: str | None = None,
-        context: dict[str, Any] | None = None,
-    ) -> ToolSelection:
-        """The calls to run for the task, with an account of the choice."""
-
-    async def select_tool_calls(
-        self,
-        *,
-        task: PlannedTask,
-        tool_registry: Any,
-        query: str | None = None,
-        context: dict[str, Any] | None = None,
-    ) -> list[ToolCall]:
-        """The calls of `select_detailed`; empty also if choosing failed."""
-        selection = await self.select_detailed(
-            task=task, tool_registry=tool_registry, query=query, context=context
-        )
-        return list(selection.calls)
-
-
 class DroppedId(BaseModel):
     """An ignored entry of the model's list: no id of a shown candidate, or a repeat."""
 
@@ -314,89 +301,105 @@ class RelevanceSelection(_Selection):
             answer; `invalid`: its answer is not in the form that was asked for.
         used: What chose: the `model`, or the `lexical` ranking.
         attempts: One record for each model call, with latency, usage and error.
-        model: The model that was asked last; None if none was named or asked.
-        usage: Tokens of all attempts together, where the endpoint counted any.
-        choices: One entry for each candidate, in the order given, with the probabilities of a
-            decision model.
+        choices: One entry for each candidate, in the order given.
         dropped: Entries of the model's list that were ignored, the first 100.
         not_shown: Candidates that no model was shown.
         tokens_saved: Tokens that those would have taken, estimated from the first that were shown.
         cached: Whether the reply came from the cache; `attempts` then holds the calls before that.
+        fallback: Whether the fallback model was asked, or the ranking used in the model's place.
         problem: What went wrong if `failed`, without text of a user or reply; else "".
     """
 
     pointers: list[ContextPointer] = []
-    model: str | None = None
-    usage: LLMUsage | None = None
     choices: tuple[PointerChoice, ...] = ()
     dropped: tuple[DroppedId, ...] = ()
     not_shown: int = 0
+
+    @property
+    def model(self) -> str | None:
+        """The model that was asked last. None if none was named or asked."""
+        return self.attempts[-1].model if self.attempts else None
+
+    @property
+    def usage(self) -> LLMUsage | None:
+        """Tokens of all attempts together. None if the endpoint counted none."""
+        if any(attempt.usage for attempt in self.attempts):
+            return usage_of(self.attempts)
+        return None
+
+
+class SelectsTools(Protocol):
+    """Turns a task into tool calls: our selectors, or an application's own class."""
+
+    async def select_detailed(
+        self,
+        *,
+        task: PlannedTask,
+        tool_registry: Any,
+        query: str | None = None,
+        context: dict[str, Any] | None = None,
+    ) -> ToolSelection:
+        """Select the calls for one task. Failures are the selection's status, never raised."""
+
+
+class SelectsPointers(Protocol):
+    """Selects the outputs that a query needs: our selectors, or an application's own class."""
+
+    async def select_detailed(
+        self, *, query: str, pointers: Sequence[ContextPointer]
+    ) -> RelevanceSelection:
+        """Select pointers for one query. Failures are the selection's status, never raised."""
 
 
 Source = Literal["tool_outputs", "tools"]
 _NOUNS: Final[Mapping[Source, str]] = {"tool_outputs": "outputs", "tools": "tools"}
 
 
-class ObservedSelection:
-    """A selection that is being made."""
-
-    def __init__(self, source: Source, current: Span) -> None:
-        self._source: Source = source
-        self._current = current
-
-    def ends(
-        self,
-        selection: RelevanceSelection | ToolSelection,
-        scores: Mapping[str, float] | None = None,
-    ) -> None:
-        """Tells what was chosen.
-
-        A failed selection is one warning with its status, its model and the cause.
-
-        Args:
-            selection: The whole selection.
-            scores: Of a ranking, by id; a decision model's probabilities are taken from the
-                selection.
-        """
-        if isinstance(selection, ToolSelection):
-            weighed = {choice.tool: choice.probability for choice in selection.choices}
-            ids = dict.fromkeys(call.tool for call in selection.calls)
-            asked = len(selection.attempts) - bool(selection.choices)  # without the decision model
-        else:
-            weighed = (
-                {} if scores else {each.pointer_id: each.probability for each in selection.choices}
-            )
-            ids = dict.fromkeys(pointer.pointer_id for pointer in selection.pointers)
-            asked = len(selection.attempts) + (selection.used == "lexical" and selection.failed)
-        facts: dict[str, Attribute] = {
-            "llm_common.selection.status": selection.status,
-            "llm_common.selection.used": selection.used,
-            "llm_common.selection.fallback": asked > 1,
-        }
-        found = {each: (scores or weighed).get(each) for each in ids}
-        self._current.set_attributes({**facts, **facts_of_found(found)})
-        if selection.failed:
-            self._current.fail(selection.status)
-            of = next(
-                (f", model {each.model}" for each in reversed(selection.attempts) if each.model), ""
-            )
-            noun, problem = _NOUNS[self._source], selection.problem
-            _log.warning("no %s were chosen: status %s%s: %s", noun, selection.status, of, problem)
-
-
 @contextmanager
-def retrieval(
+def observed_selection(
     source: Source, *, candidates: int | None = None, max_selected: int | None = None
-) -> Iterator[ObservedSelection]:
-    """A `retrieval` operation for the duration of a selection.
+) -> Iterator[Span]:
+    """Open a `retrieval` operation for the duration of a selection.
 
     Args:
         source: What is chosen from.
         candidates: How many there are, if that is known.
-        max_selected: Most that may be chosen, likewise.
+        max_selected: Maximum number that may be chosen, if there is one.
     """
-    facts: dict[str, Attribute] = {"gen_ai.data_source.id": source}
-    facts |= {} if candidates is None else {"llm_common.retrieval.candidates": candidates}
-    facts |= {} if max_selected is None else {"gen_ai.retrieval.top_k": max_selected}
-    with operation("retrieval", source, facts) as current:
-        yield ObservedSelection(source, current)
+    attributes: dict[str, Attribute] = {"gen_ai.data_source.id": source}
+    if candidates is not None:
+        attributes["llm_common.retrieval.candidates"] = candidates
+    if max_selected is not None:
+        attributes["gen_ai.retrieval.top_k"] = max_selected
+    with operation("retrieval", source, attributes) as span:
+        yield span
+
+
+def report_selection(
+    span: Span, source: Source, selection: _Selection, scores: Mapping[str, float | None]
+) -> None:
+    """Report what was chosen: attributes of the span, and one warning if choosing failed.
+
+    Args:
+        span: Of the operation.
+        source: What was chosen from.
+        selection: The whole selection.
+        scores: The chosen ids with their scores or probabilities, where there are any.
+    """
+    attributes: dict[str, Attribute] = {
+        "llm_common.selection.status": selection.status,
+        "llm_common.selection.used": selection.used,
+        "llm_common.selection.fallback": selection.fallback,
+    }
+    span.set_attributes({**attributes, **facts_of_found(dict(scores))})
+    if selection.failed:
+        span.fail(selection.status)
+        models = [attempt.model for attempt in selection.attempts if attempt.model]
+        model = f", model {models[-1]}" if models else ""
+        _log.warning(
+            "no %s were chosen: status %s%s: %s",
+            _NOUNS[source],
+            selection.status,
+            model,
+            selection.problem,
+        )

@@ -2,56 +2,20 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from llm_common.core.extraction import extract_json
 from llm_common.errors import MalformedReplyError, UnserialisableError
 from llm_common.plans import ToolCall
 from llm_common.selection.catalogue import Catalogue
 from llm_common.selection.near_misses import read_leniently
+from llm_common.selection.results import DroppedCall
 from llm_common.text.canonical import stable_json
 from llm_common.text.display import one_line
-from llm_common.tools.validation import Problem
-
-DropReason = Literal[
-    "malformed", "unknown_tool", "invalid_args", "unfilled", "tie", "writes", "repeat", "over_limit"
-]
 
 _MAX_NAME_CHARS = 64
 _MAX_ID_CHARS = 100
 _OTHER_KEYS = (("name", "tool"), ("arguments", "args"))
-_REASONS: dict[DropReason, str] = {
-    "malformed": "malformed: it names no tool, or its args are no object",
-    "unknown_tool": "unknown tool: none that is offered has this name",
-    "invalid_args": "invalid args",
-    "unfilled": "unfilled: the texts do not hold its required arguments",
-    "tie": "tie: another tool fits as well",
-    "writes": "writes: nothing says that it only reads, and `allow_writes` is not set",
-    "repeat": "repeat: the same call came before",
-    "over_limit": "over limit: there are `max_calls` valid calls before it",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class DroppedCall:
-    """A proposed call that will not run.
-
-    Attributes:
-        tool: The proposed name, on one line of at most 64 characters; "" without one.
-        reason: `malformed` (no tool, or args that are not an object), `unknown_tool`,
-            `invalid_args`, `unfilled` (the texts do not hold the required arguments), `tie`
-            (another tool fits as well), `writes` (nothing says that it only reads), `repeat`, or
-            `over_limit` (beyond `max_calls`).
-        problems: The problems of the arguments, without their values.
-    """
-
-    tool: str
-    reason: DropReason
-    problems: tuple[Problem, ...] = ()
-
-    def __str__(self) -> str:
-        listed = "; ".join(map(str, self.problems))
-        return f"{self.tool or 'a call'}: {_REASONS[self.reason]}{f' ({listed})' if listed else ''}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from llm_common.errors import LLMConnectionError
 from llm_common.testing import ScriptedClient, ScriptedDecisionClient
 from tests.context.samples import NOON, PROJECT, file, memory, output, request_of, turn
 from tests.decisions.decision_server import WireName, served
-from tests.selection.weighing_doubles import labels_of, scripted, serving
+from tests.decisions.weighing_doubles import labels_of, scripted, serving
 
 POOL = DataPoolSnapshot(
     session_log=tuple(

@@ -8,7 +8,6 @@ from pydantic import SecretStr
 
 from llm_common.core import LLMConfig
 from llm_common.core.client import check_client
-from llm_common.decisions.questions import is_decision_client
 from llm_common.testing import ScriptedClient
 
 
@@ -91,7 +90,3 @@ def test_what_is_no_client_is_refused_with_its_adapter_u_b17(name: str) -> None:
 )
 def test_anything_that_can_chat_is_a_client(client: object) -> None:
     check_client(client)
-
-
-def test_a_decide_that_tells_no_signature_is_asked() -> None:
-    assert is_decision_client(SimpleNamespace(decide=min))  # a builtin without one

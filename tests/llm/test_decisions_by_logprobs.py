@@ -7,9 +7,16 @@ from itertools import product
 
 import pytest
 
-from llm_common.agents import ContextPointer, ContextRelevanceSelector
+from llm_common.agents import ContextPointer
 from llm_common.core import OpenAICompatibleClient
-from llm_common.decisions import Choice, LogprobDecisions, Predicate, Question, Score
+from llm_common.decisions import (
+    Choice,
+    DecisionRelevanceSelector,
+    LogprobDecisions,
+    Predicate,
+    Question,
+    Score,
+)
 
 pytestmark = pytest.mark.llm
 
@@ -111,7 +118,7 @@ async def test_a_selector_takes_its_probabilities_or_nothing(
     ]
     async with client:
         judge = LogprobDecisions(client, timeout_s=TIMEOUT_S, max_concurrency=1)
-        selector = ContextRelevanceSelector(judge, timeout_s=TIMEOUT_S)
+        selector = DecisionRelevanceSelector(judge, timeout_s=TIMEOUT_S)
         selection = await selector.select_detailed(query="Is it snowing in Oslo?", pointers=pool)
     print(f"\n--- outputs by decisions: {selection.status}; {selection.choices}")  # noqa: T201 - for the person
     assert selection.status in {"ok", "empty"}

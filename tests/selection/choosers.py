@@ -82,12 +82,10 @@ async def choose_pointers(
     fallback_model: str | None = None,
     query: str = "weather in Ulm",
 ) -> Outcome:
+    if deadline_s is not None and fallback_model is not None:
+        timeout_s = min(timeout_s, deadline_s / 2)
     selector = ContextRelevanceSelector(
-        client,
-        "test-model",
-        timeout_s=timeout_s,
-        deadline_s=deadline_s,
-        fallback_model=fallback_model,
+        client, "test-model", timeout_s=timeout_s, fallback_model=fallback_model
     )
     selection = await selector.select_detailed(query=query, pointers=_CANDIDATES)
     return Outcome(

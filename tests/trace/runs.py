@@ -20,7 +20,7 @@ from llm_common.agents.answering import Answer
 from llm_common.context import ContextSelectionRequest, ContextSelector, classify_intent
 from llm_common.context.pool import ContextFile, DataPoolSnapshot, MemorySnippet, TurnEntry
 from llm_common.core.structured import answer_text
-from llm_common.decisions.questions import Choice, Question
+from llm_common.decisions import Choice, DecisionRelevanceSelector, Question
 from llm_common.errors import LLMTimeoutError
 from llm_common.history import FoldPolicy, fold
 from llm_common.pointers.pointer import ContextPointer
@@ -156,7 +156,7 @@ def weigh(_: object, questions: Mapping[str, Question]) -> dict[str, object]:
 
 async def improbable(store: FileContextPointerStore) -> None:
     found = await outputs(store, "parcel", "weather")
-    await ContextRelevanceSelector(ScriptedDecisionClient([weigh])).select(
+    await DecisionRelevanceSelector(ScriptedDecisionClient([weigh])).select(
         query=QUERY, pointers=found
     )
 

@@ -1,4 +1,4 @@
-"""Which candidates a decision model would take: the questions of one request, and their answers as weights.
+"""The candidates of a choice as questions to a decision model, and its answers as weights.
 
 One choice asks which candidate fits best, with "none of these" beside them: a model spreads all
 probability over the options that it is given. One predicate a candidate asks whether it fits, since
@@ -26,7 +26,14 @@ from llm_common.decisions.questions import (
     decisions_of,
 )
 from llm_common.errors import MalformedReplyError
+from llm_common.selection.results import Weight
 from llm_common.text.display import in_fence
+
+DEFAULT_CANDIDATES: Final = 40
+"""How many candidates one request weighs."""
+
+# More likely than not: a model that knows nothing answers .5, which keeps nothing.
+DEFAULT_PROBABILITY: Final = 0.5
 
 _WHICH: Final = "which"
 _NONE: Final = "none of these"
@@ -97,20 +104,6 @@ class Questions(Inquiry[DecisionClient, Decisions, ChoiceT]):
         return decisions_of(self.questions, known["answers"], reasons=known["unanswered"])
 
 
-@dataclass(frozen=True, slots=True)
-class Weight:
-    """What a decision model holds of one candidate.
-
-    Attributes:
-        probability: That it fits: its predicate's, at most the probability that some candidate
-            fits.
-        share: Its part of the choice between all of them.
-    """
-
-    probability: float = 0.0
-    share: float = 0.0
-
-
 def weighing_questions(
     lines: Mapping[str, str],
     *,
@@ -120,11 +113,11 @@ def weighing_questions(
     sections: Sequence[str],
     judge: Callable[[Mapping[str, Weight]], Verdict[ChoiceT]],
 ) -> Questions[ChoiceT]:
-    """The questions about some candidates, in an order that depends on their keys and the seed alone.
+    """Build the questions about some candidates.
 
-    The order is shuffled, since models prefer some places; a label's number is a place in it. A
-    predicate without an answer counts as no. Without an answer to the choice, nobody knows whether
-    any fits: the answers are not usable.
+    Their order is shuffled, since models prefer some places, and depends on the keys and the seed
+    alone. A predicate without an answer counts as no. Without an answer to the choice, the answers
+    are not usable: whether any candidate fits is unknown.
 
     Args:
         lines: The text of each candidate by its key, which the model does not see.
@@ -145,16 +138,18 @@ def weighing_questions(
     def weighed(answers: Decisions) -> Verdict[ChoiceT]:
         shares = answers.options(_WHICH)
         some = 1.0 - shares.get(_NONE, 1.0)
-        verdict = judge(
-            {
-                key: Weight(min(answers.yes(label), some), shares.get(label, 0.0))
-                for key, label in labels.items()
-            }
-        )
+        weights: dict[str, Weight] = {}
+        for key, label in labels.items():
+            # A candidate is at most as probable as that some candidate fits.
+            weights[key] = Weight(min(answers.yes(label), some), shares.get(label, 0.0))
+        verdict = judge(weights)
         if shares:
             return verdict
         reason = answers.unanswered[_WHICH]
-        feedback = f"the model did not answer which {noun} fits ({reason}); ask again, or take another model"
+        feedback = (
+            f"the model did not answer which {noun} fits ({reason}); "
+            "ask again, or take another model"
+        )
         return replace(verdict, usable=False, feedback=feedback, reason=reason)
 
     listed = in_fence("\n".join(f"{label}: {lines[key]}" for key, label in labels.items()))

@@ -1,4 +1,4 @@
-"""Both selectors with a decision model: one request, and nothing chosen when anything goes wrong."""
+"""The selectors by a decision model: one request, and nothing chosen when anything goes wrong."""
 
 import asyncio
 import json
@@ -9,18 +9,24 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from llm_common.agents import ContextRelevanceSelector, ToolSelector
 from llm_common.core.selection_cache import SelectionCache
-from llm_common.decisions import REFUSED, DecisionClient, Decisions, Predicate
+from llm_common.decisions import (
+    REFUSED,
+    DecisionClient,
+    DecisionRelevanceSelector,
+    Decisions,
+    DecisionToolSelector,
+    Predicate,
+)
 from llm_common.errors import LLMConnectionError, LLMTimeoutError
 from llm_common.plans import PlannedTask, SubTask
 from llm_common.pointers.pointer import ContextPointer
-from llm_common.selection.relevance import ContextRelevanceSelector
 from llm_common.selection.results import RelevanceSelection, ToolSelection, ToolSelectionConfig
-from llm_common.selection.tools import ToolSelector
 from llm_common.testing import ScriptedClient, ScriptedDecisionClient
 from tests.core.loopback import Script, Wire, raw, response
 from tests.decisions.decision_server import WireName, changed, payload, served
-from tests.selection.weighing_doubles import asked_of, knowing, labels_of, scripted, serving
+from tests.decisions.weighing_doubles import asked_of, knowing, labels_of, scripted, serving
 
 QUERY = "Weather in Oslo, and the share price of ACME"
 WIRES: list[WireName] = ["systemone", "openai"]
@@ -61,6 +67,7 @@ TOOLS: list[dict[str, Any]] = [
 ]
 TASK = PlannedTask(id=1, description='Find city: Oslo, ticker: "ACME"')
 WANTED = {"weather": 0.9, "price": 0.75}
+OWN_OPTIONS = frozenset({"max_candidates", "min_probability"})
 
 
 class Registry:
@@ -80,7 +87,7 @@ async def choose_pointers(
     client: Any, *, pool: Sequence[ContextPointer] = POOL, **options: Any
 ) -> Outcome:
     query = options.pop("query", QUERY)
-    selection = await ContextRelevanceSelector(client, **options).select_detailed(
+    selection = await DecisionRelevanceSelector(client, **options).select_detailed(
         query=query, pointers=pool
     )
     return Outcome([each.summary.split()[0] for each in selection.pointers], selection)
@@ -89,7 +96,10 @@ async def choose_pointers(
 async def choose_tools(
     client: Any, *, tools: Any = TOOLS, arguments: Any = None, **options: Any
 ) -> Outcome:
-    selector = ToolSelector(client, ToolSelectionConfig(**options), arguments=arguments)
+    own = {name: options.pop(name) for name in [*options] if name in OWN_OPTIONS}
+    selector = DecisionToolSelector(
+        client, ToolSelectionConfig(**options), arguments=arguments, **own
+    )
     selection = await selector.select_detailed(
         task=TASK, tool_registry=Registry(tools), query=QUERY
     )
@@ -369,16 +379,6 @@ async def test_a_failure_may_fall_back_to_the_ranking() -> None:
     assert (chosen, selection.used, selection.status) == (["weather"], "lexical", "error")
 
 
-async def test_a_second_model_is_asked_once_where_it_is_named() -> None:
-    client = ScriptedDecisionClient([LLMConnectionError("gone"), scripted(WANTED)])
-    chosen, selection = await choose_pointers(client, model="first", fallback_model="second")
-    assert ([call.model for call in client.calls], chosen) == (
-        ["first", "second"],
-        ["weather", "price"],
-    )
-    assert [attempt.error for attempt in selection.attempts] == ["connection", None]
-
-
 async def test_a_cached_answer_costs_no_request() -> None:
     cache, client = SelectionCache(), ScriptedDecisionClient(default=scripted(WANTED))
     for cached in (False, True):
@@ -445,7 +445,7 @@ async def test_the_words_of_all_sub_tasks_stand_in_the_state() -> None:
     task = PlannedTask(
         id=1, description="Prepare", sub_tasks=[SubTask(id=1, description="city: Bonn")]
     )
-    selector = ToolSelector(client, ToolSelectionConfig())
+    selector = DecisionToolSelector(client, ToolSelectionConfig())
     selection = await selector.select_detailed(
         task=task, tool_registry=Registry(), context={"ticker": "QQQ"}
     )
@@ -470,35 +470,56 @@ async def test_cancellation_passes_through() -> None:
             await running
 
 
-def test_neither_kind_of_client_is_a_type_error() -> None:
-    class DecisionModel:  # its name and shape are those of pydantic-ai's
-        async def decide(self, request: object, model_settings: object) -> object: ...
+DECIDES = ScriptedDecisionClient()
+CHATS = ScriptedClient([])
 
-    class BaseDecisionModel:
-        async def ainvoke(self, request: object) -> object: ...
 
-    decides = ScriptedDecisionClient()
-    assert isinstance(decides, DecisionClient)
-    makers: tuple[Any, ...] = (ToolSelector, ContextRelevanceSelector)
-    for make in makers:
-        for wrong, text in (
-            (DecisionModel(), "PydanticAIDecisions"),
-            (BaseDecisionModel(), "LangChainDecisions"),
-            (ScriptedDecisionClient, "an instance of ScriptedDecisionClient"),
-            (Predicate("It is late."), "LLMClient"),
-            (SimpleNamespace(decide=7), "no client"),
-        ):
-            with pytest.raises(TypeError, match=text):
-                make(wrong)
-    beside: tuple[tuple[Any, Any], ...] = (
-        (ScriptedClient([]), ScriptedClient([])),
-        (decides, decides),
-    )
-    for client, arguments in beside:
-        with pytest.raises(TypeError, match="client"):
-            ToolSelector(client, ToolSelectionConfig(), arguments=arguments)
-    for limits in ({"max_candidates": 0}, {"min_probability": 1.0}, {"min_probability": -0.1}):
-        with pytest.raises(ValueError, match=next(iter(limits))):
-            ContextRelevanceSelector(decides, **limits)
-        with pytest.raises(ValueError, match=next(iter(limits))):
-            ToolSelectionConfig(**limits)
+class DecisionModel:  # its name and shape are those of pydantic-ai's
+    async def decide(self, request: object, model_settings: object) -> object: ...
+
+
+class BaseDecisionModel:  # and these are langchain-core's
+    async def ainvoke(self, request: object) -> object: ...
+
+
+@pytest.mark.parametrize("make", [DecisionToolSelector, DecisionRelevanceSelector])
+@pytest.mark.parametrize(
+    ("wrong", "text"),
+    [
+        (DecisionModel(), "PydanticAIDecisions"),
+        (BaseDecisionModel(), "LangChainDecisions"),
+        (ScriptedDecisionClient, "an instance of ScriptedDecisionClient"),
+        (CHATS, "ContextRelevanceSelector and ToolSelector"),
+        (Predicate("It is late."), "pass a DecisionClient"),
+        (SimpleNamespace(decide=7), "no decision client"),
+    ],
+)
+def test_a_decision_selector_takes_decision_clients_alone(
+    make: Callable[[Any], object], wrong: object, text: str
+) -> None:
+    with pytest.raises(TypeError, match=text):
+        make(wrong)
+
+
+@pytest.mark.parametrize("make", [ToolSelector, ContextRelevanceSelector])
+@pytest.mark.parametrize("client", [DECIDES, DecisionModel(), BaseDecisionModel()])
+def test_a_chat_selector_names_the_class_for_a_decision_client(
+    make: Callable[[Any], object], client: object
+) -> None:
+    with pytest.raises(TypeError, match="DecisionRelevanceSelector or DecisionToolSelector"):
+        make(client)
+
+
+def test_arguments_are_written_by_a_chat_client() -> None:
+    assert isinstance(DECIDES, DecisionClient)
+    with pytest.raises(TypeError, match="no client"):
+        DecisionToolSelector(DECIDES, arguments=DECIDES)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("make", [DecisionToolSelector, DecisionRelevanceSelector])
+@pytest.mark.parametrize(
+    "limits", [{"max_candidates": 0}, {"min_probability": 1.0}, {"min_probability": -0.1}]
+)
+def test_impossible_limits_are_refused(make: Any, limits: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=next(iter(limits))):
+        make(DECIDES, **limits)

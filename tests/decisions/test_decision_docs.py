@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from tests.core.loopback import loopback
-from tests.selection.weighing_doubles import serving
+from tests.decisions.weighing_doubles import serving
 
 PAGE = Path(__file__).parents[2] / "docs" / "decision_models.md"
 
