@@ -239,7 +239,7 @@ class PointerInquiry:
 
 
 class ModelRelevanceSelector(ChoosesPointers):
-    """Selects pointers by asking a model. Subclasses decide what it is asked.
+    """Selects pointers by a model. Subclasses decide what it is asked.
 
     Any failure selects nothing, unless `fail_closed` is False.
 
