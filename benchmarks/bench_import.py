@@ -1,9 +1,9 @@
-"""How long importing llm_common.agents takes beside `import pydantic, httpx`, its two largest dependencies.
+"""How long importing from llm_common.agents takes beside its two largest dependencies.
 
 All are started in turn in fresh interpreters, so that a busy machine slows them alike; the quickest
-runs are compared. The face of `llm_common.agents` imports a name's module when the name is asked
-for, so what applications import from it is measured as well. The limit holds for the face and for
-the store with both selectors.
+runs are compared. `llm_common.agents` imports a name's module when the name is asked for, so what
+applications import from it is measured: the store alone, the six names that the specification of
+pointers lists, and the executor. The limit holds for all but the executor.
 """
 
 import argparse
@@ -12,12 +12,17 @@ import subprocess
 import sys
 
 PEER = "import pydantic, httpx"
+CARD = (
+    "from llm_common.agents import ContextPointer, FileContextPointerStore, "
+    "ContextRelevanceSelector, ToolSelector, ToolSelectionConfig, format_selected_contexts"
+)
 OURS = (
     "import llm_common.agents",
-    "from llm_common.agents import ContextRelevanceSelector, FileContextPointerStore, ToolSelector",
+    "from llm_common.agents import FileContextPointerStore",
+    CARD,
     "from llm_common.agents import AgenticExecutor, ToolContextManager, ToolRegistry",
 )
-LIMIT = 1.6
+LIMIT = 2.0
 
 
 def cpu_seconds(statement: str) -> float:
@@ -40,7 +45,7 @@ def main() -> None:
     print(f"{peer * 1000:6.0f} ms CPU              {PEER}")
     for statement, seconds in zip(OURS, ours, strict=True):
         print(f"{seconds * 1000:6.0f} ms CPU  ratio {seconds / peer:4.2f}  {statement}")
-    if max(ours[:2]) / peer > LIMIT:
+    if max(ours[:3]) / peer > LIMIT:
         sys.exit(f"importing llm_common.agents takes more than {LIMIT} times its dependencies")
 
 

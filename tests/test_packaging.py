@@ -1,17 +1,27 @@
-"""The package runs without its sources, and out of a zip archive."""
+"""What an install brings, and that it runs without its sources and out of a zip archive."""
 
 import compileall
 import shutil
 import subprocess
 import sys
+import tomllib
 import zipapp
+from importlib.metadata import requires
 from pathlib import Path
+from typing import Any
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 import llm_common
+from llm_common.errors import install_command
 
 PACKAGE = Path(llm_common.__file__).parent
+PROJECT: dict[str, Any] = tomllib.loads(
+    (PACKAGE.parent / "pyproject.toml").read_text(encoding="utf-8")
+)["project"]
+MAX_DISTRIBUTIONS = 18
 
 # Uses what a face imports on first use, a file of the package's data, and the disk.
 PROGRAM = """
@@ -34,6 +44,54 @@ trace.flush()
 page = render_html(llm_common.trace.read_trace(run.path))
 print(llm_common.__file__, store.load_result(pointer=pointer), page[:15])
 """
+
+
+def brought_by(requirements: list[str]) -> set[str]:
+    """Return the names of the distributions that these requirements install, with what they need."""
+    names: set[str] = set()
+    waiting = [Requirement(text) for text in requirements]
+    while waiting:
+        requirement = waiting.pop()
+        name = canonicalize_name(requirement.name)
+        if name not in names:
+            names.add(name)
+            for text in requires(requirement.name) or []:
+                needed = Requirement(text)
+                if needed.marker is None or needed.marker.evaluate({"extra": ""}):
+                    waiting.append(needed)
+    return names
+
+
+def test_a_plain_install_brings_few_distributions_and_no_terminal() -> None:
+    brought = brought_by(PROJECT["dependencies"])
+    assert len(brought | {"llm-common"}) <= MAX_DISTRIBUTIONS
+    assert not brought & {"jinja2", "rich", "typer"}
+
+
+@pytest.mark.parametrize("extra", ["mcp", "inspect", "all"])
+def test_the_extras_of_commands_contain_the_command(extra: str) -> None:
+    extras = PROJECT["optional-dependencies"]
+    assert {*extras["cli"]} <= {*extras[extra]}
+
+
+def test_the_extra_all_contains_every_other_one() -> None:
+    extras = PROJECT["optional-dependencies"]
+    assert {*extras["all"]} == {text for texts in extras.values() for text in texts}
+
+
+@pytest.mark.parametrize("missing", ["rich", "typer"])
+def test_the_command_without_its_extra_says_how_to_get_it_and_ends_with_2(missing: str) -> None:
+    program = f"""
+import sys
+sys.modules["{missing}"] = None
+from llm_common.apps.cli import main
+main()
+"""
+    ran = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 2
+    assert ran.stderr == f"llm-common needs {missing}: {install_command('cli')}\n"
 
 
 def run(python_path: Path, store: Path) -> str:

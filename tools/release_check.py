@@ -21,6 +21,7 @@ from pathlib import Path
 
 # What every file of the wheel is, unless NOTICE names it.
 OWN_FILES = {".py", ".typed", ".css", ".html"}
+MAX_DISTRIBUTIONS = 18  # of an install without extras, ours among them
 DEVELOPERS_FILES = ("tests/", "benchmarks/", "examples/", "docs/", ".env")
 
 
@@ -103,8 +104,13 @@ def check_install(wheel: Path, work: Path, report: Path) -> None:
     empty.mkdir()
     commands = environment_with(str(wheel), work / "plain")
     run(commands / "python", "-W", "error", "-c", "import llm_common.agents", cwd=empty)
-    run(commands / "llm-common", "--help", cwd=empty)
-    run(commands / "llm-common", "demo", cwd=empty)
+    installed = run(commands / "python", "-m", "pip", "list", "--format=freeze", cwd=empty)
+    brought = {line.partition("==")[0] for line in installed.split()} - {"pip", "setuptools"}
+    if len(brought) > MAX_DISTRIBUTIONS:
+        sys.exit(f"a plain install brings {len(brought)} distributions: {sorted(brought)}")
+    with_command = environment_with(f"{wheel}[cli]", work / "with-command")
+    run(with_command / "llm-common", "--help", cwd=empty)
+    run(with_command / "llm-common", "demo", cwd=empty)
     sbom = Path(sys.executable).with_name("cyclonedx-py")
     run(
         sbom,
