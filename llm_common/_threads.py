@@ -10,9 +10,9 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
-from functools import cache
+from functools import partial
 from threading import Event, Lock, Thread
-from typing import Any, Final, ParamSpec, TypeVar
+from typing import Any, Final, Generic, ParamSpec, TypeVar
 
 from llm_common.errors import NoThreadError
 
@@ -30,40 +30,76 @@ _NO_THREAD = (
 )
 
 
+class PerProcess(Generic[T]):
+    """A value that each process makes at its first use.
+
+    The one check for a fork: a child has none of its parent's threads, and what it hands to one of
+    them never ends.
+    """
+
+    def __init__(self, make: Callable[[], T]) -> None:
+        self._make = make
+        self._process = 0
+
+    def get(self) -> T:
+        """Return this process's value."""
+        process = os.getpid()
+        if self._process != process:
+            self._value = self._make()
+            self._process = process
+        return self._value
+
+
+class Threads:
+    """Threads for work that ends. They start when there is work, and a process that ends waits for them.
+
+    Args:
+        limit: Maximum number of threads.
+        name: What the threads are called, after `llm-common-`.
+    """
+
+    def __init__(self, limit: int, name: str) -> None:
+        self._pool = PerProcess(
+            partial(ThreadPoolExecutor, limit, thread_name_prefix=f"llm-common-{name}")
+        )
+
+    def submit(self, work: Callable[[], T]) -> Future[T]:
+        """Hand work to a thread, where it runs in a copy of the caller's context.
+
+        Raises:
+            NoThreadError: No thread can be started; the work does not run.
+        """
+        context = copy_context()
+        refused = Event()
+
+        def call() -> T:
+            if refused.is_set():  # the executor keeps what it could not start
+                raise NoThreadError(_NO_THREAD)
+            return context.run(work)
+
+        try:
+            return self._pool.get().submit(call)
+        except RuntimeError as exc:
+            refused.set()
+            raise NoThreadError(_NO_THREAD) from exc
+
+
 async def in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """What the work returns or raises; for work of the library, which ends.
+    """Return what the work returns, or raise what it raises; for work of the library, which ends.
 
     Runs in a copy of the caller's context. If the caller gives up, work that waits is dropped; work
-    that runs goes on, and what it returns is lost. The end of the process waits for it.
+    that runs goes on, and what it returns is lost.
 
     Raises:
         NoThreadError: No thread can be started; the work does not run.
     """
-    context = copy_context()
-    refused = Event()
-
-    def call() -> T:
-        if refused.is_set():  # the executor kept what it could not start
-            raise NoThreadError(_NO_THREAD)
-        return context.run(work, *args, **kwargs)
-
-    try:
-        done = _work_threads(os.getpid()).submit(call)
-    except RuntimeError as exc:
-        refused.set()
-        raise NoThreadError(_NO_THREAD) from exc
-    return await asyncio.wrap_future(done)
+    return await asyncio.wrap_future(_WORK.submit(partial(work, *args, **kwargs)))
 
 
 async def in_tool_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """As `in_thread`, for a tool, which may never return: the end of the process does not wait for it."""
+    """Work as `in_thread` does, for a tool, which may never return: no process waits for its end."""
     context = copy_context()
-    return await _TOOLS.run(lambda: context.run(work, *args, **kwargs))
-
-
-@cache
-def _work_threads(process: int) -> ThreadPoolExecutor:  # noqa: ARG001 - a forked child has none of its parent's threads
-    return ThreadPoolExecutor(MAX_WORK_THREADS, thread_name_prefix="llm-common-work")
+    return await _TOOLS.get().run(lambda: context.run(work, *args, **kwargs))
 
 
 _Job = tuple[Future[Any], Callable[[], Any]]
@@ -73,9 +109,9 @@ class _ToolThreads:
     """Daemon threads, which start when there is work and end when there is none."""
 
     def __init__(self) -> None:
-        self._forget()
-        if hasattr(os, "register_at_fork"):  # POSIX
-            os.register_at_fork(after_in_child=self._forget)
+        self._lock = Lock()
+        self._waiting: deque[_Job] = deque()
+        self._running = 0
 
     async def run(self, call: Callable[[], T]) -> T:
         done: Future[T] = Future()
@@ -89,11 +125,6 @@ class _ToolThreads:
                 with self._lock:
                     if job in self._waiting:
                         self._waiting.remove(job)
-
-    def _forget(self) -> None:
-        self._lock = Lock()
-        self._waiting: deque[_Job] = deque()
-        self._running = 0
 
     def _submit(self, job: _Job) -> None:
         with self._lock:
@@ -124,4 +155,5 @@ class _ToolThreads:
             return None
 
 
-_TOOLS = _ToolThreads()
+_WORK: Final = Threads(MAX_WORK_THREADS, "work")
+_TOOLS: Final = PerProcess(_ToolThreads)

@@ -15,7 +15,8 @@ from unittest.mock import patch
 
 import pytest
 
-from llm_common._threads import MAX_TOOL_THREADS, _work_threads, in_thread, in_tool_thread
+from llm_common import _threads
+from llm_common._threads import MAX_TOOL_THREADS, Threads, in_thread, in_tool_thread
 from llm_common.errors import NoThreadError
 
 InThread = Callable[..., Awaitable[Any]]
@@ -64,9 +65,11 @@ async def test_hung_tools_leave_work_its_threads_f_161(hung: Event) -> None:
 
 
 @BOTH
-async def test_no_thread_is_an_error_that_passes_f_157(run: InThread) -> None:
+async def test_no_thread_is_an_error_that_passes_f_157(
+    run: InThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ran: list[int] = []
-    _work_threads.cache_clear()  # else an idle thread takes the work
+    monkeypatch.setattr(_threads, "_WORK", Threads(1, "test"))  # else an idle thread takes it
     no_more = patch.object(Thread, "start", side_effect=RuntimeError("can't start new thread"))
     with no_more, pytest.raises(NoThreadError, match="nothing ran"):
         await run(ran.append, 1)

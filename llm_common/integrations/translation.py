@@ -1,12 +1,11 @@
 """What the hooks of every framework need to translate its shapes into calls of a `Session`."""
 
 import asyncio
-import os
 import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from functools import cache
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
+from llm_common._threads import PerProcess
 from llm_common.agents.session import Session
 
 T = TypeVar("T")
@@ -89,7 +88,7 @@ def run_sync(work: Coroutine[Any, Any, T]) -> T:
     All such work of a process runs on one event loop, in a thread of its own, so that it also
     works beside a running event loop.
     """
-    done = asyncio.run_coroutine_threadsafe(work, _loop(os.getpid()))
+    done = asyncio.run_coroutine_threadsafe(work, _LOOP.get())
     try:
         return done.result()
     except BaseException:  # the caller was interrupted, or the work failed and is done
@@ -97,8 +96,10 @@ def run_sync(work: Coroutine[Any, Any, T]) -> T:
         raise
 
 
-@cache
-def _loop(process: int) -> asyncio.AbstractEventLoop:  # noqa: ARG001 - a forked child has none of its parent's threads
+def _start_loop() -> asyncio.AbstractEventLoop:
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, name="llm-common-hooks", daemon=True).start()
     return loop
+
+
+_LOOP: Final = PerProcess(_start_loop)

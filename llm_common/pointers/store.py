@@ -6,19 +6,19 @@
 import asyncio
 import builtins
 import logging
-import os
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypedDict, TypeVar, Unpack
 
 from llm_common._env import POINTER_STORE_DIR, read_path
 from llm_common._telemetry import span
+from llm_common._threads import Threads
 from llm_common.errors import (
+    NoThreadError,
     PointerNotFoundError,
     StoreError,
     UnserialisableError,
@@ -122,8 +122,7 @@ class ContextPointerStore:
         self._max_result_bytes = max_result_bytes
         self._redactor = redactor
         self._redact_results = redact_results
-        self._threads: ThreadPoolExecutor | None = None
-        self._process = 0
+        self._threads = Threads(_THREADS, "store")
 
     @property
     def redactor(self) -> Redactor:
@@ -538,24 +537,17 @@ class ContextPointerStore:
         """Run some work in a thread, and tell it when its caller has given up.
 
         The store has threads of its own, so that a disk that hangs takes none from the program.
-        A forked child starts new ones.
 
         Raises:
             StoreError: No thread can be started.
         """
-        if self._threads is None or self._process != os.getpid():
-            self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="llm-common-store")
-            self._process = os.getpid()
         given_up = threading.Event()
         try:
-            done = self._threads.submit(copy_context().run, work, given_up.is_set)
-        except RuntimeError as exc:  # the executor keeps what it could not start
-            given_up.set()
+            return await asyncio.wrap_future(self._threads.submit(partial(work, given_up.is_set)))
+        except NoThreadError as exc:
             raise StoreError(
                 "No thread could be started; nothing was changed: end some threads and try again"
             ) from exc
-        try:
-            return await asyncio.wrap_future(done)
         finally:
             given_up.set()
 

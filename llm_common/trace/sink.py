@@ -8,10 +8,9 @@ import os
 import re
 import secrets
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, partial
 from itertools import count
 from pathlib import Path
 from threading import BoundedSemaphore
@@ -23,7 +22,8 @@ import orjson
 from llm_common import __version__
 from llm_common._env import TRACE_DIR, read_path
 from llm_common._telemetry import Recorder, is_recording, recording, subscribe
-from llm_common.errors import ConfigError, InvalidIdError, LLMCommonError
+from llm_common._threads import Threads
+from llm_common.errors import ConfigError, InvalidIdError, LLMCommonError, NoThreadError
 from llm_common.redaction.redactor import DEFAULT_REDACTOR, Redactor
 from llm_common.storage.blob import folder_of
 from llm_common.text.display import one_line, printable
@@ -42,6 +42,8 @@ _FILE = re.compile(r"\d{8}T\d{12}Z-[0-9a-f]{8}\.jsonl")
 _FLAGS = (
     os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | os.O_CLOEXEC
 )
+# One thread, so that the lines of a file keep their order.
+_WRITER: Final = Threads(1, "trace")
 # All that making a line of values of others, or writing it, can raise.
 _LOST = (
     OSError,
@@ -128,7 +130,7 @@ class Trace:
 
     def flush(self, *, timeout_s: float = 10.0) -> bool:
         """Waits until what was recorded so far is written; False if that takes longer."""
-        done = _writer(os.getpid()).submit(lambda: None)
+        done = _WRITER.submit(lambda: None)
         with suppress(TimeoutError):
             done.result(timeout_s)
         return done.done()
@@ -161,7 +163,15 @@ class Trace:
             with suppress(OSError):  # other processes remove them too
                 self._make_room()
         self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return _new_file(path, _MAX_ATTEMPTS)
+        attempts = 0
+        while True:
+            attempts += 1
+            path.parent.mkdir(mode=0o700, exist_ok=True)
+            try:
+                return os.open(path, _FLAGS, 0o600)
+            except FileNotFoundError:  # another process has just removed the empty folder
+                if attempts == _MAX_ATTEMPTS:
+                    raise
 
     def _make_room(self) -> None:
         files = [each for each in self.directory.glob("*/*.jsonl") if _FILE.fullmatch(each.name)]
@@ -279,8 +289,8 @@ class Run(Recorder):
             "parent": parent,
         }
         try:
-            written = _writer(os.getpid()).submit(self._write, self._trace, kind, facts, place)
-        except RuntimeError:  # the interpreter ends, or has no thread
+            written = _WRITER.submit(partial(self._write, self._trace, kind, facts, place))
+        except NoThreadError:  # also where the interpreter ends
             if not is_last:
                 room.release()
             return
@@ -337,16 +347,6 @@ class Run(Recorder):
             self._descriptor = None
 
 
-def _new_file(path: Path, attempts: int) -> int:
-    path.parent.mkdir(mode=0o700, exist_ok=True)
-    try:
-        return os.open(path, _FLAGS, 0o600)
-    except FileNotFoundError:  # another process has just removed the folder, which was empty
-        if attempts == 1:
-            raise
-    return _new_file(path, attempts - 1)
-
-
 def begin_run(query_id: str, *, query: str | None = None, trace: Trace | None = None) -> Run:
     """A run of the trace, else of the one that `LLM_COMMON_TRACE_DIR` names, else one that records nothing.
 
@@ -379,8 +379,3 @@ def _trace_in(directory: str) -> Trace:
 
 
 subscribe(begin_run)
-
-
-@cache
-def _writer(process: int) -> ThreadPoolExecutor:  # noqa: ARG001 - a forked child has none of its parent's threads
-    return ThreadPoolExecutor(1, thread_name_prefix="llm-common-trace")
