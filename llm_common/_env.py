@@ -20,7 +20,7 @@ _MAX_DIGITS = 18  # `int` takes quadratic time, and refuses over 4,300 digits
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """One environment variable: its name, its default as it would be set ("" for none), its meaning."""
+    """An environment variable: its name, its default as it would be set or "", its meaning."""
 
     name: str
     default: str
@@ -152,7 +152,7 @@ VARIABLES: tuple[Variable, ...] = (
 
 
 def undeclared() -> list[str]:
-    """The names of variables that are set, begin with `LLM_COMMON_`, and are none of `VARIABLES`."""
+    """Return the names that are set, begin with `LLM_COMMON_`, and are not in `VARIABLES`."""
     declared = {variable.name for variable in VARIABLES}
     return sorted(
         name for name in os.environ if name.startswith("LLM_COMMON_") and name not in declared
@@ -160,7 +160,7 @@ def undeclared() -> list[str]:
 
 
 def in_force(variable: Variable) -> tuple[str | None, Literal["environment", "default", "unset"]]:
-    """The value of a variable and where it comes from, to show it.
+    """Return the value of a variable and where it comes from, to show it.
 
     The value of a secret is None.
     """
@@ -172,7 +172,7 @@ def in_force(variable: Variable) -> tuple[str | None, Literal["environment", "de
 
 
 def read_text(variable: Variable) -> str | None:
-    """The stripped value, or the declared default.
+    """Return the stripped value, or the declared default.
 
     None if both are empty. An empty variable counts as unset.
     """
@@ -180,17 +180,17 @@ def read_text(variable: Variable) -> str | None:
 
 
 def read_named(name: str) -> str | None:
-    """The value of a variable that a user's own file names; None if it is not set."""
+    """Return the value of a variable that a user's own file names; None if it is not set."""
     return os.environ.get(name)
 
 
 def environment_without(*names: str) -> dict[str, str]:
-    """The environment for a program that is started, without these variables."""
+    """Return the environment for a program that is started, without these variables."""
     return {name: value for name, value in os.environ.items() if name not in names}
 
 
 def read_path(variable: Variable) -> Path | None:
-    """The value as a path with `~` expanded, or None if neither the variable nor a default is set.
+    """Return the value as a path with `~` expanded; None without a value.
 
     Raises:
         ConfigError: `~` names an unknown home folder.
@@ -205,7 +205,7 @@ def read_path(variable: Variable) -> Path | None:
 
 
 def read_int(variable: Variable, *, minimum: int, maximum: int) -> int | None:
-    """The value as a whole number within [minimum, maximum], or None if neither the variable nor a default is set.
+    """Return the value as a whole number within [minimum, maximum]; None without a value.
 
     Raises:
         ConfigError: The value is not a decimal number, or outside the range.
@@ -225,7 +225,7 @@ def read_int(variable: Variable, *, minimum: int, maximum: int) -> int | None:
 
 
 def read_float(variable: Variable, *, minimum: float, maximum: float) -> float | None:
-    """The value as a finite number within [minimum, maximum], or None if neither the variable nor a default is set.
+    """Return the value as a finite number within [minimum, maximum]; None without a value.
 
     Raises:
         ConfigError: The value is not a number, not finite, or outside the range.
@@ -243,7 +243,7 @@ def read_float(variable: Variable, *, minimum: float, maximum: float) -> float |
 
 
 def read_flag(variable: Variable) -> bool:
-    """The value as a flag: 1/true/t/yes/y/on or 0/false/f/no/n/off in any case.
+    """Return the value as a flag: 1/true/t/yes/y/on or 0/false/f/no/n/off in any case.
 
     Unset without a default is False.
 
@@ -260,7 +260,7 @@ def read_flag(variable: Variable) -> bool:
 
 
 def read_choice(variable: Variable, words: tuple[str, ...]) -> str | None:
-    """The value in lower case, one of these words, or None if neither the variable nor a default is set.
+    """Return the value in lower case, which is one of these words; None without a value.
 
     Raises:
         ConfigError: The value is another word.

@@ -284,7 +284,9 @@ def _taker(
 
 
 def facts_of_found(found: Mapping[str, float | None]) -> dict[str, Attribute]:
-    """How many items a retrieval found, and the ids of the first 50 with their scores, where all have one.
+    """Return how many items a retrieval found, and the ids of the first 50.
+
+    Their scores are added where all of them have one.
 
     The conventions have a place for both, `gen_ai.retrieval.documents`, but for users who ask for
     it.
@@ -307,7 +309,7 @@ _calls: ContextVar["Counter[str] | None"] = ContextVar("llm_common_calls", defau
 
 @contextmanager
 def counting(calls: "Counter[str]") -> Iterator[None]:
-    """Counts the model calls and tool calls in the block, by the histogram of a run that they belong to."""
+    """Count the model calls and tool calls in the block, by the histogram of a run."""
     token = _calls.set(calls)
     try:
         yield
@@ -381,7 +383,7 @@ def subscribe(subscriber: BeginsRun) -> None:
 def begin_run(query_id: str, *, query: str | None = None) -> TracedRun:
     """Begin a run, and tell the subscriber of it. The caller ends the run.
 
-    Where `LLM_COMMON_TRACE_DIR` names a folder, the trace is loaded and subscribes at the first run.
+    Where `LLM_COMMON_TRACE_DIR` names a folder, the first run loads the trace, which subscribes.
 
     Args:
         query_id: Names the run's folder of traces.
@@ -407,7 +409,7 @@ _place: ContextVar[_Place | None] = ContextVar("llm_common_trace_place", default
 
 
 def record(kind: str, /, **facts: object) -> None:
-    """Hands the facts to the recorder of this run, if there is one. They must not change afterwards."""
+    """Hand facts to the recorder of this run, if any. They must not change afterwards."""
     place = _place.get()
     if place is not None:
         place.recorder.record(kind, facts, step=place.step, parent=place.parent)
@@ -420,7 +422,7 @@ def is_recording() -> bool:
 
 @contextmanager
 def recording(recorder: Recorder) -> Iterator[None]:
-    """Hands what is recorded in the block to this recorder, also from tasks and threads that start in it."""
+    """Hand to this recorder what the block records, also in tasks and threads it starts."""
     token = _place.set(_Place(recorder, 0, 0))
     try:
         yield

@@ -51,7 +51,7 @@ class PerProcess(Generic[T]):
 
 
 class Threads:
-    """Threads for work that ends. They start when there is work, and a process that ends waits for them.
+    """Threads for work that ends. They start with work, and a process waits for them to end.
 
     Args:
         limit: Maximum number of threads.
@@ -97,7 +97,7 @@ async def in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> 
 
 
 async def in_tool_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Work as `in_thread` does, for a tool, which may never return: no process waits for its end."""
+    """Run a tool, which may never return, in a thread that no process waits for."""
     context = copy_context()
     return await _TOOLS.get().run(lambda: context.run(work, *args, **kwargs))
 

@@ -30,7 +30,7 @@ class ExecutionPlan(BaseModel):
 
     @classmethod
     def of(cls, plan: object) -> Self:
-        """The plan that a caller means: a plan, a task, a description, or a list of tasks and descriptions.
+        """Return the plan that a caller means by a plan, a task, a text, or a list of them.
 
         Mappings count as what they validate to. A task without an id gets its place in the list,
         from 1.

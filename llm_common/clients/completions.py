@@ -55,7 +55,7 @@ class OpenAISDKClient(ExternalClient):
 
 
 def arguments_of(request: ChatRequest) -> dict[str, Any]:
-    """The keyword arguments of `create`; other providers' options go to `extra_body`."""
+    """Return the keyword arguments of `create`; other providers' options are in `extra_body`."""
     arguments = {**request.core, **request.optional}
     extras = {name: arguments.pop(name) for name in request.optional if name != "response_format"}
     if extras:
@@ -64,10 +64,10 @@ def arguments_of(request: ChatRequest) -> dict[str, Any]:
 
 
 def payload_of(answer: Any) -> dict[str, Any]:
-    """The answer as it came over the wire; the SDK may return text.
+    """Return the answer as it came over the wire; the SDK may return text.
 
     Raises:
-        MalformedReplyError: It is no object.
+        MalformedReplyError: If the answer is not an object.
     """
     payload = answer.model_dump(warnings=False) if hasattr(answer, "model_dump") else answer
     if not isinstance(payload, dict):
@@ -113,7 +113,6 @@ class LiteLLMClient(ExternalClient):
         usage = payload.get("usage") or {}
         if usage.get("cost") is None:
             # The documented place of LiteLLM's calculation.
-            usage = usage | {
-                "cost": (getattr(answer, "_hidden_params", None) or {}).get("response_cost")
-            }
+            calculated = getattr(answer, "_hidden_params", None) or {}
+            usage = usage | {"cost": calculated.get("response_cost")}
         return payload | {"usage": usage}

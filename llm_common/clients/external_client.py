@@ -59,7 +59,7 @@ class ExternalClient(LLMClient):
         max_tokens: int | None = None,
         **options: Any,
     ) -> LLMResponse:
-        """The model's answer to the conversation.
+        """Return the model's answer to the conversation.
 
         Args:
             messages: The conversation, oldest first; a message may be a dict of the chat
@@ -116,7 +116,7 @@ class ExternalClient(LLMClient):
 
     @abstractmethod
     async def _send(self, request: ChatRequest) -> Mapping[str, Any]:
-        """The wrapped object's answer to a call, translated into a chat completions payload.
+        """Return the wrapped object's answer to a call, as a chat completions payload.
 
         May raise anything.
         """
@@ -124,7 +124,7 @@ class ExternalClient(LLMClient):
     async def _answer(
         self, wanted: ChatRequest, bill: Bill
     ) -> tuple[ChatRequest, Mapping[str, Any]]:
-        """The call that was answered, with its payload."""
+        """Return the call that was answered, with its payload."""
         refused = self._refused.get(wanted.model, self._refuses)
         request = wanted.without(refused)
         try:

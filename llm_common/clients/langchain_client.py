@@ -18,8 +18,8 @@ _FIELDS: Final = {
 class SupportsInvoke(Protocol):
     """What is called of the chat model; with tools, its `bind_tools` too."""
 
-    def ainvoke(self, input: Any, /, **kwargs: Any) -> Awaitable[Any]:  # noqa: A002 - LangChain's name
-        """The model's message in answer to a list of messages."""
+    def ainvoke(self, messages: Any, /, **kwargs: Any) -> Awaitable[Any]:
+        """Return the model's message in answer to a list of messages."""
 
 
 class LangChainClient(ExternalClient):
@@ -42,12 +42,12 @@ class LangChainClient(ExternalClient):
         timeout_s: float = 60.0,
         prefers_json_schema: bool = False,
     ) -> None:
-        names = (getattr(chat_model, field, None) for field in _FIELDS["model"])
-        model = next((name for name in names if isinstance(name, str)), type(chat_model).__name__)
-        takes_format = any(kind.__name__ == "BaseChatOpenAI" for kind in type(chat_model).__mro__)
-        refuses = frozenset() if takes_format else frozenset({"json_object", "json_schema"})
+        bases = {kind.__name__ for kind in type(chat_model).__mro__}
+        refuses = frozenset({"json_object", "json_schema"})
+        if "BaseChatOpenAI" in bases:
+            refuses = frozenset()
         super().__init__(
-            model=model,
+            model=_name_of(chat_model),
             provider="langchain",
             timeout_s=timeout_s,
             prefers_json_schema=prefers_json_schema,
@@ -63,58 +63,67 @@ class LangChainClient(ExternalClient):
         if options["model"] == self.default_model:
             del options["model"]
         model: Any = self._with_fields(options)
-        if tools := options.pop("tools", None):
-            choice = {"tool_choice": options.pop("tool_choice")} if "tool_choice" in options else {}
+        tools = options.pop("tools", None)
+        if tools:
+            choice = {}
+            if "tool_choice" in options:
+                choice["tool_choice"] = options.pop("tool_choice")
             model = model.bind_tools(tools, **choice)
         return _payload_of(await model.ainvoke(messages, **options))
 
     def _with_fields(self, options: dict[str, Any]) -> Any:
-        """A copy of the chat model with the options that it has a field for.
+        """Return a copy of the chat model with the options that it has a field for.
 
         Removes those from `options`.
         """
         fields = getattr(type(self._chat_model), "model_fields", {})
-        places = {
-            name: next((field for field in _FIELDS[name] if field in fields), None)
-            for name in _FIELDS
-        }
-        update = {
-            field: options.pop(name) for name, field in places.items() if field and name in options
-        }
-        return self._chat_model.model_copy(update=update) if update else self._chat_model  # type: ignore[attr-defined]
+        update: dict[str, Any] = {}
+        for name, candidates in _FIELDS.items():
+            field = next((field for field in candidates if field in fields), None)
+            if field is not None and name in options:
+                update[field] = options.pop(name)
+        model: Any = self._chat_model
+        return model.model_copy(update=update) if update else model
+
+
+def _name_of(chat_model: SupportsInvoke) -> str:
+    for field in _FIELDS["model"]:
+        name = getattr(chat_model, field, None)
+        if isinstance(name, str):
+            return name
+    return type(chat_model).__name__
 
 
 def _payload_of(message: Any) -> dict[str, Any]:
-    facts = message.response_metadata
-    calls = [*message.tool_calls, *message.invalid_tool_calls]
+    metadata = message.response_metadata
+    # Each provider's package has its own word for it.
+    reasons = [metadata.get(name) for name in ("finish_reason", "stop_reason", "done_reason")]
     content = message.content
     if isinstance(content, list):
-        content = [
-            {"type": "text", "text": part} if isinstance(part, str) else part for part in content
-        ]
+        content = list(map(_part_of, content))
+    calls = [*message.tool_calls, *message.invalid_tool_calls]
+    reply = {
+        "content": content,
+        "refusal": message.additional_kwargs.get("refusal"),
+        "tool_calls": list(map(_call_of, calls)) or None,
+    }
+    cost_usd = (metadata.get("token_usage") or {}).get("cost")
     return {
-        "id": facts.get("id") or message.id,
-        "model": facts.get("model_name") or facts.get("model"),
-        "choices": [
-            {
-                "finish_reason": facts.get("finish_reason")
-                or facts.get("stop_reason")
-                or facts.get("done_reason"),
-                "message": {
-                    "content": content,
-                    "refusal": message.additional_kwargs.get("refusal"),
-                    "tool_calls": [_call_of(call) for call in calls] or None,
-                },
-            }
-        ],
-        "usage": _usage_of(
-            message.usage_metadata or {}, cost_usd=(facts.get("token_usage") or {}).get("cost")
-        ),
+        "id": metadata.get("id") or message.id,
+        "model": metadata.get("model_name") or metadata.get("model"),
+        "choices": [{"finish_reason": next(filter(None, reasons), None), "message": reply}],
+        "usage": _usage_of(message.usage_metadata or {}, cost_usd=cost_usd),
     }
 
 
+def _part_of(part: object) -> object:
+    return {"type": "text", "text": part} if isinstance(part, str) else part
+
+
 def _call_of(call: Mapping[str, Any]) -> dict[str, Any]:
-    arguments = call["args"] if isinstance(call["args"], str) else json.dumps(call["args"])
+    arguments = call["args"]
+    if not isinstance(arguments, str):
+        arguments = json.dumps(arguments)
     return {
         "id": call["id"],
         "type": "function",

@@ -54,10 +54,10 @@ class PydanticAIClient(ExternalClient):
         prefers_json_schema: bool = False,
     ) -> None:
         profile = getattr(model, "profile", {})
-        # an object before version 2
-        facts = profile if isinstance(profile, Mapping) else vars(profile)
+        if not isinstance(profile, Mapping):  # an object before version 2
+            profile = vars(profile)
         refuses = frozenset(
-            kind for kind, (_, fact) in _OUTPUT_MODES.items() if not facts.get(fact)
+            kind for kind, (_, support) in _OUTPUT_MODES.items() if not profile.get(support)
         )
         super().__init__(
             model=model.model_name,
@@ -71,9 +71,10 @@ class PydanticAIClient(ExternalClient):
         # The annotations of `Model.request` name the classes to build from plain values, the form
         # in which pydantic-ai stores a history. Those of the last class in the MRO: subclasses may
         # annotate less.
-        hints = get_type_hints(
-            [vars(kind)["request"] for kind in type(model).__mro__ if "request" in vars(kind)][-1]
-        )
+        requests = [
+            vars(kind)["request"] for kind in type(model).__mro__ if "request" in vars(kind)
+        ]
+        hints = get_type_hints(requests[-1])
         self._history = TypeAdapter(hints["messages"])
         self._parameters = TypeAdapter(hints["model_request_parameters"])
 
@@ -83,14 +84,9 @@ class PydanticAIClient(ExternalClient):
             settings["max_tokens"] = settings.pop("max_completion_tokens")
         model = self._named(settings.pop("model"))
         history = self._history.validate_python(list(_history_of(settings.pop("messages"))))
-        parameters = self._parameters.validate_python(
-            {
-                "function_tools": [
-                    _tool_of(tool["function"]) for tool in settings.pop("tools", None) or []
-                ]
-            }
-            | _output_of(settings.pop("response_format", None))
-        )
+        tools = [_tool_of(tool["function"]) for tool in settings.pop("tools", None) or []]
+        output = _output_of(settings.pop("response_format", None))
+        parameters = self._parameters.validate_python({"function_tools": tools, **output})
         return _payload_of(await model.request(history, settings, parameters))
 
     def _named(self, name: str) -> SupportsRequest:
@@ -98,25 +94,28 @@ class PydanticAIClient(ExternalClient):
             return self._own_model
         if self._model_for is None:
             raise ModelNotFoundError(
-                f"this client has the one model {self.default_model}; give `model_for` to let calls name others",
+                f"this client has the one model {self.default_model}; "
+                "give `model_for` to let calls name others",
                 status=404,
             )
         return self._model_for(name)
 
 
 def _history_of(messages: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Chat messages as pydantic-ai stores them."""
+    """Yield chat messages as pydantic-ai stores them."""
     names: dict[str, str] = {}
     for message in messages:
         content = message.get("content") or ""
         match message["role"]:
             case "assistant":
-                calls = message.get("tool_calls", [])
-                names |= {call["id"]: call["function"]["name"] for call in calls}
-                texts = (
-                    [{"part_kind": "text", "content": text}] if (text := _text_of(content)) else []
-                )
-                yield {"kind": "response", "parts": [*texts, *map(_tool_call_part, calls)]}
+                parts = []
+                text = _text_of(content)
+                if text:
+                    parts.append({"part_kind": "text", "content": text})
+                for call in message.get("tool_calls", []):
+                    names[call["id"]] = call["function"]["name"]
+                    parts.append(_tool_call_part(call))
+                yield {"kind": "response", "parts": parts}
             case "tool" | "function":
                 call_id = message.get("tool_call_id", "")
                 name = message.get("name") or names.get(call_id, "")
@@ -128,34 +127,30 @@ def _history_of(messages: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any
                 }
                 yield {"kind": "request", "parts": [part]}
             case "system":
-                yield {
-                    "kind": "request",
-                    "parts": [{"part_kind": "system-prompt", "content": _text_of(content)}],
-                }
+                part = {"part_kind": "system-prompt", "content": _text_of(content)}
+                yield {"kind": "request", "parts": [part]}
             case _:
-                yield {
-                    "kind": "request",
-                    "parts": [{"part_kind": "user-prompt", "content": _user_content(content)}],
-                }
+                part = {"part_kind": "user-prompt", "content": _user_content(content)}
+                yield {"kind": "request", "parts": [part]}
 
 
 def _user_content(content: str | Sequence[Mapping[str, Any]]) -> Any:
-    """Text, or a list of texts and images; other parts are left out."""
+    """Return the text, or a list of texts and images; other parts are left out."""
     if isinstance(content, str):
         return content
-    return [
-        {"kind": "image-url", "url": part["image_url"]["url"]}
-        if "image_url" in part
-        else part["text"]
-        for part in content
-        if "image_url" in part or "text" in part
-    ]
+    parts: list[Any] = []
+    for part in content:
+        if "image_url" in part:
+            parts.append({"kind": "image-url", "url": part["image_url"]["url"]})
+        elif "text" in part:
+            parts.append(part["text"])
+    return parts
 
 
 def _text_of(content: str | Sequence[Mapping[str, Any]]) -> str:
-    return (
-        content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
-    )
+    if isinstance(content, str):
+        return content
+    return "".join(part.get("text", "") for part in content)
 
 
 def _tool_call_part(call: Mapping[str, Any]) -> dict[str, Any]:
@@ -169,11 +164,11 @@ def _tool_call_part(call: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _tool_of(function: Mapping[str, Any]) -> dict[str, Any]:
+    schema = function.get("parameters") or {"type": "object", "properties": {}}
     return {
         "name": function["name"],
         "description": function.get("description"),
-        "parameters_json_schema": function.get("parameters")
-        or {"type": "object", "properties": {}},
+        "parameters_json_schema": schema,
     }
 
 
@@ -188,16 +183,24 @@ def _output_of(response_format: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def _payload_of(answer: Any) -> dict[str, Any]:
-    texts = [part.content for part in answer.parts if part.part_kind == "text"]
-    calls = [_call_of(part) for part in answer.parts if part.part_kind == "tool-call"]
-    usage, reason = answer.usage, answer.finish_reason
+    texts = []
+    calls = []
+    for part in answer.parts:
+        if part.part_kind == "text":
+            texts.append(part.content)
+        elif part.part_kind == "tool-call":
+            calls.append(_call_of(part))
+    reason = answer.finish_reason
+    if reason == "tool_call":
+        reason = "tool_calls"
+    usage = answer.usage
     cost_usd = getattr(usage, "cost", None)  # since version 2
     return {
         "id": answer.provider_response_id,
         "model": answer.model_name,
         "choices": [
             {
-                "finish_reason": "tool_calls" if reason == "tool_call" else reason,
+                "finish_reason": reason,
                 "message": {
                     "content": "".join(texts) if texts else None,
                     "tool_calls": calls or None,
@@ -214,7 +217,9 @@ def _payload_of(answer: Any) -> dict[str, Any]:
 
 
 def _call_of(part: Any) -> dict[str, Any]:
-    arguments = part.args if isinstance(part.args, str) else json.dumps(part.args or {})
+    arguments = part.args
+    if not isinstance(arguments, str):
+        arguments = json.dumps(arguments or {})
     return {
         "id": part.tool_call_id,
         "type": "function",

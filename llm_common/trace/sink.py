@@ -58,7 +58,7 @@ _LOST = (
 
 
 class Trace:
-    """One file a run with a line for each selection, packing, fold, model call, tool call and answer.
+    """Writes one file a run, with a line for each choice, fold, model call and tool call.
 
     The file is `<directory>/<folder of the query>/<run>.jsonl`, for its owner alone. Lines hold
     ids, digests, sizes, scores and reasons. A thread writes them, one `write` a line: the run does
@@ -89,7 +89,8 @@ class Trace:
     ) -> None:
         if max_runs <= _CHECKED_EVERY or max_run_bytes <= _END_BYTES:
             raise ValueError(
-                f"max_runs is {max_runs} and max_run_bytes {max_run_bytes}; give over {_CHECKED_EVERY} and {_END_BYTES}"
+                f"max_runs is {max_runs} and max_run_bytes {max_run_bytes}; "
+                f"give over {_CHECKED_EVERY} and {_END_BYTES}"
             )
         self.directory = Path(directory)
         self.texts = texts
@@ -348,7 +349,9 @@ class Run(Recorder):
 
 
 def begin_run(query_id: str, *, query: str | None = None, trace: Trace | None = None) -> Run:
-    """A run of the trace, else of the one that `LLM_COMMON_TRACE_DIR` names, else one that records nothing.
+    """Begin a run of the trace, else of the one that `LLM_COMMON_TRACE_DIR` names.
+
+    Without either, the run records nothing.
 
     A run within another one records into that one.
 
@@ -366,7 +369,7 @@ def begin_run(query_id: str, *, query: str | None = None, trace: Trace | None = 
 
 
 def folder_name(query_id: str) -> str:
-    """The folder of a query's traces: as in a store, or its digest where a store does not take the id."""
+    """Return the folder of a query's traces: as in a store, or a digest of an invalid id."""
     try:
         return folder_of(query_id)
     except InvalidIdError:
