@@ -1,4 +1,4 @@
-"""Write docs/cli.md from the help of the commands: `python tools/cli_reference.py`; a test compares them."""
+"""Write docs/cli.md from the help of the commands: `python tools/cli_reference.py`."""
 
 from pathlib import Path
 from typing import Any
@@ -15,10 +15,10 @@ HEAD = """# The command line
 
 Made from the help by `python tools/cli_reference.py`.
 
-Text goes to stdout, talk and progress to stderr. On a terminal lists are tables; elsewhere they are lines with tabs
-between the cells. `--json` prints one JSON document instead: the values of the library that the command shows, under
-the names that they have there. `NO_COLOR` turns colours off. Nothing in a name or a text of others drives the terminal;
-what a pipe or a file gets is as it is.
+Text goes to stdout, talk and progress to stderr. On a terminal lists are tables; elsewhere they
+are lines with tabs between the cells. `--json` prints one JSON document instead: the values of the
+library that the command shows, under the names that they have there. `NO_COLOR` turns colours off.
+Nothing in a name or a text of others drives the terminal; what a pipe or a file gets is as it is.
 
 `llm-common --install-completion` teaches your shell the commands, options and ids of queries.
 

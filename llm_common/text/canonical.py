@@ -1,12 +1,13 @@
-"""Any value as plain JSON data, the same in every process and under every hash seed, and as the bytes of a JSON file.
+"""Turns values into plain JSON data, equal in every process, and into the bytes of a JSON file.
 
 | value | becomes |
 |---|---|
-| None, bool, int, str, list, dict with text keys | itself, copied; subclasses become the plain kind |
-| float | itself; NaN and the infinities None in data, `"NaN"`, `"Infinity"`, `"-Infinity"` in identities |
+| None, bool, int, str, list, dict with text keys | itself, copied, of the plain kind |
+| float | itself |
+| NaN, the infinities | None in data; `"NaN"`, `"Infinity"`, `"-Infinity"` in identities |
 | tuple, deque | list |
 | set, frozenset and other sets | list in the order of the elements' `stable_json` |
-| other mapping keys | what json.dumps writes (`1`, `1.5`, `true`, `null`); else the plain key's text or JSON |
+| other mapping keys | what json.dumps writes (`1`, `true`, `null`), else the plain key's text or JSON |
 | Enum | its value |
 | datetime, date, time | ISO 8601 |
 | timedelta | seconds |
@@ -81,7 +82,9 @@ def to_plain(value: object) -> Json:
 
 
 def stable_json(value: object) -> str:
-    """One JSON text for all values that are the same data: keys sorted, no spaces, not ASCII-escaped.
+    """Return one JSON text for all values that are the same data.
+
+    Keys are sorted, and there are no spaces and no escapes for ASCII.
 
     Unlike stored data it keeps NaN and the infinities apart. Half a surrogate pair is written as
     its escape, so the text always encodes to UTF-8. Ids of stored files are made of this text: it
@@ -120,7 +123,7 @@ def json_text(plain: Json, *, sort_keys: bool = False) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """A value as `data`, the bytes of a JSON file, beside `value`: the value itself, or its copy as plain data."""
+    """The bytes of a JSON file, and the value itself or its copy as plain data."""
 
     data: bytes
     value: object
@@ -238,7 +241,7 @@ def _key_text(key: object) -> str:
 
 
 def _is_flat(value: object) -> TypeGuard[dict[str, Json]]:
-    """Whether the value is a plain dict of texts, integers, truth values and None, as most arguments are."""
+    """Return whether a value is a dict of texts and other plain scalars, as most arguments are."""
     return (
         type(value) is dict
         and _TEXTS.issuperset(map(type, value))
@@ -254,7 +257,8 @@ def _canonical(value: object, non_finite: Callable[[float], Json], max_depth: in
         raise
     except Exception as exc:  # what the methods of a caller's object raise is unknown
         raise UnserialisableError(
-            f"A value of type {type(value).__name__} cannot be read ({type(exc).__name__}); pass plain data"
+            f"A value of type {type(value).__name__} cannot be read ({type(exc).__name__}); "
+            "pass plain data"
         ) from exc
 
 
@@ -344,7 +348,8 @@ def _has_no_text(kind: type) -> bool:
 
 def _without_form(value: object) -> UnserialisableError:
     return UnserialisableError(
-        f"JSON cannot stand for a value of type {type(value).__name__}; pass what it holds instead of the object"
+        f"JSON cannot stand for a value of type {type(value).__name__}; "
+        "pass what it holds instead of the object"
     )
 
 

@@ -100,12 +100,12 @@ def one_line(text: str, *, max_chars: int) -> str:
 
 
 def inert(text: str) -> str:
-    """The text with each character replaced that could drive a terminal or turn the direction of what follows."""
+    """Replace the characters that could drive a terminal or turn the direction of what follows."""
     return CONTROLS.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def without_headings(text: str) -> str:
-    """The text with a space before every line that looks like the heading of a block, so that none is forged."""
+    """Put a space before every line that looks like the heading of a block: none is forged."""
     return _HEADING.sub(r" \g<0>", text)
 
 
@@ -116,7 +116,7 @@ def printable(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Excerpt:
-    """An excerpt, and how many of its characters come from the original and not from the marks of gaps."""
+    """An excerpt, and how many of its characters come from the original."""
 
     text: str
     chars_shown: int
@@ -135,7 +135,7 @@ def to_json(value: object) -> str:
 
 
 def fair_shares(wants: Sequence[int], max_chars: int) -> list[int]:
-    """The characters that each gets of `max_chars`: small wants in full, the others equal shares of the rest.
+    """Share `max_chars`: small wants are met in full, the others get equal shares of the rest.
 
     The sum never exceeds `max_chars`, nor a share its want (max-min fairness, also known as
     water-filling).
@@ -149,7 +149,7 @@ def fair_shares(wants: Sequence[int], max_chars: int) -> list[int]:
 
 
 def excerpt_text(text: str, max_chars: int) -> Excerpt:
-    """The text, or its head and tail around the count of missing characters, in at most `max_chars` characters.
+    """Return a text, or its head and tail around the count of missing characters.
 
     Cuts at the end of a line, an item or a word if one is near, and never before a combining mark.
     If `max_chars` is too small for the count, a head and `…` remain.
@@ -167,7 +167,7 @@ def excerpt_text(text: str, max_chars: int) -> Excerpt:
 
 
 def excerpt_json(value: object, max_chars: int) -> Excerpt:
-    """Valid JSON in at most `max_chars` characters (3 or more): the whole value, or as much of it as fits.
+    """Return valid JSON of a value, or of as much of it as fits `max_chars` (3 or more).
 
     A list keeps its first items whole, then `"… 31 of 40 items left out"`. An object keeps every
     key, and its long members share the characters. A string keeps head and tail. `"…"` replaces a
@@ -263,7 +263,9 @@ def _missing_members(count: int, total: int) -> str:
 
 
 def head_end(text: str, end: int) -> int:
-    """The end of a head of at most `end` characters: the last boundary in its last quarter, else between clusters.
+    """Return where a head of at most `end` characters ends: at a boundary in its last quarter.
+
+    Without one, between two clusters.
 
     The text must be longer than `end`.
     """

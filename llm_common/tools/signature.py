@@ -67,14 +67,12 @@ def properties_of(schema: Schema, root: Schema) -> dict[str, Schema]:
 
 def required_of(schema: Schema, root: Schema) -> frozenset[str]:
     """The names that an object schema requires, with `$ref` and `allOf` resolved."""
-    lists = [part.get("required") for part in _parts(schema, root)]
-    return frozenset(
-        name
-        for names in lists
-        if isinstance(names, list)
-        for name in names
-        if isinstance(name, str)
-    )
+    required: set[str] = set()
+    for part in _parts(schema, root):
+        names = part.get("required")
+        if isinstance(names, list):
+            required.update(name for name in names if isinstance(name, str))
+    return frozenset(required)
 
 
 def resolve(schema: object, root: Schema) -> Schema:
@@ -110,13 +108,9 @@ def value_text(value: object) -> str:
     """
     if isinstance(value, str):
         return value
-    return (
-        "{…}"
-        if isinstance(value, Mapping)
-        else "[…]"
-        if isinstance(value, list)
-        else json.dumps(value)
-    )
+    if isinstance(value, Mapping):
+        return "{…}"
+    return "[…]" if isinstance(value, list) else json.dumps(value)
 
 
 class _Types:
@@ -137,12 +131,14 @@ class _Types:
         needed = required_of(schema, self._root)
         properties = properties_of(schema, self._root)
         self._unread -= len(needed) + len(properties)
-        shown = [
-            f"{one_line(name, max_chars=_MAX_NAME_CHARS)}{mark}: {self._type(properties[name], nested, level)}"
-            for name in list(properties)[:limit]
-            for mark in ["" if name in needed else "?"]
-        ]
-        return shown if limit is None or len(properties) <= limit else [*shown, "…"]
+        listed = []
+        for name in list(properties)[:limit]:
+            mark = "" if name in needed else "?"
+            kind = self._type(properties[name], nested, level)
+            listed.append(f"{one_line(name, max_chars=_MAX_NAME_CHARS)}{mark}: {kind}")
+        if limit is not None and len(properties) > limit:
+            listed.append("…")
+        return listed
 
     def _type(self, schema: object, nested: bool, level: int) -> str:
         """The type, alternatives joined by a bar."""
@@ -150,11 +146,13 @@ class _Types:
         self._left -= 1
         values = [schema["const"]] if "const" in schema else schema.get("enum")
         if isinstance(values, list) and values:
-            shown = [
+            names = [
                 one_line(value_text(value), max_chars=_MAX_VALUE_CHARS) or '""'
                 for value in values[:_MAX_VALUES]
             ]
-            return "|".join([*shown, "…"] if len(values) > _MAX_VALUES else shown)
+            if len(values) > _MAX_VALUES:
+                names.append("…")
+            return "|".join(names)
         alternatives = _schemas(schema.get("anyOf")) or _schemas(schema.get("oneOf"))
         if alternatives:
             if level > _MAX_LEVELS or self._left < 0:
@@ -163,9 +161,9 @@ class _Types:
                 self._type(alternative, nested, level + 1)
                 for alternative in alternatives[:_MAX_VALUES]
             ]
-            return "|".join(
-                dict.fromkeys([*types, "…"] if len(alternatives) > _MAX_VALUES else types)
-            )
+            if len(alternatives) > _MAX_VALUES:
+                types.append("…")
+            return "|".join(dict.fromkeys(types))
         kinds = schema.get("type")
         if isinstance(kinds, list):
             plain = (
@@ -181,12 +179,9 @@ class _Types:
             items = "any" if deep else self._type(schema.get("items"), nested, level + 1)
             return f"({items})[]" if "|" in items else f"{items}[]"
         if kind == "object" or "properties" in schema or "allOf" in schema:
-            shown = nested and not deep
-            inner = (
-                self.parameters(schema, limit=_MAX_NESTED, nested=False, level=level + 1)
-                if shown
-                else []
-            )
+            inner: list[str] = []
+            if nested and not deep:
+                inner = self.parameters(schema, limit=_MAX_NESTED, nested=False, level=level + 1)
             return f"{{{', '.join(inner)}}}" if inner else "{…}"
         return _WORDS.get(kind, "any") if isinstance(kind, str) else "any"
 

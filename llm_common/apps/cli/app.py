@@ -130,7 +130,7 @@ def demo(
         bool, typer.Option("--keep", help="Keep the stored outputs and say where they are.")
     ] = False,
 ) -> None:
-    """Ask an agent five questions over public data: what its tools return, and what of it a prompt needs.
+    """Ask an agent five questions over public data, and show what a prompt needs of it.
 
     Each question shows the tokens of the prompt with and without this library, whether the data
     that the answer rests on is in the prompt, and a page that says why. The command ends with 1 if

@@ -118,7 +118,10 @@ def list_(
     offset: Offset = 0,
     json: AsJson = False,
 ) -> None:
-    """List the queries of a store, or the pointers of a query, newest first. Ends with 3 where there are none."""
+    """List the queries of a store, or the pointers of a query, newest first.
+
+    Ends with 3 where there are none.
+    """
     opened, where = _opened(store, reading=True)
     if query is None:
         with show_progress("Reading the folders", silent=json):
@@ -236,10 +239,9 @@ def read(
         return
     print_text(reading.text)
     if reading.cursor:
-        end_ = reading.start + len(reading.text)
-        say(
-            f"characters {reading.start:,} to {end_:,} of {reading.total_chars:,}; --cursor {reading.cursor} goes on"
-        )
+        last = reading.start + len(reading.text)
+        span = f"characters {reading.start:,} to {last:,} of {reading.total_chars:,}"
+        say(f"{span}; --cursor {reading.cursor} goes on")
 
 
 @context.command()
@@ -252,8 +254,8 @@ def search(
         Literal["calls", "results"],
         typer.Option(
             "--in",
-            help="calls: tool, arguments and sources of each call, and the first 500 characters of its result; "
-            "results: all of each stored result too, which reads the whole store.",
+            help="calls: tool, arguments and sources of each call, and the first 500 characters of "
+            "its result; results: all of each stored result too, which reads the whole store.",
         ),
     ] = "calls",
     query: Annotated[
@@ -301,7 +303,8 @@ def search(
             "; --in results looks through the stored results too" if look_in == "calls" else ""
         )
         end(
-            f"None of {found.searched:,} pointers in {where} has a word of {words[:200]!r}{where_else}.",
+            f"None of {found.searched:,} pointers in {where} has a word of "
+            f"{words[:200]!r}{where_else}.",
             ExitCode.NOTHING,
         )
 
@@ -310,7 +313,8 @@ def _say_unread(found: "PointerSearch") -> None:
     """Says what was not searched, and how to see why."""
     if found.unreadable:
         say(
-            f"Pointers not searched, since they cannot be read: {found.unreadable:,}; context verify names them."
+            f"Pointers not searched, since they cannot be read: {found.unreadable:,}; "
+            "context verify names them."
         )
     if queries := found.unreadable_queries:
         named = ", ".join(queries[:_MAX_NAMED]) + (" …" if len(queries) > _MAX_NAMED else "")
@@ -345,7 +349,8 @@ def verify(
         )
         print_rows({"Query": str, "File": str, "Finding": str, "State": str}, rows)
         say(
-            f"{report.pointers:,} pointers of {report.queries:,} queries are whole; {len(report.findings):,} findings"
+            f"{report.pointers:,} pointers of {report.queries:,} queries are whole; "
+            f"{len(report.findings):,} findings"
         )
     if not report.is_clean:
         raise typer.Exit(ExitCode.FAILED)
@@ -391,31 +396,30 @@ def erase(
     store: _Store = None,
     json: AsJson = False,
 ) -> None:
-    """Erase the pointers of queries with their results, for good. Ends with 3 where there is nothing to erase."""
+    """Erase the pointers of queries with their results, for good.
+
+    Ends with 3 where there is nothing to erase.
+    """
     chosen = None if pointer is None else [*map(_checked_pointer_id, pointer)]
     opened, where = _opened(store, reading=dry_run)
-    found = [
-        one
-        for one in (_erasable(opened, query_id, chosen) for query_id in dict.fromkeys(queries))
-        if one.pointers
-    ]
-    number, size = sum(len(one.pointers) for one in found), sum(one.bytes for one in found)
+    erasable = [_erasable(opened, query_id, chosen) for query_id in dict.fromkeys(queries)]
+    erasable = [query for query in erasable if query.pointers]
+    number = sum(len(query.pointers) for query in erasable)
+    size = sum(query.bytes for query in erasable)
     if not number:
         end(f"There is nothing to erase in {where}.", ExitCode.NOTHING)
-    what = f"{number:,} pointers of {len(found):,} queries, {size:,} bytes, from {where}"
+    what = f"{number:,} pointers of {len(erasable):,} queries, {size:,} bytes, from {where}"
     if not dry_run:
         confirm(f"Erase {what}?", yes=yes)
-        for one in found:
-            opened.delete(
-                query_id=one.query_id, pointer_ids=None if chosen is None else one.pointers
-            )
+        for query in erasable:
+            # without ids the whole folder goes, with what no pointer names
+            ids = None if chosen is None else query.pointers
+            opened.delete(query_id=query.query_id, pointer_ids=ids)
     if json:
-        print_json({"store": where, "dry_run": dry_run, "queries": found})
+        print_json({"store": where, "dry_run": dry_run, "queries": erasable})
         return
-    print_rows(
-        {"Query": str, "Pointers": int, "Bytes": int},
-        ((one.query_id, len(one.pointers), one.bytes) for one in found),
-    )
+    rows = [(query.query_id, len(query.pointers), query.bytes) for query in erasable]
+    print_rows({"Query": str, "Pointers": int, "Bytes": int}, rows)
     say(f"Would erase {what}." if dry_run else f"Erased {what}.")
 
 

@@ -104,7 +104,7 @@ def doctor(
     ] = False,
     json: AsJson = False,
 ) -> None:
-    """Show every setting with its source, the store's health, what the endpoint can do, and the extras installed.
+    """Show settings with their sources, the store's health, the endpoint, and the extras installed.
 
     Changes nothing. The endpoint is asked five short questions. The values of secrets are never
     shown. Ends with 1 if something is wrong.

@@ -60,7 +60,8 @@ _Port = Annotated[
         metavar="PORT",
         min=0,
         max=65_535,
-        help="Serve over HTTP on 127.0.0.1 instead of stdin, and say at which address; 0 takes a free port.",
+        help="Serve over HTTP on 127.0.0.1 instead of stdin, and say at which address; "
+        "0 takes a free port.",
     ),
 ]
 
@@ -148,7 +149,10 @@ def serve(
 
 @gateway.command()
 def status(*, folder: _Folder = None, json: AsJson = False) -> None:
-    """Say what the gateways did: servers, tools, tokens not sent and tokens read back. Ends with 3 if none has run."""
+    """Say what the gateways did: servers, tools, tokens not sent and tokens read back.
+
+    Ends with 3 if none has run.
+    """
     settings = _configured([], folder=folder)
     with _extra():
         from llm_common.apps.gateway.serving import reports

@@ -51,8 +51,9 @@ def show_pack(pack: FolderPack, console: Console, *, explain: bool) -> None:
         explain: True adds the files that were weighed and not chosen, and the parts of the scores.
     """
     console.print(_table(pack, explain=explain))
+    size = f"{pack.tokens:,} of {pack.bundle.metadata.budget:,} tokens ({pack.counter})"
     console.print(
-        f"{len(pack.files)} files, {pack.tokens:,} of {pack.bundle.metadata.budget:,} tokens ({pack.counter})",
+        f"{len(pack.files)} files, {size}",
         style="bold",
         highlight=False,
         markup=False,  # the name of an extra stands in brackets
@@ -83,8 +84,10 @@ def why_nothing(pack: FolderPack) -> str:
             "the files that match are empty; name other paths, or ask in words that other files use"
         )
     if "below_cut_off" in reasons:
-        return f"no file scores that much, the best {pack.dropped[0].score:.2f}; give a lower --min-score"
-    return f"none of {pack.searched:,} files has a word of the question; ask in words that the files use"
+        best = f"{pack.dropped[0].score:.2f}"
+        return f"no file scores that much, the best {best}; give a lower --min-score"
+    none = f"none of {pack.searched:,} files has a word of the question"
+    return f"{none}; ask in words that the files use"
 
 
 def _table(pack: FolderPack, *, explain: bool) -> Table:

@@ -87,7 +87,7 @@ class InertLogHandler(logging.Handler):
 
 
 class InertErrorGroup(TyperGroup):
-    """Commands that end with an `ExitCode`, and whose usage errors quote arguments and paths by `safe_text`."""
+    """Commands that end with an `ExitCode`, and whose usage errors quote by `safe_text`."""
 
     def make_context(self, *args: Any, **kwargs: Any) -> Any:
         """The context of a call; see `TyperGroup`."""
@@ -160,7 +160,7 @@ def confirm(question: str, *, yes: bool) -> None:
 
 
 def safe_text(value: str, *, style: str = "") -> Text:
-    """The text with its control characters replaced, those of its direction too, and nothing read as markup."""
+    """Return a text without control characters, of which nothing is read as markup."""
     return Text(inert(value), style=style)
 
 
@@ -227,7 +227,7 @@ def stderr_console() -> Console:
 
 
 def print_rows(columns: Mapping[str, type], rows: Iterable[Iterable[object]]) -> None:
-    """Prints rows on stdout: a table on a terminal, else a line each with tabs between the cells and no head.
+    """Print rows on stdout: a table on a terminal, else a line each with tabs and no head.
 
     Args:
         columns: The heads, each with what its cells hold: `int` is set to the right, `str` may be
@@ -264,7 +264,9 @@ def say_more(shown: int, total: int, offset: int, noun: str) -> None:
 def show_progress(
     first_step: str, *, silent: bool = False
 ) -> Iterator[Callable[[str, int, int], object]]:
-    """A progress callback that shows each step on a terminal's stderr after a second, and shows nothing elsewhere.
+    """Yield a progress callback that shows each step on a terminal's stderr after a second.
+
+    Elsewhere it shows nothing.
 
     Args:
         first_step: What is done until the callback is first called.

@@ -45,7 +45,8 @@ _Source = Annotated[
         exists=True,
         dir_okay=False,
         readable=True,
-        help="JSON: definitions in the shape of OpenAI or MCP, or mcpServers, which are started to ask them.",
+        help="JSON: definitions in the shape of OpenAI or MCP, or mcpServers, which are started "
+        "to ask them.",
     ),
 ]
 
@@ -61,7 +62,10 @@ class _ListedTool:
 
 @tools.command("list")
 def list_(source: _Source, *, limit: Limit = 100, offset: Offset = 0, json: AsJson = False) -> None:
-    """List the tools with the tokens that each definition costs in every call. Ends with 3 where there are none."""
+    """List the tools with the tokens that each definition costs in every call.
+
+    Ends with 3 where there are none.
+    """
     from llm_common.core.tokens import DefaultCounter, counter_label
 
     found = sorted(_read(source, silent=json), key=lambda tool: tool.name)

@@ -1,4 +1,4 @@
-"""A trace in the terminal: the run as a tree, the budget as a coloured bar, and what the model did not see."""
+"""Shows a trace in the terminal: its tree, each budget as a bar, what the model did not see."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""The frame that all commands share: their page, their documents, their codes, and how they behave in a shell."""
+"""What all commands share: page, documents, codes, and how they behave in a shell."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""`ask_questions`: an agent answers questions over the package's data, with a record of what its model is shown."""
+"""`ask_questions`: an agent answers questions, with a record of what its model is shown."""
 
 import shutil
 import time
@@ -16,6 +16,7 @@ from llm_common.agents.run_state import RunLimits
 from llm_common.agents.tool_context import ToolContextManager
 from llm_common.apps.cli.demo.public_data import Question, public_tools
 from llm_common.apps.inspector import render_html
+from llm_common.context.bundle import ItemAccount
 from llm_common.core.client import LLMClient
 from llm_common.core.http.openai_compatible import OpenAICompatibleClient
 from llm_common.core.http.providers import config_from_env
@@ -122,8 +123,8 @@ class PromptKeeper(LLMClient):
         **options: Any,
     ) -> LLMResponse:
         """The model's answer; see `LLMClient`."""
-        given = (message.content for message in messages if message.role != MessageRole.ASSISTANT)
-        self.prompts.append("\n".join(map(str, given)))
+        others = [message for message in messages if message.role != MessageRole.ASSISTANT]
+        self.prompts.append("\n".join(str(message.content) for message in others))
         if self._client is not None:
             return await self._client.chat_completion(
                 messages, model, temperature, max_tokens, **options
@@ -260,26 +261,26 @@ async def _ask(
 
 def _outputs(manager: ToolContextManager, answer: Answer) -> tuple[ShownOutput, ...]:
     """The session's outputs in the order of their calls."""
-    accounts = (
-        {each.id: each for each in (*answer.context.kept, *answer.context.dropped)}
-        if answer.context
-        else {}
-    )
-    counter, found = DefaultCounter(), []
+    accounts: dict[str, ItemAccount] = {}
+    if answer.context:
+        for account in (*answer.context.kept, *answer.context.dropped):
+            accounts[account.id] = account
+    counter, outputs = DefaultCounter(), []
     for pointer in manager.get_all_pointers():
         value = decode_json(manager.load_payload(pointer.pointer_id)[1])
-        account = accounts.get(pointer.pointer_id)
-        found.append(
-            ShownOutput(
-                pointer_id=pointer.pointer_id,
-                tool=pointer.tool_name,
-                args=pointer.args,
-                tokens=counter.count(value if isinstance(value, str) else to_json(value)),
-                form=account.form if account else "left_out",
-                tokens_shown=account.tokens if account else 0,
-            )
+        output = ShownOutput(
+            pointer_id=pointer.pointer_id,
+            tool=pointer.tool_name,
+            args=pointer.args,
+            tokens=counter.count(value if isinstance(value, str) else to_json(value)),
+            form="left_out",
+            tokens_shown=0,
         )
-    return tuple(found)
+        shown = accounts.get(pointer.pointer_id)
+        if shown is not None:
+            output = replace(output, form=shown.form, tokens_shown=shown.tokens)
+        outputs.append(output)
+    return tuple(outputs)
 
 
 def _kept(trace: Path | None, name: Path) -> tuple[str | None, str | None]:

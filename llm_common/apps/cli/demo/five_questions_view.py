@@ -1,4 +1,4 @@
-"""Answered questions for people and for programs: the same facts as one table and as one document."""
+"""Shows answered questions to people as a table, and to programs as one document."""
 
 import shlex
 import shutil
@@ -88,7 +88,7 @@ def questions_document(
 
 
 def show_questions(document: QuestionsDocument, console: Console) -> None:
-    """Prints what was asked, what the tools returned and what a model would see, then where the pages are.
+    """Print what was asked, what the tools returned, what a model would see, and where the pages are.
 
     Args:
         document: What to show.
@@ -105,8 +105,8 @@ def show_questions(document: QuestionsDocument, console: Console) -> None:
     console.print(
         _table(document, box=SIMPLE_HEAD if console.is_terminal else None), soft_wrap=False
     )
-    for number, each in enumerate(document.questions, start=1):
-        _show_answer(console, number, each)
+    for number, asked in enumerate(document.questions, start=1):
+        _show_answer(console, number, asked)
     _show_sum(console, document)
     _show_next(console, document)
 
@@ -123,104 +123,87 @@ def _table(document: QuestionsDocument, *, box: Box | None) -> Table:
     )
     table.add_column(
         "Tokens\nreturned",
-        footer=_tokens(document, "tokens_returned"),
+        footer=f"{sum(asked.tokens_returned for asked in document.questions):,}",
         justify="right",
         no_wrap=True,
     )
     table.add_column(
-        "Prompt\nwithout", footer=_tokens(document, "tokens_without"), justify="right", no_wrap=True
+        "Prompt\nwithout", footer=f"{document.tokens_without:,}", justify="right", no_wrap=True
     )
     table.add_column(
-        "Prompt\nwith", footer=_tokens(document, "tokens_with"), justify="right", no_wrap=True
+        "Prompt\nwith", footer=f"{document.tokens_with:,}", justify="right", no_wrap=True
     )
     table.add_column(
         "Evidence\nin it", footer=f"{document.evidence} of {count}", max_width=_EVIDENCE_COLUMNS
     )
-    for number, each in enumerate(document.questions, start=1):
-        evidence = (
-            Text("not found", "red")
-            if each.missing
-            else Text("found: ", "green") + safe_text(_known(each))
-        )
+    for number, asked in enumerate(document.questions, start=1):
+        evidence = Text("not found", "red")
+        if not asked.missing:
+            evidence = Text("found: ", "green") + safe_text(", ".join(asked.known))
+        question = safe_text(f"{number}. {asked.question}\n")
         table.add_row(
-            Text.assemble(
-                safe_text(f"{number}. {each.question}\n"),
-                safe_text(f"{_calls(each)}\n", style="dim"),
-            ),
-            f"{each.tokens_returned:,}",
-            Text(f"{each.tokens_without:,}", style="red"),
-            Text(f"{each.tokens_with:,}", style="green"),
+            question + safe_text(f"{_calls(asked)}\n", style="dim"),
+            f"{asked.tokens_returned:,}",
+            Text(f"{asked.tokens_without:,}", style="red"),
+            Text(f"{asked.tokens_with:,}", style="green"),
             evidence,
         )
     return table
 
 
-def _tokens(document: QuestionsDocument, field: str) -> str:
-    return f"{sum(getattr(each, field) for each in document.questions):,}"
-
-
-def _known(asked: Asked) -> str:
-    return ", ".join(asked.known)
-
-
 def _calls(asked: Asked) -> str:
-    """What was called, and what of it the prompt shows."""
-    calls = Counter(output.tool for output in asked.outputs)
+    """Return what was called, and what of it the prompt shows."""
+    if not asked.outputs:
+        return "nothing called"
+    calls = []
+    for tool, count in Counter(output.tool for output in asked.outputs).items():
+        calls.append(tool if count == 1 else f"{count} calls of {tool}")
     forms = Counter(output.form for output in asked.outputs)
-    called = ", ".join(
-        f"{count} calls of {tool}" if count > 1 else tool for tool, count in calls.items()
-    )
-    shown = ", ".join(f"{forms[form]} {words}" for form, words in _FORMS.items() if forms[form])
-    return f"{called}: {shown}" if calls else "nothing called"
+    shown = [f"{forms[form]} {words}" for form, words in _FORMS.items() if forms[form]]
+    return f"{', '.join(calls)}: {', '.join(shown)}"
 
 
 def _show_sum(console: Console, document: QuestionsDocument) -> None:
     without, used = document.tokens_without, document.tokens_with
-    too_large = sum(each.tokens_without > _WINDOW for each in document.questions)
-    if 0 < used < without:
-        saved = f"The prompts take {used:,} tokens instead of {without:,}: {used / without:.1%}."
-        rest = (
-            f" Else {too_large} of them would not fit a window of {_WINDOW:,} tokens."
-            if too_large
-            else ""
-        )
-        text = Text(f"{saved}{rest}", style="bold").append(
-            f" Tokens are {document.counter}.\n", style="not bold"
-        )
-        console.print(text, soft_wrap=False)
+    if not 0 < used < without:
+        return
+    saved = f"The prompts take {used:,} tokens instead of {without:,}: {used / without:.1%}."
+    if too_large := sum(asked.tokens_without > _WINDOW for asked in document.questions):
+        saved += f" Else {too_large} of them would not fit a window of {_WINDOW:,} tokens."
+    text = Text(saved, style="bold")
+    text.append(f" Tokens are {document.counter}.\n", style="not bold")
+    console.print(text, soft_wrap=False)
 
 
 def _show_answer(console: Console, number: int, asked: Asked) -> None:
     if asked.answer is not None:
-        names = (
-            f"does not name {', '.join(asked.unnamed)}"
-            if asked.unnamed
-            else f"names {_known(asked)}"
-        )
-        head = Text(f"Answer {number}, which {names}: ", style="red" if asked.unnamed else "green")
+        head = Text(f"Answer {number}, which names {', '.join(asked.known)}: ", style="green")
+        if asked.unnamed:
+            missing = ", ".join(asked.unnamed)
+            head = Text(f"Answer {number}, which does not name {missing}: ", style="red")
         console.print(head + safe_text(one_line(asked.answer, max_chars=_MAX_ANSWER_CHARS)))
     if asked.problem:
         console.print(safe_text(f"Question {number}: {asked.problem}", style="red"))
-    for piece in () if asked.problem else asked.missing:
-        console.print(
-            safe_text(f"Question {number}: the prompt does not hold {piece}", style="red")
-        )
+        return
+    for piece in asked.missing:
+        text = f"Question {number}: the prompt does not hold {piece}"
+        console.print(safe_text(text, style="red"))
 
 
 def _show_next(console: Console, document: QuestionsDocument) -> None:
-    pages = [each.page for each in document.questions if each.page]
-    traces = [each.trace for each in document.questions if each.trace]
+    pages = [asked.page for asked in document.questions if asked.page]
+    traces = [asked.trace for asked in document.questions if asked.trace]
     program, python = _commands()
-    others = (
-        f", and likewise {Path(pages[1]).name} to {Path(pages[-1]).name}" if len(pages) > 1 else ""
-    )
+    browser = "No page could be written; name another folder with --output"
+    if pages:
+        browser = f"Open {pages[0]} in a browser"
+    if len(pages) > 1:
+        browser += f", and likewise {Path(pages[1]).name} to {Path(pages[-1]).name}"
     lines = {
-        "Why does each prompt hold what it holds?": f"Open {pages[0]} in a browser{others}"
-        if pages
-        else "No page could be written; name another folder with --output",
+        "Why does each prompt hold what it holds?": browser,
         "In the terminal": f"{program} trace show {shlex.quote(traces[0])}" if traces else "",
         "A folder of yours": f'{program} pack "how are strings escaped" PATH',
-        "A program of yours": f"save the first one of README.md as first.py, then {python} first.py",
+        "A program of yours": f"save the first of README.md as first.py, then {python} first.py",
         "Stored outputs": document.store or "",
     }
     for name, value in lines.items():

@@ -1,4 +1,4 @@
-"""Real data that comes with the package, the tools of the demo over it, and five questions whose answers it holds."""
+"""Public data of the package, the demo's tools over it, and five questions that it answers."""
 
 import csv
 import gzip
@@ -64,7 +64,8 @@ class Question:
 
 QUESTIONS = (
     Question(
-        text="How strong was the earthquake south of Jarm in Afghanistan on 2018-01-31, and how many people felt it?",
+        text="How strong was the earthquake south of Jarm in Afghanistan on 2018-01-31, "
+        "and how many people felt it?",
         steps=tuple(
             f"Get the earthquakes of {day}" for day in ("2018-01-31", "2018-02-01", "2018-02-02")
         ),
@@ -80,10 +81,14 @@ QUESTIONS = (
         known=("118.9",),
     ),
     Question(
-        text="What did it cost when a B-727 of FedEx hit a bird on its climb out of Austin-Bergstrom in 1998?",
+        text="What did it cost when a B-727 of FedEx hit a bird on its climb out of "
+        "Austin-Bergstrom in 1998?",
         steps=tuple(f"Get the bird strikes of the year {year}" for year in (1997, 1998, 1999)),
         evidence=(
-            "1998-02-24,FEDEX EXPRESS,Texas,Climb,Large,Unknown bird - large,Dawn,0,7043545,7043545",
+            (
+                "1998-02-24,FEDEX EXPRESS,Texas,Climb,Large,Unknown bird - large,Dawn,0,"
+                "7043545,7043545"
+            ),
         ),
         known=("7043545",),
     ),

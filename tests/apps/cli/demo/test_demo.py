@@ -50,7 +50,7 @@ def test_a_wrong_setting_ends_with_2_and_is_named(monkeypatch: pytest.MonkeyPatc
 
 
 class Endpoint(BaseHTTPRequestHandler):
-    """A chat completions endpoint that calls the tools a task names, and answers in one sentence."""
+    """A chat completions endpoint that always calls one tool, and answers in one sentence."""
 
     seen: ClassVar[list[dict[str, Any]]] = []
 
