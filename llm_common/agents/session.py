@@ -22,7 +22,7 @@ from llm_common.core.tokens import DefaultCounter, TokenCounter
 from llm_common.history.fold import fold
 from llm_common.history.folding import HISTORY_TOOL, FoldPolicy
 from llm_common.history.message_shapes import Message, calls_of, last_question, newest_calls
-from llm_common.history.search import FoundMessage, search_pointers
+from llm_common.history.search import FoundMessage, search_messages
 from llm_common.pointers.reading import ContextReading
 from llm_common.pointers.store import ContextPointerStore, FileContextPointerStore
 from llm_common.ranking.embeddings import Embedder
@@ -268,7 +268,13 @@ class Session:
 
     def _search(self, words: str, limit: int) -> tuple[FoundMessage, ...]:
         pointers = self.results.list_all()
-        return search_pointers(words, pointers, load=self.results, limit=limit)
+        return search_messages(
+            words,
+            self.store,
+            query_ids={pointer.query_id for pointer in pointers},
+            pointer_ids={pointer.pointer_id for pointer in pointers},
+            limit=limit,
+        )
 
     async def choose_tools(
         self,

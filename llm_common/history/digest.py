@@ -30,7 +30,8 @@ NOTE_BEGIN: Final = "Earlier messages are folded away: "
 """How the message begins that tells what was folded."""
 _NOTE = re.compile(rf"{NOTE_BEGIN}[^\n]*\n<<<(\w+)\n(.*)\n\1>>>", re.DOTALL)
 _PLACE = re.compile(r"\d+ (\w+): ")
-_OF_USER, _OF_DECISION, _OF_NAME, _OF_NUMBER = 2, 3, 2, 2
+_OF_USER: Final = 2
+_WEIGHTS: Final = ((_DECISION, 3), (_NAME, 2), (_NUMBER, 2))
 
 
 class Sentence(NamedTuple):
@@ -48,9 +49,11 @@ class Sentence(NamedTuple):
 
 
 def sentences_of(messages: Iterable[HistoryMessage]) -> list[Sentence]:
-    """The sentences that tell more than that something was said, the best first, each once."""
-    found = [sentence for message in messages for sentence in _sentences(message)]
-    newest = {sentence.text.casefold(): sentence for sentence in found}
+    """Return the sentences that tell more than that something was said, best first, each once."""
+    newest: dict[str, Sentence] = {}
+    for message in messages:
+        for sentence in _sentences(message):
+            newest[sentence.text.casefold()] = sentence
     return sorted(
         newest.values(), key=lambda sentence: (-sentence.weight, sentence.number, sentence.text)
     )
@@ -58,17 +61,17 @@ def sentences_of(messages: Iterable[HistoryMessage]) -> list[Sentence]:
 
 def _sentences(message: HistoryMessage) -> Iterator[Sentence]:
     note = _NOTE.fullmatch(message.text)  # of a history that was folded before
-    for line in (note[2] if note else message.text)[:_READ_CHARS].split("\n"):
+    text = note[2] if note else message.text
+    for line in text[:_READ_CHARS].split("\n"):
+        speaker, content = message.role, line
         place = _PLACE.match(line) if note else None
-        speaker, said = (place[1], line[place.end() :]) if place else (message.role, line)
-        for part in _SENTENCE_END.split(said):
-            weight = (
-                (_OF_DECISION if _DECISION.search(part) else 0)
-                + (_OF_NAME if _NAME.search(part) else 0)
-                + (_OF_NUMBER if _NUMBER.search(part) else 0)
-                + (_OF_USER if speaker == "user" else 0)
-            )
+        if place:
+            speaker, content = place[1], line[place.end() :]
+        for part in _SENTENCE_END.split(content):
+            weight = _OF_USER if speaker == "user" else 0
+            for pattern, of_pattern in _WEIGHTS:
+                if pattern.search(part):
+                    weight += of_pattern
             if part.strip() and weight:
-                yield Sentence(
-                    message.number, speaker, one_line(part, max_chars=_MAX_SENTENCE_CHARS), weight
-                )
+                sentence = one_line(part, max_chars=_MAX_SENTENCE_CHARS)
+                yield Sentence(message.number, speaker, sentence, weight)

@@ -18,7 +18,7 @@ from llm_common.history.folding import (
     plan_fold,
 )
 from llm_common.history.message_shapes import Message, read_messages
-from llm_common.history.search import FoundMessage, search_pointers
+from llm_common.history.search import FoundMessage, search_messages
 from llm_common.pointers.pointer import ContextPointer, compute_pointer_id
 from llm_common.pointers.reading import READER_NAME
 from llm_common.pointers.save import checked_query_id
@@ -84,49 +84,45 @@ async def fold(
         InvalidIdError: `session_id` is not allowed.
         StoreError: What is folded could not be stored; nothing may be sent then.
     """
-    _check_given(store, session_id)
+    _check_store(store, session_id)
     policy, counter = policy or FoldPolicy(), counter or DefaultCounter()
-    given = read_messages(messages)
-    ids: dict[str, str] = {}
+    history = read_messages(messages)
+    stored_ids: dict[str, str] = {}  # by the id that a part would have
 
     def id_of(part: StoredPart) -> str:
-        own = compute_pointer_id(
+        own_id = compute_pointer_id(
             tool_name=part.tool_name, args=part.args, query_id=session_id, task_id=part.task_id
         )
-        return ids.get(own, own)
+        return stored_ids.get(own_id, own_id)
 
     while True:
-        plan = await in_thread(plan_fold, given, policy=policy, counter=counter, id_of=id_of)
-        wanted = {one.pointer_id: stored for one, stored in plan.parts}
-        known = (
-            {pointer.pointer_id for pointer in await in_thread(store.list, query_id=session_id)}
-            if wanted
-            else ()
+        plan = await in_thread(plan_fold, history, policy=policy, counter=counter, id_of=id_of)
+        parts = {part.pointer_id: stored for part, stored in plan.parts}
+        if parts:
+            for pointer in await in_thread(store.list, query_id=session_id):
+                parts.pop(pointer.pointer_id, None)
+        saved = await asyncio.gather(
+            *(_save(store, session_id, stored) for stored in parts.values())
         )
-        new = {
-            pointer_id: stored for pointer_id, stored in wanted.items() if pointer_id not in known
-        }
-        saved = await asyncio.gather(*(_save(store, session_id, stored) for stored in new.values()))
-        moved = {
-            own: pointer.pointer_id
-            for own, pointer in zip(new, saved, strict=True)
-            if own != pointer.pointer_id
-        }
+        moved = False
+        for own_id, pointer in zip(parts, saved, strict=True):
+            if own_id != pointer.pointer_id:
+                # Another call has the short id: plan again with the longer one.
+                stored_ids[own_id] = pointer.pointer_id
+                moved = True
         if not moved:
-            whole = Folded(
-                messages=plan.messages,
-                tokens=plan.tokens,
-                parts=tuple(part for part, _ in plan.parts),
-            )
-            record(
-                "fold",
-                folded=whole,
-                session_id=session_id,
-                limit_tokens=policy.limit_tokens,
-                given=len(given),
-            )
-            return whole
-        ids |= moved  # another call has the short id: plan again with the longer one
+            break
+    folded = Folded(
+        messages=plan.messages, tokens=plan.tokens, parts=tuple(part for part, _ in plan.parts)
+    )
+    record(
+        "fold",
+        folded=folded,
+        session_id=session_id,
+        limit_tokens=policy.limit_tokens,
+        given=len(history),
+    )
+    return folded
 
 
 async def _save(store: ContextPointerStore, session_id: str, part: StoredPart) -> ContextPointer:
@@ -142,32 +138,31 @@ async def _save(store: ContextPointerStore, session_id: str, part: StoredPart) -
 async def search_history(
     query: str, *, store: ContextPointerStore, session_id: str, k: int = 5
 ) -> tuple[FoundMessage, ...]:
-    """What was folded or stored in a session and holds words of the query, the best first.
+    """Find what was folded or stored in a session and shares words with a query, best first.
 
-    None without a match.
+    A damaged output is skipped.
 
     Args:
         query: What to find.
         store: Keeps what was folded.
         session_id: The conversation.
-        k: Most findings, up to 20.
+        k: Maximum number of findings, up to 20.
 
     Raises:
-        InvalidIdError: `session_id` is not allowed.
-        StoreError: The store cannot be read.
-        TypeError: `query` is no text, or `store` no `ContextPointerStore`.
+        InvalidIdError: If `session_id` is not allowed.
+        StoreError: If the store cannot be read.
+        TypeError: If `query` is not a str, or `store` not a `ContextPointerStore`.
     """
-    _check_given(store, session_id)
+    _check_store(store, session_id)
     if not isinstance(query, str):
         raise TypeError(
             f"query is of type {type(query).__name__}; pass the words to find as a text"
         )
-    pointers = await in_thread(store.list, query_id=session_id)
     limit = min(max(k, 0), _MAX_FOUND)
-    return await in_thread(search_pointers, query, pointers, load=store, limit=limit)
+    return await in_thread(search_messages, query, store, query_ids=[session_id], limit=limit)
 
 
-def _check_given(store: object, session_id: str) -> None:
+def _check_store(store: object, session_id: str) -> None:
     # A short history needs neither: the mistake would show when the conversation has grown.
     if not isinstance(store, ContextPointerStore):
         raise TypeError(
@@ -183,7 +178,7 @@ def history_tools(
     reader_name: str = READER_NAME,
     search_name: str = SEARCH_NAME,
 ) -> tuple[Tool, Tool]:
-    """The tools that a model needs beside a folded history: one reads by id, one finds by words.
+    """Return the tools that a model needs beside a folded history: one reads by id, one finds by words.
 
     Args:
         store: Keeps what was folded.
@@ -196,13 +191,13 @@ def history_tools(
         InvalidIdError: `session_id` is not allowed.
         TypeError: `store` is no `ContextPointerStore`.
     """
-    _check_given(store, session_id)
+    _check_store(store, session_id)
 
     async def search(query: str) -> str:
         found = await search_history(query, store=store, session_id=session_id)
         if not found:
             return "Nothing that was folded holds these words; try others."
-        return in_fence("\n".join(one.line for one in found))
+        return in_fence("\n".join(message.line for message in found))
 
     parameters: Mapping[str, Any] = {
         "type": "object",

@@ -129,8 +129,12 @@ class _Unit:
     tokens: int
 
     def call(self, call_id: str) -> ToolCall:
-        calls = {call.call_id: call for message in self.originals for call in message.calls}
-        return calls.get(call_id, ToolCall(call_id, "tool", None))
+        """Return the call of that id, or one without a name."""
+        for message in reversed(self.originals):
+            for call in reversed(message.calls):
+                if call.call_id == call_id:
+                    return call
+        return ToolCall(call_id, "tool", None)
 
 
 class _Segment(NamedTuple):
@@ -166,7 +170,9 @@ def plan_fold(
     counter: TokenCounter,
     id_of: Callable[[StoredPart], str],
 ) -> FoldPlan:
-    """The messages within the limit, and what is behind which pointer. The same arguments give the same plan.
+    """Return the messages within the limit, and what is behind which pointer.
+
+    The same arguments give the same plan.
 
     Raises:
         TokenBudgetError: The system messages, a call, or what is needed to tell what was folded is
@@ -243,21 +249,21 @@ class _Folder:
             self._cut_texts(limit)
 
     def _outputs(self, units: Sequence[_Unit]) -> Iterator[_Output]:
-        """The outputs that are shown whole and worth a pointer."""
+        """Yield the outputs that are shown whole and worth a pointer."""
         for unit in units:
             for index, (message, original) in enumerate(
                 zip(unit.shown, unit.originals, strict=True)
             ):
-                for now, before in zip(message.outputs, original.outputs, strict=True):
-                    if now.value == before.value:
-                        tokens = self.counter.count(now.text)
-                        if tokens >= _MIN_OUTPUT_TOKENS:
-                            yield _Output(
-                                unit, index, unit.call(now.call_id), now.value, now.text, tokens
-                            )
+                for output, whole in zip(message.outputs, original.outputs, strict=True):
+                    if output.value != whole.value:
+                        continue
+                    tokens = self.counter.count(output.text)
+                    if tokens >= _MIN_OUTPUT_TOKENS:
+                        call = unit.call(output.call_id)
+                        yield _Output(unit, index, call, output.value, output.text, tokens)
 
     def _repeats(self) -> list[_Output]:
-        """Outputs of calls that were made again later, the oldest first."""
+        """Return the outputs of calls that were made again later, oldest first."""
         last: dict[str, _Output] = {}
         repeats = []
         for output in self._outputs(self.live):
@@ -271,13 +277,11 @@ class _Folder:
         return sorted(self._outputs(units), key=lambda output: -output.tokens)
 
     def _replace(self, output: _Output) -> None:
-        """Shows a line instead of an output."""
+        """Show a line instead of an output."""
         number = output.unit.originals[output.message].number
-        args = (
-            output.call.args
-            if isinstance(output.call.args, dict)
-            else {"arguments": output.call.args}
-        )
+        args = output.call.args
+        if not isinstance(args, dict):
+            args = {"arguments": args}
         stored = StoredPart(output.call.name, args, text_digest(output.text)[:12], output.value)
         pointer_id = self.id_of(stored)
         again = " The same call was made again later." if output.is_repeat else ""
@@ -309,20 +313,23 @@ class _Folder:
         unit.shown = [*unit.shown[:index], message, *unit.shown[index + 1 :]]
 
     def _fold_oldest(self, target: int) -> bool:
-        """Puts the oldest units behind one pointer, if there are any.
+        """Put the oldest units behind one pointer, if there are any.
 
         The last, and what the user said last, stay.
         """
-        asked = [unit for unit in self.live if any(message.is_asked for message in unit.originals)]
-        kept = [*asked[-1:], self.live[-1]]
+        last_asked = self.live[-1]
+        for unit in self.live:
+            if any(message.is_asked for message in unit.originals):
+                last_asked = unit
         left = self.head_tokens + max(self._note_limit(), self.note_tokens) + self.live_tokens
         folded: list[_Unit] = []
+        live: list[_Unit] = []
         for unit in self.live:
-            if left <= target:
-                break
-            if not any(unit is one for one in kept):
+            if left > target and unit is not last_asked and unit is not self.live[-1]:
                 folded.append(unit)
                 left -= unit.tokens
+            else:
+                live.append(unit)
         if not folded:
             return False
         messages = [message for unit in folded for message in unit.originals]
@@ -332,7 +339,7 @@ class _Folder:
             HISTORY_TOOL, {"messages": numbers}, text_digest(stable_json(result))[:12], result
         )
         pointer_id, tokens = self.id_of(stored), sum(unit.original_tokens for unit in folded)
-        self.live = [unit for unit in self.live if not any(unit is one for one in folded)]
+        self.live = live
         self.live_tokens -= sum(unit.tokens for unit in folded)
         lines = "\n".join(map(_line, messages))
         self.segments.append(_Segment(pointer_id, messages, tokens, sentences_of(messages), lines))
@@ -352,7 +359,10 @@ class _Folder:
         return int(self.policy.limit_tokens * self.policy.note_share)
 
     def _write_note(self) -> HistoryMessage:
-        """The message that tells what was folded: headings, then what was said, then a line for each message."""
+        """Return the message that tells what was folded.
+
+        It has a heading for each part, then what was said, then a line for each message.
+        """
         opening = (
             f"{NOTE_BEGIN}what stands below is not all that was said in them. Before you rely on "
             f"a detail, read it with {self.policy.reader_name} (id, and the number of a message as path, such as /3) "
@@ -360,43 +370,59 @@ class _Folder:
         )
         around = self.counter.count(opening + fenced("", fence_nonce("", seed=_SEED)))
         room = _Room(self.counter, self._note_limit() - around)
-        shown = [one for one in reversed(self.segments) if room.take(one.heading())][::-1]
+        shown: list[_Segment] = []  # the newest whose headings fit, oldest first
+        for segment in reversed(self.segments):
+            if room.take(segment.heading()):
+                shown.insert(0, segment)
+        sentences = self._sentences_within(shown, room)
+        with_lines: set[int] = set()
+        for number in reversed(range(len(shown))):
+            if room.take(shown[number].lines):
+                with_lines.add(number)
+
+        lines: list[str] = []
         dropped = len(self.segments) - len(shown)
-        told: dict[int, list[Sentence]] = {number: [] for number in range(len(shown))}
-        share = int(max(room.left, 0) * _DIGEST_SHARE) // max(len(shown), 1)
-        for number, segment in enumerate(shown):
-            own = _Room(self.counter, share)
-            told[number] = [sentence for sentence in segment.sentences if own.take(sentence.line)]
-            room.left -= share - own.left
-        lined = {number for number in reversed(range(len(shown))) if room.take(shown[number].lines)}
-        lines = (
-            [f"{dropped} earlier parts: find what was said with {self.policy.search_name}"]
-            if dropped
-            else []
-        )
+        if dropped:
+            lines.append(
+                f"{dropped} earlier parts: find what was said with {self.policy.search_name}"
+            )
         for number, segment in enumerate(shown):
             lines.append(segment.heading())
-            lines += [sentence.line for sentence in sorted(told[number])]
-            lines += [segment.lines] if number in lined else []
+            lines += [sentence.line for sentence in sorted(sentences[number])]
+            if number in with_lines:
+                lines.append(segment.lines)
         content = "\n".join(lines)
         text = f"{opening}\n{fenced(content, fence_nonce(content, seed=_SEED))}"
         first = self.segments[0].messages[0]
         raw = user_message(text, like=first.raw)
         return HistoryMessage(raw, {"role": "user", "content": text}, 0)
 
+    def _sentences_within(
+        self, segments: Sequence[_Segment], room: "_Room"
+    ) -> list[list[Sentence]]:
+        """Return the best sentences of each segment, which share a part of the room evenly."""
+        share = int(max(room.left, 0) * _DIGEST_SHARE) // max(len(segments), 1)
+        sentences: list[list[Sentence]] = []
+        for segment in segments:
+            own = _Room(self.counter, share)
+            sentences.append(
+                [sentence for sentence in segment.sentences if own.take(sentence.line)]
+            )
+            room.left -= share - own.left
+        return sentences
+
     def _cut_texts(self, limit: int) -> None:
-        """Shows the ends of long texts and where their middles are.
+        """Show the ends of long texts and where their middles are.
 
         The texts share what is left for them.
         """
-        long = [
-            (unit, index)
-            for unit in self.live
-            for index, message in enumerate(unit.originals)
-            if not message.calls
-            and not message.outputs
-            and self.counter.count(printable(message.text)) * _MIN_CUT_SHARE >= limit
-        ]
+        long: list[tuple[_Unit, int]] = []
+        for unit in self.live:
+            for index, message in enumerate(unit.originals):
+                tokens = self.counter.count(printable(message.text))
+                is_long = tokens * _MIN_CUT_SHARE >= limit
+                if is_long and not message.calls and not message.outputs:
+                    long.append((unit, index))
         now = [unit.shown[index].tokens(self.counter) for unit, index in long]
         shares = fair_shares(now, limit - self.tokens + sum(now))
         for (unit, index), tokens, share in zip(long, now, shares, strict=True):
@@ -439,7 +465,7 @@ class _Room:
         self.left = limit_tokens
 
     def take(self, text: str) -> bool:
-        """Whether the lines fit; then they count as written."""
+        """Return whether the lines fit. They then count as written."""
         tokens = self._counter.count(text + "\n")
         if tokens > self.left:
             return False
@@ -448,16 +474,13 @@ class _Room:
 
 
 def _line(message: HistoryMessage) -> str:
-    calls = ", ".join(
-        f"calls {one_line(call.name, max_chars=_LINE_CHARS)}" for call in message.calls
-    )
-    outputs = (
-        f"{sum(len(output.text) for output in message.outputs):,} characters of output"
-        if message.outputs
-        else ""
-    )
-    said = one_line(message.text, max_chars=_LINE_CHARS)
-    return f"{message.number} {message.role}: {'; '.join(filter(None, (said, calls, outputs)))}"
+    """Return what the note says of a message: its text, its calls, and the size of its outputs."""
+    calls = [f"calls {one_line(call.name, max_chars=_LINE_CHARS)}" for call in message.calls]
+    parts = [one_line(message.text, max_chars=_LINE_CHARS), ", ".join(calls)]
+    if message.outputs:
+        chars = sum(len(output.text) for output in message.outputs)
+        parts.append(f"{chars:,} characters of output")
+    return f"{message.number} {message.role}: {'; '.join(filter(None, parts))}"
 
 
 def _over(needed: int, limit: int) -> TokenBudgetError:

@@ -80,42 +80,35 @@ class HistoryMessage:
     @cached_property
     def calls(self) -> tuple[ToolCall, ...]:
         """The calls that the message makes."""
-        calls = [
-            ToolCall(
-                str(call.get("id") or ""),
-                str(what.get("name")),
-                what.get("arguments", what.get("input")),
-            )
-            for call in self.data.get("tool_calls") or ()
-            if isinstance(call, Mapping)
-            and isinstance(what := call.get("function") or call.get("custom"), Mapping)
+        calls: list[ToolCall] = []
+        for call in self.data.get("tool_calls") or ():
+            function = None
+            if isinstance(call, Mapping):
+                function = call.get("function") or call.get("custom")
+            if isinstance(function, Mapping):
+                args = function.get("arguments", function.get("input"))
+                calls.append(ToolCall(str(call.get("id") or ""), str(function.get("name")), args))
+        legacy = self.data.get("function_call")
+        if isinstance(legacy, Mapping):
+            name = str(legacy.get("name"))
+            calls.append(ToolCall(f"function {name}", name, legacy.get("arguments")))
+        uses = self._blocks_of("tool_use")
+        calls += [
+            ToolCall(str(use.get("id")), str(use.get("name")), use.get("input")) for use in uses
         ]
-        if isinstance(legacy := self.data.get("function_call"), Mapping):
-            calls.append(
-                ToolCall(
-                    f"function {legacy.get('name')}",
-                    str(legacy.get("name")),
-                    legacy.get("arguments"),
-                )
-            )
-        uses = (block for block in self._blocks if block.get("type") == "tool_use")
-        return (
-            *calls,
-            *(ToolCall(str(use.get("id")), str(use.get("name")), use.get("input")) for use in uses),
-        )
+        return tuple(calls)
 
     @cached_property
     def outputs(self) -> tuple[ToolOutput, ...]:
         """The outputs of calls that the message holds."""
+        if self.role == "function":
+            call_id = f"function {self.data.get('name')}"
+            return (ToolOutput(call_id, self.data.get("content")),)
         if self.role in _OUTPUT_ROLES:
             # Some servers give every call the id "", or none.
-            call_id = (
-                f"function {self.data.get('name')}"
-                if self.role == "function"
-                else self.data.get("tool_call_id")
-            )
-            return (ToolOutput(str(call_id or ""), self.data.get("content")),)
-        results = (block for block in self._blocks if block.get("type") == "tool_result")
+            call_id = str(self.data.get("tool_call_id") or "")
+            return (ToolOutput(call_id, self.data.get("content")),)
+        results = self._blocks_of("tool_result")
         return tuple(
             ToolOutput(str(result.get("tool_use_id")), result.get("content")) for result in results
         )
@@ -123,11 +116,16 @@ class HistoryMessage:
     @property
     def _blocks(self) -> list[Mapping[str, Any]]:
         content = self.data.get("content")
-        blocks = content if isinstance(content, list) else []
-        named = (
-            {"type": "text", "text": block} if isinstance(block, str) else block for block in blocks
-        )
-        return [block for block in named if isinstance(block, Mapping)]
+        blocks: list[Mapping[str, Any]] = []
+        for block in content if isinstance(content, list) else ():
+            if isinstance(block, str):
+                blocks.append({"type": "text", "text": block})
+            elif isinstance(block, Mapping):
+                blocks.append(block)
+        return blocks
+
+    def _blocks_of(self, kind: str) -> list[Mapping[str, Any]]:
+        return [block for block in self._blocks if block.get("type") == kind]
 
     @property
     def is_asked(self) -> bool:
@@ -142,37 +140,31 @@ class HistoryMessage:
         return message_tokens(self.data, lambda text: counter.count(printable(text)))
 
     def with_outputs(self, texts: Mapping[str, str]) -> "HistoryMessage":
-        """The message with other outputs, by the ids of their calls."""
+        """Return the message with other outputs, by the ids of their calls."""
         if self.role in _OUTPUT_ROLES:
             return self.with_content(texts[self.outputs[0].call_id])
-        content = [
-            {**block, "content": texts[call_id]}
-            if block.get("type") == "tool_result"
-            and (call_id := str(block.get("tool_use_id"))) in texts
-            else block
-            for block in self._blocks
-        ]
+        content: list[Mapping[str, Any]] = []
+        for block in self._blocks:
+            call_id = str(block.get("tool_use_id"))
+            is_replaced = block.get("type") == "tool_result" and call_id in texts
+            content.append({**block, "content": texts[call_id]} if is_replaced else block)
         return self.with_content(content)
 
     def with_text(self, text: str) -> "HistoryMessage":
-        """The message with one text for all of its texts.
+        """Return the message with one text for all of its texts.
 
         Its other blocks, such as images, stay.
         """
-        texts = [
-            number
-            for number, block in enumerate(self._blocks)
-            if isinstance(block.get("text"), str)
-        ]
-        if len(texts) == len(self._blocks):
-            return self.with_content(text)
-        return self.with_content(
-            [
-                {**block, "text": text} if number == texts[0] else block
-                for number, block in enumerate(self._blocks)
-                if number not in texts[1:]
-            ]
-        )
+        content: list[Mapping[str, Any]] = []
+        is_placed = has_other_blocks = False
+        for block in self._blocks:
+            if not isinstance(block.get("text"), str):
+                has_other_blocks = True
+                content.append(block)
+            elif not is_placed:
+                is_placed = True
+                content.append({**block, "text": text})
+        return self.with_content(content if has_other_blocks else text)
 
     def with_content(self, content: object) -> "HistoryMessage":
         """The message with another content, in the same shape."""
@@ -184,7 +176,7 @@ class HistoryMessage:
 
 
 def read_messages(messages: Sequence[Message]) -> list[HistoryMessage]:
-    """The messages, each with its place.
+    """Return the messages, each with its place.
 
     Raises:
         TypeError: One is neither an `LLMMessage` nor a dict with a known role.
@@ -250,7 +242,7 @@ def calls_of(messages: Sequence[Message]) -> list[ToolCall]:
 
 
 def user_message(text: str, like: Message) -> Message:
-    """A message of the user, in the shape of another message."""
+    """Return a message of the user, in the shape of another message."""
     if isinstance(like, LLMMessage):
         return LLMMessage(role=MessageRole.USER, content=text)
     return {"role": "user", "content": text}
@@ -259,23 +251,21 @@ def user_message(text: str, like: Message) -> Message:
 def in_units(
     messages: Sequence[HistoryMessage],
 ) -> tuple[list[HistoryMessage], list[list[HistoryMessage]]]:
-    """The system messages at the head.
+    """Return the system messages at the head, and the others in units.
 
-    Then the others in units: one message, or all from a call to its output.
-    What makes a unit is kept or folded together, so no output is ever without its call.
+    A unit is one message, or all from a call to its output. It is kept or folded together, so no
+    output is ever without its call.
     """
     head = [*takewhile(lambda message: message.role in _SYSTEM_ROLES, messages)]
     units: list[list[HistoryMessage]] = []
+    unit_of_call: dict[str, int] = {}  # the last unit that makes a call, by the id of the call
     for message in messages[len(head) :]:
-        ids = {output.call_id for output in message.outputs}
-        places = range(len(units) - 1, -1, -1) if ids else ()
-        at = next(
-            (
-                at
-                for at in places
-                if any(call.call_id in ids for one in units[at] for call in one.calls)
-            ),
-            len(units),
-        )
-        units[at:] = [[*chain(*units[at:]), message]]
+        numbers = [unit_of_call.get(output.call_id, -1) for output in message.outputs]
+        number = max(numbers, default=-1)
+        if number < 0:
+            number = len(units)
+        units[number:] = [[*chain(*units[number:]), message]]
+        for unit_message in units[number]:
+            for call in unit_message.calls:
+                unit_of_call[call.call_id] = number
     return head, units

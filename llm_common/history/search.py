@@ -1,34 +1,32 @@
-"""`search_pointers`: finds words in stored results and in folded messages."""
+"""`search_messages`: finds words in stored outputs and in folded messages."""
 
-from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict
 
-from llm_common.errors import PointerNotFoundError
 from llm_common.history.folding import HISTORY_TOOL
 from llm_common.history.message_shapes import HistoryMessage
-from llm_common.pointers.format import LoadsResults
 from llm_common.pointers.pointer import ContextPointer
-from llm_common.ranking import folded, scan, search_stems
-from llm_common.ranking.passages import RankedPassages
-from llm_common.text.display import one_line, to_json
+from llm_common.pointers.search import PointerMatch, whole_result
+from llm_common.pointers.store import ContextPointerStore
+from llm_common.text.canonical import decode_json
+from llm_common.text.display import one_line
 
 _SHOWN_CHARS: Final = 400
 _NAME_CHARS: Final = 100
-_MAX_RANKED_CHARS: Final = 2_000_000  # of one result: finding passages in more takes a second
-_MAX_CHARS: Final = 20_000_000  # of all results together: scanning more takes seconds
+_MAX_PASSAGE_CHARS: Final = _SHOWN_CHARS - 1  # of which a mark for what is before it takes one
 
 
 class FoundMessage(BaseModel):
-    """A message or an output that holds words of a query.
+    """A message or an output that shares words with a query.
 
     Attributes:
         pointer_id: What to read back.
-        path: JSON pointer of the message within it; empty for the whole.
+        path: JSON pointer of the message within it. Empty for the whole.
         role: Who spoke, or the name of the tool.
-        text: The part around the words, in one line of at most 400 characters.
-        total_chars: Characters of the whole, each run of white space as one.
+        text: The part with most of the words, in one line of at most 400 characters.
+        unread_chars: How many more characters there are.
         score: From 0 to 1, the best first.
     """
 
@@ -38,103 +36,94 @@ class FoundMessage(BaseModel):
     path: str
     role: str
     text: str
-    total_chars: int
+    unread_chars: int
     score: float
 
     @property
     def line(self) -> str:
         """The finding as a model sees it."""
-        path = f", path {self.path}" if self.path else ""
-        line = f"id {self.pointer_id}{path}, {self.role}: {self.text}"
-        rest = self.total_chars - len(self.text)
-        if rest <= 0:
-            return line
-        return f"{line} [{rest:,} more characters are not shown and have not been read]"
+        place = f"id {self.pointer_id}"
+        if self.path:
+            place += f", path {self.path}"
+        line = f"{place}, {self.role}: {self.text}"
+        if self.unread_chars > 0:
+            line += f" [{self.unread_chars:,} more characters are not shown and have not been read]"
+        return line
 
 
-class _Entry(NamedTuple):
-    """A text that may be found: an output, or one message of a folded range."""
-
-    pointer_id: str
-    path: str
-    role: str
-    text: str
-
-
-def search_pointers(
-    words: str, pointers: Sequence[ContextPointer], *, load: LoadsResults, limit: int
+def search_messages(
+    words: str,
+    store: ContextPointerStore,
+    *,
+    query_ids: Collection[str],
+    pointer_ids: Collection[str] | None = None,
+    limit: int,
 ) -> tuple[FoundMessage, ...]:
-    """Return the outputs and messages that hold words, best first, and older ones first on ties.
+    """Return the outputs and folded messages that share a word with a text, best first. Blocks.
 
-    Reads up to 20 million characters, the newest results first. Blocks.
+    A damaged output is skipped.
 
     Args:
         words: What to find.
-        pointers: Where to look, oldest first.
-        load: Loads the results. One that is gone is left out.
-        limit: How many findings.
+        store: Where the outputs are.
+        query_ids: The queries that are searched.
+        pointer_ids: Searches these pointers alone. None searches all.
+        limit: Maximum number of findings.
 
     Raises:
-        StoreError: If a result cannot be read.
+        InvalidIdError: If a query id is not allowed.
+        StoreError: If the store cannot be read.
     """
-    stems = search_stems(words)
-    if not stems or limit <= 0:
-        return ()
-    entries: list[_Entry] = []
-    chars = 0
-    for pointer in reversed(pointers):
-        read = _entries_of(pointer, load)
-        chars += sum(len(entry.text) for entry in read)
-        if chars > _MAX_CHARS and entries:
-            break
-        entries[:0] = read
-    scores = scan(words, [(folded(entry.text),) for entry in entries], weights=(1.0,))
-    hits = [number for number, score in enumerate(scores) if score > 0]
-    hits.sort(key=lambda number: (-scores[number], number))
-    findings = []
-    for number in hits[:limit]:
-        entry = entries[number]
-        found = FoundMessage(
-            pointer_id=entry.pointer_id,
-            path=entry.path,
-            role=entry.role,
-            text=_around(entry.text, stems),
-            total_chars=len(" ".join(entry.text.split())),
-            score=round(scores[number], 4),
-        )
-        findings.append(found)
-    return tuple(findings)
+    roles: dict[tuple[str, str], str] = {}
 
+    def split(pointer: ContextPointer, payload: bytes) -> Iterator[tuple[str, str]]:
+        messages = _folded_messages(pointer, payload)
+        if not messages:
+            yield from whole_result(pointer, payload)
+        for message in messages:
+            path = f"/{message.number}"
+            roles[pointer.pointer_id, path] = message.role
+            yield path, "\n".join([message.text, *(output.text for output in message.outputs)])
 
-def _entries_of(pointer: ContextPointer, load: LoadsResults) -> list[_Entry]:
-    try:
-        result: Any = load.load_result(pointer=pointer)
-    except PointerNotFoundError:  # expired or erased since it was listed
-        return []
-    if pointer.tool_name != HISTORY_TOOL or not _are_messages(result):
-        name = one_line(pointer.tool_name, max_chars=_NAME_CHARS)
-        text = result if isinstance(result, str) else to_json(result)
-        return [_Entry(pointer.pointer_id, "", name, text)]
-    entries = []
-    for number, data in result.items():
-        message = HistoryMessage(data, data, int(number))
-        text = "\n".join([message.text, *(output.text for output in message.outputs)])
-        entries.append(_Entry(pointer.pointer_id, f"/{number}", message.role, text))
-    return entries
-
-
-def _are_messages(result: Any) -> bool:
-    """Return whether a result is folded messages by number, and not of a tool of the same name."""
-    if not isinstance(result, dict):
-        return False
-    return all(
-        number.isdecimal() and isinstance(data, dict) and "role" in data
-        for number, data in result.items()
+    search = store.find(
+        words,
+        query_id=query_ids,
+        pointer_ids=pointer_ids,
+        limit=limit,
+        in_results=True,
+        split=split,
+        max_passage_chars=_MAX_PASSAGE_CHARS,
     )
+    return tuple(_found_message(match, roles) for match in search.matches)
 
 
-def _around(text: str, stems: Sequence[str]) -> str:
-    """Return the passages with the rarest of the words, in one line."""
-    passages = RankedPassages(text[:_MAX_RANKED_CHARS], stems)
-    best = passages.best(room=_SHOWN_CHARS, count=len)
-    return one_line(best.text if best else text, max_chars=_SHOWN_CHARS)
+def _folded_messages(pointer: ContextPointer, payload: bytes) -> list[HistoryMessage]:
+    """Return the messages that a pointer stands for.
+
+    None for an output, also of a tool whose name is that of folded messages.
+    """
+    result: Any = decode_json(payload) if pointer.tool_name == HISTORY_TOOL else None
+    if not isinstance(result, dict):
+        return []
+    messages: list[HistoryMessage] = []
+    for number, data in result.items():
+        if not (number.isdecimal() and isinstance(data, dict) and "role" in data):
+            return []
+        messages.append(HistoryMessage(data, data, int(number)))
+    return messages
+
+
+def _found_message(match: PointerMatch, roles: Mapping[tuple[str, str], str]) -> FoundMessage:
+    pointer = match.pointer
+    # Without a passage only the call has the words.
+    passage = match.passage or pointer.digest
+    text = one_line(f"…{passage}" if match.start else passage, max_chars=_SHOWN_CHARS)
+    tool_name = one_line(pointer.tool_name, max_chars=_NAME_CHARS)
+    return FoundMessage(
+        pointer_id=pointer.pointer_id,
+        path=match.path,
+        role=roles.get((pointer.pointer_id, match.path), tool_name),
+        text=text,
+        unread_chars=match.total_chars - len(match.passage),
+        score=round(match.score, 4),
+    )

@@ -273,7 +273,7 @@ class ContextPointerStore:
         self,
         words: str,
         *,
-        query_id: str | None = None,
+        query_id: str | Collection[str] | None = None,
         pointer_ids: Collection[str] | None = None,
         limit: int = 20,
         in_results: bool = False,
@@ -289,7 +289,7 @@ class ContextPointerStore:
 
         Args:
             words: What to look for, in any form and case. A blank text matches nothing.
-            query_id: Where to look. None looks everywhere.
+            query_id: The query to search, or several. None searches all.
             pointer_ids: Looks at these pointers alone. None looks at all.
             limit: Maximum number of matches.
             in_results: True searches each stored result too. False searches the calls and the
@@ -308,7 +308,8 @@ class ContextPointerStore:
         if query_id is None:
             query_ids = map(query_id_of, self.records.blobs.folders())
         else:
-            query_ids = [checked_query_id(query_id, self._redactor)]
+            named_ids = [query_id] if isinstance(query_id, str) else query_id
+            query_ids = [checked_query_id(named_id, self._redactor) for named_id in named_ids]
         return search_pointers(
             self.records,
             words,
