@@ -9,18 +9,16 @@ all sets again after any change.
 
 import math
 import re
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
-from operator import attrgetter, is_
-from typing import Any, Final, TypeAlias, TypeVar
-
-from cachetools import LRUCache
+from operator import add, attrgetter
+from typing import Final
 
 from llm_common.context.mentions import is_code, is_test
 from llm_common.context.pool import ContextFile, DataPoolSnapshot, MemorySnippet, TurnEntry
 from llm_common.context.request import ContextSelectionRequest, Kind, Score, Scores
 from llm_common.decisions.questions import DecisionClient, check_decision_client
+from llm_common.pointers.pointer import ContextPointer
 from llm_common.ranking import Embedder, TermScanner, folded, prominence, scan
 from llm_common.ranking.bm25 import BM25
 from llm_common.selection.relevance_ranking import rank_pointers
@@ -60,6 +58,7 @@ _ASSISTANT: Final = "assistant"
 _SEPARATORS: Final = re.compile(r"[\W_]+")
 
 _Parts = dict[str, float]
+Texts = tuple[str, ...]
 
 
 class MeasuredStrategy:
@@ -117,7 +116,8 @@ class MeasuredStrategy:
             raise ValueError(f"judge_timeout_s is {judge_timeout_s}; it must be more than 0")
         self.judge, self.judge_timeout_s = judge, judge_timeout_s
         self._embedder = embedder
-        self._cache = TextCache(max_chars=max_cached_chars)
+        self._folded_turns = TextCache(_folded_turn, max_chars=max_cached_chars)
+        self._folded_files = TextCache(_folded_file, max_chars=max_cached_chars)
         self._turn_words = TermScanner(weights=(1.0,), max_chars=max_cached_chars)
         self._file_words = TermScanner(
             weights=_FILE_FIELD_WEIGHTS, bm25=_FILE_BM25, max_chars=max_cached_chars
@@ -126,7 +126,7 @@ class MeasuredStrategy:
     def score(
         self, pool: DataPoolSnapshot, request: ContextSelectionRequest, *, now: datetime
     ) -> Scores:
-        """Value and parts of every item; linear in the pool, in any order of its items."""
+        """Return value and parts of every item. Linear in the pool, in any order of its items."""
         query = "\n".join([request.intent.text, *request.priority_hints])
         turns = sorted(sorted(pool.session_log, key=attrgetter("id")), key=attrgetter("timestamp"))
         project = request.intent.metadata.current_project
@@ -134,75 +134,84 @@ class MeasuredStrategy:
         parts |= self._turn_parts(turns, query)
         parts |= self._file_parts(pool.context_files, query, now)
         parts |= self._memory_parts(pool.memory_hits, query, project, now)
-        parts |= self._output_parts(pool, "\n".join([query, *_last_words(turns)]))
+        # A short answer of the user refers to the assistant's last turn.
+        last_words = [turn.content for turn in turns if turn.role == _ASSISTANT][-1:]
+        parts |= self._output_parts(pool.tool_outputs, "\n".join([query, *last_words]))
         if pool.project_state:
             parts["project", pool.project_state.name] = {"project": 1.0}
-        if request.weights:
-            return {key: _weighted(of_item, request.weights) for key, of_item in parts.items()}
-        return {key: Score(sum(of_item.values()), of_item) for key, of_item in parts.items()}
+        scores: dict[tuple[Kind, str], Score] = {}
+        for key, item_parts in parts.items():
+            if request.weights:
+                for name, factor in request.weights.items():
+                    if name in item_parts:
+                        item_parts[name] *= factor
+            value = sum(item_parts.values())
+            scores[key] = Score(value if math.isfinite(value) else 0.0, item_parts)
+        return scores
 
     def _turn_parts(self, turns: Sequence[TurnEntry], query: str) -> dict[tuple[Kind, str], _Parts]:
-        documents = self._cache.get_all(turns, _turn_texts, _folded_turn)
+        documents = self._folded_turns.get_all([(turn.role, turn.content) for turn in turns])
         words = self._turn_words.scan(query, documents)
         vectors = self._likeness(query, [turn.content for turn in turns])
-        top = max(map(sum, zip(words, vectors, strict=True)), default=0.0) or 1.0
-        own = [(word + vector) / top for word, vector in zip(words, vectors, strict=True)]
-        around = _surroundings(own, [len(turn.content) for turn in turns])
-        ages = range(len(turns) - 1, -1, -1)
-        return {
-            ("turn", turn.id): {
-                "words": word / top,
-                "vectors": vector / top,
-                "neighbours": _NEIGHBOUR_WEIGHT * near,
+        matches = [*map(add, words, vectors)]
+        top = max(matches, default=0.0) or 1.0
+        lengths = [len(turn.content) for turn in turns]
+        neighbours = _surroundings([match / top for match in matches], lengths)
+        parts: dict[tuple[Kind, str], _Parts] = {}
+        for number, turn in enumerate(turns):
+            age = len(turns) - 1 - number
+            parts["turn", turn.id] = {
+                "words": words[number] / top,
+                "vectors": vectors[number] / top,
+                "neighbours": _NEIGHBOUR_WEIGHT * neighbours[number],
                 "newest": _NEWEST_WEIGHT * math.exp(-age / _NEWEST_DECAY),
             }
-            for turn, word, vector, near, age in zip(
-                turns, words, vectors, around, ages, strict=True
-            )
-        }
+        return parts
 
     def _file_parts(
         self, files: Sequence[ContextFile], query: str, now: datetime
     ) -> dict[tuple[Kind, str], _Parts]:
-        documents = self._cache.get_all(files, _file_texts, _folded_file)
+        documents = self._folded_files.get_all([(file.content, file.path) for file in files])
         words = self._file_words.scan(query, documents)
-        vectors = self._likeness(
-            query, [_SEPARATORS.sub(" ", file.path) for file in files], _PATH_VECTOR_WEIGHT
-        )
-        return {
-            ("file", file.id): {
-                "words": word,
-                "vectors": vector,
-                "code": _CODE_WEIGHT if is_code(file.path, file.language) else 0.0,
+        paths = [_SEPARATORS.sub(" ", file.path) for file in files]
+        vectors = self._likeness(query, paths, _PATH_VECTOR_WEIGHT)
+        parts: dict[tuple[Kind, str], _Parts] = {}
+        for number, file in enumerate(files):
+            parts["file", file.id] = {
+                "words": words[number],
+                "vectors": vectors[number],
+                "code": _CODE_WEIGHT * is_code(file.path, file.language),
                 "tests": _TEST_WEIGHT if is_test(file.path) else 0.0,
                 "change": _CHANGE_WEIGHT * _decay(file.metadata.last_modified, now, _CHANGE_DECAY),
             }
-            for file, word, vector in zip(files, words, vectors, strict=True)
-        }
+        return parts
 
     def _memory_parts(
         self, snippets: Sequence[MemorySnippet], query: str, project: str | None, now: datetime
     ) -> dict[tuple[Kind, str], _Parts]:
-        words = scan(query, [(folded(snippet.text),) for snippet in snippets], weights=(1.0,))
-        vectors = self._likeness(query, [snippet.text for snippet in snippets])
-        return {
-            ("memory", snippet.id): {
-                "relevance": _within_one(snippet.relevance_score),
-                "words": word,
-                "vectors": vector,
+        texts = [snippet.text for snippet in snippets]
+        words = scan(query, [(folded(text),) for text in texts], weights=(1.0,))
+        vectors = self._likeness(query, texts)
+        parts: dict[tuple[Kind, str], _Parts] = {}
+        for number, snippet in enumerate(snippets):
+            is_of_project = bool(project) and project == snippet.metadata.project
+            relevance = snippet.relevance_score
+            parts["memory", snippet.id] = {
+                "relevance": min(max(relevance, 0.0), 1.0) if math.isfinite(relevance) else 0.0,
+                "words": words[number],
+                "vectors": vectors[number],
                 "recency": _MEMORY_RECENCY_WEIGHT * _decay(snippet.timestamp, now, _MEMORY_DECAY),
-                "project": _MEMORY_PROJECT_WEIGHT
-                if project and project == snippet.metadata.project
-                else 0.0,
+                "project": _MEMORY_PROJECT_WEIGHT * is_of_project,
             }
-            for snippet, word, vector in zip(snippets, words, vectors, strict=True)
-        }
+        return parts
 
-    def _output_parts(self, pool: DataPoolSnapshot, query: str) -> dict[tuple[Kind, str], _Parts]:
-        if not pool.tool_outputs:
+    def _output_parts(
+        self, outputs: Sequence[ContextPointer], query: str
+    ) -> dict[tuple[Kind, str], _Parts]:
+        if not outputs:
             return {}
-        outputs = sorted(pool.tool_outputs, key=lambda pointer: pointer.pointer_id)
-        ranked = rank_pointers(query, outputs, embedder=self._embedder)
+        by_id = sorted(outputs, key=attrgetter("pointer_id"))
+        ranked = rank_pointers(query, by_id, embedder=self._embedder)
         return {("output", entry.pointer.pointer_id): dict(entry.parts) for entry in ranked}
 
     def _likeness(
@@ -213,40 +222,27 @@ class MeasuredStrategy:
         return [weight * value for value in prominence(self._embedder.similarities(query, texts))]
 
 
-def _turn_texts(turn: TurnEntry) -> tuple[str, str]:
-    return turn.role, turn.content
-
-
-def _file_texts(file: ContextFile) -> tuple[str, str]:
-    return file.content, file.path
-
-
-def _folded_turn(role: str, content: str) -> tuple[str, ...]:
+def _folded_turn(role: str, content: str) -> Texts:
     return (folded(f"{role}: {content}"),)
 
 
-def _folded_file(content: str, path: str) -> tuple[str, ...]:
+def _folded_file(content: str, path: str) -> Texts:
     text = folded(content)
     return text, folded(path), defined_symbols(text, path)
 
 
-def _last_words(turns: Sequence[TurnEntry]) -> list[str]:
-    """The assistant's last turn, which a short answer of the user refers to."""
-    return next(([turn.content] for turn in reversed(turns) if turn.role == _ASSISTANT), [])
-
-
 def _surroundings(values: Sequence[float], lengths: Sequence[int]) -> list[float]:
-    """The value of the neighbours of each, relative to the highest; it falls with the distance."""
+    """Return the value of the neighbours of each, relative to the highest. It falls with the distance."""
     fades = [math.exp(-(length + 1) / _NEIGHBOURHOOD) for length in lengths]
     before = _carried(values, fades)
     after = _carried(values[::-1], fades[::-1])[::-1]
-    around = [left + right for left, right in zip(before, after, strict=True)]
+    around = [*map(add, before, after)]
     top = max(around, default=0.0)
     return [value / top for value in around] if top else around
 
 
 def _carried(values: Sequence[float], fades: Sequence[float]) -> list[float]:
-    """For each, the sum of the values before it, faded by every text in between."""
+    """Return, for each, the sum of the values before it, faded by every text in between."""
     carried, shares = 0.0, []
     for value, fade in zip(values, fades, strict=True):
         shares.append(carried)
@@ -255,36 +251,13 @@ def _carried(values: Sequence[float], fades: Sequence[float]) -> list[float]:
 
 
 def _decay(moment: datetime | None, now: datetime, unit: timedelta) -> float:
-    """`exp(-age)` in that unit; 1 for a time in the future, 0 without a time."""
+    """Return `exp(-age)` in that unit: 1 for a time in the future, 0 without a time."""
     return math.exp(-max(0.0, (now - moment) / unit)) if moment else 0.0
 
 
-def _within_one(value: float) -> float:
-    return min(1.0, max(0.0, value)) if math.isfinite(value) else 0.0
-
-
-def _weighted(parts: _Parts, weights: Mapping[str, float]) -> Score:
-    parts = {name: value * weights.get(name, 1.0) for name, value in parts.items()}
-    total = sum(parts.values())
-    return Score(total if math.isfinite(total) else 0.0, parts)
-
-
-_KEYWORDS: Final = [
-    "class",
-    "const",
-    "def",
-    "enum",
-    "fn",
-    "func",
-    "function",
-    "impl",
-    "interface",
-    "macro",
-    "module",
-    "struct",
-    "trait",
-    "type",
-]
+_KEYWORDS: Final = (
+    "class const def enum fn func function impl interface macro module struct trait type".split()  # noqa: SIM905
+)
 # One pattern a keyword: a pattern that begins with letters is searched for much faster than a
 # choice of patterns.
 _DEFINITIONS: Final = {
@@ -318,61 +291,32 @@ def defined_symbols(text: str, path: str = "") -> str:
     return " ".join(name for word in keywords for name in _DEFINITIONS[word].findall(text))
 
 
-Texts: TypeAlias = tuple[str, ...]
-Item = TypeVar("Item")
-
-
 class TextCache:
-    """Texts derived from the texts of items; the least recently used are evicted first.
+    """Texts derived from the texts of items, kept for the items of the last call.
 
-    An entry is keyed by the texts themselves, so results never depend on earlier calls. Threads may
-    share a cache; one of them derives at a time.
+    An entry is keyed by the texts themselves, so results never depend on earlier calls. A
+    conversation that has grown by a turn costs that turn. Threads may share a cache.
 
     Args:
-        max_chars: Most characters of derived texts to keep, about those of the texts themselves; 0
-            keeps none.
+        derive: Derives the texts. Pure.
+        max_chars: Maximum number of characters of derived texts to keep, about those of the texts
+            themselves. 0 keeps none.
     """
 
-    def __init__(self, *, max_chars: int) -> None:
+    def __init__(self, derive: Callable[..., Texts], *, max_chars: int) -> None:
+        self._derive = derive
         self._max_chars = max_chars
-        self._derived: LRUCache[tuple[object, ...], Texts] = LRUCache(max_chars, getsizeof=_chars)
-        self._last: dict[object, tuple[Sequence[Any], list[Texts]]] = {}
-        self._lock = threading.Lock()
+        self._derived: dict[Texts, Texts] = {}  # replaced, never changed: threads may read it
 
-    def get_all(
-        self, items: Sequence[Item], texts_of: Callable[[Item], Texts], derive: Callable[..., Texts]
-    ) -> list[Texts]:
-        """For each item `derive(*texts)` of its texts.
-
-        Items that begin with the very objects of the last call are not read again: a conversation
-        that has grown by a turn costs that turn.
-
-        Args:
-            items: Frozen; neither they nor the returned list may be changed.
-            texts_of: Gives the texts of an item.
-            derive: Pure.
-        """
-        with self._lock:
-            known, found = self._last.get(derive, ((), []))
-            if len(known) > len(items) or not all(map(is_, known, items)):
-                known, found = (), []
-            if len(known) < len(items):
-                found = [
-                    *found,
-                    *(self._get(texts_of(item), derive) for item in items[len(known) :]),
-                ]
-                if sum(map(_chars, found)) <= self._max_chars:
-                    self._last[derive] = items, found
-        return found
-
-    def _get(self, texts: Texts, derive: Callable[..., Texts]) -> Texts:
-        derived = self._derived.get((derive, *texts))
-        if derived is None:
-            derived = derive(*texts)
-            if _chars(derived) <= self._max_chars:
-                self._derived[derive, *texts] = derived
-        return derived
-
-
-def _chars(texts: Texts) -> int:
-    return 1 + sum(map(len, texts))  # 1, so that empty texts have a size too
+    def get_all(self, items: Sequence[Texts]) -> list[Texts]:
+        """Return `derive(*texts)` for the texts of each item."""
+        known = self._derived
+        derived: dict[Texts, Texts] = {}
+        chars = 0
+        for texts in items:
+            if texts not in derived:
+                derived[texts] = known.get(texts) or self._derive(*texts)
+                chars += 1 + sum(map(len, derived[texts]))  # 1, so that empty texts have a size
+        if chars <= self._max_chars:
+            self._derived = derived
+        return [derived[texts] for texts in items]

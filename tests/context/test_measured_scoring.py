@@ -440,12 +440,12 @@ def upper(text: str) -> tuple[str, ...]:
 
 
 def derived(cache: TextCache, *texts: str) -> list[tuple[str, ...]]:
-    return cache.get_all([(text,) for text in texts], lambda item: item, upper)
+    return cache.get_all([(text,) for text in texts])
 
 
 @pytest.mark.parametrize("max_chars", [0, 5, 100])
 def test_a_cache_of_any_size_gives_the_texts_of_the_items_s1_15(max_chars: int) -> None:
-    cache = TextCache(max_chars=max_chars)
+    cache = TextCache(upper, max_chars=max_chars)
     for texts in (
         ["one", "two"],
         ["one", "two"],
@@ -457,10 +457,11 @@ def test_a_cache_of_any_size_gives_the_texts_of_the_items_s1_15(max_chars: int) 
         assert derived(cache, *texts) == [(text.upper(),) for text in texts]
 
 
-def test_a_cache_evicts_the_least_recently_used_text() -> None:
-    cache = TextCache(max_chars=8)
-    one, two = derived(cache, "one")[0], derived(cache, "two")[0]
+def test_a_cache_keeps_the_texts_of_the_last_items_within_its_size() -> None:
+    cache = TextCache(upper, max_chars=8)
+    one = derived(cache, "one")[0]
+    assert derived(cache, "one", "two")[0] is one
+    assert derived(cache, "two", "three")[0] == ("TWO",)  # too many characters to keep
     assert derived(cache, "one")[0] is one
-    derived(cache, "six")
-    assert derived(cache, "one")[0] is one
-    assert derived(cache, "two")[0] is not two
+    derived(cache, "two")
+    assert derived(cache, "one")[0] is not one
