@@ -23,7 +23,7 @@ QUOTED: Final = re.compile(
     r"|\u2018(?P<raised>[^\u2019\n]{1,200})\u2019(?!\w))"
 )
 
-_Found = tuple[int, EntityKind, str]
+_Located = tuple[int, EntityKind, str]
 
 _HEAD_CHARS: Final = 4_000
 _TAIL_CHARS: Final = 2_000
@@ -50,7 +50,7 @@ _CAMEL: Final = re.compile(r"[a-z]+[A-Z]|[A-Z]+[a-z0-9]+[A-Z]|[A-Z]{2,}[a-z]{2}"
 
 
 def extract_entities(text: str) -> tuple[ExtractedEntity, ...]:
-    """The first 64 distinct entities that the text names, in their order.
+    """Return the first 64 distinct entities that the text names, in their order.
 
     URLs; paths and file names with an extension that is known; symbols, which are names such as
     `HttpClient`, `get_user`, `os.path.join` and `run()`, the last without its brackets; quoted
@@ -58,21 +58,20 @@ def extract_entities(text: str) -> tuple[ExtractedEntity, ...]:
     2,000 characters of a longer text.
     """
     text = head_and_tail(text)
-    urls: list[_Found] = [
-        (match.start(), "url", _url(match.group())) for match in URL.finditer(text)
-    ]
+    urls = URL.finditer(text)
+    entities: list[_Located] = [(url.start(), "url", _url(url.group())) for url in urls]
     unlinked = URL.sub(lambda match: " " * len(match.group()), text)
-    found = sorted([*urls, *_quoted(unlinked), *_named(unlinked)])
-    distinct: dict[tuple[EntityKind, str], None] = dict.fromkeys(
-        (kind, name) for _, kind, name in found
-    )
+    entities += _quoted(unlinked)
+    entities += _named(unlinked)
+    entities.sort()
+    distinct = dict.fromkeys((kind, name) for _, kind, name in entities)
     return tuple(
         ExtractedEntity(kind=kind, text=name) for kind, name in islice(distinct, MAX_ENTITIES)
     )
 
 
 def head_and_tail(text: str) -> str:
-    """The text, or the beginning and the end of a long one, around pasted text."""
+    """Return the text, or the beginning and the end of a long one, around pasted text."""
     if len(text) <= _HEAD_CHARS + _TAIL_CHARS:
         return text
     return f"{text[:_HEAD_CHARS]}\n{text[-_TAIL_CHARS:]}"
@@ -85,14 +84,14 @@ def _url(text: str) -> str:
     return url
 
 
-def _quoted(text: str) -> Iterator[_Found]:
+def _quoted(text: str) -> Iterator[_Located]:
     for match in QUOTED.finditer(text):
         phrase = match.group()[1:-1].strip()
         if phrase and phrase.removesuffix("()") not in {name for _, _, name in _named(phrase)}:
             yield match.start(), "quoted", phrase
 
 
-def _named(text: str) -> Iterator[_Found]:
+def _named(text: str) -> Iterator[_Located]:
     for match in _TOKEN.finditer(text):
         name = match.group().removesuffix("(").lstrip("@+$-").rstrip(_TRAILING)
         kind = _kind(name, called=match["call"] is not None)
@@ -120,12 +119,10 @@ def _kind(name: str, *, called: bool) -> EntityKind | None:
 
 
 def _leads_somewhere(path: str) -> bool:
-    folders = [part for part in _SEPARATORS.split(path) if part]
-    return (
-        bool(_ROOTED.match(path))
-        or len(folders) >= _MIN_FOLDERS
-        or (folders[:1] != [] and folders[0] in _FOLDERS)
-    )
+    if _ROOTED.match(path):
+        return True
+    folders = [*filter(None, _SEPARATORS.split(path))]
+    return len(folders) >= _MIN_FOLDERS or not _FOLDERS.isdisjoint(folders[:1])
 
 
 _MAX_KEYWORDS: Final = 64
@@ -135,14 +132,14 @@ _WORD: Final = re.compile(r"\w+")
 
 
 def extract_keywords(text: str) -> tuple[str, ...]:
-    """The first 64 distinct words of a text, in lower case, without stop words.
+    """Return the first 64 distinct words of a text, in lower case, without stop words.
 
     An identifier such as `get_user` is one word. Single ASCII characters are left out, since every
     text holds them.
     """
     words: dict[str, None] = {}
-    for found in _WORD.finditer(text):
-        word = found.group().lower()
+    for match in _WORD.finditer(text):
+        word = match.group().lower()
         if word not in STOP_WORDS and (len(word) > 1 or not word.isascii()):
             words[word] = None
             if len(words) == _MAX_KEYWORDS:
@@ -151,12 +148,12 @@ def extract_keywords(text: str) -> tuple[str, ...]:
 
 
 def stem_counts(text: str) -> dict[str, int]:
-    """How often each word occurs, by its stem, without English stop words; linear in the text."""
+    """Return how often each word occurs, by its stem, without English stop words."""
     return Counter(stem(word) for word in _WORD.findall(text.lower()) if word not in STOP_WORDS)
 
 
 def similarity(left: Mapping[str, int], right: Mapping[str, int]) -> float:
-    """The cosine of two `stem_counts`, within [0, 1] and symmetric; 0 when either is empty.
+    """Return the cosine of two `stem_counts`, within [0, 1] and symmetric. 0 when either is empty.
 
     A cheap measure without embeddings (Salton's vector space model, without weights of rarity).
     """
@@ -165,7 +162,6 @@ def similarity(left: Mapping[str, int], right: Mapping[str, int]) -> float:
     shared = sum(times * right.get(stem, 0) for stem, times in left.items())
     if not shared:
         return 0.0
-    lengths = sum(times * times for times in left.values()) * sum(
-        times * times for times in right.values()
-    )
-    return min(1.0, shared / math.sqrt(lengths))
+    left_square = sum(times * times for times in left.values())
+    right_square = sum(times * times for times in right.values())
+    return min(1.0, shared / math.sqrt(left_square * right_square))

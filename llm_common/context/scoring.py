@@ -3,15 +3,13 @@
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from math import inf, isfinite
-from typing import Final, Protocol, get_args
+from typing import Final, Protocol
 
 from llm_common.context.measured_scoring import MeasuredStrategy
 from llm_common.context.mentions import excluded_items, mentioned_files
 from llm_common.context.pool import DataPoolSnapshot
 from llm_common.context.request import ContextSelectionRequest, Kind, Score, Scores
-from llm_common.context.spec_scoring import (
-    SpecStrategy,
-)
+from llm_common.context.spec_scoring import SpecStrategy
 
 
 class Strategy(Protocol):
@@ -79,21 +77,19 @@ def score_pool(
     scores = strategy.score(pool, request, now=now if now.tzinfo else now.replace(tzinfo=UTC))
     maxima = _maxima(strategy, scores)
     fixed = _fixed_rules(pool, request)
-    if request.min_relevance is None:
-        cut_offs = {
-            kind: strategy.cut_offs.get(kind, -inf) / maxima.get(kind, 1.0)
-            for kind in get_args(Kind)
-        }
-    else:
-        cut_offs = dict.fromkeys(get_args(Kind), request.min_relevance)
-    return {
-        key: _ruled(score, fixed.get(key), maxima.get(key[0]), cut_offs[key[0]])
-        for key, score in scores.items()
-    }
+    ruled: dict[tuple[Kind, str], Score] = {}
+    for key, score in scores.items():
+        kind = key[0]
+        maximum = maxima.get(kind)
+        cut_off = request.min_relevance
+        if cut_off is None:
+            cut_off = strategy.cut_offs.get(kind, -inf) / (maximum or 1.0)
+        ruled[key] = _ruled(score, fixed.get(key), maximum, cut_off)
+    return ruled
 
 
 def _maxima(strategy: Strategy, scores: Scores) -> dict[Kind, float]:
-    """What the scores of a kind are divided by: the strategy's maximum, or a higher score that there is."""
+    """Return what the scores of a kind are divided by: the strategy's maximum, or a higher score."""
     maxima: dict[Kind, float] = dict(getattr(strategy, "max_scores", {}))
     for (kind, _), score in scores.items():
         if kind in maxima and maxima[kind] < score.value < inf:
@@ -104,11 +100,13 @@ def _maxima(strategy: Strategy, scores: Scores) -> dict[Kind, float]:
 def _fixed_rules(
     pool: DataPoolSnapshot, request: ContextSelectionRequest
 ) -> dict[tuple[Kind, str], str]:
-    """The rules that hold at any score; later ones override earlier ones."""
-    mentioned = mentioned_files(pool.context_files, request)
+    """Return the rules that hold at any score. Later ones override earlier ones."""
     rules: dict[tuple[Kind, str], str] = {}
-    rules |= {("file", file.id): "pinned" for file in pool.context_files if file.metadata.is_pinned}
-    rules |= {("file", file_id): "mentioned" for file_id in mentioned}
+    for file in pool.context_files:
+        if file.metadata.is_pinned:
+            rules["file", file.id] = "pinned"
+    for file_id in mentioned_files(pool.context_files, request):
+        rules["file", file_id] = "mentioned"
     if pool.project_state and not request.intent.metadata.requires_project:
         rules["project", pool.project_state.name] = "not_required"
     rules |= dict.fromkeys(excluded_items(pool, request.exclude_patterns), "excluded")

@@ -5,6 +5,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from operator import mul
 from typing import Final
 
 from llm_common.context.entities import extract_keywords, similarity, stem_counts
@@ -105,7 +106,7 @@ class SpecStrategy:
     def score(
         self, pool: DataPoolSnapshot, request: ContextSelectionRequest, *, now: datetime
     ) -> Scores:
-        """Value and parts of every item of the pool; linear in the pool."""
+        """Return value and parts of every item of the pool. Linear in the pool."""
         query = _Query.of(request.intent, request.priority_hints)
         mentioned = mentioned_files(pool.context_files, request)
         parts: dict[tuple[Kind, str], dict[str, float]] = {}
@@ -151,13 +152,14 @@ def _turn_parts(
     recency_weight: float = _RECENCY_WEIGHT,
 ) -> dict[str, float]:
     lower = text.lower()
-    held = sum(
-        name in lower and bool(whole.search(lower)) for name, whole in query.entities.items()
-    )
+    named = 0
+    for name, whole_name in query.entities.items():
+        if name in lower and whole_name.search(lower):
+            named += 1
     return {
-        "recency": recency_weight * (_decay(moment, now, _HOUR) if moment else 0.0),
+        "recency": recency_weight * _decay(moment, now, _HOUR),
         "similarity": 0.2 * similarity(query.stems, stem_counts(text)),
-        "entities": 0.1 * held / len(query.entities) if query.entities else 0.0,
+        "entities": 0.1 * named / max(len(query.entities), 1),
     }
 
 
@@ -166,25 +168,26 @@ def _file_parts(
 ) -> dict[str, float]:
     content = file.content.lower()
     changed = file.metadata.last_modified
-    held = sum(keyword in content for keyword in query.keywords)
+    shared = sum(keyword in content for keyword in query.keywords)
+    is_wanted_code = query.intent.metadata.requires_code and is_code(file.path, file.language)
+    is_recent = changed is not None and now - changed < _DAY
     return {
-        "mention": 1.0 if mentioned else 0.0,
+        "mention": 1.0 * mentioned,
         "embeddings": 0.8 * _cosine(file.embeddings or (), query.intent.embeddings or ()),
-        "code": 0.3
-        if query.intent.metadata.requires_code and is_code(file.path, file.language)
-        else 0.0,
-        "pin": 0.5 if file.metadata.is_pinned else 0.0,
-        "change": 0.2 if changed and now - changed < _DAY else 0.0,
-        "keywords": 0.4 * held / len(query.keywords) if query.keywords else 0.0,
+        "code": 0.3 * is_wanted_code,
+        "pin": 0.5 * file.metadata.is_pinned,
+        "change": 0.2 * is_recent,
+        "keywords": 0.4 * shared / max(len(query.keywords), 1),
     }
 
 
 def _memory_parts(snippet: MemorySnippet, query: _Query, now: datetime) -> dict[str, float]:
     project = snippet.metadata.project
+    is_of_project = bool(project) and project == query.intent.metadata.current_project
     return {
         "relevance": snippet.relevance_score if math.isfinite(snippet.relevance_score) else 0.0,
         "recency": 0.2 * _decay(snippet.timestamp, now, _DAY),
-        "project": 0.3 if project and project == query.intent.metadata.current_project else 0.0,
+        "project": 0.3 * is_of_project,
     }
 
 
@@ -199,30 +202,33 @@ def _total(parts: Mapping[str, float]) -> float:
     return total if math.isfinite(total) else 0.0
 
 
-def _decay(moment: datetime, now: datetime, unit: timedelta) -> float:
-    """`exp(-age)` in that unit; 1 for a time in the future."""
-    return math.exp(-max(0.0, (now - moment) / unit))
+def _decay(moment: datetime | None, now: datetime, unit: timedelta) -> float:
+    """Return `exp(-age)` in that unit: 1 for a time in the future, 0 without a time."""
+    return math.exp(-max(0.0, (now - moment) / unit)) if moment else 0.0
 
 
 def _cosine(left: Sequence[float], right: Sequence[float]) -> float:
-    """The cosine of two vectors.
+    """Return the cosine of two vectors.
 
     0 without a common length or a direction, or with a value that is not finite.
     """
     if len(left) != len(right) or not all(map(math.isfinite, (*left, *right))):
         return 0.0
-    scale_left, scale_right = (max(map(abs, vector), default=0.0) for vector in (left, right))
-    if not scale_left or not scale_right:
+    if not any(left) or not any(right):
         return 0.0
-    a, b = (
-        [value / scale for value in vector]
-        for vector, scale in ((left, scale_left), (right, scale_right))
-    )
-    return math.fsum(x * y for x, y in zip(a, b, strict=True)) / (math.hypot(*a) * math.hypot(*b))
+    # Scaled by the largest value first, since squares of very large ones overflow.
+    left_unit, right_unit = _scaled(left), _scaled(right)
+    product = math.fsum(map(mul, left_unit, right_unit))
+    return product / (math.hypot(*left_unit) * math.hypot(*right_unit))
+
+
+def _scaled(vector: Sequence[float]) -> list[float]:
+    largest = max(map(abs, vector))
+    return [value / largest for value in vector]
 
 
 def _moment(text: str) -> datetime | None:
-    """The time of an ISO 8601 text; None for any other text."""
+    """Return the time of an ISO 8601 text, or None."""
     try:
         return _aware(datetime.fromisoformat(text))
     except ValueError:
