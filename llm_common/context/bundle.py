@@ -68,7 +68,7 @@ class Block(NamedTuple):
 def item_block(
     kind: Kind, item_id: str, *, heading: str, body: str, note: str = "", group: str = ""
 ) -> Block:
-    """The block of an item: its source, in the line before its text or, of a turn, in the same line.
+    """Return the block of an item: its source, in the line before its text or, of a turn, in the same line.
 
     A note stands in brackets behind the source, whole however long the source is.
     """
@@ -82,17 +82,17 @@ def item_block(
 
 
 def indented(text: str) -> str:
-    """The text with a space before every line but the first, so that none looks like the next turn."""
+    """Return a text with a space before every line but the first, so that none looks like the next turn."""
     return _LINE_BREAK.sub(r"\g<0> ", text)
 
 
 def group_line(group: str) -> str:
-    """The line above blocks that share a heading; empty without one."""
+    """Return the line above blocks that share a heading. Empty without one."""
     return f"### {group}\n" if group else ""
 
 
 def render_blocks(blocks: Sequence[Block]) -> str:
-    """The text of the blocks, by section, in the given order; empty without blocks."""
+    """Return the text of the blocks, by section, in the given order. Empty without blocks."""
     texts: dict[Kind, list[str]] = {kind: [] for kind in KINDS}
     group = ""
     for block in blocks:
@@ -100,14 +100,14 @@ def render_blocks(blocks: Sequence[Block]) -> str:
             group = block.group
             texts[block.kind].append(group_line(group))
         texts[block.kind].append(block.text)
-    bodies = {kind: "".join(found) for kind, found in texts.items() if found}
+    bodies = {kind: "".join(of_kind) for kind, of_kind in texts.items() if of_kind}
     nonce = fence_nonce("\n".join(bodies.values()), seed=_SEED)
     sections = [_section(kind, body, nonce) for kind, body in bodies.items()]
     return _GAP.join([_PREAMBLE, *sections]) if sections else ""
 
 
 def frame(kinds: Iterable[Kind]) -> str:
-    """The text around the blocks when these kinds have some."""
+    """Return the text around the blocks when these kinds have some."""
     nonce = fence_nonce("", seed=_SEED)
     present = set(kinds)
     empty = [_section(kind, "\n", nonce).replace(_GAP, "\n") for kind in KINDS if kind in present]
@@ -131,6 +131,7 @@ FRACTIONS: Mapping[Form, float] = {
 """The fraction of its value that an item keeps in each form."""
 
 _ID_CHARS = 48
+_HEADER = ("kind", "item", "form", "tokens", "score", "why", "parts")
 
 
 class ItemAccount(NamedTuple):
@@ -256,8 +257,8 @@ class ContextBundle:
         """
         return {
             "metadata": asdict(self.metadata),
-            "kept": [_plain(account) for account in self.kept],
-            "dropped": [_plain(account) for account in self.dropped],
+            "kept": [*map(_plain, self.kept)],
+            "dropped": [*map(_plain, self.dropped)],
         }
 
     def explain_text(self) -> str:
@@ -269,14 +270,13 @@ class ContextBundle:
         )
         if figures.judge and figures.judge.note:
             title = f"{title}, {figures.judge.note}"
-        rows: list[tuple[str, ...]] = [("kind", "item", "form", "tokens", "score", "why", "parts")]
-        rows += [_row(account) for account in (*self.kept, *self.dropped)]
+        rows = [_HEADER, *map(_row, (*self.kept, *self.dropped))]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = [
-            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-            for row in rows
-        ]
-        return "\n".join([title, *lines])
+        lines = [title]
+        for row in rows:
+            cells = map(str.ljust, row, widths)
+            lines.append("  ".join(cells).rstrip())
+        return "\n".join(lines)
 
 
 def _plain(account: ItemAccount) -> dict[str, Any]:
@@ -284,7 +284,9 @@ def _plain(account: ItemAccount) -> dict[str, Any]:
 
 
 def _row(account: ItemAccount) -> tuple[str, ...]:
-    why = account.reason if account.reason == account.rule else f"{account.reason}, {account.rule}"
+    why = account.reason
+    if account.reason != account.rule:
+        why = f"{account.reason}, {account.rule}"
     parts = " ".join(f"{name}={value:.2f}" for name, value in account.parts.items())
     name = one_line(account.id, max_chars=_ID_CHARS)
     return (

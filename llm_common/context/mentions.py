@@ -24,13 +24,15 @@ _ACRONYM_CHARS: Final = 3
 def mentioned_files(
     files: Sequence[ContextFile], request: ContextSelectionRequest
 ) -> frozenset[str]:
-    """Ids of the files that the request's text or a priority hint names."""
+    """Return the ids of the files that the request's text or a priority hint names."""
     hints = "\n".join(f'"{hint}"' for hint in request.priority_hints)
     text = f"{request.intent.text}\n{hints}"
     lowered = text.lower()
-    return MentionFinder(
-        file for file in files if any(name.lower() in lowered for name in _spellings(file))
-    ).find(text)
+
+    def is_spelled(file: ContextFile) -> bool:
+        return any(name.lower() in lowered for name in _spellings(file))
+
+    return MentionFinder(filter(is_spelled, files)).find(text)
 
 
 class _Named(NamedTuple):
@@ -68,19 +70,17 @@ class MentionFinder:
                 self._names.setdefault(key.group(), []).append((key.start(), name))
 
     def find(self, text: str) -> frozenset[str]:
-        """Ids of the files that the text names."""
+        """Return the ids of the files that the text names."""
         text = text.lower()
-        found: set[str] = set()
+        file_ids: set[str] = set()
         for run in _RUN.finditer(text):
             for offset, name in self._names.get(run.group(), ()):
                 start = run.start() - offset
-                if (
-                    start >= 0
-                    and text.startswith(name, start)
-                    and _is_whole(text, start, start + len(name))
-                ):
-                    found.update(self._named_at(text, start, name))
-        return frozenset(found)
+                if start < 0 or not text.startswith(name, start):
+                    continue
+                if _is_whole(text, start, start + len(name)):
+                    file_ids.update(self._named_at(text, start, name))
+        return frozenset(file_ids)
 
     def _named_at(self, text: str, start: int, name: str) -> list[str]:
         files, end = self._files[name], start + len(name)
@@ -102,7 +102,7 @@ def _may_be_a_word(name: str) -> bool:
 
 
 def _longest_run(name: str) -> re.Match[str] | None:
-    """The run of word characters that is the index key of a name.
+    """Return the run of word characters that is the index key of a name.
 
     Too many names share an extension.
     """
@@ -111,13 +111,12 @@ def _longest_run(name: str) -> re.Match[str] | None:
 
 
 def _is_whole(text: str, start: int, end: int) -> bool:
-    return not _CONTINUED_BEFORE.search(
-        text[max(0, start - 2) : start]
-    ) and not _CONTINUED_AFTER.match(text, end)
+    before = text[max(0, start - 2) : start]
+    return not _CONTINUED_BEFORE.search(before) and not _CONTINUED_AFTER.match(text, end)
 
 
 def _named_by_path(text: str, start: int, end: int, files: Sequence[_Named]) -> list[str]:
-    """The files of one name that the path before the name leads to; only the closest fit."""
+    """Return the files of one name that the path before the name leads to, by the closest fit."""
     folder = _NO_PATH.split(text[max(0, start - _MAX_PATH_CHARS) : start])[-1]
     components = _path_parts(folder + text[start:end])
     fits = [(_fit(components, file, text, end), file.file_id) for file in files]
@@ -126,7 +125,7 @@ def _named_by_path(text: str, start: int, end: int, files: Sequence[_Named]) -> 
 
 
 def _fit(components: tuple[str, ...], file: _Named, text: str, end: int) -> float:
-    """Infinite where the file's path ends with the text's.
+    """Return infinity where the file's path ends with the text's.
 
     Else the length of the file's path if it ends the text's.
     """
@@ -150,27 +149,24 @@ _ANY_DEPTH: Final = "**"
 
 
 def excluded_items(pool: DataPoolSnapshot, patterns: Sequence[str]) -> frozenset[tuple[Kind, str]]:
-    """Kind and id of the items whose path, name or id matches a pattern, in any case.
+    """Return kind and id of the items whose path, name or id matches a pattern, in any case.
 
     As in a `.gitignore`: a pattern without a slash matches at any depth, one with a slash from the
     root on, `*` stays within a component, `**` spans any number of them, and a pattern that matches
     a folder covers its content. Only files have paths and names; the project's id is its name.
     """
-    globs = [glob for pattern in patterns if (glob := _glob(pattern))]
-    if not globs:
-        return frozenset()
-    return frozenset(
-        (kind, item_id)
-        for kind, item_id, spellings in _items(pool)
-        if any(
-            _matches(glob, _components(spelling.lower()))
-            for spelling in spellings
-            for glob in globs
-        )
-    )
+    globs = [*filter(None, map(_glob, patterns))]
+    excluded: set[tuple[Kind, str]] = set()
+    for kind, item_id, spellings in _items(pool) if globs else ():
+        for spelling in spellings:
+            components = _components(spelling.lower())
+            if any(_matches(glob, components) for glob in globs):
+                excluded.add((kind, item_id))
+    return frozenset(excluded)
 
 
 def _items(pool: DataPoolSnapshot) -> Iterator[tuple[Kind, str, set[str]]]:
+    """Yield kind and id of every item, and what a pattern may match."""
     for file in pool.context_files:
         yield "file", file.id, {file.path, file.name, file.id}
     for turn in pool.session_log:
@@ -188,18 +184,21 @@ _Glob = tuple[Callable[[str], object] | None, ...]
 
 
 def _glob(pattern: str) -> _Glob:
+    """Return the tests of a pattern's components, several `**` in a row as one."""
     parts = _components(pattern.lower())
     if len(parts) == 1 and "/" not in pattern.rstrip("/"):
         parts = (_ANY_DEPTH, *parts)
-    return tuple(
-        None if part == _ANY_DEPTH else re.compile(translate(part)).match
-        for part, before in zip(parts, ("", *parts), strict=False)
-        if (part, before) != (_ANY_DEPTH, _ANY_DEPTH)
-    )
+    tests: list[Callable[[str], object] | None] = []
+    for part in parts:
+        if part != _ANY_DEPTH:
+            tests.append(re.compile(translate(part)).match)
+        elif tests[-1:] != [None]:
+            tests.append(None)
+    return tuple(tests)
 
 
 def _matches(glob: _Glob, parts: tuple[str, ...]) -> bool:
-    """Whether the parts begin with what the glob matches.
+    """Return whether the parts begin with what the glob matches.
 
     After a failure only the last `**` takes one part more.
     """
@@ -256,7 +255,7 @@ _NO_CODE: Final = frozenset(
 
 
 def is_code(path: str, language: str | None = None) -> bool:
-    """Whether a file holds code: by its extension or name, else by its language."""
+    """Return whether a file holds code: by its extension or name, else by its language."""
     name = path.replace("\\", "/").rpartition("/")[2].lower()
     extension = name.rpartition(".")[2] if "." in name else ""
     if extension in FILE_EXTENSIONS:
@@ -265,5 +264,5 @@ def is_code(path: str, language: str | None = None) -> bool:
 
 
 def is_test(path: str) -> bool:
-    """Whether a file is a test or belongs to tests, by its folder or its name."""
+    """Return whether a file is a test or belongs to tests, by its folder or its name."""
     return _TEST.search(path) is not None

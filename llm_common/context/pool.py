@@ -110,16 +110,17 @@ class DataPoolSnapshot(_Shape):
 
     @model_validator(mode="after")
     def _ids_are_unique(self) -> Self:
-        for name, ids in (
-            ("session_log", [turn.id for turn in self.session_log]),
-            ("context_files", [file.id for file in self.context_files]),
-            ("memory_hits", [memory.id for memory in self.memory_hits]),
-            ("tool_outputs", [output.pointer_id for output in self.tool_outputs]),
-        ):
+        ids_by_name = {
+            "session_log": [turn.id for turn in self.session_log],
+            "context_files": [file.id for file in self.context_files],
+            "memory_hits": [memory.id for memory in self.memory_hits],
+            "tool_outputs": [output.pointer_id for output in self.tool_outputs],
+        }
+        for name, ids in ids_by_name.items():
             if len(set(ids)) < len(ids):
-                twice = one_line(
-                    repr(next(each for each, times in Counter(ids).items() if times > 1)),
-                    max_chars=80,
+                [(repeated, _)] = Counter(ids).most_common(1)
+                repeated_id = one_line(repr(repeated), max_chars=80)
+                raise ValueError(
+                    f"two items of {name} have the same id {repeated_id}; give each its own"
                 )
-                raise ValueError(f"two items of {name} have the same id {twice}; give each its own")
         return self

@@ -72,7 +72,7 @@ class UserIntent(BaseModel):
 
 
 def require_intent(value: object) -> object:
-    """The value, if it may be an intent.
+    """Return the value, if it may be an intent.
 
     Raises:
         TypeError: It is a text that was not classified.
@@ -207,12 +207,12 @@ No `ContextSelector` has one of this name unless a caller adds it.
 
 
 def effective_budget(request: ContextSelectionRequest) -> int:
-    """The request's budget, or the window of its target where that is smaller."""
+    """Return the request's budget, or the window of its target where that is smaller."""
     return min(request.token_budget, _API_CAPS.get(request.target_api, request.token_budget))
 
 
 def allocate_budget(request: ContextSelectionRequest) -> BudgetAllocation:
-    """Whole tokens for each part, whose sum with the system's is exactly the effective budget.
+    """Return whole tokens for each part, whose sum with the system's is exactly the effective budget.
 
     The tokens that rounding down leaves over go to the parts that lost most by it, the first of
     equals first. A budget of at most 200 tokens belongs to the system part: nothing can be
@@ -235,7 +235,9 @@ def allocate_budget(request: ContextSelectionRequest) -> BudgetAllocation:
 
 
 def shares_of(classification: IntentType, allocation: BudgetAllocation) -> tuple[float, ...]:
-    """The shares of turns, files, memory and project: those of the intent, or of an allocation of the caller's own.
+    """Return the shares of turns, files, memory and project.
+
+    They are those of the intent, or of an allocation of the caller's own.
 
     They do not change with the budget, as the parts of an allocation do by rounding.
     """

@@ -1,6 +1,6 @@
 """`search_messages`: finds words in stored outputs and in folded messages."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict
@@ -10,12 +10,14 @@ from llm_common.history.message_shapes import HistoryMessage
 from llm_common.pointers.pointer import ContextPointer
 from llm_common.pointers.search import PointerMatch, whole_result
 from llm_common.pointers.store import ContextPointerStore
+from llm_common.ranking import search_stems
+from llm_common.ranking.passages import RankedPassages
 from llm_common.text.canonical import decode_json
 from llm_common.text.display import one_line
 
 _SHOWN_CHARS: Final = 400
 _NAME_CHARS: Final = 100
-_MAX_PASSAGE_CHARS: Final = _SHOWN_CHARS - 1  # of which a mark for what is before it takes one
+_MAX_PASSAGE_CHARS: Final = 2 * _SHOWN_CHARS  # the parts with the rarest words are shown
 
 
 class FoundMessage(BaseModel):
@@ -94,7 +96,8 @@ def search_messages(
         split=split,
         max_passage_chars=_MAX_PASSAGE_CHARS,
     )
-    return tuple(_found_message(match, roles) for match in search.matches)
+    stems = search_stems(words)
+    return tuple(_found_message(match, stems, roles) for match in search.matches)
 
 
 def _folded_messages(pointer: ContextPointer, payload: bytes) -> list[HistoryMessage]:
@@ -113,17 +116,22 @@ def _folded_messages(pointer: ContextPointer, payload: bytes) -> list[HistoryMes
     return messages
 
 
-def _found_message(match: PointerMatch, roles: Mapping[tuple[str, str], str]) -> FoundMessage:
+def _found_message(
+    match: PointerMatch, stems: Sequence[str], roles: Mapping[tuple[str, str], str]
+) -> FoundMessage:
     pointer = match.pointer
-    # Without a passage only the call has the words.
-    passage = match.passage or pointer.digest
-    text = one_line(f"…{passage}" if match.start else passage, max_chars=_SHOWN_CHARS)
+    text, chars_shown = match.passage, len(match.passage)
+    if chars_shown > _SHOWN_CHARS:
+        best = RankedPassages(text, stems).best(room=_SHOWN_CHARS, count=len)
+        text, chars_shown = best or (text[:_SHOWN_CHARS], _SHOWN_CHARS)
+    elif not text:
+        text = pointer.digest  # only the call has the words
     tool_name = one_line(pointer.tool_name, max_chars=_NAME_CHARS)
     return FoundMessage(
         pointer_id=pointer.pointer_id,
         path=match.path,
         role=roles.get((pointer.pointer_id, match.path), tool_name),
-        text=text,
-        unread_chars=match.total_chars - len(match.passage),
+        text=one_line(text, max_chars=_SHOWN_CHARS),
+        unread_chars=match.total_chars - chars_shown,
         score=round(match.score, 4),
     )
