@@ -3,13 +3,13 @@
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 
 from llm_common.context.mentions import MentionFinder, is_code, is_test
 from llm_common.context.pool import ContextFile, FileMetadata
-from llm_common.context.request import Score, Scores
+from llm_common.context.request import Kind, Score, Scores
 from llm_common.folders.contained_file import ContainedFile
 from llm_common.folders.exclusion import MAX_FILE_BYTES, is_binary
 from llm_common.folders.folder_search import FolderSearch, path_stub
@@ -73,14 +73,21 @@ def candidate_files(
         return Score(math.fsum(summands.values()), summands, rule)
 
     best = sorted(parts, key=lambda path: (-total(path).value, path))[:_MAX_WEIGHED]
-    files = tuple(
-        file
-        for path, place in _distinct(
-            (path, named.get(path) or search.places[path]) for path in [*named, *best]
-        )
-        if (file := read_file(path, place))
-    )
-    return files, {("file", file.path): total(file.path, _recent(file, now)) for file in files}
+    files: list[ContextFile] = []
+    scores: dict[tuple[Kind, str], Score] = {}
+    seen: set[Path] = set()
+    for path in [*named, *best]:
+        place = named.get(path) or search.places[path]
+        real = place.real_path()
+        # Another name of a file before, or one that is no longer in its folder.
+        if real is None or place.root / real in seen:
+            continue
+        seen.add(place.root / real)
+        file = read_file(path, place)
+        if file is not None:
+            files.append(file)
+            scores["file", path] = total(path, _recent(file, now))
+    return tuple(files), scores
 
 
 def read_file(path: str, place: ContainedFile) -> ContextFile | None:
@@ -109,21 +116,14 @@ def read_file(path: str, place: ContainedFile) -> ContextFile | None:
     )
 
 
-def _distinct(places: Iterable[tuple[str, ContainedFile]]) -> Iterator[tuple[str, ContainedFile]]:
-    """The places without later names of the same file, and without those that are no longer in their folder."""
-    seen: set[Path] = set()
-    for path, place in places:
-        real = place.real_path()
-        if real is not None and place.root / real not in seen:
-            seen.add(place.root / real)
-            yield path, place
-
-
 def _parts_by_path(query: str, search: FolderSearch) -> dict[str, dict[str, float]]:
     """The summands of the score of each file that has to do with the query."""
-    whole, title = (max_normalised(scores) for scores in (search.scores, search.titles))
+    title = max_normalised(search.titles)
     # The first line of a report says what it is about, and its many other words would drown it.
-    words = max_normalised({path: share + title.get(path, 0.0) for path, share in whole.items()})
+    words: dict[str, float] = {}
+    for path, share in max_normalised(search.scores).items():
+        words[path] = share + title.get(path, 0.0)
+    words = max_normalised(words)
     mentioned = MentionFinder(map(path_stub, search.places)).find(query)
     homonyms = Counter(PurePosixPath(path).name for path in mentioned)
     named = {path: _NAMED / homonyms[PurePosixPath(path).name] for path in mentioned}
@@ -132,16 +132,17 @@ def _parts_by_path(query: str, search: FolderSearch) -> dict[str, dict[str, floa
         sources = [path for path in paths if not is_test(path)]
         if 0 < len(sources) <= _MAX_DEFINERS:
             defines.update(dict.fromkeys(sources, 1 / len(sources)))
-    return {
-        path: {
+    parts: dict[str, dict[str, float]] = {}
+    for path in {*words, *named, *defines}:
+        elsewhere = _ELSEWHERE if _IS_ELSEWHERE.search(path) else 1.0
+        parts[path] = {
             "words": words.get(path, 0.0),
-            "code": _CODE * (_ELSEWHERE if _IS_ELSEWHERE.search(path) else 1.0) * is_code(path),
+            "code": _CODE * elsewhere * is_code(path),
             "size": _SIZE * math.log10(100 + search.sizes.get(path, 0)),
             "named": named.get(path, 0.0),
             "defines": _DEFINES * min(defines[path], 1.0),
         }
-        for path in {*words, *named, *defines}
-    }
+    return parts
 
 
 def _test_loss(query: str) -> float:
@@ -153,6 +154,6 @@ def _test_loss(query: str) -> float:
 
 def _recent(file: ContextFile, now: datetime) -> float:
     changed = file.metadata.last_modified
-    return (
-        _RECENT * math.exp(-max((now - changed).total_seconds(), 0.0) / _WEEK_S) if changed else 0.0
-    )
+    if changed is None:
+        return 0.0
+    return _RECENT * math.exp(-max((now - changed).total_seconds(), 0.0) / _WEEK_S)

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 
 from llm_common.context.mentions import excluded_items
 from llm_common.context.pool import ContextFile, DataPoolSnapshot
@@ -100,20 +101,18 @@ def search_folders(
 
 
 def first_line(query: str) -> str:
-    """The first line of a query, where a report says what it is about."""
+    """Return the first line of a query, where a report says what it is about."""
     return query.strip().partition("\n")[0]
 
 
 def code_names(query: str) -> list[str]:
-    """The first 64 names of a query that look like code: `get_page`, `getPage`, `page()`, `.page`, or in backquotes."""
-    names = dict.fromkeys(
-        name for name in _CODE_NAME.findall(query) if len(name) >= _MIN_NAME_CHARS
-    )
-    return list(names)[:_MAX_NAMES]
+    """Return the first 64 names of a query that look like code: `get_page`, `getPage`, `page()`, `.page`, or in backquotes."""
+    names = dict.fromkeys(_CODE_NAME.findall(query))
+    return [name for name in names if len(name) >= _MIN_NAME_CHARS][:_MAX_NAMES]
 
 
 def path_stub(path: str) -> ContextFile:
-    """A file without its text, for rules that look at the path alone."""
+    """Return a file without its text, for rules that look at the path alone."""
     return ContextFile(id=path, path=path, name=PurePosixPath(path).name, content="")
 
 
@@ -128,39 +127,57 @@ def _search(
     found: FolderSearch,
 ) -> None:
     files = list(_listed(root, file_filter, found.left_out))
-    excluded: frozenset[str] = frozenset()
+    excluded: set[str] = set()
     if file_filter.exclude:
-        pool = DataPoolSnapshot(
-            context_files=tuple(path_stub(prefix + file.path) for file in files)
+        stubs = [path_stub(prefix + file.path) for file in files]
+        pool = DataPoolSnapshot(context_files=tuple(stubs))
+        excluded = {path for _, path in excluded_items(pool, file_filter.exclude)}
+
+    def work(index: TreeIndex) -> _IndexSearch:
+        return _IndexSearch(
+            read=index.refresh(root, files, progress=progress),
+            skip_reasons=index.skip_reasons(),
+            hits=index.search(query),
+            title_hits=index.search(first_line(query)),
+            definers={name: index.defining(name) for name in code_names(query)},
         )
-        excluded = frozenset(path for _, path in excluded_items(pool, file_filter.exclude))
 
-    names = code_names(query)
-
-    def work(
-        index: TreeIndex,
-    ) -> tuple[list[str], dict[str, str], list[list[Hit]], list[list[str]]]:
-        read = index.refresh(root, files, progress=progress)
-        hits = [index.search(text) for text in (query, first_line(query))]
-        return read, index.skip_reasons(), hits, [index.defining(name) for name in names]
-
-    read, reasons, hits, definers = indexes.use(
+    result = indexes.use(
         root, hidden=file_filter.hidden, generated=file_filter.generated, work=work
     )
-    packable = (file.path for file in files if file.path not in reasons)
-    shown = {path: prefix + path for path in packable if prefix + path not in excluded}
-    found.places |= {shown_path: ContainedFile(root, path) for path, shown_path in shown.items()}
-    found.sizes |= {shown[file.path]: file.size for file in files if file.path in shown}
-    for scores, ranked in zip((found.scores, found.titles), hits, strict=True):
-        scores |= {shown[hit.key]: hit.score for hit in ranked if hit.key in shown}
-    for name, paths in zip(names, definers, strict=True):
-        found.definers.setdefault(name, []).extend(shown[path] for path in paths if path in shown)
-    found.left_out.update([*reasons.values(), *("excluded" for _ in excluded)])
-    found.read += sum(path in shown for path in read)
+    shown: dict[str, str] = {}  # the path to show of each file that may be packed
+    for file in files:
+        shown_path = prefix + file.path
+        if file.path in result.skip_reasons or shown_path in excluded:
+            continue
+        shown[file.path] = shown_path
+        found.places[shown_path] = ContainedFile(root, file.path)
+        found.sizes[shown_path] = file.size
+    for scores, hits in ((found.scores, result.hits), (found.titles, result.title_hits)):
+        for hit in hits:
+            if hit.key in shown:
+                scores[shown[hit.key]] = hit.score
+    for name, paths in result.definers.items():
+        definers = found.definers.setdefault(name, [])
+        definers += [shown[path] for path in paths if path in shown]
+    found.left_out.update(result.skip_reasons.values())
+    if excluded:
+        found.left_out["excluded"] += len(excluded)
+    found.read += sum(path in shown for path in result.read)
+
+
+class _IndexSearch(NamedTuple):
+    """What the index of one folder returns for a query."""
+
+    read: list[str]
+    skip_reasons: dict[str, str]
+    hits: list[Hit]
+    title_hits: list[Hit]
+    definers: dict[str, list[str]]
 
 
 def _listed(root: Path, file_filter: FileFilter, left_out: Counter[str]) -> Iterator[ListedFile]:
-    """The files that their names do not exclude; counts the others by reason."""
+    """Yield the files that their names do not exclude, and count the others by reason."""
     for path, file in stat_files(root, list_paths(root, hidden=file_filter.hidden)):
         reason = skip_reason_by_name(
             path, hidden=file_filter.hidden, generated=file_filter.generated

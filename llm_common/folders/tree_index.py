@@ -123,7 +123,7 @@ class TreeIndex:
     def refresh(
         self, root: Path, files: Sequence[ListedFile], *, progress: ProgressCallback
     ) -> list[str]:
-        """Updates the index to hold exactly these files, and returns the paths of those that it did not hold so.
+        """Update the index to hold exactly these files, and return the paths of those that it read.
 
         Does not open a file whose size and time of change are the same, nor index one again that
         holds the same bytes. Each batch of files is one transaction: an interruption leaves a whole
@@ -137,20 +137,13 @@ class TreeIndex:
         known = self._known()
         [last_row] = self._connection.execute("SELECT coalesce(max(row), 0) FROM files").fetchone()
         if len(known) * 3 + 1000 < last_row:  # rows of files that are gone count in every average
-            clear = (f"INSERT INTO {table}({table}) VALUES ('delete-all')" for table in _WEIGHTS)  # noqa: S608 - ours
-            with transaction(self._connection):
-                for statement in (
-                    "DELETE FROM files",
-                    "DELETE FROM sqlite_sequence",
-                    *clear,
-                    *_TYPICAL_ROWS,
-                ):
-                    self._connection.execute(statement)
+            self._clear()
             known = {}
-        wanted = {file.path for file in files}
-        if gone := [(path,) for path in known if path not in wanted]:
+        gone = known.keys() - {file.path for file in files}
+        if gone:
             with transaction(self._connection):
-                self._connection.executemany("DELETE FROM files WHERE path = ?", gone)
+                rows = [(path,) for path in gone]
+                self._connection.executemany("DELETE FROM files WHERE path = ?", rows)
         stale = _changed(files, known)
         split = lru_cache(_MAX_SPLIT_WORDS)(_split)  # the files of a folder share words
         for start in range(0, len(stale), _BATCH):
@@ -164,32 +157,26 @@ class TreeIndex:
         return [file.path for file in stale]
 
     def search(self, query: str) -> list[Hit]:
-        """The files that share a word with the query, best first, ties in the order of their paths.
+        """Return the files that share a word with the query, best first, ties in the order of their paths.
 
         Args:
             query: Any text; its first 128 words count, except stop words. A report names what is at
                 fault anywhere.
         """
         words = dict.fromkeys(split_identifiers(query).lower().split())
-        match = " OR ".join(
-            f'"{word}"' for word in [word for word in words if word not in STOP_WORDS][:_MAX_WORDS]
-        )
-        return (
-            [
-                Hit(path, score)
-                for path, score in self._connection.execute(_SEARCH, {"words": match})
-            ]
-            if match
-            else []
-        )
+        counted = [f'"{word}"' for word in words if word not in STOP_WORDS][:_MAX_WORDS]
+        if not counted:
+            return []
+        rows = self._connection.execute(_SEARCH, {"words": " OR ".join(counted)})
+        return [Hit(path, score) for path, score in rows]
 
     def defining(self, name: str) -> list[str]:
-        """The files that define a name, in any spelling of its words: `get_page` also finds `getPage`."""
-        found = self._connection.execute(_DEFINING, {"word": f'"{name.replace("_", "")}"'})
-        return [path for (path,) in found]
+        """Return the files that define a name, in any spelling of its words: `get_page` also finds `getPage`."""
+        rows = self._connection.execute(_DEFINING, {"word": f'"{name.replace("_", "")}"'})
+        return [path for (path,) in rows]
 
     def skip_reasons(self) -> dict[str, str]:
-        """The files that are not searched because of what they hold, with the reason."""
+        """Return the files that are not searched because of what they hold, with the reason."""
         return dict(
             self._connection.execute(
                 "SELECT path, skip_reason FROM files WHERE skip_reason IS NOT NULL"
@@ -197,20 +184,29 @@ class TreeIndex:
         )
 
     def close(self) -> None:
-        """Closes the file; safe to call twice."""
+        """Close the file. Safe to call twice."""
         self._connection.close()
 
+    def _clear(self) -> None:
+        with transaction(self._connection):
+            self._connection.execute("DELETE FROM files")
+            self._connection.execute("DELETE FROM sqlite_sequence")
+            for table in _WEIGHTS:
+                self._connection.execute(f"INSERT INTO {table}({table}) VALUES ('delete-all')")  # noqa: S608 - ours
+            for statement in _TYPICAL_ROWS:
+                self._connection.execute(statement)
+
     def _known(self, files: Sequence[ListedFile] | None = None) -> dict[str, _Known]:
-        """What the index holds of these files, or of all."""
+        """Return what the index holds of these files, or of all."""
         marks = "" if files is None else f" WHERE path IN ({', '.join('?' * len(files))})"
         rows = self._connection.execute(
             f"SELECT path, size, mtime_ns, sha256 FROM files{marks}",  # noqa: S608 - question marks
             [file.path for file in files or ()],
         )
-        return {
-            path: _Known(ListedFile(path, size, mtime_ns), sha256)
-            for path, size, mtime_ns, sha256 in rows
-        }
+        known: dict[str, _Known] = {}
+        for path, size, mtime_ns, sha256 in rows:
+            known[path] = _Known(ListedFile(path, size, mtime_ns), sha256)
+        return known
 
     def _upsert(
         self, root: Path, file: ListedFile, known: _Known | None, split: Callable[[str], str]
@@ -254,7 +250,8 @@ class TreeIndex:
 
 
 def _changed(files: Sequence[ListedFile], known: Mapping[str, _Known]) -> list[ListedFile]:
-    return [file for file in files if file.path not in known or known[file.path].file != file]
+    indexed = {path: entry.file for path, entry in known.items()}
+    return [file for file in files if indexed.get(file.path) != file]
 
 
 def _split(word: str) -> str:

@@ -1,9 +1,10 @@
 """`compare_strategies`: what different strategies choose from the same pool."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from itertools import combinations
+from itertools import chain, combinations
 from typing import Any
 
 from llm_common.context.bundle import ContextBundle
@@ -27,7 +28,7 @@ class StrategyOutcome:
     @property
     def kept(self) -> tuple[tuple[Kind, str], ...]:
         """Kind and id of the items in its bundle, in the bundle's order."""
-        return tuple((each.kind, each.id) for each in self.bundle.kept)
+        return tuple((account.kind, account.id) for account in self.bundle.kept)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,39 +45,37 @@ class StrategyComparison:
     overlaps: Mapping[tuple[str, str], float]
 
     def explain(self) -> dict[str, Any]:
-        """The comparison as plain data for JSON; no text of any item."""
-        return {
-            "strategies": [
-                {
-                    "strategy": each.strategy,
-                    "metadata": asdict(each.bundle.metadata),
-                    "kept": [list(key) for key in each.kept],
-                    "only_here": [list(key) for key in each.only_here],
-                }
-                for each in self.outcomes
-            ],
-            "overlaps": [
-                {"strategies": list(pair), "overlap": overlap}
-                for pair, overlap in self.overlaps.items()
-            ],
-        }
+        """Return the comparison as plain data for JSON, without the text of any item."""
+        strategies: list[dict[str, Any]] = []
+        for outcome in self.outcomes:
+            entry = {
+                "strategy": outcome.strategy,
+                "metadata": asdict(outcome.bundle.metadata),
+                "kept": [*map(list, outcome.kept)],
+                "only_here": [*map(list, outcome.only_here)],
+            }
+            strategies.append(entry)
+        overlaps = [
+            {"strategies": list(pair), "overlap": overlap}
+            for pair, overlap in self.overlaps.items()
+        ]
+        return {"strategies": strategies, "overlaps": overlaps}
 
     def explain_text(self) -> str:
-        """The same as a text: a line per strategy, its own items, and a line per pair."""
-        lines = []
-        for each in self.outcomes:
-            figures = each.bundle.metadata
+        """Return the same as a text: a line per strategy, its own items, and a line per pair."""
+        lines: list[str] = []
+        for outcome in self.outcomes:
+            metadata = outcome.bundle.metadata
             lines.append(
-                f"{each.strategy}: {len(each.bundle.kept)} items, {figures.total_tokens:,} of {figures.budget:,} tokens"
+                f"{outcome.strategy}: {len(outcome.bundle.kept)} items, "
+                f"{metadata.total_tokens:,} of {metadata.budget:,} tokens"
             )
-            lines += [
-                f"  only here: {kind} {one_line(item, max_chars=_ID_CHARS)}"
-                for kind, item in each.only_here
-            ]
-        lines += [
-            f"overlap of {one} and {other}: {share:.0%}"
-            for (one, other), share in self.overlaps.items()
-        ]
+            for kind, item_id in outcome.only_here:
+                shown_id = one_line(item_id, max_chars=_ID_CHARS)
+                lines.append(f"  only here: {kind} {shown_id}")
+        for (left, right), share in self.overlaps.items():
+            agreement = f"overlap of {left} and {right}: {share:.0%}"
+            lines.append(agreement)
         return "\n".join(lines)
 
 
@@ -88,7 +87,7 @@ def compare_strategies(
     now: datetime | None = None,
     texts: Mapping[str, str] | None = None,
 ) -> StrategyComparison:
-    """What each strategy chooses from the pool, and how far they agree.
+    """Return what each strategy chooses from the pool, and how far they agree.
 
     Pure, as `select_and_pack_context` is; the order of the pool does not matter.
 
@@ -104,38 +103,30 @@ def compare_strategies(
     Raises:
         ValueError: There is no strategy of one of the names.
     """
-    asked = request if now is None else request.model_copy(update={"now": now})
-    known = strategies if isinstance(strategies, Mapping) else STRATEGIES
-    bundles = {name: _bundle(pool, asked, name, texts, known) for name in strategies}
-    kept = {
-        name: {(each.kind, each.id) for each in bundle.kept} for name, bundle in bundles.items()
-    }
-    outcomes = []
-    for name, bundle in bundles.items():
-        elsewhere = set().union(*(keys for other, keys in kept.items() if other != name))
-        only_here = (
-            (each.kind, each.id) for each in bundle.kept if (each.kind, each.id) not in elsewhere
+    if now is not None:
+        request = request.model_copy(update={"now": now})
+    by_name = strategies if isinstance(strategies, Mapping) else STRATEGIES
+    bundles: dict[str, ContextBundle] = {}
+    kept: dict[str, set[tuple[Kind, str]]] = {}
+    for name in strategies:
+        asked = request.model_copy(update={"strategy": name})
+        bundles[name] = select_and_pack_context(
+            pool,
+            allocate_budget(asked),
+            asked.intent,
+            request=asked,
+            texts=texts,
+            strategies=by_name,
         )
-        outcomes.append(StrategyOutcome(name, bundle, tuple(only_here)))
-    overlaps = {
-        (one, other): _overlap(kept[one], kept[other]) for one, other in combinations(kept, 2)
-    }
+        kept[name] = {(account.kind, account.id) for account in bundles[name].kept}
+    holders = Counter(chain.from_iterable(kept.values()))
+    outcomes: list[StrategyOutcome] = []
+    for name, bundle in bundles.items():
+        keys = [(account.kind, account.id) for account in bundle.kept]
+        only_here = tuple(key for key in keys if holders[key] == 1)
+        outcomes.append(StrategyOutcome(name, bundle, only_here))
+    overlaps: dict[tuple[str, str], float] = {}
+    for left, right in combinations(kept, 2):
+        union = kept[left] | kept[right]
+        overlaps[left, right] = len(kept[left] & kept[right]) / len(union) if union else 1.0
     return StrategyComparison(tuple(outcomes), overlaps)
-
-
-def _bundle(
-    pool: DataPoolSnapshot,
-    request: ContextSelectionRequest,
-    strategy: str,
-    texts: Mapping[str, str] | None,
-    strategies: Mapping[str, Strategy],
-) -> ContextBundle:
-    asked = request.model_copy(update={"strategy": strategy})
-    allocation = allocate_budget(asked)
-    return select_and_pack_context(
-        pool, allocation, asked.intent, request=asked, texts=texts, strategies=strategies
-    )
-
-
-def _overlap(one: set[tuple[Kind, str]], other: set[tuple[Kind, str]]) -> float:
-    return len(one & other) / len(one | other) if one | other else 1.0
