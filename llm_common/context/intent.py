@@ -8,6 +8,7 @@ follow "could you", "I want you to", "let's" and the like; not "the build", "a f
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Final
 
 from llm_common.context.entities import QUOTED, URL, extract_entities, head_and_tail
@@ -71,14 +72,16 @@ VERBS: Final = _first_wins(
 """Verbs and phrases in their base form, by what they ask for."""
 
 
-def _gerunds(verbs: Iterable[str]) -> Iterator[tuple[str, str]]:
-    for verb in verbs:
+def _gerunds() -> dict[str, str]:
+    gerunds: dict[str, str] = {}
+    for verb in VERBS:
         if " " not in verb:
-            yield verb.removesuffix("e") + "ing", verb
-            yield verb + verb[-1] + "ing", verb
+            gerunds[verb.removesuffix("e") + "ing"] = verb
+            gerunds[verb + verb[-1] + "ing"] = verb
+    return gerunds
 
 
-_GERUNDS: Final = dict(_gerunds(VERBS))
+_GERUNDS: Final = _gerunds()
 """The verbs by their forms in -ing, with some that no verb has."""
 
 _COMMANDS: Final = _words("""
@@ -152,9 +155,9 @@ _REFINED: Final[tuple[tuple[str, str], ...]] = (
 )
 
 _REFINED_BY_OBJECT: Final[Mapping[str, frozenset[IntentType]]] = {
-    verb.replace("_", " "): frozenset(map(IntentType, intents.split()))
-    for verbs, intents in _REFINED
-    for verb in verbs.split()
+    phrase.replace("_", " "): frozenset(map(IntentType, intents.split()))
+    for phrases, intents in _REFINED
+    for phrase in phrases.split()
 }
 """The intents that the object of a verb may change it to: "write the docs" asks for no code."""
 
@@ -216,19 +219,15 @@ _ROLES: Final = {
 """The role of a word or phrase in a sentence, as a letter."""
 
 
-def _by_first_word(*tables: Iterable[str]) -> dict[str, tuple[tuple[str, ...], ...]]:
-    phrases = sorted(
-        {tuple(entry.split()) for table in tables for entry in table},
-        key=lambda words: (-len(words), words),
-    )
-    return {
-        first: tuple(words for words in phrases if words[0] == first)
-        for first in {words[0] for words in phrases}
-    }
+def _by_first_word(*tables: Iterable[str]) -> dict[str, list[str]]:
+    """Return every word and phrase of the tables by its first word, the longest first."""
+    phrases: dict[str, list[str]] = {}
+    for phrase in sorted(set(chain(*tables)), key=lambda phrase: (-phrase.count(" "), phrase)):
+        phrases.setdefault(phrase.split()[0], []).append(phrase)
+    return phrases
 
 
 _PHRASES: Final = _by_first_word(VERBS, CUES, _ROLES, _OBJECTS)
-"""Every word and phrase of the tables by its first word, the longest first."""
 
 
 CONFIDENCES: Final[Mapping[IntentType, float]] = {
@@ -243,23 +242,21 @@ CONFIDENCES: Final[Mapping[IntentType, float]] = {
 }
 """Confidence by intent (four from the specification, "Intent Classification")."""
 
+_NEEDS_CODE_AND_PROJECT: Final = IntentMetadata(
+    requires_code=True, requires_files=True, requires_project=True
+)
+_NEEDS_HISTORY: Final = IntentMetadata(requires_history=True)
 _NEEDS: Final[Mapping[IntentType, IntentMetadata]] = {
-    IntentType.CODE_WRITING: IntentMetadata(
-        requires_code=True, requires_files=True, requires_project=True
-    ),
+    IntentType.CODE_WRITING: _NEEDS_CODE_AND_PROJECT,
     IntentType.CODE_DEBUGGING: IntentMetadata(
         requires_code=True, requires_files=True, requires_history=True
     ),
-    IntentType.CODE_REFACTORING: IntentMetadata(
-        requires_code=True, requires_files=True, requires_project=True
-    ),
+    IntentType.CODE_REFACTORING: _NEEDS_CODE_AND_PROJECT,
     IntentType.FILE_ANALYSIS: IntentMetadata(requires_files=True),
-    IntentType.CONVERSATIONAL: IntentMetadata(requires_history=True),
+    IntentType.CONVERSATIONAL: _NEEDS_HISTORY,
     IntentType.PROJECT_PLANNING: IntentMetadata(requires_history=True, requires_project=True),
-    IntentType.DOCUMENTATION: IntentMetadata(
-        requires_code=True, requires_files=True, requires_project=True
-    ),
-    IntentType.COMMAND_EXECUTION: IntentMetadata(requires_history=True),
+    IntentType.DOCUMENTATION: _NEEDS_CODE_AND_PROJECT,
+    IntentType.COMMAND_EXECUTION: _NEEDS_HISTORY,
 }
 
 _BLOCK: Final = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
@@ -344,16 +341,15 @@ def _classified(text: str) -> IntentType:
     words = list(_spoken_words(head_and_tail(text)))
     roles = _NOUN.sub("x", _NEGATED.sub(_blanked, _roles(words)))
     main_clauses = _SUBORDINATE.sub(_blanked, roles)
-    return (
-        _verb_intent(words, _REQUEST.search(main_clauses))
-        or _first_cue(words)
-        or _verb_intent(words, _ANY_VERB.search(roles))
-        or (IntentType.FILE_ANALYSIS if _asks_about_code(words) else IntentType.CONVERSATIONAL)
-    )
+    intent = _verb_intent(words, _REQUEST.search(main_clauses)) or _first_cue(words)
+    intent = intent or _verb_intent(words, _ANY_VERB.search(roles))
+    if intent is not None:
+        return intent
+    return IntentType.FILE_ANALYSIS if _asks_about_code(words) else IntentType.CONVERSATIONAL
 
 
 def _spoken_words(text: str) -> Iterator[str]:
-    """The words in lower case, and a mark for each end, pause, question, name and quotation."""
+    """Yield the words in lower case, and a mark for each end, pause, question, name and quotation."""
     text = URL.sub(" a.b ", _BLOCK.sub("\n", text.replace("\u2019", "'").replace("()", ".x")))
     plain = QUOTED.sub(lambda quoted: f" {_OTHER if quoted['code'] is None else 'a.b'} ", text)
     for chunk in _CHUNK.findall(plain):
@@ -361,29 +357,29 @@ def _spoken_words(text: str) -> Iterator[str]:
             yield _PAUSE if chunk == "," else _BREAK
             continue
         core = chunk.strip(_WRAPPING)
-        stem = core.rstrip(_ENDS + _WRAPPING)
-        yield from _read(stem)
-        if stem != core or not stem:
-            yield _QUESTION if "?" in core[len(stem) :] else _BREAK
+        word = core.rstrip(_ENDS + _WRAPPING)
+        if word:
+            yield from _read(word)
+        if word != core or not word:
+            yield _QUESTION if "?" in core[len(word) :] else _BREAK
 
 
-def _read(stem: str) -> list[str]:
-    parts = stem.split("/")
-    if _RAISED.fullmatch(stem):
+def _read(word: str) -> list[str]:
+    """Return a word in lower case, in its parts, or a mark for what it stands for."""
+    if _RAISED.fullmatch(word):
         return ["error"]
-    if _PROSE_FILE.fullmatch(stem):
+    if _PROSE_FILE.fullmatch(word):
         return ["docs"]
-    if _NAMED.match(stem) and not all(map(_WORD.fullmatch, parts)):
+    parts = word.split("/")
+    are_words = [bool(_WORD.fullmatch(part)) for part in parts]
+    if _NAMED.match(word) and not all(are_words):
         return [_NAME]
-    return (
-        [part.lower().replace("-", "") if _WORD.fullmatch(part) else _OTHER for part in parts]
-        if stem
-        else []
-    )
+    lowered = [part.lower().replace("-", "") for part in parts]
+    return [part if is_word else _OTHER for part, is_word in zip(lowered, are_words, strict=True)]
 
 
 def _roles(words: Sequence[str]) -> str:
-    """One letter a word; the first word of a phrase has its role, the others do not count."""
+    """Return one letter a word. The first word of a phrase has its role, the others do not count."""
     roles = ""
     while len(roles) < len(words):
         place = len(roles)
@@ -396,14 +392,15 @@ def _role(words: Sequence[str], place: int, entry: str) -> str:
     word = words[place]
     if word == "to":
         return "T" if place and words[place - 1] in _WANTS else "t"
-    if entry in VERBS:
-        if entry not in _NOTHING_WITHOUT_OBJECT:
-            return "V"
+    if entry in _NOTHING_WITHOUT_OBJECT:
         return "W" if _intent_of_object(words, place, entry) else "X"
+    if entry in VERBS:
+        return "V"
     if word in _GERUNDS:
         return "G"
-    role = _MARKS.get(word) or _ROLES.get(entry) or ("F" if word.endswith("ly") else "X")
-    return "R" if word in _COMMANDS else role
+    if word in _COMMANDS:
+        return "R"
+    return _MARKS.get(word) or _ROLES.get(entry) or ("F" if word.endswith("ly") else "X")
 
 
 def _blanked(match: re.Match[str]) -> str:
@@ -411,72 +408,63 @@ def _blanked(match: re.Match[str]) -> str:
 
 
 def _entry(words: Sequence[str], place: int) -> str:
-    """The longest phrase of the lexicon that begins at that word, else the word."""
+    """Return the longest phrase of the lexicon that begins at that word, else the word."""
     for phrase in _PHRASES.get(words[place], ()):
-        if tuple(words[place : place + len(phrase)]) == phrase:
-            return " ".join(phrase)
+        if " ".join(words[place : place + phrase.count(" ") + 1]) == phrase:
+            return phrase
     return words[place]
 
 
 def _verb_intent(words: Sequence[str], match: re.Match[str] | None) -> IntentType | None:
-    """The intent of the verb that a match ends with, or the one that its object changes it to."""
+    """Return the intent of the verb that a match ends with, or the one that its object makes it."""
     if match is None:
         return None
     place = match.end() - 1
     entry = _entry(words, place)
     if entry not in VERBS:
         entry = _GERUNDS.get(entry, entry)
-    intent = _intent_of_object(words, place, entry) or VERBS.get(
-        entry, IntentType.COMMAND_EXECUTION
-    )
     following = words[place + 1 : place + 1 + _MAX_OBJECT_WORDS]
+    intent = _intent_of_object(words, place, entry)
+    if intent is None:
+        intent = VERBS.get(entry, IntentType.COMMAND_EXECUTION)
     if entry == "make" and intent is IntentType.CODE_WRITING and not _BETTER.isdisjoint(following):
         return IntentType.CODE_REFACTORING
     return intent
 
 
 def _intent_of_object(words: Sequence[str], place: int, verb: str) -> IntentType | None:
-    """The intent of the object of a verb, if it has one.
+    """Return the intent of the object of a verb, if it has one.
 
-    "add a section to the readme" is about the readme.
+    "add a section to the readme" is about the readme: the object ends with the last word before a
+    word such as "to", and a place follows it.
     """
-    allowed = _REFINED_BY_OBJECT.get(verb, frozenset())
-    heads = _heads(words, place + verb.count(" ") + 1) if allowed else ()
-    for number, head in enumerate(heads):
-        intent = _OBJECTS.get(head)
-        if intent in allowed and (number == 0 or intent is IntentType.DOCUMENTATION):
-            return intent
-    return None
-
-
-def _heads(words: Sequence[str], start: int) -> Iterator[str]:
-    """The last word of the object that begins there, then those of the places that follow it."""
-    head = ""
-    for word in words[start : start + _MAX_OBJECT_WORDS]:
-        if word in _MARKS or word in _OBJECT_ENDS:
-            yield head
-            if word not in _PLACES:
-                return
-            head = ""
-        else:
+    allowed = _REFINED_BY_OBJECT.get(verb)
+    if allowed is None:
+        return None
+    start = place + verb.count(" ") + 1
+    head, is_object = "", True
+    for word in [*words[start : start + _MAX_OBJECT_WORDS], _BREAK]:
+        if word not in _MARKS and word not in _OBJECT_ENDS:
             head = word
-    yield head
+            continue
+        intent = _OBJECTS.get(head)
+        if intent in allowed and (is_object or intent is IntentType.DOCUMENTATION):
+            return intent
+        if word not in _PLACES:
+            return None
+        head, is_object = "", False
+    return None
 
 
 def _first_cue(words: Sequence[str]) -> IntentType | None:
     for place, word in enumerate(words):
-        if (
-            word in _PHRASES
-            and (intent := CUES.get(_entry(words, place)))
-            and words[max(0, place - 1)] not in _DENIALS
-        ):
+        intent = CUES.get(_entry(words, place)) if word in _PHRASES else None
+        if intent is not None and words[max(0, place - 1)] not in _DENIALS:
             return intent
     return None
 
 
 def _asks_about_code(words: Sequence[str]) -> bool:
     asks = _QUESTION in words or any(_ROLES.get(word) == "K" for word in words)
-    return asks and any(
-        word == _NAME or word in _CODE_NOUNS or word.removesuffix("s") in _CODE_NOUNS
-        for word in words
-    )
+    singulars = {word.removesuffix("s") for word in words}
+    return asks and not {_NAME, *_CODE_NOUNS}.isdisjoint(singulars.union(words))

@@ -4,7 +4,7 @@ import hashlib
 import json
 import math
 import sqlite3
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -72,19 +72,22 @@ def _lead(bundle: ContextBundle, account: ItemAccount) -> dict[str, float]:
     Parts in which none differs, and those that are no finite number, are left out.
     """
     rivals = _rivals(bundle.kept, account) or _rivals(bundle.dropped, account)
-    names = sorted({name for each in (account, *rivals) for name in each.parts})
-    lead = {}
-    for name in names if rivals else ():
-        values = [each.parts.get(name, 0.0) for each in rivals]
+    if not rivals:
+        return {}
+    names = set(account.parts).union(*(rival.parts for rival in rivals))
+    lead: dict[str, float] = {}
+    for name in sorted(names):
+        values = [rival.parts.get(name, 0.0) for rival in rivals]
         own = account.parts.get(name, 0.0)
         ahead = own - sum(values) / len(values)
-        if any(value != own for value in values) and math.isfinite(ahead):
+        if set(values) != {own} and math.isfinite(ahead):
             lead[name] = ahead
     return lead
 
 
 def _rivals(accounts: Sequence[ItemAccount], account: ItemAccount) -> list[ItemAccount]:
-    return [each for each in accounts if each.kind == account.kind and each.id != account.id]
+    of_kind = [rival for rival in accounts if rival.kind == account.kind]
+    return [rival for rival in of_kind if rival.id != account.id]
 
 
 T = TypeVar("T")
@@ -221,20 +224,16 @@ class AdaptiveWeights:
 
 
 def _account(bundle: ContextBundle, item_id: str, kind: Kind | None) -> ItemAccount:
-    found = [
-        each
-        for each in (*bundle.kept, *bundle.dropped)
-        if each.id == item_id and kind in (None, each.kind)
-    ]
-    if len(found) != 1:
-        has, remedy = (
-            ("items of several kinds", "give the kind")
-            if found
-            else ("no item", "take one of its accounts")
-        )
-        shown = one_line(repr(item_id), max_chars=80)
-        raise ValueError(f"the bundle has {has} with the id {shown}; {remedy}")
-    return found[0]
+    accounts = [account for account in (*bundle.kept, *bundle.dropped) if account.id == item_id]
+    if kind is not None:
+        accounts = [account for account in accounts if account.kind == kind]
+    if len(accounts) == 1:
+        return accounts[0]
+    problem, remedy = "no item", "take one of its accounts"
+    if accounts:
+        problem, remedy = "items of several kinds", "give the kind"
+    quoted_id = one_line(repr(item_id), max_chars=80)
+    raise ValueError(f"the bundle has {problem} with the id {quoted_id}; {remedy}")
 
 
 def _learn(
@@ -259,19 +258,12 @@ def _learn(
             moves = {part: move - undone[part] for part, move in moves.items()}
         _keep_verdict(connection, item, helpful=helpful)
         logarithms = _logarithms(connection, figures.intent, figures.strategy, at)
-        _keep_factors(
-            connection,
-            (
-                (
-                    figures.intent,
-                    figures.strategy,
-                    part,
-                    bounded(logarithms.get(part, 0.0) + move),
-                    at,
-                )
-                for part, move in moves.items()
-            ),
-        )
+        for part, move in moves.items():
+            logarithm = bounded(logarithms.get(part, 0.0) + move)
+            connection.execute(
+                "INSERT OR REPLACE INTO factors VALUES (?, ?, ?, ?, ?)",
+                (figures.intent, figures.strategy, part, logarithm, at),
+            )
     return True
 
 
@@ -282,10 +274,10 @@ def _logarithms(
         "SELECT part, logarithm, moved_at FROM factors WHERE intent = ? AND strategy = ? ORDER BY part",
         (intent, strategy),
     )
-    return {
-        part: faded(logarithm, timedelta(seconds=at - moved_at))
-        for part, logarithm, moved_at in rows
-    }
+    logarithms: dict[str, float] = {}
+    for part, logarithm, moved_at in rows:
+        logarithms[part] = faded(logarithm, timedelta(seconds=at - moved_at))
+    return logarithms
 
 
 def _keep_verdict(connection: sqlite3.Connection, item: bytes, *, helpful: bool) -> None:
@@ -297,22 +289,15 @@ def _keep_verdict(connection: sqlite3.Connection, item: bytes, *, helpful: bool)
     )
 
 
-def _keep_factors(
-    connection: sqlite3.Connection, rows: Iterable[tuple[str, str, str, float, float]]
-) -> None:
-    connection.executemany("INSERT OR REPLACE INTO factors VALUES (?, ?, ?, ?, ?)", rows)
-
-
 def _fingerprint(bundle: ContextBundle, account: ItemAccount) -> bytes:
     """Identifies an item of one bundle.
 
     The hash covers the whole bundle, so no id can be guessed from it.
     """
-    accounts = [
-        (each.kind, each.id, each.form, each.score) for each in (*bundle.kept, *bundle.dropped)
-    ]
-    known = [account.kind, account.id, bundle.metadata.selection_strategy, accounts]
-    return hashlib.sha256(json.dumps(known).encode()).digest()
+    all_accounts = (*bundle.kept, *bundle.dropped)
+    rows = [(item.kind, item.id, item.form, item.score) for item in all_accounts]
+    key = [account.kind, account.id, bundle.metadata.selection_strategy, rows]
+    return hashlib.sha256(json.dumps(key).encode()).digest()
 
 
 def _seconds(moment: datetime | None) -> float:

@@ -1,6 +1,6 @@
 """`prefetch_hints`: the items that the next selection is likely to need, by the last ones."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
@@ -37,7 +37,7 @@ class PrefetchHint:
 def prefetch_hints(
     bundles: Sequence[ContextBundle], *, limit: int = 10
 ) -> tuple[PrefetchHint, ...]:
-    """The items that the next selection is likely to need, most likely first.
+    """Return the items that the next selection is likely to need, most likely first.
 
     Ordered by reason as in `PrefetchHint`, then by the number of bundles, then the newest; ties by
     kind and id. Only the five newest bundles count, and only items that the newest one could show.
@@ -57,44 +57,36 @@ def prefetch_hints(
     ages: dict[tuple[Kind, str], dict[PrefetchReason, list[int]]] = {}
     for age, bundle in enumerate(newest_first):
         for account in (*bundle.kept, *bundle.dropped):
-            found = ages.setdefault((account.kind, account.id), {})
+            by_reason = ages.setdefault((account.kind, account.id), {})
             reason = _reason(account)
-            if reason == "kept_repeatedly" or (reason and "kept_repeatedly" not in found):
-                found.setdefault(reason, []).append(age)
-    ranked = [
-        (_ORDER[reason], -len(ages[key][reason]), ages[key][reason][0], key, reason)
-        for key in _within_reach(newest_first[:1])
-        if (reason := _first_reason(ages[key])) is not None
-    ]
-    return tuple(
-        PrefetchHint(*key, reason, -times) for _, times, _, key, reason in sorted(ranked)[:limit]
-    )
+            if reason == "kept_repeatedly" or (reason and "kept_repeatedly" not in by_reason):
+                by_reason.setdefault(reason, []).append(age)
 
-
-def _within_reach(newest: Iterable[ContextBundle]) -> list[tuple[Kind, str]]:
-    return [
-        (account.kind, account.id)
-        for bundle in newest
-        for account in (*bundle.kept, *bundle.dropped)
-        if account.reason not in _OUT_OF_REACH
-    ]
+    ranked: list[tuple[int, int, int, Kind, str, PrefetchHint]] = []
+    for account in (*newest_first[0].kept, *newest_first[0].dropped) if newest_first else ():
+        by_reason = ages[account.kind, account.id]
+        reason = _first_reason(by_reason)
+        if reason is not None and account.reason not in _OUT_OF_REACH:
+            times = len(by_reason[reason])
+            hint = PrefetchHint(account.kind, account.id, reason, times)
+            newest = by_reason[reason][0]
+            ranked.append((_ORDER[reason], -times, newest, account.kind, account.id, hint))
+    return tuple(hint for *_, hint in sorted(ranked)[:limit])
 
 
 def _reason(account: ItemAccount) -> PrefetchReason | None:
-    """The reason that one bundle gives for an item."""
+    """Return the reason that one bundle gives for an item."""
     if account.rule == "mentioned" and account.form != "whole":
         return "mentioned"
     if account.form == "left_out" or account.reason == "newest" or account.kind == "project":
         return None
-    return (
-        "pointer_line"
-        if account.kind == "output" and account.form == "pointer"
-        else "kept_repeatedly"
-    )
+    if account.kind == "output" and account.form == "pointer":
+        return "pointer_line"
+    return "kept_repeatedly"
 
 
 def _first_reason(ages: Mapping[PrefetchReason, Sequence[int]]) -> PrefetchReason | None:
-    held = [
-        reason for reason in ages if reason != "kept_repeatedly" or len(ages[reason]) >= _REPEATEDLY
-    ]
-    return min(held, key=_ORDER.__getitem__, default=None)
+    reasons = set(ages)
+    if len(ages.get("kept_repeatedly", ())) < _REPEATEDLY:
+        reasons.discard("kept_repeatedly")
+    return min(reasons, key=_ORDER.__getitem__, default=None)
