@@ -4,6 +4,9 @@ The rules are third-party text. As a plain regular expression, the rule `*a*a*a*
 hours to fail on one long name. Here the text between two stars takes the first place where it fits,
 and never tries another: no later place could make a match that the first one prevents. The same
 holds for the folders between two `**`.
+
+`pathspec` would take the place of this module. It is not used, since its regular expressions do
+backtrack: version 1.1.1 takes 12 s for that rule and a name of 80 letters.
 """
 
 import re
@@ -43,15 +46,17 @@ class IgnoreRules:
     """
 
     def __init__(self, text: str) -> None:
-        lines = dict.fromkeys(
-            reversed(text.removeprefix("\N{ZERO WIDTH NO-BREAK SPACE}").split("\n"))
-        )
-        self._rules = [rule for line in lines if (rule := _rule(line.removesuffix("\r")))]
+        lines = text.removeprefix("\N{ZERO WIDTH NO-BREAK SPACE}").split("\n")
+        self._rules: list[_Rule] = []  # the last one first
+        for line in dict.fromkeys(reversed(lines)):
+            rule = _rule(line.removesuffix("\r"))
+            if rule is not None:
+                self._rules.append(rule)
 
     def verdict(self, path: str) -> bool | None:
-        """Whether a path is ignored.
+        """Return whether a path is ignored, or None where no rule matches.
 
-        None where no rule matches. The last rule that matches decides.
+        The last rule that matches decides.
 
         Args:
             path: Relative to the folder of the file, with forward slashes; a folder ends with one.
@@ -70,7 +75,7 @@ class _Rule(NamedTuple):
 
 
 def _rule(line: str) -> _Rule | None:
-    """The rule of a line; None for a comment, a blank line, and what git takes for no rule."""
+    """Return the rule of a line, or None for a comment, a blank line, and a rule that git ignores."""
     if line.startswith("#") or len(line) > _MAX_RULE_CHARS:
         return None
     glob = line.rstrip(" ")
@@ -82,12 +87,14 @@ def _rule(line: str) -> _Rule | None:
         segments = list(_segments(glob))
     except ValueError:
         return None
-    pattern = _path_pattern(segments) if is_rooted else f"(?>.*/)?{_segment_pattern(segments[0])}"
+    pattern = f"(?>.*/)?{_segment_pattern(segments[0])}"
+    if is_rooted:
+        pattern = _path_pattern(segments)
     return _Rule(re.compile(pattern, re.DOTALL), ignores, folders_only)
 
 
 def _segments(glob: str) -> Iterator[list[str]]:
-    """The tokens of each component of a glob: stars, and regular expressions of one character.
+    """Yield the tokens of each component of a glob: stars, and regular expressions of one character.
 
     Raises:
         ValueError: The glob is empty or broken.
@@ -103,17 +110,17 @@ def _segments(glob: str) -> Iterator[list[str]]:
             tokens.append(_STAR if stars == _STAR else _ANY_DEPTH)
         elif (members := match["members"]) is not None:
             tokens.append(_class_pattern(members, negated=bool(match["negation"])))
+        elif match["any"]:
+            tokens.append("[^/]")
         else:
-            tokens.append(
-                "[^/]" if match["any"] else re.escape(match["escaped"] or match["literal"])
-            )
+            tokens.append(re.escape(match["escaped"] or match["literal"]))
     if not glob or end != len(glob):
         raise ValueError("no rule")
     yield tokens
 
 
 def _class_pattern(members: str, *, negated: bool) -> str:
-    """The regular expression of a class such as `[a-z_]`; it never matches a slash.
+    """Return the regular expression of a class such as `[a-z_]`, which never matches a slash.
 
     Raises:
         ValueError: It names a class that does not exist.
@@ -126,29 +133,35 @@ def _class_pattern(members: str, *, negated: bool) -> str:
             parts.append(_POSIX[name])
             continue
         first = match["first"][-1]
-        # a range that runs backwards is its first character
+        # A range that runs backwards is its first character.
         last = max(first, (match["last"] or first)[-1])
         parts.append(f"{re.escape(first)}-{re.escape(last)}")
     return f"(?!/)[{'^' * negated}{''.join(parts)}]"
 
 
 def _segment_pattern(tokens: Iterable[str]) -> str:
-    """The regular expression of one component of a path."""
-    first, *rest = ("".join(part) for part in _split(tokens, {_STAR, _ANY_DEPTH}))
-    middle = "".join(f"(?>[^/]*?{part})" for part in rest[:-1])
-    return first + middle + "".join(f"[^/]*{part}" for part in rest[-1:])
+    """Return the regular expression of one component of a path."""
+    first, *rest = map("".join, _split(tokens, {_STAR, _ANY_DEPTH}))
+    if not rest:
+        return first
+    middle = [f"(?>[^/]*?{part})" for part in rest[:-1]]
+    return f"{first}{''.join(middle)}[^/]*{rest[-1]}"
 
 
 def _path_pattern(segments: Iterable[list[str]]) -> str:
-    """The regular expression of a path, from the folder of the file on."""
-    patterns = (
-        _ANY_DEPTH if tokens == [_ANY_DEPTH] else _segment_pattern(tokens) for tokens in segments
-    )
+    """Return the regular expression of a path, from the folder of the file on."""
+    patterns: list[str] = []
+    for tokens in segments:
+        is_any_depth = tokens == [_ANY_DEPTH]
+        patterns.append(_ANY_DEPTH if is_any_depth else _segment_pattern(tokens))
+    # A part of `**` alone has no components, another one may have an empty one.
     first, *rest = _split(patterns, {_ANY_DEPTH})
-    begin = "".join(f"{pattern}/" for pattern in first) if rest else "/".join(first)
-    middle = "".join(f"(?>(?:[^/]+/)*?{'/'.join(part)}/)" for part in rest[:-1] if part)
-    end = "".join(f"(?:[^/]+/)*?{'/'.join(part)}" if part else ".+" for part in rest[-1:])
-    return begin + middle + end
+    if not rest:
+        return "/".join(first)
+    begin = [f"{pattern}/" for pattern in first]
+    middle = [f"(?>(?:[^/]+/)*?{'/'.join(part)}/)" for part in rest[:-1] if part]
+    end = f"(?:[^/]+/)*?{'/'.join(rest[-1])}" if rest[-1] else ".+"
+    return "".join([*begin, *middle, end])
 
 
 def _split(items: Iterable[str], separators: set[str]) -> list[list[str]]:

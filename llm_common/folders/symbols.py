@@ -25,17 +25,17 @@ class Symbol:
 
 
 def defined_names(path: str, text: str) -> str:
-    """The names that a file defines, with spaces between.
+    """Return the names that a file defines, with spaces between.
 
     "" for a language that is not known. Linear, no parsing.
     """
-    return " ".join(
-        {match.start("name"): match["name"] for match in _definitions(path, text)}.values()
-    )
+    # Two patterns may find the same definition.
+    by_start = {match.start("name"): match["name"] for match in _definitions(path, text)}
+    return " ".join(by_start.values())
 
 
 def symbols_of(path: str, text: str, *, parse: bool = True) -> list[Symbol]:
-    """What a file defines, in the order of the lines.
+    """Return what a file defines, in the order of the lines.
 
     Args:
         path: Names the language.
@@ -53,16 +53,16 @@ def symbols_of(path: str, text: str, *, parse: bool = True) -> list[Symbol]:
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             pass  # read below, without a grammar
     ends = [match.start() for match in _LINE_END.finditer(text)]
-    found: dict[int, Symbol] = {}
+    by_line: dict[int, Symbol] = {}
     for match in _definitions(path, text):
         line = bisect_right(ends, match.start("name") - 1) + 1
         raw = text[match.start() : match.start() + 4 * _MAX_SIGNATURE_CHARS]
-        whole = _OPEN_SIGNATURE.match(raw)
-        signature = _one_line(
-            (whole.group() if whole else raw.partition("\n")[0]).strip().rstrip("{ \t")
-        )
-        found.setdefault(line, Symbol(match["name"], line, len(raw) - len(raw.lstrip()), signature))
-    return [found[line] for line in sorted(found)]
+        opened = _OPEN_SIGNATURE.match(raw)
+        signature = opened.group() if opened else raw.partition("\n")[0]
+        signature = _one_line(signature.strip().rstrip("{ \t"))
+        indent = len(raw) - len(raw.lstrip())
+        by_line.setdefault(line, Symbol(match["name"], line, indent, signature))
+    return [by_line[line] for line in sorted(by_line)]
 
 
 def _definitions(path: str, text: str) -> Iterator[re.Match[str]]:

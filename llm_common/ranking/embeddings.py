@@ -26,11 +26,11 @@ class Embedder(Protocol):
     """Gives the similarity in meaning of texts; one method, safe to share between threads."""
 
     def similarities(self, query: str, texts: Sequence[str]) -> Sequence[float]:
-        """The cosine of each text with the query, in order; deterministic."""
+        """Return the cosine of each text with the query, in order. Deterministic."""
 
 
 def prominence(similarities: Sequence[float]) -> list[float]:
-    """How far each similarity stands out from the others, from 0 to 1.
+    """Return how far each similarity stands out from the others, from 0 to 1.
 
     The cosines of a pool lie close together, and only the best are informative. A value less than a
     standard deviation above the mean becomes 0, and the rest is stretched over 0 to 1. A value that
@@ -40,9 +40,8 @@ def prominence(similarities: Sequence[float]) -> list[float]:
         return []
     finite = [similarity if math.isfinite(similarity) else 0.0 for similarity in similarities]
     mean = math.fsum(finite) / len(finite)
-    floor = mean + math.sqrt(
-        math.fsum((similarity - mean) ** 2 for similarity in finite) / len(finite)
-    )
+    variance = math.fsum((similarity - mean) ** 2 for similarity in finite) / len(finite)
+    floor = mean + math.sqrt(variance)
     excess = [max(0.0, similarity - floor) for similarity in finite]
     top = max(excess)
     return [value / top for value in excess] if top > 0 else excess
@@ -79,7 +78,7 @@ class StaticVectors:
         self._lock = threading.Lock()
 
     def similarities(self, query: str, texts: Sequence[str]) -> list[float]:
-        """The cosine of each text with the query; 0 for a text without words."""
+        """Return the cosine of each text with the query, 0 for a text without words."""
         if not texts:
             return []
         pool = tuple(texts)
@@ -112,7 +111,7 @@ class StaticVectors:
 
 @cache
 def installed_vectors() -> StaticVectors | None:
-    """The static vectors, loaded once in a process; None without the extra `embeddings`."""
+    """Return the static vectors, loaded once in a process, or None without the extra `embeddings`."""
     try:
         return StaticVectors()
     except ConfigError:

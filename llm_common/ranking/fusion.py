@@ -9,7 +9,7 @@ from llm_common.ranking.lexical import Hit, best_first
 def reciprocal_rank_fusion(
     rankings: Sequence[Sequence[str]], *, k: int = 60, weights: Sequence[float] | None = None
 ) -> list[Hit]:
-    """The keys of all rankings, first those with a high rank in many of them.
+    """Return the keys of all rankings, first those with a high rank in many of them.
 
     A key's score is the sum of `weight / (k + rank)` over the rankings that hold it; the first rank
     is 1. Only ranks count, so rankings whose scores do not compare can be fused. Ties are in the
@@ -37,7 +37,7 @@ def reciprocal_rank_fusion(
 
 
 def weighted_sum(parts: Sequence[tuple[float, Mapping[str, float]]]) -> list[Hit]:
-    """The keys of all parts by the sum of `weight * score`, best first, ties by key.
+    """Return the keys of all parts by the sum of `weight * score`, best first, ties by key.
 
     A part that lacks a key adds nothing to it. Normalise the parts first when their scales differ.
 
@@ -49,11 +49,11 @@ def weighted_sum(parts: Sequence[tuple[float, Mapping[str, float]]]) -> list[Hit
         for key, score in scores.items():
             terms.setdefault(key, []).append(weight * score)
     # exact, so ties are ties in any order
-    return best_first(Hit(key, math.fsum(each)) for key, each in terms.items())
+    return best_first(Hit(key, math.fsum(shares)) for key, shares in terms.items())
 
 
 def max_normalised(scores: Mapping[str, float]) -> dict[str, float]:
-    """The scores divided by the largest, so that the best of each ranking counts 1.
+    """Return the scores divided by the largest, so that the best of each ranking counts 1.
 
     All 0 when none is positive.
     BM25 has no upper bound, and its scores depend on the texts of the index: two rankings by it can

@@ -18,7 +18,7 @@ class Hit:
 
 
 def best_first(hits: Iterable[Hit]) -> list[Hit]:
-    """The hits by falling score; equal scores in the order of their keys."""
+    """Return the hits by falling score, equal scores in the order of their keys."""
     return sorted(hits, key=lambda hit: (-hit.score, hit.key))
 
 
@@ -63,7 +63,7 @@ _SEAM = re.compile(
 
 
 def split_identifiers(text: str) -> str:
-    """The words of the text, spaced, each identifier followed by its parts.
+    """Return the words of the text, spaced, each identifier followed by its parts.
 
     `getUserName`, `get_user_name` and `HTTPServer2` are split at a change of case, at underscores
     and between letters and digits. The whole word without underscores comes before its parts, so
@@ -75,7 +75,7 @@ def split_identifiers(text: str) -> str:
 
 
 def query_terms(query: str) -> list[str]:
-    """The first 64 distinct words of a query, in lower case, without stop words."""
+    """Return the first 64 distinct words of a query, in lower case, without stop words."""
     terms = dict.fromkeys(word.lower() for word in identifier_words(query))
     return [term for term in terms if term not in STOP_WORDS][:MAX_QUERY_TERMS]
 
@@ -93,13 +93,12 @@ def _words_and_unspaced() -> tuple[re.Pattern[str], re.Pattern[str]]:
 
 
 def identifier_words(text: str) -> list[str]:
-    """The words of `split_identifiers` as a list."""
+    """Return the words of `split_identifiers` as a list."""
     words: list[str] = []
     word_pattern, unspaced = _words_and_unspaced()
     for word in word_pattern.findall(_POINTS.sub("", unicodedata.normalize("NFKC", text))):
-        if (word.isalpha() and (word[1:].islower() or word.isupper())) or len(
-            word
-        ) > _MAX_IDENTIFIER_CHARS:
+        is_plain = word.isalpha() and (word[1:].islower() or word.isupper())
+        if is_plain or len(word) > _MAX_IDENTIFIER_CHARS:
             words.append(word)
         elif unspaced.match(word):
             words += [*word, *map("".join, pairwise(word))]
@@ -121,12 +120,11 @@ _PART_SEAM: Final = re.compile(
 
 
 def split_request(text: str) -> tuple[str, ...]:
-    """The two to four sentences, lines or "and then" parts of a request, if any.
+    """Return the two to four sentences, lines or "and then" parts of a request, if any.
 
     Each part is searched for separately, since the words of one wish drown those of another. A
     piece with fewer than two words to look up, such as "Thanks!", is no part.
     """
-    parts = [
-        part.strip() for part in _PART_SEAM.split(text) if len(query_terms(part)) >= _MIN_TERMS
-    ]
-    return tuple(parts) if len(parts) in range(2, _MAX_PARTS + 1) else ()
+    parts = [part.strip() for part in _PART_SEAM.split(text)]
+    wishes = tuple(part for part in parts if len(query_terms(part)) >= _MIN_TERMS)
+    return wishes if len(wishes) in range(2, _MAX_PARTS + 1) else ()
