@@ -68,7 +68,9 @@ class Block(NamedTuple):
 def item_block(
     kind: Kind, item_id: str, *, heading: str, body: str, note: str = "", group: str = ""
 ) -> Block:
-    """Return the block of an item: its source, in the line before its text or, of a turn, in the same line.
+    """Return the block of an item: its source, then its text.
+
+    The source has a line of its own, except of a turn.
 
     A note stands in brackets behind the source, whole however long the source is.
     """
@@ -82,7 +84,7 @@ def item_block(
 
 
 def indented(text: str) -> str:
-    """Return a text with a space before every line but the first, so that none looks like the next turn."""
+    """Indent every line but the first by a space, so that none looks like the next turn."""
     return _LINE_BREAK.sub(r"\g<0> ", text)
 
 
@@ -265,7 +267,8 @@ class ContextBundle:
         """The same as a table for people, one line per item."""
         figures = self.metadata
         title = (
-            f"{figures.total_tokens:,} of {figures.budget:,} tokens ({figures.budget_utilization:.0%}), "
+            f"{figures.total_tokens:,} of {figures.budget:,} tokens "
+            f"({figures.budget_utilization:.0%}), "
             f"{figures.selection_strategy}"
         )
         if figures.judge and figures.judge.note:

@@ -33,7 +33,8 @@ _SEPARATORS: Final = re.compile(r"[/\\]+")
 _ROOTED: Final = re.compile(r"(?:[A-Za-z]:|~|\.{1,2})?[/\\]\w")
 _FOLDERS: Final = frozenset(  # a paragraph, since a list would take a page
     """
-    .github app apps bin cmd config docs examples include internal lib packages pkg scripts src test tests tools
+    .github app apps bin cmd config docs examples include internal lib packages pkg scripts src test
+    tests tools
     """.split()  # noqa: SIM905
 )
 _MIN_FOLDERS: Final = 3  # `read/write` is no path, `a/b/c` is

@@ -232,7 +232,7 @@ def _folded_file(content: str, path: str) -> Texts:
 
 
 def _surroundings(values: Sequence[float], lengths: Sequence[int]) -> list[float]:
-    """Return the value of the neighbours of each, relative to the highest. It falls with the distance."""
+    """Return what the neighbours of each are worth, by their distance, relative to the highest."""
     fades = [math.exp(-(length + 1) / _NEIGHBOURHOOD) for length in lengths]
     before = _carried(values, fades)
     after = _carried(values[::-1], fades[::-1])[::-1]

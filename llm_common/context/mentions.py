@@ -225,19 +225,21 @@ def _components(path: str) -> tuple[str, ...]:
 
 _CODE_EXTENSIONS: Final = frozenset(  # one paragraph, since a list would take a page
     """
-    asm bash bat c cc cfc cjs clj cljs cmake coffee cpp cr cs css cu cxx d dart ejs el elm erl ex exs f90 fs fsx glsl go
-    gradle graphql groovy h hh hpp hrl hs htm html hxx ino ipynb java jl js jsx kt kts less lisp lua m mjs mk ml mli mm
-    mts nim nix pas php pl pm proto ps1 purs py pyi pyx r rb re rkt rs s sass scala scm scss sh sol sql sv svelte swift
-    tcl tf ts tsx v vb vhd vim vue wat wgsl zig zsh
+    asm bash bat c cc cfc cjs clj cljs cmake coffee cpp cr cs css cu cxx d dart ejs el elm erl ex
+    exs f90 fs fsx glsl go gradle graphql groovy h hh hpp hrl hs htm html hxx ino ipynb java jl js
+    jsx kt kts less lisp lua m mjs mk ml mli mm mts nim nix pas php pl pm proto ps1 purs py pyi pyx
+    r rb re rkt rs s sass scala scm scss sh sol sql sv svelte swift tcl tf ts tsx v vb vhd vim vue
+    wat wgsl zig zsh
     """.split()  # noqa: SIM905
 )
 """Extensions of files that hold program text, without the dot, in lower case."""
 
 FILE_EXTENSIONS: Final = _CODE_EXTENSIONS | frozenset(
     """
-    adoc avro bin bmp cfg conf config csv dat db diff doc docx dockerfile env gif gz ico ini jar jpeg jpg json json5
-    jsonc jsonl lock log markdown md mdx mp3 mp4 ndjson odt parquet patch pdf pem pkl png ppt pptx properties rst so
-    sqlite svg tar tex toml tsv txt wav webp whl xls xlsx xml yaml yml zip
+    adoc avro bin bmp cfg conf config csv dat db diff doc docx dockerfile env gif gz ico ini jar
+    jpeg jpg json json5 jsonc jsonl lock log markdown md mdx mp3 mp4 ndjson odt parquet patch pdf
+    pem pkl png ppt pptx properties rst so sqlite svg tar tex toml tsv txt wav webp whl xls xlsx xml
+    yaml yml zip
     """.split()  # noqa: SIM905
 )
 """Extensions that distinguish a file from other words with a dot."""

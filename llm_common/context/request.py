@@ -212,7 +212,7 @@ def effective_budget(request: ContextSelectionRequest) -> int:
 
 
 def allocate_budget(request: ContextSelectionRequest) -> BudgetAllocation:
-    """Return whole tokens for each part, whose sum with the system's is exactly the effective budget.
+    """Return whole tokens for each part, which sum up to the effective budget.
 
     The tokens that rounding down leaves over go to the parts that lost most by it, the first of
     equals first. A budget of at most 200 tokens belongs to the system part: nothing can be

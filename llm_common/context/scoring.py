@@ -89,7 +89,7 @@ def score_pool(
 
 
 def _maxima(strategy: Strategy, scores: Scores) -> dict[Kind, float]:
-    """Return what the scores of a kind are divided by: the strategy's maximum, or a higher score."""
+    """Return what scores are divided by: the strategy's maximum of a kind, or a higher score."""
     maxima: dict[Kind, float] = dict(getattr(strategy, "max_scores", {}))
     for (kind, _), score in scores.items():
         if kind in maxima and maxima[kind] < score.value < inf:

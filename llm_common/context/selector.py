@@ -95,7 +95,8 @@ class ContextSelector:
     ) -> None:
         if store is not None and not callable(getattr(store, "load_result", None)):
             raise TypeError(
-                f"store is a {type(store).__name__}; pass the store or the session that holds the outputs"
+                f"store is a {type(store).__name__}; pass the store or the session that holds "
+                f"the outputs"
             )
         self._store = store
         self._listeners = tuple(listeners)
@@ -190,7 +191,7 @@ class ContextSelector:
         return texts, pack(pool, scores, request, allocation, texts=texts, previous=previous)
 
     def _metered(self, counter: TokenCounter) -> Meter:
-        """The counter with the counts of earlier selections, if they used the same or one that counts the same."""
+        """Return the counter with the counts of earlier selections by an equal one."""
         # all of these count alike
         kind = DefaultCounter if type(counter) is DefaultCounter else counter
         counted_with, meter = self._counts
@@ -257,7 +258,8 @@ def _check_given(request: object, pool: object) -> None:
         )
     if not isinstance(pool, DataPoolSnapshot):
         raise TypeError(
-            f"pool is a {type(pool).__name__}; pass DataPoolSnapshot(session_log=…, context_files=…)"
+            f"pool is a {type(pool).__name__}; pass DataPoolSnapshot(session_log=…, "
+            f"context_files=…)"
         )
 
 
@@ -294,7 +296,10 @@ class _StoredTexts(Mapping[str, str]):
         return len(self._outputs)
 
     def facts(self) -> dict[str, Attribute]:
-        """How many were loaded, and in how many seconds: a span for each costs more than a small output's load."""
+        """Return how many were loaded, and in how many seconds.
+
+        A span for each would cost more than the load of a small output.
+        """
         return {
             "llm_common.context.loaded": self._loaded,
             "llm_common.context.load_s": self._load_s,

@@ -1,4 +1,4 @@
-"""`candidate_files`: the few files of large trees that are weighed for a pack, with text and score."""
+"""`candidate_files`: the files of large trees that are weighed for a pack."""
 
 import math
 import re
@@ -50,7 +50,7 @@ _MAX_TIME_S = 253_402_300_799.0
 def candidate_files(
     query: str, search: FolderSearch, named: Mapping[str, ContainedFile], *, now: datetime
 ) -> tuple[tuple[ContextFile, ...], Scores]:
-    """The files worth weighing for a query, each once, with text, size and time of change, and their scores.
+    """Return the files worth weighing for a query, each once, and their scores.
 
     First the files that the caller named, then the 60 of the highest scores among those that share
     a word with the query, or that it names by path or by something they define. None when there are
@@ -146,7 +146,10 @@ def _parts_by_path(query: str, search: FolderSearch) -> dict[str, dict[str, floa
 
 
 def _test_loss(query: str) -> float:
-    """How much less a test counts: nothing if tests are asked for, little for one line that asks for a change."""
+    """Return how much less a test counts.
+
+    Nothing if tests are asked for, little for one line that asks for a change.
+    """
     if not _TEST_WORDS.isdisjoint(query_terms(query)):
         return 0.0
     return _TEST_LOSS if _IS_QUESTION_OR_REPORT.search(query.strip()) else _TEST_LOSS_OF_CHANGES

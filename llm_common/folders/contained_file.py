@@ -1,4 +1,4 @@
-"""`ContainedFile`: a file of a folder, read only if its path leads to a regular file of that folder at that moment.
+"""`ContainedFile`: a file that is read only if its path leads to a regular file of its folder.
 
 A folder may change after it was listed, and whoever writes there may swap a file for a link that
 leads out, or for a pipe that never answers. Links are resolved first. The resolved path is then

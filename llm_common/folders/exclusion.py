@@ -44,7 +44,8 @@ _GENERATED = re.compile(
     re.IGNORECASE,
 )
 _GENERATED_NOTE = re.compile(
-    rb"\bgenerated\b.{0,120}\bdo not (edit|modify)\b|\bdo not (edit|modify)\b.{0,120}\bgenerated\b|@generated\b",
+    rb"\bgenerated\b.{0,120}\bdo not (edit|modify)\b|\bdo not (edit"
+    rb"|modify)\b.{0,120}\bgenerated\b|@generated\b",
     re.IGNORECASE | re.DOTALL,
 )
 
@@ -175,14 +176,15 @@ _LAST_WORDS: Final = _any_of(
     r"(?:.+[._ -])?(?:creds?|passphrases?|passwd|secrets?|token|vault[_-]?pass)",
     r"(?!.*(?:change|common|confirm|forgot|lost|reset|strong|update|weak))(?:.+[._ -])?passwords?",
     r"(?:.+[._ -])?(?:access|api|auth|bearer|bot|oauth|refresh|session)[_-]?tokens?",
-    r"(?:.+[._ -])?(?:access|api|auth|deploy|encryption|master|private|root|secret|service|signing|ssh)[_-]?keys?",
+    r"(?:.+[._ -])?(?:access|api|auth|deploy|encryption|master|private|root|secret|service"
+    r"|signing|ssh)[_-]?keys?",
     r"(?!.*(?:partition|primary|public|sort))(?:.+[._ -])?key",
 )
 _ANY_WORD: Final = re.compile(r"(?:.*[._ -])?(?:creds|secrets?)(?:[._ -].*)?")
 
 
 def usually_holds_secrets(path: str) -> bool:
-    """Whether the path names a file that usually holds secrets, or a backup of one, and no sample of one.
+    """Return whether files of that name, or backups of them, usually hold secrets.
 
     Args:
         path: With forward slashes; of a folder's files, relative to the folder.

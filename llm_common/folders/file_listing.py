@@ -1,4 +1,4 @@
-"""The files of a folder: those that git tracks or would track, or those that `.gitignore` files do not exclude."""
+"""The files of a folder that git tracks or would track, or that no `.gitignore` excludes."""
 
 import os
 import re
@@ -26,7 +26,7 @@ _MAX_IGNORE_BYTES = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class ListedFile:
-    """A regular file below a folder: its path there with forward slashes, its size, its time of change.
+    """A regular file below a folder: its path with forward slashes, size and time of change.
 
     Attributes:
         mtime_ns: Nanoseconds since 1970, at least 1.
@@ -57,7 +57,9 @@ def list_paths(root: Path, *, hidden: bool = False) -> Iterator[str]:
 
 
 def stat_files(root: Path, paths: Iterable[str]) -> Iterator[tuple[str, ListedFile | None]]:
-    """Each path with its file: None if it is no regular file, or lies outside the folder once links are followed.
+    """Yield each path with its file, or None.
+
+    None for what is not a regular file, or lies outside the folder once links are followed.
 
     None also for a path that does not print on one line, which a terminal or a prompt could
     misread.

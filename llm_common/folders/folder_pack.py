@@ -222,7 +222,8 @@ def _check(
     # True and 8e3 pass for numbers of tokens, but stand for a mistake.
     if type(budget_tokens) is not int or budget_tokens < MIN_BUDGET_TOKENS:
         raise ConfigError(
-            f"{budget_tokens!r} is no budget; give a whole number of tokens, at least {MIN_BUDGET_TOKENS}",
+            f"{budget_tokens!r} is no budget; give a whole number of tokens, at least "
+            f"{MIN_BUDGET_TOKENS}",
             variable="budget_tokens",
             value=repr(budget_tokens),
         )
@@ -329,7 +330,7 @@ def _file_filter(
 
 
 def _resolve(paths: Sequence[Path | str]) -> tuple[dict[str, Path], dict[str, ContainedFile]]:
-    """The folders by the prefix of their shown paths, and the other files by their shown path, all resolved.
+    """Return the folders by the prefix of their shown paths, and other files by their shown path.
 
     Drops a folder that lies within another one. A shown path can be opened from the working
     directory. Paths below a folder elsewhere are relative to it if nothing else is given. Else they

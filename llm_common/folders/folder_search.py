@@ -106,7 +106,10 @@ def first_line(query: str) -> str:
 
 
 def code_names(query: str) -> list[str]:
-    """Return the first 64 names of a query that look like code: `get_page`, `getPage`, `page()`, `.page`, or in backquotes."""
+    """Return the first 64 names of a query that look like code.
+
+    `get_page`, `getPage`, `page()`, `.page`, and what stands in backquotes.
+    """
     names = dict.fromkeys(_CODE_NAME.findall(query))
     return [name for name in names if len(name) >= _MIN_NAME_CHARS][:_MAX_NAMES]
 

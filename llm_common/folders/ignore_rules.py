@@ -75,7 +75,7 @@ class _Rule(NamedTuple):
 
 
 def _rule(line: str) -> _Rule | None:
-    """Return the rule of a line, or None for a comment, a blank line, and a rule that git ignores."""
+    """Return the rule of a line, or None for a comment, a blank line and a broken rule."""
     if line.startswith("#") or len(line) > _MAX_RULE_CHARS:
         return None
     glob = line.rstrip(" ")
@@ -94,7 +94,7 @@ def _rule(line: str) -> _Rule | None:
 
 
 def _segments(glob: str) -> Iterator[list[str]]:
-    """Yield the tokens of each component of a glob: stars, and regular expressions of one character.
+    """Yield the tokens of each component of a glob: stars, and expressions of one character.
 
     Raises:
         ValueError: The glob is empty or broken.

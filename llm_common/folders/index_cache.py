@@ -41,8 +41,9 @@ def default_cache_dir() -> Path:
     try:
         home = Path.home()
     except RuntimeError as exc:
-        reason = f"this user has no home folder; set {XDG_CACHE_HOME.name} to a folder that may be written"
-        raise ConfigError(reason, variable=XDG_CACHE_HOME.name, value="") from exc
+        variable = XDG_CACHE_HOME.name
+        reason = f"this user has no home folder; set {variable} to a folder that may be written"
+        raise ConfigError(reason, variable=variable, value="") from exc
     if sys.platform == "darwin":
         return home / "Library/Caches/llm-common"
     if sys.platform == "win32":

@@ -62,7 +62,8 @@ _PYTHON = (
 _SCRIPT = (
     (
         rf"{_INDENT}(?:export{_GAP})?(?:default{_GAP})?(?:declare{_GAP})?(?:abstract{_GAP})?(?:async{_GAP})?"
-        rf"(?:function\b[ \t*]{{0,4}}|(?:class|interface|enum|type|namespace|module){_GAP})(?P<name>[\w$]+)(?![\w$]|,)"
+        rf"(?:function\b[ \t*]{{0,4}}|(?:class|interface|enum|type|namespace"
+        rf"|module){_GAP})(?P<name>[\w$]+)(?![\w$]|,)"
     ),
     (
         rf"^(?:export{_GAP})?(?:const|let|var){_GAP}(?P<name>[\w$]+)[^=\n]{{0,160}}=[ \t]*"
@@ -70,7 +71,8 @@ _SCRIPT = (
     ),
     rf"^export{_GAP}(?:const|let|var){_GAP}(?P<name>[\w$]+)",
     (
-        rf"^[ \t]{{1,40}}(?:(?:public|private|protected|static|async|override|readonly|get|set){_GAP}){{0,4}}[#*]?"
+        rf"^[ \t]{{1,40}}(?:(?:public|private|protected|static|async|override|readonly|get"
+        rf"|set){_GAP}){{0,4}}[#*]?"
         r"(?!(?:if|for|while|switch|catch|function|return|with|constructor)\b)(?P<name>[\w$]+)"
         r"(?:<[^>\n]{1,80}>)?\([^;\n]{0,200}\{[ \t]*$"
     ),
@@ -81,7 +83,10 @@ _MODIFIERS = (
     rf"readonly|unsafe|synchronized|native|default|inline|suspend|implicit|lazy|case|fileprivate|mutating|extern|new)"
     rf"{_GAP})"
 )
-_TYPES = rf"{_INDENT}{_MODIFIERS}{{0,6}}@?(?:{_TYPE_WORDS}){_GAP}(?:class{_GAP}|struct{_GAP})?(?P<name>[\w.]+)"
+_TYPES = (
+    rf"{_INDENT}{_MODIFIERS}{{0,6}}@?(?:{_TYPE_WORDS}){_GAP}"
+    rf"(?:class{_GAP}|struct{_GAP})?(?P<name>[\w.]+)"
+)
 _JAVA = (
     _TYPES,
     (
@@ -90,7 +95,10 @@ _JAVA = (
         r"(?P<name>\w+)[ \t]?(?:<[^>\n]{1,40}>)?\("
     ),
 )
-_FUN = rf"{_INDENT}{_MODIFIERS}{{0,6}}(?:fun|func|def){_GAP}(?:<[^>\n]{{1,80}}>[ \t]?)?(?:\w+\.)?(?P<name>\w+)"
+_FUN = (
+    rf"{_INDENT}{_MODIFIERS}{{0,6}}(?:fun|func|def){_GAP}"
+    rf"(?:<[^>\n]{{1,80}}>[ \t]?)?(?:\w+\.)?(?P<name>\w+)"
+)
 _GO = (
     rf"^func{_GAP}(?:\([^)\n]{{1,120}}\){_GAP})?(?P<name>\w+)",
     rf"^(?:type|var|const){_GAP}(?P<name>[^\W_]\w*)",
@@ -106,7 +114,8 @@ _RUST = (
 _C = (
     (
         r"^(?!(?:if|else|for|while|switch|return|case|do|typedef|extern|using|goto|delete|new)\b)"
-        r"(?:[A-Za-z_][\w:<>, \t*&]{0,120}[ \t*&])?(?P<name>~?[A-Za-z_][\w:~]{2,80})[ \t]?\([^;\n]{0,200}$"
+        r"(?:[A-Za-z_][\w:<>, \t*&]{0,120}[ \t*&])?(?P<name>~?[A-Za-z_][\w:~]{2,80})"
+        r"[ \t]?\([^;\n]{0,200}$"
     ),
     rf"^(?:typedef{_GAP})?(?:struct|class|enum(?:{_GAP}class)?|union|namespace){_GAP}(?P<name>\w+)[^;\n]{{0,120}}$",
     rf"^#[ \t]?define{_GAP}(?P<name>\w+)\(",

@@ -162,7 +162,7 @@ def pack_passages(
 
 
 def _rank_passages(candidates: Sequence[_Candidate], query: str) -> None:
-    """Divide the files, and order the passages of each: the best match first, then those near it."""
+    """Divide the files, and order the passages of each by match, then by nearness to the best."""
     parsed_chars = 0
     texts: list[tuple[str]] = []
     for candidate in candidates:
@@ -186,7 +186,7 @@ def _rank_passages(candidates: Sequence[_Candidate], query: str) -> None:
 
 
 def _passages(text: str, symbols: Sequence[Symbol]) -> Iterator[Passage]:
-    """Yield passages of 200 characters or more that begin at definitions, or at blank lines in a long one."""
+    """Yield passages that begin at definitions, or at blank lines in a long one."""
     lines = [0, *(match.end() for match in _LINE_END.finditer(text))]
     ends = [lines[line] for line in _first_lines(text, lines, symbols)]
     parents = _parents(symbols)
@@ -231,7 +231,7 @@ def _parents(symbols: Sequence[Symbol]) -> list[int]:
 
 
 def _cut(text: str, start: int, end: int) -> int:
-    """Return the end of the last paragraph within the range, else of the last line, else of the range."""
+    """Return the end of the last paragraph in the range, else of its last line, else its own."""
     for boundary in ("\n\n", "\n"):
         place = text.rfind(boundary, start, end)
         if place >= 0:
@@ -242,7 +242,7 @@ def _cut(text: str, start: int, end: int) -> int:
 def _signatures(
     text: str, start: int, lines: Sequence[int], symbols: Sequence[Symbol], parents: Sequence[int]
 ) -> Iterator[Span]:
-    """Yield the lines that open the definitions around a place, by their indentation, innermost first."""
+    """Yield the lines that open the definitions around a place, innermost first."""
     first = _FIRST_WORD.search(text, start)
     level = first.start() - text.rfind("\n", 0, first.start()) - 1 if first else 0
     number = bisect_left(symbols, start, key=lambda symbol: lines[symbol.line - 1]) - 1
@@ -285,7 +285,7 @@ def _show(candidates: Sequence[_Candidate], counter: TokenCounter, budget: int) 
 
 
 def _in_common_order(candidates: Sequence[_Candidate]) -> list[tuple[_Candidate, Passage]]:
-    """Return the passages of all files: next is the one that ends first if each file grows by its share."""
+    """Return the passages of all files by their ends, if each file grows by its share."""
     queue: list[tuple[float, int, int]] = []
     for place, candidate in enumerate(candidates):
         chars = 0

@@ -16,7 +16,7 @@ _OPEN_SIGNATURE = re.compile(r"[^\n]*\([ \t]*\n[^()]*(?:\([^()]*\)[^()]*){0,20}\
 
 @dataclass(frozen=True, slots=True)
 class Symbol:
-    """One definition: its name, its line from 1, how many characters it is indented by, its signature on one line."""
+    """One definition: its name, its line from 1, its indentation, its signature in one line."""
 
     name: str
     line: int

@@ -50,14 +50,16 @@ _TYPICAL_ROWS: Final = tuple(
     for table, words in _TYPICAL_WORDS.items()
 )
 _FOUND = " UNION ALL ".join(
-    f"SELECT rowid AS row, {-weight} * bm25({table}) AS score FROM {table} WHERE {table} MATCH :words"  # noqa: S608
+    f"SELECT rowid AS row, {-weight} * bm25({table}) AS score "  # noqa: S608
+    f"FROM {table} WHERE {table} MATCH :words"
     for table, weight in _WEIGHTS.items()
 )
 _SEARCH: Final = (
     f"SELECT path, sum(score) AS total FROM ({_FOUND}) JOIN files USING (row) "  # noqa: S608 - our own tables
     "GROUP BY path ORDER BY total DESC, path"
 )
-_DEFINING: Final = "SELECT path FROM symbols JOIN files ON row = symbols.rowid WHERE symbols MATCH :word ORDER BY path"
+_DEFINING: Final = """SELECT path FROM symbols JOIN files ON row = symbols.rowid
+    WHERE symbols MATCH :word ORDER BY path"""
 _MAX_WORDS: Final = 128
 _WORD = re.compile(r"\w+")
 _MAX_INDEXED_BYTES = 250_000  # the rest of so long a file repeats its words
@@ -72,7 +74,7 @@ class _Known(NamedTuple):
 
 
 class TreeIndex:
-    """Ranks the files of a folder by the words of their content, their path and the names that they define.
+    """Ranks the files of a folder by the words of their content, path and definitions.
 
     Each of the three is ranked by itself (BM25) and added by weight. As fields of one table they
     would share one length, and a long file's name would count for little. Measured on 450 commits
@@ -157,7 +159,7 @@ class TreeIndex:
         return [file.path for file in stale]
 
     def search(self, query: str) -> list[Hit]:
-        """Return the files that share a word with the query, best first, ties in the order of their paths.
+        """Return the files that share a word with the query, best first, ties by path.
 
         Args:
             query: Any text; its first 128 words count, except stop words. A report names what is at
@@ -171,7 +173,7 @@ class TreeIndex:
         return [Hit(path, score) for path, score in rows]
 
     def defining(self, name: str) -> list[str]:
-        """Return the files that define a name, in any spelling of its words: `get_page` also finds `getPage`."""
+        """Return the files that define a name: `get_page` also finds `getPage`."""
         rows = self._connection.execute(_DEFINING, {"word": f'"{name.replace("_", "")}"'})
         return [path for (path,) in rows]
 

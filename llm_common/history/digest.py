@@ -1,4 +1,4 @@
-"""What stays of folded messages without a model: wishes, decisions, names and numbers, as sentences of their own words.
+"""What stays of folded messages without a model, as sentences of their own words.
 
 A sentence of the user counts more than one of the model, one that decides or asks more than one
 that tells, and one with a number, a path or a name in code more than one without. The weights were
@@ -16,7 +16,8 @@ _MAX_SENTENCE_CHARS: Final = 200
 _READ_CHARS: Final = 4_000  # of a message, from its beginning: a paste is read back, not summed up
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
 _DECISION = re.compile(
-    r"\b(?:decid|agree|chose|choose|must|never|always|prefer|instead|want|need|please|remember|don't|do not|will use"
+    r"\b(?:decid|agree|chose|choose|must|never|always|prefer|instead|want|need|please|remember"
+    r"|don't|do not|will use"
     r"|switch|rename|call (?:me|it)|my name|i am|i'm|we use|deadline|budget|because)",
     re.IGNORECASE,
 )

@@ -1,4 +1,4 @@
-"""`fold` and `search_history`: a long history within a token limit, and what is in the part that is not shown."""
+"""`fold` a long history to a token limit, and search what is not shown of it."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -166,7 +166,8 @@ def _check_store(store: object, session_id: str) -> None:
     # A short history needs neither: the mistake would show when the conversation has grown.
     if not isinstance(store, ContextPointerStore):
         raise TypeError(
-            f"store is a {type(store).__name__}; pass a store, such as FileContextPointerStore(folder)"
+            f"store is a {type(store).__name__}; pass a store, such as "
+            f"FileContextPointerStore(folder)"
         )
     checked_query_id(session_id, store.redactor)
 
@@ -178,7 +179,7 @@ def history_tools(
     reader_name: str = READER_NAME,
     search_name: str = SEARCH_NAME,
 ) -> tuple[Tool, Tool]:
-    """Return the tools that a model needs beside a folded history: one reads by id, one finds by words.
+    """Return the tools that a model needs beside a folded history: to read and to search.
 
     Args:
         store: Keeps what was folded.

@@ -1,4 +1,4 @@
-"""`HistoryMessage`: what folding reads of a message, in the shapes of OpenAI, Anthropic and `LLMMessage`.
+"""`HistoryMessage`: what folding reads of a message of OpenAI, Anthropic or `LLMMessage`.
 
 OpenAI's chat completions put calls in `tool_calls` and each output in a message of the role `tool`;
 Anthropic's messages put both in blocks of the content, `tool_use` and `tool_result`.
@@ -129,7 +129,7 @@ class HistoryMessage:
 
     @property
     def is_asked(self) -> bool:
-        """Whether the user says something, as a text or an image, and does not only return outputs."""
+        """Whether the user speaks, by a text or an image, and does not only return outputs."""
         is_said = bool(self.text) or any(
             block.get("type") not in ("text", "tool_result") for block in self._blocks
         )
@@ -194,7 +194,8 @@ def _read(raw: object, number: int) -> HistoryMessage:
         return HistoryMessage(raw, raw.model_dump(mode="json", exclude_none=True), number)
     if not isinstance(raw, Mapping):
         raise TypeError(
-            f"message {number} is a {type(raw).__name__}; pass an LLMMessage or a dict with role and content"
+            f"message {number} is a {type(raw).__name__}; pass an LLMMessage or a dict with role "
+            f"and content"
         )
     if raw.get("role") not in _ROLES:
         raise TypeError(
@@ -202,7 +203,8 @@ def _read(raw: object, number: int) -> HistoryMessage:
         )
     if not isinstance(raw.get("content"), str | list | None):
         raise TypeError(
-            f"the content of message {number} is a {type(raw['content']).__name__}; pass a text or a list of blocks"
+            f"the content of message {number} is a {type(raw['content']).__name__}; pass a text "
+            f"or a list of blocks"
         )
     data = {
         name: value if isinstance(value, str) else to_plain(value) for name, value in raw.items()

@@ -111,7 +111,7 @@ class StaticVectors:
 
 @cache
 def installed_vectors() -> StaticVectors | None:
-    """Return the static vectors, loaded once in a process, or None without the extra `embeddings`."""
+    """Return the static vectors, loaded once in a process, or None without the extra."""
     try:
         return StaticVectors()
     except ConfigError:

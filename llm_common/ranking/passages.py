@@ -79,7 +79,7 @@ class RankedPassages:
         return self.join(size.pieces) if size else None
 
     def join(self, pieces: int) -> Passages:
-        """Return the first so many pieces in the order of the text, with marks for what is missing."""
+        """Return the first so many pieces in the order of the text, with marks between them."""
         shown = sorted(islice(self.pieces, pieces))
         text = join_spans(self.text, shown)
         if shown[-1][1] < len(self.text):

@@ -36,7 +36,7 @@ _OFTEN_DOUBLE: Final = "aeiouls"  # `call`, `pass`; but `stopped` is of `stop`
 
 
 def folded(text: str) -> str:
-    """Return a text as it is compared: lower case, without accents and points, in compatibility form."""
+    """Return a text as it is compared: lower case, no accents or points, compatibility form."""
     if not text.isascii():
         # No mark but those that are dropped joins an ASCII character.
         text = _BEYOND_ASCII.sub(_without_marks, text)
@@ -70,7 +70,7 @@ def search_stems(text: str) -> tuple[str, ...]:
 
 
 def places_of(stem: str, texts: Sequence[str]) -> list[int]:
-    """Return the numbers of the `folded` texts that have a word of the stem, as `scan` finds words."""
+    """Return the numbers of the `folded` texts that have a word of the stem."""
     count = _counter(stem)
     return [number for number, text in enumerate(texts) if count(text)]
 
@@ -131,14 +131,16 @@ def scan(
 def scan_columns(
     request: str, columns: Sequence[Sequence[str]], *, weights: Sequence[float]
 ) -> list[float]:
-    """Score documents as `scan`, given all first fields, all second fields …: faster for thousands."""
+    """Score documents as `scan`, given all first fields, all second fields …, which is faster."""
     if not columns:
         return []
     return _Documents(columns, tuple(weights), _BM25).scores(request)
 
 
 class StreamedScan:
-    """Score documents that come one by one and are not kept: BM25 as in `TermScanner`, without the parts of a request.
+    """Score documents that come one by one and are not kept.
+
+    BM25 as in `TermScanner`, without the parts of a request.
 
     Takes some 300 bytes for each document that has a word of the request, nothing for the others.
     The length of a document counts beside those of the others that have one. A number is found

@@ -204,7 +204,7 @@ class AdaptiveWeights:
         return {part: factor for part, factor in factors.items() if factor != 1.0}
 
     async def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Runs the work in a thread with a new connection: feedback is rare, and nothing stays open."""
+        """Run the work in a thread with a new connection: feedback is rare."""
 
         def run() -> T:
             with (
@@ -271,7 +271,8 @@ def _logarithms(
     connection: sqlite3.Connection, intent: str, strategy: str, at: float
 ) -> dict[str, float]:
     rows = connection.execute(
-        "SELECT part, logarithm, moved_at FROM factors WHERE intent = ? AND strategy = ? ORDER BY part",
+        "SELECT part, logarithm, moved_at FROM factors WHERE intent = ? AND strategy = ? ORDER "
+        "BY part",
         (intent, strategy),
     )
     logarithms: dict[str, float] = {}

@@ -74,7 +74,7 @@ class Candidate:
 
     @property
     def chars(self) -> int:
-        """About how many characters there are to show: of an output that was not loaded, its bytes."""
+        """Characters there are to show, about: the bytes of an output that was not loaded."""
         if self.text is not None:
             return len(self.text)
         return (self.item.result_bytes or 0) if isinstance(self.item, ContextPointer) else 0
@@ -93,7 +93,7 @@ class Candidate:
         )
 
     def block(self, body: str, note: str = "") -> Block:
-        """Return its block with that body and, where not all is shown, a note behind the heading."""
+        """Return its block with that body, and a note behind the heading."""
         return item_block(
             self.kind, self.id, heading=self.heading, body=body, note=note, group=self.group
         )

@@ -47,7 +47,7 @@ class Meter:
 
 
 def next_chars(size: int, shown: int) -> int:
-    """Return how many of a text's characters are shown after the step that follows `shown` of them."""
+    """Return how many characters of a text the step shows that follows `shown` of them."""
     target = FIRST_CHARS
     while target <= shown:
         target *= 2

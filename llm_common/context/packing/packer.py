@@ -163,7 +163,7 @@ class _Packer:
         self._placed[candidate] = placement
 
     def _trim_to_budget(self) -> None:
-        """Count the text, and make the last step smaller or undo it until the text fits the budget."""
+        """Make the last step smaller, or undo it, until the counted text fits the budget."""
         for candidate in list(self._placed):
             # One that was named before its reading failed.
             if candidate.kind == "output" and candidate.score.rule in REFUSED:
@@ -198,7 +198,7 @@ class _Packer:
         )
 
     def _shown_duplicate(self, candidate: Candidate) -> Candidate | None:
-        """Return the first one with the same text, if it is shown: its step may have been undone."""
+        """Return the first one with the same text, if its step was not undone."""
         first = candidate.same_as
         while first is not None and first.same_as is not None:
             first = first.same_as
@@ -232,7 +232,7 @@ def _assemble(
             outputs.append(item)
         else:
             project = item
-    budget = allocation.total_budget
+    budget, intent = allocation.total_budget, request.intent.classification
     return ContextBundle(
         turns=tuple(turns),
         files=tuple(files),
@@ -246,12 +246,12 @@ def _assemble(
             total_tokens=total_tokens,
             budget=budget,
             budget_utilization=total_tokens / max(budget, 1),
-            selection_strategy=f"intent:{request.intent.classification} budget:{budget} strategy:{request.strategy}",
+            selection_strategy=f"intent:{intent} budget:{budget} strategy:{request.strategy}",
             files_selected=len(files),
             turns_selected=len(turns),
             memory_selected=len(memory),
             outputs_selected=len(outputs),
-            intent=request.intent.classification,
+            intent=intent,
             strategy=request.strategy,
         ),
     )

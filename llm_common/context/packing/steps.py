@@ -1,4 +1,6 @@
-"""Every step of a packing, in an order that no budget decides: a larger budget only takes more of the steps.
+"""`PackingSteps`: every step of a packing, in an order that no budget decides.
+
+A larger budget only takes more of the steps.
 
 A step shows an item, or more of it. Within a kind the step of the highest value per character is
 next. The first step of an item adds its value, and counts as at most 800 characters: among longer
