@@ -9,7 +9,6 @@ from strands.types.exceptions import StorageError
 
 from llm_common._threads import in_thread
 from llm_common.errors import StoreError
-from llm_common.history.search import search_pointers
 from llm_common.pointers.pointer import ContextPointer
 from llm_common.pointers.store import ContextPointerStore
 
@@ -75,11 +74,17 @@ class PointerStorage:
         with _storage_errors():
             pointers = list((await self._pointers()).values())
             keys = {pointer.pointer_id: str(pointer.args["name"]) for pointer in pointers}
-            findings = await in_thread(
-                search_pointers, query, pointers, load=self._store, limit=_MAX_FOUND
+            search = await in_thread(
+                self._store.find,
+                query,
+                query_id=self._query_id,
+                pointer_ids=keys,
+                limit=_MAX_FOUND,
+                in_results=True,
             )
         return [
-            StorageSearchResult(keys[finding.pointer_id], finding.score) for finding in findings
+            StorageSearchResult(keys[match.pointer.pointer_id], match.score)
+            for match in search.matches
         ]
 
     async def list(self, query: str = "") -> list[str]:
