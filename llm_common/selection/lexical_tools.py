@@ -33,7 +33,7 @@ class LexicalToolSelector(ChoosesTools):
     - it scores at least .5 in a `ToolIndex`, and no other tool scores within 5% of it;
     - it only reads: it is marked (`Tool(read_only=True)`, MCP's `readOnlyHint`), or, unmarked, its
       name has a verb such as `get` or `search`, and neither it nor a parameter one such as `send`;
-    - `fill_arguments` finds its required arguments in the texts, and they fit its schema.
+    - each of its required arguments has one possible value (see `fill_arguments`).
 
     Deterministic; fails closed as `ToolSelector` does.
 

@@ -1,3 +1,4 @@
+import time
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ def fill(
 ) -> dict[str, Any]:
     needed = list(properties) if required is None else required
     parameters = {"type": "object", "properties": properties, "required": needed}
-    return fill_arguments(parameters, tool="search_files", texts=texts, context=context).args
+    return fill_arguments(parameters, texts=texts, context=context).args
 
 
 @pytest.mark.parametrize(
@@ -24,11 +25,7 @@ def fill(
         ({"mode": {"const": "fast"}}, "be fast", {"mode": "fast"}),
         ({"url": STRING}, "open https://a.example.", {"url": "https://a.example"}),
         ({"path": STRING}, "read src/app.py", {"path": "src/app.py"}),
-        (
-            {"source_path": STRING, "target_path": STRING},
-            "a.d/x.py to b.d/y.py",
-            {"source_path": "a.d/x.py", "target_path": "b.d/y.py"},
-        ),
+        ({"source_path": STRING, "target_path": STRING}, "a.d/x.py to b.d/y.py", {}),
         (
             {"files": {"type": "array", "items": STRING}},
             "join ab.txt and cd.txt",
@@ -41,7 +38,7 @@ def fill(
         ),
         ({"limit": INTEGER}, "with limit 5", {"limit": 5}),
         ({"days": INTEGER}, "for 3 days", {"days": 3}),
-        ({"side1": INTEGER, "side2": INTEGER}, "sides: 3 and 4", {"side1": 3, "side2": 4}),
+        ({"side1": INTEGER, "side2": INTEGER}, "sides: 3 and 4", {}),
         ({"a": INTEGER, "b": INTEGER}, "only 7", {}),
         (
             {"numbers": {"type": "array", "items": {"type": "number"}}},
@@ -49,13 +46,28 @@ def fill(
             {"numbers": [1, 2, 2.5]},
         ),
         ({"title": STRING}, 'called "My page"', {"title": "My page"}),
-        ({"a": STRING, "b": STRING}, "'one' then 'two'", {"a": "one", "b": "two"}),
+        ({"a": STRING, "b": STRING}, "'one' then 'two'", {}),
         ({"city": STRING}, "city: Paris", {"city": "Paris"}),
-        ({"city": STRING}, "what is the weather in New York", {"city": "New York"}),
+        ({"city": STRING}, "what is the weather in New York", {}),
         ({"city": STRING}, "from Ulm to Bonn", {}),
         ({"password": STRING}, "my friend Sam", {}),
-        ({"query": STRING}, "Search the files for retry logic", {"query": "retry logic"}),
-        ({"q": STRING}, "search files", {"q": "search files"}),
+        ({"query": STRING}, "Search the files for retry logic", {}),
+        ({"q": STRING}, "search 'retry logic'", {"q": "retry logic"}),
+        ({"q": STRING}, "'one' or 'two'", {}),
+        (
+            {"n": {"type": "integer", "default": 7}, "path": STRING},
+            "aa.py",
+            {"n": 7, "path": "aa.py"},
+        ),
+        (
+            {"mail": {"type": "string", "format": "email"}},
+            "to a@b.example",
+            {"mail": "a@b.example"},
+        ),
+        ({"limit": INTEGER, "page": INTEGER}, "limit 5", {"limit": 5}),
+        ({"path": STRING}, "list ./run", {"path": "./run"}),
+        ({"path": STRING}, "e.g. TCP/IP and 3.5 or so", {}),
+        ({"count": INTEGER}, "of v2 on 2031-05-02 in a1.py", {}),
         ({"flag": {"type": "boolean"}, "data": {"type": "object"}}, "flag data", {}),
         ({"x": {"anyOf": [{"type": "null"}, INTEGER]}}, "take 4", {"x": 4}),
     ],
@@ -75,23 +87,21 @@ COPY = {"source_path": STRING, "target_path": STRING}
 @pytest.mark.parametrize(
     ("properties", "text", "args"),
     [
-        (FROM_TO, "5 USD to EUR", {"from_currency": "USD", "to_currency": "EUR"}),
-        (FROM_TO, "to EUR from usd", {"from_currency": "USD", "to_currency": "EUR"}),
-        (FROM_TO, "source: GBP, target: USD", {"from_currency": "GBP", "to_currency": "USD"}),
-        (FROM_TO, "from USD to USD", {"from_currency": "USD", "to_currency": "USD"}),
-        (FROM_TO, "into EUR", {"to_currency": "EUR"}),
+        (FROM_TO, "5 USD to EUR", {}),
         (FROM_TO, "USD", {}),
-        (FROM_TO, "How many EUR are 5 USD?", {}),
-        ({"currency_1": MONEY, "currency_2": MONEY}, "1 USD and 2 EUR", {}),
-        ({"a": {"enum": [1, 2]}, "b": {"enum": [2, 1]}}, "a is 2, b=1", {"a": 2, "b": 1}),
+        (
+            FROM_TO,
+            "from currency: GBP, to_currency=USD",
+            {"from_currency": "GBP", "to_currency": "USD"},
+        ),
+        ({"a": {"enum": [1, 2]}, "b": {"enum": [2, 1]}}, "a 2, b=1", {"a": 2, "b": 1}),
+        (DATES, "2031-01-02 until 2031-03-04", {}),
         (
             DATES,
-            "2031-01-02 until 2031-03-04",
+            "start_date: 2031-01-02, end_date: 2031-03-04",
             {"start_date": "2031-01-02", "end_date": "2031-03-04"},
         ),
-        (DATES, "until 2031-03-04", {"end_date": "2031-03-04"}),
-        (COPY, "to bb.txt from aa.txt", {"source_path": "aa.txt", "target_path": "bb.txt"}),
-        (COPY, "aa.txt, bb.txt", {"source_path": "aa.txt", "target_path": "bb.txt"}),
+        (COPY, "aa.txt, bb.txt", {}),
         ({"artist": STRING, "city": STRING}, "What does Coldplay play?", {}),
         ({"query": STRING, "topic": STRING}, "Find papers on gravity", {}),
     ],
@@ -117,5 +127,16 @@ def test_the_context_comes_first_and_the_first_text_before_the_others() -> None:
 
 def test_what_is_missing_is_named() -> None:
     parameters = {"properties": {"path": STRING, "n": INTEGER}, "required": ["path", "n"]}
-    filled = fill_arguments(parameters, tool="t", texts=["read aa.py"])
+    filled = fill_arguments(parameters, texts=["read aa.py"])
     assert (filled.args, filled.missing) == ({"path": "aa.py"}, ("n",))
+
+
+@pytest.mark.parametrize(
+    "piece",
+    ["a", "a.", "-", "1,", "'", "http://", "a@a.", "A ", "/", "../", "1-", "“", "'a", " 'a", "x: "],
+)
+def test_hostile_text_takes_no_time(piece: str) -> None:
+    properties = {"x": STRING, "path": STRING, "limit": INTEGER, "sort": MONEY}
+    started = time.thread_time()
+    fill(properties, piece * 1_000_000)
+    assert time.thread_time() - started < 0.5
