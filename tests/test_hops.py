@@ -6,7 +6,7 @@ import pytest
 
 from tools.hops import main
 
-MAX_FILES = {"save": 13, "select outputs, HTTP": 18, "run": 54, "run, HTTP": 59}
+MAX_FILES = {"save": 13, "select outputs, HTTP": 18, "run": 56, "run, HTTP": 63}
 
 
 def test_a_call_can_be_followed_through_few_files(capsys: pytest.CaptureFixture[str]) -> None:

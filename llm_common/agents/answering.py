@@ -303,7 +303,9 @@ class Answering(BaseModel):
 
     async def _base(self, session_id: str, query: str) -> PromptBundle:
         """Return the prompt without outputs and failures."""
-        history = await self._conversation(session_id)
+        if self.memory is None:
+            return PromptBundle(system=self.system, instructions=query, budget=self.budget)
+        history = await self._conversation(self.memory, session_id)
         # Beside the history, a summary of it would add nothing and change the bytes every turn.
         writer = None if history else self.memory
         builder = ContextBuilder(writer, self.memory, system=self.system)
@@ -373,12 +375,12 @@ class Answering(BaseModel):
         )
         return await selector.select(request, DataPoolSnapshot(tool_outputs=question.pointers))
 
-    async def _conversation(self, session_id: str) -> list[LLMMessage]:
-        if self.memory is None or not self.history:
+    async def _conversation(self, memory: Memory, session_id: str) -> list[LLMMessage]:
+        if not self.history:
             return []
         try:
             with third_party_code("the memory"):
-                events = await self.memory.recent(session_id, limit=self.history)
+                events = await memory.recent(session_id, limit=self.history)
         except ToolFailedError as exc:
             _log.warning("the conversation so far is left out: %s", type(exc.__cause__).__name__)
             return []

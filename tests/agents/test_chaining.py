@@ -20,8 +20,7 @@ from llm_common.agents import (
     ToolRegistry,
     ToolResult,
 )
-from llm_common.core import LLMResponse, LLMUsage
-from llm_common.core.http.openai_compatible import OpenAICompatibleClient
+from llm_common.core import LLMResponse, LLMUsage, OpenAICompatibleClient
 from llm_common.testing import ScriptedClient
 from tests.agents.five_steps import ANSWER, QUESTION, STEPS, StepClient, message, registry
 from tests.core.loopback import Wire, loopback, ok, response

@@ -9,15 +9,21 @@ from unittest.mock import AsyncMock, MagicMock
 
 import pytest
 
-from llm_common.agents.executor import AgenticExecutor, StreamEvent
-from llm_common.agents.run_state import RunLimits
-from llm_common.agents.tool_context import ToolContextManager
+from llm_common.agents import (
+    AgenticExecutor,
+    ExecutionPlan,
+    PlannedTask,
+    RunLimits,
+    StreamEvent,
+    SubTask,
+    ToolCall,
+    ToolContextManager,
+    ToolRegistry,
+    ToolResult,
+    ToolSelection,
+)
 from llm_common.errors import LLMTimeoutError
-from llm_common.plans import ExecutionPlan, PlannedTask, SubTask, ToolCall
-from llm_common.selection.results import ToolSelection
 from llm_common.testing import ScriptedClient
-from llm_common.tools.registry import ToolRegistry
-from llm_common.tools.tool import ToolResult
 
 SECRET = "sk-canary-0123456789"
 

@@ -6,15 +6,22 @@ from typing import Any
 
 import pytest
 
-from llm_common.agents.executor import AgenticExecutor, StreamEvent
-from llm_common.agents.offloading import Offloaded, OffloadPolicy
-from llm_common.agents.tool_context import ToolContextManager
-from llm_common.core.tokens import DefaultCounter
+from llm_common.agents import (
+    AgenticExecutor,
+    ExecutionPlan,
+    Offloaded,
+    OffloadPolicy,
+    PlannedTask,
+    StreamEvent,
+    SubTask,
+    ToolCall,
+    ToolContextManager,
+    ToolRegistry,
+    ToolSelection,
+)
+from llm_common.core import DefaultCounter
 from llm_common.errors import ConfigError
-from llm_common.plans import ExecutionPlan, PlannedTask, SubTask, ToolCall
 from llm_common.pointers.reading import ContextReading
-from llm_common.selection.results import ToolSelection
-from llm_common.tools.registry import ToolRegistry
 
 CANARY = "snowfall in Oslo"
 

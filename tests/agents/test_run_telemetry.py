@@ -23,15 +23,14 @@ from llm_common.agents import (
     AgenticExecutor,
     Answering,
     ContextRelevanceSelector,
+    Planner,
     RunLimits,
     ToolContextManager,
     ToolRegistry,
 )
-from llm_common.core import LLMConfig, OpenAICompatibleClient
-from llm_common.core.models import TokenPrices
+from llm_common.core import LLMConfig, OpenAICompatibleClient, TokenPrices
 from llm_common.errors import LLMError
 from llm_common.memory import InMemoryMemory
-from llm_common.selection.planner import Planner
 
 CANARY = "canary"
 QUERY = f"Does it snow on the {CANARY}query?"

@@ -6,7 +6,7 @@ from typing import cast
 
 import pytest
 
-from llm_common.core.models import LLMMessage, MessageRole
+from llm_common.core import LLMMessage, MessageRole
 from llm_common.memory import (
     Event,
     InMemoryMemory,

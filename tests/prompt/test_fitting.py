@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from llm_common.agents import AgenticExecutor, Answering, ToolContextManager, ToolRegistry
-from llm_common.core.models import LLMMessage, MessageRole
-from llm_common.core.tokens import ExactCounter, TokenCounter, UpperBoundCounter
+from llm_common.core import ExactCounter, LLMMessage, MessageRole, TokenCounter, UpperBoundCounter
 from llm_common.errors import TokenBudgetError
 from llm_common.prompt import PromptBundle, TokenBudget, count_prompt_tokens, fit, fit_detailed
 from llm_common.testing import ScriptedClient

@@ -3,7 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
-from llm_common.core.models import LLMMessage, MessageRole
+from llm_common.core import LLMMessage, MessageRole
 from llm_common.prompt import PromptBundle, TokenBudget
 from llm_common.testing import ScriptedClient
 from llm_common.tools import ToolRegistry
