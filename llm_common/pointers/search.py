@@ -135,7 +135,8 @@ def search_pointers(
     matches: list[PointerMatch] = []
     for hit in hits:
         query_id, pointer_id, _, path = hit.key.split("\n", maxsplit=3)
-        for output in outputs.read(query_id, [pointer_id]):
+        # not `read`: listing the query again for each match takes seconds where it is large
+        for output in outputs.read_listed(query_id, [pointer_id]):
             text = None if output is None else output.texts.get(path)
             if output is None or text is None:  # replaced or deleted since it was counted
                 continue
@@ -189,6 +190,10 @@ class _Outputs:
         ids = sorted(files.recorded | files.unreadable)
         if pointer_ids is not None:
             ids = [pointer_id for pointer_id in ids if pointer_id in pointer_ids]
+        yield from self.read_listed(query_id, ids)
+
+    def read_listed(self, query_id: str, ids: Sequence[str]) -> Iterator[_Output | None]:
+        """Yield the outputs of these pointers, None for each one that is damaged or gone."""
         for start in range(0, len(ids), _BATCH):
             batch: list[ContextPointer] = []
             for pointer in read_records(self.records.blobs, query_id, ids[start : start + _BATCH]):

@@ -44,6 +44,7 @@ from llm_common.storage import query_id_of
 _BEFORE_ANY_EXPIRY: Final = datetime.min.replace(tzinfo=UTC)
 _MAX_PAGE: Final = 10_000_000
 _MAX_WORDS_CHARS: Final = 200
+_PASSAGE_CHARS: Final = 160
 _MAX_NAMED_QUERIES: Final = 10
 _MAX_OTHER_RUNS: Final = 5
 _MAX_TOOLS: Final = 500
@@ -140,7 +141,12 @@ class Inspector:
     def _show_search(self, request: Request) -> str:
         words, number = _words(request), _number(request)
         in_results = request.query_params.get("in") == "results"
-        search = self._store.find(words, limit=number * PAGE_ROWS, in_results=in_results)
+        search = self._store.find(
+            words,
+            limit=number * PAGE_ROWS,
+            in_results=in_results,
+            max_passage_chars=_PASSAGE_CHARS,
+        )
         queries: list[str] = []
         if words and number == 1:
             query_ids = map(query_id_of, self._blobs.folders())
