@@ -97,11 +97,11 @@ def render_selected_contexts(
     """Render one block per pointer with its result in a fence, in at most `max_chars` characters.
 
     Blocks are in the order given. The same pointers and results give the same bytes. Small results
-    are whole. The others share the rest in equal parts. A cut says how much is missing and names the pointer to read on by (see
-    `excerpt_json`, `excerpt_text`). If the blocks do not all fit, the first pointers get a block,
-    the next ones a line, and a last line counts the rest. Text is shown verbatim, any other value
-    as compact JSON. A result cannot end its fence; a space before each line that looks like a
-    heading keeps it from forging a block.
+    are whole. The others share the rest in equal parts. A cut says how much is missing and names
+    the pointer to read on by (see `excerpt_json`, `excerpt_text`). If the blocks do not all fit,
+    the first pointers get a block, the next ones a line, and a last line counts the rest. Text is
+    shown verbatim, any other value as compact JSON. A result cannot end its fence; a space before
+    each line that looks like a heading keeps it from forging a block.
 
     Args:
         pointers: What to show, the most important first.
@@ -120,7 +120,8 @@ def render_selected_contexts(
         raise ValueError(f"max_chars is {max_chars}; it must be 0 or more")
     if not callable(getattr(store, "load_result", None)):
         raise TypeError(
-            f"store is a {type(store).__name__}; pass the store or the session that holds the results"
+            f"store is a {type(store).__name__}; "
+            "pass the store or the session that holds the results"
         )
     results = [_load(pointer, store) for pointer in as_pointers(pointers)]
     full, named = _how_many_fit(results, max_chars)

@@ -50,7 +50,8 @@ def apply_filter(value: Any, expression: str, *, payload_bytes: int) -> Any:
         _measure(found, max_size=_BASE_SIZE + _SIZE_PER_BYTE * payload_bytes)
     except _OverBudgetError as exc:
         raise ValueError(
-            "the filter took too much work and was stopped; use a simpler filter, or narrow it with a path"
+            "the filter took too much work and was stopped; "
+            "use a simpler filter, or narrow it with a path"
         ) from exc
     except RecursionError as exc:
         raise ValueError(

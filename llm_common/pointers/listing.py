@@ -35,7 +35,7 @@ _AGE = attrgetter("age")
 
 
 class PointerListing(BaseModel):
-    """The pointers of a query, oldest first, and how many damaged or unrecognized files were skipped."""
+    """The pointers of a query, oldest first, and the number of files that were skipped."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -265,7 +265,7 @@ def _fingerprint(entries: Mapping[str, BlobEntry]) -> int | None:
 
 
 def _age(pointer: ContextPointer) -> tuple[str, str]:
-    """Return a key that sorts pointers by time, in whatever form an older version wrote it, then by id."""
+    """Return a key that sorts pointers by time, in whatever form it was written, then by id."""
     moment = pointer.created_at
     if not _CANONICAL_TIME.fullmatch(moment):
         with suppress(ValueError, OverflowError):

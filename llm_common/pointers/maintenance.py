@@ -373,7 +373,7 @@ class Maintenance:
 
 
 def _findings(files: QueryFiles, faults: _Faults, *, repaired: bool) -> list[StoreFinding]:
-    """Return the files that no pointer owns, those in the place of a pointer's, then the faults of pointers."""
+    """Return the findings of a query: those about single files, then those about pointers."""
     findings: list[StoreFinding] = []
 
     def add(name: str, kind: FindingKind, *, repaired: bool) -> None:

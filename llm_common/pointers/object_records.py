@@ -55,7 +55,7 @@ _MAX_READS: Final = 8  # each but the first follows a save of the same pointer w
 
 
 class ObjectRecords:
-    """`PointerRecords` beside any number of other writers, on this machine or another, without a lock.
+    """`PointerRecords` without a lock, beside writers on any number of machines.
 
     Args:
         blobs: Where the bytes are.
@@ -115,7 +115,7 @@ class ObjectRecords:
         return f"{pointer.pointer_id}.{digits}.result.json", old
 
     def leftovers(self, files: QueryFiles, *, now: datetime) -> dict[str, LeftoverKind]:
-        """Results that no meta names, and unfinished saves of version 1.0.0, of an hour ago and more."""
+        """Return results that no meta names, and unfinished saves of version 1.0.0, an hour old."""
         before_s = (now - ABANDONED_AFTER).timestamp()
         leftovers: dict[str, LeftoverKind] = {}
         for pointer_id, entries in files.by_pointer.items():
@@ -128,7 +128,7 @@ class ObjectRecords:
         return leftovers
 
     def _named(self, files: QueryFiles, pointer_id: str) -> Collection[str]:
-        """Return the name of the result that the meta names, or every name if the meta is damaged."""
+        """Return the result that the meta names, or every blob if the meta is damaged."""
         entries = files.by_pointer[pointer_id]
         if meta_name(pointer_id) not in entries:
             return ()
@@ -211,10 +211,10 @@ class _ObjectTransaction:
 
 
 class ObjectContextPointerStore(ContextPointerStore):
-    """A `ContextPointerStore` of objects: `{pointer_id}.meta.json` and `….{digits}.result.json` in `prefix/query_id`.
+    """Keeps results as objects: `{id}.meta.json` and `{id}.{digits}.result.json` under a prefix.
 
-    Any number of processes on any number of machines save and read at the same time without a lock;
-    the top of this module says how. Needs a store that keeps conditional puts: S3, Google Cloud
+    Any number of processes on any number of machines save and read at the same time without a lock.
+    The top of this module says how. Needs a store that keeps conditional puts: S3, Google Cloud
     Storage, Azure, most of what speaks S3, and obstore's memory; the first save fails on one that
     does not, such as a local directory. A first save takes two requests, a later one four, a load
     two. A replaced result is garbage until `gc` has run an hour later. A save in flight may go with

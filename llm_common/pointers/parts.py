@@ -30,7 +30,8 @@ _REGEX_WINDOW = 3_600_000  # characters of text times characters of pattern
 _MIN_WINDOW_CHARS = 1_000
 _REGEX_TOKEN = re.compile(
     r"""
-    (?P<ignored> \(\?(?:\#[^)]*|[a-zA-Z0-9-]*)\) )  # comment or flags: a repeat belongs to what stands before
+    # comment or flags: a repeat after it belongs to what is before it
+    (?P<ignored> \(\?(?:\#[^)]*|[a-zA-Z0-9-]*)\) )
     | (?P<set> \[\^?\]?(?:\\.|[^\]\\])*\] )
     | (?P<open> \( )
     | (?P<close> \) )
@@ -52,7 +53,7 @@ class ExtractedPart(NamedTuple):
 
 
 def extract_part(payload: bytes, part: Mapping[str, Any]) -> ExtractedPart:
-    """The part of a stored result that the fields of a `ResultPart` select, narrowed in their order.
+    """Return the part of a stored result that the fields of a `ResultPart` select, in their order.
 
     A whole result that is not a text is its stored bytes, unchanged. A text that UTF-8 cannot
     encode is given as JSON.

@@ -23,13 +23,13 @@ from llm_common.redaction.redactor import DEFAULT_REDACTOR, Redactor
 from llm_common.text.canonical import Json, encode_json, json_text, stable_json
 from llm_common.text.display import one_line
 
-MAX_DIGEST_CHARS = 640
+MAX_DESCRIPTION_CHARS = 640
 
 _SHAPE_CHARS = 120
 _NUMBER_CHARS = 60
-_TEXT_CHARS = MAX_DIGEST_CHARS + 100  # white space takes some away
+_TEXT_CHARS = MAX_DESCRIPTION_CHARS + 100  # white space takes some away
 # so does redaction, and what may be the beginning of a secret at its end
-_READ_CHARS = 2 * MAX_DIGEST_CHARS
+_READ_CHARS = 2 * MAX_DESCRIPTION_CHARS
 _READ_JSON_CHARS = 100_000  # a millisecond
 _READ_NODES = 400
 _READ_LEVELS = 50
@@ -42,11 +42,11 @@ _PLAIN = frozenset({str, int, float, bool, type(None), dict, list})
 def describe_result(
     value: object, *, size_bytes: int, redactor: Redactor = DEFAULT_REDACTOR
 ) -> str:
-    """One line of at most `MAX_DIGEST_CHARS` that tells a result's shape, its numbers and how its text begins.
+    """Describe a result in one line: its shape, its numbers, and how its text begins.
 
-    The same value gives the same line. Only the head of the value is read, so that the work is
-    bounded however large the result is; values under secret names are left out, secrets in texts
-    redacted. A text that holds JSON counts as what it says.
+    The line has at most `MAX_DESCRIPTION_CHARS`. The same value gives the same line. Reads only the
+    head of the value, so the work is bounded however large the result is. Leaves out values under
+    secret names, and redacts secrets in texts. A text that holds JSON counts as its value.
 
     Args:
         value: Plain data; tuples and enum members count as what they are in JSON, other objects are
@@ -70,7 +70,7 @@ def describe_result(
     shape = line(f"{_shape(value)}, {size_bytes:,} bytes", _SHAPE_CHARS, 2 * _SHAPE_CHARS)
     number_line = line(", ".join(numbers), _NUMBER_CHARS, 2 * _SHAPE_CHARS)
     front = f"{shape}; {number_line}" if number_line else shape
-    text = line(" ".join(texts), MAX_DIGEST_CHARS - len(front) - len("; "), _TEXT_CHARS)
+    text = line(" ".join(texts), MAX_DESCRIPTION_CHARS - len(front) - len("; "), _TEXT_CHARS)
     return f"{front}; {text}" if text else front
 
 
@@ -104,7 +104,7 @@ def _keys(value: Mapping[str, object]) -> str:
 
 @dataclass(slots=True)
 class _Head:
-    """Reads the beginning of a value as plain data, with its structure, by which secrets are recognised."""
+    """Reads the beginning of a value as plain data. Keeps its structure, which tells secrets."""
 
     redactor: Redactor
     room_chars: int = _READ_CHARS
@@ -166,7 +166,7 @@ def _number(number: float) -> str:
 
 
 def _leaves(value: Json, key: str = "") -> Iterator[tuple[str, str | float]]:
-    """Yield the numbers and texts in the order of the document, each with the nearest key above it."""
+    """Yield the numbers and texts in document order, each with the nearest key above it."""
     if isinstance(value, dict):
         for name, item in value.items():
             yield from _leaves(item, name)

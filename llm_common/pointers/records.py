@@ -123,7 +123,7 @@ class Transaction(Protocol):
     """
 
     def current(self, pointer_id: str) -> ContextPointer | None:
-        """Return the committed pointer, after completing or dropping what a killed writer left of it.
+        """Return the committed pointer, after completing or dropping what a killed writer left.
 
         Call it before writing: a transaction may answer from its first look.
         """
@@ -248,7 +248,7 @@ class LockedRecords:
     def _described(
         self, record: bytes | None, query_id: str, pointer_id: str
     ) -> tuple[ContextPointer, bytes] | None:
-        """Return a record's pointer with its result, None if the record is damaged or of another result."""
+        """Return a record's pointer with its result, None if it is damaged or of another result."""
         with suppress(CorruptPointerError):
             pointer = parse_meta(record or b"", query_id=query_id, pointer_id=pointer_id)
             key = blob_key(query_id, _result_name(pointer_id))

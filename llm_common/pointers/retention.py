@@ -146,7 +146,7 @@ class Retention:
 
 
 def has_expired(pointer: ContextPointer, now: datetime) -> bool:
-    """Return whether a pointer's time is over. A pinned one, or one without a valid expiry, never expires."""
+    """Return whether a pointer's time is over. One that is pinned, or has no expiry, stays."""
     if pointer.expires_at is None or pointer.pinned:
         return False
     try:
@@ -156,14 +156,14 @@ def has_expired(pointer: ContextPointer, now: datetime) -> bool:
 
 
 def time_text(moment: datetime) -> str:
-    """Format a moment as pointers hold it: UTC, ISO 8601 with microseconds, so text order is time order."""
+    """Format a moment as pointers hold it: UTC, ISO 8601 with microseconds, which sorts by time."""
     return moment.astimezone(UTC).isoformat(timespec="microseconds")
 
 
 def not_found(
     reason: Literal["expired", "erased", "unknown"], query_id: str, pointer_id: str
 ) -> PointerNotFoundError:
-    """Make the error for a missing pointer. Its text does not invite a model to run the tool again."""
+    """Make the error for a missing pointer, which does not invite a model to run a tool again."""
     text = _MISSES[reason].format(pointer=f"{pointer_id} of query {query_id!r}")
     return PointerNotFoundError(text, reason=reason)
 
@@ -216,7 +216,7 @@ class Tombstones:
     def mark(
         self, query_id: str, pointer_ids: Collection[str], reason: Reason, *, now: datetime
     ) -> bool:
-        """Note why pointers are removed, before they are. Returns False if it could not be noted."""
+        """Note why pointers are removed, before they are. Returns False if that failed."""
 
         def add(data: bytes | None) -> bytes:
             shard = _Shard.read(data)

@@ -284,7 +284,7 @@ class Saver:
     def _evictions(
         self, pointer: ContextPointer, retention: Retention, now: datetime
     ) -> list[ContextPointer]:
-        """Select the others of the query that must go for this one. Reads their records only if any must."""
+        """Select others of the query that must go for this one. Reads records only if any must."""
         limit, new_bytes = retention.max_bytes_per_query, pointer.result_bytes or 0
         if limit is None:
             return []
@@ -379,7 +379,7 @@ def _redacted(plain: Json, redactor: Redactor) -> Json:
 
 
 def _shortened(args: dict[str, Json]) -> dict[str, Json]:
-    """Return the arguments, or the beginnings of the first 24 if they take over 8 KB or 100 levels."""
+    """Return the arguments, or the beginnings of 24 if they are over 8 KB or 100 levels."""
     if len(encode_json(args).data) <= MAX_ARGS_BYTES and not _is_deep(args):
         return args
     return {key[:_KEPT_CHARS]: _beginning(value) for key, value in islice(args.items(), _KEPT_ARGS)}
@@ -420,7 +420,7 @@ def _without_secret_error(result: object, redactor: Redactor) -> object:
 
 
 def _web_urls(named: Iterable[object], result: object, redactor: Redactor) -> list[str]:
-    """Return the web addresses that the caller names, then those under the result's `source_urls`."""
+    """Return the web addresses that the caller names, then those of the result, each once."""
     urls = list(named)
     if isinstance(result, dict) and isinstance(result.get("source_urls"), list | tuple):
         urls += result["source_urls"]

@@ -324,7 +324,7 @@ class ContextPointerStore:
         )
 
     def is_stored(self, *, query_id: str, pointer_id: str) -> bool:
-        """Return whether the store still has a pointer, in whatever process it expired or was removed.
+        """Return whether the store still has a pointer, whichever process removed it.
 
         Reads the pointer's record alone, so that a cache of results can ask before each answer. A
         damaged record counts as gone. The result is not checked.
@@ -341,7 +341,7 @@ class ContextPointerStore:
         return stored is not None and not has_expired(stored, self._clock.now())
 
     def load_result(self, *, pointer: ContextPointer) -> Any:
-        """Load a result as plain data: for plain JSON, what `json.loads(json.dumps(result))` returns.
+        """Load a result as plain data: what `json.loads(json.dumps(result))` returns for JSON.
 
         Reads the pointer's ids only, so it loads the newest version from wherever the store is now.
 
@@ -600,7 +600,7 @@ class FileContextPointerStore(ContextPointerStore):
 
 
 class InMemoryContextPointerStore(ContextPointerStore):
-    """A `ContextPointerStore` that forgets everything with its process, for tests and short sessions.
+    """Keeps results in memory, for tests and short sessions.
 
     Args:
         lock_timeout_s: Seconds that a save waits for other writers of its query.

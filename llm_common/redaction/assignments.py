@@ -63,17 +63,31 @@ _REST_OF_WORD = r"[^\s&\"'<>,;}\\]*+"
 _PAIRS = (
     # `("Cookie", "…")`, `["X-Api-Key", "…"]`, `define('DB_PASSWORD', '…')`, `setdefault("TOKEN",
     # "…")`
-    (",", rf"[\"'](?P<key>{_KEY})\\{{0,3}}[\"']\s{{0,3}},\s{{0,9}}[bru]{{0,2}}\\{{0,3}}[\"'](?P<secret>[^\"'\n\\]{{4,}}+)"),
+    (
+        ",",
+        (
+            rf"[\"'](?P<key>{_KEY})\\{{0,3}}[\"']\s{{0,3}},\s{{0,9}}"
+            r"[bru]{0,2}\\{0,3}[\"'](?P<secret>[^\"'\n\\]{4,}+)"
+        ),
+    ),
     # `name: X, value: Y` in JSON, YAML and HTML, and as attributes
     (
         "val",
-        (r"(?i)\b(?:name|key|type|header)\\{0,3}[\"']?\s{0,2}[:=]\s{0,2}\\{0,3}[\"']?(?P<key>[\w.-]{2,64})\\{0,3}[\"']?"
-        r"(?:[\s,;]|[a-z]{1,16}=[\"'][^\"']{0,40}[\"']|\\n|-){1,40}?\\{0,3}[\"']?(?:value|val)\\{0,3}[\"']?"
-        r"\s{0,2}[:=]\s{0,2}(?P<quote>\\{0,3}[\"'])?"
-        r"(?P<secret>(?(quote)[^\"'\\\n]{4,4096}+|[^\s\"'\\<>,;}]{4,256}+))"),
+        (
+            r"(?i)\b(?:name|key|type|header)\\{0,3}[\"']?\s{0,2}[:=]\s{0,2}\\{0,3}[\"']?(?P<key>[\w.-]{2,64})\\{0,3}[\"']?"
+            r"(?:[\s,;]|[a-z]{1,16}=[\"'][^\"']{0,40}[\"']|\\n|-){1,40}?\\{0,3}[\"']?(?:value|val)\\{0,3}[\"']?"
+            r"\s{0,2}[:=]\s{0,2}(?P<quote>\\{0,3}[\"'])?"
+            r"(?P<secret>(?(quote)[^\"'\\\n]{4,4096}+|[^\s\"'\\<>,;}]{4,256}+))"
+        ),
     ),
     # XML, property lists, Android's resources
-    ("</", r"<(?:[\w-]{1,32}:)?(?P<key>[\w.-]{2,64})(?:\s[^<>]{0,100})?>\s{0,9}(?P<secret>[^<>]{4,4096})</"),
+    (
+        "</",
+        (
+            r"<(?:[\w-]{1,32}:)?(?P<key>[\w.-]{2,64})(?:\s[^<>]{0,100})?>\s{0,9}"
+            r"(?P<secret>[^<>]{4,4096})</"
+        ),
+    ),
     ("</", r"<key>(?P<key>[\w .-]{2,64})</key>\s{0,40}<string>(?P<secret>[^<>]{4,4096})</"),
     ("</", r"\s(?:name|key)=\"(?P<key>[\w.-]{2,64})\"[^<>]{0,100}>(?P<secret>[^<>]{4,4096})</"),
     # Percent-encoded forms and JSON; https://www.rfc-editor.org/rfc/rfc3986#section-2.1
@@ -87,8 +101,10 @@ _PAIRS = (
     # https://www.rfc-editor.org/rfc/rfc7578
     (
         "form-data",
-        (r"form-data;\s?name=\\?\"(?P<key>[\w.-]{2,64})\\?\"[^\r\n\\]{0,100}(?:(?:\\r|\r)?(?:\\n|\n)[^\r\n\\]{1,200}){0,3}"
-        r"(?:(?:\\r|\r)?(?:\\n|\n)){2}(?P<secret>[^\r\n\\]{4,4096}+)"),
+        (
+            r"form-data;\s?name=\\?\"(?P<key>[\w.-]{2,64})\\?\"[^\r\n\\]{0,100}(?:(?:\\r|\r)?(?:\\n|\n)[^\r\n\\]{1,200}){0,3}"
+            r"(?:(?:\\r|\r)?(?:\\n|\n)){2}(?P<secret>[^\r\n\\]{4,4096}+)"
+        ),
     ),
     # Dockerfile, Apache, nginx, Windows, shells
     (
@@ -99,17 +115,26 @@ _PAIRS = (
         ),
     ),
     ("setx", r"(?i)\bsetx[ \t]{1,9}(?P<key>\w{2,64})[ \t]{1,9}[\"']?(?P<secret>[^\s\"'\\]{4,}+)"),
-    ("_set_header", r"_set_header[ \t]{1,9}(?P<key>[\w-]{2,64})[ \t]{1,9}[\"']?(?P<secret>[^\s\"'\\;]{4,}+)"),
-    ("config", r"\bconfig(?:ure)?[ :]set[ \t]{1,9}(?P<key>\w{2,64})[ \t]{1,9}[\"']?(?P<secret>[^\s\"'\\]{4,}+)"),
+    (
+        "_set_header",
+        r"_set_header[ \t]{1,9}(?P<key>[\w-]{2,64})[ \t]{1,9}[\"']?(?P<secret>[^\s\"'\\;]{4,}+)",
+    ),
+    (
+        "config",
+        (
+            r"\bconfig(?:ure)?[ :]set[ \t]{1,9}(?P<key>\w{2,64})[ \t]{1,9}"
+            r"[\"']?(?P<secret>[^\s\"'\\]{4,}+)"
+        ),
+    ),
     ("requirepass", r"(?P<key>requirepass)[ \t]{1,9}[\"']?(?P<secret>[^\s\"'\\]{4,}+)"),
-)  # fmt: skip
+)
 _COLUMN = r"[\w.-]{1,40}(?: [\w.-]{1,20}){0,3}"
 _MAX_HEADER_CHARS = 400
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class NamedSecrets(Rule):
-    """Finds the values of secret names, after `:` or `=`, after a flag, beside the name, and in columns.
+    """Finds the values of secret names: after a sign or a flag, beside the name, in columns.
 
     How much a value must look like a secret depends on its name; see `secret_names`. The quotes
     around a value stay, at any depth of escaping. A bare value after a quoted name gets quotes, so
@@ -467,7 +492,7 @@ def _closing(text: str, opening: re.Match[str], limit: int) -> int | None:
 
 
 def _is_header(line: str) -> bool:
-    """Return whether the value of a header has credentials: a scheme with a word, or a random word."""
+    """Return whether a header's value has credentials: a scheme with a word, or a random word."""
     if is_other(line):
         return False
     words = line.split()

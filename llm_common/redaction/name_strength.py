@@ -15,9 +15,9 @@ NAME_LITERALS = tuple("key token secret pass pw sig cred cookie auth jwt otp bea
 
 _STRONG_ENDINGS = tuple(
     (
-        "password passwords passwd passphrase pwd pswd secret secrets secretkey accesskey accountkey apikey apikeys "
-        "appkey authkey clientkey encryptionkey functionskey masterkey privatekey sessionkey sharedkey signingkey "
-        "sshkey subscriptionkey requirepass masterauth"
+        "password passwords passwd passphrase pwd pswd secret secrets secretkey accesskey "
+        "accountkey apikey apikeys appkey authkey clientkey encryptionkey functionskey masterkey "
+        "privatekey sessionkey sharedkey signingkey sshkey subscriptionkey requirepass masterauth"
     ).split()
 )
 _LIKELY_WORDS = frozenset(("pass", "pw", "passcode", "otp"))
@@ -25,16 +25,16 @@ _LIKELY_ENDINGS = tuple("dbpass userpass rootpass smtppass ftppass keypass store
 _WEAK_WORDS = frozenset(("auth", "bearer", "creds", "jwt", "sig"))
 _WEAK_ENDINGS = tuple(
     (
-        "token accesstokens authtokens authorization cookie cookies credential credentials signature sessionid "
-        "phpsessid sessid"
+        "token accesstokens authtokens authorization cookie cookies credential credentials "
+        "signature sessionid phpsessid sessid"
     ).split()
 )
 _INNER_WORDS = frozenset(("password", "passwd", "secret", "secrets", "credential"))
 _FORMS_OF_A_VALUE = frozenset("b64 base64 data encoded hash plain plaintext raw text value".split())
 _SAID_OF_A_SECRET = frozenset(
     (
-        "arn at count date enabled field file filename hint label length name path policy reset service time ttl "
-        "type uri url version"
+        "arn at count date enabled field file filename hint label length name path policy reset "
+        "service time ttl type uri url version"
     ).split()
 )
 # What makes of a `key`, `token` or `pass` another thing: `primary_key`, `next_page_token`,
@@ -42,15 +42,16 @@ _SAID_OF_A_SECRET = frozenset(
 _OTHER_THINGS = {
     "key": frozenset(
         (
-            "answer arrow cache composite config dedup dict document etag foreign group hash host hot i18n "
-            "idempotency index issue item json locale lookup map message meta object page partition primary "
-            "project public publishable range registry return routing row s3 shard sort translation unique"
+            "answer arrow cache composite config dedup dict document etag foreign group hash host "
+            "hot i18n idempotency index issue item json locale lookup map message meta object page "
+            "partition primary project public publishable range registry return routing row s3 "
+            "shard sort translation unique"
         ).split()
     ),
     "token": frozenset(
         (
-            "bos cancellation cls continuation cursor delta end eos mask next pad page pagination prev previous "
-            "sep special start stop sync unk"
+            "bos cancellation cls continuation cursor delta end eos mask next pad page pagination "
+            "prev previous sep special start stop sync unk"
         ).split()
     ),
     "pass": frozenset(

@@ -170,7 +170,8 @@ def _is_likely(text: str) -> bool:
 _BEGIN_KEY = r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
 _END_KEY = r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
 _LOGIN_FLAGS = (
-    r"\b(?:(?:docker|podman|oc|az)[\"', ]{1,4}login\b|sshpass|mongo|mongosh|mongodump)(?=[ \"'])[^\n|;]{0,100}?"
+    r"\b(?:(?:docker|podman|oc|az)[\"', ]{1,4}login\b|sshpass|mongo|mongosh|mongodump)"
+    r"(?=[ \"'])[^\n|;]{0,100}?"
     r"[\s\"']-p[\s\"',]{0,4}(?P<secret>[^\s\"']{3,}+)"
 )
 

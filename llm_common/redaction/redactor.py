@@ -1,4 +1,4 @@
-"""`Redactor`: replaces secrets in text and data before they are stored, or shown to a model or a person.
+"""`Redactor`: replaces secrets in text and data before they are stored or shown.
 
 A redactor recognises the names that secrets are assigned to, the forms in which they are written,
 and the shapes of the keys of some 50 services (`patterns`). It is a filter, not a guarantee. Every
@@ -156,7 +156,7 @@ class Redactor:
         return redacted
 
     def data(self, plain: Json, *, encoded: bytes) -> Json:
-        """Plain data, redacted: values under secret names and secrets in texts and keys are replaced.
+        """Redact plain data: values under secret names, and secrets in texts and keys.
 
         Structure and order stay, and so do None, true and false under any name. Returns the same
         object if no rule can match.
@@ -279,7 +279,7 @@ def is_secret_key(key: str) -> bool:
 
 @cache
 def _shape_literals() -> tuple[re.Pattern[bytes], dict[bytes, list[Rule]]]:
-    """Return a pattern for the longest literal of a shape at each position, and each literal's rules."""
+    """Return a pattern for the longest literal at a position, and the rules of each literal."""
     rules: dict[bytes, list[Rule]] = {}
     for rule in SHAPE_RULES:
         for literal in rule.literals:
@@ -293,7 +293,7 @@ def _shape_literals() -> tuple[re.Pattern[bytes], dict[bytes, list[Rule]]]:
 
 
 def _shapes_in(data: bytes) -> list[Rule]:
-    """Return the rules of shapes that may match: those with a literal in a word as long as a key."""
+    """Return the rules of shapes with a literal in a word that is long enough for a key."""
     rules: list[Rule] = []
     if b"PRIVATE KEY" in data or b"Private-Lines" in data:
         rules += _KEY_RULES

@@ -1,4 +1,4 @@
-"""Whether a value looks like a secret, by its length, its mixture of characters, and what else it could be.
+"""Tells whether a value looks like a secret, by its length and its mixture of characters.
 
 Scanners of source code ask for entropy; that misses short passwords and finds long identifiers.
 Here a value is random if its letters and digits alternate more often than the words of a name do.
@@ -21,47 +21,69 @@ _HEX_RUN = r"(?=(?:[a-f]*[0-9]){4})(?=(?:[0-9]*[a-f]){4})[0-9a-f]{12,}"
 _NOT_IN_A_WORD = r"[^A-Za-z0-9]+"
 # What stands where a secret would: templates, masks, numbers, paths, addresses, code.
 _OTHERS = (
-    r"\$\w+", r"\$[({].*", r"%\(?\w*\)?[sdr]", r"%\w+%", r"\{.*", r"<.*", r"\[.*", r"@\w+@", r".*\[redacted\].*",
-    r"(?i:[x*•.#_?-]{3,})", r"(.)\1*",
-    r"0x[0-9a-fA-F]{1,8}", r"(?=.*[.,:/ %TZ+-])[\d.,:/ %TZ+-]+", r"\d{1,3}",
-    r"(?:~|\.{1,2})?/[\w.@~-]+(?:/[\w.@~-]*)*", r"[A-Za-z]:\\.*",
+    r"\$\w+",
+    r"\$[({].*",
+    r"%\(?\w*\)?[sdr]",
+    r"%\w+%",
+    r"\{.*",
+    r"<.*",
+    r"\[.*",
+    r"@\w+@",
+    r".*\[redacted\].*",
+    r"(?i:[x*•.#_?-]{3,})",
+    r"(.)\1*",
+    r"0x[0-9a-fA-F]{1,8}",
+    r"(?=.*[.,:/ %TZ+-])[\d.,:/ %TZ+-]+",
+    r"\d{1,3}",
+    r"(?:~|\.{1,2})?/[\w.@~-]+(?:/[\w.@~-]*)*",
+    r"[A-Za-z]:\\.*",
     r"[\w./-]+\.(?:txt|json|ya?ml|toml|pem|key|py|js|md)",
-    r"[a-z][a-z0-9+.-]{1,15}://\S*", r"arn:\S+", r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+",
-    r"[A-Za-z_][\w.]*\(.*", r"[A-Za-z_]\w*(?:\.\w+)*\[.*",
+    r"[a-z][a-z0-9+.-]{1,15}://\S*",
+    r"arn:\S+",
+    r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+",
+    r"[A-Za-z_][\w.]*\(.*",
+    r"[A-Za-z_]\w*(?:\.\w+)*\[.*",
     r"(?:self|cls|this|os|process|env|var|args|config|settings)\..*",
-    r"[\s,;:)\]}].*", r"[+=|&?%]\s.*", r".*\s[+=%,|]", r".*\.\.\.", r".*%[sdr].*",
+    r"[\s,;:)\]}].*",
+    r"[+=|&?%]\s.*",
+    r".*\s[+=%,|]",
+    r".*\.\.\.",
+    r".*%[sdr].*",
     r"(?:[a-z0-9-]+\.)+(?:com|org|net|io|dev|local|example|invalid|test)(?::\d+)?(?:/.*)?",
-)  # fmt: skip
+)
 _OTHER = "|".join(_OTHERS)
 _OTHER_WORDS = frozenset(
     (
-        "admin_password any array auto base64 bearer bool boolean bytearray bytes cancel changeme char default "
-        "denied dict digest disabled email empty enabled encrypted enter expired false file float forgotten hash "
-        "hashed hidden hmac incorrect int integer invalid jwt list login masked md5 missing never nil no none null "
-        "number oauth oauth2 object off on optional password_hash plain plaintext prompt redacted required "
-        "secretstr select sha1 sha256 sha512 str string submit tbd text todo true type undefined unknown unset uuid "
+        "admin_password any array auto base64 bearer bool boolean bytearray bytes cancel changeme "
+        "char default denied dict digest disabled email empty enabled encrypted enter expired "
+        "false file float forgotten hash hashed hidden hmac incorrect int integer invalid jwt list "
+        "login masked md5 missing never nil no none null number oauth oauth2 object off on "
+        "optional password_hash plain plaintext prompt redacted required secretstr select sha1 "
+        "sha256 sha512 str string submit tbd text todo true type undefined unknown unset uuid "
         "valid varchar void yes"
     ).split()
 )
 _PLACEHOLDER_WORDS = frozenset(
     (
-        "a access account actual admin an and api app auth authorization client code confirm confirmation cookie "
-        "credential credentials current db dummy enter env example fake field file get goes here id insert is key "
-        "my name new of old or pass passphrase passwd password path placeholder private public put pwd real "
-        "redacted replace reset root sample secret service session set some super test the this to token type url "
-        "use user username value with your"
+        "a access account actual admin an and api app auth authorization client code confirm "
+        "confirmation cookie credential credentials current db dummy enter env example fake field "
+        "file get goes here id insert is key my name new of old or pass passphrase passwd password "
+        "path placeholder private public put pwd real redacted replace reset root sample secret "
+        "service session set some super test the this to token type url use user username value "
+        "with your"
     ).split()
 )
 _SAYS_PLACEHOLDER = frozenset(
     (
-        "api apikey auth authorization cookie credential credentials dummy example fake here key passphrase passwd "
-        "password placeholder pwd replace sample secret token username your"
+        "api apikey auth authorization cookie credential credentials dummy example fake here key "
+        "passphrase passwd password placeholder pwd replace sample secret token username your"
     ).split()
 )
 PROSE = frozenset(
     (
-        "a an and argument as at be by can cannot enter flag for from has if in is it may must no not of on option "
-        "or parameter please should so that the then this to value was when with you your"
+        "a an and argument as at be by can cannot enter flag for from has if in is it may must no "
+        "not of on option or parameter please should so that the then this to value was when with "
+        "you your"
     ).split()
 )
 _MIN_RANDOM_CHARS, _MIN_UNNUMBERED_CHARS = 8, 16
@@ -99,7 +121,7 @@ def is_secret_value(value: str, strength: int) -> bool:
 
 
 def is_secret_number(value: float, strength: int, key: str) -> bool:
-    """Whether a number counts as a secret under a name: a PIN or a password of digits, but no count of passwords."""
+    """Return whether a number under a name is a PIN or a password of digits, not a count."""
     if strength == CERTAIN:
         return not isinstance(value, bool)
     return (
@@ -111,7 +133,7 @@ def is_secret_number(value: float, strength: int, key: str) -> bool:
 
 
 def is_other(value: str) -> bool:
-    """Whether a value is certainly no secret: empty, a type, a placeholder, a path, a date, an expression."""
+    """Return whether a value is certainly not a secret, such as a type, a placeholder or a path."""
     low = value.strip().lower()
     if not low or low in _OTHER_WORDS or compiled(_OTHER, re.DOTALL).fullmatch(value):
         return True
@@ -159,7 +181,7 @@ def _is_mixed(part: str) -> bool:
 
 
 def _is_secret_phrase(words: list[str], strength: int) -> bool:
-    """Whether words between quotes are a secret: one of them is random, or they are a passphrase and no sentence."""
+    """Return whether words between quotes are a passphrase, or one of them is random."""
     if strength == WEAK and len(words) > 4:  # noqa: PLR2004
         return False
     if any(looks_random(word) and not is_other(word) for word in words):

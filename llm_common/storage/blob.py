@@ -1,4 +1,4 @@
-"""`BlobStore`, the seam between pointers and what keeps their bytes, and the one place that says which keys exist.
+"""Defines `BlobStore`, the seam between pointers and their bytes, and which keys exist.
 
 A key is `folder/name`. Each part obeys an allow-list: a key means the same blob on every operating
 system and object store, and no part can climb, hide, be a device, or look like another part. Names
@@ -29,12 +29,13 @@ _TO_FOLDER = str.maketrans("/: ", "~;!")
 _FROM_FOLDER = str.maketrans("~;!", "/: ")
 _NO_FOLDER_CHARS = re.compile("[/: ]")
 _NAME_RULE = (
-    "use 1 to 128 of A-Z a-z 0-9 _ - . that start with a letter, a digit or _, do not end with a dot, "
-    "and are no device name such as nul"
+    "use 1 to 128 of A-Z a-z 0-9 _ - . that start with a letter, a digit or _, "
+    "do not end with a dot, and are no device name such as nul"
 )
 _QUERY_ID_RULE = (
-    f"use 1 to {MAX_QUERY_ID_CHARS} of A-Z a-z 0-9 _ - . and, but at its ends, : / @ + = , and single spaces, without "
-    "segments such as .. or nul; ToolContextManager.hash_query makes an id of any text"
+    f"use 1 to {MAX_QUERY_ID_CHARS} of A-Z a-z 0-9 _ - . and, but at its ends, : / @ + = , "
+    "and single spaces, without segments such as .. or nul; "
+    "ToolContextManager.hash_query makes an id of any text"
 )
 _SHOWN_CHARS = 80
 
@@ -107,7 +108,7 @@ class BlobStore(Protocol):
     def get_many(
         self, folder: str, names: list[str], *, max_bytes: int | None = None
     ) -> Iterator[bytes | None]:
-        """The bytes of each name in turn, None for one that is missing, unreadable or larger than `max_bytes`."""
+        """Yield the bytes of each name, None for one that is missing, unreadable or too large."""
 
     def update(
         self, key: str, change: Callable[[bytes | None], bytes], *, max_bytes: int | None = None
@@ -193,7 +194,7 @@ class LockingBlobStore(BlobStore, Protocol):
     """A `BlobStore` whose folders can be locked."""
 
     def lock(self, folder: str) -> AbstractContextManager[LockedFolder]:
-        """The folder, which is made if it is missing, with other holders kept out for the duration of the block.
+        """Lock a folder for the duration of the block. Makes the folder if it is missing.
 
         Not reentrant. Reading stays possible without it. The lock ends with its process at the
         latest.
@@ -213,10 +214,11 @@ class LockingBlobStore(BlobStore, Protocol):
 def check_query_id(
     query_id: object, *, shown: Callable[[str], str] = lambda text: text[:_SHOWN_CHARS]
 ) -> str:
-    """The id itself when the store takes it: 1 to 200 of `A-Za-z0-9_-.`, and inside also `:/@+=,` and single spaces.
+    """Return a query id that the store accepts, unchanged.
 
-    It starts with a letter, a digit or `_`, and ends with one of these or a hyphen. None of the
-    segments between its slashes is `.`, `..` or the name of a device.
+    It has 1 to 200 of `A-Za-z0-9_-.`, and inside also `:/@+=,` and single spaces. It starts with a
+    letter, a digit or `_`, and ends with one of these or a hyphen. None of the segments between its
+    slashes is `.`, `..` or the name of a device.
 
     Args:
         query_id: What may be an id.
@@ -264,7 +266,7 @@ def query_id_of(folder: str) -> str:
 
 
 def check_folder(folder: object) -> str:
-    """The name itself when it may be that of a folder: what `folder_of` gives, or the store's own folder.
+    """Return a folder's name, unchanged: one that `folder_of` returns, or the store's own folder.
 
     Raises:
         InvalidIdError: Anything else.

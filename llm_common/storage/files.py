@@ -72,12 +72,11 @@ _log = logging.getLogger(__name__)
 
 @contextmanager
 def translate_os_errors(action: str, path: Path | str) -> Iterator[None]:
-    """Turns an `OSError` of the block into a `StoreError`.
+    """Turn an `OSError` of the block into a `StoreError`.
 
     Args:
-        action: What was tried, as a verb for the text; for `write` a missing file is no missing
-            pointer.
-        path: Of the directory or file that it was tried on, for the text.
+        action: A verb for the text. For `write` a missing file is not a missing pointer.
+        path: The directory or file, for the text.
     """
     try:
         yield
@@ -88,13 +87,19 @@ def translate_os_errors(action: str, path: Path | str) -> Iterator[None]:
                 f"Nothing is stored under this name in {path}; use one that it lists"
             ) from exc
         if exc.errno in _FULL:
-            text = f"No room left in the store at {path} ({code}); nothing was changed: free some and save again"
-            raise StoreFullError(text) from exc
+            raise StoreFullError(
+                f"No room left in the store at {path} ({code}); "
+                "nothing was changed: free some and save again"
+            ) from exc
         if exc.errno in _UNSAFE:
-            text = f"{path} is no regular file or folder, or holds one that is none ({code}); remove what is there"
-            raise UnsafePathError(text) from exc
-        text = f"The store could not {action} in {path} ({code}); check this directory, its permissions and limits"
-        raise StoreError(text) from exc
+            raise UnsafePathError(
+                f"{path} is no regular file or folder, or holds one that is none ({code}); "
+                "remove what is there"
+            ) from exc
+        raise StoreError(
+            f"The store could not {action} in {path} ({code}); "
+            "check this directory, its permissions and limits"
+        ) from exc
 
 
 class FileBlobStore:
@@ -160,7 +165,7 @@ class FileBlobStore:
     def get_many(
         self, folder: str, names: list[str], *, max_bytes: int | None = None
     ) -> Iterator[bytes | None]:
-        """The bytes of each name in turn, None for one that is missing, too large or cannot be read.
+        """Yield the bytes of each name, None for one that is missing, too large or unreadable.
 
         Raises:
             StoreError: The folder cannot be read, or the process has run out of descriptors or
@@ -219,7 +224,7 @@ class FileBlobStore:
             opened.delete(*opened.scan().temporaries, fsync=False)
 
     def remove_folder(self, folder: str) -> None:
-        """Removes what killed writers left in a folder, its lock and, unless it holds more, the folder itself."""
+        """Remove what killed writers left in a folder, its lock, and the folder if it is empty."""
         path = self._base_dir / check_folder(folder)
         with translate_os_errors("delete", path):
             if not path.is_dir():
@@ -379,7 +384,10 @@ class _Folder:
                 break
             except BlockingIOError as exc:
                 if time.monotonic() >= deadline:
-                    text = f"Another writer held {self._path} for {timeout_s:g} s; raise lock_timeout_s, or end it"
+                    text = (
+                        f"Another writer held {self._path} for {timeout_s:g} s; "
+                        "raise lock_timeout_s, or end it"
+                    )
                     raise LockTimeoutError(text) from exc
             time.sleep(pause_s * (0.5 + random.random()))  # noqa: S311 - spreads the waiters, guards nothing
             pause_s = min(pause_s * 2, _MAX_PAUSE_S)
@@ -529,7 +537,8 @@ class _Folder:
         if self._is_accepted(status):
             return status
         raise UnsafePathError(
-            f"{self._path}/{name} is no regular file of this store's owner with a single name; remove it, "
+            f"{self._path}/{name} is no regular file of this store's owner with a single name; "
+            "remove it, "
             "or allow it with allow_hard_links or allow_unsafe_dir"
         )
 
@@ -566,7 +575,7 @@ class _LockDescriptors:
             return descriptor
 
     def release(self, descriptor: int) -> None:
-        """Ends the lock, also for a child that was forked without Python's knowledge, and closes the descriptor."""
+        """End the lock, also for a child forked without Python's knowledge, and close the file."""
         if descriptor not in self._open:  # this process was forked within the block
             return
         try:
@@ -612,15 +621,14 @@ def _open(base: Path, name: str, access: _Access, create: bool) -> _Folder:
 
 
 def _etag(status: os.stat_result, now_s: float) -> object:
-    """The ETag of a file or folder, None for one changed just now: the next change may bear the same time.
+    """Return the ETag of a file or folder, None for one changed just now.
 
-    ctime, since no program can set it. Kernels stamp it in ticks of up to 10 ms.
+    Uses ctime, since no program can set it. Kernels stamp it in ticks of up to 10 ms, so the next
+    change of a file that was changed just now may have the same time.
     """
-    return (
-        None
-        if now_s - status.st_ctime < _CLOCK_GRAIN_S
-        else (status.st_ino, status.st_ctime_ns, status.st_size)
-    )
+    if now_s - status.st_ctime < _CLOCK_GRAIN_S:
+        return None
+    return status.st_ino, status.st_ctime_ns, status.st_size
 
 
 def _owner_of(base: Path, access: _Access) -> int:
@@ -632,7 +640,8 @@ def _owner_of(base: Path, access: _Access) -> int:
     others_write = status.st_mode & stat.S_IWOTH and status.st_uid != os.geteuid()
     if others_write and not access.unsafe_dir:
         raise UnsafePathError(
-            f"Everybody may write to the base of the store, {base}, and it belongs to another user; "
+            f"Everybody may write to the base of the store, {base}, "
+            "and it belongs to another user; "
             "choose another base_dir, or set allow_unsafe_dir to accept that"
         )
     return status.st_uid

@@ -1,4 +1,4 @@
-"""`MemoryBlobStore`: blobs in a dictionary, for tests and for sessions that leave nothing behind."""
+"""`MemoryBlobStore`: blobs in a dictionary, for tests and sessions that leave nothing behind."""
 
 import itertools
 import threading
@@ -114,7 +114,8 @@ class MemoryBlobStore:
         lock = self._locks[check_folder(folder)]
         if not lock.acquire(timeout=self._lock_timeout_s):
             raise LockTimeoutError(
-                f"Another thread held {folder} for {self._lock_timeout_s:g} s; raise lock_timeout_s or find out why"
+                f"Another thread held {folder} for {self._lock_timeout_s:g} s; "
+                "raise lock_timeout_s or find out why"
             )
         try:
             yield _LockedFolder(self, folder)

@@ -1,4 +1,4 @@
-"""`ObjectBlobStore`: blobs as objects in S3, Google Cloud Storage, Azure or another store that obstore speaks to.
+"""`ObjectBlobStore`: blobs as objects in S3, Google Cloud Storage, Azure or what obstore supports.
 
 This is the one module that imports obstore (extra `object-store`), and `_answer` the one place
 where its errors become ours. What a server says is never passed on, not even as the cause of an
@@ -89,7 +89,7 @@ class OvertakenError(Exception):
 
 
 def retry_overtaken(work: Callable[[], Answer]) -> Answer:
-    """What the work returns, called again at random and ever longer intervals while it raises `OvertakenError`.
+    """Run some work, again after random and ever longer pauses while it raises `OvertakenError`.
 
     Raises:
         LockTimeoutError: Others were faster for half a minute.
@@ -104,12 +104,15 @@ def retry_overtaken(work: Callable[[], Answer]) -> Answer:
         return retrying(work)
     except OvertakenError as exc:
         raise LockTimeoutError(
-            f"Other writers changed this object all the time for {_PATIENCE_S:g} s; save less often under one id"
+            f"Other writers changed this object all the time for {_PATIENCE_S:g} s; "
+            "save less often under one id"
         ) from exc
 
 
 def open_object_store(url: str, **options: Any) -> "ObjectStore":
-    """The obstore store at an address such as `s3://bucket/prefix`, `gs://…`, `az://account/container/…`, `memory:///`.
+    """Open the obstore store at an address.
+
+    Such as `s3://bucket/prefix`, `gs://…`, `az://account/container/…` or `memory:///`.
 
     Args:
         url: Which store and which prefix in it; without credentials.
@@ -188,7 +191,7 @@ class ObjectBlobStore:
         return self._put_if(key, data, replaces)
 
     def check_conditions(self) -> None:
-        """Asks the store, the first time, whether it keeps conditions: by puts that must fail, one of each kind.
+        """Ask the store once whether it keeps conditions, by one put of each kind that must fail.
 
         Raises:
             StoreError: The store ignores conditions, or has none.
@@ -202,8 +205,10 @@ class ObjectBlobStore:
         )
         if self._put_if(_PROBE, b"", None) or self._put_if(_PROBE, b"", known):
             raise StoreError(
-                f"The object store{self._where} ignores conditional puts, so saves at the same time would be lost; use "
-                "one that keeps them (If-None-Match and If-Match on S3), or keep the files on one machine"
+                f"The object store{self._where} ignores conditional puts, "
+                "so saves at the same time would be lost; use one that keeps them "
+                "(If-None-Match and If-Match on S3), "
+                "or keep the files on one machine"
             )
         self._conditional = True
 
@@ -372,21 +377,31 @@ def _store_error(error: Exception, action: str, where: str) -> StoreError:
             f"No room left in the {store}{told}; nothing was changed: free some and save again"
         )
     if isinstance(error, FileNotFoundError) or no_bucket:
-        text = f"The bucket or folder of the {store} does not exist{told}; create it, or check its name"
+        text = (
+            f"The bucket or folder of the {store} does not exist{told}; "
+            "create it, or check its name"
+        )
     elif isinstance(error, _DENIED_ERRORS) or not _DENIED_STATUSES.isdisjoint(codes):
         text = (
             f"The {store} refused the credentials{told}; check them and what they are allowed to do"
         )
     elif "BadScheme" in said:
         text = (
-            f"The endpoint of the {store} is http, without encryption; to allow it, pass allow_http=True to from_url, "
-            'client_options={"allow_http": True} to obstore, or set AWS_ALLOW_HTTP=true. A server that speaks S3 has '
+            f"The endpoint of the {store} is http, without encryption; to allow it, "
+            'pass allow_http=True to from_url, client_options={"allow_http": True} to obstore, '
+            "or set AWS_ALLOW_HTTP=true. A server that speaks S3 has "
             "the address s3://bucket/prefix, and endpoint= names the server"
         )
     elif isinstance(error, NotImplementedError | exceptions.NotSupportedError):
-        text = f"The {store} cannot replace an object on condition; for a directory use FileContextPointerStore"
+        text = (
+            f"The {store} cannot replace an object on condition; "
+            "for a directory use FileContextPointerStore"
+        )
     elif isinstance(error, exceptions.UnknownConfigurationKeyError | ValueError):
-        text = "The object store does not know an option that was given; see those of obstore for this kind of store"
+        text = (
+            "The object store does not know an option that was given; "
+            "see those of obstore for this kind of store"
+        )
     else:
         text = f"The {store} could not {action}{told}; check its address, the network and its state"
     return StoreError(text)

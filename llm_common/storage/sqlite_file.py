@@ -88,7 +88,8 @@ def open_sqlite_to_read(
             return connection
         connection.close()
         raise StoreError(
-            f"{path} is of the older version {found}; let a program write to it once, which migrates it"
+            f"{path} is of the older version {found}; "
+            "let a program write to it once, which migrates it"
         )
 
 

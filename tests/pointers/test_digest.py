@@ -6,7 +6,7 @@ from enum import Enum
 import pytest
 from hypothesis import given, strategies as st
 
-from llm_common.pointers.pointer import MAX_DIGEST_CHARS, describe_result
+from llm_common.pointers.pointer import MAX_DESCRIPTION_CHARS, describe_result
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
@@ -117,7 +117,7 @@ def test_a_secret_is_told_by_where_it_stands_s0_08(value: object) -> None:
 @given(json_values)
 def test_is_one_bounded_line_s0_08(value: object) -> None:
     digest = describe_result(value, size_bytes=1)
-    assert len(digest) <= MAX_DIGEST_CHARS
+    assert len(digest) <= MAX_DESCRIPTION_CHARS
     assert len(digest.splitlines()) == 1
     assert digest == describe_result(value, size_bytes=1)
     digest.encode("utf-8")
