@@ -3,6 +3,7 @@
 A program of one user never needs this, and a `UserMemory` does not have it.
 """
 
+# ruff: noqa: S608 - statements are made of our own names, values are bound
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -22,14 +23,14 @@ _WANTED: Final = """(CAST(:scope AS text) IS NULL OR scope = :scope)
     AND (CAST(:session_id AS text) IS NULL OR session_id = :session_id)
     AND (CAST(:number AS bigint) IS NULL OR id = :number)"""
 _COUNT_SESSIONS: Final = f"""SELECT count(*)
-    FROM (SELECT DISTINCT scope, session_id FROM {{schema}}.events WHERE {_WANTED}) AS found"""  # noqa: S608 - our names
+    FROM (SELECT DISTINCT scope, session_id FROM {{schema}}.events WHERE {_WANTED}) AS found"""
 _SESSIONS: Final = f"""SELECT scope, session_id, count(*),
         sum(CASE WHEN {_CURRENT} THEN 1 ELSE 0 END), max(timestamp)
     FROM {{schema}}.events WHERE {_WANTED} GROUP BY scope, session_id
-    ORDER BY max(timestamp) DESC, scope, session_id LIMIT :limit OFFSET :offset"""  # noqa: S608 - our names
-_COUNT_EVENTS: Final = f"SELECT count(*) FROM {{schema}}.events WHERE {_WANTED}"  # noqa: S608 - our names
+    ORDER BY max(timestamp) DESC, scope, session_id LIMIT :limit OFFSET :offset"""
+_COUNT_EVENTS: Final = f"SELECT count(*) FROM {{schema}}.events WHERE {_WANTED}"
 _EVENTS: Final = f"""SELECT id, scope, session_id, key, {_CURRENT}, role, text, timestamp, metadata
-    FROM {{schema}}.events WHERE {_WANTED} ORDER BY id DESC LIMIT :limit OFFSET :offset"""  # noqa: S608 - our names
+    FROM {{schema}}.events WHERE {_WANTED} ORDER BY id DESC LIMIT :limit OFFSET :offset"""
 
 
 class SessionSummary(BaseModel):

@@ -409,7 +409,7 @@ class PostgresMemory:
         scope = check_search(query, k, filters)
         if k <= 0 or not query.strip():
             return []
-        wanted = {
+        wanted: dict[str, Any] = {
             "scope": scope,
             "session_id": None if filters.all_sessions else filters.session_id,
             "tags": filter_tags(filters),
@@ -420,7 +420,8 @@ class PostgresMemory:
         async with self._connected() as connection:
             best = await self._by_words(connection, query, k, wanted)
             if vector is not None:
-                best = _fused(best, await self._by_vector(connection, vector, wanted))
+                wanted |= {"vector": str(vector), "size": len(vector), "limit": _NEAREST}
+                best = _fused(best, await self._column(connection, _NEAREST_LINES, wanted))
             rows = await self._rows(
                 connection, _EVENTS, [scope, [position for position, _ in best]]
             )
@@ -525,12 +526,6 @@ class PostgresMemory:
             if not is_current:
                 old.add(position)
         return best_lines(weights, word_counts, lines=lines, k=k, old=old)
-
-    async def _by_vector(
-        self, connection: AsyncConnection, vector: list[float], wanted: dict[str, Any]
-    ) -> list[int]:
-        wanted = wanted | {"vector": str(vector), "size": len(vector), "limit": _NEAREST}
-        return await self._column(connection, _NEAREST_LINES, wanted)
 
     async def _rewrite(self, connection: AsyncConnection, tables: Sequence[str]) -> None:
         """Rewrite tables and indexes: nothing else takes deleted rows and words out of pages."""

@@ -309,9 +309,9 @@ def episode_summary(events: Sequence[Event]) -> str | None:
     lines: list[str] = []
     room = MAX_SUMMARY_CHARS
     for event in reversed(events):
-        sentence = one_line(
-            _first_sentence(event.text), max_chars=_MAX_LINE_CHARS - len(event.role) - 2
-        )
+        beginning = event.text[: 4 * _MAX_LINE_CHARS].strip()
+        sentence = _SENTENCE_END.split(beginning, maxsplit=1)[0]
+        sentence = one_line(sentence, max_chars=_MAX_LINE_CHARS - len(event.role) - 2)
         line = f"{event.role}: {sentence}"
         if len(line) + 1 > room:
             break
@@ -319,7 +319,3 @@ def episode_summary(events: Sequence[Event]) -> str | None:
             lines.append(line)
             room -= len(line) + 1
     return "\n".join(reversed(lines)) or None
-
-
-def _first_sentence(text: str) -> str:
-    return _SENTENCE_END.split(text[: 4 * _MAX_LINE_CHARS].strip(), maxsplit=1)[0]

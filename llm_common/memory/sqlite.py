@@ -1,5 +1,6 @@
 """`SqliteMemory`: events in one SQLite file, found by full-text search."""
 
+# ruff: noqa: S608 - statements are made of our own names, values are bound
 import asyncio
 import json
 import math
@@ -371,7 +372,7 @@ def _append(connection: sqlite3.Connection, entry: Entry) -> int:
             f"""SELECT id, role, {_CURRENT} AND role = :role AND metadata = :metadata
                     AND key IS :key AND valid_until IS :valid_until AND text = :text
                 FROM events WHERE scope = :scope AND session_id = :session_id
-                ORDER BY position DESC LIMIT {ECHO_EVENTS}""",  # noqa: S608 - our names
+                ORDER BY position DESC LIMIT {ECHO_EVENTS}""",
             row,
         )
         echoed = entry.echoed(newest)
@@ -383,7 +384,7 @@ def _append(connection: sqlite3.Connection, entry: Entry) -> int:
                     (scope, position, session_id, {_EVENT}, word_count, key, valid_until, fact)
                 SELECT :scope, coalesce(max(position), 0) + 1, :session_id, :role, :text,
                     :timestamp, :metadata, :word_count, :key, :valid_until, :fact
-                FROM events WHERE scope = :scope RETURNING id""",  # noqa: S608 - our names
+                FROM events WHERE scope = :scope RETURNING id""",
             row,
         ).fetchone()
         _index(connection, [(number, " ".join(words), " ".join(event_tags(entry)))])
@@ -437,7 +438,7 @@ def _recent(
     rows = connection.execute(
         f"""SELECT {_EVENT} FROM events
             WHERE scope = :scope AND session_id = :session_id AND (:history OR {_CURRENT})
-            ORDER BY position DESC LIMIT :limit""",  # noqa: S608 - our names
+            ORDER BY position DESC LIMIT :limit""",
         {
             "scope": scope,
             "session_id": session_id,
@@ -506,7 +507,7 @@ def _positions(connection: sqlite3.Connection, match: str, wanted: dict[str, obj
         f"""SELECT position FROM lines JOIN events ON events.id = lines.rowid
             WHERE lines MATCH :match AND scope = :scope
             AND (:session_id IS NULL OR session_id = :session_id)
-            AND (:history OR {_CURRENT}) ORDER BY lines.rowid DESC LIMIT {MAX_MATCHES}""",  # noqa: S608 - our names
+            AND (:history OR {_CURRENT}) ORDER BY lines.rowid DESC LIMIT {MAX_MATCHES}""",
         {**wanted, "match": match},
     )
     return [position for (position,) in rows]
@@ -526,7 +527,7 @@ def _positions_of_facts(
                 AND (newest.valid_until IS NULL OR newest.valid_until > :now)
             WHERE lines MATCH :match AND events.scope = :scope
                 AND (:session_id IS NULL OR events.session_id = :session_id)
-            ORDER BY lines.rowid DESC""",  # noqa: S608 - our names
+            ORDER BY lines.rowid DESC""",
         {**wanted, "match": match},
     )
     positions: set[int] = set()
@@ -542,7 +543,7 @@ def _of_positions(
 ) -> sqlite3.Cursor:
     return connection.execute(
         f"""SELECT position, {columns} FROM events
-            WHERE scope = :scope AND position IN (SELECT value FROM json_each(:positions))""",  # noqa: S608 - our names
+            WHERE scope = :scope AND position IN (SELECT value FROM json_each(:positions))""",
         {**wanted, "positions": stable_json(positions)},
     )
 
@@ -569,7 +570,7 @@ def _forget(connection: sqlite3.Connection, target: Target, path: Path) -> int:
                 _index(connection, [(number, " ".join(words), tags)], "delete")
             else:  # split into words by an older version: which ones is not known any more
                 as_indexed = False
-        erased = connection.execute(f"DELETE FROM events WHERE {where}", values).rowcount  # noqa: S608 - our names
+        erased = connection.execute(f"DELETE FROM events WHERE {where}", values).rowcount
         connection.execute("INSERT INTO lines (lines) VALUES ('optimize')")
         # Each "optimize" adds two bytes here, and SQLite before 3.41 takes an index of 2,000 merges
         # for damaged.
@@ -593,7 +594,7 @@ def _indexed(
 ) -> Iterator[tuple[int, int, list[str], str]]:
     """Number, stored word count, words and tags of events."""
     rows = connection.execute(
-        f"SELECT id, word_count, scope, session_id, key, {_EVENT} FROM events WHERE {where}",  # noqa: S608 - our names
+        f"SELECT id, word_count, scope, session_id, key, {_EVENT} FROM events WHERE {where}",
         values,
     )
     for number, word_count, scope, session_id, key, *columns in rows:

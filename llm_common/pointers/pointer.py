@@ -59,8 +59,10 @@ def describe_result(
     numbers: list[str] = []
     texts: list[str] = []
     for key, item in _leaves(redactor.data(head, encoded=encode_json(head).data)):
-        if not isinstance(item, str):
-            numbers.append(f"{key} {_number(item)}")
+        if isinstance(item, float):
+            numbers.append(f"{key} {item:.6g}")
+        elif isinstance(item, int):
+            numbers.append(f"{key} {item}")
         elif item != REDACTED:
             texts.append(item)
 
@@ -159,10 +161,6 @@ class _Head:
             self.room_chars = 0
         self.room_chars -= len(text) + 1
         return text
-
-
-def _number(number: float) -> str:
-    return f"{number:.6g}" if type(number) is float else str(number)
 
 
 def _leaves(value: Json, key: str = "") -> Iterator[tuple[str, str | float]]:

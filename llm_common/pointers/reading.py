@@ -3,7 +3,7 @@
 import hashlib
 import json
 import re
-from typing import Annotated, Any, Self
+from typing import Annotated, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -125,7 +125,10 @@ def read_payload(
     if limit_tokens < MIN_LIMIT_TOKENS:
         raise ValueError(f"limit_tokens is {limit_tokens}; it must be {MIN_LIMIT_TOKENS} or more")
     fields = (part or ResultPart()).model_dump(exclude_defaults=True)
-    checksum = _cursor_checksum(pointer, payload, fields)
+    # Ties a cursor to the part and to the version of the result.
+    version = pointer.result_sha256 or hashlib.sha256(payload).hexdigest()
+    source = json.dumps([pointer.pointer_id, version, fields])
+    checksum = hashlib.sha256(source.encode()).hexdigest()[:8]
     start = _parse_cursor(cursor, checksum)
     try:
         extracted = extract_part(payload, fields)
@@ -141,13 +144,6 @@ def read_payload(
         limit_tokens=limit_tokens,
         counter=counter,
     )
-
-
-def _cursor_checksum(pointer: ContextPointer, payload: bytes, fields: dict[str, Any]) -> str:
-    """Tie a cursor to the part and to the version of the result."""
-    version = pointer.result_sha256 or hashlib.sha256(payload).hexdigest()
-    source = json.dumps([pointer.pointer_id, version, fields])
-    return hashlib.sha256(source.encode()).hexdigest()[:8]
 
 
 def _parse_cursor(cursor: str | None, checksum: str) -> int:

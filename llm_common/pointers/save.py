@@ -106,8 +106,8 @@ class Call:
             )
         plain = to_plain(dict(args))
         stable = stable_json(args)
-        shown = _redacted(plain, redactor)
-        assert isinstance(shown, dict)
+        redacted_args = _redacted(plain, redactor)
+        assert isinstance(redacted_args, dict)
         shown_name = redactor.text(tool_name)
         return cls(
             query_id=query_id,
@@ -115,12 +115,12 @@ class Call:
             tool_name=tool_name,
             shown_task_id=None if task is None else redactor.text(task),
             shown_tool_name=shown_name,
-            args=_shortened(shown),
+            args=_shortened(redacted_args),
             args_sha256=text_digest(stable),
             call_sha256=call_digest_of(
                 stable, tool_name=tool_name, query_id=query_id, task_id=task
             ),
-            summary=summary_line(tool_name=shown_name, args=shown),
+            summary=summary_line(tool_name=shown_name, args=redacted_args),
         )
 
     @property
