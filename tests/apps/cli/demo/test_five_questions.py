@@ -153,6 +153,11 @@ async def test_a_failing_question_ends_no_other(tmp_path: Path) -> None:
     assert (first.failed, first.problem != "", second.failed) == (True, True, False)
 
 
+def test_a_problem_is_a_failure_whatever_the_prompts_held_s0_36() -> None:
+    assert Asked("Does it rain?", problem="the choice of outputs failed").failed
+    assert not Asked("Does it rain?").failed
+
+
 async def test_a_failing_tool_is_a_problem_of_its_question(tmp_path: Path) -> None:
     registry = ToolRegistry()
 
