@@ -1,4 +1,4 @@
-"""The best items of a pool, weighed by a decision model: one request, or the scores as they were."""
+"""Weighs the best items of a pool by one request to a decision model."""
 
 import asyncio
 from collections.abc import Iterable, Mapping
@@ -37,7 +37,7 @@ async def judge_items(
     *,
     timeout_s: float,
 ) -> tuple[Scores, JudgeAccount]:
-    """The scores with a decision model's probabilities as the part `judge`, and an account of its call.
+    """Add a decision model's probabilities to the scores as the part `judge`, with an account.
 
     The model weighs the 40 best items that may be packed, of all kinds but the project. Three
     tenths of such an item's score are its probability of helping, the rest is its former score.

@@ -105,7 +105,10 @@ def _way_out(client: object) -> str:
     # Other packages' decision models have a chat client's methods as well.
     kinds = [kind.__name__ for kind in type(client).__mro__]
     if callable(getattr(client, "decide", None)) or "BaseDecisionModel" in kinds:
-        return "pass a decision client to DecisionRelevanceSelector or DecisionToolSelector of llm_common.decisions"
+        return (
+            "pass a decision client to DecisionRelevanceSelector or DecisionToolSelector of "
+            "llm_common.decisions"
+        )
     if isinstance(client, LLMConfig):
         return "pass OpenAICompatibleClient(config)"
     if inspect.isfunction(client) and client.__name__ == "acompletion":

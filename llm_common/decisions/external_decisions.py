@@ -49,7 +49,10 @@ class SupportsDecide(Protocol):
 
 
 class _ExternalDecisions(ABC):
-    """A decision client around an object of another package, which keeps its connections, keys and retries."""
+    """A decision client around an object of another package.
+
+    The object keeps its connections, keys and retries.
+    """
 
     def __init__(self, *, model: str, timeout_s: float) -> None:
         self._model = model

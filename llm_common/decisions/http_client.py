@@ -143,7 +143,8 @@ class HttpDecisionClient:
         self._ledger = CostLedger(config.cost_limit_usd)
         if config.cost_limit_usd is not None and self._price(config.model) is None:
             raise ConfigError(
-                f"cost_limit_usd needs the price of {config.model[:80]!r}; set input_usd_per_million",
+                f"cost_limit_usd needs the price of {config.model[:80]!r}; set "
+                "input_usd_per_million",
                 variable="input_usd_per_million",
             )
 
@@ -159,7 +160,8 @@ class HttpDecisionClient:
         config = decision_config_from_env()
         if config is None:
             raise ConfigError(
-                f"no decision model is configured; set {_env.DECISION_URL.name} and {_env.DECISION_MODEL.name}",
+                f"no decision model is configured; set {_env.DECISION_URL.name} and "
+                f"{_env.DECISION_MODEL.name}",
                 variable=_env.DECISION_URL.name,
             )
         return cls(config, transport=transport)

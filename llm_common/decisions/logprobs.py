@@ -265,7 +265,8 @@ def _masses_of(response: LLMResponse) -> dict[str, float]:
     rows = first.get("top_logprobs")
     if not isinstance(rows, list) or not rows:
         raise MalformedReplyError(
-            "the reply holds no log probabilities; take an endpoint and a model that report `top_logprobs`, and a "
+            "the reply holds no log probabilities; take an endpoint and a model that report "
+            "`top_logprobs`, and a "
             "model that answers without thinking first",
             reason="no_logprobs",
         )
@@ -285,7 +286,8 @@ def _check_sizes(questions: Mapping[str, Question]) -> None:
     for question in questions.values():
         if isinstance(question, Choice) and len(question.options) > _TOP_TOKENS**2:
             raise ValueError(
-                f"a choice has {len(question.options):,} options; at most {_TOP_TOKENS**2} can be told apart"
+                f"a choice has {len(question.options):,} options; at most {_TOP_TOKENS**2} can "
+                "be told apart"
             )
         if not isinstance(question, Predicate | Choice) and len(question.levels) > _MAX_LEVELS:
             raise ValueError(

@@ -1,4 +1,4 @@
-"""Questions to a decision model, its checked answers, and the protocol of a client that asks them."""
+"""Questions to a decision model, its checked answers, and the protocol of a client."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -248,7 +248,8 @@ def decisions_of(
     """
     if given.keys() - questions.keys():
         raise MalformedReplyError(
-            "the reply answers a question that was not asked; check the endpoint, or take another model",
+            "the reply answers a question that was not asked; check the endpoint, or take "
+            "another model",
             reason="wrong_question",
         )
     answers: dict[str, Answer] = {}
@@ -266,7 +267,8 @@ def decisions_of(
     if not answers and REFUSED.value not in unanswered.values():
         found = ", ".join(sorted(set(unanswered.values())))
         raise MalformedReplyError(
-            f"the reply has no usable answer to any of {len(questions)} questions ({found}); take another model",
+            f"the reply has no usable answer to any of {len(questions)} questions ({found}); "
+            "take another model",
             reason="no_answers",
         )
     return Decisions(answers, unanswered, model, usage or LLMUsage(), cost_usd, latency_ms)
@@ -294,7 +296,8 @@ def check_arguments(state: object, questions: object, timeout_s: object) -> None
         if not isinstance(question, Question):
             kind = type(question).__name__
             raise TypeError(
-                f"question {name[:_MAX_SHOWN_CHARS]!r} is a {kind}; pass a Predicate, a Choice or a Score"
+                f"question {name[:_MAX_SHOWN_CHARS]!r} is a {kind}; pass a Predicate, a Choice "
+                "or a Score"
             )
     if not questions:
         raise ValueError("there are no questions; pass at least one")

@@ -156,7 +156,7 @@ class _ChosenTools:
 
 @dataclass(frozen=True, slots=True)
 class _ToolQuestions:
-    """The questions about some tools, their names, and the tokens of the signatures of the others."""
+    """The questions about some tools, their names, and the tokens of the others' signatures."""
 
     questions: Questions[_ChosenTools]
     shown: tuple[str, ...]
@@ -237,7 +237,7 @@ class DecisionToolSelector(ChoosesTools):
         return selection, asked.shown
 
     def _questions(self, catalogue: Catalogue, request: ToolRequest) -> _ToolQuestions:
-        """Build the questions about the tools that rank best, as far as `max_catalogue_tokens` allows.
+        """Build the questions about the tools that rank best and fit `max_catalogue_tokens`.
 
         Raises:
             UnserialisableError: If the context holds what JSON cannot.
@@ -281,7 +281,7 @@ class DecisionToolSelector(ChoosesTools):
         *,
         ends_at: float,
     ) -> ToolSelection:
-        """Return the selection with the calls of the chosen tools, which the catalogue consists of."""
+        """Return the selection with the calls of the chosen tools: those of the catalogue."""
         try:
             if self._writer is None:
                 async with asyncio.timeout_at(ends_at):
@@ -347,7 +347,7 @@ def _account_of(
 def _filled_calls(
     catalogue: Catalogue, chosen: Sequence[str], request: ToolRequest
 ) -> dict[str, Any]:
-    """Return the fields of a selection that calls each chosen tool whose arguments can be filled."""
+    """Return the fields of a selection that calls the chosen tools which can be filled."""
     proposed: list[dict[str, Any]] = []
     dropped: list[DroppedCall] = []
     for name in chosen:

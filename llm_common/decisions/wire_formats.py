@@ -45,7 +45,8 @@ class WireFormat:
         """Raises ValueError for more questions or options than the endpoint takes."""
         if self.max_questions is not None and len(questions) > self.max_questions:
             raise ValueError(
-                f"there are {len(questions):,} questions; the endpoint takes {self.max_questions}: ask in several calls"
+                f"there are {len(questions):,} questions; the endpoint takes "
+                f"{self.max_questions}: ask in several calls"
             )
         options = max(
             (len(each.options) for each in questions.values() if isinstance(each, Choice)),
@@ -53,7 +54,8 @@ class WireFormat:
         )
         if self.max_options is not None and options > self.max_options:
             raise ValueError(
-                f"a choice has {options:,} options; the endpoint takes {self.max_options}: ask a Predicate for each"
+                f"a choice has {options:,} options; the endpoint takes {self.max_options}: ask "
+                "a Predicate for each"
             )
 
 
@@ -162,7 +164,8 @@ def _by_value(rows: object, kind: type) -> dict[str, object] | None:
 
 def _without_answers() -> MalformedReplyError:
     return MalformedReplyError(
-        "the reply holds no answers; check that the address serves this wire format, or take another model",
+        "the reply holds no answers; check that the address serves this wire format, or take "
+        "another model",
         reason="no_answers",
     )
 

@@ -103,7 +103,11 @@ class Catalogue:
         return Catalogue(text, tools, checked=True, empty=not tools)
 
     def find(self, name: str) -> ToolDefinition | None:
-        """The tool of that name, else the only one that differs in case, separators and a prefix like `functions.`."""
+        """Return the tool of a name, or None.
+
+        Without one, returns the only tool whose name differs in nothing but case, separators and a
+        prefix like `functions.`.
+        """
         bare = _PREFIX.sub("", name)
         for wanted in dict.fromkeys((name, bare)):
             exact = self.definitions_by_name.get(wanted)
@@ -139,7 +143,8 @@ async def read_catalogue(registry: OffersTools) -> Catalogue:
     """
     if not callable(getattr(registry, "get_tools_schema", None)):
         raise ToolFailedError(
-            f"the tool registry is a {type(registry).__name__} without get_tools_schema(); pass a ToolRegistry",
+            f"the tool registry is a {type(registry).__name__} without get_tools_schema(); "
+            "pass a ToolRegistry",
             tool=_REGISTRY,
         )
     with third_party_code(_REGISTRY):
@@ -148,7 +153,8 @@ async def read_catalogue(registry: OffersTools) -> Catalogue:
             schema = await schema
     if not isinstance(schema, (str, list, tuple)):
         raise ToolFailedError(
-            f"the tool registry returned a {type(schema).__name__}, neither text nor a list; let get_tools_schema() "
+            f"the tool registry returned a {type(schema).__name__}, neither text nor a list; "
+            "let get_tools_schema() "
             "return one",
             tool=_REGISTRY,
         )
@@ -242,7 +248,7 @@ def rank_tools(
 
 @lru_cache(maxsize=_CACHED_INDEXES)
 def tool_index(catalogue: Catalogue) -> "ToolIndex":
-    """The catalogue's tools, ready to rank. Never abstains: a model chooses from what it returns."""
+    """Return the tools ready to rank. Never abstains: a model chooses from the ranking."""
     from llm_common.ranking.embeddings import installed_vectors  # noqa: PLC0415 - only a long catalogue is ranked
     from llm_common.tools.tool_index import ToolIndex  # noqa: PLC0415 - the same
 
@@ -276,9 +282,10 @@ def offer_tools(
     shortlist_tools: int,
     limit_tokens: int,
 ) -> OfferedTools:
-    """The tools in full if a shortlist would hold them all or the registry is opaque, else one line each.
+    """Return the tools as a prompt shows them.
 
-    If even that exceeds `limit_tokens`, the tools that rank best, in full as far as the same limit
+    In full if a shortlist would hold them all or the registry is opaque, else one line each. If \
+even that exceeds `limit_tokens`, the tools that rank best, in full as far as the same limit
     allows.
 
     Args:
@@ -320,7 +327,10 @@ def _whole(catalogue: Catalogue, shortlist_tools: int, limit_tokens: int) -> str
 def fitting_lines(
     definitions: Iterable[ToolDefinition], *, in_full: bool, limit_tokens: int
 ) -> Iterator[tuple[str, str, int]]:
-    """Name, line and tokens of each tool while there is room: its JSON where wanted and fitting, else its signature."""
+    """Yield name, line and tokens of each tool while there is room.
+
+    The line is the tool's JSON if that is wanted and fits, else its signature.
+    """
     for definition in definitions:
         if in_full and definition.text_tokens <= limit_tokens:
             line, tokens = definition.text, definition.text_tokens

@@ -100,7 +100,10 @@ class LexicalToolSelector(ChoosesTools):
         )
 
     def _requests(self, catalogue: Catalogue, text: str) -> list[str]:
-        """The requests of a text: each clause that fills a call of its own, with the clauses after it that do not."""
+        """Return the requests of a text.
+
+        Each is a clause that fills a call, with the clauses after it that do not.
+        """
         spans: list[tuple[int, int]] = []
         calls = 0
         for start, end in _clauses(text):

@@ -1,4 +1,4 @@
-"""Arguments that miss a tool's schema by a form alone, such as "5" for a whole number, in the form that fits.
+"""Reads arguments that miss a tool's schema by their form alone, such as "5" for a whole number.
 
 Models write `null` for what they leave out, and numbers as texts. Reading these changes no meaning:
 only where the schema admits no other reading. Everything else stays as it is, and is refused.

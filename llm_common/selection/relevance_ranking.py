@@ -173,7 +173,10 @@ def _named_by(best: Collection[int], pool: Sequence[ContextPointer]) -> dict[int
 def _naming(
     best: Collection[int], pool: Sequence[ContextPointer], lowered: Sequence[str]
 ) -> dict[int, float]:
-    """The lifts of the pointers, except the best, whose lower-case digest names an argument of one of the best."""
+    """Return the lifts of the pointers whose digest names an argument of one of the best.
+
+    The best themselves are not lifted. The digests are in lower case.
+    """
     names = {
         name for place in best for value in _strings(pool[place].args) if (name := _name(value))
     }

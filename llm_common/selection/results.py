@@ -1,4 +1,4 @@
-"""What selectors are asked and return, what they report of it, and the settings of tool selection."""
+"""What selectors are asked, return and report, and the settings of tool selection."""
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
@@ -127,7 +127,8 @@ def checked_config(config: object) -> ToolSelectionConfig:
         return ToolSelectionConfig.from_env()
     if not isinstance(config, ToolSelectionConfig):
         raise TypeError(
-            f"config is of type {type(config).__name__}; pass a ToolSelectionConfig(model=..., max_calls=...)"
+            f"config is of type {type(config).__name__}; pass a ToolSelectionConfig(model=..., "
+            "max_calls=...)"
         )
     return config
 

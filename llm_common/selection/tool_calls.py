@@ -20,7 +20,7 @@ _OTHER_KEYS = (("name", "tool"), ("arguments", "args"))
 
 @dataclass(frozen=True, slots=True)
 class CheckedCalls:
-    """The valid calls in their order, the dropped ones, and what was read leniently in the valid ones.
+    """The valid calls in their order, the dropped ones, and what was read leniently.
 
     Attributes:
         again: Whether the model asked to choose again after it has seen what they return.

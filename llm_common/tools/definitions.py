@@ -243,7 +243,8 @@ def _problems(
     bare = [name for name, schema in parameters.items() if not schema.get("description")]
     if bare:
         yield warning(
-            f"{len(bare)} of {len(parameters)} parameters have no description: {', '.join(bare[:5])}"
+            f"{len(bare)} of {len(parameters)} parameters have no description: "
+            f"{', '.join(bare[:5])}"
         )
     tokens = counter.count(tool.text)
     if tokens > MAX_DEFINITION_TOKENS:

@@ -33,10 +33,11 @@ DEFAULT_LIMIT_TOKENS = 1_000
 """Room for a page of text or some dozen records."""
 
 LoadsPayload = Callable[[str], tuple[ContextPointer, bytes]]
-"""Loads a pointer and its stored result by the pointer's id, such as `ToolContextManager.load_payload`."""
+"""Loads a pointer and its result by the id, such as `ToolContextManager.load_payload`."""
 
 _DESCRIPTION = (
-    "Reads a stored result, or a part of it, by its id. Ask for what you need: keys first to see what is there, "
+    "Reads a stored result, or a part of it, by its id. Ask for what you need: keys first to "
+    "see what is there, "
     "then a path or a filter. A long answer ends with a cursor for the next piece."
 )
 _RANGE = {"type": "array", "items": {"type": "integer"}, "minItems": 2, "maxItems": 2}
@@ -89,7 +90,7 @@ async def read_context(
     limit_tokens: int = DEFAULT_LIMIT_TOKENS,
     counter: TokenCounter | None = None,
 ) -> ContextReading:
-    """A piece of a stored result, or of a part of it, that takes at most `limit_tokens` as `rendered`.
+    """Return a piece of a stored result, or of a part of it, within `limit_tokens`.
 
     The pieces that the cursors lead to, joined, are exactly the part. No state is kept: any process
     that loads the same result can continue. The work runs in a thread. A pattern is stopped after

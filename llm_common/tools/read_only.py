@@ -14,29 +14,31 @@ from llm_common.tools.signature import properties_of
 # ruff: noqa: SIM905 - a list would have a line for each word
 _READING: Final = frozenset(
     """
-    analyze browse calculate check compare compute convert count describe diff estimate explain fetch find forecast get
-    grep inspect list look lookup measure predict query read retrieve search show stat status summarize translate
-    validate verify view
+    analyze browse calculate check compare compute convert count describe diff estimate explain
+    fetch find forecast get grep inspect list look lookup measure predict query read retrieve
+    search show stat status summarize translate validate verify view
     """.split()
 )
 _WRITING: Final = frozenset(
     """
-    accept activate add adjust alter append apply approve archive assign attach block book buy cancel charge clear
-    clone close commit confirm copy create deactivate decline decrement delete deploy deposit destroy detach disable
-    disconnect donate drop edit enable erase exec execute flush follow format grant increment insert install invite
-    invoke join kill launch lock login logout mark merge migrate modify move notify order overwrite patch pause pay post
-    provision publish purge push put reboot redeem refund register reject remove rename replace reply reserve reset
-    respond restart restore resume revert revoke rotate run save sell send set share shutdown sign spend start stop
-    submit subscribe swap sync terminate toggle transfer trigger truncate unassign unblock undo unfollow uninstall
-    unlink unlock unsubscribe update upload upsert wipe withdraw write
+    accept activate add adjust alter append apply approve archive assign attach block book buy
+    cancel charge clear clone close commit confirm copy create deactivate decline decrement delete
+    deploy deposit destroy detach disable disconnect donate drop edit enable erase exec execute
+    flush follow format grant increment insert install invite invoke join kill launch lock login
+    logout mark merge migrate modify move notify order overwrite patch pause pay post provision
+    publish purge push put reboot redeem refund register reject remove rename replace reply
+    reserve reset respond restart restore resume revert revoke rotate run save sell send set share
+    shutdown sign spend start stop submit subscribe swap sync terminate toggle transfer trigger
+    truncate unassign unblock undo unfollow uninstall unlink unlock unsubscribe update upload
+    upsert wipe withdraw write
     """.split()
 )
 # Verbs at the beginning of a name and in that of a flag, else nouns: `order_pizza`, but `get_order`
 # and `start_date`.
 _NOUNS: Final = frozenset(
     """
-    accept archive block book charge copy deposit drop follow format join launch lock login mark order patch post run
-    set share sign start stop swap transfer trigger
+    accept archive block book charge copy deposit drop follow format join launch lock login mark
+    order patch post run set share sign start stop swap transfer trigger
     """.split()
 )
 _READS_LAST: Final = "log"  # `git_log` reads, and `log_event` writes

@@ -65,7 +65,8 @@ class ToolRegistry:
         )
         if made.name in self._tools and not replace:
             raise ConfigError(
-                f"a tool called {made.name} is registered already; choose another name, or pass replace=True",
+                f"a tool called {made.name} is registered already; choose another name, or "
+                "pass replace=True",
                 variable="name",
                 value=made.name,
             )
@@ -169,7 +170,8 @@ class ToolRegistry:
             )
         if args is not None and kwargs:
             raise ToolArgumentsError(
-                f"{tool.name} was not run: pass its arguments as one mapping or as keywords, not both",
+                f"{tool.name} was not run: pass its arguments as one mapping or as keywords, "
+                "not both",
                 tool=tool.name,
             )
         return await tool.run(kwargs if args is None else args)
@@ -197,7 +199,8 @@ def _tool_from(
         )
     if not callable(source):
         raise ConfigError(
-            f"a {type(source).__name__} is no tool; pass a function, a Tool, or an object with metadata and execute()",
+            f"a {type(source).__name__} is no tool; pass a function, a Tool, or an object with "
+            "metadata and execute()",
             variable="tool",
         )
     return Tool(

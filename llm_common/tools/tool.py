@@ -1,4 +1,4 @@
-"""`Tool`: a function as an agent calls it, and the schema of its arguments, read from the function."""
+"""`Tool`: a function as an agent calls it, with the schema of its arguments."""
 
 import inspect
 import json
@@ -27,9 +27,10 @@ _ARG_LINE = re.compile(r"^\*{0,2}(\w+)\s*(?:\([^)]*\))?:\s*(.*)$")
 _NAME = re.compile(r"[A-Za-z0-9_.\-]{1,64}")
 _WITHOUT_VALUE = frozenset(
     """
-    bool_parsing bool_type dict_type enum extra_forbidden float_parsing float_type greater_than greater_than_equal
-    int_from_float int_parsing int_type less_than less_than_equal list_type literal_error model_type multiple_of
-    none_required string_pattern_mismatch string_too_long string_too_short string_type too_long too_short
+    bool_parsing bool_type dict_type enum extra_forbidden float_parsing float_type greater_than
+    greater_than_equal int_from_float int_parsing int_type less_than less_than_equal list_type
+    literal_error model_type multiple_of none_required string_pattern_mismatch string_too_long
+    string_too_short string_type too_long too_short
     """.split()  # noqa: SIM905
 )
 
@@ -112,7 +113,8 @@ class Tool:
             name = getattr(function, "__name__", type(function).__name__)
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise ConfigError(
-                "a tool's name takes 1 to 64 letters, digits and the characters _ . -; pass another one as name=",
+                "a tool's name takes 1 to 64 letters, digits and the characters _ . -; pass "
+                "another one as name=",
                 variable="name",
                 value=str(name)[:80],
             )
@@ -260,7 +262,7 @@ class FunctionSchema:
 
 
 def _expected(error: ErrorDetails) -> str:
-    """What was expected, as pydantic says it where its words depend on the type alone, else the error's name."""
+    """Return what was expected: pydantic's words, or the error's name if they may hold a value."""
     # a validator's own words may hold the value, and so do some of pydantic's
     if error["type"] not in _WITHOUT_VALUE:
         return error["type"].replace("_", " ")
@@ -354,6 +356,7 @@ def _described_args(doc: str) -> dict[str, str]:
 
 def _unusable(tool: str, problem: str) -> ConfigError:
     return ConfigError(
-        f"{tool} cannot become a tool: {problem}; annotate named parameters, or pass parameters= as a JSON Schema",
+        f"{tool} cannot become a tool: {problem}; annotate named parameters, or pass "
+        "parameters= as a JSON Schema",
         variable="parameters",
     )

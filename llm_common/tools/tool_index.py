@@ -221,7 +221,7 @@ class ToolIndex:
         ]
 
     def _by_words(self, text: str, *, among: Mapping[int, float] | None = None) -> dict[int, float]:
-        """The value of each tool that shares words with the text, by its place in the order of names."""
+        """Return the value of each tool that shares words with the text, by its place."""
         stems, terms = search_stems(text), query_terms(text)
         letters = dict.fromkeys(stems_and_letters(" ".join(terms))[1])
         parts = (

@@ -21,7 +21,7 @@ from llm_common.redaction.redactor import DEFAULT_REDACTOR
 from llm_common.text.display import one_line
 
 MAX_CHECKS = 10_000
-"""Most subschemas that may check one value, each path through `$ref`, `anyOf` and the like counted."""
+"""Maximum number of subschemas that check one value, by every path through `$ref` and `anyOf`."""
 
 _CACHED_SCHEMAS = 4096
 _MAX_PROBLEMS = 20
@@ -168,7 +168,7 @@ def find_problems(schema: str, args: Mapping[str, Any]) -> tuple[Problem, ...]:
 
 
 def redacted_line(text: str) -> str:
-    """Words of a schema or of arguments as a problem repeats them: one line of at most 200 characters, redacted."""
+    """Return words of a schema or of arguments on one redacted line of at most 200 characters."""
     return one_line(DEFAULT_REDACTOR.beginning(text, max_chars=_MAX_CHARS), max_chars=_MAX_CHARS)
 
 
@@ -211,7 +211,10 @@ def _parts_of(value: object) -> Iterable[object]:
 
 
 class _Paths:
-    """Counts the subschemas that may check one value: those of a part of it are counted for the worst part only."""
+    """Counts the subschemas that may check one value.
+
+    Those that check a part of the value are counted for the worst part only.
+    """
 
     def __init__(self, root: Any) -> None:
         self._root = root
