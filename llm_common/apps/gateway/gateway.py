@@ -14,8 +14,8 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from llm_common import __version__
 from llm_common.apps.gateway.gateway_config import GatewayConfig
+from llm_common.apps.gateway.host_results import GatewayCounts
 from llm_common.apps.gateway.host_session import HostSession
-from llm_common.apps.gateway.result_desk import Figures
 from llm_common.apps.gateway.server_connection import HostAbilities, HostContext
 from llm_common.apps.gateway.tool_listing import LISTER, READER, SEARCHER
 from llm_common.errors import StoreError
@@ -45,7 +45,7 @@ class Gateway:
         self._sessions: dict[str, HostSession] = {}
         self._closing: set[asyncio.Task[None]] = set()
         self.store: Final = store_of(config)
-        self.figures: Final = Figures()
+        self.counts: Final = GatewayCounts()
         self.server: Final = _GatewayServer(
             "llm-common",
             version=__version__,
@@ -113,7 +113,7 @@ class Gateway:
                 self._config,
                 abilities=HostAbilities.of(host),
                 store=self.store,
-                figures=self.figures,
+                counts=self.counts,
             )
         return session
 

@@ -104,7 +104,7 @@ class GatewayConfig(BaseModel):
         preview_tokens: Most tokens of a preview.
         intent: Offers each tool's caller an argument `intent`, which previews are made for.
         host_prefix: What the host puts before tool names, such as `mcp__gateway__`; previews name
-            tools with it.
+            tools with it. Up to 50 characters that names of tools have.
         lazy: Starts a server when it is needed first, not when a host connects.
         start_timeout_s: Seconds that a server has to start and to list its tools.
         call_timeout_s: Seconds that a call may take; None waits as long as the host does, but no
@@ -127,7 +127,7 @@ class GatewayConfig(BaseModel):
     threshold_tokens: int | None = Field(default=2_000, ge=MIN_LIMIT_TOKENS)
     preview_tokens: int = Field(default=400, ge=MIN_LIMIT_TOKENS)
     intent: bool = True
-    host_prefix: str = ""
+    host_prefix: str = Field(default="", pattern=r"^[A-Za-z0-9_.-]{0,50}$")
     lazy: bool = False
     start_timeout_s: float = Field(default=60.0, gt=0)
     call_timeout_s: float | None = Field(default=None, gt=0)

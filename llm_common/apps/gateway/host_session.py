@@ -21,7 +21,7 @@ from pydantic import TypeAdapter
 
 from llm_common._threads import in_thread
 from llm_common.apps.gateway.gateway_config import GatewayConfig
-from llm_common.apps.gateway.result_desk import Figures, ResultDesk
+from llm_common.apps.gateway.host_results import GatewayCounts, HostResults
 from llm_common.apps.gateway.server_connection import HostAbilities, HostContext, ServerConnection
 from llm_common.apps.gateway.server_lists import ServerLists, tools_of
 from llm_common.apps.gateway.tool_listing import (
@@ -84,7 +84,7 @@ class HostSession:
         config: Servers, rules and limits.
         abilities: What the host can do.
         store: Where its results go.
-        figures: Counts what is done.
+        counts: Counts what is done.
         counter: Counts tokens; None takes the upper bound.
     """
 
@@ -94,12 +94,12 @@ class HostSession:
         *,
         abilities: HostAbilities,
         store: ContextPointerStore,
-        figures: Figures | None = None,
+        counts: GatewayCounts | None = None,
         counter: TokenCounter | None = None,
     ) -> None:
         self._config = config
         self._counter = counter or DefaultCounter()
-        self.desk: Final = ResultDesk(config, store, figures=figures, counter=self._counter)
+        self.results: Final = HostResults(config, store, counts=counts, counter=self._counter)
         self.connections: Final = {
             name: ServerConnection(
                 name,
@@ -209,7 +209,7 @@ class HostSession:
                 annotations=types.ToolAnnotations(read_only_hint=True),
                 meta=_ALWAYS_LOADED,
             )
-            for tool in self.desk.tools.values()
+            for tool in self.results.tools.values()
         ]
         searching = [_SEARCH_TOOL, _CALL_TOOL] if listing.searched else []
         return [
@@ -237,7 +237,7 @@ class HostSession:
         if self._takes_intent(tool):
             properties = {**tool.parameters.get("properties", {}), "intent": _INTENT}
             changes["input_schema"] = {**tool.parameters, "properties": properties}
-        if self.desk.keeps:
+        if self.results.keeps:
             changes["output_schema"] = None  # a preview is no such output
         definition: types.Tool = tool.definition
         return definition.model_copy(update=changes)
@@ -246,7 +246,7 @@ class HostSession:
         properties = tool.parameters.get("properties", {})
         return (
             self._config.intent
-            and self.desk.keeps
+            and self.results.keeps
             and isinstance(properties, dict)
             and "intent" not in properties
         )
@@ -276,8 +276,8 @@ class HostSession:
             MCPError: The server refused.
         """
         name, arguments = params.name, dict(params.arguments or {})
-        if name in self.desk.tools:
-            return _text(await self.desk.answer(name, arguments))
+        if name in self.results.tools:
+            return _text(await self.results.answer(name, arguments))
         if name == TOOL_SEARCH:
             return _text(await self._search(str(arguments.get("query", ""))))
         if name == TOOL_CALL:
@@ -295,7 +295,7 @@ class HostSession:
     async def _search(self, query: str) -> str:
         listing = await self.listing()
         shown, names = await in_thread(listing.search, query)
-        self.desk.figures.tokens_read_back += self._counter.count(shown)
+        self.results.counts.tokens_read_back += self._counter.count(shown)
         if self._config.list_found and not self._found.issuperset(names):
             self._found |= frozenset(names)
             await self._tell(types.ToolListChangedNotification())
@@ -376,7 +376,7 @@ class HostSession:
         self, result: types.CallToolResult, name: str, arguments: Mapping[str, Any], intent: str
     ) -> types.CallToolResult:
         texts = [text for block in result.content if (text := _text_in(block)) is not None]
-        preview = await self.desk.preview(
+        preview = await self.results.preview(
             result.structured_content, texts, tool=name, args=arguments, intent=intent
         )
         if preview is None:
@@ -392,9 +392,9 @@ class HostSession:
         # The results at once, for a host may not wait until the servers have ended; then those that
         # came meanwhile.
         await asyncio.gather(
-            self.desk.close(), *(connection.close() for connection in self.connections.values())
+            self.results.close(), *(connection.close() for connection in self.connections.values())
         )
-        await self.desk.close()
+        await self.results.close()
 
     async def _on_notification(self, server: str, message: types.ServerNotification) -> None:
         if isinstance(message, types.ToolListChangedNotification):

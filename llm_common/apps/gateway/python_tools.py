@@ -10,8 +10,8 @@ from mcp import MCPError
 
 from llm_common.apps.gateway.gateway import store_of
 from llm_common.apps.gateway.gateway_config import GatewayConfig
+from llm_common.apps.gateway.host_results import stored_value
 from llm_common.apps.gateway.host_session import HostSession
-from llm_common.apps.gateway.result_desk import stored_value
 from llm_common.apps.gateway.server_connection import HostAbilities
 from llm_common.apps.gateway.tool_listing import ServerTool, shown_description
 from llm_common.errors import ConfigError, ToolArgumentsError, ToolFailedError, UnserialisableError
@@ -42,7 +42,7 @@ async def mcp_tools(config: GatewayConfig) -> AsyncIterator[ToolRegistry]:
         listing = await session.listing()
         for name, problem in session.problems().items():
             _log.warning("left out the server %s: %s", name, problem)
-        registry = ToolRegistry(session.desk.tools.values())
+        registry = ToolRegistry(session.results.tools.values())
         for name, tool in listing.tools.items():
             try:
                 registry.register(_ServerTool(session, name, tool))

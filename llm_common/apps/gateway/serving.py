@@ -22,8 +22,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from llm_common.apps.gateway.gateway import Gateway, store_of
 from llm_common.apps.gateway.gateway_config import GatewayConfig
+from llm_common.apps.gateway.host_results import GatewayCounts
 from llm_common.apps.gateway.host_session import HostSession
-from llm_common.apps.gateway.result_desk import Figures
 from llm_common.apps.gateway.server_connection import HostAbilities
 from llm_common.errors import ConfigError
 from llm_common.folders.index_cache import default_cache_dir
@@ -81,29 +81,29 @@ class GatewayReport(BaseModel):
     tokens_read_back: int = 0
 
 
-def report_on(session: HostSession, figures: Figures) -> GatewayReport:
-    """What a session sees, and the figures of its gateway."""
+def report_on(session: HostSession, counts: GatewayCounts) -> GatewayReport:
+    """Return what a session sees, and what its gateway did."""
     listing = session.known()
     problems = session.problems()
-    counts = Counter(tool.server for tool in listing.tools.values())
+    tools = Counter(tool.server for tool in listing.tools.values())
+    servers = []
+    for name, connection in session.connections.items():
+        left_out = [f"{entry} ({problem})" for entry, problem in connection.wire.left_out.items()]
+        report = ServerReport(
+            name=name,
+            tools=tools[name],
+            problem=problems.get(name, ""),
+            left_out=tuple(left_out),
+        )
+        servers.append(report)
     return GatewayReport(
-        servers=tuple(
-            ServerReport(
-                name=name,
-                tools=counts[name],
-                problem=problems.get(name, ""),
-                left_out=tuple(
-                    f"{entry} ({problem})" for entry, problem in connection.wire.left_out.items()
-                ),
-            )
-            for name, connection in session.connections.items()
-        ),
+        servers=tuple(servers),
         tokens_of_all=listing.tokens,
         tokens_listed=session.shown_tokens(),
-        calls=figures.calls,
-        results_kept=figures.kept,
-        tokens_not_sent=figures.tokens_not_sent,
-        tokens_read_back=figures.tokens_read_back,
+        calls=counts.calls,
+        results_kept=counts.kept,
+        tokens_not_sent=counts.tokens_not_sent,
+        tokens_read_back=counts.tokens_read_back,
     )
 
 
@@ -115,7 +115,7 @@ async def examine(config: GatewayConfig) -> GatewayReport:
     session = HostSession(patient, abilities=HostAbilities(), store=store_of(patient))
     try:
         await session.listing()
-        return report_on(session, session.desk.figures)
+        return report_on(session, session.results.counts)
     finally:
         await session.close()
 
@@ -256,7 +256,7 @@ def checked_tokens(tokens: Sequence[str]) -> tuple[str, ...]:
 
 @asynccontextmanager
 async def _recorded(config: GatewayConfig, gateway: Gateway) -> AsyncIterator[None]:
-    """Keeps a record of the gateway's figures in its folder, for `reports`.
+    """Keep a record of what the gateway did in its folder, for `reports`.
 
     None with `memory_only`.
     """
@@ -282,7 +282,7 @@ async def _record(path: Path, gateway: Gateway) -> None:
             await asyncio.sleep(_RECORD_EVERY_S)
         finally:  # also at the end
             for session in gateway.sessions[:1]:
-                report = report_on(session, gateway.figures)
+                report = report_on(session, gateway.counts)
                 report = report.model_copy(update={"started_at": started_at})
                 if report != last:
                     with suppress(OSError):  # the disk may have room again next time

@@ -189,7 +189,7 @@ async def test_a_hostile_server_harms_no_other(case: Case) -> None:
 
 async def _check_report(gateway: Gateway, case: Case) -> None:
     (session,) = gateway.sessions
-    report = report_on(session, gateway.figures)
+    report = report_on(session, gateway.counts)
     bad, good = report.servers
     assert (good.problem, good.left_out, good.tools) == ("", (), 1)
     assert case.problem in bad.problem

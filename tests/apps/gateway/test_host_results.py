@@ -6,7 +6,7 @@ import pytest
 
 from llm_common.agents import FileContextPointerStore, InMemoryContextPointerStore
 from llm_common.apps.gateway.gateway_config import GatewayConfig
-from llm_common.apps.gateway.result_desk import ResultDesk, query_of, stored_value
+from llm_common.apps.gateway.host_results import HostResults, query_of, stored_value
 from llm_common.apps.gateway.tool_listing import LISTER, READER, SEARCHER
 from llm_common.core.tokens import DefaultCounter
 from llm_common.errors import ToolFailedError
@@ -17,11 +17,13 @@ ITEMS = [
 ]
 
 
-def desk(store: Any = None, **settings: Any) -> ResultDesk:
-    return ResultDesk(GatewayConfig(servers={}, **settings), store or InMemoryContextPointerStore())
+def results_of(store: Any = None, **settings: Any) -> HostResults:
+    return HostResults(
+        GatewayConfig(servers={}, **settings), store or InMemoryContextPointerStore()
+    )
 
 
-async def kept(at: ResultDesk, value: Any = ITEMS, tool: str = "list_items", **given: Any) -> str:
+async def kept(at: HostResults, value: Any = ITEMS, tool: str = "list_items", **given: Any) -> str:
     preview = await at.preview(
         {"result": value}, [json.dumps(value)], tool=tool, args=given.pop("args", {}), **given
     )
@@ -77,37 +79,39 @@ def test_a_preview_is_made_for_intent_and_arguments() -> None:
 
 
 async def test_small_results_stay_and_large_ones_become_previews() -> None:
-    at = desk()
+    at = results_of()
     assert await at.preview({"result": 5}, ["5"], tool="t", args={}) is None
     preview = await kept(at, intent="item 1234")
     assert COUNTER.count(preview) <= 400
     assert '"name":"item 1234"' in preview
     assert f"read it with {READER} and the id {id_in(preview)}" in preview
     assert "list of 2,000 objects" in preview
-    assert (at.figures.calls, at.figures.kept) == (2, 1)
-    assert at.figures.tokens_not_sent > 10_000
+    assert (at.counts.calls, at.counts.kept) == (2, 1)
+    assert at.counts.tokens_not_sent > 10_000
 
 
 async def test_a_result_whose_text_alone_is_large_is_kept_too() -> None:
-    preview = await desk().preview({"count": 5}, ["many words " * 2_000], tool="t", args={})
+    preview = await results_of().preview({"count": 5}, ["many words " * 2_000], tool="t", args={})
     assert preview is not None
 
 
 async def test_the_reader_is_named_as_the_host_sees_it() -> None:
-    assert "with mcp__gate__read_context and the id" in await kept(desk(host_prefix="mcp__gate__"))
+    assert "with mcp__gate__read_context and the id" in await kept(
+        results_of(host_prefix="mcp__gate__")
+    )
 
 
 async def test_one_item_is_read_back_in_one_call() -> None:
-    at = desk()
+    at = results_of()
     answer = await at.answer(
         READER, {"pointer_id": id_in(await kept(at)), "select": {"path": "/1234"}}
     )
     assert '{"id":1234,"name":"item 1234","note":"a few words on it"}' in answer
-    assert at.figures.tokens_read_back == COUNTER.count(answer)
+    assert at.counts.tokens_read_back == COUNTER.count(answer)
 
 
 async def test_own_answers_keep_the_threshold() -> None:
-    at = desk(threshold_tokens=500)
+    at = results_of(threshold_tokens=500)
     pointer_id = id_in([await kept(at, args={"page": page}) for page in range(30)][-1])
     calls: list[tuple[str, dict[str, Any]]] = [
         (READER, {"pointer_id": pointer_id}),
@@ -119,21 +123,20 @@ async def test_own_answers_keep_the_threshold() -> None:
 
 
 async def test_words_are_found_in_all_results_of_the_session() -> None:
-    at = desk()
+    at = results_of()
     await kept(at, args={"page": 1})
     other = id_in(
         await kept(at, ["nothing here"] * 3_000 + ["the needle is at line 3000"], tool="grep")
     )
     answer = await at.answer(SEARCHER, {"query": "needle"})
-    assert answer.startswith("1 stored results hold these words.")
     assert "the needle is at line 3000" in answer
-    assert f"{other}: grep" in answer
+    assert f"id {other}, grep" in answer
     assert "try others" in await at.answer(SEARCHER, {"query": "zygomorphic"})
-    assert "no words" in await at.answer(SEARCHER, {"query": "?!"})
+    assert "try others" in await at.answer(SEARCHER, {"query": "?!"})
 
 
 async def test_results_are_listed_newest_first_and_further() -> None:
-    at = desk(threshold_tokens=300)
+    at = results_of(threshold_tokens=300)
     ids = [id_in(await kept(at, args={"page": page})) for page in range(30)]
     first = await at.answer(LISTER, {})
     shown = [pointer_id for pointer_id in ids if pointer_id in first]
@@ -144,12 +147,12 @@ async def test_results_are_listed_newest_first_and_further() -> None:
 
 async def test_a_session_cannot_read_results_of_another() -> None:
     store = InMemoryContextPointerStore()
-    one, two = desk(store), desk(store)
+    one, two = results_of(store), results_of(store)
     pointer_id = id_in(await kept(one))
     with pytest.raises(ToolFailedError, match="no stored result of this session"):
         await two.answer(READER, {"pointer_id": pointer_id})
     assert "0 results are stored" in await two.answer(LISTER, {})
-    assert "None of the 0 stored results" in await two.answer(SEARCHER, {"query": "item"})
+    assert "Nothing that is stored" in await two.answer(SEARCHER, {"query": "item"})
     await two.close()
     assert "item 7" in await one.answer(
         READER, {"pointer_id": pointer_id, "select": {"path": "/7"}}
@@ -158,7 +161,7 @@ async def test_a_session_cannot_read_results_of_another() -> None:
 
 async def test_secrets_reach_neither_disk_nor_preview(tmp_path: Any) -> None:
     secret = "sk-proj-" + "a1B2" * 12
-    at = desk(FileContextPointerStore(tmp_path, redact_results=True))
+    at = results_of(FileContextPointerStore(tmp_path, redact_results=True))
     preview = await kept(at, [{"api_key": secret}, *ITEMS], args={"token": secret})
     written = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
     assert written
@@ -167,24 +170,24 @@ async def test_secrets_reach_neither_disk_nor_preview(tmp_path: Any) -> None:
 
 
 async def test_a_result_that_cannot_be_stored_is_not_replaced() -> None:
-    small = desk(InMemoryContextPointerStore(max_result_bytes=100))
+    small = results_of(InMemoryContextPointerStore(max_result_bytes=100))
     assert await small.preview({"result": ITEMS}, [], tool="t", args={}) is None
 
 
 async def test_nothing_is_kept_without_a_threshold() -> None:
-    at = desk(threshold_tokens=None)
+    at = results_of(threshold_tokens=None)
     assert await at.preview({"result": ITEMS}, [], tool="t", args={}) is None
     assert at.tools == {}
 
 
 @pytest.mark.parametrize("name", ["", "../../etc", "a b", "x" * 500, "工具"])
 async def test_any_tool_name_can_be_stored(name: str) -> None:
-    assert id_in(await kept(desk(), tool=name))
+    assert id_in(await kept(results_of(), tool=name))
 
 
 async def test_results_are_gone_when_a_session_ends() -> None:
     store = InMemoryContextPointerStore()
-    at = desk(store)
+    at = results_of(store)
     await kept(at)
     await at.close()
     assert (await store.verify()).pointers == 0
