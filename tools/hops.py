@@ -25,6 +25,7 @@ import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from functools import cache
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from itertools import pairwise
@@ -37,12 +38,18 @@ from llm_common.agents import (
     ContextPointer,
     ContextRelevanceSelector,
     FileContextPointerStore,
+    Session,
+    Sessions,
     ToolContextManager,
     ToolRegistry,
     ToolSelector,
 )
 from llm_common.agents.schemas import PlannedTask
+from llm_common.apps.gateway.gateway_config import GatewayConfig
+from llm_common.apps.gateway.host_results import HostResults
+from llm_common.context import TurnEntry
 from llm_common.core import LLMClient, LLMConfig, OpenAICompatibleClient
+from llm_common.folders import pack_folder
 from llm_common.testing import ScriptedClient
 
 PACKAGE = Path(llm_common.__file__).parent
@@ -50,6 +57,7 @@ COMPREHENSIONS = {"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"}
 RESUME = dis.opmap["RESUME"]
 QUERY = "Is it snowing in Oslo?"
 REPORT = [{"city": "Oslo", "hour": hour, "report": "snow", "degrees": -3.5} for hour in range(7)]
+ROWS = [{"id": number, "note": "snow in Oslo" if number % 7 else "fog"} for number in range(900)]
 CALLS = '{"calls": [{"tool": "weather", "args": {"city": "Oslo"}}]}'
 
 
@@ -201,9 +209,43 @@ async def walk_through_store(folder: Path, recorder: Recorder) -> list[ContextPo
     return pointers
 
 
+async def walk_through_doors(folder: Path, recorder: Recorder) -> None:
+    """The walks of hooks, of the gateway and of packing."""
+    session = Sessions(folder / "doors").get("user:42")
+    with recorder.walk("hook: offload a result"):
+        assert (await session.offload(ROWS, tool="list", args={}, query=QUERY)).pointer_id
+    messages = [
+        {"role": role, "content": f"message {number} " + "word " * 300}
+        for number in range(100)
+        for role in ("user", "assistant")
+    ]
+    with recorder.walk("hook: fold 200 messages"):
+        assert len(await session.fold(messages)) < len(messages)
+    config = GatewayConfig.model_validate({"servers": {}})
+    results = HostResults(config, FileContextPointerStore(folder / "gateway"))
+    with recorder.walk("gateway: preview a result"):
+        assert await results.preview(ROWS, [], tool="list", args={"city": "Oslo"})
+    packing = Session(folder / "packing")
+    await packing.offload(ROWS, tool="list", args={}, query=QUERY)
+    now = datetime.now(UTC)
+    turns = [
+        TurnEntry(id=f"t{number}", timestamp=now, role="user", content=f"snow {number}")
+        for number in range(20)
+    ]
+    with recorder.walk("pack an output and turns"):
+        assert (await packing.pack(QUERY, max_tokens=900, turns=turns)).render()
+    tree = folder / "tree"
+    tree.mkdir()
+    for number in range(20):
+        (tree / f"m{number}.py").write_text(f"def parse_{number}():\n    return 'status'\n" * 5)
+    with recorder.walk("pack a folder"):
+        pack_folder("where is the status", tree, cache_dir=folder / "cache", budget_tokens=1_000)
+
+
 async def walk_through_all(folder: Path, recorder: Recorder) -> None:
     """Makes each walk once, in a new folder."""
     pointers = await walk_through_store(folder / "store", recorder)
+    await walk_through_doors(folder, recorder)
     registry, task = new_registry(), PlannedTask(id=1, description=QUERY)
     ids = json.dumps({"pointer_ids": [pointers[0].pointer_id]})
     for how, model in MODELS.items():

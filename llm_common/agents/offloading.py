@@ -8,7 +8,6 @@ from pydantic import BaseModel, ConfigDict
 
 from llm_common._threads import in_thread
 from llm_common.core.tokens import DefaultCounter, TokenCounter
-from llm_common.pointers.format import heading_of
 from llm_common.pointers.pointer import ContextPointer
 from llm_common.pointers.reading import READER_NAME, ContextReading
 from llm_common.ranking import search_stems
@@ -212,7 +211,7 @@ class OffloadTurn:
             room_by_share = room * (max_tokens - frame_tokens) // max(tokens - frame_tokens, 1)
             room = min(room_by_share, room * 9 // 10)
         # Without room for a part of the result, the shorter of these lines that fits, or nothing.
-        stored = f"{heading_of(pointer)}: {len(text):,} characters are stored, none has been read; "
+        stored = f"{pointer.heading}: {len(text):,} characters are stored, none has been read; "
         way_out = f"read them with {reader} and the id {pointer.pointer_id}"
         for line in (f"{stored}{way_out}", f"{stored}no room here", ""):
             if tokens <= max_tokens:
@@ -251,7 +250,7 @@ def _framed(pointer: ContextPointer, total_chars: int, body: str, reader_name: s
     summary = one_line(pointer.summary, max_chars=_LINE_CHARS)
     shape = one_line(pointer.digest.partition("; ")[0], max_chars=_LINE_CHARS)
     content = "\n".join(filter(None, [summary, shape, body]))
-    return "\n".join([heading_of(pointer), note, fenced(content, fence_nonce(content))])
+    return "\n".join([pointer.heading, note, fenced(content, fence_nonce(content))])
 
 
 class ResultParts:

@@ -208,11 +208,12 @@ class Session:
         with self._lock:
             if turn is not None and turn in self._turns:
                 return self._turns[turn]
+            calls = 1
+            if messages:
+                query = query or last_question(messages)
+                calls = max(len(newest_calls(messages)), 1)
             budget = OffloadTurn(
-                self.config.offload,
-                query=query or last_question(messages),
-                calls=max(len(newest_calls(messages)), 1),
-                counter=self.config.counter,
+                self.config.offload, query=query, calls=calls, counter=self.config.counter
             )
             if turn is not None:
                 self._turns[turn] = budget

@@ -149,12 +149,6 @@ def render_selected_contexts(
     return RenderedContexts(text=text, blocks=tuple(accounts))
 
 
-def heading_of(pointer: ContextPointer) -> str:
-    """Return the line above a block: the tool's name and the pointer's id."""
-    name = one_line(pointer.tool_name, max_chars=80)
-    return f"### {name} ({one_line(pointer.pointer_id, max_chars=80)})"
-
-
 @dataclass(frozen=True, slots=True)
 class _Result:
     """A loaded result as text, or the problem that prevented loading it."""
@@ -166,7 +160,7 @@ class _Result:
 
     @property
     def heading(self) -> str:
-        return heading_of(self.pointer)
+        return self.pointer.heading
 
     @property
     def line(self) -> str:

@@ -195,6 +195,7 @@ KEY_ARGS = ("ticker", "query", "q", "symbol", "cusip", "isin", "period", "limit"
 """Arguments that say most about a call, in the order in which a summary names them."""
 
 _POINTER_ID = re.compile(r"[0-9a-f]{12,16}")
+_MAX_HEADING_CHARS = 80
 _SHOWN_ID_CHARS = 40
 _SUMMARY_CHARS = 300
 _VALUE_CHARS = 120
@@ -246,6 +247,12 @@ class ContextPointer(BaseModel):
     args_sha256: str | None = None
     expires_at: str | None = None
     pinned: bool = False
+
+    @property
+    def heading(self) -> str:
+        """The line above the result in a prompt: the tool's name and the pointer's id."""
+        name = one_line(self.tool_name, max_chars=_MAX_HEADING_CHARS)
+        return f"### {name} ({one_line(self.pointer_id, max_chars=_MAX_HEADING_CHARS)})"
 
 
 # pydantic-core prepares itself at the first use of a model, under locks that it takes without the
