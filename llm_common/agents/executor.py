@@ -78,7 +78,8 @@ class AgenticExecutor:
     of them failed. If only some failed, the task succeeds and its `error` lists them, with the
     calls that were refused. The error of a tool is its class and its text, in one line, without
     secrets and without the texts of the call's arguments. It is also logged. Cancelling a run, or
-    closing its stream, cancels the running tools and waits for them. A save that has begun continues.
+    closing its stream, cancels the running tools and waits for them. A save that has begun
+    continues.
 
     A subclass may override `_resolve_tools(task, *, query)`, and return a list of calls.
 
