@@ -217,7 +217,7 @@ async def stored(case: Case) -> tuple[ToolContextManager, str, str]:
     """A session with the output, its id, and its preview."""
     manager = ToolContextManager(pointer_store=InMemoryContextPointerStore())
     pointer = await manager.save_context("lookup", {"of": "all"}, case.output)
-    turn = OffloadTurn(OffloadPolicy(preview_tokens=PREVIEW_TOKENS), query=case.question)
+    turn = OffloadTurn(OffloadPolicy(max_preview_tokens=PREVIEW_TOKENS), query=case.question)
     preview = (await turn.preview(pointer, case.output)).text
     if re.search(rf"\b{re.escape(case.answer)}\b", preview) or not TODAY.search(preview):
         sys.exit(f"the preview shows the answer to {case.question!r}, or has another wording")

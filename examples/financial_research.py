@@ -61,7 +61,7 @@ async def main() -> None:
         else LexicalToolSelector()
     )
     async with client, ToolContextManager(clear_on_exit=True) as context:
-        offload = OffloadPolicy(threshold_tokens=300, preview_tokens=250)
+        offload = OffloadPolicy(max_whole_tokens=300, max_preview_tokens=250)
         executor = AgenticExecutor(
             client, tools, context, selector=chooser, offload=offload, read_back=True
         )

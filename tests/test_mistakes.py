@@ -605,9 +605,9 @@ MISTAKES = [
     ),
     Mistake(
         "no room for a preview",
-        lambda at: OffloadPolicy(preview_tokens=-5),
+        lambda at: OffloadPolicy(max_preview_tokens=-5),
         ValueError,
-        "preview_tokens is -5; pass 0 or more tokens",
+        "max_preview_tokens is -5; pass 0 or more tokens",
     ),
     Mistake(
         "neither client nor selector",

@@ -39,10 +39,10 @@ class OffloadPolicy:
     """Which results stay whole, and the size of the previews of the others.
 
     Attributes:
-        threshold_tokens: A longer result is offloaded.
-        preview_tokens: Most tokens of a preview. Under about 200 there is only room for size and
+        max_whole_tokens: Tokens of a result that stays whole. A longer one is offloaded.
+        max_preview_tokens: Most tokens of a preview. Under about 200 there is only room for size and
             pointer, in one line.
-        turn_tokens: Most tokens of the results and previews of one turn together; None: no limit.
+        max_turn_tokens: Most tokens of the results and previews of one turn together; None: no limit.
         tools: Thresholds of single tools by name: 0 always offloads, None never offloads for length
             alone.
         reader_name: The name under which the model is offered the tool that reads back; previews
@@ -53,24 +53,24 @@ class OffloadPolicy:
         ValueError: A limit is negative.
     """
 
-    threshold_tokens: int = 2_000
-    preview_tokens: int = 400
-    turn_tokens: int | None = 8_000
+    max_whole_tokens: int = 2_000
+    max_preview_tokens: int = 400
+    max_turn_tokens: int | None = 8_000
     tools: Mapping[str, int | None] = field(default_factory=lambda: MappingProxyType({}))
     reader_name: str = READER_NAME
 
     def __post_init__(self) -> None:
-        _check_limit("threshold_tokens", self.threshold_tokens)
-        _check_limit("preview_tokens", self.preview_tokens)
-        if self.turn_tokens is not None:
-            _check_limit("turn_tokens", self.turn_tokens)
+        _check_limit("max_whole_tokens", self.max_whole_tokens)
+        _check_limit("max_preview_tokens", self.max_preview_tokens)
+        if self.max_turn_tokens is not None:
+            _check_limit("max_turn_tokens", self.max_turn_tokens)
         for tool, limit in self.tools.items():
             if limit is not None:
                 _check_limit(f"tools[{tool!r}]", limit)
 
     def threshold(self, tool_name: str) -> int | None:
         """Return the threshold of a tool, or None."""
-        return self.tools.get(tool_name, self.threshold_tokens)
+        return self.tools.get(tool_name, self.max_whole_tokens)
 
 
 def _check_limit(name: str, limit: object) -> None:
@@ -107,7 +107,7 @@ class Offloaded(BaseModel):
 class OffloadTurn:
     """The token budget of one turn, shared by its concurrent calls.
 
-    Reserves a preview for every unfinished call. The sum never exceeds the policy's `turn_tokens`,
+    Reserves a preview for every unfinished call. The sum never exceeds the policy's `max_turn_tokens`,
     except by what the model reads back, which stays whole within the reader's own limit. For one
     event loop.
 
@@ -129,9 +129,9 @@ class OffloadTurn:
         self._policy = policy or OffloadPolicy()
         self._query = query
         self._counter = counter or DefaultCounter()
-        self._tokens_left = self._policy.turn_tokens
+        self._tokens_left = self._policy.max_turn_tokens
         self._calls_left = calls
-        self._reserve = self._policy.preview_tokens
+        self._reserve = self._policy.max_preview_tokens
         if self._tokens_left is not None:
             self._reserve = min(self._reserve, self._tokens_left // max(calls, 1))
 
@@ -173,7 +173,7 @@ class OffloadTurn:
             result: The result without its secrets. See `ContextPointerStore.as_stored`.
             text: Its `text_of`, if the caller has that already.
         """
-        granted = self._policy.preview_tokens
+        granted = self._policy.max_preview_tokens
         room = self._room()
         if room is not None:
             granted = min(granted, room)

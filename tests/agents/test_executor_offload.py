@@ -68,7 +68,9 @@ async def run(executor: AgenticExecutor, *calls: ToolCall) -> list[dict[str, Any
 
 
 async def test_long_outputs_are_offloaded_once_they_are_saved_s4_08(tmp_path: Path) -> None:
-    executor = executor_of(tmp_path, offload=OffloadPolicy(threshold_tokens=100, turn_tokens=1_600))
+    executor = executor_of(
+        tmp_path, offload=OffloadPolicy(max_whole_tokens=100, max_turn_tokens=1_600)
+    )
     short, *long = await run(
         executor, call("report", lines=1), *(call("report", lines=5_000 + n) for n in range(3))
     )
@@ -90,7 +92,7 @@ async def test_without_a_policy_outputs_stay_whole(tmp_path: Path) -> None:
 
 async def test_a_streams_previews_are_made_for_the_task_s4_08(tmp_path: Path) -> None:
     executor = executor_of(
-        tmp_path, call("report", lines=5_000), offload=OffloadPolicy(threshold_tokens=100)
+        tmp_path, call("report", lines=5_000), offload=OffloadPolicy(max_whole_tokens=100)
     )
     task = PlannedTask(
         id=1, description="Find snowfall", sub_tasks=[SubTask(id=1, description="look")]
@@ -104,7 +106,7 @@ async def test_a_streams_previews_are_made_for_the_task_s4_08(tmp_path: Path) ->
 async def test_what_was_offloaded_can_be_read_back_and_is_not_saved_again_s4_08(
     tmp_path: Path,
 ) -> None:
-    policy = OffloadPolicy(threshold_tokens=0, turn_tokens=300)
+    policy = OffloadPolicy(max_whole_tokens=0, max_turn_tokens=300)
     executor = executor_of(tmp_path, offload=policy, read_back=True)
     assert "read_context" in executor.registry.get_tools_schema()
     [stored] = await run(executor, call("report", lines=5_000))
@@ -124,7 +126,7 @@ async def test_what_was_offloaded_can_be_read_back_and_is_not_saved_again_s4_08(
 async def test_previews_name_the_reader_as_it_is_offered_and_say_what_was_not_read(
     tmp_path: Path, read_back: bool | str, name: str
 ) -> None:
-    policy = OffloadPolicy(threshold_tokens=0, reader_name="elsewhere")
+    policy = OffloadPolicy(max_whole_tokens=0, reader_name="elsewhere")
     executor = executor_of(tmp_path, offload=policy, read_back=read_back)
     [stored] = await run(executor, call("report", lines=5_000))
     note = stored["output"].text.splitlines()[1]
@@ -156,7 +158,7 @@ async def test_sessions_that_share_a_registry_read_their_own_results_s4_08(tmp_p
 
 
 async def test_an_output_that_was_not_saved_stays_whole(tmp_path: Path) -> None:
-    executor = executor_of(tmp_path, offload=OffloadPolicy(threshold_tokens=1))
+    executor = executor_of(tmp_path, offload=OffloadPolicy(max_whole_tokens=1))
     [result] = await executor.execute_tool_calls([call("report", lines=50)], 1, "../outside")
     assert len(result["output"]) == 51
     assert result["saved"] is False

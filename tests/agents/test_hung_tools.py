@@ -59,7 +59,7 @@ async def resume(manager: ToolContextManager, pointer: ContextPointer) -> object
 
 
 async def preview(manager: ToolContextManager, pointer: ContextPointer) -> object:
-    turn = OffloadTurn(OffloadPolicy(threshold_tokens=10))
+    turn = OffloadTurn(OffloadPolicy(max_whole_tokens=10))
     return await turn.preview(pointer, ROWS)
 
 

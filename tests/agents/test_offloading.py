@@ -51,7 +51,7 @@ async def test_a_short_result_is_whole_and_not_stored_s4_08(tmp_path: Path, resu
 
 async def test_a_long_result_becomes_a_pointer_and_a_preview_s4_08(tmp_path: Path) -> None:
     shown, session = await offloaded(
-        tmp_path, ROWS, query="where is snowfall?", threshold_tokens=500
+        tmp_path, ROWS, query="where is snowfall?", max_whole_tokens=500
     )
     [pointer] = session.store.list(query_id=session.session_id)
     assert shown.pointer_id == pointer.pointer_id
@@ -72,7 +72,7 @@ async def test_a_long_result_becomes_a_pointer_and_a_preview_s4_08(tmp_path: Pat
 
 async def test_without_a_query_a_preview_shows_head_and_tail_s4_08(tmp_path: Path) -> None:
     text = "\n".join(f"line {number}" for number in range(5_000))
-    shown, _ = await offloaded(tmp_path, text, threshold_tokens=500)
+    shown, _ = await offloaded(tmp_path, text, max_whole_tokens=500)
     assert "line 0\n" in shown.text
     assert "line 4999\n" in shown.text
     assert "characters left out" in shown.text
@@ -113,11 +113,11 @@ async def test_a_tool_has_its_own_threshold_s4_08(
 
 async def test_a_tool_without_threshold_is_still_bound_by_the_turn_s4_08(tmp_path: Path) -> None:
     shown, _ = await offloaded(
-        tmp_path, "word " * 5_000, tools={"weather": None}, turn_tokens=1_000
+        tmp_path, "word " * 5_000, tools={"weather": None}, max_turn_tokens=1_000
     )
     assert shown.pointer_id is not None
     unbound, _ = await offloaded(
-        tmp_path, "word " * 50_000, tools={"weather": None}, turn_tokens=None
+        tmp_path, "word " * 50_000, tools={"weather": None}, max_turn_tokens=None
     )
     assert unbound.pointer_id is None
 
@@ -179,20 +179,20 @@ def tokens_of(shown: list[Any]) -> int:
     st.sampled_from([0, 30, 200, 1_000, 4_000]),
 )
 def test_a_turn_never_shows_more_than_its_budget_s4_08(
-    sizes: list[tuple[int, float]], turn_tokens: int
+    sizes: list[tuple[int, float]], max_turn_tokens: int
 ) -> None:
     results = [
         (f"snowfall {number} " * size, delay_s) for number, (size, delay_s) in enumerate(sizes)
     ]
-    shown = asyncio.run(turn_of(results, OffloadPolicy(turn_tokens=turn_tokens)))
-    assert tokens_of(shown) <= turn_tokens
+    shown = asyncio.run(turn_of(results, OffloadPolicy(max_turn_tokens=max_turn_tokens)))
+    assert tokens_of(shown) <= max_turn_tokens
 
 
 async def test_every_call_of_a_turn_is_sure_of_a_preview_s4_08() -> None:
     results: list[tuple[Any, float]] = [
         ("snow " * 3_000 + "snowfall", number / 1_000) for number in range(6)
     ]
-    shown = await turn_of(results, OffloadPolicy(threshold_tokens=100_000, turn_tokens=6_000))
+    shown = await turn_of(results, OffloadPolicy(max_whole_tokens=100_000, max_turn_tokens=6_000))
     assert sum(isinstance(entry, str) for entry in shown) == 1
     assert all("snowfall" in str(entry) for entry in shown)
 
@@ -200,7 +200,7 @@ async def test_every_call_of_a_turn_is_sure_of_a_preview_s4_08() -> None:
 async def test_a_whole_result_leaves_the_previews_of_the_others_their_room_s4_08() -> None:
     first = "snow " * 400
     policy = OffloadPolicy(
-        threshold_tokens=100_000, preview_tokens=200, turn_tokens=COUNTER.count(first) + 100
+        max_whole_tokens=100_000, max_preview_tokens=200, max_turn_tokens=COUNTER.count(first) + 100
     )
     shown = await turn_of([(first, 0.0), ("snow " * 3_000, 0.01)], policy)
     assert all(
@@ -217,17 +217,17 @@ async def test_previews_leave_the_loop_free(tmp_path: Path, blockbuster: BlockBu
 @pytest.mark.parametrize(
     ("policy", "error", "named"),
     [
-        ({"threshold_tokens": -1}, ValueError, "threshold_tokens is -1; pass 0 or more"),
-        ({"preview_tokens": -5}, ValueError, "preview_tokens is -5"),
-        ({"turn_tokens": -8}, ValueError, "turn_tokens is -8"),
+        ({"max_whole_tokens": -1}, ValueError, "max_whole_tokens is -1; pass 0 or more"),
+        ({"max_preview_tokens": -5}, ValueError, "max_preview_tokens is -5"),
+        ({"max_turn_tokens": -8}, ValueError, "max_turn_tokens is -8"),
         ({"tools": {"search": -2}}, ValueError, r"tools\['search'\] is -2"),
         (
-            {"preview_tokens": "400"},
+            {"max_preview_tokens": "400"},
             TypeError,
-            "preview_tokens must be a whole number of tokens, not str",
+            "max_preview_tokens must be a whole number of tokens, not str",
         ),
-        ({"preview_tokens": None}, TypeError, "not NoneType"),
-        ({"threshold_tokens": True}, TypeError, "not bool"),
+        ({"max_preview_tokens": None}, TypeError, "not NoneType"),
+        ({"max_whole_tokens": True}, TypeError, "not bool"),
         ({"tools": {"search": 0.5}}, TypeError, "not float"),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
@@ -238,7 +238,10 @@ def test_a_limit_that_is_none_is_refused_u_b13(
     with pytest.raises(error, match=named):
         OffloadPolicy(**policy)
     OffloadPolicy(
-        threshold_tokens=0, preview_tokens=0, turn_tokens=0, tools={"search": 0, "fetch": None}
+        max_whole_tokens=0,
+        max_preview_tokens=0,
+        max_turn_tokens=0,
+        tools={"search": 0, "fetch": None},
     )
 
 
@@ -247,7 +250,7 @@ async def test_a_small_preview_says_how_to_read_the_rest_u_b13(tmp_path: Path) -
     pointer = await store.save(query_id="q", tool_name="weather", args={}, result=ROWS)
     seen = []
     for limit in range(0, 161, 10):
-        turn = OffloadTurn(OffloadPolicy(threshold_tokens=100, preview_tokens=limit))
+        turn = OffloadTurn(OffloadPolicy(max_whole_tokens=100, max_preview_tokens=limit))
         preview = str(await turn.preview(pointer, ROWS))
         assert COUNTER.count(preview) <= limit
         is_named = f"read_context and the id {pointer.pointer_id}" in preview
@@ -257,11 +260,11 @@ async def test_a_small_preview_says_how_to_read_the_rest_u_b13(tmp_path: Path) -
 
 
 async def test_a_preview_without_room_still_names_the_pointer(tmp_path: Path) -> None:
-    shown, _ = await offloaded(tmp_path, ROWS, preview_tokens=0)
+    shown, _ = await offloaded(tmp_path, ROWS, max_preview_tokens=0)
     assert f"read_context and the id {shown.pointer_id}" in str(shown)
 
 
-@pytest.mark.parametrize("limit", ["threshold_tokens", "turn_tokens"])
+@pytest.mark.parametrize("limit", ["max_whole_tokens", "max_turn_tokens"])
 @pytest.mark.parametrize(
     ("spare", "is_whole"), [(0, True), (-1, False)], ids=["exactly", "one-too-many"]
 )
@@ -269,7 +272,7 @@ async def test_a_result_that_fills_the_room_exactly_stays_whole_m_n12(
     tmp_path: Path, limit: str, spare: int, is_whole: bool
 ) -> None:
     result = "snow and ice " * 40
-    limits: dict[str, Any] = {"threshold_tokens": 10_000, "turn_tokens": 10_000} | {
+    limits: dict[str, Any] = {"max_whole_tokens": 10_000, "max_turn_tokens": 10_000} | {
         limit: COUNTER.count(result) + spare
     }
     shown, _ = await offloaded(tmp_path, result, **limits)

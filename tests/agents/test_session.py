@@ -181,7 +181,7 @@ async def test_searching_is_bounded_by_a_count_and_by_tokens_t_01() -> None:
 async def test_calls_of_one_turn_share_its_budget_s4_08(
     turns: tuple[str, str], stay: list[bool]
 ) -> None:
-    session = memory_session(offload=OffloadPolicy(turn_tokens=1_000))
+    session = memory_session(offload=OffloadPolicy(max_turn_tokens=1_000))
     text = "word " * 500
     shown = [
         await session.offload(text, tool="get_text", args={"turn": turn}, turn=turn)
@@ -191,7 +191,7 @@ async def test_calls_of_one_turn_share_its_budget_s4_08(
 
 
 async def test_messages_give_the_question_and_the_calls_of_a_turn_s4_08() -> None:
-    session = memory_session(offload=OffloadPolicy(turn_tokens=600))
+    session = memory_session(offload=OffloadPolicy(max_turn_tokens=600))
     messages = [user("part 1234"), calling("list_parts", "list_parts")]
     shown = [
         await session.offload(ROWS, tool="list_parts", args={"n": n}, turn="1", messages=messages)

@@ -112,7 +112,7 @@ def owners(text: str) -> set[str]:
 async def test_fifty_sessions_at_once_never_see_each_other(tmp_path: Path) -> None:
     model, trace = Model(), Trace(tmp_path / "trace", texts=True)
     executor = executor_of(
-        tmp_path / "context", model, offload=OffloadPolicy(threshold_tokens=100), read_back=True
+        tmp_path / "context", model, offload=OffloadPolicy(max_whole_tokens=100), read_back=True
     )
 
     async def traced(user: int) -> list[StreamEvent]:

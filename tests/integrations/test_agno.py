@@ -168,7 +168,9 @@ async def test_asynchronous_calls_of_one_message_share_a_budget() -> None:
         (name, {"warehouse": city})
         for name, city in zip(names, ("Oslo", "Rome", "Lima"), strict=True)
     ]
-    hook = LLMCommonToolHook(Sessions(config=SessionConfig(offload=OffloadPolicy(turn_tokens=600))))
+    hook = LLMCommonToolHook(
+        Sessions(config=SessionConfig(offload=OffloadPolicy(max_turn_tokens=600)))
+    )
     agent = agent_of(
         calls, read_back("/7/name"), "Done.", hook=hook, tools=[list_parts, list_parts_later]
     )

@@ -148,7 +148,7 @@ async def test_calls_of_one_message_share_a_budget() -> None:
     chat = Chat(
         calls,
         "Done.",
-        sessions=Sessions(config=SessionConfig(offload=OffloadPolicy(turn_tokens=600))),
+        sessions=Sessions(config=SessionConfig(offload=OffloadPolicy(max_turn_tokens=600))),
     )
     await chat.say("List them.")
     previews = [one["result"] for one in chat.results]

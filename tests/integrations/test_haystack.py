@@ -123,7 +123,7 @@ def test_a_result_is_offloaded_and_read_back_and_a_second_turn_follows() -> None
 async def test_asynchronous_calls_of_one_message_share_a_budget() -> None:
     calls = [ToolCall("list_parts", {"warehouse": name}) for name in ("Oslo", "Rome", "Lima")]
     script = Script(ChatMessage.from_assistant(tool_calls=calls), read_back("/7/name"), "Done.")
-    hook = LLMCommonHook(Sessions(config=SessionConfig(offload=OffloadPolicy(turn_tokens=600))))
+    hook = LLMCommonHook(Sessions(config=SessionConfig(offload=OffloadPolicy(max_turn_tokens=600))))
     run = await agent_of(script, hook, list_parts).run_async(user("List them."))
     *previews, part = results(run["messages"])
     assert [len(POINTER.findall(preview)) for preview in previews] == [1, 1, 1]

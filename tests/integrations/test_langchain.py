@@ -200,7 +200,7 @@ async def test_parallel_calls_share_the_budget_of_their_turn(how: str) -> None:
         """Some words."""
         return f"word {number} " * 300
 
-    sessions = Sessions(config=SessionConfig(offload=OffloadPolicy(turn_tokens=1_500)))
+    sessions = Sessions(config=SessionConfig(offload=OffloadPolicy(max_turn_tokens=1_500)))
     stay = {}
     for count in (1, 2, 4):
         model = ScriptedModel(

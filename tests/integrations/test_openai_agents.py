@@ -210,7 +210,7 @@ async def test_parallel_calls_share_the_budget_of_their_turn(how: str) -> None:
         model = ScriptedModel(
             [calls(*(("get_text", {"number": n}) for n in range(count))), says("done")]
         )
-        sessions = Sessions(config=SessionConfig(offload=OffloadPolicy(turn_tokens=1_500)))
+        sessions = Sessions(config=SessionConfig(offload=OffloadPolicy(max_turn_tokens=1_500)))
         await run(
             LLMCommonSession("a", sessions), Agent("any", model=model, tools=[get_text]), how, "go"
         )

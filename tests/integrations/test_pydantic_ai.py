@@ -199,7 +199,7 @@ async def test_parallel_calls_share_the_budget_of_their_turn(how: str) -> None:
     stay = {}
     for count in (1, 2, 4):
         script = Script(calls(*(("get_text", {"number": n}) for n in range(count))), says("done"))
-        sessions = Sessions(config=SessionConfig(offload=OffloadPolicy(turn_tokens=1_500)))
+        sessions = Sessions(config=SessionConfig(offload=OffloadPolicy(max_turn_tokens=1_500)))
         agent = Agent(
             script.model, tools=[get_text], capabilities=[LLMCommonCapability(store=sessions)]
         )

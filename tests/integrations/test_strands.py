@@ -149,7 +149,9 @@ def test_a_result_is_offloaded_and_read_back_and_a_second_turn_follows() -> None
 
 async def test_asynchronous_calls_of_one_message_share_a_budget() -> None:
     calls = [("list_parts", {"warehouse": name}) for name in ("Oslo", "Rome", "Lima")]
-    plugin = LLMCommonPlugin(Sessions(config=SessionConfig(offload=OffloadPolicy(turn_tokens=600))))
+    plugin = LLMCommonPlugin(
+        Sessions(config=SessionConfig(offload=OffloadPolicy(max_turn_tokens=600)))
+    )
     agent = Agent(
         model=ScriptedModel(calls, "Done."),
         tools=[list_parts],

@@ -73,9 +73,9 @@ class HostResults:
         self._counter = counter or DefaultCounter()
         self._max_tokens = config.threshold_tokens or MIN_LIMIT_TOKENS
         policy = OffloadPolicy(
-            threshold_tokens=self._max_tokens,
-            preview_tokens=min(config.preview_tokens, self._max_tokens),
-            turn_tokens=None,
+            max_whole_tokens=self._max_tokens,
+            max_preview_tokens=min(config.preview_tokens, self._max_tokens),
+            max_turn_tokens=None,
             reader_name=f"{config.host_prefix}{READER}",
         )
         settings = SessionConfig(

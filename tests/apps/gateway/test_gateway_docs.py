@@ -73,7 +73,9 @@ def test_every_configuration_on_the_page_is_one(tmp_path: Path) -> None:
 
 def test_the_page_names_every_option_that_it_should() -> None:
     page = (ROOT / "docs" / "gateway.md").read_text(encoding="utf-8")
-    source = (ROOT / "llm_common" / "cli" / "gateway_commands.py").read_text(encoding="utf-8")
+    source = (ROOT / "llm_common" / "apps" / "cli" / "gateway_commands.py").read_text(
+        encoding="utf-8"
+    )
     for option in re.findall(r"`(?:llm-common gateway )?(--[a-z-]+)", page):
         name = option.removeprefix("--no-").removeprefix("--").replace("-", "_")
         assert re.search(rf"\b{name}: ", source), option
