@@ -61,7 +61,8 @@ class LexicalToolSelector(ChoosesTools):
         """Return the calls that the ranking and the texts admit. See `ChoosesTools.choose`."""
         if not catalogue.definitions:
             raise ToolFailedError(
-                "the registry's text cannot be read as tools", tool="the tool registry"
+                "the registry's text cannot be read as tools; register Tool objects",
+                tool="the tool registry",
             )
         async with asyncio.timeout_at(ends_at):
             selection = await in_thread(self._matches, catalogue, request)
