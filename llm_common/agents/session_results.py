@@ -166,7 +166,7 @@ class SessionResults:
         return sorted(stored, key=attrgetter("created_at"))
 
     def list_all(self) -> list[ContextPointer]:
-        """Return what is stored under the session's id and what it saved elsewhere, oldest first."""
+        """Return what is stored under the session's id or was saved elsewhere, oldest first."""
         stored = self.list_stored()
         elsewhere = [
             pointer for pointer in self.pointers.values() if pointer.query_id not in self._recorded
@@ -201,7 +201,8 @@ class SessionResults:
         if not isinstance(entry, str | Path):
             kind = type(entry).__name__
             raise TypeError(
-                f"pass a ContextPointer, as save_context returns it, its id or its result_path, not a {kind}"
+                "pass a ContextPointer, as save_context returns it, its id or its result_path, "
+                f"not a {kind}"
             )
         path = os.fspath(entry)
         if path in self.pointers:

@@ -33,7 +33,7 @@ from llm_common.selection.relevance_ranking import OnNoMatch, select_by_keywords
 __all__ = ["StoredContext", "ToolContextManager"]
 
 DEFAULT_PERSIST_THRESHOLD = 32_768
-"""Bytes up to which a result also stays in memory: nearly every answer of an API, hardly any file."""
+"""Bytes up to which a result also stays in memory: most answers of an API, hardly any file."""
 
 _MAX_CHARS = 20_000
 _HASH = re.compile(r"q_[0-9a-f]{16}")  # as `hash_query` makes them
@@ -95,7 +95,8 @@ class ToolContextManager:
         store = _store_in(base_dir) if pointer_store is None else _checked_store(pointer_store)
         if base_dir is not None and pointer_store is not None:
             raise ValueError(
-                "base_dir and pointer_store are both given, and one keeps the results; pass one of them"
+                "base_dir and pointer_store are both given, and one keeps the results; "
+                "pass one of them"
             )
         self.session = Session(store, session_id=session_id, persist_threshold=persist_threshold)
         self._results = self.session.results
@@ -295,8 +296,8 @@ class ToolContextManager:
         loaded = await in_thread(self._load_all, wanted)
         if len(loaded) < len(wanted):
             _log.warning(
-                "left out %d stored results that are missing or damaged; %d of them are no pointers of this session, "
-                "which resume(query_id) may add",
+                "left out %d stored results that are missing or damaged; %d of them are no "
+                "pointers of this session, which resume(query_id) may add",
                 len(wanted) - len(loaded),
                 wanted.count(None),
             )
@@ -453,8 +454,9 @@ def _store_in(base_dir: Path | str | None) -> FileContextPointerStore:
         return FileContextPointerStore(base_dir)
     except StoreError as exc:  # the system is not POSIX
         raise StoreError(
-            f"{exc.message}: pass ToolContextManager(pointer_store=...) an InMemoryContextPointerStore() or an "
-            "ObjectContextPointerStore, both of llm_common.agents"
+            f"{exc.message}: pass ToolContextManager(pointer_store=...) an "
+            "InMemoryContextPointerStore() or an ObjectContextPointerStore, both of "
+            "llm_common.agents"
         ) from exc
 
 
@@ -462,8 +464,8 @@ def _checked_store(store: object) -> ContextPointerStore:
     if isinstance(store, ContextPointerStore):
         return store
     raise TypeError(
-        f"pointer_store takes a ContextPointerStore, not a {type(store).__name__}; pass a folder as base_dir=, or a "
-        "store from llm_common.agents, such as FileContextPointerStore(folder)"
+        f"pointer_store takes a ContextPointerStore, not a {type(store).__name__}; pass a folder "
+        "as base_dir=, or a store from llm_common.agents, such as FileContextPointerStore(folder)"
     )
 
 

@@ -1,4 +1,4 @@
-"""`ToolShortlist`: the tools that the next model call sees, where all of them take too many tokens."""
+"""`ToolShortlist`: the tools that the next model call sees, if all take too many tokens."""
 
 import threading
 from collections.abc import Collection, Mapping, Sequence

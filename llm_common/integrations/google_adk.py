@@ -25,7 +25,7 @@ _CONTROL: Final = frozenset({"transfer_to_agent", "set_model_response", "finish_
 
 
 class LLMCommonPlugin(BasePlugin):
-    """Long results behind pointers, the tools that fit, a folded history, and the tools that read back.
+    """Long results behind pointers, the tools that fit, a folded history, and reading back.
 
     `Runner(..., plugins=[LLMCommonPlugin()])`, for all its agents. The session's events keep
     previews instead of long results; only what the model is sent is folded. Errors, media, and

@@ -33,7 +33,7 @@ _OFFLOADED: Final = "llm_common_pointer_id"
 
 
 class LLMCommonHook(MadeInCode):
-    """Long results behind pointers, the tools that fit, and a folded history, before each call of the model.
+    """Long results behind pointers, the tools that fit, and a folded history, at each model call.
 
     `hook = LLMCommonHook()`, then `Agent(..., tools=[..., *hook.tools], hooks={"before_llm":
     [hook]})`. Errors and results with images or files stay as they are. The run's messages change,
@@ -147,7 +147,7 @@ class PointerResultStore(MadeInCode, ToolResultStore):
         self._session = Sessions.over(store, config).get(session_id)
 
     def write(self, *, key: str, content: str | bytes) -> str:
-        """Return the id of the pointer under which the content is now stored. Raises `StoreError`."""
+        """Store the content and return the id of its pointer. Raises `StoreError`."""
         result: Any = content
         if isinstance(content, bytes):
             result = {"base64": base64.b64encode(content).decode()}

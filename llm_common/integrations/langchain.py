@@ -30,7 +30,7 @@ _ROLES: Final = {
 
 
 class LLMCommonMiddleware(AgentMiddleware[Any, Any, Any]):
-    """Long results behind pointers, a history within a limit, and the tools that fit, for `create_agent`.
+    """Long results behind pointers, a folded history and the tools that fit, for `create_agent`.
 
     Give it as `middleware=[LLMCommonMiddleware()]`; `invoke` and `ainvoke` both work. A long text
     of a tool becomes a preview in the same `ToolMessage`: `artifact`, `status` and `tool_call_id`

@@ -33,7 +33,7 @@ _SESSION = "_llm_common_session"  # the attribute of an equipped agent's class
 
 
 class LLMCommonSession(StoredItems):
-    """A conversation with long results behind pointers, a folded history and the tools that fit, for `Runner`.
+    """A conversation for `Runner`: results behind pointers, folded history, the tools that fit.
 
     Give it three times: `Runner.run(session.equip(agent), text, session=session,
     run_config=session.run_config())`; `run_sync` and `run_streamed` work too. Another session of
@@ -83,7 +83,7 @@ class LLMCommonSession(StoredItems):
         return replace(run_config or RunConfig(), call_model_input_filter=self._fold)
 
     async def get_items(self, limit: int | None = None) -> list[Any]:
-        """Return the newest items, oldest first. Without a limit those of `session_settings`, or all."""
+        """Return the newest items, oldest first. `session_settings` may set the limit."""
         settings = self.session_settings
         return await super().get_items(settings.limit if limit is None and settings else limit)
 

@@ -27,7 +27,7 @@ from llm_common.tools.definitions import ToolDefinition
 
 
 class LLMCommonPlugin(Plugin):
-    """Long results behind pointers, the tools that fit, a folded history, and the tools that read back.
+    """Long results behind pointers, the tools that fit, a folded history, and reading back.
 
     `Agent(plugins=[LLMCommonPlugin()])`. The agent's own messages keep previews instead of long
     results, and are never

@@ -17,10 +17,10 @@ _MAX_KEY_CHARS = 1_000
 
 
 class PointerStorage:
-    """A pointer store as Strands' `Storage`: `Agent(storage=PointerStorage(store))`, or that of its plugins.
+    """A pointer store as Strands' `Storage`: `Agent(storage=PointerStorage(store))`.
 
     UTF-8 is kept as text, so that the tools of a session read it. Redaction, limits and lifetime
-    are the store's: with `redact_results` what is read is not what was written where that held secrets.
+    are the store's: with `redact_results`, what held secrets is not read as it was written.
 
     Args:
         store: Keeps a pointer for each key.

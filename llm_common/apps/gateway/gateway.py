@@ -1,4 +1,4 @@
-"""`Gateway`: an MCP server that stands before others, for one host on stdin and stdout or for several over HTTP."""
+"""`Gateway`: an MCP server in front of others, for one host on stdio or several over HTTP."""
 
 import asyncio
 import hashlib
@@ -125,7 +125,7 @@ class Gateway:
                 self._end(key)
 
     def leave(self, headers: Mapping[str, str]) -> None:
-        """Ends the session of a host over HTTP that says it is done, by the headers of that request."""
+        """End the session of a host over HTTP, by the headers of the request that ends it."""
         key = _key_of(headers, headers.get("mcp-session-id", ""))
         if key in self._sessions:
             self._end(key)
@@ -212,6 +212,7 @@ def _instructions(config: GatewayConfig) -> str | None:
         return None
     names = [f"{config.host_prefix}{name}" for name in (READER, SEARCHER, LISTER)]
     return (
-        f"Results over {config.threshold_tokens} tokens are stored, and you see a preview with an id. Read what you "
-        f"need with {names[0]}, find words in all of them with {names[1]}, list them with {names[2]}."
+        f"Results over {config.threshold_tokens} tokens are stored, and you see a preview with an "
+        f"id. Read what you need with {names[0]}, find words in all of them with {names[1]}, list "
+        f"them with {names[2]}."
     )

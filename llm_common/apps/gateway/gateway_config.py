@@ -1,4 +1,4 @@
-"""`GatewayConfig`: the MCP servers behind the gateway, and how their tools and results are shown."""
+"""`GatewayConfig`: the servers behind the gateway, and how tools and results are shown."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -162,7 +162,7 @@ class GatewayConfig(BaseModel):
 
 
 def is_gateway(server: ServerConfig) -> bool:
-    """Whether an entry would start this gateway again, also through a launcher such as `uvx` or `python -m`."""
+    """Return whether an entry would start this gateway again, also through `uvx` or `python -m`."""
     words = [
         PurePath(word).stem.lower().replace("_", "-") for word in (server.command, *server.args)
     ]
@@ -195,7 +195,8 @@ def _variable(found: re.Match[str], where: str) -> str:
         return value
     if default is None:
         raise ConfigError(
-            f"{where} needs the variable {name}, which is not set; set it, or write ${{{name}:-default}}",
+            f"{where} needs the variable {name}, which is not set; set it, or write "
+            f"${{{name}:-default}}",
             variable=name,
         )
     return default

@@ -48,7 +48,10 @@ _PROTOCOL_META: Final = "io.modelcontextprotocol/"
 _INTENT: Final = {"type": "string", "description": "What you want from the result."}
 _SEARCH_TOOL: Final = types.Tool(
     name=TOOL_SEARCH,
-    description="Finds tools by what they do, with their parameters. Search before you say that you cannot do a thing.",
+    description=(
+        "Finds tools by what they do, with their parameters. Search before you say that you cannot "
+        "do a thing."
+    ),
     input_schema={
         "type": "object",
         "properties": {
@@ -462,7 +465,7 @@ class HostSession:
 
 
 def _passed_on(host: HostContext | None) -> Any:
-    """What of a request's metadata a server gets: neither the protocol's own nor the host's progress token."""
+    """Return what a server gets of a request's metadata: the host's own, without its token."""
     meta = (host.meta if host else None) or {}
     kept = {
         key: value

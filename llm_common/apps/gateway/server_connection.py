@@ -318,7 +318,7 @@ class ServerConnection:
                 task.cancel()
 
     async def _catch_up(self, client: Client, *, again: bool) -> None:
-        """Asks for changes of lists and of the resources that were watched before the server was started again."""
+        """Ask for changes of lists, and of what was watched before the server started again."""
         able = client.server_capabilities
         changes = any(
             part and part.list_changed for part in (able.tools, able.prompts, able.resources)

@@ -23,7 +23,9 @@ _Fetch = Callable[[ClientSession, types.PaginatedRequestParams], Awaitable[Any]]
 
 
 async def all_pages(connection: ServerConnection, fetch: _Fetch, field: str) -> list[Any]:
-    """The entries of a server's list, without those after 100 pages, 10,000 entries, 32 MB or a cursor seen before.
+    """Return the entries of a server's list, up to 100 pages, 10,000 entries or 32 MB.
+
+    A cursor that was seen before ends the list too.
 
     Args:
         connection: The server.

@@ -1,4 +1,4 @@
-"""`streams_of`: one server's messages, bounded and readable, without list entries that MCP does not know."""
+"""`streams_of`: one server's messages, bounded and readable, without malformed list entries."""
 
 import asyncio
 import json
@@ -213,7 +213,7 @@ def _parsed(line: bytes) -> SessionMessage | None:
 
 
 def _mended(line: bytes) -> bytes:
-    """The line with U+FFFD for what is no UTF-8, and a question mark for half a pair of surrogates."""
+    """Return the line with U+FFFD for what is not UTF-8, and ? for half a surrogate pair."""
     text = line.decode("utf-8", "replace")
     try:
         value = json.loads(text) if _TO_MEND.search(text) else None

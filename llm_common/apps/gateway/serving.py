@@ -1,4 +1,4 @@
-"""Runs a gateway on stdin and stdout or over HTTP, keeps a record of what it did, and checks a configuration."""
+"""Run a gateway on stdio or over HTTP, record what it did, and check a configuration."""
 
 import asyncio
 import hmac
@@ -108,7 +108,7 @@ def report_on(session: HostSession, counts: GatewayCounts) -> GatewayReport:
 
 
 async def examine(config: GatewayConfig) -> GatewayReport:
-    """What a gateway of this configuration would see: starts every server, lists its tools, and ends it."""
+    """Return what a gateway would see: start every server, list its tools, and end it."""
     patient = config.model_copy(
         update={"memory_only": True, "list_wait_s": 2 * config.start_timeout_s + 1}
     )
@@ -131,7 +131,7 @@ def reports(config: GatewayConfig) -> list[GatewayReport]:
 
 
 async def serve_stdio(config: GatewayConfig) -> None:
-    """Serves one host on stdin and stdout, until it closes them or the process is told to end by SIGTERM."""
+    """Serve one host on stdin and stdout, until it closes them or the process gets SIGTERM."""
     lines: asyncio.Queue[bytes] = asyncio.Queue()
     stdin: Any = _lines_of_stdin(lines)
     async with Gateway(config) as gateway, _recorded(config, gateway):
@@ -160,7 +160,7 @@ async def _lines_of_stdin(lines: asyncio.Queue[bytes]) -> AsyncIterator[str]:
 
 
 def _at_sigterm(act: Callable[[], None]) -> None:
-    """Does this at each SIGTERM, which would else end the process before its servers and results are gone."""
+    """Call `act` at SIGTERM, which would else end the process before its servers and results."""
     with suppress(NotImplementedError):  # Windows has no such signals
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, act)
 

@@ -1,4 +1,4 @@
-"""`ToolListing`: the servers' tools as a host sees them: filtered, named, listed or found by search."""
+"""`ToolListing`: the servers' tools as a host sees them: filtered, named, listed or searched."""
 
 import hashlib
 import re
@@ -57,7 +57,10 @@ class ServerTool:
 
 
 def changes_nothing(tool: ServerTool) -> bool:
-    """Whether a tool only reads: its server's hint or else its words say so, and no writing verb is in its name."""
+    """Return whether a tool only reads, by its server's hint or else by its words.
+
+    A writing verb in its name rules it out.
+    """
     if has_writing_verb(tool.name) or tool.read_only is False:
         return False
     return tool.read_only is True or only_reads(tool.name, tool.parameters)
@@ -147,7 +150,7 @@ class ToolListing:
         return (name, tool) if tool else self._by_place.get(name)
 
     def search(self, query: str) -> tuple[str, tuple[str, ...]]:
-        """The tools that fit a request, as text of at most 2,000 tokens, and their names, best first."""
+        """Return the tools that fit a request, as text of up to 2,000 tokens, and their names."""
         if self._index is None:
             self._index = ToolIndex()
             for name, tool in self.tools.items():
@@ -159,10 +162,8 @@ class ToolListing:
             servers = one_line(
                 ", ".join(f"{server} ({count})" for server, count in sizes.items()), max_chars=1_000
             )
-            return (
-                f"No tool fits these words. {len(self.tools)} tools are there, by server: {servers}.",
-                (),
-            )
+            count = len(self.tools)
+            return f"No tool fits these words. {count} tools are there, by server: {servers}.", ()
         lines = [self._signature(name) for name in names]
         shown = self._fitting([], lines)
         schemas = [
@@ -204,7 +205,8 @@ class ToolListing:
         if not found:
             return ""
         listed = "; ".join(map(str, found))
-        return f"{name} was not run: {listed}. Correct these and call again.\n{in_fence(self._signature(name))}"
+        usage = in_fence(self._signature(name))
+        return f"{name} was not run: {listed}. Correct these and call again.\n{usage}"
 
 
 def shown_description(tool: ServerTool) -> str:
@@ -234,7 +236,8 @@ def _named(tools: Sequence[ServerTool], max_chars: int) -> dict[str, ServerTool]
 def _shortened(name: str, max_chars: int) -> str:
     if len(name) <= max_chars:
         return name
-    return f"{name[: max_chars - _DIGEST_CHARS - 1]}_{hashlib.sha256(name.encode()).hexdigest()[:_DIGEST_CHARS]}"
+    digest = hashlib.sha256(name.encode()).hexdigest()[:_DIGEST_CHARS]
+    return f"{name[: max_chars - _DIGEST_CHARS - 1]}_{digest}"
 
 
 def _schema(tool: ServerTool) -> str:
