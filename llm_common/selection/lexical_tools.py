@@ -61,7 +61,7 @@ class LexicalToolSelector(ChoosesTools):
         """Return the calls that the ranking and the texts admit. See `ChoosesTools.choose`."""
         if not catalogue.definitions:
             raise ToolFailedError(
-                "the registry's text cannot be read as tools; register Tool objects",
+                "the registry's text cannot be read as tools; pass a registry of Tool objects",
                 tool="the tool registry",
             )
         async with asyncio.timeout_at(ends_at):
