@@ -31,10 +31,11 @@ from llm_common.context import (
     TurnEntry,
     allocate_budget,
     classify_intent,
+    pack,
     score_pool,
 )
-from llm_common.context.packing import Meter, pack
-from llm_common.core.tokens import UpperBoundCounter
+from llm_common.context.packing import Meter
+from llm_common.core import UpperBoundCounter
 
 START = datetime(2025, 1, 1, tzinfo=UTC)
 BUDGET = 8_000

@@ -25,7 +25,7 @@ from mcp import Client, StdioServerParameters, stdio_server
 from mcp.server import Server
 
 from benchmarks.quality_context import read
-from llm_common.core.tokens import DefaultCounter
+from llm_common.core import DefaultCounter
 
 LIMIT_MS, LIMIT_MB = 5.0, 20.0
 LARGE_EVERY, AT_ONCE = 100, 8

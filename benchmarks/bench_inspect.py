@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 
 import httpx
 
-from llm_common.pointers.pointer import ContextPointer
+from llm_common.agents import ContextPointer
 from llm_common.pointers.records import meta_bytes
 from llm_common.pointers.save import Call, describe
 from llm_common.redaction.redactor import DEFAULT_REDACTOR

@@ -24,15 +24,18 @@ from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
-from llm_common.core.tokens import ExactCounter
+from llm_common.agents import (
+    ContextPointer,
+    ContextRelevanceSelector,
+    PlannedTask,
+    ToolSelectionConfig,
+    ToolSelector,
+)
+from llm_common.core import ExactCounter
 from llm_common.core.two_attempts import Prompt
 from llm_common.errors import ConfigError
-from llm_common.plans import PlannedTask
-from llm_common.pointers.pointer import ContextPointer
 from llm_common.selection.catalogue import read_catalogue
-from llm_common.selection.relevance import ContextRelevanceSelector, build_relevance_prompt
-from llm_common.selection.results import ToolSelectionConfig
-from llm_common.selection.tools import ToolSelector
+from llm_common.selection.relevance import build_relevance_prompt
 from llm_common.testing import ScriptedClient
 from llm_common.tools import ToolRegistry
 

@@ -34,8 +34,13 @@ from llm_common.agents import (
     FileContextPointerStore,
     LexicalRelevanceSelector,
 )
-from llm_common.context import ContextSelectionRequest, ContextSelector, classify_intent
-from llm_common.context.pool import ContextFile, DataPoolSnapshot
+from llm_common.context import (
+    ContextFile,
+    ContextSelectionRequest,
+    ContextSelector,
+    DataPoolSnapshot,
+    classify_intent,
+)
 from llm_common.core import UpperBoundCounter
 from llm_common.testing import ScriptedClient
 

@@ -17,7 +17,7 @@ import time
 import tomllib
 from pathlib import Path
 
-from llm_common.core.tokens import ExactCounter, UpperBoundCounter
+from llm_common.core import ExactCounter, UpperBoundCounter
 
 ROOT = Path(__file__).resolve().parent.parent
 LIMITS = {"English": 1.6, "Python": 1.4, "JSON": 1.4}

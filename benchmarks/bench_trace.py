@@ -24,10 +24,15 @@ from llm_common.agents import (
     ToolRegistry,
     ToolSelector,
 )
-from llm_common.context import ContextSelectionRequest, ContextSelector, classify_intent
-from llm_common.context.pool import ContextFile, DataPoolSnapshot, TurnEntry
-from llm_common.core import LLMMessage, MessageRole, UpperBoundCounter
-from llm_common.core.structured import answer_text
+from llm_common.context import (
+    ContextFile,
+    ContextSelectionRequest,
+    ContextSelector,
+    DataPoolSnapshot,
+    TurnEntry,
+    classify_intent,
+)
+from llm_common.core import LLMMessage, MessageRole, UpperBoundCounter, answer_text
 from llm_common.testing import ScriptedClient
 from llm_common.trace import Trace
 

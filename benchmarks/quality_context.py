@@ -36,17 +36,21 @@ from pathlib import Path
 from typing import Any
 
 from llm_common.agents.context_pointers import ContextPointer, deterministic_summary
-from llm_common.context.intent import classify_intent
-from llm_common.context.measured_scoring import MeasuredStrategy
-from llm_common.context.pool import DataPoolSnapshot, TurnEntry
-from llm_common.context.request import ContextSelectionRequest, Scores
-from llm_common.context.selector import ContextSelector
+from llm_common.context import (
+    ContextSelectionRequest,
+    ContextSelector,
+    DataPoolSnapshot,
+    MeasuredStrategy,
+    Scores,
+    TurnEntry,
+    classify_intent,
+)
 from llm_common.context.spec_scoring import SpecStrategy
-from llm_common.core.tokens import ExactCounter
+from llm_common.core import ExactCounter
 from llm_common.errors import ConfigError
 from llm_common.pointers.pointer import describe_result
-from llm_common.ranking.embeddings import StaticVectors
-from llm_common.ranking.lexical import STOP_WORDS, query_terms, split_identifiers
+from llm_common.ranking import StaticVectors, query_terms, split_identifiers
+from llm_common.ranking.lexical import STOP_WORDS
 
 BUDGET_TOKENS = 1_000
 GAPS = re.compile(r"\n?\[… [\d,]+ characters left out …\]\n?")

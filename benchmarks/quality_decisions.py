@@ -30,7 +30,8 @@ from typing import Any, NamedTuple
 
 from benchmarks.quality_context import PICKED, as_outputs, read as read_rows
 from benchmarks.quality_tools import tools_of
-from llm_common.core.tokens import ExactCounter
+from llm_common.agents import ContextPointer, PlannedTask, ToolSelectionConfig
+from llm_common.core import ExactCounter
 from llm_common.decisions import (
     DecisionConfig,
     DecisionRelevanceSelector,
@@ -38,12 +39,8 @@ from llm_common.decisions import (
     HttpDecisionClient,
 )
 from llm_common.errors import ConfigError
-from llm_common.plans import PlannedTask
-from llm_common.pointers.pointer import ContextPointer
-from llm_common.ranking import Embedder
-from llm_common.ranking.embeddings import StaticVectors
+from llm_common.ranking import Embedder, StaticVectors
 from llm_common.selection.relevance_ranking import rank_pointers
-from llm_common.selection.results import ToolSelectionConfig
 from llm_common.tools import ToolIndex
 
 CHOSEN = 5

@@ -35,9 +35,14 @@ from llm_common.agents import (
     ToolContextManager,
 )
 from llm_common.agents.answer_reading import AnswerRun, ReadOffer
-from llm_common.core import LLMConfig, LLMMessage, MessageRole, OpenAICompatibleClient
+from llm_common.core import (
+    DefaultCounter,
+    LLMConfig,
+    LLMMessage,
+    MessageRole,
+    OpenAICompatibleClient,
+)
 from llm_common.core.structured import SupportsChat
-from llm_common.core.tokens import DefaultCounter
 from llm_common.errors import LLMError
 from llm_common.prompt import TokenBudget
 from llm_common.testing import ScriptedClient

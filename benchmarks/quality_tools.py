@@ -25,7 +25,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.quality_context import read, read_half
-from llm_common.ranking.embeddings import Embedder, installed_vectors
+from llm_common.ranking import Embedder
+from llm_common.ranking.embeddings import installed_vectors
 from llm_common.tools import ToolDefinition, ToolIndex
 
 COLUMNS = ("R@5", "R@10", "NDCG@10", "all@10", "ms")

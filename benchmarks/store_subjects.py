@@ -24,8 +24,7 @@ from typing import Protocol
 
 import orjson
 
-from llm_common.pointers.pointer import ContextPointer
-from llm_common.pointers.store import FileContextPointerStore
+from llm_common.agents import ContextPointer, FileContextPointerStore
 from llm_common.storage import Durability
 
 __all__ = ["ARGS", "TOOL_NAME", "Floor", "Ours", "Subject"]

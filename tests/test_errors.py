@@ -19,13 +19,18 @@ import pytest
 import llm_common
 from llm_common import errors
 from llm_common._threads import in_tool_thread
-from llm_common.agents import FileContextPointerStore, PromptBundle, TokenBudget, ToolRegistry, fit
+from llm_common.agents import (
+    ContextPointer,
+    FileContextPointerStore,
+    PromptBundle,
+    TokenBudget,
+    ToolCall,
+    ToolRegistry,
+    fit,
+)
+from llm_common.core import UpperBoundCounter, ask
 from llm_common.core.http.transport import error_of_exception
 from llm_common.core.http.wire import error_of_status
-from llm_common.core.structured import ask
-from llm_common.core.tokens import UpperBoundCounter
-from llm_common.plans import ToolCall
-from llm_common.pointers.pointer import ContextPointer
 from llm_common.storage import FileBlobStore
 from llm_common.storage.files import translate_os_errors
 from llm_common.testing import ScriptedClient

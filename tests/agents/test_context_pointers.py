@@ -14,7 +14,7 @@ from llm_common.agents.context_pointers import (
     format_selected_contexts,
     render_selected_contexts,
 )
-from llm_common.core.models import LLMResponse, LLMUsage
+from llm_common.core import LLMResponse, LLMUsage
 
 
 def test_every_public_name_exists() -> None:

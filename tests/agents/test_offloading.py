@@ -10,18 +10,18 @@ from blockbuster import BlockBuster
 from hypothesis import given, settings, strategies as st
 
 from llm_common.agents import (
+    FileContextPointerStore,
     InMemoryContextPointerStore,
     Offloaded,
     OffloadPolicy,
     OffloadTurn,
     Session,
     SessionConfig,
+    ToolResult,
 )
-from llm_common.core.tokens import DefaultCounter
+from llm_common.core import DefaultCounter
 from llm_common.errors import UnserialisableError
-from llm_common.pointers.store import FileContextPointerStore
 from llm_common.text.display import to_json
-from llm_common.tools.tool import ToolResult
 
 ROWS = [
     {"city": f"town {number}", "weather": "dry", "note": f"nothing special number {number}"}

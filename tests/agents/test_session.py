@@ -21,10 +21,10 @@ from llm_common.agents import (
     ToolRegistry,
 )
 from llm_common.context import TurnEntry
-from llm_common.core.tokens import DefaultCounter
+from llm_common.core import DefaultCounter
 from llm_common.errors import ConfigError, InvalidIdError, PointerNotFoundError, ToolFailedError
 from llm_common.history import FoldPolicy
-from llm_common.tools.definitions import ToolDefinition
+from llm_common.tools import ToolDefinition
 
 COUNTER = DefaultCounter()
 ROWS = [{"id": number, "name": f"part {number}", "stock": number * 7} for number in range(2_000)]

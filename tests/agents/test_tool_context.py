@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from llm_common.agents import ToolResult
 from llm_common.agents.context_pointers import FileContextPointerStore, compute_pointer_id
 from llm_common.agents.tool_context import ToolContextManager
 from llm_common.errors import InvalidIdError, StoreError, UnserialisableError
-from llm_common.tools.tool import ToolResult
 
 
 async def save(manager: ToolContextManager, result: Any, **changes: Any) -> str:

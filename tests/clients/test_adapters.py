@@ -8,6 +8,13 @@ from typing import Any
 
 import pytest
 
+from llm_common.agents import (
+    ContextRelevanceSelector,
+    PlannedTask,
+    SubTask,
+    ToolSelectionConfig,
+    ToolSelector,
+)
 from llm_common.core import LLMClient, LLMMessage, LLMUsage, MessageRole
 from llm_common.errors import (
     ContextTooLongError,
@@ -20,10 +27,6 @@ from llm_common.errors import (
     MalformedReplyError,
     ModelNotFoundError,
 )
-from llm_common.plans import PlannedTask, SubTask
-from llm_common.selection.relevance import ContextRelevanceSelector
-from llm_common.selection.results import ToolSelectionConfig
-from llm_common.selection.tools import ToolSelector
 from llm_common.tools import ToolRegistry
 from tests.clients.conftest import Adapter
 from tests.core.loopback import KEY, Loopback, Script, Wire, answer, loopback, ok, raw, response

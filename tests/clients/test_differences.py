@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from llm_common.clients import LangChainClient, LiteLLMClient, OpenAISDKClient, PydanticAIClient
-from llm_common.core import LLMClient, LLMMessage
-from llm_common.core.models import MessageRole
+from llm_common.core import LLMClient, LLMMessage, MessageRole
 from llm_common.errors import (
     LLMError,
     LLMRateLimitError,

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from llm_common.clients import LangChainClient
-from llm_common.core import LLMMessage, LLMUsage
-from llm_common.core.models import MessageRole
+from llm_common.core import LLMMessage, LLMUsage, MessageRole
 from llm_common.errors import LLMRateLimitError
 from tests.core.loopback import KEY, answer, loopback
 

@@ -6,26 +6,24 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import strategies as st
 
 from llm_common.agents.context_pointers import ContextPointer
-from llm_common.context.bundle import ContextBundle
-from llm_common.context.packing import pack
-from llm_common.context.pool import (
+from llm_common.context import (
+    ContextBundle,
     ContextFile,
+    ContextSelectionRequest,
     DataPoolSnapshot,
     FileMetadata,
+    IntentType,
     MemorySnippet,
     ProjectState,
-    TurnEntry,
-)
-from llm_common.context.request import (
-    ContextSelectionRequest,
-    IntentType,
-    Kind,
     Score,
     Scores,
+    TurnEntry,
     UserIntent,
     allocate_budget,
+    pack,
 )
-from llm_common.core.tokens import TokenCounter, UpperBoundCounter
+from llm_common.context.request import Kind
+from llm_common.core import TokenCounter, UpperBoundCounter
 
 NOON = datetime(2025, 3, 1, 12, tzinfo=UTC)
 

@@ -6,9 +6,9 @@ import re
 import pytest
 from hypothesis import given, strategies as st
 
+from llm_common.context import DataPoolSnapshot, Score
 from llm_common.context.bundle import KINDS, Block, frame, item_block, render_blocks
-from llm_common.context.pool import DataPoolSnapshot
-from llm_common.context.request import Kind, Score
+from llm_common.context.request import Kind
 from tests.context.samples import (
     HOSTILE,
     PROJECT,

@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
-from llm_common.context.intent import CONFIDENCES, CUES, VERBS, classify_intent, intent_of
-from llm_common.context.request import IntentType
+from llm_common.context import IntentType, classify_intent
+from llm_common.context.intent import CONFIDENCES, CUES, VERBS, intent_of
 
 TABLE = [
     (IntentType(intent), sentence)

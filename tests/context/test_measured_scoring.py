@@ -11,16 +11,20 @@ from itertools import pairwise
 import pytest
 from hypothesis import given, settings as hypothesis_settings
 
-from llm_common.context.measured_scoring import MeasuredStrategy, TextCache, defined_symbols
-from llm_common.context.pool import (
+from llm_common.context import (
     ContextFile,
+    ContextSelectionRequest,
     DataPoolSnapshot,
     FileMetadata,
+    IntentMetadata,
+    MeasuredStrategy,
     MemoryMetadata,
     MemorySnippet,
+    Scores,
     TurnEntry,
 )
-from llm_common.context.request import ContextSelectionRequest, IntentMetadata, Kind, Scores
+from llm_common.context.measured_scoring import TextCache, defined_symbols
+from llm_common.context.request import Kind
 from tests.context.samples import (
     NOON,
     PROJECT,

@@ -3,7 +3,12 @@ import random
 import pytest
 from hypothesis import given, strategies as st
 
-from llm_common.context.intent import classify_intent
+from llm_common.context import (
+    ContextFile,
+    ContextSelectionRequest,
+    DataPoolSnapshot,
+    classify_intent,
+)
 from llm_common.context.mentions import (
     MentionFinder,
     excluded_items,
@@ -11,8 +16,6 @@ from llm_common.context.mentions import (
     is_test,
     mentioned_files,
 )
-from llm_common.context.pool import ContextFile, DataPoolSnapshot
-from llm_common.context.request import ContextSelectionRequest
 from tests.context.samples import PROJECT, memory, output, turn
 
 

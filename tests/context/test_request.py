@@ -7,32 +7,29 @@ from typing import Any, cast
 import pytest
 from hypothesis import given, strategies as st
 
-from llm_common.context.intent import classify_intent
-from llm_common.context.pool import (
-    ContextFile,
-    DataPoolSnapshot,
-    FileMetadata,
-    MemorySnippet,
-    TurnEntry,
-)
-from llm_common.context.request import (
-    SHARES,
+from llm_common.context import (
+    STRATEGIES,
     APIType,
     BudgetAllocation,
+    ContextFile,
     ContextSelectionRequest,
+    DataPoolSnapshot,
+    FileMetadata,
     IntentMetadata,
     IntentType,
+    MemorySnippet,
+    TurnEntry,
     UserIntent,
     allocate_budget,
+    classify_intent,
     effective_budget,
-)
-from llm_common.context.scoring import STRATEGIES, score_pool
-from llm_common.context.selector import select_and_pack_context
-from llm_common.context.spec_scoring import (
     score_context_file,
     score_conversation_turn,
     score_memory_snippet,
+    score_pool,
+    select_and_pack_context,
 )
+from llm_common.context.request import SHARES
 
 START = datetime(2025, 6, 1, 12, tzinfo=UTC)
 

@@ -6,19 +6,23 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from llm_common.context.bundle import KINDS
-from llm_common.context.intent import classify_intent
-from llm_common.context.measured_scoring import MeasuredStrategy
-from llm_common.context.pool import (
+from llm_common.context import (
+    STRATEGIES,
     ContextFile,
+    ContextSelectionRequest,
     DataPoolSnapshot,
     FileMetadata,
+    MeasuredStrategy,
     MemorySnippet,
+    Scores,
     TurnEntry,
+    classify_intent,
+    score_context_file,
+    score_conversation_turn,
+    score_pool,
 )
-from llm_common.context.request import ContextSelectionRequest, Kind, Scores
-from llm_common.context.scoring import STRATEGIES, score_pool
-from llm_common.context.spec_scoring import score_context_file, score_conversation_turn
+from llm_common.context.bundle import KINDS
+from llm_common.context.request import Kind
 from tests.context.samples import NOON, PROJECT, Case, cases, file, keys_of, memory, turn
 
 POOL = DataPoolSnapshot(

@@ -25,7 +25,7 @@ from llm_common.context import (
     select_and_pack_context,
 )
 from llm_common.context.request import Kind
-from llm_common.core.tokens import UpperBoundCounter
+from llm_common.core import UpperBoundCounter
 from llm_common.errors import CorruptPointerError, PointerNotFoundError, StoreError, UnsafePathError
 from tests.context.samples import NOON, PROJECT, file, intent, memory, output, request_of, turn
 

@@ -5,20 +5,19 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from llm_common.context.intent import classify_intent
-from llm_common.context.pool import (
+from llm_common.context import (
     ContextFile,
+    ContextSelectionRequest,
     DataPoolSnapshot,
     MemoryMetadata,
     MemorySnippet,
     TurnEntry,
-)
-from llm_common.context.request import ContextSelectionRequest, UserIntent
-from llm_common.context.scoring import score_pool
-from llm_common.context.spec_scoring import (
+    UserIntent,
+    classify_intent,
     score_context_file,
     score_conversation_turn,
     score_memory_snippet,
+    score_pool,
 )
 from tests.context.samples import output
 

@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from llm_common.core.http.openai_compatible import OpenAICompatibleClient
-from llm_common.core.models import LLMConfig, LLMMessage, LLMResponse, MessageRole
+from llm_common.core import LLMConfig, LLMMessage, LLMResponse, MessageRole, OpenAICompatibleClient
 from llm_common.errors import LLMError
 from tests.core.loopback import KEY
 

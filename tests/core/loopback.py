@@ -18,7 +18,7 @@ from typing import Any
 
 from pydantic import SecretStr
 
-from llm_common.core.models import LLMConfig
+from llm_common.core import LLMConfig
 
 KEY = "sk-canary-0123456789"
 

@@ -6,7 +6,8 @@ import time
 import pytest
 from hypothesis import example, given, strategies as st
 
-from llm_common.core.extraction import MAX_REPLY_CHARS, extract_json
+from llm_common.core import extract_json
+from llm_common.core.extraction import MAX_REPLY_CHARS
 from llm_common.errors import MalformedReplyError
 
 ANSWER = {"pointer_ids": ["a1b2c3d4e5f6", "deadbeefcafe"]}

@@ -6,11 +6,9 @@ from typing import Any
 
 import pytest
 
-from llm_common.core.http.openai_compatible import OpenAICompatibleClient
+from llm_common.agents import ToolCall
+from llm_common.core import LLMMessage, MessageRole, OpenAICompatibleClient, answer_text, ask
 from llm_common.core.http.wire import as_messages
-from llm_common.core.models import LLMMessage, MessageRole
-from llm_common.core.structured import answer_text, ask
-from llm_common.plans import ToolCall
 from llm_common.testing import ScriptedClient
 from tests.core.calling import ask_once
 from tests.core.loopback import answer, loopback, ok

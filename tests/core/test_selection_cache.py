@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from llm_common.core.selection_cache import SelectionCache
+from llm_common.core import SelectionCache
 
 CLIENT = object()
 

@@ -13,9 +13,17 @@ import pytest
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from pydantic import BaseModel, ConfigDict
 
-from llm_common.core.extraction import extract_json
-from llm_common.core.models import LLMMessage, LLMResponse, LLMUsage, MessageRole
-from llm_common.core.structured import Attempt, SupportsChat, answer_text, ask, cost_of, usage_of
+from llm_common.core import (
+    Attempt,
+    LLMMessage,
+    LLMResponse,
+    LLMUsage,
+    MessageRole,
+    answer_text,
+    ask,
+    extract_json,
+)
+from llm_common.core.structured import SupportsChat, cost_of, usage_of
 from llm_common.errors import (
     ContextTooLongError,
     CostLimitError,

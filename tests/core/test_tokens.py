@@ -12,7 +12,8 @@ from pydoc_data.topics import topics
 import pytest
 from hypothesis import example, given, strategies as st
 
-from llm_common.core.tokens import ExactCounter, TokenCounter, UpperBoundCounter, _known_pieces
+from llm_common.core import ExactCounter, TokenCounter, UpperBoundCounter
+from llm_common.core.tokens import _known_pieces
 from llm_common.errors import ConfigError
 
 BOUND = UpperBoundCounter()

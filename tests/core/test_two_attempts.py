@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from llm_common.core.models import LLMMessage
-from llm_common.core.selection_cache import SelectionCache
+from llm_common.core import LLMMessage, SelectionCache
 from llm_common.core.two_attempts import CallOptions, Outcome, Prompt, Verdict, ask_with_fallback
 from llm_common.errors import (
     CostLimitError,

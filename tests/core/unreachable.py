@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from llm_common.core.models import LLMConfig
+from llm_common.core import LLMConfig
 from tests.core.loopback import answer, loopback, ok
 
 __all__ = ["UNREACHABLE", "Place"]

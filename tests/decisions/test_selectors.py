@@ -9,8 +9,17 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from llm_common.agents import ContextRelevanceSelector, ToolSelector
-from llm_common.core.selection_cache import SelectionCache
+from llm_common.agents import (
+    ContextPointer,
+    ContextRelevanceSelector,
+    PlannedTask,
+    RelevanceSelection,
+    SubTask,
+    ToolSelection,
+    ToolSelectionConfig,
+    ToolSelector,
+)
+from llm_common.core import SelectionCache
 from llm_common.decisions import (
     REFUSED,
     DecisionClient,
@@ -20,9 +29,6 @@ from llm_common.decisions import (
     Predicate,
 )
 from llm_common.errors import LLMConnectionError, LLMTimeoutError
-from llm_common.plans import PlannedTask, SubTask
-from llm_common.pointers.pointer import ContextPointer
-from llm_common.selection.results import RelevanceSelection, ToolSelection, ToolSelectionConfig
 from llm_common.testing import ScriptedClient, ScriptedDecisionClient
 from tests.core.loopback import Script, Wire, raw, response
 from tests.decisions.decision_server import WireName, changed, payload, served

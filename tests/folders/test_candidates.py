@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from llm_common.context.request import Score
+from llm_common.context import Score
 from llm_common.folders.candidates import candidate_files
 from llm_common.folders.contained_file import ContainedFile
 from llm_common.folders.folder_search import FolderSearch

@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 
+from llm_common.context import ContextFile, ContextSelectionRequest, IntentType, Score, Scores
 from llm_common.context.intent import intent_of
-from llm_common.context.pool import ContextFile
-from llm_common.context.request import ContextSelectionRequest, IntentType, Score, Scores
-from llm_common.core.tokens import ExactCounter, TokenCounter, UpperBoundCounter
+from llm_common.core import ExactCounter, TokenCounter, UpperBoundCounter
 from llm_common.errors import ConfigError
 from llm_common.folders import FolderPack, pack_folder
 from llm_common.folders.passages import pack_passages

@@ -14,6 +14,7 @@ from pydantic import BaseModel
 from llm_common.agents import (
     ContextRelevanceSelector,
     FileContextPointerStore,
+    LexicalToolSelector,
     PlannedTask,
     ToolRegistry,
     ToolSelectionConfig,
@@ -21,10 +22,8 @@ from llm_common.agents import (
 )
 from llm_common.apps.cli.demo.five_questions import BUDGET, Agent, ask_questions
 from llm_common.apps.cli.demo.public_data import QUESTIONS
-from llm_common.core import LLMConfig, LLMMessage, OpenAICompatibleClient
-from llm_common.core.structured import Attempt, ask
+from llm_common.core import Attempt, LLMConfig, LLMMessage, OpenAICompatibleClient, ask
 from llm_common.errors import MalformedReplyError
-from llm_common.selection.lexical_tools import LexicalToolSelector
 from llm_common.trace import read_trace
 from llm_common.trace.lines import ModelCallLine
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from llm_common.core.models import MessageRole
+from llm_common.core import MessageRole
 from llm_common.errors import LockTimeoutError
 from llm_common.memory import Event, InMemoryMemory, MemoryFilters, SqliteMemory, UserMemory
 from tests.memory.stories import STORIES, wrong_stories

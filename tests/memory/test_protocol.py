@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, strategies as st
 from pydantic import ValidationError
 
-from llm_common.core.models import MessageRole
+from llm_common.core import MessageRole
 from llm_common.memory import Event, InMemoryMemory, Memory, SqliteMemory, episode_summary
 
 WEST = timezone(timedelta(hours=-5))

@@ -14,9 +14,8 @@ from typing import Any
 
 import pytest
 
+from llm_common.agents import ContextPointer, FileContextPointerStore
 from llm_common.errors import InvalidIdError, PointerNotFoundError, StoreError, UnsafePathError
-from llm_common.pointers.pointer import ContextPointer
-from llm_common.pointers.store import FileContextPointerStore
 from llm_common.storage import query_id_of
 
 SECRET = "outside-9f3a7c51"

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
-from llm_common.errors import CorruptPointerError, PointerNotFoundError, StoreError, UnsafePathError
-from llm_common.pointers.format import (
+from llm_common.agents import (
+    ContextPointer,
+    FileContextPointerStore,
     RenderedContexts,
     format_selected_contexts,
     render_selected_contexts,
 )
-from llm_common.pointers.pointer import ContextPointer
-from llm_common.pointers.store import FileContextPointerStore
+from llm_common.errors import CorruptPointerError, PointerNotFoundError, StoreError, UnsafePathError
 
 
 class Results(dict[str, object]):

@@ -10,11 +10,14 @@ from typing import Any
 import obstore.store
 import pytest
 
-from llm_common.agents import ObjectContextPointerStore
+from llm_common.agents import (
+    ContextPointer,
+    ContextPointerStore,
+    FileContextPointerStore,
+    ObjectContextPointerStore,
+)
 from llm_common.errors import CorruptPointerError, PointerNotFoundError
-from llm_common.pointers.pointer import ContextPointer
 from llm_common.pointers.records import MAX_RECORD_BYTES, LockedRecords
-from llm_common.pointers.store import ContextPointerStore, FileContextPointerStore
 from llm_common.storage import OWN_FOLDER, MemoryBlobStore
 
 GIANT_BYTES = 8_000_000_000

@@ -12,10 +12,9 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
+from llm_common.agents import ContextPointer, FileContextPointerStore
 from llm_common.errors import CorruptPointerError
-from llm_common.pointers.pointer import ContextPointer
 from llm_common.pointers.records import parse_meta
-from llm_common.pointers.store import FileContextPointerStore
 
 SETTLED_S = 0.12
 """Longer than the time in which the next change might bear the same time stamp."""

@@ -13,10 +13,9 @@ from typing import Any
 
 import pytest
 
+from llm_common.agents import ContextPointer, ContextPointerStore, FileContextPointerStore
 from llm_common.errors import PointerNotFoundError, StoreFullError
-from llm_common.pointers.pointer import ContextPointer
 from llm_common.pointers.records import LockedRecords, meta_bytes
-from llm_common.pointers.store import ContextPointerStore, FileContextPointerStore
 from llm_common.storage import MemoryBlobStore
 
 Damage = Callable[[Path, ContextPointer], object]

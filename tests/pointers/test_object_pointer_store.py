@@ -19,14 +19,15 @@ import obstore.store
 import pytest
 from blockbuster import BlockBuster
 
-from llm_common.agents import ObjectContextPointerStore, context_pointers as face
-from llm_common.errors import StoreError
-from llm_common.pointers.pointer import ContextPointer
-from llm_common.pointers.store import (
+from llm_common.agents import (
+    ContextPointer,
     ContextPointerStore,
     FileContextPointerStore,
     InMemoryContextPointerStore,
+    ObjectContextPointerStore,
+    context_pointers as face,
 )
+from llm_common.errors import StoreError
 from llm_common.testing import ContextPointerStoreContract
 from tests.pointers.campaigns.children import PROCESSES, child, heard_until_the_end
 from tests.s3_server import make_bucket, s3_options

@@ -8,11 +8,10 @@ from typing import Any, TypeVar
 import obstore.store
 import pytest
 
+from llm_common.agents import ContextPointer, ContextPointerStore, compute_pointer_id
 from llm_common.errors import CorruptPointerError, LockTimeoutError, PointerNotFoundError
 from llm_common.pointers.object_records import ObjectContextPointerStore, ObjectRecords
-from llm_common.pointers.pointer import ContextPointer, compute_pointer_id
 from llm_common.pointers.records import meta_bytes
-from llm_common.pointers.store import ContextPointerStore
 from llm_common.storage.object_store import BlobVersion, ObjectBlobStore
 from llm_common.text.canonical import decode_json
 from tests.pointers.interleavings import RUNNING, Explorer, ModelStore, Objects, Program, State

@@ -11,15 +11,15 @@ import obstore.store
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from llm_common.core.tokens import UpperBoundCounter
-from llm_common.pointers.object_records import ObjectContextPointerStore
-from llm_common.pointers.pointer import ContextPointer
-from llm_common.pointers.reading import ResultPart, read_payload
-from llm_common.pointers.store import (
+from llm_common.agents import (
+    ContextPointer,
     ContextPointerStore,
     FileContextPointerStore,
     InMemoryContextPointerStore,
 )
+from llm_common.core import UpperBoundCounter
+from llm_common.pointers.object_records import ObjectContextPointerStore
+from llm_common.pointers.reading import ResultPart, read_payload
 from llm_common.text.display import to_json
 
 MAKERS: dict[str, Callable[[Path], ContextPointerStore]] = {

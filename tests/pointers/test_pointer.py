@@ -4,14 +4,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from llm_common.agents import ContextPointer, compute_pointer_id, deterministic_summary
 from llm_common.errors import PointerNotFoundError, UnsafePathError, UnserialisableError
-from llm_common.pointers.pointer import (
-    ContextPointer,
-    call_digest,
-    check_pointer_id,
-    compute_pointer_id,
-    deterministic_summary,
-)
+from llm_common.pointers.pointer import call_digest, check_pointer_id
 
 
 def pointer_id(args: dict[Any, Any], task_id: Any = "t") -> str:

@@ -7,14 +7,16 @@ import obstore.store
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from llm_common.agents import ObjectContextPointerStore, ToolContextManager
-from llm_common.errors import InvalidIdError, PointerNotFoundError
-from llm_common.pointers.pointer import ContextPointer, compute_pointer_id
-from llm_common.pointers.store import (
+from llm_common.agents import (
+    ContextPointer,
     ContextPointerStore,
     FileContextPointerStore,
     InMemoryContextPointerStore,
+    ObjectContextPointerStore,
+    ToolContextManager,
+    compute_pointer_id,
 )
+from llm_common.errors import InvalidIdError, PointerNotFoundError
 from llm_common.storage import folder_of
 from tests.storage.test_blob import IDS
 

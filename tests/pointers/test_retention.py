@@ -31,7 +31,14 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from llm_common.agents import ObjectContextPointerStore, ReadBackTool, ToolContextManager
+from llm_common.agents import (
+    ContextPointer,
+    ContextPointerStore,
+    FileContextPointerStore,
+    ObjectContextPointerStore,
+    ReadBackTool,
+    ToolContextManager,
+)
 from llm_common.errors import (
     PointerNotFoundError,
     ResultTooLargeError,
@@ -40,10 +47,8 @@ from llm_common.errors import (
     ToolFailedError,
     UnsafePathError,
 )
-from llm_common.pointers.pointer import ContextPointer
 from llm_common.pointers.records import LockedRecords, Transaction
 from llm_common.pointers.retention import Retention, Tombstones
-from llm_common.pointers.store import ContextPointerStore, FileContextPointerStore
 from llm_common.storage import OWN_FOLDER, MemoryBlobStore
 
 PROCESSES = multiprocessing.get_context("forkserver")

@@ -22,7 +22,15 @@ from blockbuster import BlockBuster, blockbuster_ctx
 from hypothesis import given, strategies as st
 from pydantic import BaseModel
 
-from llm_common.core.tokens import UpperBoundCounter
+from llm_common.agents import (
+    ContextPointer,
+    ContextPointerStore,
+    FileContextPointerStore,
+    InMemoryContextPointerStore,
+    compute_pointer_id,
+    format_selected_contexts,
+)
+from llm_common.core import UpperBoundCounter
 from llm_common.errors import (
     CorruptPointerError,
     InvalidIdError,
@@ -32,15 +40,9 @@ from llm_common.errors import (
     UnsafePathError,
     UnserialisableError,
 )
-from llm_common.pointers.format import format_selected_contexts
-from llm_common.pointers.pointer import ContextPointer, compute_pointer_id, digest_of
+from llm_common.pointers.pointer import digest_of
 from llm_common.pointers.reading import read_payload
 from llm_common.pointers.records import LockedRecords
-from llm_common.pointers.store import (
-    ContextPointerStore,
-    FileContextPointerStore,
-    InMemoryContextPointerStore,
-)
 from llm_common.storage import FileBlobStore, MemoryBlobStore
 from tests.pointers.names import meta_key, result_key
 

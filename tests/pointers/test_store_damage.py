@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from llm_common.agents import ContextPointer, ContextPointerStore, FileContextPointerStore
 from llm_common.errors import (
     CorruptPointerError,
     LockTimeoutError,
@@ -16,9 +17,7 @@ from llm_common.errors import (
     StoreError,
     StoreFullError,
 )
-from llm_common.pointers.pointer import ContextPointer
 from llm_common.pointers.records import LockedRecords
-from llm_common.pointers.store import ContextPointerStore, FileContextPointerStore
 from llm_common.storage import FileBlobStore, MemoryBlobStore
 from tests.pointers.names import meta_key, next_key, result_key
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from llm_common.errors import InvalidIdError, PointerNotFoundError, UnsafePathError
-from llm_common.pointers.pointer import ContextPointer
-from llm_common.pointers.store import (
+from llm_common.agents import (
+    ContextPointer,
     ContextPointerStore,
     FileContextPointerStore,
     InMemoryContextPointerStore,
 )
+from llm_common.errors import InvalidIdError, PointerNotFoundError, UnsafePathError
 from tests.pointers.names import next_key
 
 

@@ -9,8 +9,7 @@ from importlib.util import find_spec
 import pytest
 
 from llm_common.errors import ConfigError
-from llm_common.ranking import embeddings
-from llm_common.ranking.embeddings import Embedder, StaticVectors, prominence
+from llm_common.ranking import Embedder, StaticVectors, embeddings, prominence
 
 installed = pytest.mark.skipif(
     find_spec("wordllama") is None, reason="the extra `embeddings` is not installed"

@@ -3,12 +3,14 @@
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
-from llm_common.core.structured import Attempt
-from llm_common.plans import PlannedTask
-from llm_common.pointers.pointer import ContextPointer
-from llm_common.selection.relevance import ContextRelevanceSelector
-from llm_common.selection.results import ToolSelectionConfig
-from llm_common.selection.tools import ToolSelector
+from llm_common.agents import (
+    ContextPointer,
+    ContextRelevanceSelector,
+    PlannedTask,
+    ToolSelectionConfig,
+    ToolSelector,
+)
+from llm_common.core import Attempt
 from llm_common.tools import ToolRegistry
 from tests.selection.odd_replies import OTHER, SOUND_CALL, SOUND_ID
 

@@ -7,14 +7,15 @@ from typing import Any
 
 import pytest
 
+from llm_common.agents import (
+    ContextPointer,
+    ContextRelevanceSelector,
+    PlannedTask,
+    ToolSelectionConfig,
+    ToolSelector,
+)
 from llm_common.clients import OpenAISDKClient
-from llm_common.core import OpenAICompatibleClient
-from llm_common.core.client import LLMClient
-from llm_common.plans import PlannedTask
-from llm_common.pointers.pointer import ContextPointer
-from llm_common.selection.relevance import ContextRelevanceSelector
-from llm_common.selection.results import ToolSelectionConfig
-from llm_common.selection.tools import ToolSelector
+from llm_common.core import LLMClient, OpenAICompatibleClient
 from llm_common.testing import ScriptedClient
 from llm_common.tools import ToolRegistry
 from tests.core.loopback import answer, loopback

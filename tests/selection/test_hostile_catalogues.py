@@ -10,13 +10,16 @@ from typing import Any
 import pytest
 
 from llm_common._threads import MAX_WORK_THREADS, in_thread
-from llm_common.plans import PlannedTask, SubTask
-from llm_common.pointers.pointer import ContextPointer
+from llm_common.agents import (
+    ContextPointer,
+    ContextRelevanceSelector,
+    LexicalToolSelector,
+    PlannedTask,
+    SubTask,
+    ToolSelectionConfig,
+    ToolSelector,
+)
 from llm_common.selection.catalogue import rank_tools, read_catalogue
-from llm_common.selection.lexical_tools import LexicalToolSelector
-from llm_common.selection.relevance import ContextRelevanceSelector
-from llm_common.selection.results import ToolSelectionConfig
-from llm_common.selection.tools import ToolSelector
 from llm_common.testing import ScriptedClient
 from llm_common.tools.signature import signature
 from tests.tools.hostile_schemas import AMBIGUOUS, ANY_JSON, nested_alternatives, nested_objects

@@ -3,9 +3,14 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from llm_common.plans import PlannedTask, SubTask
-from llm_common.selection.lexical_tools import LexicalToolSelector
-from llm_common.selection.results import SelectsTools, ToolSelection, ToolSelectionConfig
+from llm_common.agents import (
+    LexicalToolSelector,
+    PlannedTask,
+    SelectsTools,
+    SubTask,
+    ToolSelection,
+    ToolSelectionConfig,
+)
 from llm_common.tools import Tool, ToolRegistry
 
 

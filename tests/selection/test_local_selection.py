@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from llm_common.pointers.pointer import ContextPointer
-from llm_common.selection.relevance import LexicalRelevanceSelector
+from llm_common.agents import ContextPointer, LexicalRelevanceSelector
 from llm_common.selection.relevance_ranking import rank_pointers
 
 

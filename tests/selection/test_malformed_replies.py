@@ -7,10 +7,8 @@ wrapping that can be peeled off without guessing. Everything else has to be refu
 import json
 from typing import Any
 
-from llm_common.core.models import LLMResponse
-from llm_common.plans import PlannedTask
-from llm_common.selection.results import ToolSelection, ToolSelectionConfig
-from llm_common.selection.tools import ToolSelector
+from llm_common.agents import PlannedTask, ToolSelection, ToolSelectionConfig, ToolSelector
+from llm_common.core import LLMResponse
 from llm_common.testing import ScriptedClient
 from llm_common.tools import ToolRegistry
 

@@ -24,7 +24,7 @@ from typing import Any, Protocol
 import httpx
 import pytest
 
-from llm_common.core.http.openai_compatible import OpenAICompatibleClient
+from llm_common.core import OpenAICompatibleClient
 from tests.core.loopback import Loopback, Script, Wire, loopback, ok
 from tests.core.misbehaving_server import FAULTS, WORKING, Act, answer_well, reply
 from tests.selection.choosers import CHOOSERS, SOUND_CHOICE

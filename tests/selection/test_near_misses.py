@@ -8,10 +8,8 @@ from typing import Any
 
 import pytest
 
-from llm_common.plans import PlannedTask
+from llm_common.agents import PlannedTask, ToolSelection, ToolSelectionConfig, ToolSelector
 from llm_common.selection.near_misses import read_leniently
-from llm_common.selection.results import ToolSelection, ToolSelectionConfig
-from llm_common.selection.tools import ToolSelector
 from llm_common.testing import ScriptedClient
 from llm_common.tools import ToolRegistry
 

@@ -13,12 +13,13 @@ from llm_common.agents import (
     LexicalRelevanceSelector,
     LexicalToolSelector,
     PlannedTask,
+    RelevanceSelection,
     ToolRegistry,
+    ToolSelection,
     ToolSelectionConfig,
     ToolSelector,
 )
 from llm_common.errors import LLMConnectionError
-from llm_common.selection.results import RelevanceSelection, ToolSelection
 from llm_common.testing import ScriptedClient
 
 TASK = PlannedTask(id=1, description="Tell the snow in Oslo")

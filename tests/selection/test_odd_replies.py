@@ -2,7 +2,7 @@
 
 import pytest
 
-from llm_common.core.http.openai_compatible import OpenAICompatibleClient
+from llm_common.core import OpenAICompatibleClient
 from tests.core.loopback import Wire, loopback, ok, response
 from tests.core.misbehaving_server import misbehaving, reply
 from tests.selection.choosers import CHOOSERS, SOUND_CHOICE

@@ -5,10 +5,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from llm_common.agents import Planner, ToolRegistry
-from llm_common.core.structured import Attempt
+from llm_common.agents import ExecutionPlan, Planner, ToolRegistry
+from llm_common.core import Attempt
 from llm_common.errors import LLMError, LLMTimeoutError, MalformedReplyError, ToolFailedError
-from llm_common.plans import ExecutionPlan
 from llm_common.testing import ScriptedClient
 
 QUESTION = "What does the open order of Ann Lee cost?"

@@ -7,13 +7,10 @@ from unittest.mock import AsyncMock
 
 import pytest
 
-from llm_common.core.models import LLMMessage, LLMResponse, LLMUsage
-from llm_common.core.selection_cache import SelectionCache
+from llm_common.agents import ContextPointer, ContextRelevanceSelector, RelevanceSelection
+from llm_common.core import LLMMessage, LLMResponse, LLMUsage, SelectionCache
 from llm_common.errors import ConfigError, LLMAuthError, LLMConnectionError
-from llm_common.pointers.pointer import ContextPointer
-from llm_common.selection.relevance import ContextRelevanceSelector
-from llm_common.selection.results import RelevanceSelection
-from llm_common.testing.clients import ScriptedClient
+from llm_common.testing import ScriptedClient
 
 A, B, C = "aaaaaaaaaaaa", "bbbbbbbbbbbb", "cccccccccccc"
 

@@ -6,16 +6,17 @@ from typing import Any
 import httpx
 import pytest
 
-from llm_common.core.extraction import extract_json, read_text_calls
-from llm_common.core.http.openai_compatible import OpenAICompatibleClient
-from llm_common.core.models import LLMConfig
+from llm_common.agents import (
+    ContextPointer,
+    ContextRelevanceSelector,
+    PlannedTask,
+    ToolSelectionConfig,
+    ToolSelector,
+)
+from llm_common.core import LLMConfig, OpenAICompatibleClient, extract_json
+from llm_common.core.extraction import read_text_calls
 from llm_common.errors import MalformedReplyError
-from llm_common.plans import PlannedTask
-from llm_common.pointers.pointer import ContextPointer
-from llm_common.selection.relevance import ContextRelevanceSelector
-from llm_common.selection.results import ToolSelectionConfig
 from llm_common.selection.tool_calls import read_native_calls
-from llm_common.selection.tools import ToolSelector
 from llm_common.testing import ScriptedClient
 from llm_common.tools import ToolRegistry
 from tests.selection.reply_shapes import SHAPES, Shape

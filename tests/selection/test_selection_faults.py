@@ -4,10 +4,9 @@ import json
 
 import pytest
 
-from llm_common.core.models import LLMResponse
-from llm_common.pointers.pointer import ContextPointer
-from llm_common.selection.relevance import ContextRelevanceSelector
-from llm_common.testing.clients import ScriptedClient
+from llm_common.agents import ContextPointer, ContextRelevanceSelector
+from llm_common.core import LLMResponse
+from llm_common.testing import ScriptedClient
 
 A, B = "aaaaaaaaaaaa", "bbbbbbbbbbbb"
 GOOD = f'{{"pointer_ids":["{A}"]}}'

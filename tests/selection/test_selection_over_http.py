@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from llm_common.core.http.openai_compatible import OpenAICompatibleClient
-from llm_common.core.models import LLMResponse
+from llm_common.core import LLMResponse, OpenAICompatibleClient
 from llm_common.errors import (
     ContextTooLongError,
     LLMAuthError,

@@ -10,8 +10,15 @@ from unittest.mock import AsyncMock, MagicMock
 import pytest
 from pydantic import ValidationError
 
-from llm_common.core.models import LLMMessage, LLMResponse, LLMUsage
-from llm_common.core.selection_cache import SelectionCache
+from llm_common.agents import (
+    PlannedTask,
+    SubTask,
+    ToolCall,
+    ToolSelection,
+    ToolSelectionConfig,
+    ToolSelector,
+)
+from llm_common.core import LLMMessage, LLMResponse, LLMUsage, SelectionCache
 from llm_common.errors import (
     ConfigError,
     ContextTooLongError,
@@ -22,9 +29,6 @@ from llm_common.errors import (
     LLMTimeoutError,
     ModelNotFoundError,
 )
-from llm_common.plans import PlannedTask, SubTask, ToolCall
-from llm_common.selection.results import ToolSelection, ToolSelectionConfig
-from llm_common.selection.tools import ToolSelector
 from llm_common.testing import ScriptedClient
 from llm_common.tools import ToolRegistry
 

@@ -6,13 +6,16 @@ from typing import Any
 
 import pytest
 
-from llm_common.plans import PlannedTask
-from llm_common.pointers.format import format_selected_contexts
-from llm_common.pointers.pointer import ContextPointer
-from llm_common.selection.lexical_tools import LexicalToolSelector
-from llm_common.selection.relevance import ContextRelevanceSelector, LexicalRelevanceSelector
-from llm_common.selection.results import ToolSelectionConfig
-from llm_common.selection.tools import ToolSelector
+from llm_common.agents import (
+    ContextPointer,
+    ContextRelevanceSelector,
+    LexicalRelevanceSelector,
+    LexicalToolSelector,
+    PlannedTask,
+    ToolSelectionConfig,
+    ToolSelector,
+    format_selected_contexts,
+)
 from llm_common.testing import ScriptedClient
 from llm_common.tools import ToolRegistry
 

@@ -6,9 +6,7 @@ from dataclasses import FrozenInstanceError
 import pytest
 from pydantic import BaseModel
 
-from llm_common.core.client import LLMClient
-from llm_common.core.models import LLMMessage, LLMResponse, MessageRole
-from llm_common.core.structured import ask
+from llm_common.core import LLMClient, LLMMessage, LLMResponse, MessageRole, ask
 from llm_common.errors import LLMConnectionError
 from llm_common.testing import ScriptedClient, UnexpectedCallError
 

@@ -10,8 +10,15 @@ import pytest
 from blockbuster import BlockBuster
 from hypothesis import given, strategies as st
 
+from llm_common.agents import (
+    FileContextPointerStore,
+    InMemoryContextPointerStore,
+    ReadBackTool,
+    ToolRegistry,
+    read_context,
+)
 from llm_common.agents.tool_context import ToolContextManager
-from llm_common.core.tokens import UpperBoundCounter
+from llm_common.core import UpperBoundCounter
 from llm_common.errors import (
     ConfigError,
     PointerNotFoundError,
@@ -21,9 +28,7 @@ from llm_common.errors import (
     ToolFailedError,
 )
 from llm_common.pointers.reading import ContextReading, ResultPart
-from llm_common.pointers.store import FileContextPointerStore, InMemoryContextPointerStore
-from llm_common.tools.read_back import ReadBackTool, read_context, with_read_back
-from llm_common.tools.registry import ToolRegistry
+from llm_common.tools.read_back import with_read_back
 
 ITEMS = [
     {"id": number, "name": f"item {number}", "price": number * 1.5, "note": "x" * 16}

@@ -7,6 +7,8 @@ from typing import Any
 
 from llm_common._telemetry import record, span
 from llm_common.agents import (
+    Answer,
+    ContextPointer,
     ContextRelevanceSelector,
     FileContextPointerStore,
     LexicalRelevanceSelector,
@@ -16,14 +18,19 @@ from llm_common.agents import (
     ToolSelectionConfig,
     ToolSelector,
 )
-from llm_common.agents.answering import Answer
-from llm_common.context import ContextSelectionRequest, ContextSelector, classify_intent
-from llm_common.context.pool import ContextFile, DataPoolSnapshot, MemorySnippet, TurnEntry
-from llm_common.core.structured import answer_text
+from llm_common.context import (
+    ContextFile,
+    ContextSelectionRequest,
+    ContextSelector,
+    DataPoolSnapshot,
+    MemorySnippet,
+    TurnEntry,
+    classify_intent,
+)
+from llm_common.core import answer_text
 from llm_common.decisions import Choice, DecisionRelevanceSelector, Question
 from llm_common.errors import LLMTimeoutError
 from llm_common.history import FoldPolicy, fold
-from llm_common.pointers.pointer import ContextPointer
 from llm_common.testing import ScriptedClient, ScriptedDecisionClient
 from llm_common.trace import RecordedRun, Trace, read_trace
 

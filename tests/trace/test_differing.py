@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from llm_common.agents import FileContextPointerStore
-from llm_common.core.structured import answer_text
+from llm_common.core import answer_text
 from llm_common.testing import ScriptedClient
 from llm_common.trace import diff
 from llm_common.trace.lines import ModelCallLine

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from llm_common.pointers.pointer import ContextPointer
-from llm_common.pointers.store import FileContextPointerStore
+from llm_common.agents import ContextPointer, FileContextPointerStore
 from tests.apps.cli.running import run, run_json
 
 HOSTILE = "x\x1b]0;title\x07\x9b2J\u202eevil\u2066 [bold]b[/bold]"

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from llm_common._env import VARIABLES
-from llm_common.pointers.store import FileContextPointerStore
+from llm_common.agents import FileContextPointerStore
 from tests.apps.cli.running import run, run_json
 from tests.core.http.test_probing import able
 from tests.core.loopback import Loopback, loopback

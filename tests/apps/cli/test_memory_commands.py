@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from llm_common.core.models import MessageRole
+from llm_common.core import MessageRole
 from llm_common.errors import StoreError
 from llm_common.memory import Event, SqliteMemory
 from tests.apps.cli.running import run, run_json

@@ -12,7 +12,7 @@ from mcp.client import ClientRequestContext
 from pydantic import FileUrl
 
 from llm_common.apps.gateway import ToolRules, mcp_tools
-from llm_common.core.tokens import DefaultCounter
+from llm_common.core import DefaultCounter
 from llm_common.errors import ToolFailedError
 from tests.apps.gateway.hosts import (
     ERAS,

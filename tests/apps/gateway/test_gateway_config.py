@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from llm_common.apps.gateway.gateway_config import GatewayConfig, ToolRules
+from llm_common.apps.gateway import GatewayConfig, ToolRules
 from llm_common.errors import ConfigError
 
 

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from llm_common.agents import FileContextPointerStore, InMemoryContextPointerStore
-from llm_common.apps.gateway.gateway_config import GatewayConfig
+from llm_common.apps.gateway import GatewayConfig
 from llm_common.apps.gateway.host_results import HostResults, query_of, stored_value
 from llm_common.apps.gateway.tool_listing import LISTER, READER, SEARCHER
-from llm_common.core.tokens import DefaultCounter
+from llm_common.core import DefaultCounter
 from llm_common.errors import ToolFailedError
 
 COUNTER = DefaultCounter()

@@ -16,7 +16,7 @@ from mcp.client import ClientRequestContext
 from mcp.client.subscriptions import ResourceUpdated
 
 from llm_common.apps.gateway import Gateway, GatewayConfig, ServerConfig
-from llm_common.core.tokens import DefaultCounter
+from llm_common.core import DefaultCounter
 from tests.apps.gateway.hosts import ERAS, host_of, id_in, text_of
 
 pytestmark = pytest.mark.mcp

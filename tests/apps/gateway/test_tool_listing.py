@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from llm_common.apps.gateway.gateway_config import GatewayConfig, ServerConfig, ToolRules
+from llm_common.apps.gateway import GatewayConfig, ServerConfig, ToolRules
 from llm_common.apps.gateway.tool_listing import (
     MAX_DESCRIPTION_CHARS,
     ServerTool,
@@ -11,7 +11,7 @@ from llm_common.apps.gateway.tool_listing import (
     changes_nothing,
     shown_description,
 )
-from llm_common.core.tokens import DefaultCounter
+from llm_common.core import DefaultCounter
 
 COUNTER = DefaultCounter()
 PATH = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}

@@ -10,11 +10,14 @@ from llm_common.context import (
     STRATEGIES,
     ContextSelectionRequest,
     DataPoolSnapshot,
+    Score,
+    Scores,
     StrategyComparison,
+    allocate_budget,
     compare_strategies,
     select_and_pack_context,
 )
-from llm_common.context.request import Kind, Score, Scores, allocate_budget
+from llm_common.context.request import Kind
 from tests.context.samples import NOON, file, memory, output, request_of, turn
 
 POOL = DataPoolSnapshot(

@@ -23,11 +23,12 @@ from llm_common.context import (
     FileMetadata,
     IntentType,
     ItemAccount,
+    Score,
     classify_intent,
 )
 from llm_common.context.extras.feedback import HALF_LIFE, STEP, bounded, faded, pushes
-from llm_common.context.request import Kind, Score
-from llm_common.core.tokens import DefaultCounter
+from llm_common.context.request import Kind
+from llm_common.core import DefaultCounter
 from llm_common.errors import StoreError
 from tests.context.samples import NOON, file, memory, packed, request_of, turn
 

@@ -3,9 +3,7 @@ import logging
 
 import pytest
 
-from llm_common.context.extras.llm_intent import LLMIntentClassifier
-from llm_common.context.intent import classify_intent
-from llm_common.context.request import IntentType
+from llm_common.context import IntentType, LLMIntentClassifier, classify_intent
 from llm_common.errors import LLMAuthError, LLMConnectionError
 from llm_common.testing import ScriptedClient
 

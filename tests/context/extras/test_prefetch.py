@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from llm_common.context import ContextBundle, DataPoolSnapshot, PrefetchHint, prefetch_hints
-from llm_common.context.request import Kind, Score
+from llm_common.context import ContextBundle, DataPoolSnapshot, PrefetchHint, Score, prefetch_hints
+from llm_common.context.request import Kind
 from tests.context.samples import PROJECT, file, memory, output, packed, request_of, turn
 
 SMALL = file("rain.py", "def rain(): return 1\n")

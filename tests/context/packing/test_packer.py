@@ -14,11 +14,18 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from llm_common.context.bundle import ContextBundle, frame, item_block
-from llm_common.context.packing import Meter, pack
-from llm_common.context.pool import DataPoolSnapshot
-from llm_common.context.request import BudgetAllocation, IntentType, Kind, Score
-from llm_common.core.tokens import ExactCounter, TokenCounter, UpperBoundCounter
+from llm_common.context import (
+    BudgetAllocation,
+    ContextBundle,
+    DataPoolSnapshot,
+    IntentType,
+    Score,
+    pack,
+)
+from llm_common.context.bundle import frame, item_block
+from llm_common.context.packing import Meter
+from llm_common.context.request import Kind
+from llm_common.core import ExactCounter, TokenCounter, UpperBoundCounter
 from tests.context.samples import (
     PROJECT,
     Case,

@@ -7,11 +7,9 @@ from typing import Any
 
 import pytest
 
+from llm_common.core import Attempt, LLMConfig, LLMUsage, OpenAICompatibleClient, TokenPrices
 from llm_common.core.http.costs import Bill
-from llm_common.core.http.openai_compatible import OpenAICompatibleClient
 from llm_common.core.http.providers import dearest_of
-from llm_common.core.models import LLMConfig, LLMUsage, TokenPrices
-from llm_common.core.structured import Attempt
 from llm_common.errors import (
     CostLimitError,
     LLMError,

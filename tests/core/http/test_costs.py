@@ -2,8 +2,8 @@
 
 import pytest
 
+from llm_common.core import LLMUsage, TokenPrices
 from llm_common.core.http.costs import CostLedger, expected_cost_usd
-from llm_common.core.models import LLMUsage, TokenPrices
 from llm_common.errors import CostLimitError
 
 USAGE = LLMUsage(prompt_tokens=10, completion_tokens=1, total_tokens=11)

@@ -12,13 +12,12 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import StatusCode
 
 from llm_common import _env
+from llm_common.agents import ToolCall
 from llm_common.clients import LiteLLMClient
-from llm_common.core.http.openai_compatible import OpenAICompatibleClient
+from llm_common.core import OpenAICompatibleClient, ask
 from llm_common.core.http.providers import host_of
-from llm_common.core.structured import ask
 from llm_common.core.two_attempts import CallOptions, Outcome, Prompt, Verdict, ask_with_fallback
 from llm_common.errors import LLMError, LLMTimeoutError, ModelNotFoundError
-from llm_common.plans import ToolCall
 from llm_common.testing import ScriptedClient
 from tests.core.calling import MESSAGES, failure
 from tests.core.loopback import KEY, Script, answer, loopback, ok, raw, response

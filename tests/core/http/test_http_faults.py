@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
-from llm_common.core.http.openai_compatible import OpenAICompatibleClient
+from llm_common.core import LLMMessage, MessageRole, OpenAICompatibleClient
 from llm_common.core.http.wire import read_payload, read_response
-from llm_common.core.models import LLMMessage, MessageRole
 from llm_common.errors import (
     LLMAuthError,
     LLMConnectionError,

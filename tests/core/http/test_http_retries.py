@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from llm_common.core.http.openai_compatible import OpenAICompatibleClient
+from llm_common.core import OpenAICompatibleClient
 from llm_common.errors import ContextTooLongError, LLMRateLimitError, LLMStatusError
 from tests.core.calling import JSON_MODE, MESSAGES, ask_once, failure
 from tests.core.loopback import Loopback, Script, Wire, answer, loopback, ok, raw, response

@@ -7,10 +7,9 @@ import httpx
 import pytest
 import respx
 
-from llm_common.core.http.openai_compatible import OpenAICompatibleClient
+from llm_common.core import LLMConfig, LLMMessage, LLMResponse, MessageRole, OpenAICompatibleClient
 from llm_common.core.http.transport import open_connections
 from llm_common.core.http.wire import read_response
-from llm_common.core.models import LLMConfig, LLMMessage, LLMResponse, MessageRole
 from llm_common.errors import ConfigError, LLMConnectionError, LLMTimeoutError
 
 URL = "https://api.example.test/v1/chat/completions"

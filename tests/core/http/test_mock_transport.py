@@ -9,8 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from llm_common.core.http.openai_compatible import OpenAICompatibleClient
-from llm_common.core.models import LLMConfig, LLMResponse
+from llm_common.core import LLMConfig, LLMResponse, OpenAICompatibleClient
 from llm_common.errors import (
     LLMConnectionError,
     LLMError,

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from llm_common.core.http.openai_compatible import OpenAICompatibleClient
-from llm_common.core.models import LLMConfig, LLMMessage, MessageRole
+from llm_common.core import LLMConfig, LLMMessage, MessageRole, OpenAICompatibleClient
 from llm_common.errors import ConfigError, LLMConnectionError, LLMStatusError, LLMTimeoutError
 from tests.core.calling import MESSAGES, ask_once, failure
 from tests.core.loopback import KEY, Wire, answer, loopback, ok, raw, response

@@ -2,8 +2,8 @@
 
 import pytest
 
+from llm_common.core import LLMUsage
 from llm_common.core.http.providers import profile_of
-from llm_common.core.models import LLMUsage
 
 THINKING_OFF = {"thinking": {"type": "disabled"}}
 TEMPLATE_OFF = {"chat_template_kwargs": {"enable_thinking": False}}

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from llm_common.agents import ContextPointer
-from llm_common.core.models import LLMMessage, MessageRole
-from llm_common.selection.relevance import ContextRelevanceSelector, build_relevance_prompt
+from llm_common.agents import ContextPointer, ContextRelevanceSelector
+from llm_common.core import LLMMessage, MessageRole
+from llm_common.selection.relevance import build_relevance_prompt
 from llm_common.testing import ScriptedClient
 from tests.pointers.campaigns.conftest import ShowFigures
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
-from llm_common.context.request import allocate_budget
+from llm_common.context import allocate_budget
 from llm_common.errors import MalformedReplyError
 from llm_common.ranking import Hit, reciprocal_rank_fusion
 from tests.context import test_request, test_scoring
