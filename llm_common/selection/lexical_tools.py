@@ -13,7 +13,7 @@ from llm_common.selection.catalogue import Catalogue, tool_index
 from llm_common.selection.results import DroppedCall, ToolSelection, ToolSelectionConfig
 from llm_common.selection.tool_calls import check_calls
 from llm_common.selection.tools import ChoosesTools, ToolRequest
-from llm_common.tools.read_only import only_reads
+from llm_common.tools.definitions import only_reads
 
 # Chosen on the tuning half of the sets whose requests may fit no tool, bfcl_select and
 # metatool_select.

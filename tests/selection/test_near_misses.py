@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from llm_common.agents import PlannedTask, ToolSelection, ToolSelectionConfig, ToolSelector
-from llm_common.selection.near_misses import read_leniently
+from llm_common.selection.tool_calls import read_leniently
 from llm_common.testing import ScriptedClient
 from llm_common.tools import ToolRegistry
 

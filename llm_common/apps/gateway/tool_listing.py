@@ -12,8 +12,7 @@ from llm_common.core.tokens import TokenCounter
 from llm_common.errors import ConfigError, UnserialisableError
 from llm_common.text.canonical import stable_json
 from llm_common.text.display import in_fence, one_line, printable
-from llm_common.tools.definitions import ToolDefinition
-from llm_common.tools.read_only import has_writing_verb, only_reads
+from llm_common.tools.definitions import ToolDefinition, has_writing_verb, only_reads
 from llm_common.tools.signature import signature
 from llm_common.tools.tool_index import ToolIndex
 from llm_common.tools.validation import find_problems
