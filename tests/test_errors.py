@@ -358,7 +358,7 @@ async def test_a_real_error_names_the_remedy_and_hides_its_input(tmp_path: Path,
     assert CANARY not in "".join(texts)
 
 
-def test_every_missing_extra_is_one_kind_of_error_with_a_quoted_command_u_1_9() -> None:
+def test_every_missing_extra_is_one_kind_of_error_with_a_quoted_command() -> None:
     program = """
 import sys
 for name in ("bpe_openai", "numpy", "obstore", "psycopg", "psycopg_pool"):

@@ -28,9 +28,7 @@ import llm_common
         ("llm_common", "OpenAICompatibleClient", "llm_common.core"),
     ],
 )
-def test_the_import_error_of_a_name_says_where_it_is_u_b17(
-    package: str, name: str, place: str
-) -> None:
+def test_the_import_error_of_a_name_says_where_it_is(package: str, name: str, place: str) -> None:
     with pytest.raises(ImportError) as caught:
         exec(f"from {package} import {name}")
     remedy = f"from {place} import {name}"

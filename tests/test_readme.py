@@ -37,7 +37,7 @@ def test_the_first_example_is_short_and_prints_the_one_output_that_answers(tmp_p
     assert shown.stderr == ""
 
 
-async def test_the_second_example_asks_the_model_that_the_endpoint_has_f_179_u_b19(
+async def test_the_second_example_asks_the_model_that_the_endpoint_has_f_179(
     tmp_path: Path,
 ) -> None:
     """The user has set a key, and here where the endpoint is.

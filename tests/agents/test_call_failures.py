@@ -104,7 +104,7 @@ def errors(events: list[StreamEvent]) -> list[dict[str, Any]]:
     return [event.data for event in events if event.type == "error"]
 
 
-async def test_the_reason_of_a_raised_error_reaches_everyone_u_b4(
+async def test_the_reason_of_a_raised_error_reaches_everyone(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, exported: InMemorySpanExporter
 ) -> None:
     reply = calls(("filings", {"ticker": WORDS}), ("price", {"ticker": "AAPL"}))
@@ -123,7 +123,7 @@ async def test_the_reason_of_a_raised_error_reaches_everyone_u_b4(
     assert "sec.example" not in span.to_json()
 
 
-async def test_the_error_of_a_result_is_shown_as_it_is_stored_a_27_u_b4(
+async def test_the_error_of_a_result_is_shown_as_it_is_stored(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, exported: InMemorySpanExporter
 ) -> None:
     executor = executor_of(tmp_path, calls(("refusing", {"text": WORDS})))
@@ -140,7 +140,7 @@ async def test_the_error_of_a_result_is_shown_as_it_is_stored_a_27_u_b4(
     assert span.status.status_code is StatusCode.ERROR
 
 
-async def test_a_store_that_redacts_results_redacts_a_failed_one_too_a_27(tmp_path: Path) -> None:
+async def test_a_store_that_redacts_results_redacts_a_failed_one_too(tmp_path: Path) -> None:
     def leaking() -> ToolResult:
         """Returns a failure with data."""
         return ToolResult(success=False, data={"password": "hunter2hunter2"}, error="no")
@@ -158,7 +158,7 @@ async def test_a_store_that_redacts_results_redacts_a_failed_one_too_a_27(tmp_pa
     assert "hunter2" not in repr(events)
 
 
-async def test_the_redactor_of_the_store_decides_what_is_secret_u_b4(tmp_path: Path) -> None:
+async def test_the_redactor_of_the_store_decides_what_is_secret(tmp_path: Path) -> None:
     store = FileContextPointerStore(tmp_path, redactor=Redactor(extra_patterns=("sec\\.example",)))
     executor = executor_of(
         tmp_path,
@@ -169,7 +169,7 @@ async def test_the_redactor_of_the_store_decides_what_is_secret_u_b4(tmp_path: P
     assert "ConnectionError: [redacted] refused A" in str(result.error)
 
 
-async def test_every_text_of_the_arguments_is_left_out_u_b4(tmp_path: Path) -> None:
+async def test_every_text_of_the_arguments_is_left_out(tmp_path: Path) -> None:
     def find(place: dict[str, Any], short: str) -> str:
         """Finds a place."""
         raise LookupError(f"{place['parts'][1]} is not in {place['name']}, {short}")
@@ -186,7 +186,7 @@ async def test_every_text_of_the_arguments_is_left_out_u_b4(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("given", "shown"), [("Jo Smith", "[name]"), ("J. Smith", "[name]"), ("JoSmith", "JoSmith")]
 )
-async def test_a_text_of_eight_characters_may_be_a_users_u_b4(
+async def test_a_text_of_eight_characters_may_be_a_users(
     tmp_path: Path, given: str, shown: str
 ) -> None:
     def find(name: str) -> str:
@@ -200,7 +200,7 @@ async def test_a_text_of_eight_characters_may_be_a_users_u_b4(
     assert result["error"] == f"find raised LookupError: nobody is called {shown}"
 
 
-async def test_a_tools_own_explanation_is_kept_u_b4(tmp_path: Path) -> None:
+async def test_a_tools_own_explanation_is_kept(tmp_path: Path) -> None:
     class Opaque:
         async def execute(self, name: str, args: dict[str, Any]) -> str:
             raise ToolFailedError("the index is being rebuilt; ask again in an hour", tool=name)
@@ -268,7 +268,7 @@ async def test_the_end_of_the_program_still_passes_through_f_172(tmp_path: Path)
         runner.outcome(ToolCall(tool="x", args={}), ended)
 
 
-async def test_a_refused_call_is_an_event_and_one_log_line_u_b5(
+async def test_a_refused_call_is_an_event_and_one_log_line(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     reply = calls(
@@ -293,7 +293,7 @@ async def test_a_refused_call_is_an_event_and_one_log_line_u_b5(
     assert "repeat" not in str(result.error)
 
 
-async def test_a_secret_in_a_proposed_name_is_redacted_and_the_log_is_short_u_b5(
+async def test_a_secret_in_a_proposed_name_is_redacted_and_the_log_is_short(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     reply = calls((KEY, {}), *((f"absent{number}", {}) for number in range(9)))
@@ -305,13 +305,13 @@ async def test_a_secret_in_a_proposed_name_is_redacted_and_the_log_is_short_u_b5
     assert "absent8" not in caplog.text
 
 
-async def test_a_task_of_refused_calls_alone_says_which_u_b5(tmp_path: Path) -> None:
+async def test_a_task_of_refused_calls_alone_says_which(tmp_path: Path) -> None:
     events, result = await run(executor_of(tmp_path, calls(("absent", {}))))
     assert [error.get("reason") for error in errors(events)] == ["unknown_tool", None]
     assert not result.success
 
 
-async def test_the_answering_model_is_told_what_failed_u_b4(tmp_path: Path) -> None:
+async def test_the_answering_model_is_told_what_failed(tmp_path: Path) -> None:
     reply = calls(("filings", {"ticker": WORDS}), ("price", {"ticker": "AAPL"}))
     executor = executor_of(tmp_path, reply, "The filings could not be read.")
     answer = await executor.run("What filings are there?")
@@ -323,7 +323,7 @@ async def test_the_answering_model_is_told_what_failed_u_b4(tmp_path: Path) -> N
     assert KEY not in prompt
 
 
-async def test_what_failed_is_the_last_document_to_go_u_b4(tmp_path: Path) -> None:
+async def test_what_failed_is_the_last_document_to_go(tmp_path: Path) -> None:
     client, memory = ScriptedClient(["It could not be read."]), InMemoryMemory()
     manager = ToolContextManager(tmp_path)
     for number in range(4):
@@ -344,7 +344,7 @@ async def test_what_failed_is_the_last_document_to_go_u_b4(tmp_path: Path) -> No
     assert "characters left out" in prompt
 
 
-async def test_nothing_failed_adds_nothing_to_the_prompt_u_b4(tmp_path: Path) -> None:
+async def test_nothing_failed_adds_nothing_to_the_prompt(tmp_path: Path) -> None:
     client = ScriptedClient(["Yes."])
     results = [SubTaskResult(task_id=1, sub_task_id=0, success=True)]
     await Answering().answer(client, ToolContextManager(tmp_path), query="Is it?", results=results)
@@ -353,7 +353,7 @@ async def test_nothing_failed_adds_nothing_to_the_prompt_u_b4(tmp_path: Path) ->
     )
 
 
-async def test_a_model_that_may_read_back_sees_the_ids_u_b6(tmp_path: Path) -> None:
+async def test_a_model_that_may_read_back_sees_the_ids(tmp_path: Path) -> None:
     executor = executor_of(
         tmp_path,
         calls(("price", {"ticker": "AAPL"})),
@@ -375,7 +375,7 @@ async def test_a_model_that_may_read_back_sees_the_ids_u_b6(tmp_path: Path) -> N
     assert pointer.pointer_id in answering
 
 
-async def test_an_executor_without_read_back_names_no_reader_u_b6(tmp_path: Path) -> None:
+async def test_an_executor_without_read_back_names_no_reader(tmp_path: Path) -> None:
     executor = executor_of(tmp_path, calls(("price", {"ticker": "AAPL"})), '{"calls": []}')
     await executor.execute_plan(["Read the price", "Compare it"], "q1")
     assert isinstance(executor.client, ScriptedClient)
@@ -398,7 +398,7 @@ TASK = PlannedTask(id=7, description="Gather")
         ([], []),
     ],
 )
-async def test_a_list_of_tasks_is_a_plan_u_b17(tmp_path: Path, plan: Any, ids: list[int]) -> None:
+async def test_a_list_of_tasks_is_a_plan(tmp_path: Path, plan: Any, ids: list[int]) -> None:
     executor = executor_of(tmp_path, *['{"calls": []}'] * len(ids), "Done.")
     answer = await executor.run("q", plan=plan)
     assert [result.task_id for result in answer.results] == ids
@@ -407,9 +407,7 @@ async def test_a_list_of_tasks_is_a_plan_u_b17(tmp_path: Path, plan: Any, ids: l
 @pytest.mark.parametrize(
     "plan", [5, [5], [None], {"goal": "x"}, [{"id": "seven", "description": "x"}], b"Gather"]
 )
-async def test_what_is_no_plan_is_refused_with_what_to_pass_u_b17(
-    tmp_path: Path, plan: Any
-) -> None:
+async def test_what_is_no_plan_is_refused_with_what_to_pass(tmp_path: Path, plan: Any) -> None:
     executor = executor_of(tmp_path)
     with pytest.raises(TypeError, match="pass an ExecutionPlan, or a list of PlannedTask"):
         await executor.run("q", plan=plan)
@@ -417,7 +415,7 @@ async def test_what_is_no_plan_is_refused_with_what_to_pass_u_b17(
         await executor.execute_plan(plan, "q1")
 
 
-async def test_calls_may_be_mappings_u_b17(tmp_path: Path) -> None:
+async def test_calls_may_be_mappings(tmp_path: Path) -> None:
     executor = executor_of(tmp_path)
     [result] = await executor.execute_tool_calls(
         [{"tool": "price", "args": {"ticker": "A"}}], 1, "q1"
@@ -428,7 +426,7 @@ async def test_calls_may_be_mappings_u_b17(tmp_path: Path) -> None:
         await executor.execute_tool_calls([wrong], 1, "q1")
 
 
-def test_a_registry_or_manager_of_another_kind_is_refused_u_b17(tmp_path: Path) -> None:
+def test_a_registry_or_manager_of_another_kind_is_refused(tmp_path: Path) -> None:
     wrong: Any = [price]
     with pytest.raises(TypeError, match="which list lacks; pass a ToolRegistry"):
         AgenticExecutor(ScriptedClient([]), wrong, ToolContextManager(tmp_path))
@@ -441,9 +439,7 @@ def test_a_registry_or_manager_of_another_kind_is_refused_u_b17(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("as_mapping", [True, False], ids=["mappings", "calls"])
-async def test_a_subclass_may_resolve_tools_to_a_list_u_b18(
-    tmp_path: Path, as_mapping: bool
-) -> None:
+async def test_a_subclass_may_resolve_tools_to_a_list(tmp_path: Path, as_mapping: bool) -> None:
     facts = {"tool": "price", "args": {"ticker": "A"}}
     chosen: list[Any] = [facts if as_mapping else ToolCall(**facts)]  # type: ignore[arg-type]
 

@@ -232,7 +232,7 @@ async def test_previews_leave_the_loop_free(tmp_path: Path, blockbuster: BlockBu
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
 )
-def test_a_limit_that_is_none_is_refused_u_b13(
+def test_a_limit_that_is_none_is_refused(
     policy: dict[str, Any], error: type[Exception], named: str
 ) -> None:
     with pytest.raises(error, match=named):
@@ -245,7 +245,7 @@ def test_a_limit_that_is_none_is_refused_u_b13(
     )
 
 
-async def test_a_small_preview_says_how_to_read_the_rest_u_b13(tmp_path: Path) -> None:
+async def test_a_small_preview_says_how_to_read_the_rest(tmp_path: Path) -> None:
     store = FileContextPointerStore(tmp_path)
     pointer = await store.save(query_id="q", tool_name="weather", args={}, result=ROWS)
     seen = []
@@ -268,7 +268,7 @@ async def test_a_preview_without_room_still_names_the_pointer(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("spare", "is_whole"), [(0, True), (-1, False)], ids=["exactly", "one-too-many"]
 )
-async def test_a_result_that_fills_the_room_exactly_stays_whole_m_n12(
+async def test_a_result_that_fills_the_room_exactly_stays_whole(
     tmp_path: Path, limit: str, spare: int, is_whole: bool
 ) -> None:
     result = "snow and ice " * 40

@@ -104,9 +104,7 @@ async def test_what_the_store_lost_is_shown_by_nothing_f_160(
 
 
 @pytest.mark.parametrize("kind", STORES)
-async def test_a_session_and_an_executor_work_over_any_store_u_b3(
-    tmp_path: Path, kind: str
-) -> None:
+async def test_a_session_and_an_executor_work_over_any_store(tmp_path: Path, kind: str) -> None:
     def weather(city: str) -> str:
         """Report the weather of a city."""
         return f"Snow in {city}"
@@ -132,9 +130,7 @@ async def test_a_session_and_an_executor_work_over_any_store_u_b3(
 @pytest.mark.parametrize(
     ("kind", "has_folder"), [("files", True), ("memory", False), ("objects", False)]
 )
-def test_only_a_store_of_files_has_a_folder_u_b3(
-    tmp_path: Path, kind: str, has_folder: bool
-) -> None:
+def test_only_a_store_of_files_has_a_folder(tmp_path: Path, kind: str, has_folder: bool) -> None:
     manager = ToolContextManager(pointer_store=STORES[kind](tmp_path))
     if has_folder:
         assert manager.context_dir == tmp_path
@@ -146,7 +142,7 @@ def test_only_a_store_of_files_has_a_folder_u_b3(
 @pytest.mark.parametrize(
     "wrong", ["folder", Path("folder"), {}, object()], ids=["text", "path", "dict", "object"]
 )
-def test_what_is_no_store_is_refused_with_what_to_pass_u_b17(wrong: Any) -> None:
+def test_what_is_no_store_is_refused_with_what_to_pass(wrong: Any) -> None:
     with pytest.raises(TypeError, match="pass a folder as base_dir="):
         ToolContextManager(pointer_store=wrong)
 
@@ -179,7 +175,7 @@ asyncio.run(main())
     assert works == "1"
 
 
-async def test_pointers_may_be_named_by_id_and_by_path_u_b17_s4_05(
+async def test_pointers_may_be_named_by_id_and_by_path_s4_05(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     manager = ToolContextManager(tmp_path)
@@ -197,9 +193,7 @@ async def test_pointers_may_be_named_by_id_and_by_path_u_b17_s4_05(
 @pytest.mark.parametrize(
     "wrong", [5, None, {"pointer_id": "0" * 12}], ids=["number", "none", "dict"]
 )
-async def test_what_is_no_pointer_is_refused_with_what_to_pass_u_b17(
-    tmp_path: Path, wrong: Any
-) -> None:
+async def test_what_is_no_pointer_is_refused_with_what_to_pass(tmp_path: Path, wrong: Any) -> None:
     manager = ToolContextManager(tmp_path)
     with pytest.raises(TypeError, match="pass a ContextPointer, as save_context returns it"):
         await manager.load_contexts([wrong])

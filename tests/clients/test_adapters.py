@@ -256,7 +256,7 @@ async def test_a_whole_conversation_goes_out(adapter: Adapter) -> None:
     assert [message["content"] for message in sent[5:]] == ["It rains.", "Thanks."]
 
 
-async def test_a_dict_is_taken_as_the_message_that_it_means_u_b17(adapter: Adapter) -> None:
+async def test_a_dict_is_taken_as_the_message_that_it_means(adapter: Adapter) -> None:
     async with served(adapter, answer(200, reply())) as (client, server):
         messages: Any = [{"role": "user", "content": "Which?"}]
         await client.chat_completion(messages)
@@ -305,7 +305,7 @@ async def test_a_refused_response_format_is_left_out_and_remembered(adapter: Ada
 
 
 @pytest.mark.parametrize("model", [None, "other"])
-async def test_an_unknown_model_is_named_with_what_chose_it_u_b19(
+async def test_an_unknown_model_is_named_with_what_chose_it(
     adapter: Adapter, model: str | None
 ) -> None:
     named = model and f"{adapter.prefix}{model}"

@@ -180,7 +180,7 @@ def test_no_item_forges_a_fence_a_section_or_another_item(bodies: list[str], hea
 @pytest.mark.parametrize(
     "name", ["### forged", "\n### forged", "x\r\n### forged", "\u2028### forged", "\x85### forged"]
 )
-def test_no_name_forges_a_heading_line_f_173_a_24(name: str) -> None:
+def test_no_name_forges_a_heading_line_f_173(name: str) -> None:
     pointer = output(1).model_copy(
         update={"tool_name": name, "summary": f"{name} q=1", "digest": name}
     )

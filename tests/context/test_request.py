@@ -148,7 +148,7 @@ def made(**fields: Any) -> ContextSelectionRequest:
     return ContextSelectionRequest(**{"intent": INTENT, "token_budget": 1_000, **fields})
 
 
-def test_the_names_of_the_specification_are_understood_s1_08_u_b2() -> None:
+def test_the_names_of_the_specification_are_understood_s1_08() -> None:
     asked = made(selection_strategy="spec", custom_weights={"words": 2.0})
     assert (asked.strategy, asked.weights) == ("spec", {"words": 2.0})
     assert made(selection_strategy="spec").weights == {}
@@ -166,7 +166,7 @@ def test_a_field_given_by_both_names_is_an_error_s1_08(twice: dict[str, Any]) ->
         made(**twice)
 
 
-def test_unknown_names_are_refused_s1_08_u_b2() -> None:
+def test_unknown_names_are_refused_s1_08() -> None:
     makers: list[Callable[..., object]] = [
         made,
         partial(UserIntent, text="x", classification=IntentType.CODE_WRITING, confidence=1.0),
@@ -178,7 +178,7 @@ def test_unknown_names_are_refused_s1_08_u_b2() -> None:
             make(bugdet=1)
 
 
-def test_an_intent_given_as_a_text_names_the_classifier_u_b17() -> None:
+def test_an_intent_given_as_a_text_names_the_classifier() -> None:
     with pytest.raises(TypeError, match=r"intent is a str; pass classify_intent\(text\)"):
         made(intent="fix the bug")
     with pytest.raises(TypeError, match=r"pass classify_intent\(text\)"):
@@ -226,7 +226,7 @@ def test_the_measured_strategy_is_the_default_and_the_specs_stands_beside_s1_13(
     assert first == {"measured": "old", "spec": "t39"}
 
 
-def test_the_score_functions_take_the_present_moment_by_default_s1_07_u_b2() -> None:
+def test_the_score_functions_take_the_present_moment_by_default_s1_07() -> None:
     now = datetime.now(UTC)
     turn = TurnEntry(id="t", timestamp=now, role="user", content="")
     assert score_conversation_turn(turn, INTENT) == pytest.approx(0.7, abs=0.01)

@@ -125,7 +125,7 @@ def test_a_request_sets_its_own_cut_off_for_all_but_what_the_user_named() -> Non
     }
 
 
-def test_a_file_between_two_and_three_tenths_is_below_the_cut_off_s1_08_m_m64() -> None:
+def test_a_file_between_two_and_three_tenths_is_below_the_cut_off_s1_08() -> None:
     pool = DataPoolSnapshot(
         context_files=(file("a.txt", "parser budget"), file("b.txt", "parser budget knapsack"))
     )
@@ -159,7 +159,7 @@ def test_measured_scores_are_shares_in_the_order_of_the_strategys(
         )
 
 
-def test_a_minimum_on_the_shown_scores_leaves_out_what_scores_less_u_5() -> None:
+def test_a_minimum_on_the_shown_scores_leaves_out_what_scores_less() -> None:
     pool = DataPoolSnapshot(
         session_log=(
             turn(1, "the parser drops tokens"),

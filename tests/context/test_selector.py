@@ -167,14 +167,14 @@ async def test_the_twelve_best_outputs_are_loaded_at_most_s1_14() -> None:
     assert len(store.loaded) == 12
 
 
-async def test_a_request_of_another_kind_says_what_to_pass_u_b17() -> None:
+async def test_a_request_of_another_kind_says_what_to_pass() -> None:
     with pytest.raises(
         TypeError, match=r"request is a str; pass ContextSelectionRequest\(intent=classify_intent"
     ):
         await ContextSelector().select(cast("ContextSelectionRequest", "fix the bug"), POOL)
 
 
-def test_two_items_of_one_id_are_named_by_it_u_9() -> None:
+def test_two_items_of_one_id_are_named_by_it() -> None:
     with pytest.raises(
         ValueError, match="two items of context_files have the same id 'b'; give each its own"
     ):
@@ -194,7 +194,7 @@ class TestEvents:
         await ContextSelector(listeners=(*extra, heard.append)).select(asked(budget), POOL)  # type: ignore[arg-type]
         return heard
 
-    async def test_files_are_reported_by_id_in_any_order_of_the_pool_s1_12_m_n22(self) -> None:
+    async def test_files_are_reported_by_id_in_any_order_of_the_pool_s1_12(self) -> None:
         heard: list[ContextEvent] = []
         shuffled = [POOL.context_files[number] for number in (4, 0, 8, 2, 7, 1, 6, 3, 5)]
         pool = POOL.model_copy(update={"context_files": tuple(shuffled)})

@@ -75,7 +75,7 @@ WRONG: dict[str, tuple[object, str]] = {
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, id=f"f_178 {name}") for name in WRONG])
-def test_what_is_no_client_is_refused_with_its_adapter_u_b17(name: str) -> None:
+def test_what_is_no_client_is_refused_with_its_adapter(name: str) -> None:
     client, text = WRONG[name]
     with pytest.raises(
         TypeError, match=text.replace('(client, model="...")', ".*model=")

@@ -73,14 +73,14 @@ WAYS: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("name", CLEAR)
-def test_a_message_whose_meaning_is_clear_is_taken_u_b17(name: str) -> None:
+def test_a_message_whose_meaning_is_clear_is_taken(name: str) -> None:
     given, meant = CLEAR[name]
     assert as_messages([given]) == as_messages(each for each in [given]) == [meant]
 
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", WRONG)
-async def test_what_is_no_message_is_a_type_error_that_says_what_to_pass_u_b17(
+async def test_what_is_no_message_is_a_type_error_that_says_what_to_pass(
     name: str, way: str
 ) -> None:
     wrong, said = WRONG[name]
@@ -89,7 +89,7 @@ async def test_what_is_no_message_is_a_type_error_that_says_what_to_pass_u_b17(
     assert SECRET not in f"{caught.value}{caught.value.__cause__}{caught.value.__context__}"
 
 
-async def test_a_dict_is_sent_as_the_message_that_it_means_u_b17() -> None:
+async def test_a_dict_is_sent_as_the_message_that_it_means() -> None:
     async with (
         loopback(answer(200, ok())) as server,
         OpenAICompatibleClient(server.config()) as client,
@@ -98,14 +98,14 @@ async def test_a_dict_is_sent_as_the_message_that_it_means_u_b17() -> None:
         assert server.requests[0].body["messages"] == [{"role": "user", "content": "hi"}]
 
 
-async def test_a_client_behind_ask_gets_messages_also_for_dicts_u_b17() -> None:
+async def test_a_client_behind_ask_gets_messages_also_for_dicts() -> None:
     client = ScriptedClient([json.dumps({"tool": "t", "args": {}}), "text"])
     await ask(client, [CLEAR["dict"][0]], reply_model=ToolCall, model=None, timeout_s=5)
     await answer_text(client, [CLEAR["dict"][0]], model=None, timeout_s=5)
     assert [call.messages for call in client.calls] == [(USER,), (USER,)]
 
 
-async def test_a_model_that_is_no_text_is_a_type_error_u_b17() -> None:
+async def test_a_model_that_is_no_text_is_a_type_error() -> None:
     async with loopback(answer(200, ok())) as server:
         with pytest.raises(TypeError, match="model is a int; pass the model's name"):
             await ask_once(server.config(), model=5)

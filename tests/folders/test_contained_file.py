@@ -101,7 +101,7 @@ print(ContainedFile(root, "sub/c.txt").read(max_bytes=100).data, len(os.listdir(
 """
 
 
-def test_a_swap_while_a_file_is_opened_leads_nowhere_f_164_a_20(root: Path) -> None:
+def test_a_swap_while_a_file_is_opened_leads_nowhere_f_164(root: Path) -> None:
     write(root, {"sub/b.txt": "b", "sub/c.txt": "c", "deep/secret": "inside"})
     command = [sys.executable, "-c", SWAPPED_WHILE_OPENING, str(root)]
     lines = subprocess.run(

@@ -193,7 +193,7 @@ def test_two_files_are_never_shown_by_one_path(
     ]
 
 
-def test_where_no_word_is_found_nothing_is_packed_u_b9(tree: Path) -> None:
+def test_where_no_word_is_found_nothing_is_packed(tree: Path) -> None:
     pack = pack_folder("xylophone", tree)
     assert (pack.text, pack.tokens, pack.files, pack.dropped) == ("", 0, (), ())
     assert pack.searched == 5

@@ -31,7 +31,7 @@ def tree(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("checkout", ["none", "untracked", "tracked"])
-def test_loops_of_links_are_left_out_and_counted_f_162_a_09(tree: Path, checkout: str) -> None:
+def test_loops_of_links_are_left_out_and_counted_f_162(tree: Path, checkout: str) -> None:
     for name, target in {
         "l": "l",
         "x": "y",
@@ -85,7 +85,7 @@ def swap_folder_for_link(tree: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("step", ["Reading what changed", "Weighing the best files"])
-def test_a_swap_after_listing_is_left_out_f_164_a_20(
+def test_a_swap_after_listing_is_left_out_f_164(
     tree: Path, swap: Callable[[Path], None], step: str
 ) -> None:
     swaps = [swap]
@@ -101,7 +101,7 @@ def test_a_swap_after_listing_is_left_out_f_164_a_20(
     assert pack.left_out == ({"unreadable": 1} if step == "Reading what changed" else {})
 
 
-def test_a_named_file_that_is_swapped_is_left_out_f_164_a_20(tree: Path) -> None:
+def test_a_named_file_that_is_swapped_is_left_out_f_164(tree: Path) -> None:
     def progress(*_: object) -> None:
         swap_file_for_pipe(tree)
 
@@ -125,7 +125,7 @@ def test_a_swapped_file_is_read_again_once_it_is_back_f_164(tree: Path) -> None:
 
 
 @pytest.mark.parametrize("checkout", [False, True])
-def test_a_rule_that_backtracks_takes_no_time_f_163_a_10(tree: Path, checkout: bool) -> None:
+def test_a_rule_that_backtracks_takes_no_time_f_163(tree: Path, checkout: bool) -> None:
     write(
         tree,
         {".gitignore": "*a*a*a*a*a*a*b\n", "a" * 100: "port\n", "b" * 9 + "a" * 90 + "b": "port\n"},
@@ -147,7 +147,7 @@ HIDDEN_SECRETS = ".git-credentials .pgpass .bash_history .dockercfg .envrc .npmr
 
 
 @pytest.mark.parametrize("hidden", [False, True])
-def test_files_of_secrets_are_left_out_and_counted_f_165_a_11(tree: Path, hidden: bool) -> None:
+def test_files_of_secrets_are_left_out_and_counted_f_165(tree: Path, hidden: bool) -> None:
     names = [*SECRETS.split(), *HIDDEN_SECRETS.split()]
     write(tree, dict.fromkeys(names, f"port {PIT}\n"))
     pack = pack_folder("port", tree, hidden=hidden)
@@ -167,7 +167,7 @@ def test_a_link_to_a_file_of_secrets_is_one_f_165(tree: Path) -> None:
     assert pack.searched == 4
 
 
-def test_keys_in_what_is_packed_are_redacted_f_165_a_11(tree: Path) -> None:
+def test_keys_in_what_is_packed_are_redacted_f_165(tree: Path) -> None:
     key = f"ghp_{made_of(LETTERS, 36)}"
     code = f'token = next(tokens)\npassword: str = field()\ndef port(key="{key}"):\n    ...\n'
     write(
@@ -182,7 +182,7 @@ def test_keys_in_what_is_packed_are_redacted_f_165_a_11(tree: Path) -> None:
     assert key not in outlined.text
 
 
-def test_no_more_files_are_read_anew_than_are_searched_u_b10(tree: Path) -> None:
+def test_no_more_files_are_read_anew_than_are_searched(tree: Path) -> None:
     binary = {f"{number}.bin": b"\0port" for number in range(5)}
     write(
         tree,
@@ -198,7 +198,7 @@ def test_no_more_files_are_read_anew_than_are_searched_u_b10(tree: Path) -> None
     assert pack.left_out == {"binary": 5, "generated folder": 2, "hidden folder": 1}
 
 
-def test_a_skipped_folder_that_git_ignores_is_not_counted_u_b10(tree: Path) -> None:
+def test_a_skipped_folder_that_git_ignores_is_not_counted(tree: Path) -> None:
     write(
         tree,
         {

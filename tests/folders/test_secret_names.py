@@ -38,12 +38,12 @@ HARMLESS = """
 
 
 @pytest.mark.parametrize("folder", ["", "deep/"])
-def test_names_of_secrets_are_known_f_165_a_11(folder: str) -> None:
+def test_names_of_secrets_are_known_f_165(folder: str) -> None:
     assert [name for name in SECRET.split() if not usually_holds_secrets(folder + name)] == []
 
 
 @pytest.mark.parametrize("folder", ["", "deep/"])
-def test_names_of_sources_and_samples_are_no_secrets_f_165_a_11(folder: str) -> None:
+def test_names_of_sources_and_samples_are_no_secrets_f_165(folder: str) -> None:
     assert [name for name in HARMLESS.split() if usually_holds_secrets(folder + name)] == []
 
 

@@ -489,7 +489,7 @@ async def test_a_session_that_no_store_takes_is_named_at_once(
         history_tools(store, session_id="../s")
 
 
-async def test_no_name_of_a_tool_forges_a_line_a_24(store: FileContextPointerStore) -> None:
+async def test_no_name_of_a_tool_forges_a_line(store: FileContextPointerStore) -> None:
     messages: list[Message] = [{"role": "user", "content": "Read all."}]
     for number in range(12):
         messages += tool_turn(

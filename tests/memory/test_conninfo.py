@@ -23,7 +23,7 @@ SECRET = "hunter2"
         (f"postgresql://user:ab/{SECRET}@host/name", "the port in conninfo is no number"),
     ],
 )
-def test_what_is_no_conninfo_is_refused_at_once_u_1_7(conninfo: str, reason: str) -> None:
+def test_what_is_no_conninfo_is_refused_at_once(conninfo: str, reason: str) -> None:
     with pytest.raises(ConfigError, match=reason) as caught:
         PostgresMemory(conninfo)
     assert SECRET not in "".join(traceback.format_exception(caught.value))
@@ -39,11 +39,11 @@ def test_what_is_no_conninfo_is_refused_at_once_u_1_7(conninfo: str, reason: str
         "postgres://u@[::1]:5432/d?sslmode=disable",
     ],
 )
-def test_what_libpq_reads_is_taken_u_1_7(conninfo: str) -> None:
+def test_what_libpq_reads_is_taken(conninfo: str) -> None:
     assert isinstance(PostgresMemory(conninfo), Memory)
 
 
-def test_other_kinds_and_numbers_out_of_range_are_refused_u_b17() -> None:
+def test_other_kinds_and_numbers_out_of_range_are_refused() -> None:
     wrong: Any = None
     with pytest.raises(TypeError, match="conninfo is a NoneType; pass a text"):
         PostgresMemory(wrong)

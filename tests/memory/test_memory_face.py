@@ -32,7 +32,7 @@ except ConfigError as exc:
     assert output_of(program) == f"PostgresMemory needs an extra: {install_command('postgres')}\n"
 
 
-def test_a_star_import_needs_no_extra_u_b8() -> None:
+def test_a_star_import_needs_no_extra() -> None:
     program = """
 from llm_common.memory import *
 print(SqliteMemory.__name__, "PostgresMemory" in dir(memory), "PostgresMemory" in globals())

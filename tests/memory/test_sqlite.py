@@ -310,7 +310,7 @@ def another_process_that_writes(path: Path) -> Iterator[None]:
             holder.wait()
 
 
-async def test_reads_pass_writers_and_writers_share_one_deadline_s3_05_f_169_a_18(
+async def test_reads_pass_writers_and_writers_share_one_deadline_s3_05_f_169(
     path: Path,
 ) -> None:
     await written(path)
@@ -367,7 +367,7 @@ def move_the_folder(path: Path) -> None:
 
 
 @pytest.mark.parametrize("change", [remove, remove_all, replace, move_the_folder])
-async def test_a_file_gone_under_a_memory_is_noticed_f_175_a_29(
+async def test_a_file_gone_under_a_memory_is_noticed_f_175(
     path: Path, change: Callable[[Path], None]
 ) -> None:
     async with SqliteMemory(path) as memory:
@@ -392,12 +392,12 @@ async def test_a_file_deleted_before_the_first_write_is_noticed_f_175(path: Path
 
 
 @pytest.mark.parametrize("bad", ["", " ", ":memory:"])
-def test_a_path_that_names_no_file_is_refused_u_b17(bad: str) -> None:
+def test_a_path_that_names_no_file_is_refused(bad: str) -> None:
     with pytest.raises(ConfigError, match="use InMemoryMemory"):
         SqliteMemory(bad)
 
 
 @pytest.mark.parametrize("bad", [-1.0, float("nan"), float("inf")])
-def test_a_timeout_that_is_none_is_refused_u_b17(path: Path, bad: float) -> None:
+def test_a_timeout_that_is_none_is_refused(path: Path, bad: float) -> None:
     with pytest.raises(ConfigError, match="lock_timeout_s"):
         SqliteMemory(path, lock_timeout_s=bad)

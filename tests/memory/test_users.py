@@ -38,7 +38,7 @@ def test_what_is_no_user_is_refused_s3_04(user: Any) -> None:
         UserMemory(InMemoryMemory(), user)
 
 
-async def test_filters_of_another_kind_are_type_errors_s3_04_u_b17() -> None:
+async def test_filters_of_another_kind_are_type_errors_s3_04() -> None:
     wrong: Any = None
     with pytest.raises(TypeError, match="filters is a NoneType; pass MemoryFilters"):
         await UserMemory(InMemoryMemory(), "ann").retrieve("zebra", 4, wrong)

@@ -193,7 +193,7 @@ async def test_what_has_expired_stays_so_when_the_clock_goes_back_s0_21_f_057(
     assert reason(open_store(), pointer) == "expired"  # also for those who have seen no other time
 
 
-async def test_a_clock_that_once_jumped_ahead_is_forgotten_a_14_f_168_s0_21(
+async def test_a_clock_that_once_jumped_ahead_is_forgotten_f_168_s0_21(
     open_store: Open, clock: Clock
 ) -> None:
     store, other = open_store(ttl_s=60), open_store(ttl_s=60)
@@ -232,9 +232,7 @@ async def test_a_clock_that_was_half_a_minute_ahead_is_believed_again_f_168_s0_2
     assert reason(store, brief) == "expired"
 
 
-async def test_a_result_expires_at_the_very_instant_m_m18_s0_21(
-    open_store: Open, clock: Clock
-) -> None:
+async def test_a_result_expires_at_the_very_instant_s0_21(open_store: Open, clock: Clock) -> None:
     store = open_store(ttl_s=60)
     pointer = await save(store, "x")
     clock.moment = datetime.fromisoformat(pointer.expires_at or "") - timedelta(microseconds=1)
@@ -262,7 +260,7 @@ def test_a_time_beyond_all_calendars_is_for_ever_s0_21() -> None:
     assert Retention(ttl_s=1e300).expires_at(START) is None
 
 
-async def test_tombstones_are_salted_m_n18_s0_21(tmp_path: Path) -> None:
+async def test_tombstones_are_salted_s0_21(tmp_path: Path) -> None:
     """The same pointer has another tag in every store, so that no list of likely ids tells what was there."""
     tags = []
     for number in range(3):

@@ -448,7 +448,7 @@ async def test_large_arguments_are_cut_and_keep_their_digest_s0_16(
 
 
 @pytest.mark.parametrize("size", [8_192, 8_193, 20_000, 79_000])
-async def test_arguments_are_cut_from_8_kilobytes_on_m_m08_s0_16(
+async def test_arguments_are_cut_from_8_kilobytes_on_s0_16(
     store: FileContextPointerStore, size: int
 ) -> None:
     args = {"text": "x" * (size - len('{"text":""}'))}
@@ -457,7 +457,7 @@ async def test_arguments_are_cut_from_8_kilobytes_on_m_m08_s0_16(
     assert pointer.args_sha256 == digest_of(args)
 
 
-async def test_calls_that_differ_in_their_task_alone_both_stay_m_m27_s0_04() -> None:
+async def test_calls_that_differ_in_their_task_alone_both_stay_s0_04() -> None:
     blobs = MemoryBlobStore()
     store = ContextPointerStore(LockedRecords(blobs))
     pointer = await save(store, "mine")
@@ -476,7 +476,7 @@ SECRET_NAMES = {
 }
 
 
-async def test_names_are_stored_without_their_secrets_a_27_f_046(
+async def test_names_are_stored_without_their_secrets_f_046(
     store: FileContextPointerStore,
 ) -> None:
     pointer = await save(store, "first", **SECRET_NAMES)
@@ -499,7 +499,7 @@ async def test_names_are_stored_without_their_secrets_a_27_f_046(
     assert len(store.list(query_id="q")) == 3
 
 
-async def test_a_call_stored_with_its_secrets_is_recognised_a_27_s0_04(
+async def test_a_call_stored_with_its_secrets_is_recognised_s0_04(
     store: FileContextPointerStore,
 ) -> None:
     pointer = await save(store, "first", **SECRET_NAMES)
@@ -538,7 +538,7 @@ WRONG_KINDS: list[tuple[dict[str, Any], type[Exception], str]] = [
 
 
 @pytest.mark.parametrize(("wrong", "kind", "text"), WRONG_KINDS)
-async def test_a_save_of_the_wrong_kind_says_what_to_pass_a_28_c_b5(
+async def test_a_save_of_the_wrong_kind_says_what_to_pass(
     store: FileContextPointerStore, wrong: dict[str, Any], kind: type[Exception], text: str
 ) -> None:
     with pytest.raises(kind, match=text):
@@ -546,7 +546,7 @@ async def test_a_save_of_the_wrong_kind_says_what_to_pass_a_28_c_b5(
     assert not store.base_dir.exists()
 
 
-def test_an_id_in_the_place_of_a_pointer_is_named_a_28(store: FileContextPointerStore) -> None:
+def test_an_id_in_the_place_of_a_pointer_is_named(store: FileContextPointerStore) -> None:
     for use in (lambda: store.load_result(pointer="0" * 12), lambda: store.pin("0" * 12)):  # type: ignore[arg-type]
         with pytest.raises(TypeError, match="must be a ContextPointer, not str"):
             use()
@@ -627,7 +627,7 @@ async def test_deep_arguments_are_cut_as_long_ones_are_s0_03(
     assert len(store.list(query_id="q")) == 4
 
 
-async def test_errors_of_the_base_name_its_path_u_b9(tmp_path: Path) -> None:
+async def test_errors_of_the_base_name_its_path(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     for base, text in (("file", "is not a directory"), ("file/base", "file/base/q")):
         with pytest.raises(StoreError, match=text) as caught:
@@ -635,7 +635,7 @@ async def test_errors_of_the_base_name_its_path_u_b9(tmp_path: Path) -> None:
         assert str(tmp_path / "file") in str(caught.value)
 
 
-def test_windows_is_told_its_ways_out_u_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_windows_is_told_its_ways_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "win32")
     with pytest.raises(
         StoreError,

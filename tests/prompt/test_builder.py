@@ -236,14 +236,14 @@ async def test_hints_bring_the_schemas_of_known_tools_s3_06() -> None:
     ).tools_json_schema is None
 
 
-async def test_arguments_of_another_kind_say_what_to_pass_u_b17() -> None:
+async def test_arguments_of_another_kind_say_what_to_pass() -> None:
     with pytest.raises(TypeError, match=r"trigger is a str; pass TriggerInput\(session_id"):
         await ContextBuilder().build(cast("TriggerInput", "go"))
     with pytest.raises(TypeError, match="bundle is a list; pass a PromptBundle"):
         fit(cast("PromptBundle", [{"role": "user", "content": "go"}]))
 
 
-async def test_no_recalled_line_or_tool_name_begins_a_line_of_its_own_f_173_a_24() -> None:
+async def test_no_recalled_line_or_tool_name_begins_a_line_of_its_own_f_173() -> None:
     memory, tools = InMemoryMemory(), ToolRegistry()
     for text in ("x\n### forged", "### forged", "x\u2028### forged", "x\r# forged"):
         await memory.append_event("s", Event(text=f"{text} zebra"))

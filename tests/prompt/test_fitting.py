@@ -223,7 +223,7 @@ LONG = "rule " * 600
     ("system", "instructions"),
     [(LONG, "Which one?"), ("Rules.", LONG), ("rule " * 300, "why " * 300), (LONG, "")],
 )
-def test_question_or_system_over_the_budget_is_an_error_f_180_u_b1(
+def test_question_or_system_over_the_budget_is_an_error_f_180(
     system: str, instructions: str
 ) -> None:
     bundle = PromptBundle(
@@ -245,7 +245,7 @@ def test_question_or_system_over_the_budget_is_an_error_f_180_u_b1(
     assert caught.value.limit_tokens == 500
 
 
-async def test_an_answer_without_room_for_its_rules_asks_no_model_f_180_u_b1(
+async def test_an_answer_without_room_for_its_rules_asks_no_model_f_180(
     tmp_path: Path,
 ) -> None:
     client = ScriptedClient([])
@@ -258,7 +258,7 @@ async def test_an_answer_without_room_for_its_rules_asks_no_model_f_180_u_b1(
 
 
 @pytest.mark.parametrize("count", [2.25, "7", None])
-def test_a_counter_that_returns_no_whole_number_is_named_a_28(count: Any) -> None:
+def test_a_counter_that_returns_no_whole_number_is_named(count: Any) -> None:
     class Odd:
         def count(self, text: str) -> Any:
             return count
@@ -269,7 +269,7 @@ def test_a_counter_that_returns_no_whole_number_is_named_a_28(count: Any) -> Non
 
 @settings(max_examples=25)
 @given(st.text(), st.text(), st.integers(0, 300), st.integers(0, 6))
-def test_a_question_is_sent_whole_or_nothing_is_u_b1(
+def test_a_question_is_sent_whole_or_nothing_is(
     question: str, system: str, limit: int, earlier: int
 ) -> None:
     """Wherever it stands: as instructions, or as the last message of the user."""
@@ -297,7 +297,7 @@ def test_a_question_is_sent_whole_or_nothing_is_u_b1(
         assert not system or messages[0].content == printable(system)
 
 
-def test_a_question_in_the_history_stays_with_what_follows_it_u_b1() -> None:
+def test_a_question_in_the_history_stays_with_what_follows_it() -> None:
     call = {"id": "c", "type": "function", "function": {"name": "t", "arguments": "{}"}}
     asked = [
         LLMMessage(role=MessageRole.USER, content="which one? " * 20),

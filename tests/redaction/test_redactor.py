@@ -98,12 +98,12 @@ def parses(source: str) -> bool:
     return True
 
 
-def test_the_second_page_of_a_private_key_is_redacted_a_17() -> None:
+def test_the_second_page_of_a_private_key_is_redacted() -> None:
     page = "\n".join(("aB3x9Q" * 11)[number:][:60] for number in range(6))
     assert redact_text(f"{page}==\n-----END RSA PRIVATE KEY-----\nafter") == f"{REDACTED}\nafter"
 
 
-def test_the_documentation_names_every_service_a_17() -> None:
+def test_the_documentation_names_every_service() -> None:
     text = (Path(__file__).parents[2] / "docs" / "secrets.md").read_text(encoding="utf-8")
     assert [shape.name for shape in TOKEN_SHAPES if shape.name not in text] == []
 
@@ -351,7 +351,7 @@ def test_the_cookies_of_a_header_are_redacted_whatever_they_say_f_177(name: str)
     )
 
 
-def test_a_few_characters_before_the_end_of_a_private_key_are_redacted_a_17() -> None:
+def test_a_few_characters_before_the_end_of_a_private_key_are_redacted() -> None:
     page = "kUx4Zb1Qq9Lr0sTd7vWe3g==\n-----END RSA PRIVATE KEY-----\nnext"
     assert redact_text(page) == f"{REDACTED}\nnext"
 

@@ -73,7 +73,7 @@ async def asked_model(
         (None, None, "glm-4.5-air"),
     ],
 )
-async def test_no_endpoint_is_asked_for_a_model_it_lacks_f_179_u_b19(
+async def test_no_endpoint_is_asked_for_a_model_it_lacks_f_179(
     provider: str | None, model: str | None, expected: str | None
 ) -> None:
     assert await asked_model(scripted(provider, model)) == expected

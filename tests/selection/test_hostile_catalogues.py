@@ -55,7 +55,7 @@ def tools(parameters: dict[str, Any], count: int = 25) -> Offers:
     [ANY_JSON, AMBIGUOUS, nested_alternatives(20), nested_alternatives(200), nested_objects(24)],
     ids=["f_155 zod", "f_155 recursive", "f_156 a_8", "f_156 deep", "f_156 objects"],
 )
-async def test_a_tool_with_a_hostile_schema_can_be_chosen_a_2(parameters: dict[str, Any]) -> None:
+async def test_a_tool_with_a_hostile_schema_can_be_chosen(parameters: dict[str, Any]) -> None:
     started = time.monotonic()
     selector = ToolSelector(ScriptedClient([CALL]), ToolSelectionConfig(timeout_s=30))
     selection = await selector.select_detailed(task=TASK, tool_registry=tools(parameters))
@@ -83,7 +83,7 @@ def test_a_recursive_type_is_shown_to_a_bound_f_155() -> None:
 
 @pytest.mark.parametrize("nest", [lambda inner: {"items": inner}, lambda inner: {"anyOf": [inner]}])
 @pytest.mark.parametrize("make", [lambda schema: schema, json.dumps], ids=["list", "text"])
-async def test_a_catalogue_that_cannot_be_read_is_a_status_a_2(nest: Any, make: Any) -> None:
+async def test_a_catalogue_that_cannot_be_read_is_a_status(nest: Any, make: Any) -> None:
     schema: dict[str, Any] = {"type": "string"}
     for _ in range(900):
         schema = nest(schema)
@@ -100,7 +100,7 @@ async def test_a_catalogue_that_cannot_be_read_is_a_status_a_2(nest: Any, make: 
         assert selection.problem or not selection.failed
 
 
-async def test_a_slow_catalogue_holds_up_no_other_a_8(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_slow_catalogue_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     slow, end = await read_catalogue(tools(ANY_JSON, count=2)), Event()  # as no other test has it
     quick = await read_catalogue(tools(AMBIGUOUS, count=2))
     kind = type(slow)
@@ -136,7 +136,7 @@ SELECTIONS: dict[str, Select] = {
 
 
 @pytest.mark.parametrize("kind", SELECTIONS)
-async def test_waiting_for_a_thread_ends_at_the_deadline_f_161_a_7(kind: str) -> None:
+async def test_waiting_for_a_thread_ends_at_the_deadline_f_161(kind: str) -> None:
     end = Event()
     held = [asyncio.create_task(in_thread(end.wait, 30)) for _ in range(MAX_WORK_THREADS)]
     await asyncio.sleep(0)
@@ -171,7 +171,7 @@ async def test_hung_threads_of_the_application_hold_up_no_selection_f_161(kind: 
     assert selection.status == "ok"
 
 
-async def test_the_shortlist_ranks_each_sub_task_m_n09_s2_14() -> None:
+async def test_the_shortlist_ranks_each_sub_task_s2_14() -> None:
     offered = [
         {"name": name, "description": f"{name.replace('_', ' ')} for users", "parameters": {}}
         for name in (*(f"weather_{number}" for number in range(30)), "send_invoice")

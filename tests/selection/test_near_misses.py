@@ -74,9 +74,7 @@ def weather(**args: Any) -> dict[str, Any]:
         ({"marks": ["1", 2]}, {"marks": [1, 2]}, "marks.0: a text was read as a number"),
     ],
 )  # fmt: skip
-async def test_a_form_that_has_one_meaning_is_read_s2_07_u_12(
-    given: Any, read: Any, note: str
-) -> None:
+async def test_a_form_that_has_one_meaning_is_read_s2_07(given: Any, read: Any, note: str) -> None:
     selection = await select(weather(**given))
     assert selection.status == "ok"
     assert selection.calls[0].args == {"city": "Ulm", **read}
@@ -92,7 +90,7 @@ async def test_a_form_that_has_one_meaning_is_read_s2_07_u_12(
      {"marks": "[1]"}, {"place": "{}"}, {"either": [1]}],
     ids=repr,
 )  # fmt: skip
-async def test_what_could_mean_something_else_is_refused_s2_07_u_12(given: dict[str, Any]) -> None:
+async def test_what_could_mean_something_else_is_refused_s2_07(given: dict[str, Any]) -> None:
     selection = await select(weather(**given))
     assert (selection.status, selection.calls, selection.notes) == ("invalid", (), ())
     assert selection.dropped[0].reason == "invalid_args"
@@ -118,7 +116,7 @@ ARGS = {"query": "rain"}
         ({"tool": "Search.Web", "args": ARGS}, "the name was written differently"),
     ],
 )
-async def test_a_call_in_another_shape_is_read_with_a_note_s2_07_u_12(
+async def test_a_call_in_another_shape_is_read_with_a_note_s2_07(
     call: dict[str, Any], note: str
 ) -> None:
     selection = await select(call)

@@ -152,7 +152,7 @@ def test_a_name_that_a_pointer_has_twice_counts_once_and_accents_tell_names_apar
     assert "names" not in parts["2023"]
 
 
-def test_words_of_two_letters_do_not_count_s4_03_m_m78() -> None:
+def test_words_of_two_letters_do_not_count_s4_03() -> None:
     pointers = [
         output(number).model_copy(update={"summary": summary})
         for number, summary in enumerate(["go to UK in a an of", "uk weather"])

@@ -56,9 +56,7 @@ NO_POINTERS: list[tuple[object, str]] = [
     ("client", "text"),
     [(SDK, "OpenAISDKClient"), (object(), "chat_completion"), (None, "LLMClient")],
 )
-def test_a_selector_refuses_what_is_no_client_f_178_u_b17(
-    make: Any, client: object, text: str
-) -> None:
+def test_a_selector_refuses_what_is_no_client_f_178(make: Any, client: object, text: str) -> None:
     with pytest.raises(TypeError, match=text):
         make(client)
 
@@ -73,7 +71,7 @@ def test_a_selector_refuses_what_is_no_configuration(make: Any) -> None:
 
 @pytest.mark.parametrize("kind", PICKS)
 @pytest.mark.parametrize(("pointers", "text"), NO_POINTERS)
-async def test_what_are_no_pointers_cannot_be_chosen_from_u_b17(
+async def test_what_are_no_pointers_cannot_be_chosen_from(
     kind: str, pointers: object, text: str
 ) -> None:
     with pytest.raises(TypeError, match=text):
@@ -81,7 +79,7 @@ async def test_what_are_no_pointers_cannot_be_chosen_from_u_b17(
 
 
 @pytest.mark.parametrize(("pointers", "text"), NO_POINTERS)
-def test_what_are_no_pointers_cannot_be_formatted_u_b17(pointers: Any, text: str) -> None:
+def test_what_are_no_pointers_cannot_be_formatted(pointers: Any, text: str) -> None:
     with pytest.raises(TypeError, match=text):
         format_selected_contexts(
             pointers=pointers, store=SimpleNamespace(load_result=lambda pointer: pointer)
@@ -101,6 +99,6 @@ async def test_a_query_is_a_text(kind: str, query: object) -> None:
 
 @pytest.mark.parametrize("kind", CHOICES)
 @pytest.mark.parametrize("task", ["weather", {"id": 1, "description": "weather"}, None])
-async def test_a_task_is_a_planned_task_u_b17(kind: str, task: object) -> None:
+async def test_a_task_is_a_planned_task(kind: str, task: object) -> None:
     with pytest.raises(TypeError, match=r"task is of type .*; pass PlannedTask\(id=1"):
         await CHOICES[kind](task=task, tool_registry=ToolRegistry())

@@ -470,7 +470,7 @@ def test_full_durability_flushes_files_then_folder_and_rename_flushes_nothing_s0
     assert events == ["name c", "name a"]
 
 
-def test_a_planted_temporary_file_is_never_written_into_m_n34_f_152(
+def test_a_planted_temporary_file_is_never_written_into_f_152(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     blobs = FileBlobStore(tmp_path)
@@ -497,7 +497,7 @@ def test_a_planted_temporary_file_is_never_written_into_m_n34_f_152(
     assert blobs.get("q/a") == b"new"
 
 
-def test_the_folder_of_a_killed_writer_is_flushed_before_its_lock_a_26(
+def test_the_folder_of_a_killed_writer_is_flushed_before_its_lock(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "q").mkdir()  # by a writer that was killed before it flushed the base
@@ -573,7 +573,7 @@ def test_a_forked_child_does_not_keep_the_lock_f_069(blobs: FileBlobStore) -> No
             blobs.put("q/a", b"1")
 
 
-def test_the_forked_child_of_a_killed_process_keeps_no_lock_a_15_f_069_f_158(
+def test_the_forked_child_of_a_killed_process_keeps_no_lock_f_069_f_158(
     blobs: FileBlobStore,
 ) -> None:
     def hold_and_fork(sender: Connection) -> None:

@@ -333,7 +333,7 @@ def test_an_unreachable_store_is_an_error_within_its_limits() -> None:
 @pytest.mark.parametrize(
     "url", ["bkt/prefix", "bkt", "no url", f"user:{SECRET}@host/x", f"host/x?key={SECRET}", ""]
 )
-def test_an_address_without_a_scheme_is_told_what_to_begin_with_u_b14(url: str) -> None:
+def test_an_address_without_a_scheme_is_told_what_to_begin_with(url: str) -> None:
     for opens in (ObjectBlobStore.from_url, ObjectContextPointerStore.from_url):
         with pytest.raises(StoreError, match="begins with s3://, gs:// or az://") as caught:
             opens(url)
@@ -348,7 +348,7 @@ def http_options(**changes: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("client_options", [None, {}, {"timeout": "1s"}], ids=str)
-async def test_an_endpoint_without_encryption_is_told_how_to_allow_it_u_b14(
+async def test_an_endpoint_without_encryption_is_told_how_to_allow_it(
     client_options: Any,
 ) -> None:
     store = ObjectContextPointerStore.from_url(
@@ -364,7 +364,7 @@ async def test_an_endpoint_without_encryption_is_told_how_to_allow_it_u_b14(
 
 
 @pytest.mark.parametrize("client_options", [None, {"connect_timeout": "1s"}], ids=str)
-def test_http_can_be_allowed_by_one_option_u_b14(client_options: Any) -> None:
+def test_http_can_be_allowed_by_one_option(client_options: Any) -> None:
     retries = {"max_retries": 0, "retry_timeout": timedelta(seconds=1)}
     options = http_options(client_options=client_options, retry_config=retries)
     blobs = ObjectBlobStore.from_url("s3://bucket", allow_http=True, **options)

@@ -273,7 +273,7 @@ class Commit:
 @pytest.mark.parametrize(
     "text", ["0xdeadbeef12", "<Wallet 0x00c0ffee00>", "at 0x7f0011223344", "<Op at 0x401000>"]
 )
-def test_a_text_that_holds_hexadecimal_digits_is_stored_u_b4_s0_13(text: str) -> None:
+def test_a_text_that_holds_hexadecimal_digits_is_stored_s0_13(text: str) -> None:
     assert to_plain({"a": Commit(text)}) == {"a": text}
 
 

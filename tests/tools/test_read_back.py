@@ -455,7 +455,7 @@ async def test_errors_repeat_nothing_of_the_question() -> None:
         assert "canary" not in str(caught.value)
 
 
-async def test_null_means_left_out_u_b16() -> None:
+async def test_null_means_left_out() -> None:
     pointer_id, load = await stored({"items": ITEMS[:3]})
     tool = ReadBackTool(load)
     whole = await tool.run({"pointer_id": pointer_id})

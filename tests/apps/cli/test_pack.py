@@ -99,7 +99,7 @@ def test_an_empty_folder_gives_nothing_and_ends_with_3(cache: Path, tmp_path: Pa
     assert "Nothing was packed: no file was left to search" in result.stderr
 
 
-def test_nothing_that_matches_packs_nothing_and_says_so_u_b9(cache: Path, tree: Path) -> None:
+def test_nothing_that_matches_packs_nothing_and_says_so(cache: Path, tree: Path) -> None:
     result = run(cache, "xylophone", tree, code=3)
     assert result.stdout.strip() == ""
     assert "none of 4 files has a word of the question" in result.stderr

@@ -39,7 +39,7 @@ HOSTILE = "x\x1b]0;title\x07\x9b2J\u202eevil\u2066"
 
 
 @pytest.mark.parametrize("control", CONTROLS, ids=ascii)
-def test_what_drives_a_terminal_is_replaced_f_174_a_25(control: str) -> None:
+def test_what_drives_a_terminal_is_replaced_f_174(control: str) -> None:
     assert safe_text(f"a{control}b").plain == "a\N{REPLACEMENT CHARACTER}b"
     document = as_inert_json({"text": control})
     assert control not in document
@@ -74,7 +74,7 @@ def test_other_text_stays_as_it_is_f_174(text: str) -> None:
     ],
     ids=lambda arguments: ascii("-".join(arguments))[:24],
 )
-def test_errors_quote_arguments_without_controls_f_174_a_25(
+def test_errors_quote_arguments_without_controls_f_174(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
 ) -> None:
     monkeypatch.chdir(write(tmp_path, {"a.txt": "text"}))
@@ -90,7 +90,7 @@ def test_a_mistake_of_ours_keeps_its_own_error_f_174() -> None:
     assert "the question is empty; give what the packed text is for" in result.output
 
 
-def test_a_terminal_shows_packed_text_inert_and_a_pipe_as_it_is_f_174_a_25(tmp_path: Path) -> None:
+def test_a_terminal_shows_packed_text_inert_and_a_pipe_as_it_is_f_174(tmp_path: Path) -> None:
     write(tmp_path / "tree", {"a.txt": f"cookie {HOSTILE}\n"})
     command = [sys.executable, "-c", PROGRAM, "pack", "cookie", str(tmp_path / "tree")]
     command += ["--cache-dir", str(tmp_path / "cache")]
@@ -125,7 +125,7 @@ def test_a_warning_of_a_library_is_one_inert_line_on_stderr(
     assert not set(shown.err) & set(CONTROLS)
 
 
-def test_documents_keep_the_true_text_escaped_f_174_a_25(tmp_path: Path) -> None:
+def test_documents_keep_the_true_text_escaped_f_174(tmp_path: Path) -> None:
     tree = write(tmp_path / f"tree{HOSTILE}", {"a.txt": f"cookie {HOSTILE}\n"})
     arguments = ["pack", "cookie", str(tree), "--json", "--cache-dir", str(tmp_path)]
     result = CliRunner().invoke(app, arguments)
@@ -157,7 +157,7 @@ def test_a_path_that_is_no_unicode_is_written_to_a_file(tmp_path: Path) -> None:
         assert "cookie" in output.read_text(encoding="utf-8")
 
 
-def test_the_summary_names_an_extra_with_its_brackets_u_b7(
+def test_the_summary_names_an_extra_with_its_brackets(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "bpe_openai._bindings", None)

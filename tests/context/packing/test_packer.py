@@ -892,7 +892,7 @@ def shared_beginning(first: str, second: str) -> float:
 
 
 @pytest.mark.parametrize("kind", ["fraction", "text", "none", "nan"])
-def test_a_counter_that_returns_no_whole_number_is_named_a_28(kind: str) -> None:
+def test_a_counter_that_returns_no_whole_number_is_named(kind: str) -> None:
     returned: Any = {"fraction": 2.25, "text": "7", "none": None, "nan": float("nan")}[kind]
     pool = DataPoolSnapshot(session_log=(turn(1, "Rain."),))
     asked = request_of(1_000).model_copy(update={"counter": Odd(lambda text: returned)})
@@ -902,7 +902,7 @@ def test_a_counter_that_returns_no_whole_number_is_named_a_28(kind: str) -> None
         packed(pool, asked, even_scores(pool))
 
 
-def test_a_float_counter_of_whole_numbers_packs_as_an_int_one_a_28() -> None:
+def test_a_float_counter_of_whole_numbers_packs_as_an_int_one() -> None:
     pool = DataPoolSnapshot(session_log=tuple(turn(number, PROSE) for number in range(20)))
     counts: list[Callable[[str], Any]] = [
         lambda text: len(text) // 4,

@@ -46,7 +46,7 @@ ERRORS: dict[str, tuple[Script, dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("name", ERRORS)
-async def test_an_error_names_model_host_and_way_out_u_1_9(name: str) -> None:
+async def test_an_error_names_model_host_and_way_out(name: str) -> None:
     script, changes, said = ERRORS[name]
     async with loopback(script) as server:
         error = await failure(server.config(**changes))
@@ -70,7 +70,7 @@ async def test_an_error_names_model_host_and_way_out_u_1_9(name: str) -> None:
     ],
     ids=["default", "call"],
 )
-async def test_an_unknown_model_is_named_with_what_chose_it_u_b19(
+async def test_an_unknown_model_is_named_with_what_chose_it(
     model: str | None, chosen_by: str
 ) -> None:
     async with loopback(answer(404, b'{"error": {"message": "no such model"}}')) as server:
@@ -83,7 +83,7 @@ async def test_an_unknown_model_is_named_with_what_chose_it_u_b19(
     )
 
 
-async def test_the_host_is_read_from_the_request_that_an_exception_holds_u_b19() -> None:
+async def test_the_host_is_read_from_the_request_that_an_exception_holds() -> None:
     class RequestError(Exception):
         def __init__(self, url: object) -> None:
             self.status_code = 401
@@ -99,7 +99,7 @@ async def test_the_host_is_read_from_the_request_that_an_exception_holds_u_b19()
     )
 
 
-async def test_ask_names_model_and_host_for_its_own_errors_too_u_1_9() -> None:
+async def test_ask_names_model_and_host_for_its_own_errors_too() -> None:
     async with (
         loopback(answer(200, ok("{}"))) as server,
         OpenAICompatibleClient(server.config()) as client,
@@ -142,7 +142,7 @@ async def decided(replies: list[Any], *, ends_in_s: float = 5.0) -> Outcome[str]
     return await ask_with_fallback(client, prompt, CallOptions(model="m"), ends_at=ends_at)
 
 
-async def test_a_decision_tells_the_caller_where_and_the_model_only_what_u_1_9() -> None:
+async def test_a_decision_tells_the_caller_where_and_the_model_only_what() -> None:
     unread = await decided(["no JSON"])
     assert unread.problem.startswith("model m: ")
     assert unread.feedback == unread.problem.removeprefix("model m: ")

@@ -135,7 +135,7 @@ def test_what_is_no_async_transport_is_refused_with_the_way_out(transport: Any) 
         OpenAICompatibleClient(CONFIG, transport=transport)
 
 
-def test_what_is_no_configuration_is_refused_with_the_way_out_u_b17() -> None:
+def test_what_is_no_configuration_is_refused_with_the_way_out() -> None:
     wrong: Any = "https://api.example.test/v1"
     with pytest.raises(TypeError, match="config is a str; pass an LLMConfig"):
         OpenAICompatibleClient(wrong)

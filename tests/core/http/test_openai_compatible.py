@@ -40,7 +40,7 @@ async def test_cancelling_a_call_cancels_it_and_leaves_no_task_f_132() -> None:
         assert len(asyncio.all_tasks() - before) <= 1  # the server's own, for the connection
 
 
-async def test_a_retry_is_logged_in_whole_without_what_was_said_u_1_9(
+async def test_a_retry_is_logged_in_whole_without_what_was_said(
     no_waits: None, caplog: pytest.LogCaptureFixture
 ) -> None:
     secret = [LLMMessage(role=MessageRole.USER, content="my diagnosis")]
@@ -73,7 +73,7 @@ async def test_an_error_body_is_short_and_without_the_key() -> None:
     assert KEY[:8] not in error.body
 
 
-async def test_a_closed_client_says_so_at_once_u_b15(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_closed_client_says_so_at_once(caplog: pytest.LogCaptureFixture) -> None:
     async with loopback(answer(200, ok())) as server:
         client = OpenAICompatibleClient(server.config(max_attempts=10))
         await client.chat_completion(messages=MESSAGES)
@@ -85,7 +85,7 @@ async def test_a_closed_client_says_so_at_once_u_b15(caplog: pytest.LogCaptureFi
     assert not caplog.records
 
 
-async def test_a_client_that_is_closed_during_a_call_is_not_retried_u_b15() -> None:
+async def test_a_client_that_is_closed_during_a_call_is_not_retried() -> None:
     async def close_and_fail(wire: Wire) -> None:
         await wire.request()
         await client.aclose()

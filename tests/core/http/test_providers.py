@@ -144,7 +144,7 @@ def test_what_cannot_be_used_is_named(
         {"base_url": "x", "unknown_price": "allow"},
     ],
 )
-def test_a_configuration_that_is_refused_names_the_field_and_never_the_key_u_1_9(
+def test_a_configuration_that_is_refused_names_the_field_and_never_the_key(
     changes: dict[str, object],
 ) -> None:
     with pytest.raises(

@@ -145,7 +145,7 @@ async def test_no_more_requests_are_sent_than_configured_f_115(max_attempts: int
     assert [wait_s is None for wait_s in waits] == [False] * (max_attempts - 1) + [True]
 
 
-async def test_a_retry_says_what_where_why_and_how_long_u_1_9(
+async def test_a_retry_says_what_where_why_and_how_long(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     retries = policy(max_attempts=3)

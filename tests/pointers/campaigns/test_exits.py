@@ -59,7 +59,7 @@ def wrong_with(base: Path, seed: int, acknowledged: list[int]) -> Counter[str]:
 @pytest.mark.parametrize(
     "count", [pytest.param(1, id="short"), pytest.param(300, id="full", marks=pytest.mark.torture)]
 )
-def test_a_program_that_saved_ends_a_01_f_154_s0_20(
+def test_a_program_that_saved_ends_f_154_s0_20(
     tmp_path: Path, python: str, program: str, busy: int, count: int, *, show_figures: ShowFigures
 ) -> None:
     figures, errors = run_programs(

@@ -43,7 +43,7 @@ SIZES = pytest.mark.parametrize(
 @COUNTS
 @SIZES
 @pytest.mark.parametrize("how", ["os", pytest.param("multiprocessing", marks=pytest.mark.torture)])
-def test_a_child_forked_during_a_save_saves_and_ends_a_04_f_158_f_069_s0_20(
+def test_a_child_forked_during_a_save_saves_and_ends_f_158_f_069_s0_20(
     tmp_path: Path, python: str, how: str, count: int, size: int, *, show_figures: ShowFigures
 ) -> None:
     ending = run(python, "fork-children", tmp_path, how, count, size, patience_s=1_200)
@@ -131,7 +131,7 @@ def outcomes_after_kills(start_parent: StartParent, store: Any, *, kills: int) -
 @pytest.mark.parametrize(
     "kills", [pytest.param(1, id="short"), pytest.param(100, id="full", marks=pytest.mark.torture)]
 )
-def test_no_lock_outlives_its_owner_in_a_forked_child_a_15_f_158_f_069(
+def test_no_lock_outlives_its_owner_in_a_forked_child_f_158_f_069(
     tmp_path: Path, python: str, kills: int, show_figures: ShowFigures
 ) -> None:
     def start_parent(number: int) -> int:

@@ -87,7 +87,7 @@ def save_twice(base: Path, make: MakeStore, number: int, *, by: str) -> tuple[bo
 @pytest.mark.parametrize(
     "step", [pytest.param(6, id="short"), pytest.param(1, id="full", marks=pytest.mark.torture)]
 )
-def test_a_save_left_running_never_overwrites_a_later_one_a_30_f_067_f_068_s0_05(
+def test_a_save_left_running_never_overwrites_a_later_one_f_067_f_068_s0_05(
     tmp_path: Path, by: str, step: int
 ) -> None:
     def prepare(base: Path) -> None:

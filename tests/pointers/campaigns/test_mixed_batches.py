@@ -94,14 +94,14 @@ async def wrong_with_batch(
 
 
 @pytest.mark.parametrize("kind", INVALID)
-async def test_one_invalid_save_of_twelve_fails_alone_a_05_c_b1_f_159_s0_20(
+async def test_one_invalid_save_of_twelve_fails_alone_f_159_s0_20(
     tmp_path: Path, kind: str
 ) -> None:
     assert not await wrong_with_batch(open_store(tmp_path), {5: INVALID[kind]})
 
 
 @pytest.mark.parametrize("kind", INVALID)
-def test_an_invalid_save_leaves_no_folder_u_b12_f_159(tmp_path: Path, kind: str) -> None:
+def test_an_invalid_save_leaves_no_folder_f_159(tmp_path: Path, kind: str) -> None:
     [outcome] = asyncio.run(save_all(open_store(tmp_path), [call(0) | INVALID[kind]]))
     assert isinstance(outcome, BaseException)
     assert is_typed(outcome), outcome
@@ -120,7 +120,7 @@ async def test_invalid_saves_anywhere_among_others_fail_alone_f_159_s0_20(tmp_pa
 
 
 @pytest.mark.parametrize("task_id", [5, 0, -1], ids=str)
-async def test_a_task_id_may_be_a_whole_number_u_b12_f_159(tmp_path: Path, task_id: int) -> None:
+async def test_a_task_id_may_be_a_whole_number_f_159(tmp_path: Path, task_id: int) -> None:
     store = open_store(tmp_path)
     number: Any = task_id
     outcomes = await save_all(store, [call(0) | {"task_id": number}, call(1)])

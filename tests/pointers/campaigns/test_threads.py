@@ -28,7 +28,7 @@ def base_of_another_user() -> Iterator[tuple[Path, int]]:
 @pytest.mark.parametrize(
     "rounds", [pytest.param(1, id="short"), pytest.param(20, id="full", marks=pytest.mark.torture)]
 )
-def test_without_threads_saves_fail_typed_then_work_again_a_03_f_157_s0_20(
+def test_without_threads_saves_fail_typed_then_work_again_f_157_s0_20(
     base_of_another_user: tuple[Path, int], python: str, rounds: int
 ) -> None:
     base, uid = base_of_another_user
