@@ -60,7 +60,43 @@ def reason_of(text: str) -> str:
         pytest.param(
             f"I take {OTHER} or so.\n</think>\n{PLAIN}", id="F-085 opening tag in the prompt"
         ),
+        pytest.param(f"<thought>{OTHER}</thought>{PLAIN}", id="F-085 thought"),
+        pytest.param(f"[THINK]{OTHER}[/THINK]{PLAIN}", id="F-085 Mistral"),
+        pytest.param(f"◁think▷{OTHER}◁/think▷{PLAIN}", id="F-085 Kimi"),
+        pytest.param(f"<seed:think>{OTHER}</seed:think>{PLAIN}", id="F-085 Seed"),
+        pytest.param(
+            f"<|START_THINKING|>{OTHER}<|END_THINKING|><|START_RESPONSE|>{PLAIN}<|END_RESPONSE|>",
+            id="F-085 Command",
+        ),
+        pytest.param(f"<|channel>thought\n{OTHER}<channel|>{PLAIN}", id="F-085 Gemma"),
+        pytest.param(
+            f"<|channel|>analysis<|message|>{OTHER}<|end|>"
+            f"<|start|>assistant<|channel|>final<|message|>{PLAIN}",
+            id="F-085 Harmony",
+        ),
+        pytest.param(
+            f"<|channel|>commentary<|message|>I plan {OTHER}<|end|>"
+            f"<|channel|>final<|message|>{PLAIN}<|return|>",
+            id="F-085 Harmony commentary",
+        ),
+        pytest.param(f"assistantfinal{PLAIN}", id="F-085 Harmony without its marks"),
         pytest.param(f"<|begin_of_box|>{PLAIN}<|end_of_box|>", id="box tokens"),
+        pytest.param(
+            f"<think>{OTHER}</think><answer><|begin_of_box|>{PLAIN}<|end_of_box|></answer>",
+            id="box tokens in answer tags",
+        ),
+        pytest.param(f"<json>{PLAIN}</json>", id="json tags"),
+        pytest.param(f"<tool_call>{PLAIN}</tool_call>", id="call tags"),
+        pytest.param(f"{PLAIN}<|im_end|>", id="end token"),
+        pytest.param(f"<|python_tag|>{PLAIN}<|eom_id|>", id="Llama's tokens"),
+        pytest.param(f"\\boxed{PLAIN}", id="LaTeX box"),
+        pytest.param(f"\ufeff{PLAIN}\x00", id="null character"),
+        pytest.param(f"<p>{PLAIN}</p>", id="HTML"),
+        pytest.param(f"# Calls\n> {PLAIN}", id="F-080 quote"),
+        pytest.param(f"答案是：{PLAIN}。", id="F-080 Chinese"),
+        pytest.param(f"{TICKS}{TICKS}\n{PLAIN}\n{TICKS}{TICKS}", id="F-079 fence of six backticks"),
+        pytest.param(f"  {TICKS}json\r\n{PLAIN}\r\n  {TICKS}", id="F-079 indented, CRLF"),
+        pytest.param(f"{PLAIN}\n{json.dumps(PLAIN)}", id="F-084 once encoded"),
         pytest.param(f"<answer>{PLAIN}</answer>", id="answer tags"),
         pytest.param(json.dumps(PLAIN), id="F-096 encoded twice"),
         pytest.param(
@@ -136,6 +172,10 @@ def test_key_order_does_not_make_another_object_f_084() -> None:
         pytest.param(f"{PLAIN}</think>", "no_json", id="F-086 answer within thinking"),
         pytest.param(
             f"{PLAIN} <think> or", "unclosed_thinking", id="F-086 thinking after the answer"
+        ),
+        pytest.param(f"[THINK]{PLAIN}", "unclosed_thinking", id="F-086 Mistral"),
+        pytest.param(
+            f"<|channel|>analysis<|message|>{PLAIN}<|end|>", "no_json", id="F-086 Harmony"
         ),
         pytest.param("I cannot help with that.", "no_json", id="F-089 refusal"),
         pytest.param("42", "no_json", id="number"),

@@ -225,6 +225,14 @@ async def test_a_failure_selects_nothing_s0_36(failure: str | Exception) -> None
     assert selection.pointers == []
     assert selection.status in {"error", "invalid"}
     assert (selection.used, len(client.calls), len(selection.attempts)) == ("model", 1, 1)
+    assert {choice.reason for choice in selection.choices} == {"not chosen"}
+
+
+async def test_a_long_list_of_unknown_ids_is_reported_in_part_f_098() -> None:
+    unknown = [f"{number:012x}" for number in range(10_000)]
+    selection = await detailed(ScriptedClient([chosen(*unknown, A)]))
+    assert [pointer.pointer_id for pointer in selection.pointers] == [A]
+    assert len(selection.dropped) <= 100
 
 
 @pytest.mark.parametrize("failure", FAILURES, ids=repr)
