@@ -69,7 +69,7 @@ async def judge_items(
     account = JudgeAccount(
         status=outcome.status,
         items=len(keys),
-        note=f"{_BY_WORDS}{outcome.problem}" if failed else "",
+        note=f"{_BY_WORDS}{outcome.failure}" if failed else "",
         model=next((attempt.model for attempt in outcome.attempts), None),
         tokens=usage.total_tokens,
         cost_usd=next((attempt.cost_usd for attempt in outcome.attempts), None),

@@ -211,12 +211,16 @@ class Outcome(Generic[ChoiceT]):
         return self.verdict.feedback if self.verdict else ""
 
     @property
-    def problem(self) -> str:
-        """What is wrong, for the caller: names model and host where no reply could be read.
+    def failure(self) -> str:
+        """Why there is no usable reply, for the caller, or "".
 
-        "" if nothing is.
+        Names model and host where no reply could be read.
         """
-        return str(self.error) if self.error is not None else self.feedback.partition("\n")[0]
+        if self.error is not None:
+            return str(self.error)
+        if self.status in {"ok", "empty"}:
+            return ""  # of a usable reply some calls may still be worth a correction
+        return self.feedback.partition("\n")[0]
 
     @property
     def status(self) -> SelectionStatus:

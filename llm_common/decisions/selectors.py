@@ -322,7 +322,9 @@ def _account_of(
     chosen: Sequence[str],
 ) -> ToolSelection:
     """Return the account of the model's choice, without calls."""
-    choice = outcome.verdict.choice if outcome.verdict else _ChosenTools((), {})
+    choice = _ChosenTools((), {})
+    if outcome.verdict is not None:
+        choice = outcome.verdict.choice
     choices: list[ToolChoice] = []
     for name, weight in sorted(choice.weights.items()):
         reason: ChoiceReason = "not chosen"
@@ -340,7 +342,7 @@ def _account_of(
         tools_shown=len(asked.shown),
         tokens_saved=asked.tokens_saved,
         cached=outcome.cached,
-        problem=outcome.problem if outcome.status not in {"ok", "empty"} else "",
+        problem=outcome.failure,
     )
 
 

@@ -137,7 +137,9 @@ def _evidence(
         known: object = context[name]
         return known
     value = _named_value(name, properties[name], texts)
-    return value if value is not None else _mentioned_option(name, properties, texts)
+    if value is None:
+        return _mentioned_option(name, properties, texts)
+    return value
 
 
 def _only_values(
@@ -165,8 +167,8 @@ def _named_value(name: str, schema: Schema, texts: Sequence[str]) -> object | No
     kind = schema.get("type", "string")
     options = _options(schema)
     if options:
-        value = "|".join(map(re.escape, sorted(options, key=len, reverse=True)))
-        pattern = rf"\b{spaced}(?:\s*[=:]\s*|\s+)({value})(?!\w)"
+        alternatives = "|".join(map(re.escape, sorted(options, key=len, reverse=True)))
+        pattern = rf"\b{spaced}(?:\s*[=:]\s*|\s+)({alternatives})(?!\w)"
     elif kind in ("integer", "number"):
         pattern = rf"\b{spaced}\s*(?:[=:]\s*)?(-?\d{{1,15}}(?:\.\d{{1,15}})?)(?![\w.]*\w)"
     elif kind == "string":
@@ -177,10 +179,12 @@ def _named_value(name: str, schema: Schema, texts: Sequence[str]) -> object | No
         match = re.search(pattern, text, re.IGNORECASE)
         if match is None:
             continue
-        value = next(filter(None, match.groups()))
+        value: str = next(filter(None, match.groups()))
         if options:
             return _option(value, options)
-        return value.rstrip(".!?") if kind == "string" else _number(value)
+        if kind == "string":
+            return value.rstrip(".!?")
+        return _number(value)
     return None
 
 
@@ -199,8 +203,10 @@ def _mentioned_option(
     pattern = re.compile(rf"(?<!\w)(?:{'|'.join(parts)})(?!\w)", re.IGNORECASE)
     for text in texts:
         mentioned = {_form(match) for match in pattern.findall(text)}
+        if len(mentioned) > 1:
+            return None
         if mentioned:
-            return _option(mentioned.pop(), options) if len(mentioned) == 1 else None
+            return _option(mentioned.pop(), options)
     return None
 
 
@@ -208,7 +214,9 @@ def _options(schema: Schema) -> dict[str, object]:
     """Return the texts and numbers of an enum by their spelling."""
     options: dict[str, object] = {}
     enum = schema.get("enum")
-    for option in enum if isinstance(enum, list) else ():
+    if not isinstance(enum, list):
+        return options
+    for option in enum:
         if isinstance(option, str | int | float) and str(option).strip():
             options[str(option)] = option
     return options
@@ -233,8 +241,13 @@ def _kind(name: str, schema: Schema) -> str:
     if kind != "quoted":
         return kind
     words = set(split_identifiers(name).lower().split())
-    by_name = [special for special, of_kind in _KIND_WORDS.items() if words & of_kind]
-    return _KIND_FORMATS.get(str(schema.get("format"))) or next(iter(by_name), kind)
+    by_format = _KIND_FORMATS.get(str(schema.get("format")))
+    if by_format is not None:
+        return by_format
+    for special, kind_words in _KIND_WORDS.items():
+        if words & kind_words:
+            return special
+    return kind
 
 
 def _values_of(text: str) -> dict[str, list[Any]]:

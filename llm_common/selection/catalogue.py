@@ -111,9 +111,13 @@ class Catalogue:
         bare = _PREFIX.sub("", name)
         for wanted in dict.fromkeys((name, bare)):
             exact = self.definitions_by_name.get(wanted)
-            similar = [exact] if exact is not None else self._by_key.get(_key(wanted), [])
+            if exact is not None:
+                return exact
+            similar = self._by_key.get(_key(wanted), [])
+            if len(similar) == 1:
+                return similar[0]
             if similar:
-                return similar[0] if len(similar) == 1 else None
+                return None  # which of them is meant is anybody's guess
         return None
 
     @computed_once
@@ -164,9 +168,9 @@ async def read_catalogue(registry: OffersTools) -> Catalogue:
 
 def _read(schema: str | Sequence[object], *, checked: bool) -> Catalogue:
     try:
-        return (
-            _from_text(schema, checked=checked) if isinstance(schema, str) else _from_list(schema)
-        )
+        if isinstance(schema, str):
+            return _from_text(schema, checked=checked)
+        return _from_list(schema)
     except RecursionError as exc:
         raise ToolFailedError(
             "the tools of the registry are nested too deeply to be read; use flatter schemas",
@@ -180,8 +184,9 @@ def _from_text(text: str, *, checked: bool) -> Catalogue:
         data = json.loads(text)
     except (ValueError, RecursionError):
         data = None
-    entries = data if isinstance(data, list) else []
-    definitions = _definitions(entries) or ()
+    definitions: tuple[ToolDefinition, ...] = ()
+    if isinstance(data, list):
+        definitions = _definitions(data) or ()
     return Catalogue(text, definitions, checked=checked, empty=not text.strip() or data == [])
 
 
@@ -296,9 +301,9 @@ even that exceeds `limit_tokens`, the tools that rank best, in full as far as th
             full.
         limit_tokens: Most tokens of the tools, as `UpperBoundCounter` counts.
     """
-    names = catalogue.names if catalogue.checked else None
     fence = _whole(catalogue, shortlist_tools, limit_tokens)
     if fence is not None:
+        names = catalogue.names if catalogue.checked else None
         return OfferedTools(f"Tools:\n{fence}", names=names)
     ranked = rank_tools(catalogue, parts, whole, limit=shortlist_tools)
     # No word in common, perhaps another language: as many signatures as fit serve better than none.
@@ -321,7 +326,9 @@ def _whole(catalogue: Catalogue, shortlist_tools: int, limit_tokens: int) -> str
         return catalogue.fenced_text
     if len(catalogue.definitions) <= shortlist_tools and catalogue.text_tokens <= limit_tokens:
         return catalogue.fenced_text
-    return catalogue.fenced_signatures if catalogue.signature_tokens <= limit_tokens else None
+    if catalogue.signature_tokens <= limit_tokens:
+        return catalogue.fenced_signatures
+    return None
 
 
 def fitting_lines(

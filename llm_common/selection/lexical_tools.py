@@ -75,7 +75,9 @@ class LexicalToolSelector(ChoosesTools):
         for text in request.sub_tasks or request.whole:
             if proposed and not request.sub_tasks:
                 break  # the query is only another wording of the task
-            requests = [text] if request.sub_tasks else self._requests(catalogue, text)
+            requests = [text]
+            if not request.sub_tasks:
+                requests = self._requests(catalogue, text)
             for part in requests:
                 call = self._call(catalogue, part, [part, *request.whole], context)
                 if isinstance(call, DroppedCall):
@@ -126,7 +128,9 @@ class LexicalToolSelector(ChoosesTools):
         tool = catalogue.definitions_by_name[best[0].name]
         if len(best) > 1 and best[1].score >= best[0].score * (1 - _TIE):
             return DroppedCall(tool.name, "tie")
-        reads = only_reads(tool.name, tool.parameters) if tool.read_only is None else tool.read_only
+        reads = tool.read_only
+        if reads is None:
+            reads = only_reads(tool.name, tool.parameters)
         if not self._allow_writes and not reads:
             return DroppedCall(tool.name, "writes")
         return filled_call(tool, texts, context, reasoning=best[0].why)
@@ -140,10 +144,9 @@ def _clauses(text: str) -> list[tuple[int, int]]:
     seams = [*_CLAUSE_SEAM.finditer(text)]
     if len(seams) >= _MAX_CLAUSES:
         return [(0, len(text))]
-    return [
-        *zip(
-            [0, *(seam.end() for seam in seams)],
-            [*(seam.start() for seam in seams), len(text)],
-            strict=True,
-        )
-    ]
+    clauses: list[tuple[int, int]] = []
+    start = 0
+    for seam in seams:
+        clauses.append((start, seam.start()))
+        start = seam.end()
+    return [*clauses, (start, len(text))]

@@ -41,12 +41,16 @@ _Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, ma
 
 def _as_text(entry: object) -> object:
     """The text of a sub-task, which a model may write as an object."""
-    return entry["description"] if isinstance(entry, dict) and "description" in entry else entry
+    if isinstance(entry, dict):
+        return entry.get("description", entry)
+    return entry
 
 
 def _as_step(entry: object) -> object:
     """A task as an object, which a model may write as a text."""
-    return {"description": entry} if isinstance(entry, str) else entry
+    if isinstance(entry, str):
+        return {"description": entry}
+    return entry
 
 
 class _Step(BaseModel):
@@ -142,19 +146,13 @@ class Planner:
                 f"{self._max_tasks}"
             )
             raise MalformedReplyError(text, reason="schema")
-        return ExecutionPlan(
-            tasks=[
-                PlannedTask(
-                    id=number,
-                    description=step.description,
-                    sub_tasks=[
-                        SubTask(id=place, description=text)
-                        for place, text in enumerate(step.sub_tasks, 1)
-                    ],
-                )
-                for number, step in enumerate(reply.tasks, 1)
+        tasks: list[PlannedTask] = []
+        for number, step in enumerate(reply.tasks, 1):
+            sub_tasks = [
+                SubTask(id=n, description=text) for n, text in enumerate(step.sub_tasks, 1)
             ]
-        )
+            tasks.append(PlannedTask(id=number, description=step.description, sub_tasks=sub_tasks))
+        return ExecutionPlan(tasks=tasks)
 
     def _messages(self, query: str, catalogue: Catalogue) -> list[LLMMessage]:
         """The prompt: its system text depends on the registry and the settings alone."""

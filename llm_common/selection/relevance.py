@@ -316,15 +316,21 @@ class ModelRelevanceSelector(ChoosesPointers):
         *,
         related: list[ContextPointer] | None = None,
     ) -> RelevanceSelection:
-        choice = outcome.verdict.choice if outcome.verdict else ChosenPointers([])
-        pointers = choice.pointers if related is None else related
+        choice = ChosenPointers([])
+        if outcome.verdict is not None:
+            choice = outcome.verdict.choice
+        pointers = choice.pointers
+        used: Literal["model", "lexical"] = "model"
+        if related is not None:
+            pointers = related
+            used = "lexical"
         kept, over_the_cap = pointers[: self._max_selected], pointers[self._max_selected :]
         shown_ids = {pointer.pointer_id for pointer in asked.shown}
         not_shown = [pointer for pointer in candidates if pointer.pointer_id not in shown_ids]
         return RelevanceSelection(
             pointers=kept,
             status=outcome.status,
-            used="model" if related is None else "lexical",
+            used=used,
             attempts=outcome.attempts,
             choices=explain_choices(
                 candidates,
@@ -338,7 +344,7 @@ class ModelRelevanceSelector(ChoosesPointers):
             tokens_saved=asked.tokens_saved,
             cached=outcome.cached,
             fallback=len(outcome.attempts) > 1 or related is not None,
-            problem=outcome.problem if outcome.status not in {"ok", "empty"} else "",
+            problem=outcome.failure,
         )
 
 
@@ -576,12 +582,15 @@ def failed_selection(
     candidates: Sequence[ContextPointer],
 ) -> RelevanceSelection:
     """Return the selection of a choice that failed before anything was asked."""
+    not_shown: Sequence[ContextPointer] = ()
+    if used == "model":
+        not_shown = candidates
     return RelevanceSelection(
         status=status,
         used=used,
         problem=problem,
-        choices=explain_choices(candidates, not_shown=candidates if used == "model" else ()),
-        not_shown=len(candidates) if used == "model" else 0,
+        choices=explain_choices(candidates, not_shown=not_shown),
+        not_shown=len(not_shown),
     )
 
 

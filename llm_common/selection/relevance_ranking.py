@@ -37,7 +37,9 @@ def select_by_keywords(
     scores = [len(words & _words(pointer.summary)) for pointer in pointers]
     order = sorted(range(len(pointers)), key=lambda number: -scores[number])
     related = [pointers[number] for number in order if scores[number]]
-    return related or (list(pointers) if on_no_match == "all" else [])
+    if not related and on_no_match == "all":
+        return list(pointers)
+    return related
 
 
 def _words(text: str) -> set[str]:
@@ -100,11 +102,14 @@ def rank_pointers(
         limit: Most pointers to return; None returns all.
     """
     pool = sorted(pointers, key=attrgetter("created_at"))[::-1]
-    lowered = [pointer.digest.lower() for pointer in pool]
-    digests = [
-        text if pointer.digest.isascii() else folded(pointer.digest)
-        for text, pointer in zip(lowered, pool, strict=True)
-    ]
+    lowered: list[str] = []
+    digests: list[str] = []
+    for pointer in pool:
+        lowered.append(pointer.digest.lower())
+        if pointer.digest.isascii():
+            digests.append(lowered[-1])  # what `folded` would return, quicker
+        else:
+            digests.append(folded(pointer.digest))
     parts: dict[str, Sequence[float]] = {
         "words": scan_columns(
             query, [[folded(pointer.summary) for pointer in pool], digests], weights=_FIELD_WEIGHTS
@@ -120,9 +125,10 @@ def rank_pointers(
     for lifted in lifts.values():
         for place, lift in lifted.items():
             scores[place] += lift
-    most = len(pool) if limit is None else limit
+    if limit is None:
+        limit = len(pool)
     ranked = []
-    for place in heapq.nlargest(most, range(len(pool)), key=scores.__getitem__):
+    for place in heapq.nlargest(limit, range(len(pool)), key=scores.__getitem__):
         found = {name: values[place] for name, values in parts.items() if values[place]}
         found |= {name: lifted[place] for name, lifted in lifts.items() if place in lifted}
         ranked.append(RankedPointer(pool[place], scores[place], found))
@@ -153,14 +159,16 @@ def _named_by(best: Collection[int], pool: Sequence[ContextPointer]) -> dict[int
     names: dict[str, str] = {}  # the spaced name by the argument; "" if the text does not hold it
     owners: dict[str, list[int]] = {}
     for place, pointer in enumerate(pool):
-        for value in _strings(pointer.args) if pointer.args else ():
+        if not pointer.args:
+            continue
+        for value in _strings(pointer.args):
             name = names.get(value)
             if name is None:
                 name = _name(value)
                 # The last word alone rules out most names, quicker than a search for the whole.
-                names[value] = name = (
-                    name if name and name.rsplit(None, 1)[-1] in words and name in text else ""
-                )
+                if name and not (name.rsplit(None, 1)[-1] in words and name in text):
+                    name = ""
+                names[value] = name
             if name and place not in (places := owners.setdefault(name, []))[-1:]:
                 places.append(place)
     lifted: dict[int, float] = {}
@@ -177,9 +185,10 @@ def _naming(
 
     The best themselves are not lifted. The digests are in lower case.
     """
-    names = {
-        name for place in best for value in _strings(pool[place].args) if (name := _name(value))
-    }
+    names: set[str] = set()
+    for place in best:
+        names.update(map(_name, _strings(pool[place].args)))
+    names.discard("")
     lifted: dict[int, float] = {}
     for name in names:
         near: Sequence[int] = range(len(pool))
@@ -217,13 +226,16 @@ def _strings(args: Mapping[str, object]) -> list[str]:
 
 def _name(text: str) -> str:
     """The spaced text if its length is that of a name; else ""."""
-    is_name = _MIN_NAME_CHARS <= len(text.strip()) <= _MAX_NAME_CHARS and text != REDACTED
-    return _spaced_name(text) if is_name else ""
+    if text == REDACTED or not _MIN_NAME_CHARS <= len(text.strip()) <= _MAX_NAME_CHARS:
+        return ""
+    return _spaced_name(text)
 
 
 @lru_cache(maxsize=_CACHED_NAMES)
 def _spaced_name(text: str) -> str:
-    return _spaced(text) if _TOKEN.search(text) else ""  # marks alone are no name
+    if not _TOKEN.search(text):
+        return ""  # marks alone are no name
+    return _spaced(text)
 
 
 def _spaced(text: str) -> str:

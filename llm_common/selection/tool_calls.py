@@ -72,6 +72,9 @@ def check_calls(
         if len(calls) == max_calls:
             dropped.append(DroppedCall(_shown_name(item), "over_limit"))
             continue
+        if not isinstance(item, Mapping):
+            dropped.append(DroppedCall("", "malformed"))
+            continue
         call, read_as = _read_call(item, catalogue)
         if isinstance(call, DroppedCall):
             dropped.append(call)
@@ -86,9 +89,8 @@ def check_calls(
         else:
             seen.add(key)
             calls.append(call)
-            notes += [
-                f"{one_line(call.tool, max_chars=_MAX_NAME_CHARS)}: {note}" for note in read_as
-            ]
+            tool = one_line(call.tool, max_chars=_MAX_NAME_CHARS)
+            notes += [f"{tool}: {note}" for note in read_as]
     return CheckedCalls(tuple(calls), tuple(dropped), tuple(notes))
 
 
@@ -106,26 +108,27 @@ def read_native_calls(tool_calls: list[dict[str, Any]]) -> dict[str, Any]:
     calls = []
     for tool_call in tool_calls:
         function = tool_call.get("function", tool_call)
-        facts = function if isinstance(function, dict) else {}
-        args = facts.get("arguments")
+        if not isinstance(function, dict):
+            function = {}
+        args = function.get("arguments")
         read = _read_args(args)  # here a string is the form that the API sends
+        if read is not None:
+            args = read
         call_id = _CallId(one_line(str(tool_call.get("id") or ""), max_chars=_MAX_ID_CHARS))
-        calls.append(
-            {"tool": facts.get("name"), "args": args if read is None else read, "id": call_id}
-        )
+        calls.append({"tool": function.get("name"), "args": args, "id": call_id})
     return {"calls": calls, "again": True}
 
 
-def _read_call(item: object, catalogue: Catalogue) -> tuple[ToolCall | DroppedCall, list[str]]:
+def _read_call(
+    item: Mapping[Any, Any], catalogue: Catalogue
+) -> tuple[ToolCall | DroppedCall, list[str]]:
     """The call, with a note on each thing that was read leniently; or why it is dropped."""
-    facts = item if isinstance(item, Mapping) else {}
-    notes = [
-        f"{key} was read as {wanted}"
-        for key, wanted in _OTHER_KEYS
-        if key in facts and wanted not in facts
-    ]
-    tool, reasoning = _tool_of(facts), facts.get("reasoning")
-    given = facts["args"] if "args" in facts else facts.get("arguments")
+    notes: list[str] = []
+    for key, wanted in _OTHER_KEYS:
+        if key in item and wanted not in item:
+            notes.append(f"{key} was read as {wanted}")
+    tool, reasoning = _tool_of(item), item.get("reasoning")
+    given = item.get("args", item.get("arguments"))
     args = _read_args(given)
     if not isinstance(tool, str) or not tool.strip() or args is None:
         return DroppedCall(_shown_name(item), "malformed"), []
@@ -145,7 +148,7 @@ def _read_call(item: object, catalogue: Catalogue) -> tuple[ToolCall | DroppedCa
             if not changes or definition.find_problems(args):
                 return DroppedCall(name, "invalid_args", problems), []
             notes += changes
-    call_id = facts.get("id")
+    call_id = item.get("id")
     call = ToolCall(
         tool=name,
         args=args,
@@ -155,8 +158,8 @@ def _read_call(item: object, catalogue: Catalogue) -> tuple[ToolCall | DroppedCa
     return call, notes
 
 
-def _tool_of(facts: Mapping[Any, Any]) -> object:
-    return facts["tool"] if "tool" in facts else facts.get("name")
+def _tool_of(call: Mapping[Any, Any]) -> object:
+    return call.get("tool", call.get("name"))
 
 
 def _read_args(args: object) -> dict[str, Any] | None:
@@ -166,12 +169,17 @@ def _read_args(args: object) -> dict[str, Any] | None:
             args = extract_json(args)
         except MalformedReplyError:
             return None
-    return args if isinstance(args, dict) and all(isinstance(name, str) for name in args) else None
+    if isinstance(args, dict) and all(isinstance(name, str) for name in args):
+        return args
+    return None
 
 
 def _shown_name(item: object) -> str:
-    tool = _tool_of(item) if isinstance(item, Mapping) else None
-    return one_line(tool, max_chars=_MAX_NAME_CHARS) if isinstance(tool, str) else ""
+    if isinstance(item, Mapping):
+        tool = _tool_of(item)
+        if isinstance(tool, str):
+            return one_line(tool, max_chars=_MAX_NAME_CHARS)
+    return ""
 
 
 def read_leniently(
@@ -205,7 +213,9 @@ class _Reader:
         read: dict[str, Any] = {}
         for name, value in given.items():
             place = f"{path}.{name}" if path else name
-            kinds = self._kinds(properties[name]) if name in properties else None
+            kinds = None
+            if name in properties:
+                kinds = self._kinds(properties[name])
             if value is None and kinds and "null" not in kinds and name not in required:
                 self._note(place, "null was read as left out")
             else:
@@ -217,15 +227,20 @@ class _Reader:
             return value
         kinds = (self._kinds(schema) or frozenset()) - {"null"}
         if isinstance(value, str):
-            found = _number(value) if kinds and kinds <= _NUMBERS else None
-            if found is None and kinds == {"boolean"}:
-                found = _FLAGS.get(value)
-            if found is None or (kinds == {"integer"} and not _WHOLE.fullmatch(value)):
+            read: float | None = None
+            form = "a number"
+            if kinds == {"boolean"}:
+                read = _FLAGS.get(value)
+                form = "a flag"
+            elif kinds and kinds <= _NUMBERS:
+                if _WHOLE.fullmatch(value):
+                    read = int(value)
+                elif "number" in kinds and _NUMBER.fullmatch(value):
+                    read = float(value)
+            if read is None:
                 return value
-            self._note(
-                path, f"a text was read as {'a flag' if isinstance(found, bool) else 'a number'}"
-            )
-            return found
+            self._note(path, f"a text was read as {form}")
+            return read
         only = self._only(schema)
         if isinstance(value, dict) and kinds == {"object"}:
             return self.members(value, only, path=path, levels=levels - 1)
@@ -270,9 +285,3 @@ class _Reader:
                 yield from (resolve(each, self._root) for each in offered)
                 return
         yield schema
-
-
-def _number(text: str) -> int | float | None:
-    if _WHOLE.fullmatch(text):
-        return int(text)
-    return float(text) if _NUMBER.fullmatch(text) else None

@@ -88,7 +88,9 @@ class ToolRequest:
     @property
     def whole(self) -> list[str]:
         """The task and the query."""
-        return [self.task.description, *([self.query] if self.query else [])]
+        if self.query:
+            return [self.task.description, self.query]
+        return [self.task.description]
 
     @property
     def texts(self) -> list[str]:
@@ -386,7 +388,9 @@ def _json_schema(tools: Sequence[str], *, may_ask_again: bool) -> dict[str, Any]
 def _selection(
     outcome: Outcome[CheckedCalls], text: _PromptText, catalogue: Catalogue
 ) -> ToolSelection:
-    checked = outcome.verdict.choice if outcome.verdict else CheckedCalls((), ())
+    checked = CheckedCalls((), ())
+    if outcome.verdict is not None:
+        checked = outcome.verdict.choice
     return ToolSelection(
         calls=checked.calls,
         status=outcome.status,
@@ -400,5 +404,5 @@ def _selection(
         tokens_saved=text.tokens_saved,
         cached=outcome.cached,
         fallback=len(outcome.attempts) > 1,
-        problem=outcome.problem if outcome.status not in {"ok", "empty"} else "",
+        problem=outcome.failure,
     )

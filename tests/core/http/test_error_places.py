@@ -144,10 +144,10 @@ async def decided(replies: list[Any], *, ends_in_s: float = 5.0) -> Outcome[str]
 
 async def test_a_decision_tells_the_caller_where_and_the_model_only_what() -> None:
     unread = await decided(["no JSON"])
-    assert unread.problem.startswith("model m: ")
-    assert unread.feedback == unread.problem.removeprefix("model m: ")
-    assert (await decided(['{"tool": "t", "args": {}}'])).problem == "no such tool"
-    assert (await decided([], ends_in_s=0)).problem.startswith("model m: The deadline passed")
+    assert unread.failure.startswith("model m: ")
+    assert unread.feedback == unread.failure.removeprefix("model m: ")
+    assert (await decided(['{"tool": "t", "args": {}}'])).failure == "no such tool"
+    assert (await decided([], ends_in_s=0)).failure.startswith("model m: The deadline passed")
 
 
 @pytest.mark.parametrize("name", ["line\nbreak", "\x1b[31mred", "\u202eright", "x" * 5_000])
