@@ -231,7 +231,6 @@ async def test_reads_the_reply_out_of_every_shape_of_answer(answer: object) -> N
             response(None, function_call={"name": "t"}), "empty", id="F-078 unwanted function call"
         ),
         pytest.param(response(f'{WHOLE} {{"ids": []}}'), "ambiguous", id="F-083"),
-        pytest.param(response(f"<think>{WHOLE}"), "unclosed_thinking", id="F-086"),
         pytest.param(response(WHOLE[:-1]), "truncated", id="F-087"),
         pytest.param(response(WHOLE, finish_reason="length"), "cut", id="F-088"),
         pytest.param(
@@ -247,12 +246,7 @@ async def test_reads_the_reply_out_of_every_shape_of_answer(answer: object) -> N
             id="F-088 a reason nobody knows",
         ),
         pytest.param(response("I cannot do that."), "no_json", id="F-089 refusal in words"),
-        pytest.param(response('{"ids": [], "ids": []}'), "duplicate_keys", id="F-090"),
-        pytest.param(response('{"ids": [NaN]}'), "bad_number", id="F-091"),
-        pytest.param(response("[" * 100_000), "too_deep", id="F-092"),
         pytest.param(response("x" * 5_000_000), "too_large", id="F-093"),
-        pytest.param(response('{"ids": [' + "1" * 5_000 + "]}"), "bad_number", id="F-094"),
-        pytest.param(response("{'ids': []}"), "not_strict", id="F-095"),
         pytest.param(response("{}"), "schema", id="F-097 nothing"),
         pytest.param(response('{"pointers": []}'), "schema", id="F-097 wrong key"),
         pytest.param(response('{"ids": null}'), "schema", id="F-097 null value"),
@@ -265,6 +259,7 @@ async def test_reads_the_reply_out_of_every_shape_of_answer(answer: object) -> N
 async def test_a_reply_that_is_not_one_whole_valid_answer_is_malformed(
     answer: object, reason: str
 ) -> None:
+    """What `extract_json` refuses, `ask` refuses with the same reason; its own table has them all."""
     client = AsyncMock()
     client.chat_completion.return_value = answer
     attempts: list[Attempt] = []
