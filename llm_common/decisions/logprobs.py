@@ -199,7 +199,9 @@ class _Run:
         names = list(options)
         groups = [names[start : start + _TOP_TOKENS] for start in range(0, len(names), _TOP_TOKENS)]
         shares = await asyncio.gather(*(self._letters(text, group, options) for group in groups))
-        found = {name: share for group in shares if group for name, share in group.items()}
+        found: dict[str, float] = {}
+        for group_shares in shares:
+            found |= group_shares or {}
         if len(groups) == 1 or not found:
             return found or None
         best = [max(group, key=lambda name: found.get(name, 0.0)) for group in groups]
@@ -211,7 +213,9 @@ class _Run:
         }
         weighted = {name: found.get(name, 0.0) * weight[name] for name in names}
         whole = sum(weighted.values())
-        return {name: share / whole for name, share in weighted.items()} if whole else None
+        if not whole:
+            return None
+        return {name: share / whole for name, share in weighted.items()}
 
     async def _letters(
         self, text: str, names: Sequence[str], options: Mapping[str, str]
@@ -226,7 +230,9 @@ class _Run:
             f"{text}\n{listed}\nAnswer with the letter of the option that fits.",
             _LETTERS[: len(names)].lower(),
         )
-        return None if shares is None else dict(zip(names, shares, strict=True))
+        if shares is None:
+            return None
+        return dict(zip(names, shares, strict=True))
 
     async def _ask(self, question: str, labels: Sequence[str]) -> list[float] | None:
         """The share of each label, which is in lower case.
@@ -253,7 +259,9 @@ class _Run:
         masses = _masses_of(response)
         found = [masses.get(label, 0.0) for label in labels]
         whole = sum(found)
-        return [mass / whole for mass in found] if whole else None
+        if not whole:
+            return None
+        return [mass / whole for mass in found]
 
 
 def _masses_of(response: LLMResponse) -> dict[str, float]:
@@ -272,9 +280,9 @@ def _masses_of(response: LLMResponse) -> dict[str, float]:
         )
     masses: dict[str, float] = {}
     for row in rows:
-        token, logprob = (
-            (row.get("token"), row.get("logprob")) if isinstance(row, dict) else (None, None)
-        )
+        if not isinstance(row, dict):
+            continue
+        token, logprob = row.get("token"), row.get("logprob")
         # NaN is not
         if isinstance(token, str) and isinstance(logprob, int | float) and logprob <= _ROUNDING:
             label = token.strip(_AROUND_LABEL).lower()

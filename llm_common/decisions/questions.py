@@ -172,9 +172,9 @@ class Decisions:
             TypeError: It is no Score.
         """
         answer = self._answer(question, tuple, "Score")
-        return (
-            fsum(level * p for level, p in enumerate(answer)) if isinstance(answer, tuple) else None
-        )
+        if not isinstance(answer, tuple):
+            return None
+        return fsum(level * probability for level, probability in enumerate(answer))
 
     def _answer(self, question: str, kind: type, name: str) -> Answer | None:
         if question in self.unanswered:

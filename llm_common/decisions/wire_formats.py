@@ -119,7 +119,9 @@ def _openai_question(name: str, question: Question) -> dict[str, Any]:
 
 
 def _named(key: str, name: str, description: str) -> dict[str, str]:
-    return {key: name, "description": description} if description else {key: name}
+    if not description:
+        return {key: name}
+    return {key: name, "description": description}
 
 
 def _openai_answers(
@@ -159,7 +161,9 @@ def _by_value(rows: object, kind: type) -> dict[str, object] | None:
     ):
         return None
     found = {str(row["value"]): row.get("probability") for row in rows}
-    return found if len(found) == len(rows) else None
+    if len(found) < len(rows):
+        return None
+    return found
 
 
 def _without_answers() -> MalformedReplyError:

@@ -130,8 +130,10 @@ def read_definition(entry: object, *, unnamed: str = "") -> ToolDefinition | Non
     Returns:
         The definition. None if the entry is not an object, or has no name and `unnamed` is empty.
     """
-    function = entry.get("function", entry) if isinstance(entry, Mapping) else None
-    if not isinstance(entry, Mapping) or not isinstance(function, Mapping):
+    if not isinstance(entry, Mapping):
+        return None
+    function = entry.get("function", entry)
+    if not isinstance(function, Mapping):
         return None
     name, description = function.get("name"), function.get("description")
     if not isinstance(name, str) or not name.strip():
@@ -311,15 +313,13 @@ def only_reads(name: str, parameters: Mapping[str, Any]) -> bool:
     reads = not _READING.isdisjoint(words) or words[-1:] == [_READS_LAST]
     if not reads or has_writing_verb(name) or _TWO_VERBS.search(" ".join(words)):
         return False
-    return not any(
-        _writes_by(each, schema) for each, schema in properties_of(parameters, parameters).items()
-    )
-
-
-def _writes_by(name: str, schema: Mapping[str, Any]) -> bool:
-    return not (_WRITING if schema.get("type") == "boolean" else _WRITING - _NOUNS).isdisjoint(
-        _words(name)
-    )
+    for parameter, schema in properties_of(parameters, parameters).items():
+        verbs = _WRITING - _NOUNS
+        if schema.get("type") == "boolean":
+            verbs = _WRITING
+        if not verbs.isdisjoint(_words(parameter)):
+            return False
+    return True
 
 
 def _words(name: str) -> list[str]:

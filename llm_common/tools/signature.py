@@ -88,12 +88,15 @@ def resolve(schema: object, root: Schema) -> Schema:
 
 
 def _at(root: Schema, pointer: str) -> object:
+    if not pointer.startswith("#"):
+        return None
     found: object = root
     for step in pointer.removeprefix("#").strip("/").split("/"):
         if step:
-            key = step.replace("~1", "/").replace("~0", "~")
-            found = found.get(key) if isinstance(found, Mapping) else None
-    return found if pointer.startswith("#") else None
+            if not isinstance(found, Mapping):
+                return None
+            found = found.get(step.replace("~1", "/").replace("~0", "~"))
+    return found
 
 
 def _parts(schema: Schema, root: Schema) -> list[Schema]:
@@ -110,7 +113,9 @@ def value_text(value: object) -> str:
         return value
     if isinstance(value, Mapping):
         return "{…}"
-    return "[…]" if isinstance(value, list) else json.dumps(value)
+    if isinstance(value, list):
+        return "[…]"
+    return json.dumps(value)
 
 
 class _Types:
@@ -144,7 +149,9 @@ class _Types:
         """The type, alternatives joined by a bar."""
         schema = resolve(schema, self._root)
         self._left -= 1
-        values = [schema["const"]] if "const" in schema else schema.get("enum")
+        values = schema.get("enum")
+        if "const" in schema:
+            values = [schema["const"]]
         if isinstance(values, list) and values:
             names = [
                 one_line(value_text(value), max_chars=_MAX_VALUE_CHARS) or '""'
@@ -183,9 +190,12 @@ class _Types:
             if nested and not deep:
                 inner = self.parameters(schema, limit=_MAX_NESTED, nested=False, level=level + 1)
             return f"{{{', '.join(inner)}}}" if inner else "{…}"
-        return _WORDS.get(kind, "any") if isinstance(kind, str) else "any"
+        if isinstance(kind, str):
+            return _WORDS.get(kind, "any")
+        return "any"
 
 
 def _schemas(value: object) -> list[Schema]:
-    parts = value[:_MAX_PARTS] if isinstance(value, list) else []
-    return [part for part in parts if isinstance(part, Mapping)]
+    if not isinstance(value, list):
+        return []
+    return [part for part in value[:_MAX_PARTS] if isinstance(part, Mapping)]

@@ -172,7 +172,10 @@ class ToolIndex:
             if len(texts) == 1:
                 return tuple(self._ranked(texts[0], max(k, 0)))
             rankings = [self._ranked(text, _MAX_WEIGHED) for text in texts]
-        firsts = {row.name for rows in rankings for row in rows[:1] if row.score >= _FITS}
+        firsts: set[str] = set()
+        for rows in rankings:
+            if rows and rows[0].score >= _FITS:
+                firsts.add(rows[0].name)
         best: dict[str, RankedTool] = {}
         odds: dict[str, list[float]] = {}
         for row in chain.from_iterable(rankings):
@@ -254,13 +257,15 @@ class ToolIndex:
         return evidence / (evidence + _HALF_EVIDENCE)
 
     def _why(self, text: str, name: str, share: float, cosine: float | None) -> str:
+        reasons: list[str] = []
         shared = [term for term in query_terms(text) if self._words.holds(name, stem(folded(term)))]
-        said = [f"words {', '.join(shared[:_MAX_NAMED])}"] if shared else []
+        if shared:
+            reasons.append(f"words {', '.join(shared[:_MAX_NAMED])}")
         if share:
-            said.append(f"name {share:.2f}")
+            reasons.append(f"name {share:.2f}")
         if cosine is not None:
-            said.append(f"meaning {cosine:.2f}")
-        return "; ".join(said) or "letters"
+            reasons.append(f"meaning {cosine:.2f}")
+        return "; ".join(reasons) or "letters"
 
 
 def _check_texts(query: object, sub_queries: object) -> None:
@@ -282,7 +287,9 @@ def _parameter_texts(
 ) -> Iterator[str]:
     for name, value in properties_of(schema, root).items():
         values = value.get("enum")
-        listed = " ".join(map(value_text, values[:_MAX_VALUES])) if isinstance(values, list) else ""
+        listed = ""
+        if isinstance(values, list):
+            listed = " ".join(map(value_text, values[:_MAX_VALUES]))
         yield f"{name} {value.get('description', '')} {listed}"
         if depth > 1:
             yield from _parameter_texts(value, root, depth=depth - 1)

@@ -207,7 +207,9 @@ def _levels(value: object, *, width: int) -> Iterator[list[object]]:
 def _parts_of(value: object) -> Iterable[object]:
     if isinstance(value, Mapping):
         return value.values()
-    return value if isinstance(value, list | tuple) else ()
+    if isinstance(value, list | tuple):
+        return value
+    return ()
 
 
 class _Paths:
@@ -268,10 +270,12 @@ class _Paths:
         found = self._named.get(base.rpartition("/")[2]) if base else self._root
         for step in unquote(fragment).split("/")[1:]:
             key = step.replace("~1", "/").replace("~0", "~")
-            if isinstance(found, list):
-                found = found[int(key)] if key.isdecimal() and int(key) < len(found) else None
+            if isinstance(found, dict):
+                found = found.get(key)
+            elif isinstance(found, list) and key.isdecimal() and int(key) < len(found):
+                found = found[int(key)]
             else:
-                found = found.get(key) if isinstance(found, dict) else None
+                found = None
         if found is None:
             raise ValueError(f"{reference} leads nowhere; write a reference as #/$defs/name")
         return found
@@ -283,12 +287,11 @@ class _Paths:
         rest = [self._root]
         for value in rest:  # grows while it is read
             rest += _parts_of(value)
-            if isinstance(value, dict):
-                named |= {
-                    str(value[key]).strip("#").rpartition("/")[2]: value
-                    for key in _NAMES
-                    if key in value
-                }
+            if not isinstance(value, dict):
+                continue
+            for key in _NAMES:
+                if key in value:
+                    named[str(value[key]).strip("#").rpartition("/")[2]] = value
         return named
 
 
