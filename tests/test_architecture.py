@@ -43,7 +43,7 @@ BROAD_CATCHES = {
 }
 
 # Words of a user, or of the names of a database, which a list has to know.
-ALLOWED_WORDS = {("context/intent.py", "tidy"), ("redaction/name_strength.py", "foreign")}
+ALLOWED_WORDS = {("context/intent.py", "tidy"), ("redaction/secret_values.py", "foreign")}
 
 EXTRAS = {
     "bpe_openai",

@@ -6,11 +6,14 @@ from dataclasses import dataclass
 from heapq import merge
 from typing import NamedTuple
 
-from llm_common.redaction.name_strength import CERTAIN, LIKELY, STRONG, WEAK
 from llm_common.redaction.patterns import REDACTED, Rule, Span, alternation
 from llm_common.redaction.secret_values import (
+    CERTAIN,
+    LIKELY,
     MAX_CHECKED_CHARS,
     PROSE,
+    STRONG,
+    WEAK,
     compiled,
     is_other,
     is_secret_value,

@@ -14,8 +14,10 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TypeAlias
 
-from llm_common.redaction.name_strength import LIKELY, STRONG, WEAK
 from llm_common.redaction.secret_values import (
+    LIKELY,
+    STRONG,
+    WEAK,
     compiled,
     holds_user_and_password,
     is_secret_value,

@@ -16,14 +16,6 @@ from io import StringIO
 from itertools import pairwise
 
 from llm_common.redaction.assignments import NamedSecrets
-from llm_common.redaction.name_strength import (
-    LIKELY,
-    NAME_LITERALS,
-    STRONG,
-    WEAK,
-    name_strength,
-    words_of,
-)
 from llm_common.redaction.patterns import (
     FORM_RULES,
     REDACTED,
@@ -32,7 +24,16 @@ from llm_common.redaction.patterns import (
     Rule,
     alternation,
 )
-from llm_common.redaction.secret_values import is_secret_number, is_secret_value
+from llm_common.redaction.secret_values import (
+    LIKELY,
+    NAME_LITERALS,
+    STRONG,
+    WEAK,
+    is_secret_number,
+    is_secret_value,
+    name_strength,
+    words_of,
+)
 from llm_common.text.canonical import Json, encode_json, json_text, to_plain
 
 # quotes and backslashes stay escaped
