@@ -7,7 +7,10 @@ import pytest
 from tools.hops import main
 
 MAX_FILES = {
-    "save": 14,
+    "save": 13,
+    "save of the same call again": 13,
+    "list": 8,
+    "load": 8,
     "select outputs, HTTP": 18,
     "run": 57,
     "run, HTTP": 64,

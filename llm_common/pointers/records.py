@@ -351,7 +351,8 @@ class _LockedTransaction:
         """Return the pointer of a record, None if it is missing or damaged."""
         with suppress(CorruptPointerError):
             data = self._folder.get(name, max_bytes=MAX_RECORD_BYTES)
-            return parse_meta(data or b"", query_id=self._query_id, pointer_id=pointer_id)
+            if data is not None:
+                return parse_meta(data, query_id=self._query_id, pointer_id=pointer_id)
         return None
 
 
