@@ -4,6 +4,10 @@ A shape is a few literal prefixes and a pattern for the rest. A pattern runs onl
 literals occurs, in time linear in the text. A secret without a shape (an AWS secret key, a Twilio
 auth token, a password) is recognised by the name that it is assigned to; see `assignments`.
 
+No scanner's rule set is included: their expressions are not linear in Python's engine, and most of
+their rules need a name beside the key, which `assignments` covers for every service at once. The
+table of shapes was compared with theirs.
+
 Card and account numbers stay: they authorise nothing alone, and most digits that pass their
 checksum are something else. A caller can add a pattern for them.
 """
@@ -12,7 +16,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from llm_common.redaction.secret_values import (
     LIKELY,
@@ -23,7 +27,6 @@ from llm_common.redaction.secret_values import (
     is_secret_value,
     looks_random,
 )
-from llm_common.redaction.token_shapes import TOKEN_SHAPES, TokenShape
 
 Span: TypeAlias = tuple[int, int, str]
 """A secret in a text: its start, its end, and its replacement."""
@@ -118,6 +121,30 @@ def _rule(expression: str, *literals: str, accepts: Callable[[str], bool] | None
     return Rule(expression, literals, accepts)
 
 
+class TokenShape(NamedTuple):
+    """The shape of one service's keys.
+
+    Attributes:
+        name: The service.
+        starts: Literal beginnings, between spaces; a letter or a digit before one rules it out.
+        rest: Pattern of the characters after the beginning.
+        source: Page on which the service, or a register, documents the shape.
+        random: Whether only random text counts, because words such as `sk-container-class` match
+            too.
+    """
+
+    name: str
+    starts: str
+    rest: str
+    source: str
+    random: bool = True
+
+    @property
+    def prefixes(self) -> tuple[str, ...]:
+        """The literal beginnings."""
+        return tuple(self.starts.split())
+
+
 def _of_shape(shape: TokenShape) -> Rule:
     """A rule for whole keys of a shape.
 
@@ -169,6 +196,293 @@ def _is_likely(text: str) -> bool:
     return is_secret_value(text, LIKELY)
 
 
+_KEY = r"[A-Za-z0-9]"
+_REST = r"[A-Za-z0-9_-]"
+_HEX = r"[0-9a-f]"
+_REGISTER = (
+    "docs.github.com/code-security/reference/secret-security/supported-secret-scanning-patterns"
+)
+_GITLAB = (
+    "glpat- gldt- glrt- glrtr- glcbt- glptt- glft- glimt- glagent- glsoat- glffct- gloas- "
+    "glwt- GR1348941"
+)
+_SLACK = "xoxa- xoxb- xoxc- xoxd- xoxe- xoxe. xoxo- xoxp- xoxr- xoxs- xapp-"
+_SLACK_HOOKS = "hooks.slack.com/services/ hooks.slack.com/workflows/ hooks.slack.com/triggers/"
+_BASE64_OF_KEYS = (
+    "c2stYW50 c2stcHJva c2stb3It c2tfbGl2Z Z2hwX Z2hvX Z2hzX Z2l0aHViX3BhdF "
+    "eG94Y QUtJQ QUl6Y Z2xwYXQt"
+)
+_BASE64_OF_PRIVATE_KEYS = (
+    "LS0tLS1CRUdJTiBSU0EgUFJJVkFUR LS0tLS1CRUdJTiBFQyBQUklWQVRF LS0tLS1CRUdJTiBQUklWQVRF "
+    "LS0tLS1CRUdJTiBPUEVOU1NIIFBSSVZBVE LS0tLS1CRUdJTiBFTkNSWVBURUQgUFJJVkFUR"
+)
+
+_ROWS: tuple[tuple[str, str, str, str] | tuple[str, str, str, str, bool], ...] = (
+    # Models and their tools
+    (
+        "OpenAI, Anthropic, OpenRouter, Langfuse",
+        "sk-",
+        rf"{_REST}{{16,}}",
+        "platform.openai.com/docs/api-reference",
+    ),
+    ("ElevenLabs", "sk_", rf"{_HEX}{{40,}}", "elevenlabs.io/docs/api-reference/authentication"),
+    ("Groq", "gsk_", rf"{_KEY}{{32,}}", "console.groq.com/docs"),
+    ("xAI", "xai-", rf"{_KEY}{{32,}}", "docs.x.ai"),
+    ("Perplexity", "pplx-", rf"{_KEY}{{32,}}", "docs.perplexity.ai"),
+    ("Replicate", "r8_", rf"{_KEY}{{30,}}", "replicate.com/docs/topics/security/api-tokens"),
+    ("NVIDIA", "nvapi-", rf"{_REST}{{32,}}", "docs.api.nvidia.com"),
+    ("Cerebras", "csk-", rf"{_KEY}{{32,}}", "inference-docs.cerebras.ai"),
+    ("Together", "tgp_v1_", rf"{_REST}{{32,}}", "docs.together.ai"),
+    ("Fireworks", "fw_", rf"{_KEY}{{20,}}", "docs.fireworks.ai"),
+    ("Jina", "jina_", rf"{_REST}{{40,}}", "jina.ai/api-dashboard"),
+    ("Voyage", "pa-", rf"{_REST}{{40,}}", "docs.voyageai.com"),
+    ("LangSmith", "lsv2_", r"\w{32,}", "docs.smith.langchain.com"),
+    ("Tavily", "tvly-", rf"{_REST}{{20,}}", "docs.tavily.com"),
+    ("Firecrawl", "fc-", rf"{_HEX}{{32}}", "docs.firecrawl.dev"),
+    ("Apify", "apify_api_", rf"{_KEY}{{30,}}", "docs.apify.com/platform/integrations/api"),
+    ("E2B", "e2b_", rf"{_HEX}{{32,}}", "e2b.dev/docs/api-key"),
+    ("Pinecone", "pcsk_", r"\w{30,}", "docs.pinecone.io/guides/projects/manage-api-keys"),
+    ("Weights & Biases", "wandb_v1_", r"\w{30,}", "docs.wandb.ai"),
+    ("Hugging Face", "hf_ api_org_", r"\w{16,}", "huggingface.co/docs/hub/security-tokens"),
+    # Clouds
+    (
+        "Google API key",
+        "AIza",
+        rf"{_REST}{{30,}}",
+        "cloud.google.com/docs/authentication/api-keys",
+        False,
+    ),
+    (
+        "Google OAuth",
+        "GOCSPX- ya29. 1//0",
+        r"[\w.-]{20,}",
+        "developers.google.com/identity/protocols",
+    ),
+    (
+        "AWS key id",
+        "AKIA ASIA ABIA ACCA A3TX",
+        r"[0-9A-Z]{16}(?![A-Za-z0-9])",
+        "docs.aws.amazon.com/IAM/latest/UserGuide/reference_identifiers.html",
+        False,
+    ),
+    (
+        "Bedrock",
+        "ABSK bedrock-api-key-",
+        r"[A-Za-z0-9+/]{30,}={0,2}",
+        "docs.aws.amazon.com/bedrock/latest/userguide",
+    ),
+    ("Alibaba", "LTAI", rf"{_KEY}{{16,}}", "alibabacloud.com/help/en/ram"),
+    ("Tencent", "AKID", rf"{_KEY}{{28,}}", "tencentcloud.com/document/product/598"),
+    (
+        "DigitalOcean",
+        "dop_v1_ doo_v1_ dor_v1_",
+        rf"{_HEX}{{32,}}",
+        "docs.digitalocean.com/reference/api",
+    ),
+    (
+        "Cloudflare origin CA",
+        "v1.0-",
+        rf"{_HEX}{{24}}-{_HEX}{{100,}}",
+        "developers.cloudflare.com/api",
+    ),
+    ("Heroku", "HRKU-", rf"{_REST}{{30,}}", _REGISTER),
+    ("Fly.io", "fm1a_ fm1r_ fm2_ fo1_", r"[\w+/=-]{30,}", "fly.io/docs/security/tokens"),
+    ("Netlify", "nfp_", rf"{_KEY}{{30,}}", "docs.netlify.com/api"),
+    ("Render", "rnd_", rf"{_KEY}{{24,}}", "render.com/docs/api"),
+    ("Scalingo", "tk-us-", rf"{_REST}{{40,}}", "developers.scalingo.com"),
+    ("OpenShift", "sha256~", rf"{_REST}{{40,}}", "docs.openshift.com"),
+    ("Databricks", "dapi", rf"{_HEX}{{32}}(?:-\d+)?", "docs.databricks.com/dev-tools/auth/pat"),
+    ("age", "AGE-SECRET-KEY-1", r"[0-9A-Z]{40,}", "c2sp.org/age", False),
+    # Code, packages and their tests
+    (
+        "GitHub",
+        "ghp_ gho_ ghu_ ghs_ ghr_ github_pat_",
+        r"\w{16,}",
+        "github.blog/2021-04-05-behind-githubs-new-authentication-token-formats",
+    ),
+    ("GitLab", _GITLAB, r"[\w.-]{16,}", "docs.gitlab.com/security/tokens"),
+    ("Bitbucket", "ATBB", rf"{_KEY}{{24,}}", _REGISTER),
+    ("Atlassian", "ATATT3 ATCTT3", r"[\w=-]{20,}", _REGISTER),
+    ("npm", "npm_", rf"{_KEY}{{30,}}", "docs.npmjs.com/about-access-tokens"),
+    ("PyPI", "pypi-AgE", rf"{_REST}{{16,}}", "pypi.org/help/#apitoken"),
+    ("RubyGems", "rubygems_", rf"{_HEX}{{32,}}", "guides.rubygems.org/api-key-scopes"),
+    (
+        "crates.io",
+        "cio",
+        rf"{_KEY}{{32}}(?!\w)",
+        "doc.rust-lang.org/cargo/reference/publishing.html",
+    ),
+    ("NuGet", "oy2", r"[a-z0-9]{43}(?!\w)", "learn.microsoft.com/nuget"),
+    ("Clojars", "CLOJARS_", rf"{_KEY}{{40,}}", "github.com/clojars/clojars-web/wiki/Deploy-Tokens"),
+    ("JFrog", "AKCp cmVmd", rf"{_KEY}{{50,}}", "jfrog.com/help"),
+    (
+        "Docker Hub",
+        "dckr_pat_ dckr_oat_",
+        rf"{_REST}{{20,}}",
+        "docs.docker.com/security/access-tokens",
+    ),
+    ("CircleCI", "CCIPAT_ CCIPRJ_", r"\w{20,}", "circleci.com/docs/managing-api-tokens"),
+    ("Buildkite", "bkua_ bkct_", rf"{_KEY}{{30,}}", "buildkite.com/docs/apis/managing-api-tokens"),
+    ("Sonar", "squ_ sqp_ sqa_", rf"{_HEX}{{40}}", "docs.sonarsource.com"),
+    (
+        "Sourcegraph",
+        "sgp_",
+        rf"(?:(?:{_HEX}{{16}}|local)_)?{_HEX}{{40}}",
+        "sourcegraph.com/docs/cli/how-tos",
+    ),
+    (
+        "HashiCorp Vault",
+        "hvs. hvb. hvr.",
+        rf"{_REST}{{20,}}",
+        "developer.hashicorp.com/vault/docs/concepts/tokens",
+    ),
+    (
+        "Doppler",
+        "dp.pt. dp.st. dp.ct. dp.sa. dp.scim. dp.audit.",
+        r"[\w.-]{20,}",
+        "docs.doppler.com",
+    ),
+    ("1Password", "ops_", rf"eyJ{_REST}{{40,}}", "developer.1password.com/docs/service-accounts"),
+    (
+        "1Password account",
+        "A3-",
+        r"[A-Z0-9]{6}-[A-Z0-9]{5,11}(?:-[A-Z0-9]{5,6}){3,4}",
+        "support.1password.com/secret-key",
+    ),
+    (
+        "Pulumi",
+        "pul-",
+        rf"{_HEX}{{32,}}",
+        "pulumi.com/docs/pulumi-cloud/access-management/access-tokens",
+    ),
+    ("Infracost", "ico-", rf"{_KEY}{{32}}", "infracost.io/docs"),
+    ("Prefect", "pnu_ pnb_", rf"{_KEY}{{30,}}", "docs.prefect.io"),
+    ("Octopus", "API-", r"[A-Z0-9]{26}(?!\w)", "octopus.com/docs/octopus-rest-api"),
+    ("ReadMe", "rdme_", r"[a-z0-9]{60,}", "docs.readme.com"),
+    ("Harness", "pat. sat.", rf"{_REST}{{22}}\.{_KEY}{{24}}\.{_KEY}{{20}}", "developer.harness.io"),
+    # Data
+    ("Supabase", "sbp_ sb_secret_", rf"{_REST}{{20,}}", "supabase.com/docs/guides/api/api-keys"),
+    ("PlanetScale", "pscale_tkn_ pscale_pw_ pscale_oauth_", r"[\w.-]{20,}", "planetscale.com/docs"),
+    ("Neon", "npg_ napi_", rf"{_KEY}{{12,}}", "neon.com/docs/manage/api-keys"),
+    (
+        "ClickHouse Cloud",
+        "4b1d",
+        rf"{_KEY}{{38}}(?!\w)",
+        "clickhouse.com/docs/cloud/manage/openapi",
+    ),
+    (
+        "Airtable",
+        "pat",
+        rf"{_KEY}{{14}}\.{_HEX}{{64}}",
+        "airtable.com/developers/web/guides/personal-access-tokens",
+    ),
+    ("Dropbox", "sl.", rf"{_REST}{{60,}}", "developers.dropbox.com/oauth-guide"),
+    (
+        "Contentful",
+        "CFPAT-",
+        rf"{_REST}{{40,}}",
+        "contentful.com/developers/docs/references/authentication",
+    ),
+    ("Notion", "ntn_ secret_", rf"{_KEY}{{40,}}", "developers.notion.com/docs/authorization"),
+    # Messages and mail
+    ("Slack", _SLACK, r"[\w%.-]{8,}", "docs.slack.dev/authentication/tokens"),
+    (
+        "Slack webhook",
+        _SLACK_HOOKS,
+        r"[\w/]{20,}",
+        "docs.slack.dev/messaging/sending-messages-using-incoming-webhooks",
+    ),
+    (
+        "Discord webhook",
+        "discord.com/api/webhooks/ discordapp.com/api/webhooks/",
+        r"\d{5,}/[\w-]{20,}",
+        "discord.com/developers/docs/resources/webhook",
+    ),
+    (
+        "Teams webhook",
+        "webhook.office.com/webhookb2/",
+        r"[\w@/-]{40,}",
+        "learn.microsoft.com/microsoftteams",
+    ),
+    ("Twilio", "SK", rf"{_HEX}{{32}}(?!\w)", "twilio.com/docs/iam/api-keys", False),
+    (
+        "SendGrid",
+        "SG.",
+        r"[\w-]{16,32}\.[\w-]{16,64}",
+        "twilio.com/docs/sendgrid/ui/account-and-settings/api-keys",
+    ),
+    ("Mailgun", "key-", rf"{_HEX}{{32}}", "documentation.mailgun.com", False),
+    ("Brevo", "xkeysib- xsmtpsib-", rf"{_HEX}{{64}}-{_KEY}{{16}}", "developers.brevo.com"),
+    ("Resend", "re_", rf"{_KEY}{{6,}}_?{_KEY}{{16,}}", "resend.com/docs/api-reference"),
+    # Payment and shops
+    (
+        "Stripe",
+        "sk_live_ sk_test_ rk_live_ rk_test_ sk_prod_ rk_prod_ whsec_",
+        r"[\w+/=]{8,}",
+        "docs.stripe.com/keys",
+    ),
+    ("Square", "sq0atp- sq0csp- EAAA", rf"{_REST}{{20,}}", "developer.squareup.com/docs"),
+    ("Shopify", "shpat_ shpca_ shppa_ shpss_", r"[0-9A-Fa-f]{32}", "shopify.dev/docs/apps/auth"),
+    (
+        "Braintree, PayPal",
+        "access_token$production$ access_token$sandbox$",
+        r"[0-9a-z]{16}\$[0-9a-f]{32}",
+        "developer.paypal.com/braintree/docs",
+    ),
+    ("Razorpay", "rzp_live_ rzp_test_", rf"{_KEY}{{14,}}", "razorpay.com/docs/api"),
+    ("Flutterwave", "FLWSECK- FLWSECK_TEST-", r"[0-9a-z]{12,}", "developer.flutterwave.com"),
+    ("EasyPost", "EZAK EZTK", rf"{_KEY}{{50,}}", "docs.easypost.com"),
+    ("Shippo", "shippo_live_ shippo_test_", rf"{_HEX}{{40}}", "docs.goshippo.com"),
+    ("Duffel", "duffel_live_ duffel_test_", rf"{_REST}{{30,}}", "duffel.com/docs"),
+    (
+        "Plaid",
+        "access-production- access-development- access-sandbox-",
+        rf"{_HEX}{{8}}-[0-9a-f-]{{27}}",
+        "plaid.com/docs",
+    ),
+    # Watching, planning, drawing
+    ("Sentry", "sntrys_ sntryu_", r"[\w+/=-]{20,}", "docs.sentry.io/account/auth-tokens"),
+    ("Grafana", "glsa_ glc_", r"[\w+/=-]{20,}", "grafana.com/docs/grafana/latest/administration"),
+    (
+        "New Relic",
+        "NRAK- NRII- NRJS-",
+        rf"{_REST}{{19,}}",
+        "docs.newrelic.com/docs/apis/intro-apis/new-relic-api-keys",
+    ),
+    ("Dynatrace", "dt0c01.", r"[A-Z0-9]{20,}\.[A-Z0-9]{40,}", "docs.dynatrace.com", False),
+    ("PostHog", "phx_ phs_", rf"{_KEY}{{32,}}", "posthog.com/docs/api"),
+    (
+        "HubSpot",
+        "pat-na1- pat-na2- pat-eu1-",
+        rf"{_HEX}{{8}}-[0-9a-f-]{{27}}",
+        "developers.hubspot.com/docs",
+    ),
+    ("Linear", "lin_api_ lin_oauth_", rf"{_KEY}{{32,}}", "linear.app/developers"),
+    ("Postman", "PMAK-", rf"{_HEX}{{24}}-{_HEX}{{20,}}", "learning.postman.com/docs"),
+    ("Figma", "figd_", rf"{_REST}{{20,}}", "figma.com/developers/api"),
+    ("Frame.io", "fio-u-", rf"{_REST}{{40,}}", "developer.frame.io"),
+    ("Typeform", "tfp_", r"[\w.-]{40,}", "typeform.com/developers"),
+    ("Tailscale", "tskey-", rf"{_REST}{{16,}}", "tailscale.com/kb/1277/key-prefixes"),
+    (
+        "Facebook",
+        "EAA",
+        rf"{_KEY}{{60,}}",
+        "developers.facebook.com/docs/facebook-login/guides/access-tokens",
+    ),
+    # Base64 of the beginnings of the keys above, and of private keys, as Kubernetes' secrets hold
+    # them (RFC 4648)
+    ("Base64 of a key", _BASE64_OF_KEYS, r"[A-Za-z0-9+/]{16,}={0,2}", "rfc-editor.org/rfc/rfc4648"),
+    (
+        "Base64 of a private key",
+        _BASE64_OF_PRIVATE_KEYS,
+        r"[A-Za-z0-9+/\s]{40,}={0,2}",
+        "rfc-editor.org/rfc/rfc7468",
+        False,
+    ),
+)
+
+TOKEN_SHAPES = tuple(TokenShape(*row) for row in _ROWS)
+
 _BEGIN_KEY = r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
 _END_KEY = r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
 _LOGIN_FLAGS = (
@@ -179,7 +493,7 @@ _LOGIN_FLAGS = (
 
 # Sources: RFC 7468 and PuTTY's appendix C (private keys), 7519 and 7516 (tokens), z.ai's and
 # Telegram's and Discord's developer pages, HashiCorp's, Mailchimp's, MaxMind's, Microsoft Entra's
-# and Azure Storage's; `token_shapes`.
+# and Azure Storage's; each row of `TOKEN_SHAPES`.
 SHAPE_RULES = (
     _rule(
         rf"{_BEGIN_KEY}(?s:.*?)(?:{_END_KEY}|\Z)",

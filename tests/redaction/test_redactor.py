@@ -12,9 +12,8 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from llm_common.agents import Redactor
-from llm_common.redaction.patterns import REDACTED
+from llm_common.redaction.patterns import REDACTED, TOKEN_SHAPES
 from llm_common.redaction.redactor import DEFAULT_REDACTOR, is_secret_key
-from llm_common.redaction.token_shapes import TOKEN_SHAPES
 from llm_common.text.canonical import Json
 from tests.secret_samples import FORMS, ORDINARY, SAMPLES, TOKENS, Sample
 
