@@ -95,7 +95,11 @@ class ModelCall:
 
 
 class Inquiry(ABC, Generic[ClientT, ReplyT, ChoiceT]):
-    """What a model is asked, whatever its kind, and the check of its reply."""
+    """What a model is asked, whatever its kind, and the check of its reply.
+
+    `Prompt` asks a chat model. Rooms above add inquiries of other models, which share the
+    deadline, the cache and the account of `ask_with_fallback`.
+    """
 
     judge: Callable[[ReplyT], Verdict[ChoiceT]]
 
