@@ -13,8 +13,9 @@ from typer.testing import CliRunner
 
 from llm_common.apps.cli.app import app
 from llm_common.errors import install_command
+from tests.folders.tree import PROGRAM
 
-COMMAND = [sys.executable, "-c", "from llm_common.apps.cli import main; main()", "inspect"]
+COMMAND = [sys.executable, "-c", PROGRAM, "inspect"]
 
 
 def test_it_serves_on_loopback_until_it_is_interrupted(tmp_path: Path) -> None:
