@@ -1,4 +1,4 @@
-"""Contract suites: what every implementation of a protocol must do, as pytest classes to inherit."""
+"""Contract suites: what every implementation of a protocol must do, as pytest classes."""
 
 import threading
 import time
@@ -45,7 +45,10 @@ _FORBIDDEN_KEYS = (
 
 
 class BlobStoreContract:
-    """What a `BlobStore` promises. Inherit it in a test class whose fixture `blobs` gives a new, empty store."""
+    """What a `BlobStore` promises.
+
+    Inherit it in a test class whose fixture `blobs` gives a new, empty store.
+    """
 
     def test_gives_back_the_bytes_that_were_put(self, blobs: BlobStore) -> None:
         """Empty, binary and large blobs come back as they were."""

@@ -1,4 +1,4 @@
-"""Contract suite of decision clients: what every `DecisionClient` must do, as a pytest class to inherit."""
+"""Contract suite of decision clients: what every `DecisionClient` must do, as a pytest class."""
 
 import asyncio
 from collections.abc import Callable, Mapping

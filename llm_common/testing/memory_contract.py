@@ -1,4 +1,4 @@
-"""Contract suites of memories: what a `Memory` and a `FactMemory` must do, as pytest classes to inherit."""
+"""Contract suites of memories: what a `Memory` and a `FactMemory` must do, as pytest classes."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta, timezone
@@ -15,7 +15,9 @@ _BAD_SESSION_IDS = ("", " ", "a\0b", "a\nb", "\ud800", "s" * 201)
 
 
 class MemoryContract:
-    """What a `Memory` promises. Inherit it in a test class whose async fixture `memory` gives a new, empty one.
+    """What a `Memory` promises.
+
+    Inherit it in a test class whose async fixture `memory` gives a new, empty one.
 
     The queries are whole words of the text, which full-text search and substrings find alike.
     """
@@ -123,7 +125,7 @@ class MemoryContract:
         assert {hit.event.metadata["number"] for hit in hits} <= set(range(297, 300))
 
     async def test_an_old_line_is_found_behind_many_common_ones_s3_05(self, memory: Memory) -> None:
-        """A rare word is found in any old line, though common words are looked up in the newest lines only."""
+        """Common words are looked up in the newest lines only, a rare word in all of them."""
         await memory.append_event("s", Event(text="the password of the zebra project is swordfish"))
         for number in range(500):
             await memory.append_event("s", Event(text=f"project meeting {number}"))
@@ -231,7 +233,7 @@ class MemoryContract:
     async def test_ids_of_one_hash_prefix_are_two_sessions_s3_04_f_145(
         self, memory: Memory
     ) -> None:
-        """The SHA-256 of the two ids begins with the same 12 digits, which an index may use as a prefix."""
+        """The SHA-256 of both ids begins with the same 12 digits, a prefix an index may use."""
         for session_id, texts in {
             "s5294434": ("rain", "zebra"),
             "s34989017": ("rain", "lion"),
@@ -445,7 +447,7 @@ class FactMemoryContract(MemoryContract):
         assert [hit.current for hit in past] == [True] * 4 + [False] * 3
 
     async def test_an_echo_is_kept_once_s3_04(self, memory: FactMemory) -> None:
-        """Not again after an answer, nor with other metadata, key or end, nor after it was superseded."""
+        """Not again after an answer, with other metadata, key or end, or once superseded."""
         later = datetime.now(UTC) + timedelta(hours=1)
         facts: list[dict[str, Any]] = [
             {},
@@ -519,7 +521,7 @@ class FactMemoryContract(MemoryContract):
             ]
 
     async def test_users_of_one_hash_prefix_are_two_s3_04_f_145(self, memory: FactMemory) -> None:
-        """The SHA-256 of the two scopes begins with the same 12 digits, which an index may use as a prefix."""
+        """The SHA-256 of both scopes begins with the same 12 digits, a prefix an index may use."""
         for user, texts in {"u6714372": ("rain", "zebra"), "u18455147": ("rain", "lion")}.items():
             for text in texts:
                 await memory.append_event("s", Event(text=text), user=user)

@@ -1,4 +1,4 @@
-"""`ContextPointerStoreContract`: what every home of pointers must do, as a pytest class to inherit."""
+"""`ContextPointerStoreContract`: what every home of pointers must do, as a pytest class."""
 
 import asyncio
 import json
@@ -42,8 +42,9 @@ async def _save(store: ContextPointerStore, result: Any, /, **changes: Any) -> C
 
 
 class ContextPointerStoreContract:
-    """What a `ContextPointerStore` promises. Inherit it where a fixture `store` gives a new, empty store.
+    """What a `ContextPointerStore` promises.
 
+    Inherit it where a fixture `store` gives a new, empty store.
     The store must have been made with `max_result_bytes=2_000_000`.
     """
 

@@ -235,8 +235,9 @@ def _show(report: "GatewayReport", title: str) -> None:
     )
     if report.calls:
         lines.append(
-            f"  {report.calls:,} calls, {report.results_kept:,} results kept, {report.tokens_not_sent:,} tokens not "
-            f"sent, {report.tokens_read_back:,} tokens read back"
+            f"  {report.calls:,} calls, {report.results_kept:,} results kept, "
+            f"{report.tokens_not_sent:,} tokens not sent, "
+            f"{report.tokens_read_back:,} tokens read back"
         )
     typer.echo("\n".join(lines))
 

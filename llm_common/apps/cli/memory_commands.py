@@ -43,7 +43,8 @@ _Memory = Annotated[
     typer.Argument(
         metavar="MEMORY",
         help="The file of a SqliteMemory, or a connection string of PostgreSQL such as "
-        "postgresql://host/name. Leave its password to PGPASSWORD or ~/.pgpass: others see the arguments of a command.",
+        "postgresql://host/name. Leave its password to PGPASSWORD or ~/.pgpass: "
+        "others see the arguments of a command.",
     ),
 ]
 _Schema = Annotated[str, typer.Option(metavar="NAME", help="Where the tables of PostgreSQL are.")]

@@ -157,10 +157,10 @@ def test_a_process_ends_quietly_when_its_reader_is_gone(arguments: str, tmp_path
 
 
 def test_help_imports_no_client_and_no_store() -> None:
-    program = f"{PROGRAM.replace('main()', 'sys.argv = [chr(99), chr(45) + chr(104)]; atexit.register(tell); main()')}"
-    program = f"import atexit, sys\ndef tell(): sys.stderr.write(' '.join(sys.modules))\n{program}"
+    tell = "import atexit, sys\natexit.register(lambda: sys.stderr.write(' '.join(sys.modules)))"
+    program = f"{tell}\n{PROGRAM}"
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+        [sys.executable, "-c", program, "-h"], capture_output=True, text=True, check=True
     )
     loaded = {*done.stderr.split()}
     assert "llm_common.apps.cli.app" in loaded

@@ -88,7 +88,7 @@ def questions_document(
 
 
 def show_questions(document: QuestionsDocument, console: Console) -> None:
-    """Print what was asked, what the tools returned, what a model would see, and where the pages are.
+    """Print the questions, what the tools returned, what a model would see, and the pages.
 
     Args:
         document: What to show.

@@ -151,7 +151,7 @@ def get_daily_weather(city: str) -> str:
 
 
 def get_bird_strikes(year: int) -> str:
-    """The reports of aircraft that hit birds in a year as a table: airport, aircraft, airline, damage, cost.
+    """The reports of bird strikes in a year as a table: airport, aircraft, airline, damage, cost.
 
     Args:
         year: A year such as 1990.
