@@ -1,12 +1,11 @@
 """Messages, responses and settings of a model call: frozen values."""
 
-from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from enum import StrEnum
 from functools import partial
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
 _PER_MILLION = 1_000_000
 
@@ -32,47 +31,6 @@ class LLMMessage(BaseModel):
     function_call: dict[str, Any] | None = None
     tool_calls: list[dict[str, Any]] | None = None
     tool_call_id: str | None = None
-
-
-def as_messages(messages: object) -> list[LLMMessage]:
-    """The messages of a conversation, each an `LLMMessage` or a dict of the chat completions API.
-
-    Raises:
-        TypeError: It is no list of messages; names the first that is none, without its text.
-    """
-    if isinstance(messages, str | bytes | Mapping | BaseModel) or not isinstance(
-        messages, Iterable
-    ):
-        raise TypeError(
-            f"messages is a {type(messages).__name__}; pass a list such as "
-            f"[LLMMessage(role='user', content='…')]"
-        )
-    return [_as_message(message, place=f"messages[{n}]") for n, message in enumerate(messages)]
-
-
-def _as_message(message: object, *, place: str) -> LLMMessage:
-    if isinstance(message, LLMMessage):
-        return message
-    problem = f"is a {type(message).__name__}"
-    if isinstance(message, Mapping):
-        given = {
-            name: value for name, value in message.items() if value is not None and value != []
-        }
-        unknown = [name for name in given if name not in LLMMessage.model_fields]
-        if unknown:
-            problem = f"has a key that messages do not have, {str(unknown[0])[:40]!r}"
-        elif not given.keys() & {"content", "tool_calls", "function_call"}:
-            problem = "has no content"
-        else:
-            try:
-                return LLMMessage.model_validate(given)
-            except ValidationError as exc:
-                problem = f"has no usable {exc.errors(include_input=False)[0]['loc'][0]}"
-    # Outside the handler, since a chained ValidationError would quote the message.
-    roles = ", ".join(MessageRole)
-    raise TypeError(
-        f"{place} {problem}; pass an LLMMessage, or a dict with `content` and a `role` of {roles}"
-    )
 
 
 class LLMUsage(BaseModel):

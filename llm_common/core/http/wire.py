@@ -7,7 +7,7 @@ Format: https://platform.openai.com/docs/api-reference/chat, with the cost that 
 
 import json
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -16,15 +16,10 @@ from math import isfinite
 from typing import Any
 
 import orjson
+from pydantic import BaseModel, ValidationError
 
 from llm_common.core.http.providers import ModelProfile, profile_of
-from llm_common.core.models import (
-    LLMMessage,
-    LLMResponse,
-    LLMUsage,
-    TokenPrices,
-    as_messages,
-)
+from llm_common.core.models import LLMMessage, LLMResponse, LLMUsage, MessageRole, TokenPrices
 from llm_common.errors import (
     ContextTooLongError,
     LLMAuthError,
@@ -174,6 +169,47 @@ class ChatRequest:
         ):
             named = named - {"response_format"} | {kind}
         return frozenset(named)
+
+
+def as_messages(messages: object) -> list[LLMMessage]:
+    """The messages of a conversation, each an `LLMMessage` or a dict of the chat completions API.
+
+    Raises:
+        TypeError: It is no list of messages; names the first that is none, without its text.
+    """
+    if isinstance(messages, str | bytes | Mapping | BaseModel) or not isinstance(
+        messages, Iterable
+    ):
+        raise TypeError(
+            f"messages is a {type(messages).__name__}; pass a list such as "
+            f"[LLMMessage(role='user', content='…')]"
+        )
+    return [_as_message(message, place=f"messages[{n}]") for n, message in enumerate(messages)]
+
+
+def _as_message(message: object, *, place: str) -> LLMMessage:
+    if isinstance(message, LLMMessage):
+        return message
+    problem = f"is a {type(message).__name__}"
+    if isinstance(message, Mapping):
+        given = {
+            name: value for name, value in message.items() if value is not None and value != []
+        }
+        unknown = [name for name in given if name not in LLMMessage.model_fields]
+        if unknown:
+            problem = f"has a key that messages do not have, {str(unknown[0])[:40]!r}"
+        elif not given.keys() & {"content", "tool_calls", "function_call"}:
+            problem = "has no content"
+        else:
+            try:
+                return LLMMessage.model_validate(given)
+            except ValidationError as exc:
+                problem = f"has no usable {exc.errors(include_input=False)[0]['loc'][0]}"
+    # Outside the handler, since a chained ValidationError would quote the message.
+    roles = ", ".join(MessageRole)
+    raise TypeError(
+        f"{place} {problem}; pass an LLMMessage, or a dict with `content` and a `role` of {roles}"
+    )
 
 
 def read_payload(body: bytes, *, content_type: str) -> dict[str, Any]:
