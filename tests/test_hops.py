@@ -17,7 +17,8 @@ MAX_FILES = {
     "hook: offload a result": 21,
     "hook: fold 200 messages": 21,
     "gateway: preview a result": 22,
-    "pack a folder": 30,
+    "pack an output and turns": 28,
+    "pack a folder": 26,
 }
 
 

@@ -28,7 +28,7 @@ from llm_common.context import (
     ContextSelector,
     classify_intent,
 )
-from llm_common.context.pool import DataPoolSnapshot
+from llm_common.context.request import DataPoolSnapshot
 from llm_common.core.models import LLMMessage, LLMUsage, MessageRole
 from llm_common.core.structured import Attempt, SupportsChat, cost_of, usage_of
 from llm_common.core.tokens import CalibratedCounter, DefaultCounter, TokenCounter

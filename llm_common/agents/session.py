@@ -15,8 +15,13 @@ from llm_common.agents.session_results import SessionResults
 from llm_common.agents.tool_shortlist import ToolShortlist
 from llm_common.context.bundle import ContextBundle
 from llm_common.context.intent import classify_intent
-from llm_common.context.pool import ContextFile, DataPoolSnapshot, MemorySnippet, TurnEntry
-from llm_common.context.request import ContextSelectionRequest
+from llm_common.context.request import (
+    ContextFile,
+    ContextSelectionRequest,
+    DataPoolSnapshot,
+    MemorySnippet,
+    TurnEntry,
+)
 from llm_common.context.selector import ContextSelector
 from llm_common.core.tokens import DefaultCounter, TokenCounter
 from llm_common.history.fold import fold

@@ -1,7 +1,6 @@
 """Packs turns, files, memories and stored outputs under one hard budget."""
 
 from llm_common.context.bundle import FRACTIONS, BundleMetadata, ContextBundle, Form, ItemAccount
-from llm_common.context.entities import extract_entities, extract_keywords
 from llm_common.context.extras.comparison import (
     StrategyComparison,
     StrategyOutcome,
@@ -17,31 +16,29 @@ from llm_common.context.extras.feedback import AdaptiveWeights
 from llm_common.context.extras.llm_intent import LLMIntentClassifier
 from llm_common.context.extras.prefetch import PrefetchHint, PrefetchReason, prefetch_hints
 from llm_common.context.intent import classify_intent
-from llm_common.context.measured_scoring import MeasuredStrategy
+from llm_common.context.mentions import extract_entities, extract_keywords
 from llm_common.context.packing import pack
-from llm_common.context.pool import (
-    ContextFile,
-    DataPoolSnapshot,
-    FileMetadata,
-    MemoryMetadata,
-    MemorySnippet,
-    ProjectState,
-    TurnEntry,
-)
 from llm_common.context.request import (
     APIType,
     BudgetAllocation,
+    ContextFile,
     ContextSelectionRequest,
+    DataPoolSnapshot,
     ExtractedEntity,
+    FileMetadata,
     IntentMetadata,
     IntentType,
+    MemoryMetadata,
+    MemorySnippet,
+    ProjectState,
     Score,
     Scores,
+    TurnEntry,
     UserIntent,
     allocate_budget,
     effective_budget,
 )
-from llm_common.context.scoring import STRATEGIES, Strategy, score_pool
+from llm_common.context.scoring import STRATEGIES, MeasuredStrategy, Strategy, score_pool
 from llm_common.context.selector import (
     ContextEvent,
     ContextSelector,

@@ -28,8 +28,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, NamedTuple
 
-from llm_common.context.pool import ContextFile, MemorySnippet, ProjectState, TurnEntry
-from llm_common.context.request import IntentType, Kind
+from llm_common.context.request import (
+    ContextFile,
+    IntentType,
+    Kind,
+    MemorySnippet,
+    ProjectState,
+    TurnEntry,
+)
 from llm_common.pointers.pointer import ContextPointer
 from llm_common.text.display import fence_nonce, fenced, one_line, printable, without_headings
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Final
 
-from llm_common.context.entities import QUOTED, URL, extract_entities, head_and_tail
+from llm_common.context.mentions import QUOTED, URL, extract_entities, head_and_tail
 from llm_common.context.request import IntentMetadata, IntentType, UserIntent
 
 

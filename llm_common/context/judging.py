@@ -7,8 +7,13 @@ from typing import Final
 from llm_common._threads import in_thread
 from llm_common.context.bundle import JudgeAccount
 from llm_common.context.packing import REFUSED
-from llm_common.context.pool import DataPoolSnapshot
-from llm_common.context.request import ContextSelectionRequest, Kind, Score, Scores
+from llm_common.context.request import (
+    ContextSelectionRequest,
+    DataPoolSnapshot,
+    Kind,
+    Score,
+    Scores,
+)
 from llm_common.core.structured import usage_of
 from llm_common.core.two_attempts import CallOptions, Verdict, ask_with_fallback
 from llm_common.decisions.questions import DecisionClient

@@ -12,18 +12,17 @@ from llm_common._telemetry import Attribute, facts_of_found, measure, operation,
 from llm_common._threads import in_thread
 from llm_common.context.bundle import ContextBundle, JudgeAccount
 from llm_common.context.judging import judge_items
-from llm_common.context.measured_scoring import MeasuredStrategy
 from llm_common.context.packing import REFUSED, Meter, pack
-from llm_common.context.pool import DataPoolSnapshot
 from llm_common.context.request import (
     BudgetAllocation,
     ContextSelectionRequest,
+    DataPoolSnapshot,
     Scores,
     UserIntent,
     allocate_budget,
     require_intent,
 )
-from llm_common.context.scoring import STRATEGIES, Strategy, score_pool
+from llm_common.context.scoring import STRATEGIES, MeasuredStrategy, Strategy, score_pool
 from llm_common.core.tokens import DefaultCounter, TokenCounter
 from llm_common.errors import StoreError, ToolFailedError
 from llm_common.pointers.format import LoadsResults

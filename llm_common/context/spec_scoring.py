@@ -8,14 +8,23 @@ from datetime import UTC, datetime, timedelta
 from operator import mul
 from typing import Final
 
-from llm_common.context.entities import extract_keywords, similarity, stem_counts
-from llm_common.context.mentions import MentionFinder, is_code, mentioned_files
-from llm_common.context.pool import ContextFile, DataPoolSnapshot, MemorySnippet, TurnEntry
+from llm_common.context.mentions import (
+    MentionFinder,
+    extract_keywords,
+    is_code,
+    mentioned_files,
+    similarity,
+    stem_counts,
+)
 from llm_common.context.request import (
+    ContextFile,
     ContextSelectionRequest,
+    DataPoolSnapshot,
     Kind,
+    MemorySnippet,
     Score,
     Scores,
+    TurnEntry,
     UserIntent,
     require_intent,
 )

@@ -8,8 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 
 from llm_common.context.mentions import MentionFinder, is_code, is_test
-from llm_common.context.pool import ContextFile, FileMetadata
-from llm_common.context.request import Kind, Score, Scores
+from llm_common.context.request import ContextFile, FileMetadata, Kind, Score, Scores
 from llm_common.folders.contained_file import ContainedFile
 from llm_common.folders.exclusion import MAX_FILE_BYTES, is_binary
 from llm_common.folders.folder_search import FolderSearch, path_stub

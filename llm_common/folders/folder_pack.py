@@ -30,8 +30,12 @@ from typing import Final
 from llm_common._telemetry import begin_run, operation, record
 from llm_common.context.bundle import ContextBundle, Form, ItemAccount
 from llm_common.context.intent import classify_intent
-from llm_common.context.pool import DataPoolSnapshot
-from llm_common.context.request import FOLDER_STRATEGY, BudgetAllocation, ContextSelectionRequest
+from llm_common.context.request import (
+    FOLDER_STRATEGY,
+    BudgetAllocation,
+    ContextSelectionRequest,
+    DataPoolSnapshot,
+)
 from llm_common.core.tokens import ExactCounter, TokenCounter, UpperBoundCounter
 from llm_common.errors import ConfigError, install_command
 from llm_common.folders.candidates import candidate_files, read_file

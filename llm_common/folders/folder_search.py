@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from llm_common.context.mentions import excluded_items
-from llm_common.context.pool import ContextFile, DataPoolSnapshot
+from llm_common.context.request import ContextFile, DataPoolSnapshot
 from llm_common.folders.contained_file import ContainedFile
 from llm_common.folders.exclusion import skip_reason_by_name, usually_holds_secrets
 from llm_common.folders.file_listing import ListedFile, list_paths, stat_files

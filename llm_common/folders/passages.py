@@ -27,8 +27,7 @@ from llm_common.context.bundle import (
     item_block,
     render_blocks,
 )
-from llm_common.context.pool import ContextFile
-from llm_common.context.request import ContextSelectionRequest, Score, Scores
+from llm_common.context.request import ContextFile, ContextSelectionRequest, Score, Scores
 from llm_common.core.tokens import TokenCounter, count_tokens
 from llm_common.folders.folder_search import first_line
 from llm_common.folders.symbols import Symbol, symbols_of

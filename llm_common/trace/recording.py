@@ -12,14 +12,16 @@ from typing import Final, NamedTuple, Protocol
 import orjson
 
 from llm_common.context.bundle import ContextBundle, ItemAccount
-from llm_common.context.pool import (
+from llm_common.context.request import (
+    BudgetAllocation,
     ContextFile,
+    ContextSelectionRequest,
     DataPoolSnapshot,
+    Kind,
     MemorySnippet,
     ProjectState,
     TurnEntry,
 )
-from llm_common.context.request import BudgetAllocation, ContextSelectionRequest, Kind
 from llm_common.core.models import LLMMessage
 from llm_common.core.structured import Attempt
 from llm_common.history.fold import Folded

@@ -23,8 +23,8 @@ from llm_common.context import (
     Scores,
     TurnEntry,
 )
-from llm_common.context.measured_scoring import TextCache, defined_symbols
 from llm_common.context.request import Kind
+from llm_common.context.scoring import TextCache, defined_symbols
 from tests.context.samples import (
     NOON,
     PROJECT,

@@ -8,8 +8,12 @@ from itertools import chain, combinations
 from typing import Any
 
 from llm_common.context.bundle import ContextBundle
-from llm_common.context.pool import DataPoolSnapshot
-from llm_common.context.request import ContextSelectionRequest, Kind, allocate_budget
+from llm_common.context.request import (
+    ContextSelectionRequest,
+    DataPoolSnapshot,
+    Kind,
+    allocate_budget,
+)
 from llm_common.context.scoring import STRATEGIES, Strategy
 from llm_common.context.selector import select_and_pack_context
 from llm_common.text.display import one_line

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Final
 
-from llm_common.context.pool import TurnEntry
+from llm_common.context.request import TurnEntry
 from llm_common.core.tokens import DefaultCounter, TokenCounter, count_tokens
 from llm_common.errors import ToolFailedError
 from llm_common.tools.tool import third_party_code

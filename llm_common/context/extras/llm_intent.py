@@ -5,8 +5,8 @@ from typing import Final
 
 from pydantic import BaseModel, Field, field_validator
 
-from llm_common.context.entities import head_and_tail
 from llm_common.context.intent import classify_intent, intent_of
+from llm_common.context.mentions import head_and_tail
 from llm_common.context.request import IntentType, UserIntent
 from llm_common.core.models import LLMMessage, MessageRole
 from llm_common.core.structured import SupportsChat, ask
