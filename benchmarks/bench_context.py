@@ -23,7 +23,6 @@ from math import exp
 from pathlib import Path
 
 from llm_common.context import (
-    STRATEGIES,
     ContextFile,
     ContextSelectionRequest,
     ContextSelector,
@@ -32,9 +31,9 @@ from llm_common.context import (
     allocate_budget,
     classify_intent,
     pack,
-    score_pool,
 )
-from llm_common.context.packing import Meter
+from llm_common.context.packing.candidate import Meter
+from llm_common.context.scoring import STRATEGIES, score_pool
 from llm_common.core import UpperBoundCounter
 
 START = datetime(2025, 1, 1, tzinfo=UTC)

@@ -21,7 +21,7 @@ from pathlib import Path
 from llm_common.memory import Event, MemoryFilters, SqliteMemory
 from llm_common.memory.entry import checked_entry
 from llm_common.memory.sqlite import _append
-from llm_common.ranking import query_terms
+from llm_common.ranking.lexical import query_terms
 
 LIMIT_MS = 20.0
 WORDS = 20_000

@@ -49,8 +49,8 @@ from llm_common.context.spec_scoring import SpecStrategy
 from llm_common.core import ExactCounter
 from llm_common.errors import ConfigError
 from llm_common.pointers.pointer import describe_result
-from llm_common.ranking import StaticVectors, query_terms, split_identifiers
-from llm_common.ranking.lexical import STOP_WORDS
+from llm_common.ranking import StaticVectors
+from llm_common.ranking.lexical import STOP_WORDS, query_terms, split_identifiers
 
 BUDGET_TOKENS = 1_000
 GAPS = re.compile(r"\n?\[… [\d,]+ characters left out …\]\n?")

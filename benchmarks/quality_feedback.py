@@ -18,15 +18,15 @@ from pathlib import Path
 
 from benchmarks.quality_context import LAST_MOMENT, PICKED, as_outputs, print_row, read
 from llm_common.context import (
-    STRATEGIES,
-    BundleMetadata,
     ContextBundle,
     ContextSelectionRequest,
     IntentType,
     ItemAccount,
     classify_intent,
 )
+from llm_common.context.bundle import BundleMetadata
 from llm_common.context.extras.feedback import bounded, pushes
+from llm_common.context.scoring import STRATEGIES
 
 DIVISIONS = 10
 FIGURES = BundleMetadata(0, 1, 0.0, "", 0, 0, 0, 0, IntentType.CONVERSATIONAL, "")

@@ -28,7 +28,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.quality_context import read_half
-from llm_common.folders import MIN_BUDGET_TOKENS, FolderPack, pack_folder
+from llm_common.folders import FolderPack, pack_folder
+from llm_common.folders.folder_pack import MIN_BUDGET_TOKENS
 
 BUDGETS = (4_000, 8_000, 16_000)
 FIRST = 5

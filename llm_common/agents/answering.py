@@ -37,14 +37,8 @@ from llm_common.errors import LLMError, TokenBudgetError, ToolFailedError
 from llm_common.memory import Event, Memory
 from llm_common.plans import SubTaskResult
 from llm_common.pointers.reading import READER_NAME
-from llm_common.prompt import (
-    ContextBuilder,
-    PromptBundle,
-    TokenBudget,
-    TriggerInput,
-    count_prompt_tokens,
-    fit,
-)
+from llm_common.prompt import ContextBuilder, PromptBundle, TokenBudget, TriggerInput, fit
+from llm_common.prompt.prompt_bundle import count_prompt_tokens
 from llm_common.selection.results import RelevanceSelection
 from llm_common.text.display import one_line
 from llm_common.tools.read_back import DEFAULT_LIMIT_TOKENS

@@ -8,27 +8,15 @@ from typing import TYPE_CHECKING
 
 from llm_common.errors import missing_name
 from llm_common.pointers.format import (
-    RenderedBlock,
     RenderedContexts,
     format_selected_contexts,
     render_selected_contexts,
 )
-from llm_common.pointers.maintenance import GcReport, StoreFinding, StoreReport
-from llm_common.pointers.pointer import (
-    KEY_ARGS,
-    ContextPointer,
-    compute_pointer_id,
-    deterministic_summary,
-)
+from llm_common.pointers.pointer import ContextPointer, compute_pointer_id, deterministic_summary
 from llm_common.pointers.store import FileContextPointerStore
 from llm_common.redaction.redactor import Redactor
 from llm_common.selection.relevance import ContextRelevanceSelector, LexicalRelevanceSelector
-from llm_common.selection.results import (
-    DroppedId,
-    PointerChoice,
-    RelevanceSelection,
-    SelectsPointers,
-)
+from llm_common.selection.results import RelevanceSelection, SelectsPointers
 
 if TYPE_CHECKING:
     from llm_common.pointers.object_records import (
@@ -36,21 +24,14 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
-    "KEY_ARGS",
     "ContextPointer",
     "ContextRelevanceSelector",
-    "DroppedId",
     "FileContextPointerStore",
-    "GcReport",
     "LexicalRelevanceSelector",
-    "PointerChoice",
     "Redactor",
     "RelevanceSelection",
-    "RenderedBlock",
     "RenderedContexts",
     "SelectsPointers",
-    "StoreFinding",
-    "StoreReport",
     "compute_pointer_id",
     "deterministic_summary",
     "format_selected_contexts",

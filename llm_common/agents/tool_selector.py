@@ -1,11 +1,6 @@
 """Public exports around `ToolSelector`, which lets a model choose tool calls."""
 
-from llm_common.selection.results import (
-    DroppedCall,
-    SelectsTools,
-    ToolSelection,
-    ToolSelectionConfig,
-)
+from llm_common.selection.results import SelectsTools, ToolSelection, ToolSelectionConfig
 from llm_common.selection.tools import ToolSelector
 
-__all__ = ["DroppedCall", "SelectsTools", "ToolSelection", "ToolSelectionConfig", "ToolSelector"]
+__all__ = ["SelectsTools", "ToolSelection", "ToolSelectionConfig", "ToolSelector"]

@@ -1,23 +1,14 @@
 """Packs turns, files, memories and stored outputs under one hard budget."""
 
-from llm_common.context.bundle import FRACTIONS, BundleMetadata, ContextBundle, Form, ItemAccount
-from llm_common.context.extras.comparison import (
-    StrategyComparison,
-    StrategyOutcome,
-    compare_strategies,
-)
-from llm_common.context.extras.compression import (
-    COMPRESSED_IDS,
-    SUMMARY_ROLE,
-    Summarise,
-    compress_turns,
-)
+from llm_common.context.bundle import ContextBundle, ItemAccount
+from llm_common.context.extras.comparison import StrategyComparison, compare_strategies
+from llm_common.context.extras.compression import Summarise, compress_turns
 from llm_common.context.extras.feedback import AdaptiveWeights
 from llm_common.context.extras.llm_intent import LLMIntentClassifier
-from llm_common.context.extras.prefetch import PrefetchHint, PrefetchReason, prefetch_hints
+from llm_common.context.extras.prefetch import PrefetchHint, prefetch_hints
 from llm_common.context.intent import classify_intent
-from llm_common.context.mentions import extract_entities, extract_keywords
-from llm_common.context.packing import pack
+from llm_common.context.mentions import extract_keywords
+from llm_common.context.packing.packer import pack
 from llm_common.context.request import (
     APIType,
     BudgetAllocation,
@@ -26,7 +17,6 @@ from llm_common.context.request import (
     DataPoolSnapshot,
     ExtractedEntity,
     FileMetadata,
-    IntentMetadata,
     IntentType,
     MemoryMetadata,
     MemorySnippet,
@@ -36,15 +26,9 @@ from llm_common.context.request import (
     TurnEntry,
     UserIntent,
     allocate_budget,
-    effective_budget,
 )
-from llm_common.context.scoring import STRATEGIES, MeasuredStrategy, Strategy, score_pool
-from llm_common.context.selector import (
-    ContextEvent,
-    ContextSelector,
-    Listener,
-    select_and_pack_context,
-)
+from llm_common.context.scoring import MeasuredStrategy, Strategy
+from llm_common.context.selector import ContextEvent, ContextSelector, select_and_pack_context
 from llm_common.context.spec_scoring import (
     score_context_file,
     score_conversation_turn,
@@ -52,14 +36,9 @@ from llm_common.context.spec_scoring import (
 )
 
 __all__ = [
-    "COMPRESSED_IDS",
-    "FRACTIONS",
-    "STRATEGIES",
-    "SUMMARY_ROLE",
     "APIType",
     "AdaptiveWeights",
     "BudgetAllocation",
-    "BundleMetadata",
     "ContextBundle",
     "ContextEvent",
     "ContextFile",
@@ -68,23 +47,18 @@ __all__ = [
     "DataPoolSnapshot",
     "ExtractedEntity",
     "FileMetadata",
-    "Form",
-    "IntentMetadata",
     "IntentType",
     "ItemAccount",
     "LLMIntentClassifier",
-    "Listener",
     "MeasuredStrategy",
     "MemoryMetadata",
     "MemorySnippet",
     "PrefetchHint",
-    "PrefetchReason",
     "ProjectState",
     "Score",
     "Scores",
     "Strategy",
     "StrategyComparison",
-    "StrategyOutcome",
     "Summarise",
     "TurnEntry",
     "UserIntent",
@@ -92,14 +66,11 @@ __all__ = [
     "classify_intent",
     "compare_strategies",
     "compress_turns",
-    "effective_budget",
-    "extract_entities",
     "extract_keywords",
     "pack",
     "prefetch_hints",
     "score_context_file",
     "score_conversation_turn",
     "score_memory_snippet",
-    "score_pool",
     "select_and_pack_context",
 ]

@@ -6,7 +6,7 @@ from typing import Final
 
 from llm_common._threads import in_thread
 from llm_common.context.bundle import JudgeAccount
-from llm_common.context.packing import REFUSED
+from llm_common.context.packing.candidate import REFUSED
 from llm_common.context.request import (
     ContextSelectionRequest,
     DataPoolSnapshot,

@@ -12,7 +12,8 @@ from llm_common._telemetry import Attribute, facts_of_found, measure, operation,
 from llm_common._threads import in_thread
 from llm_common.context.bundle import ContextBundle, JudgeAccount
 from llm_common.context.judging import judge_items
-from llm_common.context.packing import REFUSED, Meter, pack
+from llm_common.context.packing.candidate import REFUSED, Meter
+from llm_common.context.packing.packer import pack
 from llm_common.context.request import (
     BudgetAllocation,
     ContextSelectionRequest,

@@ -13,8 +13,6 @@ from llm_common.memory.protocol import (
     MemoryHit,
     MemoryReader,
     MemoryWriter,
-    Summariser,
-    episode_summary,
 )
 from llm_common.memory.sqlite import SqliteMemory
 from llm_common.memory.users import UserMemory
@@ -33,9 +31,7 @@ __all__ = [
     "MemoryReader",
     "MemoryWriter",
     "SqliteMemory",
-    "Summariser",
     "UserMemory",
-    "episode_summary",
 ]
 
 # It needs an extra.

@@ -36,7 +36,8 @@ from llm_common.memory.recall import (
     follows,
     shortlist,
 )
-from llm_common.ranking import folded, query_terms
+from llm_common.ranking.lexical import query_terms
+from llm_common.ranking.scan import folded
 
 
 @dataclass(slots=True)

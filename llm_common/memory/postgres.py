@@ -49,7 +49,7 @@ from llm_common.memory.recall import (
     scoped_words,
     shortlist,
 )
-from llm_common.ranking import reciprocal_rank_fusion
+from llm_common.ranking.fusion import reciprocal_rank_fusion
 
 try:
     import psycopg

@@ -24,7 +24,7 @@ from collections.abc import Collection, Mapping, Sequence
 from llm_common.core.models import MessageRole
 from llm_common.memory.entry import Entry, scope_of
 from llm_common.memory.protocol import MemoryFilters, Scalar
-from llm_common.ranking import query_terms, split_identifiers
+from llm_common.ranking.lexical import query_terms, split_identifiers
 from llm_common.text.canonical import stable_json
 
 INDEXED_CHARS = 16_000

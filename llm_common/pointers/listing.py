@@ -24,7 +24,8 @@ from llm_common.pointers.records import (
     read_records,
 )
 from llm_common.pointers.retention import has_expired, time_text
-from llm_common.storage import BlobEntry, BlobStore, folder_of, query_id_of
+from llm_common.storage import BlobEntry, BlobStore
+from llm_common.storage.blob import folder_of, query_id_of
 
 _log = logging.getLogger(__name__)
 

@@ -26,7 +26,7 @@ from llm_common.pointers.records import (
     read_pointers,
 )
 from llm_common.pointers.retention import Tombstones, has_expired
-from llm_common.storage import folder_of, query_id_of
+from llm_common.storage.blob import folder_of, query_id_of
 
 FindingKind = Literal[
     LeftoverKind,

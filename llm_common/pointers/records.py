@@ -27,7 +27,8 @@ from pydantic import ValidationError
 
 from llm_common.errors import CorruptPointerError, StoreError, UnsafePathError
 from llm_common.pointers.pointer import ContextPointer
-from llm_common.storage import BlobEntry, BlobStore, LockedFolder, LockingBlobStore, folder_of
+from llm_common.storage import BlobEntry, BlobStore, LockedFolder, LockingBlobStore
+from llm_common.storage.blob import folder_of
 from llm_common.text.canonical import decode_json, encode_json
 
 T = TypeVar("T")

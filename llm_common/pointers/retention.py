@@ -14,7 +14,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from llm_common.errors import PointerNotFoundError, ResultTooLargeError, StoreError, StoreFullError
 from llm_common.pointers.pointer import ContextPointer
-from llm_common.storage import OWN_FOLDER, BlobStore
+from llm_common.storage import BlobStore
+from llm_common.storage.blob import OWN_FOLDER
 
 Reason = Literal["expired", "erased"]
 

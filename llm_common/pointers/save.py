@@ -33,7 +33,7 @@ from llm_common.pointers.records import (
 )
 from llm_common.pointers.retention import Retention, Tombstones, has_expired, time_text
 from llm_common.redaction.redactor import Redactor
-from llm_common.storage import check_query_id
+from llm_common.storage.blob import check_query_id
 from llm_common.text.canonical import Encoded, Json, encode_json, json_text, stable_json, to_plain
 
 MAX_ARGS_BYTES = 8_192

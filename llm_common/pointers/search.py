@@ -23,8 +23,8 @@ from llm_common.pointers.records import (
     read_records,
 )
 from llm_common.pointers.retention import has_expired
-from llm_common.ranking import StreamedScan, folded, places_of
-from llm_common.storage import folder_of
+from llm_common.ranking.scan import StreamedScan, folded, places_of
+from llm_common.storage.blob import folder_of
 
 _BATCH: Final = 16  # an object store fetches as many results at once
 _CALL_WEIGHT: Final = 2.0  # a word of the call says more than one of a long result

@@ -48,7 +48,8 @@ from llm_common.pointers.search import (
     whole_result,
 )
 from llm_common.redaction.redactor import DEFAULT_REDACTOR, Redactor
-from llm_common.storage import Durability, FileBlobStore, MemoryBlobStore, folder_of, query_id_of
+from llm_common.storage import Durability, FileBlobStore, MemoryBlobStore
+from llm_common.storage.blob import folder_of, query_id_of
 from llm_common.text.canonical import decode_json, encode_json
 
 DEFAULT_MAX_RESULT_BYTES = 100_000_000

@@ -11,7 +11,8 @@ from llm_common.errors import ToolFailedError
 from llm_common.memory import MemoryFilters, MemoryReader, MemoryWriter
 from llm_common.prompt.prompt_bundle import PromptBundle, Renders, TokenBudget
 from llm_common.text.display import one_line
-from llm_common.tools import ToolRegistry, third_party_code
+from llm_common.tools import ToolRegistry
+from llm_common.tools.tool import third_party_code
 
 _log = logging.getLogger(__name__)
 

@@ -4,25 +4,11 @@
 `llm_common.storage.object_store`.
 """
 
-from llm_common.storage.blob import (
-    OWN_FOLDER,
-    BlobEntry,
-    BlobStore,
-    FolderScan,
-    LockedFolder,
-    LockingBlobStore,
-    check_folder,
-    check_key,
-    check_name,
-    check_query_id,
-    folder_of,
-    query_id_of,
-)
+from llm_common.storage.blob import BlobEntry, BlobStore, FolderScan, LockedFolder, LockingBlobStore
 from llm_common.storage.files import Durability, FileBlobStore
 from llm_common.storage.in_memory_blobs import MemoryBlobStore
 
 __all__ = [
-    "OWN_FOLDER",
     "BlobEntry",
     "BlobStore",
     "Durability",
@@ -31,10 +17,4 @@ __all__ = [
     "LockedFolder",
     "LockingBlobStore",
     "MemoryBlobStore",
-    "check_folder",
-    "check_key",
-    "check_name",
-    "check_query_id",
-    "folder_of",
-    "query_id_of",
 ]

@@ -12,7 +12,8 @@ from llm_common.errors import (
     LockTimeoutError,
     PointerNotFoundError,
 )
-from llm_common.storage import OWN_FOLDER, BlobStore, LockingBlobStore
+from llm_common.storage import BlobStore, LockingBlobStore
+from llm_common.storage.blob import OWN_FOLDER
 
 _CLOCK_TICK_S = 0.1
 _FORBIDDEN_KEYS = (

@@ -3,9 +3,9 @@
 `ReadBackTool` is imported from its module: choosing tools does not need it.
 """
 
-from llm_common.tools.definitions import ToolDefinition, read_definition, read_definitions
+from llm_common.tools.definitions import ToolDefinition, read_definitions
 from llm_common.tools.registry import ToolRegistry
-from llm_common.tools.tool import Tool, ToolResult, third_party_code
+from llm_common.tools.tool import Tool, ToolResult
 from llm_common.tools.tool_index import RankedTool, ToolIndex
 from llm_common.tools.validation import Problem
 
@@ -17,7 +17,5 @@ __all__ = [
     "ToolIndex",
     "ToolRegistry",
     "ToolResult",
-    "read_definition",
     "read_definitions",
-    "third_party_code",
 ]

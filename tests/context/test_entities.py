@@ -1,8 +1,8 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from llm_common.context import extract_entities, extract_keywords
-from llm_common.context.mentions import MAX_ENTITIES, similarity, stem_counts
+from llm_common.context import extract_keywords
+from llm_common.context.mentions import MAX_ENTITIES, extract_entities, similarity, stem_counts
 
 
 def found(text: str) -> list[tuple[str, str]]:

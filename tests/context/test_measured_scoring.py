@@ -16,14 +16,13 @@ from llm_common.context import (
     ContextSelectionRequest,
     DataPoolSnapshot,
     FileMetadata,
-    IntentMetadata,
     MeasuredStrategy,
     MemoryMetadata,
     MemorySnippet,
     Scores,
     TurnEntry,
 )
-from llm_common.context.request import Kind
+from llm_common.context.request import IntentMetadata, Kind
 from llm_common.context.scoring import TextCache, defined_symbols
 from tests.context.samples import (
     NOON,

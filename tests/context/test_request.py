@@ -8,28 +8,25 @@ import pytest
 from hypothesis import given, strategies as st
 
 from llm_common.context import (
-    STRATEGIES,
     APIType,
     BudgetAllocation,
     ContextFile,
     ContextSelectionRequest,
     DataPoolSnapshot,
     FileMetadata,
-    IntentMetadata,
     IntentType,
     MemorySnippet,
     TurnEntry,
     UserIntent,
     allocate_budget,
     classify_intent,
-    effective_budget,
     score_context_file,
     score_conversation_turn,
     score_memory_snippet,
-    score_pool,
     select_and_pack_context,
 )
-from llm_common.context.request import SHARES
+from llm_common.context.request import SHARES, IntentMetadata, effective_budget
+from llm_common.context.scoring import STRATEGIES, score_pool
 
 START = datetime(2025, 6, 1, 12, tzinfo=UTC)
 

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from llm_common.context import (
-    STRATEGIES,
     ContextFile,
     ContextSelectionRequest,
     DataPoolSnapshot,
@@ -19,10 +18,10 @@ from llm_common.context import (
     classify_intent,
     score_context_file,
     score_conversation_turn,
-    score_pool,
 )
 from llm_common.context.bundle import KINDS
 from llm_common.context.request import Kind
+from llm_common.context.scoring import STRATEGIES, score_pool
 from tests.context.samples import NOON, PROJECT, Case, cases, file, keys_of, memory, turn
 
 POOL = DataPoolSnapshot(

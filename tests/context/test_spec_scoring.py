@@ -17,8 +17,8 @@ from llm_common.context import (
     score_context_file,
     score_conversation_turn,
     score_memory_snippet,
-    score_pool,
 )
+from llm_common.context.scoring import score_pool
 from tests.context.samples import output
 
 NOW = datetime(2025, 6, 1, 12, tzinfo=UTC)

@@ -14,7 +14,8 @@ from llm_common.agents import FileContextPointerStore
 from llm_common.core import DefaultCounter
 from llm_common.errors import InvalidIdError, TokenBudgetError
 from llm_common.history import Folded, FoldPolicy, Message, fold, history_tools, search_history
-from llm_common.prompt import PromptBundle, count_prompt_tokens
+from llm_common.prompt import PromptBundle
+from llm_common.prompt.prompt_bundle import count_prompt_tokens
 from tests.context.samples import CharacterCounter
 from tests.history.conversations import (
     FACTS,

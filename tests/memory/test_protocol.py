@@ -9,7 +9,8 @@ from hypothesis import given, strategies as st
 from pydantic import ValidationError
 
 from llm_common.core import MessageRole
-from llm_common.memory import Event, InMemoryMemory, Memory, SqliteMemory, episode_summary
+from llm_common.memory import Event, InMemoryMemory, Memory, SqliteMemory
+from llm_common.memory.protocol import episode_summary
 
 WEST = timezone(timedelta(hours=-5))
 

@@ -16,7 +16,7 @@ import pytest
 
 from llm_common.agents import ContextPointer, FileContextPointerStore
 from llm_common.errors import InvalidIdError, PointerNotFoundError, StoreError, UnsafePathError
-from llm_common.storage import query_id_of
+from llm_common.storage.blob import query_id_of
 
 SECRET = "outside-9f3a7c51"
 POINTER_ID = "0123456789ab"

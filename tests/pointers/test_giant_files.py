@@ -18,7 +18,8 @@ from llm_common.agents import (
 )
 from llm_common.errors import CorruptPointerError, PointerNotFoundError
 from llm_common.pointers.records import MAX_RECORD_BYTES, LockedRecords
-from llm_common.storage import OWN_FOLDER, MemoryBlobStore
+from llm_common.storage import MemoryBlobStore
+from llm_common.storage.blob import OWN_FOLDER
 
 GIANT_BYTES = 8_000_000_000
 ADDRESS_SPACE_BYTES = 3_000_000_000

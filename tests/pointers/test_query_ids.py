@@ -17,7 +17,7 @@ from llm_common.agents import (
     compute_pointer_id,
 )
 from llm_common.errors import InvalidIdError, PointerNotFoundError
-from llm_common.storage import folder_of
+from llm_common.storage.blob import folder_of
 from tests.storage.test_blob import IDS
 
 USED = (

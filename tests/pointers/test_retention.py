@@ -49,7 +49,8 @@ from llm_common.errors import (
 )
 from llm_common.pointers.records import LockedRecords, Transaction
 from llm_common.pointers.retention import Retention, Tombstones
-from llm_common.storage import OWN_FOLDER, MemoryBlobStore
+from llm_common.storage import MemoryBlobStore
+from llm_common.storage.blob import OWN_FOLDER
 
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(["tests.pointers.test_retention"])

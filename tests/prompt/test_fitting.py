@@ -11,7 +11,9 @@ from hypothesis import given, settings, strategies as st
 from llm_common.agents import AgenticExecutor, Answering, ToolContextManager, ToolRegistry
 from llm_common.core import ExactCounter, LLMMessage, MessageRole, TokenCounter, UpperBoundCounter
 from llm_common.errors import TokenBudgetError
-from llm_common.prompt import PromptBundle, TokenBudget, count_prompt_tokens, fit, fit_detailed
+from llm_common.prompt import PromptBundle, TokenBudget, fit
+from llm_common.prompt.fitting import fit_detailed
+from llm_common.prompt.prompt_bundle import count_prompt_tokens
 from llm_common.testing import ScriptedClient
 from llm_common.text.display import printable
 

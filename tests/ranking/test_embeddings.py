@@ -9,7 +9,8 @@ from importlib.util import find_spec
 import pytest
 
 from llm_common.errors import ConfigError
-from llm_common.ranking import Embedder, StaticVectors, embeddings, prominence
+from llm_common.ranking import Embedder, StaticVectors, embeddings
+from llm_common.ranking.embeddings import prominence
 
 installed = pytest.mark.skipif(
     find_spec("wordllama") is None, reason="the extra `embeddings` is not installed"

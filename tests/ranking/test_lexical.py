@@ -2,7 +2,12 @@
 
 import pytest
 
-from llm_common.ranking import MAX_QUERY_TERMS, query_terms, split_identifiers, split_request
+from llm_common.ranking.lexical import (
+    MAX_QUERY_TERMS,
+    query_terms,
+    split_identifiers,
+    split_request,
+)
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,8 @@ import weakref
 import pytest
 from hypothesis import given, settings as hypothesis_settings, strategies as st
 
-from llm_common.ranking import TermScanner, folded, scan, search_stems
 from llm_common.ranking.bm25 import BM25
-from llm_common.ranking.scan import scan_columns
+from llm_common.ranking.scan import TermScanner, folded, scan, scan_columns, search_stems
 
 
 def scores(request: str, *texts: str) -> list[float]:

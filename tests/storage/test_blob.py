@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from llm_common.errors import InvalidIdError
-from llm_common.storage import check_folder, check_key, check_query_id, folder_of, query_id_of
+from llm_common.storage.blob import check_folder, check_key, check_query_id, folder_of, query_id_of
 
 FORBIDDEN_IDS = [
     pytest.param("../../x", id="F-001"),

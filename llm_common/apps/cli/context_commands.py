@@ -50,7 +50,7 @@ context = typer.Typer(
 
 def _complete_query(ctx: typer.Context, incomplete: str) -> list[str]:
     """The queries that begin so, for the shell."""
-    from llm_common.storage import query_id_of
+    from llm_common.storage.blob import query_id_of
 
     try:
         folders = _opened(ctx.params.get("store"), reading=True)[0].records.blobs.folders()
@@ -76,7 +76,7 @@ def _range(value: str | None) -> str | None:
 
 
 def _searchable(value: str) -> str:
-    from llm_common.ranking import search_stems
+    from llm_common.ranking.scan import search_stems
 
     if not search_stems(value):
         raise typer.BadParameter(

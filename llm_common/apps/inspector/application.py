@@ -39,7 +39,7 @@ from llm_common.pointers.listing import newest_pointers
 from llm_common.pointers.pointer import ContextPointer, check_pointer_id
 from llm_common.pointers.records import MAX_RECORD_BYTES, meta_name, parse_meta
 from llm_common.pointers.store import FileContextPointerStore
-from llm_common.storage import query_id_of
+from llm_common.storage.blob import query_id_of
 
 _BEFORE_ANY_EXPIRY: Final = datetime.min.replace(tzinfo=UTC)
 _MAX_PAGE: Final = 10_000_000

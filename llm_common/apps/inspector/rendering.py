@@ -16,7 +16,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from llm_common.apps.inspector import formats, run_values
-from llm_common.storage import folder_of
+from llm_common.storage.blob import folder_of
 from llm_common.text.canonical import stable_json
 from llm_common.text.display import inert
 from llm_common.trace import account, differing

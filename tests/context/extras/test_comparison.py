@@ -7,7 +7,6 @@ from datetime import datetime, timedelta
 import pytest
 
 from llm_common.context import (
-    STRATEGIES,
     ContextSelectionRequest,
     DataPoolSnapshot,
     Score,
@@ -18,6 +17,7 @@ from llm_common.context import (
     select_and_pack_context,
 )
 from llm_common.context.request import Kind
+from llm_common.context.scoring import STRATEGIES
 from tests.context.samples import NOON, file, memory, output, request_of, turn
 
 POOL = DataPoolSnapshot(

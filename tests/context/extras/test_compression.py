@@ -8,14 +8,13 @@ from random import Random
 import pytest
 
 from llm_common.context import (
-    COMPRESSED_IDS,
-    SUMMARY_ROLE,
     ContextSelector,
     DataPoolSnapshot,
     Summarise,
     TurnEntry,
     compress_turns,
 )
+from llm_common.context.extras.compression import COMPRESSED_IDS, SUMMARY_ROLE
 from tests.context.samples import CharacterCounter, request_of, turn
 
 WINDOW = 4

@@ -23,7 +23,7 @@ from llm_common.context import (
     pack,
 )
 from llm_common.context.bundle import frame, item_block
-from llm_common.context.packing import Meter
+from llm_common.context.packing.candidate import Meter
 from llm_common.context.request import Kind
 from llm_common.core import ExactCounter, TokenCounter, UpperBoundCounter
 from tests.context.samples import (

@@ -11,7 +11,8 @@ from hypothesis import HealthCheck, Phase, settings
 
 from llm_common.context import allocate_budget
 from llm_common.errors import MalformedReplyError
-from llm_common.ranking import Hit, reciprocal_rank_fusion
+from llm_common.ranking.fusion import reciprocal_rank_fusion
+from llm_common.ranking.lexical import Hit
 from tests.context import test_request, test_scoring
 from tests.context.packing import test_packer
 from tests.core import test_extraction

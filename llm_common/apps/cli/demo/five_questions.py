@@ -23,8 +23,9 @@ from llm_common.core.http.providers import config_from_env
 from llm_common.core.models import LLMMessage, LLMResponse, LLMUsage, MessageRole
 from llm_common.core.tokens import DefaultCounter
 from llm_common.errors import LLMCommonError, StoreError
-from llm_common.folders import ProgressCallback
-from llm_common.prompt import PromptBundle, TokenBudget, count_prompt_tokens
+from llm_common.folders.tree_index import ProgressCallback
+from llm_common.prompt import PromptBundle, TokenBudget
+from llm_common.prompt.prompt_bundle import count_prompt_tokens
 from llm_common.selection.lexical_tools import LexicalToolSelector
 from llm_common.selection.results import SelectsTools, ToolSelectionConfig
 from llm_common.selection.tools import ToolSelector
