@@ -209,7 +209,8 @@ async def growth(strategy: str, rounds: int) -> list[str]:
         slowest = statistics.median(ours)
         print(
             f"  {100 * factor:5,} files {1_000 * factor:6,} turns   ours {slowest:7.1f} ms   "
-            f"{slowest / factor:6.1f} ms per hundred files   plain loop {statistics.median(peer):7.1f} ms"
+            f"{slowest / factor:6.1f} ms per hundred files   plain loop "
+            f"{statistics.median(peer):7.1f} ms"
         )
     return (
         [f"{strategy} largest pool: over {LARGEST_LIMIT_MS} ms"]

@@ -129,7 +129,8 @@ async def measure_overhead(rounds: int) -> float:
     for name, times in zip(("bare", "through the gateway"), zip(*pairs, strict=True), strict=True):
         medians.append(statistics.median(times))
         print(
-            f"a small call, {name}: p50 {medians[-1]:.2f} ms, p95 {statistics.quantiles(times, n=20)[-1]:.2f} ms"
+            f"a small call, {name}: p50 {medians[-1]:.2f} ms, p95 "
+            f"{statistics.quantiles(times, n=20)[-1]:.2f} ms"
         )
     print(f"added: {medians[1] - medians[0]:.2f} ms (p50)")
     return medians[1] - medians[0]

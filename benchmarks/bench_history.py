@@ -111,8 +111,10 @@ def main() -> None:
         first_ms, later_ms, floor_ms, share, steps, most = asyncio.run(measure(turns))
         shares.append(share)
         print(
-            f"{turns} turns: {first_ms:.0f} ms CPU with storing, {later_ms:.0f} ms again, one count of all tokens "
-            f"{floor_ms:.0f} ms; {share:.1%} of a prompt begin the next one, {steps} steps; at most {most:,} tokens"
+            f"{turns} turns: {first_ms:.0f} ms CPU with storing, {later_ms:.0f} ms again, one "
+            f"count of all tokens "
+            f"{floor_ms:.0f} ms; {share:.1%} of a prompt begin the next one, {steps} steps; at "
+            f"most {most:,} tokens"
         )
     if min(shares) < LIMIT_SHARE:
         sys.exit(f"less than {LIMIT_SHARE:.0%} of a prompt stay from turn to turn")

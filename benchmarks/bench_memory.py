@@ -112,7 +112,8 @@ async def measure(folder: Path, *, lines: int, sessions: int, queries: int) -> f
     for name, times in (("SqliteMemory", ours), ("plain FTS5", peer)):
         p95 = times[int(len(times) * 0.95)]
         print(
-            f"  {name:<14} p50 {statistics.median(times):6.1f} ms   p95 {p95:6.1f} ms   max {times[-1]:6.1f} ms"
+            f"  {name:<14} p50 {statistics.median(times):6.1f} ms   p95 {p95:6.1f} ms   max "
+            f"{times[-1]:6.1f} ms"
         )
     print(f"  file with the peer's index: {size_mb:.0f} MB")
     return ours[int(len(ours) * 0.95)]

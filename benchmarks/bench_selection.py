@@ -221,7 +221,8 @@ async def report_prompts() -> list[str]:
     catalogue = await read_catalogue(ListRegistry(tools))
     each = counter.count(catalogue.signatures) / len(tools)
     print(
-        f"\ntokens a tool as a signature {each:.1f}, as JSON {counter.count(catalogue.text) / len(tools):.1f} (o200k)"
+        f"\ntokens a tool as a signature {each:.1f}, as JSON "
+        f"{counter.count(catalogue.text) / len(tools):.1f} (o200k)"
     )
     return problems if each <= TOKENS_LIMIT else [*problems, f"{each:.1f} tokens a tool"]
 
@@ -261,13 +262,16 @@ async def report_pointers(runs: int) -> list[str]:
     )
     least = min(shortlist)
     print(
-        f"10,000 pointers: shortlist and prompt {statistics.median(shortlist):.1f} ms (least {least:.1f}),"
+        f"10,000 pointers: shortlist and prompt {statistics.median(shortlist):.1f} ms (least "
+        f"{least:.1f}),"
     )
     print(
-        f"  whole selection {statistics.median(whole):.1f} ms, json.dumps of all {statistics.median(peer):.1f} ms;"
+        f"  whole selection {statistics.median(whole):.1f} ms, json.dumps of all "
+        f"{statistics.median(peer):.1f} ms;"
     )
     print(
-        f"  {len(prompt.shown)} shown in {size:,} bytes, about {prompt.tokens_saved:,} tokens saved\n"
+        f"  {len(prompt.shown)} shown in {size:,} bytes, about {prompt.tokens_saved:,} tokens "
+        f"saved\n"
     )
     held = (
         least < SHORTLIST_LIMIT_MS and size < PROMPT_LIMIT_BYTES and len(prompt.shown) <= MOST_SHOWN

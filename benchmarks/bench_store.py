@@ -53,7 +53,10 @@ class Limit:
         return self.value <= self.most
 
     def __str__(self) -> str:
-        return f"{'ok  ' if self.holds else 'OVER'} {self.value:9.2f}, at most {self.most:4g} {self.name}"
+        return (
+            f"{'ok  ' if self.holds else 'OVER'} {self.value:9.2f}, at most {self.most:4g} "
+            f"{self.name}"
+        )
 
 
 @dataclass(frozen=True, slots=True)

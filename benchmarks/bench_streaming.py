@@ -95,7 +95,8 @@ def main() -> None:
     for name, times in (("Answering.stream", ours), ("a bare socket", floor)):
         p95 = statistics.quantiles(times, n=20)[-1]
         print(
-            f"{name}: first piece {statistics.median(times):.2f} ms after the server's (p50), {p95:.2f} ms (p95)"
+            f"{name}: first piece {statistics.median(times):.2f} ms after the server's (p50), "
+            f"{p95:.2f} ms (p95)"
         )
     if statistics.median(ours) > LIMIT_MS:
         sys.exit(f"the first piece comes more than {LIMIT_MS} ms after the server's")

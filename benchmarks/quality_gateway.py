@@ -47,11 +47,13 @@ def main() -> None:
         ]
         recalls.append([statistics.fmean(column) for column in zip(*rows, strict=True)])
         print(
-            f"{title:14} R@5 {recalls[-1][0]:.3f}  R@10 {recalls[-1][1]:.3f}  ({len(queries)} requests)"
+            f"{title:14} R@5 {recalls[-1][0]:.3f}  R@10 {recalls[-1][1]:.3f}  ({len(queries)} "
+            f"requests)"
         )
     differ = sum(names[:10] != found[:10] for names, found in zip(here, there, strict=True))
     print(
-        f"{differ} of {len(queries)} requests have another first ten, {min(map(len, there))} names at least"
+        f"{differ} of {len(queries)} requests have another first ten, {min(map(len, there))} "
+        f"names at least"
     )
     if recalls[0] != recalls[1]:
         sys.exit("the gateway finds other tools than ToolIndex")

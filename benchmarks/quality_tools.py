@@ -152,7 +152,8 @@ def report_many(folder: Path, embedder: Embedder | None) -> list[str]:
         times_ms.append(1_000 * (time.process_time() - started))
     p95_ms = statistics.quantiles(times_ms, n=20)[-1]
     print(
-        f"\n{MANY:,} tools: built in {built_s:.1f} s, p50 {statistics.median(times_ms):.1f} ms, p95 {p95_ms:.1f} ms"
+        f"\n{MANY:,} tools: built in {built_s:.1f} s, p50 {statistics.median(times_ms):.1f} ms, "
+        f"p95 {p95_ms:.1f} ms"
     )
     return (
         []

@@ -85,7 +85,10 @@ def where_and_when(folder: Path, packages: Iterable[str]) -> str:
     python = f"{platform.python_implementation()} {platform.python_version()}"
     versions = ", ".join(f"{name} {version(name)}" for name in packages)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    where = f"{cores} cores of {_processor()}, {platform.system()}, {_file_system(folder)}, load {os.getloadavg()[0]:.1f}"
+    where = (
+        f"{cores} cores of {_processor()}, {platform.system()}, {_file_system(folder)}, load "
+        f"{os.getloadavg()[0]:.1f}"
+    )
     return f"{datetime.now(UTC):%Y-%m-%d}: {python}, {where}; {versions}."
 
 

@@ -75,7 +75,8 @@ async def main() -> None:
         ]
         for call in calls:
             print(
-                f"Instead of {call['tool']}'s output a model sees:\n{call.get('output') or call['error']}\n"
+                f"Instead of {call['tool']}'s output a model "
+                f"sees:\n{call.get('output') or call['error']}\n"
             )
         for pointer in context.get_all_pointers():
             part = {"filter": "[?quarter=='2024-Q4'].revenue | [0]"}
@@ -87,7 +88,8 @@ async def main() -> None:
             )
             print(f"Read back of {pointer.summary}: {reading['output'].text}")
         print(
-            f"\nAnswer ({answer.status}, prompt of {answer.prompt_tokens:,} tokens): {answer.text or answer.problem}"
+            f"\nAnswer ({answer.status}, prompt of {answer.prompt_tokens:,} tokens): "
+            f"{answer.text or answer.problem}"
         )
 
 

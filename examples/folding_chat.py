@@ -42,8 +42,8 @@ def scripted(messages: list[LLMMessage]) -> LLMResponse | str:
         return f"I looked it up: {messages[-1].content}"
     if messages[-1].content != ASKED:
         return (
-            "Sow it in spring, water it in the evening, and look at the soil before you do anything else. "
-            * 4
+            "Sow it in spring, water it in the evening, and look at the soil before you do "
+            "anything else. " * 4
         )
     function = {"name": "search_history", "arguments": '{"query": "door code shed"}'}
     calls = [{"id": "call-1", "type": "function", "function": function}]

@@ -44,13 +44,19 @@ JOBS = ["sow", "water", "feed", "prune", "harvest", "cover"]
 
 def question(turn: int) -> str:
     """What the user asks in a turn."""
-    return f"How do I {JOBS[turn // len(PLANTS) % len(JOBS)]} {PLANTS[turn % len(PLANTS)]} in a small garden?"
+    return (
+        f"How do I {JOBS[turn // len(PLANTS) % len(JOBS)]} {PLANTS[turn % len(PLANTS)]} in a "
+        f"small garden?"
+    )
 
 
 def scripted_answer(messages: list[LLMMessage]) -> str:
     """A paragraph about what was asked."""
     asked = str(messages[-1].content).splitlines()[-1].removeprefix("How do I ").removesuffix("?")
-    step = f"To {asked}, first look at the soil, then at the weather of the week, and work in the evening. "
+    step = (
+        f"To {asked}, first look at the soil, then at the weather of the week, and work in "
+        f"the evening. "
+    )
     return step * 7
 
 
@@ -90,7 +96,8 @@ async def main(turns: int) -> None:
     same = [same_start(old, new) for old, new in pairwise(sent)]
     print(f"{turns} turns, the longest prompt has {max(map(len, sent)):,} bytes")
     print(
-        f"unchanged from turn to turn: {sum(same) / sum(map(len, sent[1:])):.1%} of the prompt bytes"
+        f"unchanged from turn to turn: {sum(same) / sum(map(len, sent[1:])):.1%} of the prompt "
+        f"bytes"
     )
 
 

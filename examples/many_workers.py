@@ -61,7 +61,8 @@ def main(url: str) -> None:
     for pointer in pointers:
         print(pointer.pointer_id, pointer.summary, "->", store.load_result(pointer=pointer))
     print(
-        f"{len(pointers)} results: {PAGES} from each of {WORKERS} workers, and the one status that all of them saved"
+        f"{len(pointers)} results: {PAGES} from each of {WORKERS} workers, and the one status "
+        f"that all of them saved"
     )
 
 

@@ -6,9 +6,8 @@ and tool execution), which are in development and may change. What they have no 
 `llm_common.`. Without opentelemetry, and until a provider is set, nothing happens.
 
 Attribute values are names, ids, counts, sizes and states. Queries, arguments, results and replies
-never become
-attributes: the attributes that the conventions leave to the user's choice, all of content, are not
-there.
+never become attributes: the attributes that the conventions leave to the user's choice, all of
+content, are not there.
 
 A recorder gets the finished choices of a run, as the values that they are. Without one, `record`
 looks up one context variable. `llm_common.trace` subscribes with a recorder that writes files.

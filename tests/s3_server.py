@@ -16,7 +16,10 @@ from urllib.request import Request, urlopen
 
 _START_S = 30
 _END_S = 5
-_ANYBODY = "AWS4-HMAC-SHA256 Credential=test/20250101/us-east-1/s3/aws4_request, SignedHeaders=host, Signature=0"
+_ANYBODY = (
+    "AWS4-HMAC-SHA256 Credential=test/20250101/us-east-1/s3/aws4_request, "
+    "SignedHeaders=host, Signature=0"
+)
 
 
 @contextmanager

@@ -302,8 +302,10 @@ FORMS = tuple(
         "Authorization": "GET / HTTP/1.1\r\nAuthorization: {}\r\nAccept: */*",
         "Authorization Bearer": "Authorization: Bearer {}",
         "Authorization quoted": 'curl -H "Authorization: Token {} x" https://h.example',
-        "Digest": 'Authorization: Digest username="u", realm="r", nonce="n", response="{}", opaque="o"',
-        "Digest quoted": 'curl -H \'Authorization: Digest username="u", response="{}"\' https://h.example',
+        "Digest": 'Authorization: Digest username="u", realm="r", nonce="n", response="{}", '
+        'opaque="o"',
+        "Digest quoted": 'curl -H \'Authorization: Digest username="u", response="{}"\' '
+        "https://h.example",
         "Bearer": "send it as bearer {}.",
         "Proxy-Authorization": "Proxy-Authorization: ApiKey {}",
         "Cookie": "Cookie: theme=dark; session={}; id=3",
@@ -347,7 +349,8 @@ FORMS = tuple(
         "JSON line": '12:00 sent {"api_key": "{}", "port": 1} to h',
         "JSON tree in a line": '12:00 sent {"secrets": {"a": "}]", "b": "{}"}, "port": 1} to h',
         "JSON escaped": 'log: "{\\"password\\": \\"{}\\", \\"port\\": 1}"',
-        "JSON escaped twice": 'log: "{\\\\\\"token\\\\\\": \\\\\\"a b {}\\\\\\", \\\\\\"port\\\\\\": 1}"',
+        "JSON escaped twice": "log: "
+        '"{\\\\\\"token\\\\\\": \\\\\\"a b {}\\\\\\", \\\\\\"port\\\\\\": 1}"',
         "JSON with escapes": '{"pass\\u0077ord": "{}"}',
         "Python repr": "Config(user='app', password='{}', port=1)",
         "Python dict": "{'user': 'app', 'client_secret': '{}', 'port': 1}",
@@ -435,7 +438,8 @@ FORMS += tuple(
         "brackets form": "user[name]=app&user[password]={}&x=1",
         "form": "username=app&password={}&remember=1",
         "multipart": '--b\r\nContent-Disposition: form-data; name="password"\r\n\r\n{}\r\n--b--',
-        "multipart escaped": 'body: "--b\\r\\nDisposition: form-data; name=\\"token\\"\\r\\n\\r\\n{}\\r\\n--b--"',
+        "multipart escaped": 'body: "--b\\r\\nDisposition: form-data; '
+        'name=\\"token\\"\\r\\n\\r\\n{}\\r\\n--b--"',
         "CSV": "user,password,email\nann,{},ann@a.example\n",
         "CSV of AWS": "User name,Access key ID,Secret access key\nann,AK1,{}/abc\n",
         "TSV": "id\tapi_key\tname\n1\t{}\tann\n",
@@ -596,7 +600,10 @@ ORDINARY = (
     "KEY=value",
     # data
     '{"token": "the", "count": 10}',
-    '[{"token": "The", "pos": "DT"}, {"token": "cat", "pos": "NN"}, {"token": "2024", "pos": "CD"}]',
+    (
+        '[{"token": "The", "pos": "DT"}, {"token": "cat", "pos": "NN"}, '
+        '{"token": "2024", "pos": "CD"}]'
+    ),
     '{"token": "USDC", "price": 1.0}',
     '{"token": "BTC-USD"}',
     '{"tokens": ["the", "cat", "sat"], "token": "sat"}',
@@ -633,7 +640,10 @@ ORDINARY = (
     "token,count,pos\nthe,10,DT\ncat,4,NN\n",
     "user,password_changed,email\nann,2024-01-02,ann@a.example\n",
     "<token>the</token><password></password>",
-    "<label for='password'>Password</label><input type='password' name='password' placeholder='Your password'>",
+    (
+        "<label for='password'>Password</label><input type='password' name='password' "
+        "placeholder='Your password'>"
+    ),
     "https://h.example/search?code=US&key=name&auth=basic",
     "https://h.example/reset?code=ABC",
     "git clone ssh://git@github.com/a/b.git",

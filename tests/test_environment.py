@@ -11,7 +11,10 @@ ROOT = Path(__file__).parent.parent
 
 
 def example_of(variable: Variable) -> str:
-    return f"# {variable.meaning[0].upper()}{variable.meaning[1:]}.\n# {variable.name}={variable.default}"
+    return (
+        f"# {variable.meaning[0].upper()}{variable.meaning[1:]}.\n# "
+        f"{variable.name}={variable.default}"
+    )
 
 
 def row_of(variable: Variable) -> str:

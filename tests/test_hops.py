@@ -12,13 +12,13 @@ MAX_FILES = {
     "list": 8,
     "load": 8,
     "select outputs, HTTP": 18,
-    "run": 57,
-    "run, HTTP": 64,
+    "run": 53,
+    "run, HTTP": 61,
     "hook: offload a result": 21,
     "hook: fold 200 messages": 21,
     "gateway: preview a result": 22,
     "pack an output and turns": 28,
-    "pack a folder": 26,
+    "pack a folder": 27,
 }
 
 

@@ -190,25 +190,33 @@ MISTAKES = [
         "a query id that leads out of the store",
         lambda at: save(at, query_id="../other"),
         InvalidIdError,
-        "The query_id '../other' is not allowed; use 1 to 200 of A-Z a-z 0-9 _ - . and, but at its ends, : / @ + = , and single spaces, without segments such as .. or nul; ToolContextManager.hash_query makes an id of any text",
+        "The query_id '../other' is not allowed; use 1 to 200 of A-Z a-z 0-9 _ - . and, but at "
+        "its ends, : / @ + = , and single spaces, without segments such as .. or nul; "
+        "ToolContextManager.hash_query makes an id of any text",
     ),
     Mistake(
         "an empty query id",
         lambda at: save(at, query_id=""),
         InvalidIdError,
-        "The query_id '' is not allowed; use 1 to 200 of A-Z a-z 0-9 _ - . and, but at its ends, : / @ + = , and single spaces, without segments such as .. or nul; ToolContextManager.hash_query makes an id of any text",
+        "The query_id '' is not allowed; use 1 to 200 of A-Z a-z 0-9 _ - . and, but at its ends, "
+        ": / @ + = , and single spaces, without segments such as .. or nul; "
+        "ToolContextManager.hash_query makes an id of any text",
     ),
     Mistake(
         "no query id",
         lambda at: save(at, query_id=None),
         InvalidIdError,
-        "The query_id of type NoneType is not allowed; use 1 to 200 of A-Z a-z 0-9 _ - . and, but at its ends, : / @ + = , and single spaces, without segments such as .. or nul; ToolContextManager.hash_query makes an id of any text",
+        "The query_id of type NoneType is not allowed; use 1 to 200 of A-Z a-z 0-9 _ - . and, "
+        "but at its ends, : / @ + = , and single spaces, without segments such as .. or nul; "
+        "ToolContextManager.hash_query makes an id of any text",
     ),
     Mistake(
         "a question as the query id",
         lambda at: save(at, query_id="What is AAPL's revenue?\n"),
         InvalidIdError,
-        'The query_id "What is AAPL\'s revenue?\\n" is not allowed; use 1 to 200 of A-Z a-z 0-9 _ - . and, but at its ends, : / @ + = , and single spaces, without segments such as .. or nul; ToolContextManager.hash_query makes an id of any text',
+        'The query_id "What is AAPL\'s revenue?\\n" is not allowed; use 1 to 200 of A-Z a-z 0-9 '
+        "_ - . and, but at its ends, : / @ + = , and single spaces, without segments such as "
+        ".. or nul; ToolContextManager.hash_query makes an id of any text",
     ),
     Mistake(
         "bytes as the task id",
@@ -306,7 +314,8 @@ MISTAKES = [
         "a pointer of another store",
         lambda at: FileContextPointerStore(at).load_result(pointer=POINTER),
         PointerNotFoundError,
-        "Nothing is stored under the pointer abcdefabcdef of query 'q'; use one that the store gave",
+        "Nothing is stored under the pointer abcdefabcdef of query 'q'; use one that the store "
+        "gave",
     ),
     Mistake(
         "a pointer whose id is a path",
@@ -320,19 +329,23 @@ MISTAKES = [
         "to pin what is not there",
         lambda at: FileContextPointerStore(at).pin(POINTER),
         PointerNotFoundError,
-        "Nothing is stored under the pointer abcdefabcdef of query 'q'; use one that the store gave",
+        "Nothing is stored under the pointer abcdefabcdef of query 'q'; use one that the store "
+        "gave",
     ),
     Mistake(
         "ids where pointers are chosen",
         lambda at: chosen(at, pointers=["abcdefabcdef"]),
         TypeError,
-        "pointers holds a str; pass a list of ContextPointer, as store.list(query_id=...) returns it; ContextPointer.model_validate(...) makes one of a dict",
+        "pointers holds a str; pass a list of ContextPointer, as store.list(query_id=...) "
+        "returns it; ContextPointer.model_validate(...) makes one of a dict",
     ),
     Mistake(
         "a store where pointers are chosen",
         lambda at: chosen(at, pointers=FileContextPointerStore(at)),
         TypeError,
-        "pointers is a FileContextPointerStore; pass a list of ContextPointer, as store.list(query_id=...) returns it; ContextPointer.model_validate(...) makes one of a dict",
+        "pointers is a FileContextPointerStore; pass a list of ContextPointer, as "
+        "store.list(query_id=...) returns it; ContextPointer.model_validate(...) makes one of "
+        "a dict",
     ),
     Mistake(
         "no question",
@@ -350,31 +363,36 @@ MISTAKES = [
         "no client to choose outputs",
         lambda at: ContextRelevanceSelector(None),
         TypeError,
-        "NoneType is no client: it has no chat_completion that can be called; pass an LLMClient, such as llm_common.core.OpenAICompatibleClient.from_env()",
+        "NoneType is no client: it has no chat_completion that can be called; pass an LLMClient, "
+        "such as llm_common.core.OpenAICompatibleClient.from_env()",
     ),
     Mistake(
         "a client of another dialect",
         lambda at: ToolSelector(AsyncOpenAI()),
         TypeError,
-        'AsyncOpenAI is no client: it has no chat_completion that can be called; wrap it: llm_common.clients.OpenAISDKClient(client, model="...")',
+        "AsyncOpenAI is no client: it has no chat_completion that can be called; wrap it: "
+        'llm_common.clients.OpenAISDKClient(client, model="...")',
     ),
     Mistake(
         "a client that is none",
         lambda at: ToolSelector(object()),
         TypeError,
-        "object is no client: it has no chat_completion that can be called; pass an LLMClient, such as llm_common.core.OpenAICompatibleClient.from_env()",
+        "object is no client: it has no chat_completion that can be called; pass an LLMClient, "
+        "such as llm_common.core.OpenAICompatibleClient.from_env()",
     ),
     Mistake(
         "a setting that is misspelt",
         lambda at: ToolSelectionConfig(max_call=3),
         ValidationError,
-        "1 validation error for ToolSelectionConfig\nmax_call\n  Extra inputs are not permitted [type=extra_forbidden, input_value=3, input_type=int]",
+        "1 validation error for ToolSelectionConfig\nmax_call\n  Extra inputs are not permitted "
+        "[type=extra_forbidden, input_value=3, input_type=int]",
     ),
     Mistake(
         "no time at all",
         lambda at: ToolSelectionConfig(timeout_s=0),
         ValidationError,
-        "1 validation error for ToolSelectionConfig\ntimeout_s\n  Input should be greater than or equal to 0.001 [type=greater_than_equal, input_value=0, input_type=int]",
+        "1 validation error for ToolSelectionConfig\ntimeout_s\n  Input should be greater than "
+        "or equal to 0.001 [type=greater_than_equal, input_value=0, input_type=int]",
     ),
     Mistake(
         "a text as the task",
@@ -396,7 +414,8 @@ MISTAKES = [
             pointers=["abcdefabcdef"], store=FileContextPointerStore(at)
         ),
         TypeError,
-        "pointers holds a str; pass a list of ContextPointer, as store.list(query_id=...) returns it; ContextPointer.model_validate(...) makes one of a dict",
+        "pointers holds a str; pass a list of ContextPointer, as store.list(query_id=...) "
+        "returns it; ContextPointer.model_validate(...) makes one of a dict",
     ),
     Mistake(
         "a folder to render from",
@@ -428,7 +447,8 @@ MISTAKES = [
         "a tool with any arguments",
         lambda at: ToolRegistry().tool(any_arguments),
         ConfigError,
-        "any_arguments cannot become a tool: `*args: str` cannot be passed by name; annotate named parameters, or pass parameters= as a JSON Schema",
+        "any_arguments cannot become a tool: `*args: str` cannot be passed by name; annotate "
+        "named parameters, or pass parameters= as a JSON Schema",
     ),
     Mistake(
         "a schema that is none",
@@ -440,7 +460,8 @@ MISTAKES = [
         "a tool name with a space",
         lambda at: ToolRegistry().register(registry, name="the weather"),
         ConfigError,
-        "a tool's name takes 1 to 64 letters, digits and the characters _ . -; pass another one as name=",
+        "a tool's name takes 1 to 64 letters, digits and the characters _ . -; pass another one "
+        "as name=",
     ),
     Mistake(
         "a tool that is nearly there",
@@ -464,7 +485,8 @@ MISTAKES = [
         "no key",
         lambda at: OpenAICompatibleClient.from_env(),
         ConfigError,
-        "no endpoint is configured; set ZAI_API_KEY, OPENROUTER_API_KEY or OPENAI_API_KEY, or LLM_COMMON_BASE_URL and LLM_COMMON_MODEL for a server of your own",
+        "no endpoint is configured; set ZAI_API_KEY, OPENROUTER_API_KEY or OPENAI_API_KEY, or "
+        "LLM_COMMON_BASE_URL and LLM_COMMON_MODEL for a server of your own",
     ),
     Mistake(
         "an address that is none",
@@ -472,7 +494,8 @@ MISTAKES = [
             LLMConfig(base_url="models.example", default_model="small")
         ),
         ConfigError,
-        "base_url is no address like https://host/v1; give https:// or http://, and leave out user, query, fragment and `/chat/completions`",
+        "base_url is no address like https://host/v1; give https:// or http://, and leave out "
+        "user, query, fragment and `/chat/completions`",
     ),
     Mistake(
         "a setting of the client that is misspelt",
@@ -480,19 +503,22 @@ MISTAKES = [
             base_url="https://models.example/v1", default_model="small", modle="small"
         ),
         ValidationError,
-        "1 validation error for LLMConfig\nmodle\n  Extra inputs are not permitted [type=extra_forbidden]",
+        "1 validation error for LLMConfig\nmodle\n  Extra inputs are not permitted "
+        "[type=extra_forbidden]",
     ),
     Mistake(
         "a message as a text",
         lambda at: asked(at, "Hello"),
         TypeError,
-        "messages[0] is a str; pass an LLMMessage, or a dict with `content` and a `role` of system, user, assistant, function, tool",
+        "messages[0] is a str; pass an LLMMessage, or a dict with `content` and a `role` of "
+        "system, user, assistant, function, tool",
     ),
     Mistake(
         "a message without a role",
         lambda at: asked(at, {"content": "Hello"}),
         TypeError,
-        "messages[0] has no usable role; pass an LLMMessage, or a dict with `content` and a `role` of system, user, assistant, function, tool",
+        "messages[0] has no usable role; pass an LLMMessage, or a dict with `content` and a "
+        "`role` of system, user, assistant, function, tool",
     ),
     Mistake(
         "a model that the endpoint lacks",
@@ -500,31 +526,37 @@ MISTAKES = [
             at, status=404, body='{"error": {"code": "model_not_found", "message": "no"}}'
         ),
         ModelNotFoundError,
-        "model small at models.example: the endpoint knows no such model or path (404); check model and base_url; the model was named by LLM_COMMON_MODEL or default_model",
+        "model small at models.example: the endpoint knows no such model or path (404); check "
+        "model and base_url; the model was named by LLM_COMMON_MODEL or default_model",
     ),
     Mistake(
         "a key that is refused",
         lambda at: asked(at, status=401),
         LLMAuthError,
-        "model small at models.example: the endpoint refused the key (401); check it and what it may use",
+        "model small at models.example: the endpoint refused the key (401); check it and what it "
+        "may use",
     ),
     Mistake(
         "an answer that is no JSON",
         lambda at: asked(at, body="<html>"),
         MalformedReplyError,
-        "model small at models.example: the reply is not declared as JSON; check base_url, or take another model",
+        "model small at models.example: the reply is not declared as JSON; check base_url, or "
+        "take another model",
     ),
     Mistake(
         "a server that fails",
         lambda at: asked(at, status=400, body="bad"),
         LLMStatusError,
-        "model small at models.example: the endpoint answered with an error (status 400); see `.body` for what it said",
+        "model small at models.example: the endpoint answered with an error (status 400); see "
+        "`.body` for what it said",
     ),
     Mistake(
         "a limit on dollars without a price",
         lambda at: asked(at, cost_limit_usd=0.01),
         CostLimitError,
-        'model small at models.example: nothing was sent: cost_limit_usd is $0.01, and the price of this model is not known; give it in LLMConfig.prices, or count it as the dearest known model by unknown_price="dearest" or LLM_COMMON_UNKNOWN_PRICE=dearest',
+        "model small at models.example: nothing was sent: cost_limit_usd is $0.01, and the price "
+        "of this model is not known; give it in LLMConfig.prices, or count it as the dearest "
+        'known model by unknown_price="dearest" or LLM_COMMON_UNKNOWN_PRICE=dearest',
     ),
     Mistake(
         "a closed client",
@@ -536,19 +568,23 @@ MISTAKES = [
         "a request with a misspelt name",
         lambda at: ContextSelectionRequest(bugdet=1, intent=classify_intent("x"), token_budget=100),
         ValidationError,
-        "1 validation error for ContextSelectionRequest\nbugdet\n  Extra inputs are not permitted [type=extra_forbidden, input_value=1, input_type=int]",
+        "1 validation error for ContextSelectionRequest\nbugdet\n  Extra inputs are not "
+        "permitted [type=extra_forbidden, input_value=1, input_type=int]",
     ),
     Mistake(
         "a negative budget",
         lambda at: ContextSelectionRequest(intent=classify_intent("x"), token_budget=-5),
         ValidationError,
-        "1 validation error for ContextSelectionRequest\ntoken_budget\n  Value error, token_budget is -5; give a whole number above 0 [type=value_error, input_value=-5, input_type=int]",
+        "1 validation error for ContextSelectionRequest\ntoken_budget\n  Value error, "
+        "token_budget is -5; give a whole number above 0 [type=value_error, input_value=-5, "
+        "input_type=int]",
     ),
     Mistake(
         "a number as the intent",
         lambda at: ContextSelectionRequest(intent=5, token_budget=100),
         ValidationError,
-        "1 validation error for ContextSelectionRequest\nintent\n  Input should be a valid dictionary or instance of UserIntent [type=model_type, input_value=5, input_type=int]",
+        "1 validation error for ContextSelectionRequest\nintent\n  Input should be a valid "
+        "dictionary or instance of UserIntent [type=model_type, input_value=5, input_type=int]",
     ),
     Mistake(
         "a blank session",
@@ -589,19 +625,22 @@ MISTAKES = [
             )
         ),
         TokenBudgetError,
-        "system text, question and tool schemas, which are never cut, take 914 tokens of 50; shorten them, or raise max_input_tokens to 914",
+        "system text, question and tool schemas, which are never cut, take 914 tokens of 50; "
+        "shorten them, or raise max_input_tokens to 914",
     ),
     Mistake(
         "a number as the plan",
         lambda at: run(at, 5),
         TypeError,
-        "pass an ExecutionPlan, or a list of PlannedTask(id=..., description=...) or of descriptions, not int",
+        "pass an ExecutionPlan, or a list of PlannedTask(id=..., description=...) or of "
+        "descriptions, not int",
     ),
     Mistake(
         "numbers as tasks",
         lambda at: run(at, [1, 2]),
         TypeError,
-        "pass an ExecutionPlan, or a list of PlannedTask(id=..., description=...) or of descriptions; task 1 is of type int",
+        "pass an ExecutionPlan, or a list of PlannedTask(id=..., description=...) or of "
+        "descriptions; task 1 is of type int",
     ),
     Mistake(
         "no room for a preview",
@@ -619,7 +658,8 @@ MISTAKES = [
         "a folder as the store of a session",
         lambda at: ToolContextManager(at, pointer_store="store"),
         TypeError,
-        "pointer_store takes a ContextPointerStore, not a str; pass a folder as base_dir=, or a store from llm_common.agents, such as FileContextPointerStore(folder)",
+        "pointer_store takes a ContextPointerStore, not a str; pass a folder as base_dir=, or a "
+        "store from llm_common.agents, such as FileContextPointerStore(folder)",
     ),
     Mistake(
         "a question of a folder that is no text",
@@ -655,7 +695,8 @@ MISTAKES = [
         "the text of a file as its tools",
         lambda at: read_definitions("[]"),
         ConfigError,
-        'there is no list of tools; pass a list of definitions, or an object with one under "tools", as json.loads makes it of a text',
+        "there is no list of tools; pass a list of definitions, or an object with one under "
+        '"tools", as json.loads makes it of a text',
     ),
     Mistake(
         "a folder and a store of a session",
@@ -675,7 +716,8 @@ MISTAKES = [
             "LLM_COMMON_TOOL_SELECTION_MAX_CALLS", "many", ToolSelectionConfig.from_env
         ),
         ConfigError,
-        "LLM_COMMON_TOOL_SELECTION_MAX_CALLS is 'many'; set it to a whole number from 1 to 100, or unset it",
+        "LLM_COMMON_TOOL_SELECTION_MAX_CALLS is 'many'; set it to a whole number from 1 to 100, "
+        "or unset it",
     ),
     Mistake(
         "an unknown provider",
@@ -687,25 +729,29 @@ MISTAKES = [
         "a memory from the wrong module",
         lambda at: importlib.import_module("llm_common.agents").SqliteMemory,
         ImportError,
-        "cannot import name 'SqliteMemory' from 'llm_common.agents': it is in llm_common.memory; write from llm_common.memory import SqliteMemory",
+        "cannot import name 'SqliteMemory' from 'llm_common.agents': it is in llm_common.memory; "
+        "write from llm_common.memory import SqliteMemory",
     ),
     Mistake(
         "an error from the wrong module",
         lambda at: importlib.import_module("llm_common.core").LLMError,
         ImportError,
-        "cannot import name 'LLMError' from 'llm_common.core': it is in llm_common.errors; write from llm_common.errors import LLMError",
+        "cannot import name 'LLMError' from 'llm_common.core': it is in llm_common.errors; write "
+        "from llm_common.errors import LLMError",
     ),
     Mistake(
         "a registry from the root",
         lambda at: importlib.import_module("llm_common").ToolRegistry,
         ImportError,
-        "cannot import name 'ToolRegistry' from 'llm_common': it is in llm_common.agents; write from llm_common.agents import ToolRegistry",
+        "cannot import name 'ToolRegistry' from 'llm_common': it is in llm_common.agents; write "
+        "from llm_common.agents import ToolRegistry",
     ),
     Mistake(
         "a decision client from the wrong module",
         lambda at: importlib.import_module("llm_common.agents").HttpDecisionClient,
         ImportError,
-        "cannot import name 'HttpDecisionClient' from 'llm_common.agents': it is in llm_common.decisions; write from llm_common.decisions import HttpDecisionClient",
+        "cannot import name 'HttpDecisionClient' from 'llm_common.agents': it is in "
+        "llm_common.decisions; write from llm_common.decisions import HttpDecisionClient",
     ),
     Mistake(
         "an address where a decision client's configuration belongs",
@@ -719,7 +765,8 @@ MISTAKES = [
             [{"name": "weather", "description": "The weather.", "parameters": {}}]
         ),
         TypeError,
-        "a dict is no tool; pass a Tool or a ToolDefinition; read_definitions of llm_common.tools makes these of JSON",
+        "a dict is no tool; pass a Tool or a ToolDefinition; read_definitions of "
+        "llm_common.tools makes these of JSON",
     ),
     Mistake(
         "a folder where the store of a fold belongs",
@@ -751,13 +798,15 @@ MISTAKES = [
         "a name that a pool does not know",
         lambda at: DataPoolSnapshot(files=[]),
         ValidationError,
-        "1 validation error for DataPoolSnapshot\nfiles\n  Extra inputs are not permitted [type=extra_forbidden, input_value=[], input_type=list]",
+        "1 validation error for DataPoolSnapshot\nfiles\n  Extra inputs are not permitted "
+        "[type=extra_forbidden, input_value=[], input_type=list]",
     ),
     Mistake(
         "a bucket without a scheme",
         lambda at: ObjectContextPointerStore.from_url("bucket/prefix"),
         StoreError,
-        'The address "bucket/prefix" names no kind of store; use one that begins with s3://, gs:// or az://',
+        'The address "bucket/prefix" names no kind of store; use one that begins with s3://, '
+        "gs:// or az://",
     ),
     Mistake(
         "a folder that is not there",
@@ -775,7 +824,8 @@ MISTAKES = [
         "a database address that is none",
         lambda at: PostgresMemory("not a conninfo"),
         ConfigError,
-        "conninfo is no connection string; pass 'postgresql://user@host/name' or 'host=… dbname=… user=…' with libpq's parameter names",
+        "conninfo is no connection string; pass 'postgresql://user@host/name' or 'host=… "
+        "dbname=… user=…' with libpq's parameter names",
     ),
 ]
 

@@ -170,7 +170,8 @@ def run(mutants: list[Mutant], workers: int) -> list[Mutant]:
         if not noticed:
             survivors.append(mutant)
         print(
-            f"{'noticed ' if noticed else 'SURVIVED'} {time.monotonic() - started:5.0f} s  {mutant.name}",
+            f"{'noticed ' if noticed else 'SURVIVED'} {time.monotonic() - started:5.0f} s  "
+            f"{mutant.name}",
             flush=True,
         )
 

@@ -37,7 +37,8 @@ def run(*command: str | Path, cwd: Path) -> str:
     )
     if done.returncode:
         sys.exit(
-            f"{' '.join(map(str, command))} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}"
+            f"{' '.join(map(str, command))} ended with "
+            f"{done.returncode}:\n{done.stdout}\n{done.stderr}"
         )
     return done.stdout + done.stderr
 
@@ -57,7 +58,9 @@ def problems_of(names: list[str], metadata: Message, notice: str) -> Iterator[st
         yield "py.typed is missing: type checkers would not see the types"
     for name in package:
         if Path(name).suffix not in OWN_FILES and name not in notice:
-            yield f"{name} is data that NOTICE does not name; say who made it and under which licence"
+            yield (
+                f"{name} is data that NOTICE does not name; say who made it and under which licence"
+            )
     yield from (
         f"{name} does not belong into a wheel"
         for name in names

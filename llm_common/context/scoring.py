@@ -1,11 +1,10 @@
 """Scores every item of a pool by a named strategy, by default `measured`, and sets its rule.
 
-`measured` is what finds most on the evaluation sets.
-Turns and outputs were measured with benchmarks/quality_context.py, files by the subjects of 206
-commits of seven public repositories against the files that they changed, memories not at all. Each
-part lies between 0 and 1 times its weight, so that parts compare. A small change of a weight hardly
-moves the mean over the sets, but single sets stand a point or less above their promises: measure
-all sets again after any change.
+`measured` is what finds most on the evaluation sets. Turns and outputs were measured with
+benchmarks/quality_context.py, files by the subjects of 206 commits of seven public repositories
+against the files that they changed, memories not at all. Each part lies between 0 and 1 times its
+weight, so that parts compare. A small change of a weight hardly moves the mean over the sets, but
+single sets stand a point or less above their promises: measure all sets again after any change.
 """
 
 import math

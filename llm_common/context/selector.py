@@ -231,8 +231,8 @@ class ContextSelector:
     def _emit(self, name: _EventName, **data: str | float) -> None:
         """Calls every listener, in order.
 
-        An error of one is logged, and the others are still called.
-        A listener is not awaited: an async one never runs.
+        An error of one is logged, and the others are still called. A listener is not awaited: an
+        async one never runs.
         """
         for listener in self._listeners:
             try:

@@ -1,10 +1,9 @@
 """Translates third-party exceptions by their shape, without their packages.
 
 Shapes: a `status_code` (OpenAI's SDK and those generated like it, LiteLLM, pydantic-ai), a `status`
-(aiohttp), a `code`
-(Google's), or one of these on `.response` (httpx, requests); else the names of the exception's
-classes, which all of them choose alike, httpx2 those of httpx. Chained causes are read too, since
-packages wrap each other's exceptions.
+(aiohttp), a `code` (Google's), or one of these on `.response` (httpx, requests); else the names of
+the exception's classes, which all of them choose alike, httpx2 those of httpx. Chained causes are
+read too, since packages wrap each other's exceptions.
 """
 
 import json

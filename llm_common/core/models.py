@@ -128,8 +128,8 @@ class LLMConfig(BaseModel):
             if that cost more.
         prefers_json_schema: Selectors ask for a reply by its JSON Schema, with the allowed names as
             an enum, instead of any JSON object. For endpoints that decode under a grammar, such as
-            OpenAI, llama.cpp and vLLM. Off by
-            default: z.ai and DeepSeek support no schema, OpenRouter's providers differ, and the
+            OpenAI, llama.cpp and vLLM. Off by default: z.ai and DeepSeek support no schema,
+            OpenRouter's providers differ, and the
                 schema costs tokens.
             An endpoint that refuses it is asked for a JSON object from then on.
     """

@@ -301,12 +301,12 @@ def _joins(text: str, known: Container[str]) -> bool:
 class CalibratedCounter:
     """Counts tokens by another counter, corrected by what the endpoint reported so far.
 
-    The first prompts are counted as the other counter does. After each call whose
-    usage is known, the factor is the highest of the last eight ratios of reported to counted
-    tokens, and 3% more. So English prose, which `UpperBoundCounter` counts half too high, soon gets
-    half as much more room, and a model with a smaller vocabulary than OpenAI's less. It is an
-    estimate: a prompt of another kind than those before it may take more. Safe to share between
-    tasks and threads; one for each model.
+    The first prompts are counted as the other counter does. After each call whose usage is known,
+    the factor is the highest of the last eight ratios of reported to counted tokens, and 3% more.
+    So English prose, which `UpperBoundCounter` counts half too high, soon gets half as much more
+    room, and a model with a smaller vocabulary than OpenAI's less. It is an estimate: a prompt of
+    another kind than those before it may take more. Safe to share between tasks and threads; one
+    for each model.
 
     Args:
         counter: What counts; None takes `DefaultCounter`.

@@ -1,9 +1,9 @@
 """Decision models of other packages as decision clients, known by their shape.
 
-No package is imported.
-Shapes read from langchain-core 1.8.2 (`decisions/base.py`, `decisions/types.py`) and
-pydantic-ai-slim 2.68.0 (`models/decision.py`, which `SystemOneModel`, `TypeSafeModel` and
-`OpenAIDecisionsModel` inherit). Both follow the wire format `systemone`, as objects.
+No package is imported. Shapes read from langchain-core 1.8.2 (`decisions/base.py`,
+`decisions/types.py`) and pydantic-ai-slim 2.68.0 (`models/decision.py`, which `SystemOneModel`,
+`TypeSafeModel` and `OpenAIDecisionsModel` inherit). Both follow the wire format `systemone`, as
+objects.
 """
 
 import asyncio

@@ -104,11 +104,10 @@ def decision_config_from_env() -> DecisionConfig | None:
 class HttpDecisionClient:
     """Answers from an endpoint that serves decision models.
 
-    One request for all questions of a call.
-    One deadline spans a call with its retries and waits. Broken connections, 408, 429 and 5xx are
-    retried; Retry-After is honoured if it fits in the deadline. The endpoint sees neither the ids
-    of the questions nor any name but those of options. Safe to share between tasks of one event
-    loop.
+    One request for all questions of a call. One deadline spans a call with its retries and waits.
+    Broken connections, 408, 429 and 5xx are retried; Retry-After is honoured if it fits in the
+    deadline. The endpoint sees neither the ids of the questions nor any name but those of options.
+    Safe to share between tasks of one event loop.
 
     Args:
         config: Endpoint, key, limits.

@@ -92,8 +92,8 @@ def candidate_files(
 def read_file(path: str, place: ContainedFile) -> ContextFile | None:
     """A text file, with line feeds alone.
 
-    None when it cannot be read, is binary or holds over 1 MB.
-    Keys and tokens that their shape gives away are redacted.
+    None when it cannot be read, is binary or holds over 1 MB. Keys and tokens that their shape
+    gives away are redacted.
 
     Args:
         path: The path to show; also its id.

@@ -57,15 +57,14 @@ async def fold(
 ) -> Folded:
     """A history within `policy.limit_tokens`.
 
-    What is not shown of it is stored, and can be read back word for word.
-    Give the whole history each time: the same history gives the same messages, and a longer one
-    begins with the bytes of a shorter one, but for the few turns that take a step of folding.
-    Folded are, as far as needed: earlier outputs of a repeated call, the largest outputs, the
-    oldest messages. Calls and their outputs stay together. The system messages at the head, the
-    user's newest message and the newest message stay; a text that alone takes most of the limit is
-    cut in its middle, which is said and stored. One message tells what was folded: wishes,
-    decisions, names and numbers in their own words, and a line for each message while there is
-    room.
+    What is not shown of it is stored, and can be read back word for word. Give the whole history
+    each time: the same history gives the same messages, and a longer one begins with the bytes of a
+    shorter one, but for the few turns that take a step of folding. Folded are, as far as needed:
+    earlier outputs of a repeated call, the largest outputs, the oldest messages. Calls and their
+    outputs stay together. The system messages at the head, the user's newest message and the newest
+    message stay; a text that alone takes most of the limit is cut in its middle, which is said and
+    stored. One message tells what was folded: wishes, decisions, names and numbers in their own
+    words, and a line for each message while there is room.
 
     Args:
         messages: Oldest first: `LLMMessage`s, or dicts in the shape of OpenAI's chat completions or

@@ -30,12 +30,10 @@ class LLMCommonPlugin(Plugin):
     """Long results behind pointers, the tools that fit, a folded history, and reading back.
 
     `Agent(plugins=[LLMCommonPlugin()])`. The agent's own messages keep previews instead of long
-    results, and are never
-    folded: each model call gets a folded copy. Strands' own conversation manager drops old messages
-    for good; pass
-    `conversation_manager=NullConversationManager()` to have them folded instead. Errors, images,
-    documents, delegated answers and results of the application's own calls stay. An agent is a
-    session, or its session manager's is.
+    results, and are never folded: each model call gets a folded copy. Strands' own conversation
+    manager drops old messages for good; pass `conversation_manager=NullConversationManager()` to
+    have them folded instead. Errors, images, documents, delegated answers and results of the
+    application's own calls stay. An agent is a session, or its session manager's is.
 
     Args:
         store: A store, the folder of one, or the `Sessions` of other hooks. None keeps results in

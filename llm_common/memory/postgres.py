@@ -633,7 +633,8 @@ def _check_conninfo(conninfo: object) -> None:
     """
     if not isinstance(conninfo, str):
         raise TypeError(
-            f"conninfo is a {type(conninfo).__name__}; pass a text such as 'postgresql://user@host/name'"
+            f"conninfo is a {type(conninfo).__name__}; pass a text such as "
+            f"'postgresql://user@host/name'"
         )
     try:
         ports = str(conninfo_to_dict(conninfo).get("port") or "")

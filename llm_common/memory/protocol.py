@@ -266,9 +266,9 @@ class FactMemory(Memory, Protocol):
     ) -> int:
         """Erases for good the events that agree with every argument.
 
-        After the return their bytes are gone.
-        A user alone is all that was kept for the user. A session without a user names a session
-        that has none. What an erased event superseded stays history.
+        After the return their bytes are gone. A user alone is all that was kept for the user. A
+        session without a user names a session that has none. What an erased event superseded stays
+        history.
 
         Returns:
             How many events were erased; 0 if nothing agrees.

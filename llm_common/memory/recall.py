@@ -12,9 +12,8 @@ neighbours; and between equals the newer wins.
 
 Every word carries a prefix made of the scope. An index then holds a list of lines per scope and
 word: a search never reads another scope's lines, and costs what its own scope costs. Within a
-user's scope a tag tells the session. The
-prefix is made of consonants, which leaves the measures of stemmers as they were (Porter 1980 counts
-from the first vowel on).
+user's scope a tag tells the session. The prefix is made of consonants, which leaves the measures of
+stemmers as they were (Porter 1980 counts from the first vowel on).
 """
 
 import hashlib

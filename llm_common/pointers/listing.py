@@ -107,9 +107,8 @@ class _Cached(NamedTuple):
 class PointerIndex:
     """Lists the pointers of a query that can be loaded.
 
-    Parses a meta again only when an ETag of its pair has changed.
-    A save or a deletion, in any process, shows at once. A file that another program writes into
-    shows within a second.
+    Parses a meta again only when an ETag of its pair has changed. A save or a deletion, in any
+    process, shows at once. A file that another program writes into shows within a second.
 
     Args:
         records: Where the pairs are.

@@ -41,14 +41,11 @@ FindingKind = Literal[
 """What can be wrong with a file.
 
 `bad_meta`: a pointer's record is damaged, or that of another place. `digest_mismatch`: a result is
-not what was saved.
-`missing_result`: a pointer has lost its result. `orphan_result`: no pointer names the result of a
-killed save.
-`leftover_next`: a killed save of a known call is unfinished. `stale_temporary`: a killed writer's,
-over an hour old.
-`unsafe`: a link, a file with several names or of another owner, a directory or a device under a
-name of ours.
-`unreadable`: the whole query cannot be looked at. `unrecognized`: a file that no store writes.
+not what was saved. `missing_result`: a pointer has lost its result. `orphan_result`: no pointer
+names the result of a killed save. `leftover_next`: a killed save of a known call is unfinished.
+`stale_temporary`: a killed writer's, over an hour old. `unsafe`: a link, a file with several names
+or of another owner, a directory or a device under a name of ours. `unreadable`: the whole query
+cannot be looked at. `unrecognized`: a file that no store writes.
 """
 
 # what is wrong with the files, by name, by the pointer that owns them

@@ -294,8 +294,8 @@ def call_digest(
 ) -> str:
     """64 hexadecimal digits that are the same for the same call only.
 
-    Pointer ids are their beginning.
-    The order of keys never matters; None, "None" and "null" as `task_id` are three.
+    Pointer ids are their beginning. The order of keys never matters; None, "None" and "null" as
+    `task_id` are three.
 
     Raises:
         UnserialisableError: JSON cannot stand for the arguments.

@@ -217,9 +217,8 @@ class ContextPointerStore:
     def list(self, *, query_id: str) -> list[ContextPointer]:
         """The pointers of a query that can be loaded, by `created_at`, then id.
 
-        None for an unknown query.
-        Unrecognized and damaged files are skipped and counted in the log; `list_detailed` returns
-        the count.
+        None for an unknown query. Unrecognized and damaged files are skipped and counted in the
+        log; `list_detailed` returns the count.
 
         Raises:
             InvalidIdError: `query_id` is not allowed.
@@ -241,8 +240,7 @@ class ContextPointerStore:
     def queries(self) -> builtins.list[QuerySummary]:
         """Every query with its pointers and bytes, the one that changed last first.
 
-        Changes nothing.
-        Takes about a second for 100,000 pointers.
+        Changes nothing. Takes about a second for 100,000 pointers.
 
         Raises:
             StoreError: The queries cannot be listed.

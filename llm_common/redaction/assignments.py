@@ -477,9 +477,8 @@ def _balanced_chars(value: str) -> int:
 def _closing(text: str, opening: re.Match[str], limit: int) -> int | None:
     """Start of the quote that closes a value, with its backslashes.
 
-    None if there is none before the limit.
-    In JSON within JSON the quotes of a value have more backslashes than those around it, and fewer
-    than its own.
+    None if there is none before the limit. In JSON within JSON the quotes of a value have more
+    backslashes than those around it, and fewer than its own.
     """
     position = opening.end()
     if opening["triple"]:

@@ -136,8 +136,7 @@ class BlobStore(Protocol):
     def folders(self) -> Iterator[str]:
         """Every folder in which a query may be, in no order.
 
-        One that appears or vanishes meanwhile may be left out.
-        `query_id_of` tells the query.
+        One that appears or vanishes meanwhile may be left out. `query_id_of` tells the query.
         """
 
     def delete(self, key: str) -> None:

@@ -350,9 +350,9 @@ class _Folder:
     def lock(self, *, shared: bool, deadline: float, timeout_s: float) -> bool:
         """Whether the folder is locked until it is closed.
 
-        False when another lock file is at its path by then.
-        The kernel's own waiting cannot be timed: this asks again, at random and ever longer
-        intervals up to 8 ms, short enough that no waiter starves behind busy writers.
+        False when another lock file is at its path by then. The kernel's own waiting cannot be
+        timed: this asks again, at random and ever longer intervals up to 8 ms, short enough that no
+        waiter starves behind busy writers.
 
         Args:
             shared: True admits other shared holders, and does not make the lock file.

@@ -21,8 +21,7 @@ from llm_common.storage.blob import (
 class MemoryBlobStore:
     """A `LockingBlobStore` that forgets everything with its process.
 
-    Safe among threads, not among processes.
-    A shared lock is as exclusive as any other here.
+    Safe among threads, not among processes. A shared lock is as exclusive as any other here.
 
     Args:
         lock_timeout_s: Seconds that a caller waits for a folder.

@@ -128,7 +128,8 @@ def open_object_store(url: str, **options: Any) -> "ObjectStore":
     if not _SCHEME.match(url):
         shown = f' "{url}"' if _PLAIN_ADDRESS.fullmatch(url) else ""
         raise StoreError(
-            f"The address{shown} names no kind of store; use one that begins with s3://, gs:// or az://"
+            f"The address{shown} names no kind of store; use one that begins with s3://, gs:// "
+            f"or az://"
         )
     settings: dict[str, Any] = (
         {} if url.startswith(("memory:", "file:")) else {"retry_config": _RETRIES}

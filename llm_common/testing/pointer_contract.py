@@ -44,8 +44,8 @@ async def _save(store: ContextPointerStore, result: Any, /, **changes: Any) -> C
 class ContextPointerStoreContract:
     """What a `ContextPointerStore` promises.
 
-    Inherit it where a fixture `store` gives a new, empty store.
-    The store must have been made with `max_result_bytes=2_000_000`.
+    Inherit it where a fixture `store` gives a new, empty store. The store must have been made with
+    `max_result_bytes=2_000_000`.
     """
 
     async def test_a_saved_result_is_listed_and_loaded(self, store: ContextPointerStore) -> None:

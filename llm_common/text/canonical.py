@@ -7,7 +7,7 @@
 | NaN, the infinities | None in data; `"NaN"`, `"Infinity"`, `"-Infinity"` in identities |
 | tuple, deque | list |
 | set, frozenset and other sets | list in the order of the elements' `stable_json` |
-| other mapping keys | what json.dumps writes (`1`, `true`, `null`), else the plain key's text or JSON |
+| other mapping keys | as json.dumps (`1`, `true`, `null`), else the plain key's text or JSON |
 | Enum | its value |
 | datetime, date, time | ISO 8601 |
 | timedelta | seconds |

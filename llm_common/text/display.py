@@ -2,8 +2,7 @@
 
 Excerpts show part of a result that is longer than its quota of characters. An excerpt of JSON is
 JSON: it keeps whole items while they fit, long members share the quota of their object, and each
-gap says how much it leaves out. An excerpt
-of text is its head and its tail.
+gap says how much it leaves out. An excerpt of text is its head and its tail.
 
 Fences are delimiters; a prompt states that the text between them is data. This is the delimiting
 form of spotlighting (Hines et al., 2024, https://arxiv.org/abs/2403.14720). A delimiter that an

@@ -1,8 +1,8 @@
 """The lines of a trace: frozen values, one JSON object each.
 
-`docs/trace.schema.json` is made of them.
-Ids, digests, sizes, scores and reasons are always there. Texts (questions, prompts, items) are None
-unless the trace was told to hold them. A digest is the beginning of a SHA-256.
+`docs/trace.schema.json` is made of them. Ids, digests, sizes, scores and reasons are always there.
+Texts (questions, prompts, items) are None unless the trace was told to hold them. A digest is the
+beginning of a SHA-256.
 """
 
 from typing import Annotated, Any, Final, Literal

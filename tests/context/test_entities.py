@@ -74,7 +74,8 @@ def test_keywords_are_words_that_say_something_once_each() -> None:
 @pytest.mark.parametrize(
     "family",
     ["parse parses parsed parsing parser parsers", "query queries", "work works working worked",
-     "class classes", "file files", "user users", "debug debugging debugged", "apply applied applies"],
+     "class classes", "file files", "user users", "debug debugging debugged",
+         "apply applied applies"],
 )  # fmt: skip
 def test_forms_of_a_word_are_one(family: str) -> None:
     assert list(stem_counts(family).values()) == [len(family.split())]

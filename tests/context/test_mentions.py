@@ -56,7 +56,8 @@ def test_a_file_is_mentioned_by_path_or_name_in_any_case_s1_09(text: str) -> Non
 
 @pytest.mark.parametrize(
     "text",
-    ["", "config", "myconfig.ts", "my-config.ts", "x.config.ts", "config.tsx", "config.ts.bak", "config.ts-old",
+    ["", "config", "myconfig.ts", "my-config.ts", "x.config.ts", "config.tsx", "config.ts.bak",
+        "config.ts-old",
      "config.ts@v2",      "config.ts~", "config.ts/", "lib/config.ts", "other/src/../config.ts"],
 )  # fmt: skip
 def test_a_name_within_a_longer_one_is_no_mention_s1_09(text: str) -> None:

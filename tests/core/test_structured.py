@@ -259,7 +259,10 @@ async def test_reads_the_reply_out_of_every_shape_of_answer(answer: object) -> N
 async def test_a_reply_that_is_not_one_whole_valid_answer_is_malformed(
     answer: object, reason: str
 ) -> None:
-    """What `extract_json` refuses, `ask` refuses with the same reason; its own table has them all."""
+    """What `extract_json` refuses, `ask` refuses with the same reason.
+
+    Its own table has them all.
+    """
     client = AsyncMock()
     client.chat_completion.return_value = answer
     attempts: list[Attempt] = []
@@ -322,7 +325,8 @@ async def test_a_schema_error_names_places_and_never_values() -> None:
     with pytest.raises(MalformedReplyError) as caught:
         await asked(ScriptedClient([reply]))
     assert str(caught.value) == (
-        "model m: The reply does not fit Choice: ids.1 (string_type), ? (extra_forbidden); ask again, or use another "
+        "model m: The reply does not fit Choice: ids.1 (string_type), ? (extra_forbidden); ask "
+        "again, or use another "
         "model"
     )
     assert SECRET not in "".join(traceback.format_exception(caught.value))

@@ -43,7 +43,10 @@ async def without_a_name(_: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncItera
 @asynccontextmanager
 async def untrusted(folder: Path, _: pytest.MonkeyPatch) -> AsyncIterator[LLMConfig]:
     """An endpoint whose certificate nobody vouches for; it must get no request."""
-    command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 1 -subj /CN=127.0.0.1"
+    command = (
+        "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 1 "
+        "-subj /CN=127.0.0.1"
+    )
     arguments = [*command.split(), "-keyout", "key.pem", "-out", "cert.pem"]
     try:
         subprocess.run(arguments, cwd=folder, check=True, capture_output=True)  # noqa: ASYNC221 - before the call

@@ -267,7 +267,10 @@ async def test_what_a_retry_cannot_mend_is_not_retried(
     ("reply", "kind"),
     [
         (
-            b'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 500\r\n\r\n{"answers"',
+            (
+                b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: "
+                b'500\r\n\r\n{"answers"'
+            ),
             LLMConnectionError,
         ),
         (response(200, b'{"answers": '), MalformedReplyError),

@@ -117,9 +117,11 @@ def test_a_system_without_openat_reads_the_same_f_164(root: Path) -> None:
     program = (
         "import os, sys\nfrom importlib import reload\nfrom pathlib import Path\n"
         "from llm_common.folders import contained_file\n"
-        "del os.O_NOFOLLOW, os.O_NONBLOCK, os.O_DIRECTORY, os.O_CLOEXEC\nos.supports_dir_fd.clear()\n"
+        "del os.O_NOFOLLOW, os.O_NONBLOCK, os.O_DIRECTORY, "
+        "os.O_CLOEXEC\nos.supports_dir_fd.clear()\n"
         "for path in ('sub/a.txt', 'same', 'relative', 'folder/secret', 'large'):\n"
-        "    content = reload(contained_file).ContainedFile(Path(sys.argv[1]), path).read(max_bytes=100)\n"
+        "    content = reload(contained_file).ContainedFile(Path(sys.argv[1]), "
+        "path).read(max_bytes=100)\n"
         "    print(content and content.data)\n"
     )
     shown = subprocess.run(

@@ -9,28 +9,40 @@ from llm_common.folders.symbols import Symbol, defined_names, symbols_of
 
 SOURCES = {
     "a.py": (
-        "LIMIT: int = 3\nclass Store(Base):\n    async def save(self, x):\n        pass\ndef load(): ...\n",
+        (
+            "LIMIT: int = 3\nclass Store(Base):\n    async def save(self, x):\n        pass\ndef "
+            "load(): ...\n"
+        ),
         "Store save load LIMIT",
     ),
     "a.ts": (
         (
-            "export interface Opts {}\nexport const make = async (x) => {\n}\nexport default class Panel {\n"
-            "  private async draw(ctx: Ctx): void {\n    if (x) {\n  }\n}\ntype Id = string\nenum Kind { A }\n"
+            "export interface Opts {}\nexport const make = async (x) => {\n}\nexport default "
+            "class Panel {\n"
+            "  private async draw(ctx: Ctx): void {\n    if (x) {\n  }\n}\ntype Id = "
+            "string\nenum Kind { A }\n"
         ),
         "Opts Panel Id Kind make draw",
     ),
     "a.jsx": ("function* walk() {}\nmodule.exports = {}\nlet twice = x => x * 2\n", "walk twice"),
     "a.go": (
-        "package a\nfunc Run() {}\nfunc (s *Server) Serve(l net.Listener) error {\ntype Opts struct {\nvar _ I = x\n",
+        (
+            "package a\nfunc Run() {}\nfunc (s *Server) Serve(l net.Listener) error "
+            "{\ntype Opts struct {\nvar _ I = x\n"
+        ),
         "Run Serve Opts",
     ),
     "a.rs": (
-        "pub(crate) async fn go() {}\nimpl<T> Display for Wrapper<T> {\n    pub const fn len(&self) {}\n}\nenum E {}\n",
+        (
+            "pub(crate) async fn go() {}\nimpl<T> Display for Wrapper<T> "
+            "{\n    pub const fn len(&self) {}\n}\nenum E {}\n"
+        ),
         "go len E Wrapper",
     ),
     "A.java": (
         (
-            "public final class A extends B {\n    private static <T> List<T> all(int x) {\n        return call(x);\n"
+            "public final class A extends B "
+            "{\n    private static <T> List<T> all(int x) {\n        return call(x);\n"
             "    }\n"
             "    @Override\n    public A(int y) {\n"
         ),
@@ -38,12 +50,16 @@ SOURCES = {
     ),
     "a.kt": ("data class P(val x: Int)\nfun String.shout(): String = this\n", "P shout"),
     "a.cs": (
-        "namespace My.App {\n  public interface IThing {\n    public async Task<int> CountAsync(string s)\n",
+        (
+            "namespace My.App "
+            "{\n  public interface IThing {\n    public async Task<int> CountAsync(string s)\n"
+        ),
         "My.App IThing CountAsync",
     ),
     "a.c": (
         (
-            "#define MAX(a, b) x\nstatic int parse_line(char *s)\n{\n  if (x) return call(y);\n}\nint proto(int);\n"
+            "#define MAX(a, b) x\nstatic int parse_line(char "
+            "*s)\n{\n  if (x) return call(y);\n}\nint proto(int);\n"
             "struct node {\n"
         ),
         "parse_line node MAX",
@@ -82,7 +98,10 @@ def test_every_language_with_patterns_has_files() -> None:
 
 
 def test_python_is_read_by_its_grammar() -> None:
-    source = "if x:\n    class A(B, k=1):\n        def f(\n            self,\n            *, y: int = 2,\n"
+    source = (
+        "if x:\n    class A(B, k=1):\n        def f(\n            self,\n            *, y: "
+        "int = 2,\n"
+    )
     source += "        ) -> str:\n"
     source += '            """\n            def no():\n            """\n'
     assert symbols_of("a.py", source) == [

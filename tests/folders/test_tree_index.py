@@ -157,7 +157,8 @@ def test_processes_build_one_index_together(tmp_path: Path, processes: int, file
         tmp_path / "many", {f"f{number}.txt": f"word{number} shared" for number in range(files)}
     )
     program = (
-        "import sys; from pathlib import Path; from llm_common.folders.tree_index import TreeIndex\n"
+        "import sys; from pathlib import Path; from llm_common.folders.tree_index import "
+        "TreeIndex\n"
         "from tests.folders.tree import listed\n"
         "tree = Path(sys.argv[1])\n"
         "with TreeIndex(Path(sys.argv[2])) as index:\n"

@@ -91,8 +91,10 @@ async def test_every_question_of_each_kind_is_answered(client: OpenAICompatibleC
     shares = [decisions.options(name) for name in ("team", "city")]
     likeliest = [max(found, key=found.__getitem__) for found in shares]
     print(  # noqa: T201 - for the person who runs it
-        f"\n--- decisions: AUC {area_under_curve(right, wrong):.2f} on {len(TRUE) + len(FALSE)} statements; "
-        f"{likeliest}; anger {decisions.score('anger')}; {decisions.usage}; {decisions.latency_ms} ms"
+        f"\n--- decisions: AUC {area_under_curve(right, wrong):.2f} on {len(TRUE) + len(FALSE)} "
+        f"statements; "
+        f"{likeliest}; anger {decisions.score('anger')}; {decisions.usage}; "
+        f"{decisions.latency_ms} ms"
     )
     assert decisions.unanswered == {}
     assert all(0 <= share <= 1 for share in [*right, *wrong])

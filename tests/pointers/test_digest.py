@@ -28,7 +28,8 @@ def test_tells_shape_numbers_and_first_words_s0_08() -> None:
         "note": "fiscal\nyear",
     }
     assert describe_result(result, size_bytes=1234) == (
-        "object of 3: company rows note, 1,234 bytes; year 2024, margin 0.4617; Apple Inc. fiscal year"
+        "object of 3: company rows note, 1,234 bytes; year 2024, margin 0.4617; Apple Inc. "
+        "fiscal year"
     )
 
 

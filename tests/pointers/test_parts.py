@@ -244,7 +244,10 @@ LEAVES = [
     "a.b",
     '`{"a":[1]}`',
 ]
-CALLS = "length keys values to_string to_number to_array type sort reverse sum avg min max abs not_null merge"
+CALLS = (
+    "length keys values to_string to_number to_array type sort reverse sum avg min max abs "
+    "not_null merge"
+)
 OPERATORS = ["==", "!=", "<", "<=", ">", ">=", "|", "||", "&&"]
 
 

@@ -64,13 +64,15 @@ def weather(**args: Any) -> dict[str, Any]:
     ("given", "read", "note"),
     [
         ({"days": None}, {}, "days: null was read as left out"),
-        ({"days": None, "note": None, "free": None}, {"note": None, "free": None}, "days: null was read as left out"),
+        ({"days": None, "note": None, "free": None}, {"note": None, "free": None},
+            "days: null was read as left out"),
         ({"days": "5"}, {"days": 5}, "days: a text was read as a number"),
         ({"limit": "-5"}, {"limit": -5}, "limit: a text was read as a number"),
         ({"scale": "0.5"}, {"scale": 0.5}, "scale: a text was read as a number"),
         ({"scale": "2"}, {"scale": 2}, "scale: a text was read as a number"),
         ({"metric": "true"}, {"metric": True}, "metric: a text was read as a flag"),
-        ({"place": {"lat": "48.4", "name": None}}, {"place": {"lat": 48.4}}, "place.lat: a text was read as a number"),
+        ({"place": {"lat": "48.4", "name": None}}, {"place": {"lat": 48.4}},
+            "place.lat: a text was read as a number"),
         ({"marks": ["1", 2]}, {"marks": [1, 2]}, "marks.0: a text was read as a number"),
     ],
 )  # fmt: skip
@@ -84,9 +86,14 @@ async def test_a_form_that_has_one_meaning_is_read_s2_07(given: Any, read: Any, 
 
 @pytest.mark.parametrize(
     "given",
-    [{"city": None}, {"city": 5}, {"days": "5.0"}, {"days": "05"}, {"days": "5 "}, {"days": "five"}, {"days": "1e1"},
-     {"days": "99"}, {"days": 5.5}, {"days": True}, {"metric": "True"}, {"metric": "yes"}, {"metric": 1},
-     {"metric": "1"}, {"scale": "nan"}, {"scale": "0x1"}, {"scale": "\u0665"}, {"days": "9" * 40}, {"marks": "1,2"},
+    [{"city": None}, {"city": 5}, {"days": "5.0"}, {"days": "05"}, {"days": "5 "}, {"days": "five"}, {
+        "days":
+        "1e1"},
+     {"days": "99"}, {"days": 5.5}, {"days": True}, {"metric": "True"}, {"metric": "yes"}, {
+         "metric": 1},
+     {"metric": "1"}, {"scale": "nan"}, {"scale": "0x1"}, {"scale": "\u0665"}, {"days": "9" * 40}, {
+         "marks":
+         "1,2"},
      {"marks": "[1]"}, {"place": "{}"}, {"either": [1]}],
     ids=repr,
 )  # fmt: skip

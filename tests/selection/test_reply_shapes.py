@@ -100,13 +100,17 @@ HARMONY = "https://cookbook.openai.com/articles/openai-harmony"
 GEMINI = "https://ai.google.dev/api/generate-content#FinishReason"
 ANTHROPIC = "https://docs.claude.com/en/api/openai-sdk"
 CALL_TEXT = '{"name": "get_weather", "arguments": {"city": "Ulm"}}'
-UNMARKED = "nothing marks the end of the whole: cut after the first of two calls, it would pass for a whole reply"
+UNMARKED = (
+    "nothing marks the end of the whole: cut after the first of two calls, it would pass "
+    "for a whole reply"
+)
 UNTYPED = "its arguments are no JSON, so that their types would have to be guessed"
 NOT_THE_ANSWER = "what a server declares as thinking is not the answer"
 
 PLAIN_SHAPES = [
     Shape("gpt plain", OPENAI, text("ANSWER"), facts={"logprobs": None}),
-    Shape("gpt refusal null, annotations", OPENAI, lambda a: {"content": a, "refusal": None, "annotations": []}),
+    Shape("gpt refusal null, annotations", OPENAI, lambda a: {"content": a, "refusal": None,
+        "annotations": []}),
     Shape("content in parts", "https://docs.litellm.ai/docs/completion/input",
           lambda a: {"content": [{"type": "text", "text": a[:9]}, {"type": "text", "text": a[9:]}]}),
     Shape("output_text part", "https://platform.openai.com/docs/api-reference/responses/object",
@@ -120,30 +124,38 @@ PLAIN_SHAPES = [
           payload={"usage": None}),
     Shape("openrouter extras", "https://openrouter.ai/docs/api-reference/overview",
           lambda a: {"content": a, "reasoning": None}, facts={"native_finish_reason": "STOP"},
-          payload={"provider": "Google", "usage": {"prompt_tokens": 1, "completion_tokens": 1, "cost": 0.1}}),
+          payload={"provider": "Google", "usage": {"prompt_tokens": 1, "completion_tokens": 1,
+              "cost": 0.1}}),
     Shape("error null", "https://github.com/UKGovernmentBEIS/inspect_ai/issues/1534", text("ANSWER"),
           payload={"error": None}),
 ]  # fmt: skip
 THINKING = [
     Shape("glm reasoning_content", ZAI, lambda a: {"content": f"\n{a}", "reasoning_content": WRONG_CALLS}),
-    Shape("deepseek reasoning_content", DEEPSEEK_DOCS, lambda a: {"content": a, "reasoning_content": "Hm."}),
+    Shape("deepseek reasoning_content", DEEPSEEK_DOCS, lambda a: {"content": a, "reasoning_content":
+        "Hm."}),
     Shape("openrouter reasoning", "https://openrouter.ai/docs/use-cases/reasoning-tokens",
-          lambda a: {"content": a, "reasoning": "Hm.", "reasoning_details": [{"type": "reasoning.text", "text": "H"}]}),
+          lambda a: {"content": a, "reasoning": "Hm.", "reasoning_details": [{"type":
+              "reasoning.text",
+              "text":
+              "H"}]}),
     Shape("qwen think", "https://github.com/vllm-project/vllm/issues/21130",
           text("<think>\nPerhaps WRONG\n</think>\n\nANSWER")),
     Shape("qwen empty think", "https://qwen.readthedocs.io/en/latest/getting_started/quickstart.html",
           text("<think>\n\n</think>\n\nANSWER")),
     Shape("qwen 2507 closing tag alone", "https://github.com/vllm-project/vllm/issues/22507",
           text("I could answer WRONG.\n</think>\n\nANSWER")),
-    Shape("gemini thought", "https://ai.google.dev/gemini-api/docs/openai", text("<thought>WRONG</thought>ANSWER")),
+    Shape("gemini thought", "https://ai.google.dev/gemini-api/docs/openai", text(
+        "<thought>WRONG</thought>ANSWER")),
     Shape("seed-oss", "https://github.com/vllm-project/vllm/blob/main/vllm/reasoning/seedoss_reasoning_parser.py",
           text("<seed:think>WRONG</seed:think>ANSWER")),
-    Shape("kimi", "https://huggingface.co/moonshotai/Kimi-VL-A3B-Thinking", text("◁think▷WRONG◁/think▷ANSWER")),
+    Shape("kimi", "https://huggingface.co/moonshotai/Kimi-VL-A3B-Thinking", text(
+        "◁think▷WRONG◁/think▷ANSWER")),
     Shape("command a", "https://docs.cohere.com/docs/reasoning",
           text("<|START_THINKING|>WRONG<|END_THINKING|><|START_RESPONSE|>ANSWER<|END_RESPONSE|>")),
     Shape("gemma 4", "https://github.com/vllm-project/vllm/blob/main/vllm/reasoning/gemma4_reasoning_parser.py",
           text("<|channel>thought\nWRONG\n<channel|>ANSWER")),
-    Shape("magistral text", "https://github.com/vllm-project/vllm/pull/37081", text("[THINK]WRONG[/THINK]ANSWER")),
+    Shape("magistral text", "https://github.com/vllm-project/vllm/pull/37081", text(
+        "[THINK]WRONG[/THINK]ANSWER")),
     Shape("magistral parts", "https://github.com/spring-projects/spring-ai/pull/5020",
           lambda a: {"content": [{"type": "thinking", "thinking": [{"type": "text", "text": WRONG_CALLS}]},
                                  {"type": "text", "text": a}]}),
@@ -167,16 +179,19 @@ WRAPPED = [
           text("<think>WRONG</think><answer><|begin_of_box|>ANSWER<|end_of_box|></answer>")),
     Shape("hunyuan answer tags", "https://huggingface.co/tencent/Hunyuan-A13B-Instruct",
           text("<think>\nWRONG\n</think>\n<answer>\nANSWER\n</answer>")),
-    Shape("claude fence and prose", ANTHROPIC, text(f"Here is the JSON:\n\n{TICKS}json\nANSWER\n{TICKS}\n\nDone.")),
+    Shape("claude fence and prose", ANTHROPIC, text(f"Here is the "
+        f"JSON:\n\n{TICKS}json\nANSWER\n{TICKS}\n\nDone.")),
     Shape("llama end mark", "https://www.llama.com/docs/model-cards-and-prompt-formats/llama3_1/",
           text("ANSWER<|eot_id|>")),
     Shape("llama python tag", "https://www.llama.com/docs/model-cards-and-prompt-formats/llama3_1/",
           text("<|python_tag|>ANSWER<|eom_id|>")),
     Shape("qwen tool_call tags around it", "https://qwen.readthedocs.io/en/latest/framework/function_call.html",
           text("<tool_call>\nANSWER\n</tool_call>")),
-    Shape("double output", "https://github.com/ggml-org/llama.cpp/discussions", text("ANSWER\nANSWER")),
+    Shape("double output", "https://github.com/ggml-org/llama.cpp/discussions", text(
+        "ANSWER\nANSWER")),
     Shape("encoded twice", "https://github.com/ollama/ollama/issues", lambda a: {"content": json.dumps(a)}),
-    Shape("two different outputs", "https://github.com/ggml-org/llama.cpp/discussions", text("WRONG\nANSWER"),
+    Shape("two different outputs", "https://github.com/ggml-org/llama.cpp/discussions", text(
+        "WRONG\nANSWER"),
           tools=False, pointers=False, why="which one counts is open"),
 ]  # fmt: skip
 CALL_SHAPES = [
@@ -188,7 +203,8 @@ CALL_SHAPES = [
           only({"content": "", "tool_calls": [native(index=0)]}), pointers=False,
           facts={"finish_reason": "tool_calls"}),
     Shape("legacy function_call", OPENAI, pointers=False, facts={"finish_reason": "function_call"},
-          message=only({"content": None, "function_call": {"name": "get_weather", "arguments": '{"city":"Ulm"}'}})),
+          message=only({"content": None, "function_call": {"name": "get_weather", "arguments":
+              '{"city":"Ulm"}'}})),
     Shape("mistral text calls", "https://github.com/vllm-project/vllm/pull/10333",
           only({"content": f"[TOOL_CALLS] [{CALL_TEXT}]"}), pointers=False),
     Shape("granite text calls", "https://github.com/ggml-org/llama.cpp", pointers=False,
@@ -196,11 +212,14 @@ CALL_SHAPES = [
     Shape("phi-4-mini text calls", "https://huggingface.co/microsoft/Phi-4-mini-instruct", pointers=False,
           message=only({"content": f"<|tool_call|>[{CALL_TEXT}]<|/tool_call|>"})),
     Shape("command text calls", "https://docs.cohere.com/docs/command-r7b-hf", pointers=False,
-          message=only({"content": '<|START_THINKING|>I look.<|END_THINKING|><|START_ACTION|>[\n {"tool_call_id": "0", '
-                        '"tool_name": "get_weather", "parameters": {"city": "Ulm"}}\n]<|END_ACTION|>'})),
+          message=only({"content": '<|START_THINKING|>I look.<|END_THINKING|><|START_ACTION|>[\n '
+              '{"tool_call_id": "0", '
+                        '"tool_name": "get_weather", "parameters": '
+                        '{"city": "Ulm"}}\n]<|END_ACTION|>'})),
     Shape("deepseek v3 text calls", "https://github.com/vllm-project/vllm/issues/21727", pointers=False,
           message=only({"content": "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>get_weather\n"
-                        f'{TICKS}json\n{{"city": "Ulm"}}\n{TICKS}<｜tool▁call▁end｜><｜tool▁calls▁end｜>'})),
+                        f'{TICKS}json\n{{"city": '
+                        f'"Ulm"}}\n{TICKS}<｜tool▁call▁end｜><｜tool▁calls▁end｜>'})),
     Shape("deepseek v3.1 text calls", "https://github.com/sgl-project/sglang/pull/17320", pointers=False,
           message=only({"content": "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>get_weather<｜tool▁sep｜>"
                         '{"city": "Ulm"}<｜tool▁call▁end｜><｜tool▁calls▁end｜><｜end▁of▁sentence｜>'})),
@@ -216,7 +235,8 @@ CALL_SHAPES = [
     Shape("mistral v11 text calls", "https://github.com/vllm-project/vllm/pull/37081",
           only({"content": '[TOOL_CALLS]get_weather[ARGS]{"city": "Ulm"}'}), tools=False, pointers=False, why=UNMARKED),
     Shape("gpt-oss commentary call", HARMONY, tools=False, pointers=False, why=UNMARKED,
-          message=only({"content": '<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>'
+          message=only({"content": '<|channel|>commentary to=functions.get_weather '
+              '<|constrain|>json<|message|>'
                         '{"city": "Ulm"}<|call|>'})),
     Shape("glm xml call", "https://huggingface.co/zai-org/GLM-4.5/blob/main/chat_template.jinja",
           only({"content": "<tool_call>get_weather\n<arg_key>city</arg_key>\n<arg_value>Ulm</arg_value></tool_call>"}),
@@ -227,7 +247,8 @@ CALL_SHAPES = [
     Shape("llama pythonic call", "https://www.llama.com/docs/model-cards-and-prompt-formats/llama3_2/",
           only({"content": '[get_weather(city="Ulm")]'}), tools=False, pointers=False, why=UNTYPED),
     Shape("deepseek v3.2 dsml call", "https://github.com/sgl-project/sglang/issues/17593", tools=False, pointers=False,
-          why=UNTYPED, message=only({"content": '<｜DSML｜function_calls><｜DSML｜invoke name="get_weather">'})),
+          why=UNTYPED, message=only({"content": '<｜DSML｜function_calls><｜DSML｜invoke '
+              'name="get_weather">'})),
     Shape("litellm json_tool_call", "https://github.com/BerriAI/litellm/issues/6741",
           lambda a: {"content": None, "tool_calls": [native(a, "json_tool_call")]}, tools=False, pointers=False,
           why="it calls a tool that was not offered"),
@@ -242,29 +263,36 @@ STOPPED = [
         ("glm network", ZAI, "network_error"),
         ("deepseek overloaded", DEEPSEEK_DOCS, "insufficient_system_resource"),
         ("mistral context", "https://docs.mistral.ai/api/", "model_length"),
-        ("vllm aborted", "https://github.com/vllm-project/vllm/blob/main/vllm/v1/request.py", "abort"),
+        ("vllm aborted", "https://github.com/vllm-project/vllm/blob/main/vllm/v1/request.py",
+            "abort"),
         ("gemini safety", GEMINI, "SAFETY"),
         ("gemini broken call", GEMINI, "MALFORMED_FUNCTION_CALL"),
         ("claude refusal", ANTHROPIC, "refusal"),
         ("claude pause", "https://docs.claude.com/en/api/handling-stop-reasons", "pause_turn"),
-        ("bedrock guardrail", "https://docs.aws.amazon.com/bedrock/latest/APIReference/", "guardrail_intervened"),
+        ("bedrock guardrail", "https://docs.aws.amazon.com/bedrock/latest/APIReference/",
+            "guardrail_intervened"),
     ]
 ]  # fmt: skip
 BROKEN = [
     Shape("gpt refusal field", OPENAI, lambda a: {"content": a, "refusal": "I can't."}, tools=False, pointers=False,
           why="the model refused"),
-    Shape("error in a 200", "https://github.com/UKGovernmentBEIS/inspect_ai/issues/1534", text("ANSWER"), tools=False,
+    Shape("error in a 200", "https://github.com/UKGovernmentBEIS/inspect_ai/issues/1534", text(
+        "ANSWER"), tools=False,
           pointers=False, why="an error",
           payload={"choices": None, "error": {"message": "Provider returned error", "code": 502}}),
-    Shape("error as text in a 200", "https://github.com/lmstudio-ai/lmstudio-bug-tracker", text("ANSWER"), tools=False,
+    Shape("error as text in a 200", "https://github.com/lmstudio-ai/lmstudio-bug-tracker", text(
+        "ANSWER"), tools=False,
           pointers=False, why="an error", payload={"choices": [], "error": "Model unloaded."}),
-    Shape("choices null", "https://github.com/UKGovernmentBEIS/inspect_ai/issues/1534", text("ANSWER"), tools=False,
+    Shape("choices null", "https://github.com/UKGovernmentBEIS/inspect_ai/issues/1534", text(
+        "ANSWER"), tools=False,
           pointers=False, why="no answer", payload={"choices": None}),
-    Shape("no choice", "https://learn.microsoft.com/azure/ai-services/openai/concepts/content-filter", text("ANSWER"),
+    Shape("no choice", "https://learn.microsoft.com/azure/ai-services/openai/concepts/content-filter", text(
+        "ANSWER"),
           tools=False, pointers=False, why="no answer", payload={"choices": []}),
     Shape("message null", OPENAI, text("ANSWER"), tools=False, pointers=False, why="no answer",
           facts={"message": None}),
-    Shape("content null", "https://github.com/QwenLM/Qwen3/issues/1297", only({"content": None, "tool_calls": []}),
+    Shape("content null", "https://github.com/QwenLM/Qwen3/issues/1297", only({"content": None,
+        "tool_calls": []}),
           tools=False, pointers=False, why="no answer"),
 ]  # fmt: skip
 

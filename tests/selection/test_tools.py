@@ -119,7 +119,9 @@ def test_each_variable_sets_its_field(name: str, monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("MAX_CALLS", "many"), ("MAX_CALLS", "0"), ("MAX_CALLS", "2.5"), ("TIMEOUT_S", "soon"), ("TIMEOUT_S", "-1"),
+    [("MAX_CALLS", "many"), ("MAX_CALLS", "0"), ("MAX_CALLS", "2.5"), ("TIMEOUT_S", "soon"), (
+        "TIMEOUT_S",
+        "-1"),
      ("TIMEOUT_S", "nan"), ("FAIL_CLOSED", "maybe")],
 )  # fmt: skip
 def test_a_malformed_variable_is_one_clear_error_s2_02(
@@ -301,8 +303,10 @@ async def test_a_call_needs_tool_and_args_and_nothing_else_s2_04() -> None:
     "call",
     [{"tool": "get_weather"}, {"args": {"city": "x"}}, {"tool": "", "args": {}}, {"tool": 5, "args": {}},
      {"tool": "get_weather", "args": None}, {"tool": "get_weather", "args": [{"city": "x"}]},
-     {"tool": "get_weather", "args": "city"}, {"tool": "get_weather", "args": '{"city": "x"} {"city": "y"}'},
-     {"tool": "get_weather", "args": '{"city": "x", "city": "y"}'}, {"tool": "get_weather", "args": ""},
+     {"tool": "get_weather", "args": "city"}, {"tool": "get_weather", "args":
+         '{"city": "x"} {"city": "y"}'},
+     {"tool": "get_weather", "args": '{"city": "x", "city": "y"}'}, {"tool": "get_weather", "args":
+         ""},
      "get_weather", None, 5, []],
 )  # fmt: skip
 async def test_a_malformed_call_is_dropped_and_its_siblings_stay_f_102(call: object) -> None:
@@ -652,7 +656,10 @@ async def test_one_selector_serves_many_selections_at_once() -> None:
 
 async def test_mock_clients_and_registries_of_callers_work() -> None:
     answer = MagicMock()
-    answer.content = '\n {"calls": [{"tool": "get_price", "args": {"ticker": "AAPL"}, "reasoning": "Need price"}]}'
+    answer.content = (
+        "\n "
+        '{"calls": [{"tool": "get_price", "args": {"ticker": "AAPL"}, "reasoning": "Need price"}]}'
+    )
     client, registry = MagicMock(), MagicMock()
     client.chat_completion = AsyncMock(return_value=answer)
     registry.get_tools_schema.return_value = "Tools..."

@@ -117,7 +117,8 @@ async def test_older_tables_are_migrated_s3_05(postgres: PostgresServer, schema:
         )
         await other.execute(
             qualified(
-                "INSERT INTO {schema}.events VALUES ('s', 1, 'user', 'zebra', now(), '{{}}', 1, %s, '{{}}')",
+                "INSERT INTO {schema}.events VALUES ('s', 1, 'user', 'zebra', now(), '{{}}', 1, "
+                "%s, '{{}}')",
                 schema,
             ),
             [prefix + "zebra"],

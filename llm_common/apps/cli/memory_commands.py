@@ -68,8 +68,7 @@ def list_(
 ) -> None:
     """List the sessions of a memory, of a user if one is named.
 
-    With --session the events of a session.
-    The newest come first. Ends with 3 where there are none.
+    With --session the events of a session. The newest come first. Ends with 3 where there are none.
     """
     from llm_common.memory.overview import list_events, list_sessions
 

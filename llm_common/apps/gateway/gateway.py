@@ -174,8 +174,8 @@ class _GatewayServer(Server[Any]):
 def session_key(host: HostContext) -> str:
     """Tells hosts apart: one on stdin and stdout.
 
-    Over HTTP by token and, where the protocol has sessions, by session.
-    A host of the protocol of 2026 has no session: those that share a token share their results.
+    Over HTTP by token and, where the protocol has sessions, by session. A host of the protocol of
+    2026 has no session: those that share a token share their results.
     """
     if host.request is None:
         return "stdio"

@@ -25,11 +25,11 @@ _log = logging.getLogger(__name__)
 async def mcp_tools(config: GatewayConfig) -> AsyncIterator[ToolRegistry]:
     """A registry of the servers' tools.
 
-    Ends the servers, and removes the stored results, at its end.
-    The tools have the names and the rules that a host of the gateway sees. Large results come as
-    previews, and the tools that read them back are in the registry too; with a `threshold_tokens`
-    of None each result comes whole, for an executor that keeps results itself. A tool raises
-    `ToolFailedError` where its server reports an error.
+    Ends the servers, and removes the stored results, at its end. The tools have the names and the
+    rules that a host of the gateway sees. Large results come as previews, and the tools that read
+    them back are in the registry too; with a `threshold_tokens` of None each result comes whole,
+    for an executor that keeps results itself. A tool raises `ToolFailedError` where its server
+    reports an error.
 
     A server that does not start is left out, and so is a tool whose name or schema a `Tool` cannot
     have; the log says which. `tools` has no effect: a registry holds every tool.

@@ -74,10 +74,9 @@ class Wire:
 async def streams_of(config: ServerConfig, wire: Wire) -> AsyncIterator[Any]:
     """The streams to and from a server, as the client of the SDK takes them.
 
-    Ends a server that was started.
-    A line that is too long ends the server. Lines that are no messages are skipped; where one was
-    an answer, the request behind it fails. An entry of a list that MCP does not know is left out,
-    and the others stay.
+    Ends a server that was started. A line that is too long ends the server. Lines that are no
+    messages are skipped; where one was an answer, the request behind it fails. An entry of a list
+    that MCP does not know is left out, and the others stay.
 
     Args:
         config: How the server is started or reached.

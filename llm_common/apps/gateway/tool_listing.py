@@ -68,11 +68,10 @@ def changes_nothing(tool: ServerTool) -> bool:
 class ToolListing:
     """The tools of all servers under the names that a host sees.
 
-    A value, made anew when a server's tools change.
-    A name that only one server has stays, with `_` for the signs that model APIs refuse. A name
-    that has, with the host's prefix, over 64 characters ends with a digest of itself. Equal names,
-    and the names of the gateway's own tools, get their server's prefix. A call may always name a
-    tool as `server/name`.
+    A value, made anew when a server's tools change. A name that only one server has stays, with `_`
+    for the signs that model APIs refuse. A name that has, with the host's prefix, over 64
+    characters ends with a digest of itself. Equal names, and the names of the gateway's own tools,
+    get their server's prefix. A call may always name a tool as `server/name`.
 
     Args:
         config: Rules, mode and budget.

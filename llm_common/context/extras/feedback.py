@@ -127,11 +127,9 @@ class AdaptiveWeights:
     falls back to 1 by half in 30 days; for the rule see `pushes`.
 
     Recall@6 on one half of the queries after verdicts on the six best outputs of each of the other
-    half, mean of ten
-    divisions (benchmarks/quality_feedback.py): bfcl_long_mix .92 to .99, bfcl_base_mix .97 to 1,
-    wiki_musique .62 to
-    .67, wiki_session .79 to .83, tau_airline_mix .92 to .94, wiki_hotpot_b .97 as before,
-    wiki_hotpot_a .93 to .92.
+    half, mean of ten divisions (benchmarks/quality_feedback.py): bfcl_long_mix .92 to .99,
+    bfcl_base_mix .97 to 1, wiki_musique .62 to .67, wiki_session .79 to .83, tau_airline_mix .92 to
+    .94, wiki_hotpot_b .97 as before, wiki_hotpot_a .93 to .92.
 
     The file holds factors by the names of intents, strategies and parts, and a hash for each
     verdict of the last 10,000, so that none counts twice; no text and no id of any item. Tasks,

@@ -78,12 +78,10 @@ def pack(
     """The items of the highest value in a bundle whose `render()` is within the budget.
 
     The system part of the allocation pays for headings and fences; the tokens that these do not
-    need go to the items.
-    Pure: the same values give the same bundle, and the order of the pool does not matter. As the
-    budget grows, with the
-    shares of the kinds as they are, no item is shown less of. Items that say the same are shown
-    once. An item of the previous bundle keeps its place, and is replaced only by one that scores a
-    fifth higher.
+    need go to the items. Pure: the same values give the same bundle, and the order of the pool does
+    not matter. As the budget grows, with the shares of the kinds as they are, no item is shown less
+    of. Items that say the same are shown once. An item of the previous bundle keeps its place, and
+    is replaced only by one that scores a fifth higher.
 
     Args:
         pool: All items.

@@ -1,8 +1,7 @@
 """The chat completions format: calls as bytes, bytes as answers, errors.
 
 Format: https://platform.openai.com/docs/api-reference/chat, with the cost that OpenRouter adds to
-`usage`
-(https://openrouter.ai/docs/use-cases/usage-accounting).
+`usage` (https://openrouter.ai/docs/use-cases/usage-accounting).
 """
 
 import json

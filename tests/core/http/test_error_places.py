@@ -78,7 +78,8 @@ async def test_an_unknown_model_is_named_with_what_chose_it(
     assert isinstance(error, ModelNotFoundError)
     assert error.chosen_by == chosen_by
     assert str(error) == (
-        f"model {model or 'test-model'} at 127.0.0.1:{server.port}: the endpoint knows no such model or path (404); "
+        f"model {model or 'test-model'} at 127.0.0.1:{server.port}: the endpoint knows no such "
+        f"model or path (404); "
         f"check model and base_url; the model was named by {chosen_by}"
     )
 

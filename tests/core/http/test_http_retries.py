@@ -23,12 +23,18 @@ SCHEMA_MODE = {
 SCHEMA_REFUSALS = [
     (
         400,
-        "Invalid parameter: 'response_format' of type 'json_schema' is not supported with this model.",
+        (
+            "Invalid parameter: 'response_format' of type 'json_schema' is not supported with this "
+            "model."
+        ),
     ),
     (400, "This response_format type is unavailable now"),
     (
         422,
-        "Failed to deserialize the JSON body: response_format.type `json_schema` is unavailable now at line 1",
+        (
+            "Failed to deserialize the JSON body: response_format.type `json_schema` is unavailable "
+            "now at line 1"
+        ),
     ),
     (400, "This model does not support response format `json_schema`. See supported models."),
     (400, "'response_format.type' : value is not one of the allowed values ['text','json_object']"),

@@ -157,7 +157,8 @@ async def test_a_retry_says_what_where_why_and_how_long(
     first, second = (record.getMessage() for record in caplog.records)
     assert (
         first
-        == "model m at h: the endpoint takes no more requests now (429); request 2 of 3 follows in 2.0 s"
+        == "model m at h: the endpoint takes no more requests now (429); request 2 of 3 follows "
+        "in 2.0 s"
     )
     assert second == (
         "model m at h: the endpoint answered with an error (status 400); "
