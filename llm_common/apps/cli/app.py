@@ -1,6 +1,7 @@
 """`app`: the commands of `llm-common` and their options."""
 
 import asyncio
+import secrets
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -11,30 +12,32 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from llm_common import __version__
+from llm_common._env import POINTER_STORE_DIR, TRACE_DIR, read_path
 from llm_common.apps.cli.context_commands import context
 from llm_common.apps.cli.doctor_commands import doctor
 from llm_common.apps.cli.gateway_commands import gateway
-from llm_common.apps.cli.inspect_commands import inspect
 from llm_common.apps.cli.memory_commands import memory
+from llm_common.apps.cli.pack_commands import pack
 from llm_common.apps.cli.terminal import (
     AsJson,
     ExitCode,
     InertErrorGroup,
-    end,
     print_json,
-    print_text,
+    say,
     show_progress,
-    stderr_console,
     stdout_console,
 )
 from llm_common.apps.cli.tools_commands import tools
 from llm_common.apps.cli.trace_commands import trace_app
+from llm_common.errors import missing_extra
 
 if TYPE_CHECKING:
-    from llm_common.apps.cli.demo.five_questions_view import QuestionsDocument
+    from llm_common.apps.cli.demo.five_questions import QuestionsDocument
 
 # Commands import what only they need when they run: `--help` answers at once.
 # ruff: noqa: PLC0415
+
+_INSPECT_PACKAGES = frozenset({"jinja2", "starlette", "uvicorn"})
 
 app = typer.Typer(
     name="llm-common",
@@ -51,65 +54,7 @@ app.add_typer(tools)
 app.add_typer(trace_app)
 app.add_typer(gateway, name="gateway")
 app.command()(doctor)
-app.command()(inspect)
-_Paths = Annotated[
-    list[Path] | None,
-    typer.Argument(
-        metavar="[PATH]...",
-        exists=True,
-        readable=True,
-        help="Folders to search; files among them are packed first, whatever their kind.",
-        show_default="this folder",
-    ),
-]
-_Output = Annotated[
-    Path | None,
-    typer.Option(
-        "--output", "-o", metavar="FILE", dir_okay=False, help="Write to a file, not to stdout."
-    ),
-]
-_Exclude = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--exclude",
-        "-x",
-        metavar="GLOB",
-        help="Leave out such paths, as in a .gitignore; repeatable.",
-    ),
-]
-_Generated = Annotated[
-    bool,
-    typer.Option(
-        "--generated", help="Search generated files too: lock files, minified and compiled sources."
-    ),
-]
-_CacheDir = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FOLDER",
-        file_okay=False,
-        help="Where the index is kept.",
-        show_default="llm-common in the user's cache folder",
-    ),
-]
-_MaxFiles = Annotated[
-    int | None,
-    typer.Option(
-        "--max-files",
-        metavar="NUMBER",
-        min=1,
-        help="Most files to show.",
-        show_default="as many as fit",
-    ),
-]
-_MinScore = Annotated[
-    float,
-    typer.Option(
-        "--min-score",
-        metavar="SCORE",
-        help="Leave out files that score less; the best match by words is 1.",
-    ),
-]
+app.command()(pack)
 
 
 @app.command()
@@ -140,8 +85,12 @@ def demo(
     nothing answers. With LLM_COMMON_PROVIDER, LLM_COMMON_BASE_URL or a provider's key set, the
     model chooses and answers. Outputs go to a temporary folder that is removed at the end.
     """
-    from llm_common.apps.cli.demo.five_questions import agent_from_env, ask_questions
-    from llm_common.apps.cli.demo.five_questions_view import questions_document, show_questions
+    from llm_common.apps.cli.demo.five_questions import (
+        agent_from_env,
+        ask_questions,
+        questions_document,
+        show_questions,
+    )
     from llm_common.apps.cli.demo.public_data import QUESTIONS
 
     async def ask(store: Path) -> "QuestionsDocument":
@@ -166,71 +115,54 @@ def demo(
 
 
 @app.command()
-def pack(
-    query: Annotated[
-        str, typer.Argument(metavar="QUERY", help="Question or task.", show_default=False)
-    ],
-    paths: _Paths = None,
+def inspect(
     *,
-    budget: Annotated[
+    store: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            file_okay=False,
+            exists=True,
+            help="The store.",
+            show_default="LLM_COMMON_POINTER_STORE_DIR, else .llm-common/context",
+        ),
+    ] = None,
+    traces: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            file_okay=False,
+            exists=True,
+            help="Traces of runs.",
+            show_default="LLM_COMMON_TRACE_DIR",
+        ),
+    ] = None,
+    port: Annotated[
         int,
-        typer.Option(
-            metavar="TOKENS", max=10_000_000, help="Most tokens of the packed text, at least 256."
-        ),
-    ] = 8_000,
-    max_files: _MaxFiles = None,
-    min_score: _MinScore = 0.0,
-    explain: Annotated[
-        bool,
-        typer.Option(
-            "--explain", help="Show the parts of each score, and what was weighed and not chosen."
-        ),
-    ] = False,
-    json: AsJson = False,
-    output: _Output = None,
-    exclude: _Exclude = None,
-    hidden: Annotated[
-        bool, typer.Option("--hidden", help="Search hidden files and folders too.")
-    ] = False,
-    generated: _Generated = False,
-    cache_dir: _CacheDir = None,
+        typer.Option(min=0, max=65_535, help="Where to listen on 127.0.0.1; 0 takes a free port."),
+    ] = 0,
 ) -> None:
-    """Pack the parts of a folder that answer a question, within a hard budget of tokens.
+    """Look at stored outputs and recorded runs in a browser; changes nothing.
 
-    The files share the budget in proportion to their lead, and show the functions that match best
-    first. A larger budget shows the same and more. The packed text goes to stdout, ready for a
-    prompt; what was chosen and why goes to stderr. Nothing leaves this machine, and no model is
-    asked. Where no file matches, nothing is packed and the command ends with 3.
-
-    What git ignores is left out, and so are hidden, binary and generated files and those that
-    usually hold secrets. Keys and tokens that their shape gives away are redacted in the rest.
-
-    An index on disk, readable by you alone, makes the next question fast.
+    Prints an address with a token on stderr and serves until Ctrl-C. Only this machine can reach
+    it, and only who opens that address.
     """
-    from llm_common.apps.cli.pack_view import pack_document, show_pack, why_nothing
-    from llm_common.folders import pack_folder
+    try:
+        from llm_common.apps.inspector.application import Inspector, serve
+    except ModuleNotFoundError as exc:
+        if (exc.name or "").partition(".")[0] not in _INSPECT_PACKAGES:
+            raise
+        raise missing_extra(f"inspect needs {exc.name}", "inspect") from exc
+    place = store or read_path(POINTER_STORE_DIR) or Path(POINTER_STORE_DIR.default)
+    if not place.expanduser().is_dir():
+        say(f"There is no store in {place} yet; --store names another.")
 
-    with _kept_index(), show_progress("Listing files", silent=json) as progress:
-        packed = pack_folder(
-            query,
-            *paths or [],
-            budget_tokens=budget,
-            hidden=hidden,
-            generated=generated,
-            max_files=max_files,
-            min_score=min_score,
-            # it may hold the last answer
-            exclude=[*(exclude or []), *([output] if output else [])],
-            cache_dir=cache_dir,
-            progress=progress,
-        )
-    if json:
-        print_json(pack_document(packed, explain=explain), output)
-    else:
-        print_text(packed.text, output)
-        show_pack(packed, stderr_console(), explain=explain)
-    if not packed.text:
-        end(f"Nothing was packed: {why_nothing(packed)}.", ExitCode.NOTHING)
+    def tell(address: str) -> None:
+        say(f"Open {address}")
+        say("Ctrl-C ends it.")
+
+    inspector = Inspector(place, traces or read_path(TRACE_DIR))
+    serve(inspector, token=secrets.token_urlsafe(24), port=port, tell=tell)
 
 
 def _show_version(wanted: bool) -> None:
@@ -250,15 +182,6 @@ def _options(
     ] = False,
 ) -> None:
     """What comes before a command."""
-
-
-@contextmanager
-def _kept_index() -> Iterator[None]:
-    """Says on Ctrl-C that the work so far is not lost."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        end("Interrupted; what was read so far is kept in the index.", ExitCode.INTERRUPTED)
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from llm_common._telemetry import record
 from llm_common.agents import FileContextPointerStore
-from llm_common.apps.cli.trace_view import render_terminal
+from llm_common.apps.cli.trace_commands import render_terminal
 from llm_common.apps.inspector import render_html
 from llm_common.core import answer_text
 from llm_common.testing import ScriptedClient

@@ -17,8 +17,14 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from rich.console import Console
 
 from llm_common.agents import ToolRegistry
-from llm_common.apps.cli.demo.five_questions import Agent, Asked, agent_from_env, ask_questions
-from llm_common.apps.cli.demo.five_questions_view import questions_document, show_questions
+from llm_common.apps.cli.demo.five_questions import (
+    Agent,
+    Asked,
+    agent_from_env,
+    ask_questions,
+    questions_document,
+    show_questions,
+)
 from llm_common.apps.cli.demo.public_data import QUESTIONS, Question, get_earthquakes, public_tools
 from llm_common.testing import ScriptedClient
 from llm_common.trace import read_trace
