@@ -7,18 +7,18 @@ import pytest
 from tools.hops import main
 
 MAX_FILES = {
-    "save": 13,
-    "save of the same call again": 13,
-    "list": 8,
-    "load": 8,
+    "save": 12,
+    "save of the same call again": 12,
+    "list": 7,
+    "load": 6,
     "select outputs, HTTP": 18,
-    "run": 53,
-    "run, HTTP": 61,
-    "hook: offload a result": 21,
-    "hook: fold 200 messages": 21,
-    "gateway: preview a result": 22,
-    "pack an output and turns": 28,
-    "pack a folder": 27,
+    "run": 50,
+    "run, HTTP": 57,
+    "hook: offload a result": 19,
+    "hook: fold 200 messages": 19,
+    "gateway: preview a result": 20,
+    "pack an output and turns": 26,
+    "pack a folder": 26,
 }
 
 

@@ -15,8 +15,7 @@ from cachetools import LRUCache
 
 from llm_common._threads import in_thread
 from llm_common.errors import PointerNotFoundError
-from llm_common.pointers.pointer import ContextPointer
-from llm_common.pointers.save import checked_query_id
+from llm_common.pointers.pointer import ContextPointer, checked_query_id
 from llm_common.pointers.store import ContextPointerStore
 from llm_common.redaction.redactor import Redactor
 from llm_common.text.canonical import decode_json, encode_json

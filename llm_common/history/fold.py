@@ -19,9 +19,8 @@ from llm_common.history.folding import (
 )
 from llm_common.history.message_shapes import Message, read_messages
 from llm_common.history.search import FoundMessage, search_messages
-from llm_common.pointers.pointer import ContextPointer, compute_pointer_id
+from llm_common.pointers.pointer import ContextPointer, checked_query_id, compute_pointer_id
 from llm_common.pointers.reading import READER_NAME
-from llm_common.pointers.save import checked_query_id
 from llm_common.pointers.store import ContextPointerStore
 from llm_common.text.display import in_fence
 from llm_common.tools.read_back import ReadBackTool

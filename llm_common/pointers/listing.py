@@ -16,14 +16,13 @@ from typing import Literal, NamedTuple
 from pydantic import BaseModel, ConfigDict
 
 from llm_common.errors import CorruptPointerError, PointerNotFoundError, StoreError, UnsafePathError
-from llm_common.pointers.pointer import ContextPointer
+from llm_common.pointers.pointer import ContextPointer, has_expired, time_text
 from llm_common.pointers.records import (
     PointerRecords,
     QueryFiles,
     meta_name,
     read_records,
 )
-from llm_common.pointers.retention import has_expired, time_text
 from llm_common.storage import BlobEntry, BlobStore
 from llm_common.storage.blob import folder_of, query_id_of
 

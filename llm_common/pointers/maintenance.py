@@ -13,6 +13,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from llm_common.errors import CorruptPointerError, PointerNotFoundError, StoreError, UnsafePathError
+from llm_common.pointers.pointer import has_expired
 from llm_common.pointers.records import (
     MAX_RECORD_BYTES,
     LeftoverKind,
@@ -25,7 +26,7 @@ from llm_common.pointers.records import (
     parse_meta,
     read_pointers,
 )
-from llm_common.pointers.retention import Tombstones, has_expired
+from llm_common.pointers.tombstones import Tombstones
 from llm_common.storage.blob import folder_of, query_id_of
 
 FindingKind = Literal[

@@ -1,4 +1,4 @@
-"""`ContextPointer`: what stands for a stored result, with the rules for its id and its summary.
+"""`ContextPointer`: what stands for a stored result, with the rules for its ids, times and summary.
 
 Ranking that reads the first 500 characters of an output beside its summary finds the right one of
 ten in 90 cases of a hundred instead of 80 (HotpotQA-style pools, BM25), so that is what a digest
@@ -8,18 +8,21 @@ holds, after the shape of the whole.
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from enum import Enum
+from functools import partial
 from itertools import islice
-from typing import Any
+from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from llm_common.errors import PointerNotFoundError, UnsafePathError
 from llm_common.redaction.patterns import REDACTED
 from llm_common.redaction.redactor import DEFAULT_REDACTOR, Redactor
+from llm_common.storage.blob import check_query_id
 from llm_common.text.canonical import Json, encode_json, json_text, stable_json
 from llm_common.text.display import one_line
 
@@ -197,10 +200,13 @@ KEY_ARGS = ("ticker", "query", "q", "symbol", "cusip", "isin", "period", "limit"
 _POINTER_ID = re.compile(r"[0-9a-f]{12,16}")
 _MAX_HEADING_CHARS = 80
 _SHOWN_ID_CHARS = 40
+_SHOWN_QUERY_ID_CHARS = 80
 _SUMMARY_CHARS = 300
 _VALUE_CHARS = 120
 _LONG = 1 << 64
 _OTHER_ARGS = 3
+_TICK: Final = timedelta(microseconds=1)
+_MAX_STEP_BACK: Final = timedelta(seconds=5)
 
 
 class ContextPointer(BaseModel):
@@ -264,6 +270,17 @@ _FIRST = ContextPointer(
 ContextPointer.model_validate_json(_FIRST.model_dump_json())
 
 
+def checked_query_id(query_id: object, redactor: Redactor) -> str:
+    """The id itself when it is allowed; see `check_query_id`.
+
+    Raises:
+        InvalidIdError: It is not; the text names it without its secrets.
+    """
+    return check_query_id(
+        query_id, shown=lambda text: redactor.beginning(text, max_chars=_SHOWN_QUERY_ID_CHARS)
+    )
+
+
 def check_pointer_id(pointer_id: str) -> str:
     """The id itself when it has the form of one.
 
@@ -287,6 +304,50 @@ def check_pointer_id(pointer_id: str) -> str:
     raise UnsafePathError(
         f"{shown} is no pointer id; use one that the store gave: 12 to 16 lower-case hex digits"
     )
+
+
+def time_text(moment: datetime) -> str:
+    """Format a moment as pointers hold it: UTC, ISO 8601 with microseconds, which sorts by time."""
+    return moment.astimezone(UTC).isoformat(timespec="microseconds")
+
+
+def has_expired(pointer: ContextPointer, now: datetime) -> bool:
+    """Return whether a pointer's time is over. One that is pinned, or has no expiry, stays."""
+    if pointer.expires_at is None or pointer.pinned:
+        return False
+    try:
+        return datetime.fromisoformat(pointer.expires_at).astimezone(UTC) <= now
+    except (ValueError, OverflowError):
+        return False
+
+
+class SteadyClock:
+    """Tells the time in UTC, and never goes back by up to 5 seconds.
+
+    While the system corrects its clock, each time is a microsecond after the one before, so what
+    has expired stays expired. A clock that goes back further is believed: it was wrong before, as
+    after a virtual machine resumes. Takes no lock, which a forked child could inherit held, so two
+    threads can get the same time.
+
+    Args:
+        read: The clock underneath. None uses the system's.
+    """
+
+    def __init__(self, read: Callable[[], datetime] | None = None) -> None:
+        self._read = read or partial(datetime.now, UTC)
+        self._last = datetime.min.replace(tzinfo=UTC)
+
+    def now(self) -> datetime:
+        """The time, in UTC."""
+        now = self.read()
+        if timedelta(0) < self._last + _TICK - now <= _MAX_STEP_BACK:
+            now = self._last + _TICK
+        self._last = now
+        return now
+
+    def read(self) -> datetime:
+        """The time of the clock underneath, in UTC, whatever it told before."""
+        return self._read().astimezone(UTC)
 
 
 def call_digest(

@@ -9,20 +9,29 @@ import logging
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any, Final
 
 from pydantic import ValidationError
 
-from llm_common.errors import InvalidIdError, StoreError, UnserialisableError
+from llm_common.errors import (
+    InvalidIdError,
+    ResultTooLargeError,
+    StoreError,
+    StoreFullError,
+    UnserialisableError,
+)
 from llm_common.pointers.pointer import (
     ContextPointer,
     call_digest_of,
+    checked_query_id,
     describe_result,
     digest_of,
+    has_expired,
     summary_line,
     text_digest,
+    time_text,
 )
 from llm_common.pointers.records import (
     PointerRecords,
@@ -31,9 +40,8 @@ from llm_common.pointers.records import (
     blob_key,
     read_pointers,
 )
-from llm_common.pointers.retention import Retention, Tombstones, has_expired, time_text
+from llm_common.pointers.tombstones import Tombstones
 from llm_common.redaction.redactor import Redactor
-from llm_common.storage.blob import check_query_id
 from llm_common.text.canonical import Encoded, Json, encode_json, json_text, stable_json, to_plain
 
 MAX_ARGS_BYTES = 8_192
@@ -42,7 +50,6 @@ MAX_SOURCE_URLS = 50
 _URL = re.compile(r"https?://[^\s<>\"\x00-\x1f\x7f\ud800-\udfff]{1,2000}", re.IGNORECASE)
 _MAX_NAME_CHARS: Final = 100_000
 _MAX_ARGS_LEVELS: Final = 100
-_SHOWN_ID_CHARS: Final = 80
 _KEPT_ARGS: Final = 24
 _KEPT_CHARS: Final = 120
 _MAX_REPEATS: Final = 0xFFFF
@@ -150,17 +157,6 @@ class Call:
         )
 
 
-def checked_query_id(query_id: object, redactor: Redactor) -> str:
-    """The id itself when it is allowed; see `check_query_id`.
-
-    Raises:
-        InvalidIdError: It is not; the text names it without its secrets.
-    """
-    return check_query_id(
-        query_id, shown=lambda text: redactor.beginning(text, max_chars=_SHOWN_ID_CHARS)
-    )
-
-
 def describe(
     call: Call,
     encoded: Encoded,
@@ -213,6 +209,90 @@ def redacted_result(result: object, redactor: Redactor, *, redact_results: bool)
         plain = to_plain(_without_secret_error(result, redactor))
         return _redacted(plain, redactor)
     return _without_secret_error(result, redactor)
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """The rules of one store; each pointer carries its own expiry, which every process obeys.
+
+    Attributes:
+        ttl_s: Seconds from its last save after which a result is gone; None and infinity keep it.
+        max_bytes_per_query: Most bytes of the results of one query together; None sets no limit.
+
+    Raises:
+        ValueError: A number that is not above zero.
+    """
+
+    ttl_s: float | None = None
+    max_bytes_per_query: int | None = None
+
+    def __post_init__(self) -> None:
+        for name, limit in (
+            ("ttl_s", self.ttl_s),
+            ("max_bytes_per_query", self.max_bytes_per_query),
+        ):
+            if limit is not None and not isinstance(limit, int | float):
+                raise TypeError(
+                    f"{name} is a {type(limit).__name__}; pass a number, or None for no limit"
+                )
+        if self.ttl_s is not None and not self.ttl_s > 0:  # `<= 0` would let NaN pass
+            raise ValueError(
+                f"ttl_s is {self.ttl_s}; "
+                "pass more than 0 seconds, or use delete() for what must go now"
+            )
+        if self.max_bytes_per_query is not None and self.max_bytes_per_query <= 0:
+            raise ValueError(
+                f"max_bytes_per_query is {self.max_bytes_per_query}; "
+                "pass more than 0, or None for no limit"
+            )
+
+    def expires_at(self, saved_at: datetime) -> str | None:
+        """Return when a result saved at a moment expires, None for never."""
+        if self.ttl_s is None:
+            return None
+        try:
+            return time_text(saved_at + timedelta(seconds=self.ttl_s))
+        except OverflowError:  # beyond the year 9999
+            return None
+
+    def select_evictions(
+        self, others: Iterable[ContextPointer], *, new_bytes: int, now: datetime
+    ) -> list[ContextPointer]:
+        """Select the pointers of a query to evict for a new result: expired ones, then the oldest.
+
+        Pinned ones stay.
+
+        Args:
+            others: The pointers that would remain beside it.
+            new_bytes: Size of the result.
+            now: Tells which have expired.
+
+        Raises:
+            ResultTooLargeError: The result alone is over the limit.
+            StoreFullError: What is pinned leaves no room for it.
+        """
+        limit = self.max_bytes_per_query
+        if limit is None:
+            return []
+        if new_bytes > limit:
+            raise ResultTooLargeError(
+                f"The result takes more than the {limit:,} bytes that a query may hold; "
+                "raise max_bytes_per_query or store less"
+            )
+        pointers = list(others)
+        pointers.sort(key=lambda p: (not has_expired(p, now), p.created_at, p.pointer_id))
+        excess = new_bytes + sum(pointer.result_bytes or 0 for pointer in pointers) - limit
+        evicted: list[ContextPointer] = []
+        for pointer in pointers:
+            if excess > 0 and not pointer.pinned:
+                evicted.append(pointer)
+                excess -= pointer.result_bytes or 0
+        if excess > 0:
+            raise StoreFullError(
+                f"Pinned results leave no room for this one in the {limit:,} bytes that a query "
+                "may hold; unpin or delete some, or raise max_bytes_per_query. Nothing was changed"
+            )
+        return evicted
 
 
 class Saver:

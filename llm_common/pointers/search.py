@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict
 
 from llm_common.errors import StoreError
 from llm_common.pointers.parts import stored_text
-from llm_common.pointers.pointer import ContextPointer
+from llm_common.pointers.pointer import ContextPointer, has_expired
 from llm_common.pointers.records import (
     PointerRecords,
     QueryFiles,
@@ -22,7 +22,6 @@ from llm_common.pointers.records import (
     max_result_bytes,
     read_records,
 )
-from llm_common.pointers.retention import has_expired
 from llm_common.ranking.scan import StreamedScan, folded, places_of
 from llm_common.storage.blob import folder_of
 

@@ -32,21 +32,27 @@ from llm_common.pointers.listing import (
     query_summaries,
 )
 from llm_common.pointers.maintenance import GcReport, Maintenance, StoreReport
-from llm_common.pointers.pointer import ContextPointer, check_pointer_id
+from llm_common.pointers.pointer import (
+    ContextPointer,
+    SteadyClock,
+    check_pointer_id,
+    checked_query_id,
+    has_expired,
+)
 from llm_common.pointers.records import (
     LockedRecords,
     PointerRecords,
     Transaction,
     read_records,
 )
-from llm_common.pointers.retention import Retention, SteadyClock, Tombstones, has_expired, not_found
-from llm_common.pointers.save import Call, Saver, checked_query_id, describe, redacted_result
+from llm_common.pointers.save import Call, Retention, Saver, describe, redacted_result
 from llm_common.pointers.search import (
     PointerSearch,
     SplitResult,
     search_pointers,
     whole_result,
 )
+from llm_common.pointers.tombstones import Tombstones, not_found
 from llm_common.redaction.redactor import DEFAULT_REDACTOR, Redactor
 from llm_common.storage import Durability, FileBlobStore, MemoryBlobStore
 from llm_common.storage.blob import folder_of, query_id_of

@@ -48,7 +48,8 @@ from llm_common.errors import (
     UnsafePathError,
 )
 from llm_common.pointers.records import LockedRecords, Transaction
-from llm_common.pointers.retention import Retention, Tombstones
+from llm_common.pointers.save import Retention
+from llm_common.pointers.tombstones import Tombstones
 from llm_common.storage import MemoryBlobStore
 from llm_common.storage.blob import OWN_FOLDER
 
