@@ -1,17 +1,29 @@
-"""Reading a stored result piece by piece: requests, bounded answers and cursors."""
+"""Reading a stored result piece by piece: requests, bounded answers and cursors.
+
+A request selects a part by a path, a filter, a range or a regular expression. A model writes them,
+so each is bounded: a path by its length, a filter by its work (`jmespath_filter`), a regular
+expression by the size that it compiles to and by its CPU time.
+"""
 
 import hashlib
 import json
 import re
-from typing import Annotated, Self
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from itertools import islice
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
+import orjson
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from llm_common.core.tokens import TokenCounter
-from llm_common.errors import ToolArgumentsError
-from llm_common.pointers.parts import ExtractedPart, TextForm, extract_part
+from llm_common.errors import CorruptPointerError, ToolArgumentsError
 from llm_common.pointers.pointer import ContextPointer
+from llm_common.text.canonical import decode_json, json_text
 from llm_common.text.display import fence_nonce, fenced, head_end
+
+TextForm = Literal["text", "json"]
 
 READER_NAME = "read_context"
 MIN_LIMIT_TOKENS = 200
@@ -22,6 +34,32 @@ _CURSOR = re.compile(r"([0-9a-f]{1,12})\.([0-9a-f]{8})")
 
 _Line = Annotated[int, Field(ge=1, le=10**12)]
 _Place = Annotated[int, Field(ge=0, le=10**12)]
+
+_INDEX = re.compile(r"0|[1-9][0-9]{0,17}")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+_MAX_MATCHES = 10_000
+_MAX_MATCH_CHARS = 200
+_MATCH_CONTEXT_CHARS = 60
+
+_MAX_REGEX_NODES = 20_000  # compile in some 20 ms, to some 15 MB
+_REGEX_CPU_S = 1.2
+_REGEX_WINDOW = 3_600_000  # characters of text times characters of pattern
+_MIN_WINDOW_CHARS = 1_000
+_REGEX_TOKEN = re.compile(
+    r"""
+    # comment or flags: a repeat after it belongs to what is before it
+    (?P<ignored> \(\?(?:\#[^)]*|[a-zA-Z0-9-]*)\) )
+    | (?P<set> \[\^?\]?(?:\\.|[^\]\\])*\] )
+    | (?P<open> \( )
+    | (?P<close> \) )
+    | (?P<count> [*+?] | \{[\d,\s]*\} )
+    | (?P<space> \s )
+    | (?P<other> \\. | . )
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_RECURSION = re.compile(r"\(\?(?:R|&|P>|[+-]?\d)")
+_VERBOSE_COMMENT = re.compile(r"\(\?[a-zA-Z]*x.*\#", re.DOTALL)
 
 
 class ResultPart(BaseModel):
@@ -54,6 +92,13 @@ class ResultPart(BaseModel):
         if self.chars and self.chars[0] >= self.chars[1]:
             raise ValueError("the range of characters is empty")
         return self
+
+
+class ExtractedPart(NamedTuple):
+    """A part as text: a stored text unchanged, or compact JSON of any other value."""
+
+    text: str
+    form: TextForm
 
 
 class ContextReading(BaseModel):
@@ -194,3 +239,267 @@ def _fit(
             return reading
         frame = counter.count(reading.model_copy(update={"text": ""}).rendered)
         size = max(min(size * (limit_tokens - frame) // max(tokens - frame, 1), size - 1), 1)
+
+
+def extract_part(payload: bytes, part: Mapping[str, Any]) -> ExtractedPart:
+    """Return the part of a stored result that the fields of a `ResultPart` select, in their order.
+
+    A whole result that is not a text is its stored bytes, unchanged. A text that UTF-8 cannot
+    encode is given as JSON.
+
+    Raises:
+        ValueError: The part is not there, its pattern or filter is wrong, or one of them was
+            stopped. The message repeats neither the pattern, nor the filter, nor the result.
+        CorruptPointerError: The payload is not JSON.
+    """
+    path, expression = part.get("path"), part.get("filter")
+    if path is None and expression is None and not part.get("keys"):
+        return _narrow(stored_text(payload), part)
+    value: Any = decode_json(payload)
+    if path is not None:
+        value = value_at(value, path)
+    if expression is not None:
+        from llm_common.pointers.jmespath_filter import apply_filter  # noqa: PLC0415 - jmespath takes 20 ms to import
+
+        value = apply_filter(_parse_embedded(value), expression, payload_bytes=len(payload))
+    if part.get("keys"):
+        value = _outline(_parse_embedded(value))
+    return _narrow(_as_text(value), part)
+
+
+def value_at(value: Any, path: str) -> Any:
+    """The value at a JSON pointer (RFC 6901); a text on the way that holds JSON is parsed.
+
+    Raises:
+        ValueError: The path is not a JSON pointer, or there is no such value.
+    """
+    if path and not path.startswith("/"):
+        raise ValueError('the path must be "" or start with /, such as /items/3/name')
+    for number, step in enumerate(path.split("/")[1:], start=1):
+        if re.search(r"~(?![01])", step):
+            raise ValueError("in a path ~ stands for itself only as ~0, and for / as ~1")
+        key = step.replace("~1", "/").replace("~0", "~")
+        value = _parse_embedded(value)
+        if isinstance(value, dict) and key in value:
+            value = value[key]
+        elif isinstance(value, list) and _INDEX.fullmatch(key) and int(key) < len(value):
+            value = value[int(key)]
+        else:
+            raise ValueError(
+                f"the path leads nowhere at its part {number}: it meets {_shape(value)}; "
+                "look at it with keys"
+            )
+    return value
+
+
+def stored_text(payload: bytes) -> ExtractedPart:
+    """Return a whole result as text: a stored text unchanged, else the stored JSON.
+
+    Raises:
+        CorruptPointerError: If the payload is not JSON.
+    """
+    if payload.startswith(b'"'):
+        value = decode_json(payload)
+        if isinstance(value, str) and _is_utf8(value):
+            return ExtractedPart(value, "text")
+    return ExtractedPart(payload.decode("utf-8", "replace"), "json")
+
+
+def _parse_embedded(value: Any) -> Any:
+    """The JSON object or list that a text holds, as many tools answer; else the value itself."""
+    if isinstance(value, str) and value.lstrip().startswith(("{", "[")):
+        with suppress(CorruptPointerError):
+            return decode_json(value.encode("utf-8", "surrogatepass"))
+    return value
+
+
+def _outline(value: Any) -> Any:
+    """Return counts, and the shape of each member or of the first item."""
+    if isinstance(value, dict):
+        return {"object": len(value), "members": {key: _shape(item) for key, item in value.items()}}
+    if isinstance(value, list):
+        first = value[0] if value else None
+        outline = _outline(first) if isinstance(first, dict) else _shape(first)
+        return {"list": len(value), "first": outline}
+    if isinstance(value, str):
+        return {"text": len(value), "lines": value.count("\n") + 1}
+    return _shape(value)
+
+
+def _shape(value: Any) -> str:
+    if isinstance(value, dict):
+        return f"object of {len(value):,}"
+    if isinstance(value, list):
+        return f"list of {len(value):,}"
+    if isinstance(value, str):
+        return f"text of {len(value):,} characters"
+    if isinstance(value, bool):
+        return "boolean"
+    return "null" if value is None else "number"
+
+
+def _as_text(value: Any) -> ExtractedPart:
+    if isinstance(value, str) and _is_utf8(value):
+        return ExtractedPart(value, "text")
+    try:
+        return ExtractedPart(orjson.dumps(value).decode(), "json")
+    except TypeError:
+        # an integer over 64 bits, half a surrogate pair, or more levels than orjson takes
+        return ExtractedPart(json_text(value), "json")
+
+
+def _is_utf8(text: str) -> bool:
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _narrow(whole: ExtractedPart, part: Mapping[str, Any]) -> ExtractedPart:
+    """The lines of the text, the characters of these, the matches in these."""
+    text, start, first_line = whole.text, 0, 1
+    if part.get("lines"):
+        first_line, last_line = part["lines"]
+        start = _line_start(text, first_line)
+        if start < 0:
+            raise ValueError(f"there are only {text.count(chr(10)) + 1:,} lines, counted from 1")
+        end = _line_start(text, last_line - first_line + 2, start)
+        text = text[start:] if end < 0 else text[start:end]
+    if part.get("chars"):
+        first, end = part["chars"]
+        if first >= len(text):
+            raise ValueError(f"there are only {len(text):,} characters, counted from 0")
+        start, first_line = start + first, first_line + text.count("\n", 0, first)
+        text = text[first:end]
+    if part.get("regex") is not None:
+        matches = _list_matches(text, part["regex"], start=start, first_line=first_line)
+        return ExtractedPart(matches, "text")
+    return ExtractedPart(text, whole.form)
+
+
+def _line_start(text: str, number: int, start: int = 0) -> int:
+    """Where a line starts, counted from 1 at `start`, or -1."""
+    for _ in range(number - 1):
+        start = text.find("\n", start) + 1
+        if not start:
+            return -1
+    return start
+
+
+def _list_matches(text: str, pattern: str, *, start: int, first_line: int) -> str:
+    """Write one line a match: its characters and line in the whole text, and the text around it."""
+    spans = list(islice(_find_matches(text, pattern), _MAX_MATCHES + 1))
+    count = f"over {_MAX_MATCHES:,}" if len(spans) > _MAX_MATCHES else f"{len(spans):,}"
+    rows = [f"matches: {count}"]
+    line, counted_to = first_line, 0
+    for first, end in spans[:_MAX_MATCHES]:
+        line += text.count("\n", counted_to, first)
+        counted_to = first
+        excerpt_start = max(first - _MATCH_CONTEXT_CHARS, 0)
+        excerpt_end = min(end, first + _MAX_MATCH_CHARS) + _MATCH_CONTEXT_CHARS
+        excerpt = _CONTROL.sub(" ", text[excerpt_start:excerpt_end])
+        rows.append(f"chars {start + first}-{start + end} line {line}: {excerpt}")
+    return "\n".join(rows)
+
+
+def _find_matches(text: str, pattern: str) -> Iterator[tuple[int, int]]:
+    """Yield where the matches that are not empty start and end.
+
+    The engine compares its time limit after 256 steps, and one step may scan all of the text for
+    each member of a set: 20 s for a million characters. So a long text is searched in blocks,
+    shorter for a longer pattern, which makes 256 steps take less than 0.4 s. Each block is read
+    with a margin before and after it. A match is found whole if it is no longer than the margin,
+    with what it looks at: 60,000 characters for a pattern of 20.
+    """
+    compiled = _compile(pattern)
+    margin = max(_REGEX_WINDOW // max(len(pattern), 1) // 3, _MIN_WINDOW_CHARS)
+    block = margin if len(text) > 3 * margin else len(text)
+    deadline = time.thread_time() + _REGEX_CPU_S
+    position = 0  # what is before it has been searched, or is in a match
+    for block_start in range(0, len(text), max(block, 1)):
+        block_end = block_start + block
+        offset = max(block_start - margin, 0)
+        window = text[offset : block_end + margin]
+        position = max(position, block_start)
+        is_searched = False
+        while not is_searched:
+            seconds = deadline - time.thread_time()
+            if seconds <= 0:
+                raise ValueError(
+                    "the regex took too much time and was stopped; "
+                    "use a simpler regex, or narrow the text with lines"
+                )
+            # The engine's clock counts all threads of the process: after a timeout the search goes
+            # on until this thread alone has used its time.
+            with suppress(TimeoutError):
+                for match in compiled.finditer(
+                    window, position - offset, concurrent=True, timeout=max(seconds, 0.05)
+                ):
+                    first, end = match.start() + offset, match.end() + offset
+                    if first >= block_end:
+                        break
+                    position = end
+                    if first < end:
+                        yield first, end
+                is_searched = True
+
+
+def _compile(pattern: str) -> Any:
+    import regex  # noqa: PLC0415 - takes 30 ms to import
+
+    invalid = ValueError("the regex is not valid in Python's syntax")
+    if _RECURSION.search(pattern):
+        raise invalid
+    _check_compiled_size(pattern)
+    try:
+        compiled = regex.compile(pattern, regex.VERSION0 | regex.MULTILINE)
+    except (regex.error, ValueError, OverflowError, LookupError, RecursionError) as exc:
+        raise invalid from exc
+    if compiled.flags & (regex.REVERSE | regex.POSIX | regex.BESTMATCH | regex.ENHANCEMATCH):
+        raise invalid
+    return compiled
+
+
+def _check_compiled_size(pattern: str) -> None:
+    """Refuse a pattern that would compile to very many nodes.
+
+    The compiler copies a repeated part as often as it must occur, and once more if it may occur
+    more often. It cannot be stopped, and `((a{999}){999}){999}` would fill the memory. Where the
+    syntax is unclear the larger size counts.
+    """
+    if _VERBOSE_COMMENT.search(pattern):
+        raise ValueError("the regex must not hold comments after the flag x")
+    outer: list[int] = []
+    size = last = 0
+    for token in _REGEX_TOKEN.finditer(pattern):
+        match token.lastgroup:
+            case "open":
+                outer.append(size)
+                size = 0
+            case "close":
+                last = size + 1
+                size = last
+                if outer:
+                    size += outer.pop()
+            case "count":
+                last = max(last, 1)
+                added = last * (_count_copies(token[0]) - 1)
+                size, last = size + added, last + added
+            case "space":  # with the flag x, a repeat after it belongs to what stands before
+                size, last = size + 1, max(last, 1)
+            case "set" | "other":
+                last = len(token[0])
+                size += last
+        if size > _MAX_REGEX_NODES:
+            raise ValueError("the regex repeats too much to be compiled; use smaller counts")
+
+
+def _count_copies(count: str) -> int:
+    """Return how often the compiler writes what is repeated."""
+    if count in "*+?":
+        return 2 if count == "+" else 1
+    low, comma, high = re.sub(r"[{}\s]", "", count).partition(",")
+    return max(int(low or 0) + (bool(comma) and low != high), 1)

@@ -13,8 +13,8 @@ from typing import Final, NamedTuple
 from pydantic import BaseModel, ConfigDict
 
 from llm_common.errors import StoreError
-from llm_common.pointers.parts import stored_text
 from llm_common.pointers.pointer import ContextPointer, has_expired
+from llm_common.pointers.reading import stored_text
 from llm_common.pointers.records import (
     PointerRecords,
     QueryFiles,

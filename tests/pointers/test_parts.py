@@ -11,7 +11,7 @@ from hypothesis import given, settings, strategies as st
 
 from llm_common.errors import CorruptPointerError
 from llm_common.pointers.jmespath_filter import apply_filter
-from llm_common.pointers.parts import extract_part, value_at
+from llm_common.pointers.reading import extract_part, value_at
 
 VALUE = {
     "log": "start\nerror 1\x07\u2028 here\nerror 2\nend",
