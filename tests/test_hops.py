@@ -12,13 +12,13 @@ MAX_FILES = {
     "list": 7,
     "load": 6,
     "select outputs, HTTP": 18,
-    "run": 50,
-    "run, HTTP": 57,
-    "hook: offload a result": 19,
-    "hook: fold 200 messages": 19,
-    "gateway: preview a result": 20,
+    "run": 52,
+    "run, HTTP": 60,
+    "hook: offload a result": 20,
+    "hook: fold 200 messages": 20,
+    "gateway: preview a result": 21,
     "pack an output and turns": 26,
-    "pack a folder": 26,
+    "pack a folder": 27,
 }
 
 
