@@ -11,7 +11,13 @@ from llm_common.core.external_errors import external_errors
 from llm_common.core.http.costs import Bill
 from llm_common.core.http.model_call import chat_call
 from llm_common.core.http.providers import profile_of
-from llm_common.core.http.wire import ChatRequest, charged, raise_stated_error, read_response
+from llm_common.core.http.wire import (
+    ChatRequest,
+    RefusedOptions,
+    charged,
+    raise_stated_error,
+    read_response,
+)
 from llm_common.core.models import LLMMessage, LLMResponse
 from llm_common.errors import LLMStatusError
 
@@ -48,8 +54,7 @@ class ExternalClient(LLMClient):
         self.prefers_json_schema = prefers_json_schema
         self.default_model, self.provider, self.host = model, provider, host
         self._timeout_s = timeout_s
-        self._refuses = refuses
-        self._refused: dict[str, frozenset[str]] = {}
+        self._refused = RefusedOptions(expected=refuses)
 
     async def chat_completion(
         self,
@@ -125,8 +130,7 @@ class ExternalClient(LLMClient):
         self, wanted: ChatRequest, bill: Bill
     ) -> tuple[ChatRequest, Mapping[str, Any]]:
         """Return the call that was answered, with its payload."""
-        refused = self._refused.get(wanted.model, self._refuses)
-        request = wanted.without(refused)
+        request = wanted.without(self._refused.of(wanted.model))
         try:
             return request, await self._exchange(request, bill)
         except LLMStatusError as exc:
@@ -135,7 +139,7 @@ class ExternalClient(LLMClient):
                 raise
         bare = wanted.bare()
         payload = await self._exchange(bare, bill)
-        self._refused[wanted.model] = refused | named
+        self._refused.add(wanted.model, named)
         return bare, payload
 
     async def _exchange(self, request: ChatRequest, bill: Bill) -> Mapping[str, Any]:

@@ -30,7 +30,7 @@ from llm_common.core.http.transport import (
     SupportsRequests,
     deadline_at,
 )
-from llm_common.core.http.wire import ChatRequest, charged, read_response
+from llm_common.core.http.wire import ChatRequest, RefusedOptions, charged, read_response
 from llm_common.core.models import LLMConfig, LLMDelta, LLMMessage, LLMResponse, TokenPrices
 from llm_common.errors import ConfigError, LLMStatusError
 
@@ -89,7 +89,7 @@ class OpenAICompatibleClient(LLMClient):
         self._dearest: TokenPrices | None = None
         if config.unknown_price == "dearest":
             self._dearest = dearest_of(config.prices)
-        self._refused: dict[str, frozenset[str]] = {}
+        self._refused = RefusedOptions()
 
     @classmethod
     def from_env(cls, *, transport: SupportsRequests | None = None) -> Self:
@@ -258,7 +258,7 @@ class OpenAICompatibleClient(LLMClient):
                 )
 
         payload = await self._endpoint.retried(exchange, wait_s=policy.wait_s)
-        self._remember_refused(policy)
+        self._refused.add(request.model, policy.refused)
         return self._response(payload, policy, bill, started=started)
 
     async def _streamed(
@@ -276,7 +276,7 @@ class OpenAICompatibleClient(LLMClient):
 
         with self._ledger.reserved(expected_usd):
             reply = await self._endpoint.retried(begin, wait_s=policy.wait_s)
-            self._remember_refused(policy)
+            self._refused.add(request.model, policy.refused)
             parts = StreamedReply()
             try:
                 reading = read_stream(
@@ -297,15 +297,6 @@ class OpenAICompatibleClient(LLMClient):
             finally:
                 await reply.aclose()
             yield LLMDelta(response=self._response(payload, policy, bill, started=started))
-
-    def _remember_refused(self, policy: RetryPolicy) -> None:
-        """Leave refused options out of later calls.
-
-        Only after a success: an error that merely quotes the call would return without the
-        option too.
-        """
-        if policy.refused:
-            self._refused[policy.wanted.model] = policy.refused
 
     def _request(
         self,
@@ -341,7 +332,7 @@ class OpenAICompatibleClient(LLMClient):
     def _retries(self, request: ChatRequest, timeout_s: float) -> RetryPolicy:
         return RetryPolicy(
             wanted=request,
-            refused=self._refused.get(request.model, frozenset()),
+            refused=self._refused.of(request.model),
             back_off=BackOff(
                 max_attempts=self._config.max_attempts,
                 deadline=asyncio.get_running_loop().time() + timeout_s,

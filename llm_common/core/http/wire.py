@@ -170,6 +170,30 @@ class ChatRequest:
         return frozenset(named)
 
 
+class RefusedOptions:
+    """The options that an endpoint refused, by model.
+
+    Args:
+        expected: Options that are left out of the first call to a model already.
+    """
+
+    def __init__(self, expected: frozenset[str] = frozenset()) -> None:
+        self._expected = expected
+        self._by_model: dict[str, frozenset[str]] = {}
+
+    def of(self, model: str) -> frozenset[str]:
+        """Return the options to leave out of the next call to a model."""
+        return self._by_model.get(model, self._expected)
+
+    def add(self, model: str, options: frozenset[str]) -> None:
+        """Leave options out of later calls to a model.
+
+        Call this after a success without them. An error can name an option because it quotes the
+        call, and then returns without the option too.
+        """
+        self._by_model[model] = self.of(model) | options
+
+
 def as_messages(messages: object) -> list[LLMMessage]:
     """The messages of a conversation, each an `LLMMessage` or a dict of the chat completions API.
 
