@@ -1,4 +1,7 @@
-"""Third-party clients, each as an `LLMClient`; imports none of their packages."""
+"""Adapters that turn clients of other packages into an `LLMClient`.
+
+None of those packages is imported.
+"""
 
 from llm_common.clients.completions import LiteLLMClient, OpenAISDKClient
 from llm_common.clients.langchain_client import LangChainClient

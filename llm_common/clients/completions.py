@@ -1,4 +1,4 @@
-"""`OpenAISDKClient` and `LiteLLMClient`, which answer with chat completions."""
+"""`OpenAISDKClient` and `LiteLLMClient`, whose packages return chat completions."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
@@ -14,20 +14,20 @@ class SupportsCompletions(Protocol):
 
     @property
     def chat(self) -> Any:
-        """The SDK's group of chat methods."""
+        """Return the SDK's group of chat methods."""
 
 
 class OpenAISDKClient(ExternalClient):
-    """Answers through an `AsyncOpenAI`, an `AsyncAzureOpenAI`, or a similar object.
+    """A client that calls an `AsyncOpenAI`, an `AsyncAzureOpenAI` or a similar object.
 
-    The SDK retries failed requests, by default twice; make it with `max_retries=0` if another layer
-    retries.
+    The SDK retries failed requests, by default twice. Create it with `max_retries=0` if another
+    layer retries.
 
     Args:
-        client: The caller closes it.
-        model: Used when a call names none; for Azure the name of the deployment.
-        provider: `openai`, `zai`, `openrouter` or `local` adds known prices, and the options with
-            which such a model gives a structured answer without long thinking.
+        client: The SDK's client. The caller closes it.
+        model: Model for calls that name none. For Azure, the name of the deployment.
+        provider: `openai`, `zai`, `openrouter` or `local` add known prices, and the options that
+            keep a model from long thinking before a structured answer.
         timeout_s: Deadline of one call in seconds, retries included.
         prefers_json_schema: As in `LLMConfig`.
     """
@@ -55,38 +55,43 @@ class OpenAISDKClient(ExternalClient):
 
 
 def arguments_of(request: ChatRequest) -> dict[str, Any]:
-    """Return the keyword arguments of `create`; other providers' options are in `extra_body`."""
+    """Return the keyword arguments of `create`, with other providers' options in `extra_body`."""
     arguments = {**request.core, **request.optional}
+    # `create` raises TypeError for keywords that OpenAI's own API does not have.
     extras = {name: arguments.pop(name) for name in request.optional if name != "response_format"}
     if extras:
         arguments["extra_body"] = {**extras, **arguments.get("extra_body", {})}
     return arguments
 
 
-def payload_of(answer: Any) -> dict[str, Any]:
-    """Return the answer as it came over the wire; the SDK may return text.
+def payload_of(completion: Any) -> dict[str, Any]:
+    """Return a completion as the JSON object that the endpoint sent.
 
     Raises:
-        MalformedReplyError: If the answer is not an object.
+        MalformedReplyError: If the completion is not an object. The SDK returns a str for a reply
+            that is not declared as JSON.
     """
-    payload = answer.model_dump(warnings=False) if hasattr(answer, "model_dump") else answer
+    payload = completion
+    if hasattr(completion, "model_dump"):
+        payload = completion.model_dump(warnings=False)
     if not isinstance(payload, dict):
         raise MalformedReplyError(
-            "the reply is no chat completion; check base_url, or take another model",
+            "the reply is not a chat completion; check base_url, or use another model",
             reason="not_an_object",
         )
     return payload
 
 
 class LiteLLMClient(ExternalClient):
-    """Answers through `litellm.acompletion`, or that of a `litellm.Router`.
+    """A client that calls `litellm.acompletion`, or the method of a `litellm.Router`.
 
     Keys and addresses come from LiteLLM's settings, or from `functools.partial(acompletion,
-    api_key=…)`. The cost is the endpoint's, else LiteLLM's calculation.
+    api_key=…)`. The cost is the one that the endpoint reports, else LiteLLM's calculation.
 
     Args:
-        acompletion: The function.
-        model: Used when a call names none, with LiteLLM's prefix: `anthropic/claude-sonnet-4-5`.
+        acompletion: The function to call.
+        model: Model for calls that name none, with LiteLLM's prefix:
+            `anthropic/claude-sonnet-4-5`.
         timeout_s: Deadline of one call in seconds, retries included.
         prefers_json_schema: As in `LLMConfig`.
     """
@@ -108,11 +113,11 @@ class LiteLLMClient(ExternalClient):
         self._acompletion = acompletion
 
     async def _send(self, request: ChatRequest) -> Mapping[str, Any]:
-        answer = await self._acompletion(**arguments_of(request))
-        payload = payload_of(answer)
+        completion = await self._acompletion(**arguments_of(request))
+        payload = payload_of(completion)
         usage = payload.get("usage") or {}
         if usage.get("cost") is None:
-            # The documented place of LiteLLM's calculation.
-            calculated = getattr(answer, "_hidden_params", None) or {}
-            usage = usage | {"cost": calculated.get("response_cost")}
+            # Private by its name, but LiteLLM documents it as the place of its calculated cost.
+            hidden = getattr(completion, "_hidden_params", None) or {}
+            usage = usage | {"cost": hidden.get("response_cost")}
         return payload | {"usage": usage}

@@ -1,4 +1,4 @@
-"""`ExternalClient`: the base of the adapters, which only translate."""
+"""`ExternalClient`: the base class of the adapters, which only translate."""
 
 import asyncio
 from abc import abstractmethod
@@ -25,17 +25,16 @@ from llm_common.errors import LLMStatusError
 class ExternalClient(LLMClient):
     """An `LLMClient` that wraps a client object of another package.
 
-    The wrapped object keeps its connections, keys and retries; closing this client does not close
-    it. An adapter implements `_send`. Safe to share between tasks if the wrapped object is.
+    The wrapped object keeps its connections, keys and retries, and stays open when this client is
+    closed. An adapter implements `_send`. Safe to share between tasks if the wrapped object is.
 
     Args:
-        model: Used when a call names none.
-        provider: Name for reports and for the table of model profiles: prices, and what models
-            take.
+        model: Model for calls that name none.
+        provider: Name for reports, and for the prices and options in the table of model profiles.
         timeout_s: Deadline of one call in seconds, the wrapped object's retries included.
         prefers_json_schema: As in `LLMConfig`.
-        refuses: Types of `response_format` that the wrapped object is known not to take.
-        host: Host of the endpoint for errors, where the wrapped object tells it.
+        refuses: Types of `response_format` that the wrapped object does not support.
+        host: Host of the endpoint for errors, if the wrapped object has it.
     """
 
     default_model: str
@@ -64,33 +63,35 @@ class ExternalClient(LLMClient):
         max_tokens: int | None = None,
         **options: Any,
     ) -> LLMResponse:
-        """Return the model's answer to the conversation.
+        """Return the model's answer to a conversation.
 
         Args:
-            messages: The conversation, oldest first; a message may be a dict of the chat
+            messages: The conversation, oldest first. A message can be a dict of the chat
                 completions API.
-            model: None takes the one that the client was made with.
-            temperature: None leaves it to the wrapped object; not sent to models that take none.
-            max_tokens: Limit of the answer in tokens; None leaves it to the wrapped object.
+            model: None uses the client's `model`.
+            temperature: None leaves it to the wrapped object. Never sent to models that accept
+                none.
+            max_tokens: Maximum length of the answer in tokens. None leaves it to the wrapped
+                object.
             **options: Further options of the wrapped object, such as `tools`. If the endpoint
-                refuses `response_format`, it is asked once more without;
-                `metadata["dropped_options"]` names what was left out.
+                refuses `response_format`, the call is repeated once without it, and
+                `metadata["dropped_options"]` lists what was left out.
 
         Returns:
-            One answer. `cost_usd` is None for an unknown price.
+            One answer. `cost_usd` is None if the price is unknown.
 
         Raises:
-            LLMTimeoutError: No answer within the deadline, or within the wrapped object's own.
-            LLMConnectionError: No connection, or a broken one.
-            LLMStatusError: The endpoint answered with an error; the subclasses say which.
-            MalformedReplyError: An answer that is not in the format.
-            LLMError: Any other exception of the wrapped object, as its cause.
-            ValueError: `stream` is asked for.
-            TypeError: `messages` is not a list of messages, or `model` is not a text.
+            LLMTimeoutError: If no answer came within the deadline, or within the wrapped object's.
+            LLMConnectionError: If there is no connection, or it broke.
+            LLMStatusError: If the endpoint answered with an error. The subclass says which.
+            MalformedReplyError: If the answer is not in the expected format.
+            LLMError: For any other exception of the wrapped object, which is its cause.
+            ValueError: If `stream` is set.
+            TypeError: If `messages` is not a list of messages, or `model` is not a str.
         """
         if options.pop("stream", None):
-            raise ValueError("answers come whole; leave `stream` out")
-        wanted = ChatRequest.of(
+            raise ValueError("an adapter returns whole answers; leave `stream` out")
+        request = ChatRequest.of(
             messages,
             model=model or self.default_model,
             provider=self.provider,
@@ -102,49 +103,48 @@ class ExternalClient(LLMClient):
         bill = Bill()
         chosen_by = None if model else "the argument `model` of the client"
         with (
-            chat_call(wanted, provider=self.provider, host=self.host, bill=bill) as call,
-            bill.attached_to_errors(model=wanted.model, host=self.host, chosen_by=chosen_by),
+            chat_call(request, provider=self.provider, host=self.host, bill=bill) as call,
+            bill.attached_to_errors(model=request.model, host=self.host, chosen_by=chosen_by),
             external_errors(type(self).__name__, timeout_s=self._timeout_s),
         ):
             async with asyncio.timeout(self._timeout_s):
-                request, payload = await self._answer(wanted, bill)
+                sent, payload = await self._answer(request, bill)
             response = read_response(
                 payload,
-                model=request.model,
+                model=sent.model,
                 usage=bill.usage,
                 cost_usd=bill.cost_usd,
                 provider=self.provider,
                 latency_ms=round((monotonic() - started) * 1000),
-                metadata=request.metadata,
+                metadata=sent.metadata,
             )
             return call.ends(response)
 
     @abstractmethod
     async def _send(self, request: ChatRequest) -> Mapping[str, Any]:
-        """Return the wrapped object's answer to a call, as a chat completions payload.
-
-        May raise anything.
-        """
+        """Return the wrapped object's answer as a chat completions payload. May raise anything."""
 
     async def _answer(
-        self, wanted: ChatRequest, bill: Bill
+        self, request: ChatRequest, bill: Bill
     ) -> tuple[ChatRequest, Mapping[str, Any]]:
-        """Return the call that was answered, with its payload."""
-        request = wanted.without(self._refused.of(wanted.model))
+        """Return the request that was answered, and its payload."""
+        reduced = request.without(self._refused.of(request.model))
         try:
-            return request, await self._exchange(request, bill)
+            return reduced, await self._exchange(reduced, bill)
         except LLMStatusError as exc:
-            named = request.named_in(exc)
-            if not named:
+            refused = reduced.named_in(exc)
+            if not refused:
                 raise
-        bare = wanted.bare()
+        # One more request, and the last: the wrapped object may have retried already.
+        bare = request.bare()
         payload = await self._exchange(bare, bill)
-        self._refused.add(wanted.model, named)
+        self._refused.add(request.model, refused)
         return bare, payload
 
     async def _exchange(self, request: ChatRequest, bill: Bill) -> Mapping[str, Any]:
         with external_errors(type(self).__name__, timeout_s=self._timeout_s):
             payload = await self._send(request)
+        # Charged before it is checked: an endpoint bills answers that cannot be used, too.
         charge = charged(payload, profile_of(request.model).prices.get(self.provider))
         if charge is not None:
             bill.add(charge[0], cost_usd=charge[1])

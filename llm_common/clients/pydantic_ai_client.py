@@ -11,7 +11,7 @@ from llm_common.core.http.wire import ChatRequest
 from llm_common.errors import ModelNotFoundError
 
 # By type of `response_format`: pydantic-ai's output mode, and the key of a model's profile that
-# says it is supported.
+# declares support for it.
 _OUTPUT_MODES: Final = {
     "json_object": ("prompted", "supports_json_object_output"),
     "json_schema": ("native", "supports_json_schema_output"),
@@ -19,28 +19,28 @@ _OUTPUT_MODES: Final = {
 
 
 class SupportsRequest(Protocol):
-    """What is called of the model; the annotations of its `request` say what it takes."""
+    """The members of a model that are used. The annotations of `request` name its classes."""
 
     @property
     def model_name(self) -> str:
-        """The model's name at its provider."""
+        """Return the model's name at its provider."""
 
     def request(
         self, messages: Any, model_settings: Any, model_request_parameters: Any, /
     ) -> Awaitable[Any]:
-        """The model's answer to a history of messages."""
+        """Return the model's answer to a history of messages."""
 
 
 class PydanticAIClient(ExternalClient):
-    """Answers through a `pydantic_ai.models.Model`.
+    """A client that calls a `pydantic_ai.models.Model`.
 
-    Further options of a call, except `tools` and `response_format`, are model settings by
+    Options of a call other than `tools` and `response_format` are passed as model settings, under
     pydantic-ai's names. The cost is pydantic-ai's calculation.
 
     Args:
-        model: Answers the calls that name no other model.
-        model_for: Returns the model of another name, such as `pydantic_ai.models.infer_model`;
-            None: such a call fails.
+        model: The model for calls that name no other.
+        model_for: Returns the model with a given name, such as `pydantic_ai.models.infer_model`.
+            With None, calls that name another model raise ModelNotFoundError.
         timeout_s: Deadline of one call in seconds, retries included.
         prefers_json_schema: As in `LLMConfig`.
     """
@@ -54,7 +54,7 @@ class PydanticAIClient(ExternalClient):
         prefers_json_schema: bool = False,
     ) -> None:
         profile = getattr(model, "profile", {})
-        if not isinstance(profile, Mapping):  # an object before version 2
+        if not isinstance(profile, Mapping):  # an object before pydantic-ai 2
             profile = vars(profile)
         refuses = frozenset(
             kind for kind, (_, support) in _OUTPUT_MODES.items() if not profile.get(support)
@@ -69,10 +69,10 @@ class PydanticAIClient(ExternalClient):
         self._own_model = model
         self._model_for = model_for
         # The annotations of `Model.request` name the classes to build from plain values, the form
-        # in which pydantic-ai stores a history. Those of the last class in the MRO: subclasses may
-        # annotate less.
+        # in which pydantic-ai stores a history. The last class in the MRO is asked, since
+        # subclasses may annotate less.
         requests = [
-            vars(kind)["request"] for kind in type(model).__mro__ if "request" in vars(kind)
+            vars(base)["request"] for base in type(model).__mro__ if "request" in vars(base)
         ]
         hints = get_type_hints(requests[-1])
         self._history = TypeAdapter(hints["messages"])
@@ -82,28 +82,36 @@ class PydanticAIClient(ExternalClient):
         settings = {**request.core, **request.optional}
         if "max_completion_tokens" in settings:
             settings["max_tokens"] = settings.pop("max_completion_tokens")
-        model = self._named(settings.pop("model"))
+        name = settings.pop("model")
+        model = self._own_model
+        if name != self.default_model:
+            if self._model_for is None:
+                raise ModelNotFoundError(
+                    f"this client has only the model {self.default_model}; "
+                    "pass `model_for` to let calls name others",
+                    status=404,
+                )
+            model = self._model_for(name)
         history = self._history.validate_python(list(_history_of(settings.pop("messages"))))
-        tools = [_tool_of(tool["function"]) for tool in settings.pop("tools", None) or []]
+        tools = []
+        for tool in settings.pop("tools", None) or []:
+            function = tool["function"]
+            schema = function.get("parameters") or {"type": "object", "properties": {}}
+            tools.append(
+                {
+                    "name": function["name"],
+                    "description": function.get("description"),
+                    "parameters_json_schema": schema,
+                }
+            )
         output = _output_of(settings.pop("response_format", None))
         parameters = self._parameters.validate_python({"function_tools": tools, **output})
         return _payload_of(await model.request(history, settings, parameters))
 
-    def _named(self, name: str) -> SupportsRequest:
-        if name == self.default_model:
-            return self._own_model
-        if self._model_for is None:
-            raise ModelNotFoundError(
-                f"this client has the one model {self.default_model}; "
-                "give `model_for` to let calls name others",
-                status=404,
-            )
-        return self._model_for(name)
-
 
 def _history_of(messages: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Yield chat messages as pydantic-ai stores them."""
-    names: dict[str, str] = {}
+    """Yield chat messages in the form in which pydantic-ai stores them."""
+    tool_names: dict[str, str] = {}
     for message in messages:
         content = message.get("content") or ""
         match message["role"]:
@@ -113,15 +121,23 @@ def _history_of(messages: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any
                 if text:
                     parts.append({"part_kind": "text", "content": text})
                 for call in message.get("tool_calls", []):
-                    names[call["id"]] = call["function"]["name"]
-                    parts.append(_tool_call_part(call))
+                    function = call["function"]
+                    tool_names[call["id"]] = function["name"]
+                    parts.append(
+                        {
+                            "part_kind": "tool-call",
+                            "tool_name": function["name"],
+                            "args": function["arguments"],
+                            "tool_call_id": call["id"],
+                        }
+                    )
                 yield {"kind": "response", "parts": parts}
             case "tool" | "function":
                 call_id = message.get("tool_call_id", "")
-                name = message.get("name") or names.get(call_id, "")
+                # pydantic-ai requires the tool's name, which OpenAI's tool messages leave out.
                 part = {
                     "part_kind": "tool-return",
-                    "tool_name": name,
+                    "tool_name": message.get("name") or tool_names.get(call_id, ""),
                     "tool_call_id": call_id,
                     "content": content,
                 }
@@ -135,7 +151,7 @@ def _history_of(messages: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any
 
 
 def _user_content(content: str | Sequence[Mapping[str, Any]]) -> Any:
-    """Return the text, or a list of texts and images; other parts are left out."""
+    """Return a text as it is, and parts as a list of texts and images without other parts."""
     if isinstance(content, str):
         return content
     parts: list[Any] = []
@@ -153,75 +169,45 @@ def _text_of(content: str | Sequence[Mapping[str, Any]]) -> str:
     return "".join(part.get("text", "") for part in content)
 
 
-def _tool_call_part(call: Mapping[str, Any]) -> dict[str, Any]:
-    function = call["function"]
-    return {
-        "part_kind": "tool-call",
-        "tool_name": function["name"],
-        "args": function["arguments"],
-        "tool_call_id": call["id"],
-    }
-
-
-def _tool_of(function: Mapping[str, Any]) -> dict[str, Any]:
-    schema = function.get("parameters") or {"type": "object", "properties": {}}
-    return {
-        "name": function["name"],
-        "description": function.get("description"),
-        "parameters_json_schema": schema,
-    }
-
-
 def _output_of(response_format: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the request parameters for a `response_format`."""
     if response_format is None or response_format["type"] not in _OUTPUT_MODES:
         return {}
     output: dict[str, Any] = {"output_mode": _OUTPUT_MODES[response_format["type"]][0]}
-    if wanted := response_format.get("json_schema"):
-        named = {name: wanted.get(name) for name in ("name", "description", "strict")}
-        output["output_object"] = {"json_schema": wanted["schema"], **named}
+    json_schema = response_format.get("json_schema")
+    if json_schema:
+        labels = {name: json_schema.get(name) for name in ("name", "description", "strict")}
+        output["output_object"] = {"json_schema": json_schema["schema"], **labels}
     return output
 
 
-def _payload_of(answer: Any) -> dict[str, Any]:
+def _payload_of(response: Any) -> dict[str, Any]:
+    """Return a `ModelResponse` as a chat completions payload."""
     texts = []
     calls = []
-    for part in answer.parts:
+    for part in response.parts:
         if part.part_kind == "text":
             texts.append(part.content)
         elif part.part_kind == "tool-call":
-            calls.append(_call_of(part))
-    reason = answer.finish_reason
-    if reason == "tool_call":
+            arguments = part.args
+            if not isinstance(arguments, str):
+                arguments = json.dumps(arguments or {})
+            function = {"name": part.tool_name, "arguments": arguments}
+            calls.append({"id": part.tool_call_id, "type": "function", "function": function})
+    message = {"content": "".join(texts) if texts else None, "tool_calls": calls or None}
+    reason = response.finish_reason
+    if reason == "tool_call":  # OpenAI's name has an "s"
         reason = "tool_calls"
-    usage = answer.usage
-    cost_usd = getattr(usage, "cost", None)  # since version 2
+    usage = response.usage
+    cost_usd = getattr(usage, "cost", None)  # since pydantic-ai 2
     return {
-        "id": answer.provider_response_id,
-        "model": answer.model_name,
-        "choices": [
-            {
-                "finish_reason": reason,
-                "message": {
-                    "content": "".join(texts) if texts else None,
-                    "tool_calls": calls or None,
-                },
-            }
-        ],
+        "id": response.provider_response_id,
+        "model": response.model_name,
+        "choices": [{"finish_reason": reason, "message": message}],
         "usage": {
             "prompt_tokens": usage.input_tokens,
             "completion_tokens": usage.output_tokens,
             "prompt_tokens_details": {"cached_tokens": usage.cache_read_tokens},
             "cost": None if cost_usd is None else float(cost_usd),
         },
-    }
-
-
-def _call_of(part: Any) -> dict[str, Any]:
-    arguments = part.args
-    if not isinstance(arguments, str):
-        arguments = json.dumps(arguments or {})
-    return {
-        "id": part.tool_call_id,
-        "type": "function",
-        "function": {"name": part.tool_name, "arguments": arguments},
     }
