@@ -18,7 +18,7 @@ MAX_FILES = {
     "hook: fold 200 messages": 20,
     "gateway: preview a result": 21,
     "pack an output and turns": 26,
-    "pack a folder": 27,
+    "pack a folder": 24,
 }
 
 

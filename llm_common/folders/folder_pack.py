@@ -38,12 +38,16 @@ from llm_common.context.request import (
 )
 from llm_common.core.tokens import ExactCounter, TokenCounter, UpperBoundCounter
 from llm_common.errors import ConfigError, install_command
-from llm_common.folders.candidates import candidate_files, read_file
+from llm_common.folders.candidates import (
+    FileFilter,
+    FolderSearch,
+    candidate_files,
+    read_file,
+    search_folders,
+)
 from llm_common.folders.contained_file import ContainedFile
-from llm_common.folders.folder_search import FileFilter, FolderSearch, search_folders
-from llm_common.folders.index_cache import IndexCache, default_cache_dir
 from llm_common.folders.passages import pack_passages
-from llm_common.folders.tree_index import ProgressCallback
+from llm_common.folders.tree_index import IndexCache, ProgressCallback, default_cache_dir
 
 MIN_BUDGET_TOKENS: Final = 256
 """The smallest budget that is accepted."""

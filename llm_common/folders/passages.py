@@ -29,7 +29,7 @@ from llm_common.context.bundle import (
 )
 from llm_common.context.request import ContextFile, ContextSelectionRequest, Score, Scores
 from llm_common.core.tokens import TokenCounter, count_tokens
-from llm_common.folders.folder_search import first_line
+from llm_common.folders.candidates import first_line
 from llm_common.folders.symbols import Symbol, symbols_of
 from llm_common.ranking.passages import gap_mark, join_spans
 from llm_common.ranking.scan import folded, scan

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from llm_common.errors import ConfigError
-from llm_common.folders.index_cache import IndexCache, default_cache_dir
-from llm_common.folders.tree_index import TreeIndex
+from llm_common.folders.tree_index import IndexCache, TreeIndex, default_cache_dir
 from tests.folders.tree import listed, write
 
 

@@ -4,8 +4,7 @@ import time
 
 import pytest
 
-from llm_common.folders.languages import DEFINITIONS, language_of
-from llm_common.folders.symbols import Symbol, defined_names, symbols_of
+from llm_common.folders.symbols import DEFINITIONS, Symbol, defined_names, language_of, symbols_of
 
 SOURCES = {
     "a.py": (

@@ -19,7 +19,7 @@ from llm_common.apps.gateway.host_session import HostSession
 from llm_common.apps.gateway.server_connection import HostAbilities, HostContext
 from llm_common.apps.gateway.tool_listing import LISTER, READER, SEARCHER
 from llm_common.errors import StoreError
-from llm_common.folders.index_cache import default_cache_dir
+from llm_common.folders.tree_index import default_cache_dir
 from llm_common.pointers.store import (
     ContextPointerStore,
     FileContextPointerStore,

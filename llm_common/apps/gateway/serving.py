@@ -26,7 +26,7 @@ from llm_common.apps.gateway.host_results import GatewayCounts
 from llm_common.apps.gateway.host_session import HostSession
 from llm_common.apps.gateway.server_connection import HostAbilities
 from llm_common.errors import ConfigError
-from llm_common.folders.index_cache import default_cache_dir
+from llm_common.folders.tree_index import default_cache_dir
 
 _RECORD_EVERY_S: Final = 2.0
 _KEPT_RECORDS: Final = 20
