@@ -74,10 +74,11 @@ def serve(
     tools: Annotated[
         Literal["all", "search", "auto"],
         typer.Option(
-            help="List all tools, or tools to search and call; auto searches above --tools-tokens."
+            help="List all tools, or tools to search and call; "
+            "auto searches above --max-tool-tokens."
         ),
     ] = "auto",
-    tools_tokens: Annotated[
+    max_tool_tokens: Annotated[
         int, typer.Option(min=0, help="Tokens of definitions up to which auto lists all.")
     ] = 10_000,
     pin: Annotated[
@@ -93,10 +94,12 @@ def serve(
     list_found: Annotated[
         bool, typer.Option("--list-found", help="List what a search found from then on.")
     ] = False,
-    threshold: Annotated[
+    max_whole_tokens: Annotated[
         int, typer.Option(min=200, help="Tokens over which a result becomes a preview.")
     ] = 2_000,
-    preview: Annotated[int, typer.Option(min=200, help="Most tokens of a preview.")] = 400,
+    max_preview_tokens: Annotated[
+        int, typer.Option(min=200, help="Maximum tokens of a preview.")
+    ] = 400,
     intent: Annotated[
         bool, typer.Option(help="Offer an argument that previews are made for.")
     ] = True,
@@ -130,11 +133,11 @@ def serve(
     settings = _configured(
         config,
         tools=tools,
-        tools_tokens=tools_tokens,
+        max_tool_tokens=max_tool_tokens,
         rules={**rules, "read_only": read_only},
         list_found=list_found,
-        threshold_tokens=threshold,
-        preview_tokens=preview,
+        max_whole_tokens=max_whole_tokens,
+        max_preview_tokens=max_preview_tokens,
         intent=intent,
         host_prefix=host_prefix,
         lazy=lazy,

@@ -185,7 +185,7 @@ def _of_servers(source: Path) -> "tuple[ToolDefinition, ...]":
             "or name a file of definitions",
             variable="FILE",
         ) from exc
-    config = GatewayConfig.from_files(source, threshold_tokens=None, memory_only=True)
+    config = GatewayConfig.from_files(source, max_whole_tokens=None, memory_only=True)
 
     async def ask() -> "tuple[ToolDefinition, ...]":
         async with mcp_tools(config) as registry:

@@ -208,11 +208,11 @@ def store_of(config: GatewayConfig) -> ContextPointerStore:
 
 
 def _instructions(config: GatewayConfig) -> str | None:
-    if config.threshold_tokens is None:
+    if config.max_whole_tokens is None:
         return None
     names = [f"{config.host_prefix}{name}" for name in (READER, SEARCHER, LISTER)]
     return (
-        f"Results over {config.threshold_tokens} tokens are stored, and you see a preview with an "
+        f"Results over {config.max_whole_tokens} tokens are stored, and you see a preview with an "
         f"id. Read what you need with {names[0]}, find words in all of them with {names[1]}, list "
         f"them with {names[2]}."
     )

@@ -94,14 +94,14 @@ class GatewayConfig(BaseModel):
     Attributes:
         servers: By name, in the order of the files.
         tools: `all` lists every tool; `search` lists tools to search and call, and the pinned ones;
-            `auto` is `all` while the definitions fit `tools_tokens`.
-        tools_tokens: That budget.
+            `auto` is `all` while the definitions fit `max_tool_tokens`.
+        max_tool_tokens: That budget.
         list_found: In search mode, lists what was found from then on; a host then reads its whole
             prompt anew.
         rules: As each server's own, for all of them.
-        threshold_tokens: A longer result is stored and shown as a preview; None keeps every result
+        max_whole_tokens: A longer result is stored and shown as a preview; None keeps every result
             whole.
-        preview_tokens: Most tokens of a preview.
+        max_preview_tokens: Most tokens of a preview.
         intent: Offers each tool's caller an argument `intent`, which previews are made for.
         host_prefix: What the host puts before tool names, such as `mcp__gateway__`; previews name
             tools with it. Up to 50 characters that names of tools have.
@@ -121,11 +121,11 @@ class GatewayConfig(BaseModel):
 
     servers: Mapping[str, ServerConfig]
     tools: ToolsMode = "auto"
-    tools_tokens: int = Field(default=10_000, ge=0)
+    max_tool_tokens: int = Field(default=10_000, ge=0)
     list_found: bool = False
     rules: ToolRules = Field(default_factory=ToolRules)
-    threshold_tokens: int | None = Field(default=2_000, ge=MIN_LIMIT_TOKENS)
-    preview_tokens: int = Field(default=400, ge=MIN_LIMIT_TOKENS)
+    max_whole_tokens: int | None = Field(default=2_000, ge=MIN_LIMIT_TOKENS)
+    max_preview_tokens: int = Field(default=400, ge=MIN_LIMIT_TOKENS)
     intent: bool = True
     host_prefix: str = Field(default="", pattern=r"^[A-Za-z0-9_.-]{0,50}$")
     lazy: bool = False

@@ -53,7 +53,7 @@ class HostResults:
     """The results of one host: what MCP returns, in and out of a `Session`.
 
     Args:
-        config: Limits. A `threshold_tokens` of None keeps nothing.
+        config: Limits. A `max_whole_tokens` of None keeps nothing.
         store: Where results are stored. Several hosts may share one.
         counts: Counts what is done. Several hosts may share them.
         counter: Counts tokens. None takes the default.
@@ -68,13 +68,13 @@ class HostResults:
         counter: TokenCounter | None = None,
     ) -> None:
         self.counts: Final = counts or GatewayCounts()
-        self.keeps: Final = config.threshold_tokens is not None
+        self.keeps: Final = config.max_whole_tokens is not None
         """Whether large results are stored at all."""
         self._counter = counter or DefaultCounter()
-        self._max_tokens = config.threshold_tokens or MIN_LIMIT_TOKENS
+        self._max_tokens = config.max_whole_tokens or MIN_LIMIT_TOKENS
         policy = OffloadPolicy(
             max_whole_tokens=self._max_tokens,
-            max_preview_tokens=min(config.preview_tokens, self._max_tokens),
+            max_preview_tokens=min(config.max_preview_tokens, self._max_tokens),
             max_turn_tokens=None,
             reader_name=f"{config.host_prefix}{READER}",
         )

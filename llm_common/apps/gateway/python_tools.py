@@ -27,7 +27,7 @@ async def mcp_tools(config: GatewayConfig) -> AsyncIterator[ToolRegistry]:
 
     Ends the servers, and removes the stored results, at its end. The tools have the names and the
     rules that a host of the gateway sees. Large results come as previews, and the tools that read
-    them back are in the registry too; with a `threshold_tokens` of None each result comes whole,
+    them back are in the registry too; with a `max_whole_tokens` of None each result comes whole,
     for an executor that keeps results itself. A tool raises `ToolFailedError` where its server
     reports an error.
 

@@ -98,7 +98,7 @@ class ToolListing:
         }
         self.tokens: Final = sum(self.definition_tokens.values())
         """What the definitions of all tools take."""
-        over = config.tools == "auto" and self.tokens > config.tools_tokens
+        over = config.tools == "auto" and self.tokens > config.max_tool_tokens
         self.searched: Final = config.tools == "search" or over
         """Whether a host sees tools to search and call instead of all."""
         self._index: ToolIndex | None = None

@@ -72,7 +72,7 @@ async def test_tools_are_listed_without_output_schema_and_our_own_first() -> Non
         assert all(tool.meta == {"anthropic/alwaysLoad": True} for tool in tools[:3])
         assert [tool.name for tool in tools[3:]] == sorted(tool.name for tool in tools[3:])
         assert {tool.output_schema is None for tool in tools} == {True}
-    async with host_of(config_of(odd=odd(), settings={"threshold_tokens": None})) as host:
+    async with host_of(config_of(odd=odd(), settings={"max_whole_tokens": None})) as host:
         tools = (await host.list_tools()).tools
         assert "read_context" not in [tool.name for tool in tools]
         assert any(tool.output_schema for tool in tools)
@@ -336,6 +336,6 @@ async def test_python_gets_a_registry_with_the_same_care() -> None:
         assert data == {"points": [1, 2]}
         assert (picture["type"], sound["type"]) == ("image", "audio")
     assert caught.value.reason
-    async with mcp_tools(config_of(odd=odd(), settings={"threshold_tokens": None})) as registry:
+    async with mcp_tools(config_of(odd=odd(), settings={"max_whole_tokens": None})) as registry:
         assert len(await registry.execute("list_items", count=6_000)) == 6_000
         assert "read_context" not in registry

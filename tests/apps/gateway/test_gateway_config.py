@@ -108,7 +108,7 @@ def test_a_missing_file_is_a_setting_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "settings", [{"threshold_tokens": 10}, {"tools": "some"}, {"ttl_s": 0}, {"unknown": 1}]
+    "settings", [{"max_whole_tokens": 10}, {"tools": "some"}, {"ttl_s": 0}, {"unknown": 1}]
 )
 def test_a_wrong_setting_is_named(settings: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=next(iter(settings))):

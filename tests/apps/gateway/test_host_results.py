@@ -110,8 +110,8 @@ async def test_one_item_is_read_back_in_one_call() -> None:
     assert at.counts.tokens_read_back == COUNTER.count(answer)
 
 
-async def test_own_answers_keep_the_threshold() -> None:
-    at = results_of(threshold_tokens=500)
+async def test_own_answers_stay_within_the_limit() -> None:
+    at = results_of(max_whole_tokens=500)
     pointer_id = id_in([await kept(at, args={"page": page}) for page in range(30)][-1])
     calls: list[tuple[str, dict[str, Any]]] = [
         (READER, {"pointer_id": pointer_id}),
@@ -136,7 +136,7 @@ async def test_words_are_found_in_all_results_of_the_session() -> None:
 
 
 async def test_results_are_listed_newest_first_and_further() -> None:
-    at = results_of(threshold_tokens=300)
+    at = results_of(max_whole_tokens=300)
     ids = [id_in(await kept(at, args={"page": page})) for page in range(30)]
     first = await at.answer(LISTER, {})
     shown = [pointer_id for pointer_id in ids if pointer_id in first]
@@ -174,8 +174,8 @@ async def test_a_result_that_cannot_be_stored_is_not_replaced() -> None:
     assert await small.preview({"result": ITEMS}, [], tool="t", args={}) is None
 
 
-async def test_nothing_is_kept_without_a_threshold() -> None:
-    at = results_of(threshold_tokens=None)
+async def test_nothing_is_stored_without_a_limit() -> None:
+    at = results_of(max_whole_tokens=None)
     assert await at.preview({"result": ITEMS}, [], tool="t", args={}) is None
     assert at.tools == {}
 

@@ -144,7 +144,7 @@ def test_auto_searches_only_above_the_budget() -> None:
     few = listing(*many(3))
     assert not few.searched
     assert list(few.listed()) == ["get_thing_0", "get_thing_1", "get_thing_2"]
-    over = listing(*many(3), tools_tokens=few.tokens - 1)
+    over = listing(*many(3), max_tool_tokens=few.tokens - 1)
     assert over.searched
     assert over.listed() == {}
     assert list(over.listed(frozenset({"get_thing_1"}))) == ["get_thing_1"]
