@@ -17,8 +17,8 @@ MAX_FILES = {
     "hook: offload a result": 20,
     "hook: fold 200 messages": 20,
     "gateway: preview a result": 21,
-    "pack an output and turns": 26,
-    "pack a folder": 24,
+    "pack an output and turns": 24,
+    "pack a folder": 21,
 }
 
 

@@ -10,8 +10,8 @@ from llm_common._threads import in_thread
 from llm_common.core.tokens import DefaultCounter, TokenCounter
 from llm_common.pointers.pointer import ContextPointer
 from llm_common.pointers.reading import READER_NAME, ContextReading
+from llm_common.ranking.lexical import search_stems
 from llm_common.ranking.passages import RankedPassages
-from llm_common.ranking.scan import search_stems
 from llm_common.text.canonical import decode_json
 from llm_common.text.display import (
     excerpt_json,

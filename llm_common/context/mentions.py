@@ -16,8 +16,7 @@ from llm_common.context.request import (
     ExtractedEntity,
     Kind,
 )
-from llm_common.ranking.lexical import STOP_WORDS
-from llm_common.ranking.scan import stem
+from llm_common.ranking.lexical import STOP_WORDS, stem
 
 _RUN: Final = re.compile(r"[0-9a-z_]+|[^\W0-9a-z_]+")
 _SEPARATOR: Final = re.compile(r"[/\\]")

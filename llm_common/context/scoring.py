@@ -30,9 +30,8 @@ from llm_common.context.spec_scoring import SpecStrategy
 from llm_common.decisions.questions import DecisionClient, check_decision_client
 from llm_common.pointers.pointer import ContextPointer
 from llm_common.ranking import Embedder
-from llm_common.ranking.bm25 import BM25
 from llm_common.ranking.embeddings import prominence
-from llm_common.ranking.scan import TermScanner, folded, scan
+from llm_common.ranking.lexical import BM25, TermScanner, folded, scan
 from llm_common.selection.relevance_ranking import rank_pointers
 
 _VECTOR_WEIGHT: Final = 0.4

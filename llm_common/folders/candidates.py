@@ -28,8 +28,7 @@ from llm_common.folders.exclusion import (
 from llm_common.folders.file_listing import ListedFile, list_paths, stat_files
 from llm_common.folders.symbols import language_of
 from llm_common.folders.tree_index import IndexCache, ProgressCallback, TreeIndex
-from llm_common.ranking.fusion import max_normalised
-from llm_common.ranking.lexical import Hit, query_terms
+from llm_common.ranking.lexical import Hit, max_normalised, query_terms
 from llm_common.redaction.redactor import DEFAULT_REDACTOR
 
 _MAX_NAMES = 64

@@ -31,8 +31,8 @@ from llm_common.context.request import ContextFile, ContextSelectionRequest, Sco
 from llm_common.core.tokens import TokenCounter, count_tokens
 from llm_common.folders.candidates import first_line
 from llm_common.folders.symbols import Symbol, symbols_of
+from llm_common.ranking.lexical import folded, scan
 from llm_common.ranking.passages import gap_mark, join_spans
-from llm_common.ranking.scan import folded, scan
 
 # The longest passage, the steepness and the part of the title were chosen on the issues of the half
 # `tune`, see "Finding files" in docs/benchmarks.md. The others are limits.

@@ -36,8 +36,7 @@ from llm_common.memory.recall import (
     follows,
     shortlist,
 )
-from llm_common.ranking.lexical import query_terms
-from llm_common.ranking.scan import folded
+from llm_common.ranking.lexical import folded, query_terms
 
 
 @dataclass(slots=True)

@@ -22,7 +22,7 @@ from llm_common.pointers.records import (
     max_result_bytes,
     read_records,
 )
-from llm_common.ranking.scan import StreamedScan, folded, places_of
+from llm_common.ranking.lexical import StreamedScan, folded, places_of
 from llm_common.storage.blob import folder_of
 
 _BATCH: Final = 16  # an object store fetches as many results at once

@@ -50,13 +50,3 @@ def weighted_sum(parts: Sequence[tuple[float, Mapping[str, float]]]) -> list[Hit
             terms.setdefault(key, []).append(weight * score)
     # exact, so ties are ties in any order
     return best_first(Hit(key, math.fsum(shares)) for key, shares in terms.items())
-
-
-def max_normalised(scores: Mapping[str, float]) -> dict[str, float]:
-    """Return the scores divided by the largest, so that the best of each ranking counts 1.
-
-    All 0 when none is positive. BM25 has no upper bound, and its scores depend on the texts of the
-    index: two rankings by it can be added only after this.
-    """
-    top = max(scores.values(), default=0.0)
-    return {key: score / top if top > 0 else 0.0 for key, score in scores.items()}

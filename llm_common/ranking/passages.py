@@ -10,7 +10,7 @@ from itertools import islice, pairwise
 from math import inf, log
 from typing import Final, Generic, NamedTuple, TypeVar
 
-from llm_common.ranking.scan import folded, places_of
+from llm_common.ranking.lexical import folded, places_of
 
 # Smallest and largest size in characters: of the passages that are ranked, and of the pieces in
 # which a passage is revealed.

@@ -6,9 +6,15 @@ from collections.abc import Collection, Iterable
 from functools import lru_cache
 from typing import Final
 
-from llm_common.ranking.bm25 import BM25, idf, word_scores
-from llm_common.ranking.lexical import identifier_words
-from llm_common.ranking.scan import MAX_WORD_CHARS, folded, stem
+from llm_common.ranking.lexical import (
+    BM25,
+    MAX_WORD_CHARS,
+    folded,
+    identifier_words,
+    idf,
+    stem,
+    word_scores,
+)
 
 _MIN_RELATIVE: Final = 0.2  # of the best score; spares a third of the time, and finds .001 more
 _LETTERS: Final = 4

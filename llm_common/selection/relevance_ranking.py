@@ -13,7 +13,7 @@ from llm_common._env import CONTEXT_SELECTION_MAX_POINTERS, read_int
 from llm_common.pointers.pointer import ContextPointer
 from llm_common.ranking import Embedder
 from llm_common.ranking.embeddings import prominence
-from llm_common.ranking.scan import folded, scan_columns
+from llm_common.ranking.lexical import folded, scan_columns
 from llm_common.redaction.patterns import REDACTED
 
 OnNoMatch = Literal["all", "none"]

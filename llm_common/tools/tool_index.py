@@ -8,11 +8,17 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any, Final
 
-from llm_common.ranking.bm25 import BM25
 from llm_common.ranking.embeddings import Embedder
-from llm_common.ranking.lexical import query_terms, split_identifiers, split_request
+from llm_common.ranking.lexical import (
+    BM25,
+    folded,
+    query_terms,
+    search_stems,
+    split_identifiers,
+    split_request,
+    stem,
+)
 from llm_common.ranking.postings import Postings, stems_and_letters
-from llm_common.ranking.scan import folded, search_stems, stem
 from llm_common.tools.definitions import ToolDefinition
 from llm_common.tools.signature import properties_of, value_text
 from llm_common.tools.tool import Tool

@@ -3,8 +3,8 @@
 import pytest
 from hypothesis import example, given, settings, strategies as st
 
-from llm_common.ranking.fusion import max_normalised, reciprocal_rank_fusion, weighted_sum
-from llm_common.ranking.lexical import Hit
+from llm_common.ranking.fusion import reciprocal_rank_fusion, weighted_sum
+from llm_common.ranking.lexical import Hit, max_normalised
 
 KEYS = st.lists(st.sampled_from("abcdefgh"), unique=True, max_size=8)
 

@@ -8,8 +8,7 @@ import weakref
 import pytest
 from hypothesis import given, settings as hypothesis_settings, strategies as st
 
-from llm_common.ranking.bm25 import BM25
-from llm_common.ranking.scan import TermScanner, folded, scan, scan_columns, search_stems
+from llm_common.ranking.lexical import BM25, TermScanner, folded, scan, scan_columns, search_stems
 
 
 def scores(request: str, *texts: str) -> list[float]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from hypothesis import given, strategies as st
 
 from llm_common.agents import ContextPointer
-from llm_common.ranking.scan import folded, scan
+from llm_common.ranking.lexical import folded, scan
 from llm_common.redaction.patterns import REDACTED
 from llm_common.selection.relevance_ranking import rank_pointers, select_by_keywords
 from tests.context.samples import output

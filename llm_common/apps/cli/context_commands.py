@@ -76,7 +76,7 @@ def _range(value: str | None) -> str | None:
 
 
 def _searchable(value: str) -> str:
-    from llm_common.ranking.scan import search_stems
+    from llm_common.ranking.lexical import search_stems
 
     if not search_stems(value):
         raise typer.BadParameter(

@@ -57,7 +57,7 @@ from llm_common.context.request import (
 )
 from llm_common.errors import StoreError
 from llm_common.pointers.pointer import ContextPointer
-from llm_common.ranking.scan import search_stems
+from llm_common.ranking.lexical import search_stems
 
 _MAX_NEWEST = 20
 _MAX_MEMORIES = 5
