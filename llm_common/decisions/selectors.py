@@ -18,8 +18,8 @@ from llm_common.decisions.weighing import (
 )
 from llm_common.errors import NoThreadError, ToolFailedError
 from llm_common.pointers.pointer import ContextPointer
-from llm_common.selection.argument_filling import filled_call
 from llm_common.selection.catalogue import Catalogue, fitting_lines as fitting_tools, rank_tools
+from llm_common.selection.lexical_tools import filled_call
 from llm_common.selection.relevance import (
     MAX_PROMPT_BYTES,
     ChosenPointers,

@@ -28,7 +28,7 @@ from llm_common.core.two_attempts import (
 from llm_common.errors import ModelNotFoundError, NoThreadError
 from llm_common.pointers.pointer import ContextPointer, as_pointers
 from llm_common.ranking import Embedder
-from llm_common.selection.relevance_ranking import rank_pointers, selection_cap
+from llm_common.selection.relevance_ranking import rank_pointers
 from llm_common.selection.results import (
     MAX_TIMEOUT_S,
     MIN_TIMEOUT_S,
@@ -39,6 +39,7 @@ from llm_common.selection.results import (
     Weight,
     observed_selection,
     report_selection,
+    selection_cap,
 )
 from llm_common.text.display import (
     excerpt_text,

@@ -9,7 +9,6 @@ from functools import lru_cache
 from operator import attrgetter
 from typing import Literal
 
-from llm_common._env import CONTEXT_SELECTION_MAX_POINTERS, read_int
 from llm_common.pointers.pointer import ContextPointer
 from llm_common.ranking import Embedder
 from llm_common.ranking.embeddings import prominence
@@ -134,20 +133,6 @@ def rank_pointers(
         found |= {name: lifted[place] for name, lifted in lifts.items() if place in lifted}
         ranked.append(RankedPointer(pool[place], scores[place], found))
     return ranked
-
-
-def selection_cap(max_selected: int | None) -> int:
-    """The most pointers that a selection keeps: argument, environment, or 6.
-
-    Raises:
-        ValueError: The argument is negative.
-        ConfigError: The variable is not a number.
-    """
-    if max_selected is None:
-        return read_int(CONTEXT_SELECTION_MAX_POINTERS, minimum=0, maximum=10_000) or 0
-    if max_selected < 0:
-        raise ValueError(f"max_selected is {max_selected}; it must be 0 or more")
-    return max_selected
 
 
 def _named_by(best: Collection[int], pool: Sequence[ContextPointer]) -> dict[int, float]:

@@ -133,6 +133,20 @@ def checked_config(config: object) -> ToolSelectionConfig:
     return config
 
 
+def selection_cap(max_selected: int | None) -> int:
+    """Return the maximum number of pointers to keep: the argument, the variable's, or 6.
+
+    Raises:
+        ValueError: If the argument is negative.
+        ConfigError: If the variable is not a number.
+    """
+    if max_selected is None:
+        return _env.read_int(_env.CONTEXT_SELECTION_MAX_POINTERS, minimum=0, maximum=10_000) or 0
+    if max_selected < 0:
+        raise ValueError(f"max_selected is {max_selected}; it must be 0 or more")
+    return max_selected
+
+
 ChoiceReason = Literal["chosen", "not chosen", "over the cap", "not shown"]
 
 

@@ -6,7 +6,7 @@ it is, and is refused.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -241,7 +241,7 @@ class _Reader:
                 return value
             self._note(path, f"a text was read as {form}")
             return read
-        only = self._only(schema)
+        only = only_alternative(schema, self._root)
         if isinstance(value, dict) and kinds == {"object"}:
             return self.members(value, only, path=path, levels=levels - 1)
         if isinstance(value, list) and kinds == {"array"}:
@@ -258,7 +258,7 @@ class _Reader:
     def _kinds(self, schema: Schema) -> frozenset[str] | None:
         """The JSON types that a schema admits; None if it does not say."""
         found: set[str] = set()
-        for part in self._alternatives(schema):
+        for part in _alternatives(schema, self._root):
             kinds = part.get("type")
             if isinstance(kinds, str):
                 found.add(kinds)
@@ -268,20 +268,30 @@ class _Reader:
                 return None
         return frozenset(found)
 
-    def _only(self, schema: Schema) -> Schema:
-        """The only alternative that is not null, or an empty schema."""
-        parts = [part for part in self._alternatives(schema) if part.get("type") != "null"]
-        return parts[0] if len(parts) == 1 else {}
 
-    def _alternatives(self, schema: Schema) -> Iterator[Schema]:
-        """The schema, or what it offers to choose from.
+def only_alternative(schema: Schema, root: Schema) -> Schema:
+    """Return the only alternative of a schema that is not null, with one type or none.
 
-        Alternatives in alternatives stay closed.
-        """
-        schema = resolve(schema, self._root)
-        for keyword in ("anyOf", "oneOf"):
-            offered = schema.get(keyword)
-            if isinstance(offered, list) and 0 < len(offered) <= _MAX_ALTERNATIVES:
-                yield from (resolve(each, self._root) for each in offered)
-                return
-        yield schema
+    Of several alternatives or types, returns a schema whose type is None.
+    """
+    parts = [part for part in _alternatives(schema, root) if part.get("type") != "null"]
+    if len(parts) != 1:
+        return {"type": None}
+    kinds = parts[0].get("type")
+    if isinstance(kinds, list):
+        kinds = [kind for kind in kinds if kind != "null"]
+        return {**parts[0], "type": kinds[0] if len(kinds) == 1 else None}
+    return parts[0]
+
+
+def _alternatives(schema: Schema, root: Schema) -> list[Schema]:
+    """Return what a schema offers to choose from, else the schema itself.
+
+    Alternatives inside alternatives stay closed.
+    """
+    schema = resolve(schema, root)
+    for keyword in ("anyOf", "oneOf"):
+        alternatives = schema.get(keyword)
+        if isinstance(alternatives, list) and 0 < len(alternatives) <= _MAX_ALTERNATIVES:
+            return [resolve(alternative, root) for alternative in alternatives]
+    return [schema]

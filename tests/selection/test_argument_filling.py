@@ -3,7 +3,9 @@ from typing import Any
 
 import pytest
 
-from llm_common.selection.argument_filling import fill_arguments
+from llm_common.selection.lexical_tools import fill_arguments, filled_call
+from llm_common.selection.results import DroppedCall
+from llm_common.tools import ToolDefinition
 
 STRING, INTEGER = {"type": "string"}, {"type": "integer"}
 
@@ -13,7 +15,7 @@ def fill(
 ) -> dict[str, Any]:
     needed = list(properties) if required is None else required
     parameters = {"type": "object", "properties": properties, "required": needed}
-    return fill_arguments(parameters, texts=texts, context=context).args
+    return fill_arguments(parameters, texts=texts, context=context)
 
 
 @pytest.mark.parametrize(
@@ -26,11 +28,7 @@ def fill(
         ({"url": STRING}, "open https://a.example.", {"url": "https://a.example"}),
         ({"path": STRING}, "read src/app.py", {"path": "src/app.py"}),
         ({"source_path": STRING, "target_path": STRING}, "a.d/x.py to b.d/y.py", {}),
-        (
-            {"files": {"type": "array", "items": STRING}},
-            "join ab.txt and cd.txt",
-            {"files": ["ab.txt", "cd.txt"]},
-        ),
+        ({"files": {"type": "array", "items": STRING}}, "join ab.txt and cd.txt", {}),
         (
             {"start": {"type": "string", "format": "date"}},
             "since 2031-05-02",
@@ -40,11 +38,10 @@ def fill(
         ({"days": INTEGER}, "for 3 days", {"days": 3}),
         ({"side1": INTEGER, "side2": INTEGER}, "sides: 3 and 4", {}),
         ({"a": INTEGER, "b": INTEGER}, "only 7", {}),
-        (
-            {"numbers": {"type": "array", "items": {"type": "number"}}},
-            "add 1, 2 and 2.5",
-            {"numbers": [1, 2, 2.5]},
-        ),
+        ({"ratio": {"type": "number"}}, "by 2.5", {"ratio": 2.5}),
+        ({"limit": INTEGER}, "limit 5, then limit 6", {}),
+        ({"level": {"enum": [-1, 1]}}, "at level 1", {"level": 1}),
+        ({"genotype": {"enum": ["AA", "aa"]}}, "of AA", {}),
         ({"title": STRING}, 'called "My page"', {"title": "My page"}),
         ({"a": STRING, "b": STRING}, "'one' then 'two'", {}),
         ({"city": STRING}, "city: Paris", {"city": "Paris"}),
@@ -125,10 +122,12 @@ def test_the_context_comes_first_and_the_first_text_before_the_others() -> None:
     assert fill({"path": STRING}, "nothing here", "read bb.py", "read cc.py") == {"path": "bb.py"}
 
 
-def test_what_is_missing_is_named() -> None:
+def test_a_call_names_the_required_arguments_without_a_value() -> None:
     parameters = {"properties": {"path": STRING, "n": INTEGER}, "required": ["path", "n"]}
-    filled = fill_arguments(parameters, texts=["read aa.py"])
-    assert (filled.args, filled.missing) == ({"path": "aa.py"}, ("n",))
+    tool = ToolDefinition("read", "Reads.", parameters)
+    dropped = filled_call(tool, ["read aa.py"], None, reasoning="")
+    assert isinstance(dropped, DroppedCall)
+    assert (dropped.reason, [problem.path for problem in dropped.problems]) == ("unfilled", ["n"])
 
 
 @pytest.mark.parametrize(

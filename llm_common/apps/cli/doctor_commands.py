@@ -155,8 +155,7 @@ def _check_limits() -> None:
         ConfigError: A value cannot be used.
     """
     from llm_common.decisions import HttpDecisionClient, decision_config_from_env
-    from llm_common.selection.relevance_ranking import selection_cap
-    from llm_common.selection.results import MAX_TIMEOUT_S, MIN_TIMEOUT_S
+    from llm_common.selection.results import MAX_TIMEOUT_S, MIN_TIMEOUT_S, selection_cap
 
     selection_cap(None)
     _env.read_float(_env.CONTEXT_SELECTION_TIMEOUT_S, minimum=MIN_TIMEOUT_S, maximum=MAX_TIMEOUT_S)
