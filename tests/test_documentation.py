@@ -26,6 +26,7 @@ PAGES = {
     for path in sorted(DOCS.rglob("*.md"))
 }
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+ROOT_PAGES = {path.name: path.read_text(encoding="utf-8") for path in sorted(ROOT.glob("*.md"))}
 NAVIGATION = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:\n")[2]
 
 # Pages whose programs have tests of their own, most of which need other makers' packages or
@@ -171,6 +172,21 @@ def test_every_link_between_pages_leads_somewhere() -> None:
     assert not [link for link in targets if not (DOCS / link[0]).parent.joinpath(link[1]).exists()]
 
 
+def test_every_link_of_a_page_at_the_root_leads_somewhere() -> None:
+    assert {"AGENTS.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"} <= set(ROOT_PAGES)
+    missing = []
+    for page, text in ROOT_PAGES.items():
+        for target in re.findall(r"\]\(([^)\s#:]+)(?:#[^)]*)?\)", FENCE.sub("", text)):
+            if not (ROOT / target).exists():
+                missing.append((page, target))
+    assert missing == []
+
+
+def test_hosted_checks_run_the_local_ones_and_nothing_else() -> None:
+    workflow = (ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8")
+    assert re.findall(r"\brun: *(.+)", workflow) == [".ci/run"]
+
+
 def test_the_readme_shows_each_framework_as_its_page_does() -> None:
     rows = re.findall(r"^\| \[[^]]+\]\(docs/(integrations/\w+\.md)\) (.*)$", README, re.MULTILINE)
     assert sorted(page for page, _ in rows) == [
@@ -184,8 +200,16 @@ def test_every_make_target_that_a_page_names_is_in_the_makefile() -> None:
     targets = set(
         re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
     )
-    named = {name for text in PAGES.values() for name in re.findall(r"`make ([a-z-]+)", text)}
+    texts = [*PAGES.values(), *ROOT_PAGES.values()]
+    named = {name for text in texts for name in re.findall(r"`make ([a-z-]+)", text)}
     assert named <= targets
+
+
+def test_contributing_lists_every_make_target() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = set(re.findall(r"^([a-z-]+):.*## ", makefile, re.MULTILINE)) - {"help"}
+    listed = set(re.findall(r"\bmake ([a-z-]+)", ROOT_PAGES["CONTRIBUTING.md"]))
+    assert listed == targets
 
 
 # Left out of `__all__`, so that a star import works without the extra.
@@ -243,6 +267,24 @@ def test_a_reference_page_describes_exactly_the_public_names(page: str) -> None:
     )
     public = [*importlib.import_module(module).__all__, *NEEDS_AN_EXTRA.get(module, ())]
     assert sorted(described) == sorted(public)
+
+
+def test_every_name_in_the_table_of_parts_can_be_imported_from_the_module_beside_it() -> None:
+    table = PAGES["index.md"].partition("## The parts")[2]
+    cells = [row.split("|")[2] for row in table.splitlines() if row.startswith("| ")]
+    listed = set()
+    for cell in cells:
+        module = re.search(r"\(`(llm_common\.[\w.]+)`\)", cell)
+        for name in re.findall(r"`([A-Z]\w+|[a-z]+_folder|format_\w+)`", cell):
+            listed.add((module[1] if module else "llm_common.agents", name))
+    assert ("llm_common.agents", "ToolSelector") in listed
+    assert ("llm_common.folders", "pack_folder") in listed
+    missing = [
+        (module, name)
+        for module, name in listed
+        if not hasattr(importlib.import_module(module), name)
+    ]
+    assert missing == []
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,13 @@
-"""The README keeps its word."""
+"""The README fits on a page, and its program, figures, links and commands are true."""
 
 import asyncio
-import importlib
+import json
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,36 +15,68 @@ from tests.core.loopback import Wire, loopback, ok, response
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-EXAMPLES = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-MAX_LINES = 160
-MAX_EXAMPLE_LINES = 22
+LINES = README.splitlines()
+CHOOSE_A_MODEL = (ROOT / "docs" / "how-to" / "choose_a_model.md").read_text(encoding="utf-8")
+MAX_LINES = 120
+MAX_FIRST_PROGRAM_LINE = 25
+LINKS = re.findall(r"\]\(([^)\s]+)\)", README)
 
 
-def test_is_one_page() -> None:
-    assert README.count("\n") <= MAX_LINES
+def blocks(kind: str, text: str = README) -> list[str]:
+    return re.findall(rf"^```{kind}\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
 
 
-def test_the_first_example_is_short_and_prints_the_one_output_that_answers(tmp_path: Path) -> None:
-    assert len(EXAMPLES[0].strip().splitlines()) <= MAX_EXAMPLE_LINES
-    shown = subprocess.run(
-        [sys.executable, "-W", "error", "-c", EXAMPLES[0]],
+def anchors(page: Path) -> set[str]:
+    """Return the anchors of a page's headings, as GitHub and the site build them."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {
+        re.sub(r"[^\w\- ]", "", heading).strip().lower().replace(" ", "-") for heading in headings
+    }
+
+
+def test_the_first_screen_says_why_and_has_the_program() -> None:
+    assert len(LINES) <= MAX_LINES
+    assert any("more than a model's window holds" in line for line in LINES[:5])
+    assert LINES.index("```python") < MAX_FIRST_PROGRAM_LINE
+    assert "make demo" in "\n".join(LINES[:20])
+    assert "make test" in "\n".join(LINES[:20])
+
+
+def test_the_program_prints_the_output_below_it(tmp_path: Path) -> None:
+    [program] = blocks("python")
+    [expected] = blocks("output")
+    completed = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program],
         cwd=tmp_path,
         capture_output=True,
         text=True,
         check=True,
     )
-    assert "Snow all day" in shown.stdout
-    assert "Fog" not in shown.stdout
-    assert shown.stderr == ""
+    assert completed.stdout == expected
+    assert completed.stderr == ""
+    assert "refused: card expired" in expected
 
 
-async def test_the_second_example_asks_the_model_that_the_endpoint_has_f_179(
-    tmp_path: Path,
-) -> None:
-    """The user has set a key, and here where the endpoint is.
+def test_the_figures_are_those_of_the_demo(tmp_path: Path) -> None:
+    program = "from llm_common.apps.cli import main; main()"
+    completed = subprocess.run(
+        [sys.executable, "-c", program, "demo", "--json", "--output", str(tmp_path / "demo")],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    document = json.loads(completed.stdout)
+    returned, sent = (
+        int(figure.replace(",", "")) for figure in re.findall(r" ([\d,]{5,})  █", blocks("")[0])
+    )
+    assert returned == sum(question["tokens_returned"] for question in document["questions"])
+    assert sent == document["tokens_with"]
+    assert f"evidence for {document['evidence']} of {len(document['questions'])}" in README
 
-    It knows one model, and refuses all others.
-    """
+
+async def test_the_program_for_a_model_asks_the_one_the_endpoint_has_f_179(tmp_path: Path) -> None:
+    """The endpoint has one model and refuses all others. The user has set a key and an address."""
 
     async def one_model(wire: Wire) -> None:
         while request := await wire.request():
@@ -61,7 +94,7 @@ async def test_the_second_example_asks_the_model_that_the_endpoint_has_f_179(
     settings = {"OPENAI_API_KEY": "sk-mine", "LLM_COMMON_PROVIDER": "openai"}
     async with loopback(one_model) as server:
         program = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-W", "error", "-c", EXAMPLES[1]),
+            *(sys.executable, "-W", "error", "-c", blocks("python", CHOOSE_A_MODEL)[0]),
             cwd=tmp_path,
             env=os.environ
             | settings
@@ -69,37 +102,28 @@ async def test_the_second_example_asks_the_model_that_the_endpoint_has_f_179(
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )
-        shown, problems = await program.communicate()
-    assert (program.returncode, problems.decode()) == (0, "")
-    assert shown.decode().startswith("ok ")
-    assert "AAPL" in shown.decode()
+        output, errors = await program.communicate()
+    assert (program.returncode, errors.decode()) == (0, "")
+    assert output.decode().startswith("ok ")
+    assert "AAPL" in output.decode()
 
 
-@pytest.mark.parametrize("path", re.findall(r"\]\(([^)#:]+)\)", README))
-def test_a_link_leads_somewhere(path: str) -> None:
+@pytest.mark.parametrize("link", LINKS)
+def test_a_link_leads_somewhere(link: str) -> None:
+    path, _, anchor = link.partition("#")
     assert (ROOT / path).exists()
+    assert not anchor or anchor in anchors(ROOT / path)
 
 
 def test_every_command_it_names_is_in_the_makefile() -> None:
-    targets = set(
-        re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
-    )
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = set(re.findall(r"^([a-z-]+):", makefile, re.MULTILINE))
     assert set(re.findall(r"\bmake ([a-z-]+)", README)) <= targets
 
 
-def test_every_name_in_its_table_can_be_imported_from_the_module_beside_it() -> None:
-    table = README.partition("## What is in it")[2].partition("\n\n`select_detailed`")[0]
-    cells = [row.split("|")[2] for row in table.splitlines() if row.startswith("| ")]
-    named = {
-        (module, name)
-        for cell in cells
-        for module in [*re.findall(r"\(`(llm_common\.[\w.]+)`\)", cell), "llm_common.agents"][:1]
-        for name in re.findall(r"`([A-Z]\w+|[a-z]+_folder|format_\w+)`", cell)
-    }
-    assert ("llm_common.agents", "ToolSelector") in named
-    assert ("llm_common.folders", "pack_folder") in named
-    assert not [
-        (module, name)
-        for module, name in named
-        if not hasattr(importlib.import_module(module), name)
-    ]
+def test_the_gateway_is_configured_as_on_its_page() -> None:
+    [configuration] = blocks("json")
+    page = (ROOT / "docs" / "gateway.md").read_text(encoding="utf-8")
+    pages: list[Any] = [json.loads(block) for block in blocks("json", page)]
+    assert len(configuration.splitlines()) == 3
+    assert json.loads(configuration) in pages
