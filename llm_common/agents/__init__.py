@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from llm_common.agents.executor import AgenticExecutor, StreamEvent
     from llm_common.agents.offloading import Offloaded, OffloadPolicy, OffloadTurn
     from llm_common.agents.run_state import RunLimits
-    from llm_common.agents.session import Session, SessionConfig
-    from llm_common.agents.sessions import Sessions
+    from llm_common.agents.session import Session, SessionConfig, Sessions
     from llm_common.agents.tool_context import ToolContextManager
     from llm_common.plans import ExecutionPlan, PlannedTask, SubTask, SubTaskResult, ToolCall
     from llm_common.pointers.format import (
@@ -141,7 +140,7 @@ _MODULES = {
     "SelectsTools": "llm_common.selection.results",
     "Session": "llm_common.agents.session",
     "SessionConfig": "llm_common.agents.session",
-    "Sessions": "llm_common.agents.sessions",
+    "Sessions": "llm_common.agents.session",
     "StreamEvent": "llm_common.agents.executor",
     "SubTask": "llm_common.plans",
     "SubTaskResult": "llm_common.plans",

@@ -7,8 +7,7 @@ from google.adk.plugins import BasePlugin
 from google.adk.tools.base_tool import BaseTool
 from google.genai import types
 
-from llm_common.agents.session import Session, SessionConfig
-from llm_common.agents.sessions import Sessions
+from llm_common.agents.session import Session, SessionConfig, Sessions
 from llm_common.errors import ToolError
 from llm_common.integrations.google_contents import (
     definition_of,

@@ -11,8 +11,7 @@ from haystack.dataclasses import ChatMessage
 from haystack.hooks.tool_result_offloading.types import ToolResultStore
 from haystack.tools.tool import Tool
 
-from llm_common.agents.session import Session, SessionConfig
-from llm_common.agents.sessions import Sessions
+from llm_common.agents.session import Session, SessionConfig, Sessions
 from llm_common.errors import ToolError
 from llm_common.integrations.haystack_folding import (
     MadeInCode,

@@ -12,8 +12,7 @@ from haystack.dataclasses import ChatMessage, ChatRole, TextContent
 from haystack.hooks.compaction.types import Compactor
 from haystack.token_counters import TokenCounter
 
-from llm_common.agents.session import Session, SessionConfig
-from llm_common.agents.sessions import Sessions
+from llm_common.agents.session import Session, SessionConfig, Sessions
 from llm_common.errors import ConfigError, TokenBudgetError
 from llm_common.history import FoldPolicy
 from llm_common.integrations.translation import fold_messages, run_sync

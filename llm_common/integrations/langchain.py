@@ -10,8 +10,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 from langchain_core.tools import StructuredTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
-from llm_common.agents.session import Session, SessionConfig
-from llm_common.agents.sessions import Sessions
+from llm_common.agents.session import Session, SessionConfig, Sessions
 from llm_common.errors import ToolError
 from llm_common.integrations.translation import fold_messages, plain_text, read_back, run_sync
 from llm_common.pointers.store import ContextPointerStore

@@ -11,8 +11,7 @@ from agents import Agent, FunctionTool, RunConfig, RunContextWrapper, SessionSet
 from agents.run import CallModelData, ModelInputData
 from agents.tool_context import ToolContext
 
-from llm_common.agents.session import Session, SessionConfig
-from llm_common.agents.sessions import Sessions
+from llm_common.agents.session import Session, SessionConfig, Sessions
 from llm_common.errors import ConfigError, ToolError
 from llm_common.integrations.responses_items import (
     arguments_of,

@@ -11,8 +11,7 @@ from strands.middleware import InvokeModelContext, InvokeModelStage
 from strands.plugins import Plugin
 from strands.tools.tools import PythonAgentTool
 
-from llm_common.agents.session import Session, SessionConfig
-from llm_common.agents.sessions import Sessions
+from llm_common.agents.session import Session, SessionConfig, Sessions
 from llm_common.errors import ToolError
 from llm_common.integrations.strands_messages import (
     alternating,

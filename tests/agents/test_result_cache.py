@@ -1,6 +1,6 @@
 import threading
 
-from llm_common.agents.session_results import ResultCache
+from llm_common.agents.session import ResultCache
 
 
 def test_what_was_used_longest_ago_goes_first() -> None:
