@@ -29,28 +29,29 @@ _NAME_BACKWARDS = (
 _FLAG = r"(?<![\w-])(?P<key>--[A-Za-z][\w-]*+)(?:[ \t]{1,3}|\\{0,9}[\"'],[ \t]{0,3})(?![-\s])"
 _QUOTE = r"(?:[bBrRfFuU]{1,2}(?=[\"']))?(?P<mark>(\\{0,9})([\"'`]))(?P<triple>(?P=mark){2})?"
 _SOFT_END = r"[&,;)}\]\"'`<\\](?=[\s,;:)}\]\"'`&\\]|\Z|/?[\w.-]{0,40}[\"'`]?[:=>])"
-# a colour of a terminal ends a value
+# A colour code of a terminal (\x1b) ends a value.
 _BARE = rf"(?:[^\s&,;)}}\]\"'`<\\\x1b]++|(?!{_SOFT_END})[^\s\x1b])*+"
 _ASSIGNED = r"[ \t]{0,3}=[ \t]{0,3}"
-_NEW_LINE = r"\r?\n|\\{1,9}n"  # or as JSON writes it
+_NEW_LINE = r"\r?\n|\\{1,9}n"  # also as JSON escapes it
 _BLOCK = rf"(?:[|>][+-]?\d?)?[ \t]{{0,9}}(?:{_NEW_LINE})(?P<indent>[ \t]{{1,40}}+)(?=\S)"
 _BRACKETS = r"\\[\\\"]|\"(?:[^\"\\]|\\.)*+\"|[\[\]{}]"  # an escaped quote opens no string
 _BRACKET = r"[()\[\]{}]"
 _WORD_IN_REGION = r"[^\s\"'`,;:=\\()\[\]{}<>]{8,}+"
-# up to its quote, or its line's end
+# A header ends at a quote or with its line.
 _HEADER = r"(?:[^\"'\r\n\\=]++|=\\{0,3}\"(?![\s,)\]])[^\"\r\n]*+\"|=)*+"
 _COOKIE = r"[\w!#$%&'*+.^|~-]{1,64}=\S"
 _CODE = r"[()\[\]{}<>]"
-# a word, or a path of attributes
+# Code rather than a value: an identifier, or a path of attributes.
 _NO_VALUE = r"[A-Za-z_][A-Za-z_.-]*|[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+"
 _HEADERS = frozenset(
     ("authorization", "proxy-authorization", "x-authorization", "cookie", "set-cookie", "cookie2")
 )
-_NAME_CHARS = 96  # what is read before a sign
-_WORD_CHARS = 16  # before `key`, which may say what key: `api key: …`
+_NAME_CHARS = 96  # read before a sign
+_WORD_CHARS = 16  # read before `key`, for names such as `api key: …`
+# Limits of one search, so that hostile text takes linear time.
 _REGION_CHARS = 4_096
 _HEADER_CHARS = 1_024
-_CLOSING_QUOTES = 64  # quotes with other backslashes that are passed over
+_CLOSING_QUOTES = 64  # quotes with another number of backslashes that are passed over
 _MAX_COLUMNS = 40
 _MAX_NAMES_IN_VALUE = 8
 _MIN_DIGITS = 6
@@ -61,8 +62,8 @@ _MIN_PHRASE_CHARS = 20
 _KEY = r"[\w.-]{2,64}"
 _REST_OF_WORD = r"[^\s&\"'<>,;}\\]*+"
 
-# Names and values that stand beside each other in other ways, with a literal that each has. A value
-# that may hold further names has 256 characters at most; a longer secret is read on.
+# Other ways to write a name and its value, each with a literal that every match contains. A value
+# that may contain further names is read to 256 characters, and further if it is a secret.
 _PAIRS = (
     # `("Cookie", "…")`, `["X-Api-Key", "…"]`, `define('DB_PASSWORD', '…')`, `setdefault("TOKEN",
     # "…")`
@@ -140,16 +141,15 @@ _MAX_HEADER_CHARS = 400
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class NamedSecrets(Rule):
-    """Finds the values of secret names: after a sign or a flag, beside the name, in columns.
+    """Finds the values of secret names: after a sign or a flag, next to the name, in columns.
 
-    How much a value must look like a secret depends on its name; see `secret_names`. The quotes
+    How much a value must look like a secret depends on its name (see `secret_values`). The quotes
     around a value stay, at any depth of escaping. A bare value after a quoted name gets quotes, so
-    that JSON stays JSON. Below a secret name in brackets, or indented, the words that look random
-    are secrets. A value that holds eight further names, none with a secret, is a secret from there
-    on, so that `token=token=…` is not read again from each name.
+    that JSON stays JSON. After a secret name, brackets or an indented block lose their random
+    words.
 
     Attributes:
-        strength: What a name says about its value.
+        strength: Returns what a name says about its value.
     """
 
     expression: str | re.Pattern[str] = ""
@@ -159,15 +159,17 @@ class NamedSecrets(Rule):
         object.__setattr__(self, "expression", f"(?:{alternation(self.literals)})")
 
     def may_match(self, text: str) -> bool:
-        """Whether a text holds the name of a secret."""
+        """Return whether a text contains the name of a secret."""
         return (
             len(text) > _MIN_NAMED_CHARS
             and compiled(str(self.expression)).search(text.lower()) is not None
         )
 
     def spans(self, text: str) -> Iterator[Span]:
-        """The values in a text, in the order of their starts."""
-        low = _lower(text)
+        """Yield the values in a text, in the order of their starts."""
+        low = text.lower()
+        if len(low) != len(text):  # a few letters become two: keep each at its position
+            low = "".join(letter.lower()[:1] for letter in text)
         spans = [
             self._after_signs(text, low, 0, len(text), is_region=False),
             self._after_flags(text),
@@ -175,17 +177,18 @@ class NamedSecrets(Rule):
         for literal, pattern in _PAIRS:
             if literal in low:
                 spans.append(self._beside(text, compiled(pattern)))
-        if "\n" in text or "\\n" in text:  # each character stays at its place
+        if "\n" in text or "\\n" in text:  # the replacement has two characters as well
             spans.append(self._in_columns(text.replace("\\n", " \n"), low.replace("\\n", " \n")))
         return merge(*spans)
 
     def _after_signs(
         self, text: str, low: str, position: int, limit: int, *, is_region: bool
     ) -> Iterator[Span]:
-        named = compiled(f"{self.expression}{_AFTER_NAME}")
+        """Yield the secrets after `name=` and `name:`."""
+        name_and_sign = compiled(f"{self.expression}{_AFTER_NAME}")
         value_end = names_in_value = 0
-        while found := named.search(low, position, limit):
-            separator = compiled(_SEPARATOR).match(text, found.start("sign"))
+        while match := name_and_sign.search(low, position, limit):
+            separator = compiled(_SEPARATOR).match(text, match.start("sign"))
             assert separator is not None
             position = separator.end()
             name = _name_before(text, separator)
@@ -204,16 +207,18 @@ class NamedSecrets(Rule):
                 continue
             is_new = position >= value_end
             names_in_value = 0 if is_new else names_in_value + 1
+            # Else `token=token=token=…` would be read again from each name, in quadratic time.
             if names_in_value > _MAX_NAMES_IN_VALUE:
                 strength = CERTAIN
-            for value in _values(text, position, name, strength):
+            for value in _Assignment(text, name, strength).values(position):
                 if is_new:
                     value_end = max(value_end, value.end)
                 if value.is_secret:
-                    yield value.begin, value.end, value.shown
+                    yield value.begin, value.end, value.replacement
                     position = max(position, value.end)
 
     def _after_flags(self, text: str) -> Iterator[Span]:
+        """Yield the secrets after `--name`."""
         position = 0
         while (dashes := text.find("--", position)) >= 0:
             position = dashes + len("--")
@@ -225,14 +230,15 @@ class NamedSecrets(Rule):
             if not strength:
                 continue
             name = _Name(flag["key"], "", dashes, is_tight=True)
-            value = _value(text, position, name, strength)
+            value = _Assignment(text, name, strength).value(position)
             word = text[value.begin : value.end]
-            is_placeholder = word.isalpha() and word.isupper()
+            is_placeholder = word.isalpha() and word.isupper()  # `--token TOKEN` in a manual
             if value.is_secret and word.lower() not in PROSE and not is_placeholder:
-                yield value.begin, value.end, value.shown
+                yield value.begin, value.end, value.replacement
                 position = value.end
 
     def _beside(self, text: str, pattern: re.Pattern[str]) -> Iterator[Span]:
+        """Yield the secrets of a pattern that has the groups `key` and `secret`."""
         position = value_end = names_in_value = 0
         while match := pattern.search(text, position):
             position = match.end("key")
@@ -248,7 +254,7 @@ class NamedSecrets(Rule):
             if names_in_value > _MAX_NAMES_IN_VALUE:
                 strength = CERTAIN
             if is_secret_value(text[begin : min(end, begin + MAX_CHECKED_CHARS)], strength):
-                if end - begin == MAX_CHECKED_CHARS:  # the pattern stops there
+                if end - begin == MAX_CHECKED_CHARS:  # the pattern stops there, the secret may not
                     end = _end_of(compiled(_REST_OF_WORD), text, end)
                 position = end
                 yield begin, end, REDACTED
@@ -256,9 +262,9 @@ class NamedSecrets(Rule):
     def _in_columns(self, text: str, low: str) -> Iterator[Span]:
         """Yield the cells of a table under the names of secrets."""
         position = 0
-        while found := compiled(f"{self.expression}{_CELL_END}").search(low, position):
-            begin = max(text.rfind("\n", position, found.start()) + 1, position)
-            end = text.find("\n", found.end())
+        while match := compiled(f"{self.expression}{_CELL_END}").search(low, position):
+            begin = max(text.rfind("\n", position, match.start()) + 1, position)
+            end = text.find("\n", match.end())
             position = end + 1
             if end < 0:
                 return
@@ -266,16 +272,12 @@ class NamedSecrets(Rule):
             sign = max(",;\t|", key=header.count)
             names = [cell.strip(' "\r') for cell in header.split(sign)]
             strengths = [0] * len(names)
-            for number, name in enumerate(names):
+            for column, name in enumerate(names):
                 if compiled(_COLUMN).fullmatch(name):
-                    strengths[number] = self.strength(name)
-            is_code = sign == "," and not names[-1]
-            if (
-                is_code
-                or not any(strengths)
-                or len([*filter(None, names)]) < 2  # noqa: PLR2004
-                or len(names) > _MAX_COLUMNS
-            ):
+                    strengths[column] = self.strength(name)
+            is_code = sign == "," and not names[-1]  # a line of arguments ends with a comma
+            is_list = sum(map(bool, names)) == 1
+            if is_code or is_list or not any(strengths) or len(names) > _MAX_COLUMNS:
                 continue
             while position < len(text):
                 line = text[position : _end_of(compiled(r".*"), text, position)]
@@ -290,14 +292,6 @@ class NamedSecrets(Rule):
                     position += len(cell) + 1
 
 
-def _lower(text: str) -> str:
-    """Return the text in lower case, each letter at its position."""
-    low = text.lower()
-    if len(low) == len(text):
-        return low
-    return "".join(letter.lower()[:1] for letter in text)  # a few letters become two
-
-
 def _end_of(pattern: re.Pattern[str], text: str, position: int) -> int:
     """Return where a match at the position ends, or the position itself."""
     match = pattern.match(text, position)
@@ -309,7 +303,7 @@ class _Name(NamedTuple):
 
     Attributes:
         quote: The quote around the name.
-        is_tight: Whether no space is beside its sign.
+        is_tight: Whether its sign has no space before or after it.
     """
 
     key: str
@@ -319,22 +313,23 @@ class _Name(NamedTuple):
 
     @property
     def is_variable(self) -> bool:
-        """Whether it is a variable of a shell: `DB_PASSWORD=…`."""
+        """Return whether it is a variable of a shell: `DB_PASSWORD=…`."""
         return self.is_tight and self.key.isupper()
 
 
 class _Value(NamedTuple):
-    """A value, what stands for it, and whether it is a secret."""
+    """A value, its replacement, and whether it is a secret."""
 
     begin: int
     end: int
-    shown: str
+    replacement: str
     is_secret: bool
 
 
 def _name_before(text: str, separator: re.Match[str]) -> _Name | None:
-    """The name before a sign; `key` is read with the word before it, as in `api key`."""
+    """Return the name before a sign. `key` is read with the word before it, as in `api key`."""
     end = separator.start()
+    # Backwards, since the name ends at the sign and may begin anywhere.
     match = compiled(_NAME_BACKWARDS).match(text[max(end - _NAME_CHARS, 0) : end][::-1])
     if match is None:
         return None
@@ -344,7 +339,7 @@ def _name_before(text: str, separator: re.Match[str]) -> _Name | None:
         before = text[max(start - _WORD_CHARS, 0) : start]
         if before.endswith(" ") and (word := before.split()[-1:]) and word[0].isalpha():
             key = f"{word[0]} {key}"
-    # a new line, as JSON writes it
+    # In JSON the name after `\n` seems to begin with the n.
     if text[start - 1 : start] == "\\" and key[0] in "nrt" and key[1:]:
         start, key = start + 1, key[1:]
     is_tight = separator[0] == "=" and not match["space"]
@@ -352,10 +347,7 @@ def _name_before(text: str, separator: re.Match[str]) -> _Name | None:
 
 
 def _region(text: str, position: int) -> tuple[int, int] | None:
-    """Brackets, or an indented block, that begin at the position.
-
-    At most some 4,000 characters of them.
-    """
+    """Return the brackets or the indented block at the position, to some 4,000 characters."""
     limit = min(len(text), position + _REGION_CHARS)
     if text.startswith(("{", "["), position) and not text.startswith(REDACTED, position):
         depth = 0
@@ -381,91 +373,97 @@ def _region(text: str, position: int) -> tuple[int, int] | None:
 
 def _random_words(text: str, begin: int, end: int) -> Iterator[Span]:
     for word in compiled(_WORD_IN_REGION).finditer(text, begin, end):
-        if is_secret_value(
-            text[word.start() : min(word.end(), word.start() + MAX_CHECKED_CHARS)], WEAK
-        ):
+        if is_secret_value(word[0], WEAK):
             yield *word.span(), REDACTED
 
 
-def _values(text: str, position: int, name: _Name, strength: int) -> Iterator[_Value]:
-    """Yield a name's value, and one assigned after it, as in `password: str = "…"`.
+class _Assignment(NamedTuple):
+    """Reads what a text assigns to a name. Of a value, only the first characters are checked."""
 
-    A header that holds no credentials comes first as a whole, then by its first word.
-    """
-    is_header = not name.quote and not name.is_tight and name.key.lower() in _HEADERS
-    header = None
-    if is_header:
-        header = compiled(_HEADER).match(text, position, position + _HEADER_CHARS)
-    if header is not None:
-        end = header.end()
-        line = text[position : min(end, position + 2 * MAX_CHECKED_CHARS)]
-        is_cookie = "cookie" in name.key.lower() and compiled(_COOKIE).match(line)
-        if is_cookie or strength == CERTAIN or _is_header(line):
-            if end == position + _HEADER_CHARS:
-                end = _end_of(compiled(_HEADER), text, end)
-            yield _Value(position, end, REDACTED, is_secret=True)
-            return
-        yield _Value(position, end, REDACTED, is_secret=False)
-    while True:
-        value = _value(text, position, name, strength)
-        yield value
-        position = _end_of(compiled(_ASSIGNED), text, value.end)
-        if position == value.end:
-            return
+    text: str
+    name: _Name
+    strength: int
 
+    def values(self, position: int) -> Iterator[_Value]:
+        """Yield the name's value, and one assigned after it, as in `password: str = "…"`.
 
-def _value(text: str, position: int, name: _Name, strength: int) -> _Value:
-    """The value that begins at the position; only its head is checked."""
-    if text.startswith(REDACTED, position):
-        return _Value(position, position + len(REDACTED), REDACTED, is_secret=False)
-    opening = None
-    if not text[position : position + 1].isdigit():
-        opening = compiled(_QUOTE).match(text, position)
-    if opening is not None:
-        begin = opening.end()
-        end = _closing(text, opening, begin + _REGION_CHARS)
-        if end is None and opening[3] == '"':  # an apostrophe may open nothing
-            end = _end_of(compiled(r"[^\r\n]*"), text, begin)
-        if end is not None:
-            checked_end = min(end, begin + MAX_CHECKED_CHARS)
-            is_secret = is_secret_value(text[begin:checked_end], strength)
-            return _Value(begin, end if is_secret else checked_end, REDACTED, is_secret)
-    limit = position + MAX_CHECKED_CHARS
-    bare = compiled(_BARE).match(text, position, limit)
-    end = position if bare is None else bare.end()
-    is_secret = False
-    if end > position:
-        if not name.is_variable:
-            end = position + _balanced_chars(text[position:end])
-        if strength > WEAK or end - position >= _MIN_WEAK_CHARS:
-            is_secret = _is_bare_secret(text, position, end, name, strength)
-        if is_secret and end == limit:
-            end = _end_of(compiled(_BARE), text, end)
-    return _Value(position, end, f"{name.quote}{REDACTED}{name.quote}", is_secret)
+        A header that contains no credentials comes first as a whole, then by its first word.
+        """
+        text, name = self.text, self.name
+        header = None
+        if not name.quote and not name.is_tight and name.key.lower() in _HEADERS:
+            header = compiled(_HEADER).match(text, position, position + _HEADER_CHARS)
+        if header is not None:
+            end = header.end()
+            line = text[position : min(end, position + 2 * MAX_CHECKED_CHARS)]
+            is_cookie = "cookie" in name.key.lower() and compiled(_COOKIE).match(line)
+            if is_cookie or self.strength == CERTAIN or _has_credentials(line):
+                if end == position + _HEADER_CHARS:  # cut off by the limit of the search
+                    end = _end_of(compiled(_HEADER), text, end)
+                yield _Value(position, end, REDACTED, is_secret=True)
+                return
+            yield _Value(position, end, REDACTED, is_secret=False)
+        while True:
+            value = self.value(position)
+            yield value
+            position = _end_of(compiled(_ASSIGNED), text, value.end)
+            if position == value.end:
+                return
 
+    def value(self, position: int) -> _Value:
+        """Return the value that begins at the position."""
+        text, name = self.text, self.name
+        if text.startswith(REDACTED, position):
+            return _Value(position, position + len(REDACTED), REDACTED, is_secret=False)
+        opening = None
+        if not text[position : position + 1].isdigit():
+            opening = compiled(_QUOTE).match(text, position)
+        if opening is not None:
+            begin = opening.end()
+            end = _closing(text, opening, begin + _REGION_CHARS)
+            if end is None and opening[3] == '"':  # an apostrophe may open nothing
+                end = _end_of(compiled(r"[^\r\n]*"), text, begin)
+            if end is not None:
+                checked_end = min(end, begin + MAX_CHECKED_CHARS)
+                is_secret = is_secret_value(text[begin:checked_end], self.strength)
+                return _Value(begin, end if is_secret else checked_end, REDACTED, is_secret)
+        limit = position + MAX_CHECKED_CHARS
+        bare = compiled(_BARE).match(text, position, limit)
+        end = position if bare is None else bare.end()
+        is_secret = False
+        if end > position:
+            if not name.is_variable:
+                end = position + _balanced_chars(text[position:end])
+            if self.strength > WEAK or end - position >= _MIN_WEAK_CHARS:
+                is_secret = self.is_bare_secret(position, end)
+            if is_secret and end == limit:
+                end = _end_of(compiled(_BARE), text, end)
+        return _Value(position, end, f"{name.quote}{REDACTED}{name.quote}", is_secret)
 
-def _is_bare_secret(text: str, begin: int, end: int, name: _Name, strength: int) -> bool:
-    """Whether a value without quotes is a secret, and no code."""
-    value = text[begin:end].lstrip("'\"`")
-    is_code = is_other(value) or (not name.is_variable and compiled(_CODE).search(value))
-    if strength != CERTAIN and (is_code or (value.isdigit() and len(value) < _MIN_DIGITS)):
-        return False
-    if strength == WEAK and not name.is_tight and not name.quote:
-        return looks_random(value)  # else `token = Http2Token`
-    if strength in (WEAK, CERTAIN) or looks_random(value):
+    def is_bare_secret(self, begin: int, end: int) -> bool:
+        """Return whether a value without quotes is a secret, and not code."""
+        text, name, strength = self
+        value = text[begin:end].lstrip("'\"`")
+        is_code = is_other(value) or (not name.is_variable and compiled(_CODE).search(value))
+        if strength != CERTAIN and (is_code or (value.isdigit() and len(value) < _MIN_DIGITS)):
+            return False
+        if strength == WEAK and not name.is_tight and not name.quote:
+            return looks_random(value)  # not `token = Http2Token`
+        if strength in (WEAK, CERTAIN) or looks_random(value):
+            return is_secret_value(value, strength)
+        if compiled(_NO_VALUE).fullmatch(value):
+            before = text[max(name.start - 2, 0) : name.start].strip()
+            is_argument = before.endswith(("(", ",")) or text.startswith((",", ")"), end)
+            is_phrase = value.isalpha() and value.islower() and len(value) >= _MIN_PHRASE_CHARS
+            return is_phrase or name.is_variable or (name.is_tight and not is_argument)
+        # A placeholder with a number, such as `password: password1`, stays one.
+        if not name.is_tight and not value.isdigit() and is_other(value.rstrip("0123456789_")):
+            return False
         return is_secret_value(value, strength)
-    if compiled(_NO_VALUE).fullmatch(value):
-        before = text[max(name.start - 2, 0) : name.start].strip()
-        is_argument = before.endswith(("(", ",")) or text.startswith((",", ")"), end)
-        is_phrase = value.isalpha() and value.islower() and len(value) >= _MIN_PHRASE_CHARS
-        return is_phrase or name.is_variable or (name.is_tight and not is_argument)
-    if not name.is_tight and not value.isdigit() and is_other(value.rstrip("0123456789_")):
-        return False
-    return is_secret_value(value, strength)
 
 
 def _balanced_chars(value: str) -> int:
-    """The characters before the first bracket that closes one opened outside the value."""
+    """Return how many characters come before a bracket that closes one outside the value."""
     depth = 0
     for bracket in compiled(_BRACKET).finditer(value):
         depth += 1 if bracket[0] in "([{" else -1
@@ -475,15 +473,12 @@ def _balanced_chars(value: str) -> int:
 
 
 def _closing(text: str, opening: re.Match[str], limit: int) -> int | None:
-    """Start of the quote that closes a value, with its backslashes.
-
-    None if there is none before the limit. In JSON within JSON the quotes of a value have more
-    backslashes than those around it, and fewer than its own.
-    """
+    """Return the start of the closing quote with its backslashes, or None if the limit is first."""
     position = opening.end()
     if opening["triple"]:
         end = text.find(3 * opening["mark"], position, limit)
         return None if end < 0 else end
+    # In JSON within JSON, a quote inside the value has more backslashes than those around it.
     depth = len(opening[2])
     for _ in range(_CLOSING_QUOTES):
         quote = text.find(opening[3], position, limit)
@@ -496,8 +491,8 @@ def _closing(text: str, opening: re.Match[str], limit: int) -> int | None:
     return None
 
 
-def _is_header(line: str) -> bool:
-    """Return whether a header's value has credentials: a scheme with a word, or a random word."""
+def _has_credentials(line: str) -> bool:
+    """Return whether a header's value contains a scheme with a word, or a random word."""
     if is_other(line):
         return False
     words = line.split()

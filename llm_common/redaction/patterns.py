@@ -1,20 +1,22 @@
 """Describes secrets by the forms in which they are written and by the shapes of services' keys.
 
-A shape is a few literal prefixes and a pattern for the rest. A pattern runs only where one of its
-literals occurs, in time linear in the text. A secret without a shape (an AWS secret key, a Twilio
-auth token, a password) is recognised by the name that it is assigned to; see `assignments`.
+A shape is a few literal prefixes and a pattern for the remaining characters. A pattern runs only
+where one of its literals occurs, in time linear in the text. Some secrets have no shape: an AWS
+secret key, a Twilio auth token, a password. They are recognised by the name that they are assigned
+to (see `assignments`).
 
-No scanner's rule set is included: their expressions are not linear in Python's engine, and most of
-their rules need a name beside the key, which `assignments` covers for every service at once. The
-table of shapes was compared with theirs.
+The rule sets of secret scanners are not included. Their expressions are not linear in Python's
+engine, and most of their rules need a name next to the key, which `assignments` covers for all
+services. The table of shapes was compared with theirs.
 
-Card and account numbers stay: they authorise nothing alone, and most digits that pass their
+Card and account numbers are kept. They authorise nothing alone, and most digits that pass their
 checksum are something else. A caller can add a pattern for them.
 """
 
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 from typing import NamedTuple, TypeAlias
 
@@ -31,18 +33,15 @@ from llm_common.redaction.secret_values import (
 Span: TypeAlias = tuple[int, int, str]
 """A secret in a text: its start, its end, and its replacement."""
 
-
 REDACTED = "[redacted]"
 
 WINDOW_CHARS = 262_144
-"""Characters that one search reads.
-
-A regular expression blocks every other thread while it runs.
-"""
+"""Characters that one search reads. A regular expression holds the GIL while it runs."""
 
 _KEY_LINES_BACKWARDS = r"(?:[A-Za-z0-9+/=]|\s|[nr]\\)*+"
 _MIN_KEY_CHARS = 16
-_OVERLAP_CHARS = 65_536  # longer than any secret but a private key, which is read on
+# Longer than any secret except a private key, and a key is read to its end.
+_OVERLAP_CHARS = 65_536
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,9 +50,9 @@ class Rule:
 
     Attributes:
         expression: The pattern. Its group `secret` is replaced if it has one, else the whole match.
-        literals: Every match contains one, of names and forms in lower case. The empty literal
-            occurs in every text.
-        accepts: Whether a match is a secret; None accepts every match.
+        literals: Every match contains one of them. Those of names and forms are in lower case. The
+            empty literal occurs in every text.
+        accepts: Tells whether a match is a secret. None accepts every match.
     """
 
     expression: str | re.Pattern[str]
@@ -62,26 +61,21 @@ class Rule:
 
     @property
     def pattern(self) -> re.Pattern[str]:
-        """The pattern, compiled on first use, since few texts ever contain one of the literals."""
+        """Return the pattern, compiled on first use. Few texts contain one of the literals."""
         return compiled(self.expression) if isinstance(self.expression, str) else self.expression
 
     def may_match(self, text: str) -> bool:
-        """Whether to search.
-
-        The look spares most texts the merge. A long text is searched in windows at once.
-        """
+        """Return whether to search a text. True for a long one, which is searched in windows."""
+        # One search here spares most texts the merge of all rules' matches.
         return len(text) > WINDOW_CHARS or self.pattern.search(text) is not None
 
     def spans(self, text: str) -> Iterator[Span]:
-        """The secrets in a text, in order. Searches in windows.
-
-        A match at the end of its window is read on.
-        """
+        """Yield the secrets in a text, in order."""
         pattern, position = self.pattern, 0
         for window in range(0, len(text), WINDOW_CHARS):
             end = min(window + WINDOW_CHARS + _OVERLAP_CHARS, len(text))
             while position < end and (match := pattern.search(text, max(position, window), end)):
-                if match.end() == end < len(text):
+                if match.end() == end < len(text):  # the secret may go on after the window
                     match = pattern.match(text, match.start()) or match
                 position = max(match.end(), match.start() + 1)
                 begin, finish = match.span("secret" if "secret" in pattern.groupindex else 0)
@@ -91,13 +85,14 @@ class Rule:
 
 @dataclass(frozen=True, eq=False)
 class SecondPage(Rule):
-    """Finds the rest of a private key whose beginning was cut off: the lines before its last."""
+    """Finds the end of a private key whose beginning was cut off: the lines before its last."""
 
     def spans(self, text: str) -> Iterator[Span]:
-        """The rests of keys, in order."""
+        """Yield the lines before the last line of a key, and that line."""
         position = 0
         while match := self.pattern.search(text, position):
             before = text[max(position, match.start() - _OVERLAP_CHARS) : match.start()]
+            # Backwards, since a search forwards would try each line of a text as the first.
             lines = compiled(_KEY_LINES_BACKWARDS).match(before[::-1])
             position = match.end()
             if lines is not None and len(lines[0].strip()) >= _MIN_KEY_CHARS:
@@ -112,13 +107,9 @@ def alternation(literals: Iterable[str]) -> str:
     """
     branches: list[str] = []
     for head, group in groupby(sorted(literals, reverse=True), key=lambda literal: literal[:1]):
-        rests = "|".join([re.escape(literal[1:]) for literal in group])
-        branches.append(f"{re.escape(head)}(?:{rests})")
+        endings = "|".join([re.escape(literal[1:]) for literal in group])
+        branches.append(f"{re.escape(head)}(?:{endings})")
     return "|".join(branches)
-
-
-def _rule(expression: str, *literals: str, accepts: Callable[[str], bool] | None = None) -> Rule:
-    return Rule(expression, literals, accepts)
 
 
 class TokenShape(NamedTuple):
@@ -126,9 +117,9 @@ class TokenShape(NamedTuple):
 
     Attributes:
         name: The service.
-        starts: Literal beginnings, between spaces; a letter or a digit before one rules it out.
+        starts: Literal beginnings, between spaces. A letter or digit before one rules it out.
         rest: Pattern of the characters after the beginning.
-        source: Page on which the service, or a register, documents the shape.
+        source: The page on which the service, or a register, documents the shape.
         random: Whether only random text counts, because words such as `sk-container-class` match
             too.
     """
@@ -141,36 +132,30 @@ class TokenShape(NamedTuple):
 
     @property
     def prefixes(self) -> tuple[str, ...]:
-        """The literal beginnings."""
+        """Return the literal beginnings."""
         return tuple(self.starts.split())
 
-
-def _of_shape(shape: TokenShape) -> Rule:
-    """A rule for whole keys of a shape.
-
-    The literal comes first, because the engine searches for it quickly.
-    """
-    starts: list[str] = []
-    after_escape: list[str] = []  # a new line as JSON writes it, or a colour of a terminal
-    for literal in map(re.escape, shape.prefixes):
-        starts.append(rf"{literal}(?<![A-Za-z0-9]{literal})")
-        after_escape.append(rf"{literal}(?:(?<=\\[nrt]{literal})|(?<=\dm{literal}))")
-    expression = rf"(?:{'|'.join(starts + after_escape)})(?:{shape.rest})"
-    return Rule(expression, shape.prefixes, _is_random_key if shape.random else None)
+    def rule(self) -> Rule:
+        """Return the rule for whole keys of this shape."""
+        starts: list[str] = []
+        after_escape: list[str] = []  # a new line as JSON writes it, or a colour of a terminal
+        for literal in map(re.escape, self.prefixes):
+            # The literal comes before its lookbehind: the engine then searches for it quickly.
+            starts.append(rf"{literal}(?<![A-Za-z0-9]{literal})")
+            after_escape.append(rf"{literal}(?:(?<=\\[nrt]{literal})|(?<=\dm{literal}))")
+        expression = rf"(?:{'|'.join(starts + after_escape)})(?:{self.rest})"
+        return Rule(expression, self.prefixes, _is_random_key if self.random else None)
 
 
 def _is_random_key(text: str) -> bool:
-    """Whether a key with a known beginning is random, unlike `sk-container-class`."""
+    """Return whether a key with a known beginning is random, unlike `sk-container-class`."""
     return looks_random(text) or (
         any(map(str.isdigit, text)) and compiled(r"[A-Za-z0-9]{16}").search(text) is not None
     )
 
 
 def _has_key_body(text: str) -> bool:
-    """Whether a private key, or what is left of one, stands after its first line.
-
-    Source code may go on there.
-    """
+    """Return whether the first line of a private key is followed by a key, and not by code."""
     begin = text.index("-----", 1) + len("-----")
     body = text[begin : begin + 2_000].partition("-----")[0]
     if any(map(looks_random, compiled(r"[A-Za-z0-9+/=]{16,}").findall(body))):
@@ -184,17 +169,9 @@ def _is_user_info(text: str) -> bool:
     return is_secret_value(password, STRONG) if colon else looks_random(user)
 
 
-def _is_random(text: str) -> bool:
-    return is_secret_value(text, WEAK)
-
-
-def _is_secret(text: str) -> bool:
-    return is_secret_value(text, STRONG)
-
-
-def _is_likely(text: str) -> bool:
-    return is_secret_value(text, LIKELY)
-
+_is_random = partial(is_secret_value, strength=WEAK)
+_is_likely = partial(is_secret_value, strength=LIKELY)
+_is_secret = partial(is_secret_value, strength=STRONG)
 
 _KEY = r"[A-Za-z0-9]"
 _REST = r"[A-Za-z0-9_-]"
@@ -440,7 +417,7 @@ _ROWS: tuple[tuple[str, str, str, str] | tuple[str, str, str, str, bool], ...] =
         rf"{_HEX}{{8}}-[0-9a-f-]{{27}}",
         "plaid.com/docs",
     ),
-    # Watching, planning, drawing
+    # Monitoring, planning, design
     ("Sentry", "sntrys_ sntryu_", r"[\w+/=-]{20,}", "docs.sentry.io/account/auth-tokens"),
     ("Grafana", "glsa_ glc_", r"[\w+/=-]{20,}", "grafana.com/docs/grafana/latest/administration"),
     (
@@ -469,8 +446,8 @@ _ROWS: tuple[tuple[str, str, str, str] | tuple[str, str, str, str, bool], ...] =
         rf"{_KEY}{{60,}}",
         "developers.facebook.com/docs/facebook-login/guides/access-tokens",
     ),
-    # Base64 of the beginnings of the keys above, and of private keys, as Kubernetes' secrets hold
-    # them (RFC 4648)
+    # Base64 of the first characters of the keys above and of private keys, as in a Kubernetes
+    # secret (RFC 4648)
     ("Base64 of a key", _BASE64_OF_KEYS, r"[A-Za-z0-9+/]{16,}={0,2}", "rfc-editor.org/rfc/rfc4648"),
     (
         "Base64 of a private key",
@@ -491,95 +468,79 @@ _LOGIN_FLAGS = (
     r"[\s\"']-p[\s\"',]{0,4}(?P<secret>[^\s\"']{3,}+)"
 )
 
-# Sources: RFC 7468 and PuTTY's appendix C (private keys), 7519 and 7516 (tokens), z.ai's and
-# Telegram's and Discord's developer pages, HashiCorp's, Mailchimp's, MaxMind's, Microsoft Entra's
-# and Azure Storage's; each row of `TOKEN_SHAPES`.
+# Sources: RFC 7468 and PuTTY's appendix C (private keys), RFC 7519 and 7516 (tokens), the developer
+# pages of z.ai, Telegram, Discord, HashiCorp, Mailchimp, MaxMind, Microsoft Entra and Azure
+# Storage, and the rows of `TOKEN_SHAPES`.
 SHAPE_RULES = (
-    _rule(
-        rf"{_BEGIN_KEY}(?s:.*?)(?:{_END_KEY}|\Z)",
-        "PRIVATE KEY",
-        accepts=_has_key_body,
-    ),
+    Rule(rf"{_BEGIN_KEY}(?s:.*?)(?:{_END_KEY}|\Z)", ("PRIVATE KEY",), _has_key_body),
     SecondPage(rf"{_END_KEY}", ("PRIVATE KEY",)),
-    _rule(
+    Rule(
         r"Private-Lines: \d{1,4}(?:\r|\n|\\[rn]){1,4}(?P<secret>[A-Za-z0-9+/=\r\n\\]{16,}+)",
-        "Private-Lines",
+        ("Private-Lines",),
     ),
-    _rule(
+    Rule(
         r"eyJ(?:(?<![A-Za-z0-9_-]eyJ)|(?<=%20eyJ)|(?<=%3DeyJ)|(?<=\\[nrt]eyJ))[A-Za-z0-9_-]{8,}+"
         r"(?:(?:\.|%2[Ee])[A-Za-z0-9_-]*+){1,4}",
-        "eyJ",
-        accepts=lambda text: "." in text or "%2" in text,
+        ("eyJ",),
+        lambda text: "." in text or "%2" in text,
     ),
-    _rule(
+    Rule(
         r"[0-9a-f](?<![0-9A-Za-z].)[0-9a-f]{31}\.[A-Za-z0-9]{16}(?![A-Za-z0-9])",
-        ".",
-        accepts=looks_random,
+        (".",),
+        looks_random,
     ),
-    _rule(r"(?<!\d)\d{8,10}:AA[A-Za-z0-9_-]{32,}", ":AA"),
-    _rule(r"[MNO](?<![\w-][MNO])[\w-]{23,27}\.[\w-]{6}\.[\w-]{27,}", ".", accepts=looks_random),
-    _rule(r"[A-Za-z0-9]{14}\.atlasv1\.[\w-]{20,}", ".atlasv1."),
-    _rule(r"(?<![0-9a-f])[0-9a-f]{32}-us\d{1,2}(?!\w)", "-us"),
-    _rule(r"(?<!\w)[A-Za-z0-9]{6}_[A-Za-z0-9]{29}_mmk(?!\w)", "_mmk"),
-    _rule(r"(?<![\w.~-])[\w.~-]{3}\dQ~[\w.~-]{31,34}(?![\w.~-])", "Q~"),
-    _rule(r"(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{86}==", "==", accepts=looks_random),
-    *map(_of_shape, TOKEN_SHAPES),
+    Rule(r"(?<!\d)\d{8,10}:AA[A-Za-z0-9_-]{32,}", (":AA",)),
+    Rule(r"[MNO](?<![\w-][MNO])[\w-]{23,27}\.[\w-]{6}\.[\w-]{27,}", (".",), looks_random),
+    Rule(r"[A-Za-z0-9]{14}\.atlasv1\.[\w-]{20,}", (".atlasv1.",)),
+    Rule(r"(?<![0-9a-f])[0-9a-f]{32}-us\d{1,2}(?!\w)", ("-us",)),
+    Rule(r"(?<!\w)[A-Za-z0-9]{6}_[A-Za-z0-9]{29}_mmk(?!\w)", ("_mmk",)),
+    Rule(r"(?<![\w.~-])[\w.~-]{3}\dQ~[\w.~-]{31,34}(?![\w.~-])", ("Q~",)),
+    Rule(r"(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{86}==", ("==",), looks_random),
+    *[shape.rule() for shape in TOKEN_SHAPES],
 )
-"""Secrets that their shape alone gives away. Every match has 16 characters without a space."""
+"""Rules for keys that have a shape. Every match has 16 characters without a space."""
 
 # Sources: RFC 3986 (URLs), 6750 and 7617 (bearer, basic); curl(1), netrc(5), the PostgreSQL manual
 # (.pgpass), openssl-passphrase-options(1), and the manuals of the commands.
 FORM_RULES = (
-    _rule(
-        r"://(?P<secret>[^\s/?#\"'<>\\@]*+(?:@[^\s/?#\"'<>\\@]*+)*)@", "://", accepts=_is_user_info
-    ),
-    _rule(
+    Rule(r"://(?P<secret>[^\s/?#\"'<>\\@]*+(?:@[^\s/?#\"'<>\\@]*+)*)@", ("://",), _is_user_info),
+    Rule(
         r"://(?P<secret>[^\s/?#\"'<>:@]{0,100}:(?!\d{1,5}[/?#])[^\s\"'<>@]{1,128}+)@"
         r"(?=[\w.-]+[:/?#])",
-        "://",
-        accepts=_is_user_info,
+        ("://",),
+        _is_user_info,
     ),
-    _rule(
-        r"(?i)bearer(?<![a-z0-9]bearer)\s{1,9}(?P<secret>[\w.~+/=-]{6,}+)",
-        "bearer",
-        accepts=_is_random,
+    Rule(
+        r"(?i)bearer(?<![a-z0-9]bearer)\s{1,9}(?P<secret>[\w.~+/=-]{6,}+)", ("bearer",), _is_random
     ),
-    _rule(
+    Rule(
         r"(?i)basic(?<![a-z0-9]basic)\s{1,9}(?P<secret>[A-Za-z0-9+/_-]{6,}+={0,2})",
-        "basic",
-        accepts=holds_user_and_password,
+        ("basic",),
+        holds_user_and_password,
     ),
-    _rule(
-        r"(?i)[?&](?:key|auth|pass|code)=(?P<secret>[^&#\s\"']+)",
-        "?",
-        "&",
-        accepts=_is_random,
-    ),
-    _rule(
+    Rule(r"(?i)[?&](?:key|auth|pass|code)=(?P<secret>[^&#\s\"']+)", ("?", "&"), _is_random),
+    Rule(
         r"(?:-u|--user|--proxy-user)(?<![\w-]-u)"
         r"(?:[ =]|\\{0,3}[\"'],\s?|\s?(?=\\{0,3}[\"']))\\{0,3}[\"']?"
         r"[^\s:\"'\\]{0,100}+:(?P<secret>[^\s\"'\\]+)",
-        "-u",
-        accepts=_is_likely,
+        ("-u",),
+        _is_likely,
     ),
-    _rule(
-        r"\blogin\s{1,9}\S{1,200}\s{1,9}password\s{1,9}(?P<secret>\S+)", "login", accepts=_is_secret
-    ),
-    _rule(_LOGIN_FLAGS, "login", "sshpass", "mongo", accepts=_is_secret),
-    _rule(
+    Rule(r"\blogin\s{1,9}\S{1,200}\s{1,9}password\s{1,9}(?P<secret>\S+)", ("login",), _is_secret),
+    Rule(_LOGIN_FLAGS, ("login", "sshpass", "mongo"), _is_secret),
+    Rule(
         r"\b(?:mysql|mariadb|mysqldump|mysqladmin)\b[^\n|;]{0,100}?\s-p(?P<secret>[^\s\"']{4,}+)",
-        "mysql",
-        "mariadb",
+        ("mysql", "mariadb"),
     ),
-    _rule(
-        r"\bredis-cli\b[^\n|;]{0,100}?\s(?:-a|--pass)\s{1,9}(?P<secret>[^\s\"']{4,}+)", "redis-cli"
+    Rule(
+        r"\bredis-cli\b[^\n|;]{0,100}?\s(?:-a|--pass)\s{1,9}(?P<secret>[^\s\"']{4,}+)",
+        ("redis-cli",),
     ),
-    _rule(r"(?<=[\s\"'])pass:(?P<secret>[^\s\"']{4,}+)", "pass:", accepts=_is_secret),
-    _rule(
+    Rule(r"(?<=[\s\"'])pass:(?P<secret>[^\s\"']{4,}+)", ("pass:",), _is_secret),
+    Rule(
         r"(?<![\w.*-])[\w.*-]{1,253}:(?:\d{4,5}|\*):[\w.*-]{1,63}:[\w.@*-]{1,63}:"
         r"(?P<secret>[^\s\"'&\\]{4,256})",
-        ":5432:",
-        ":*:",
-        accepts=_is_secret,
+        (":5432:", ":*:"),
+        _is_secret,
     ),
 )

@@ -1,14 +1,13 @@
 """`Redactor`: replaces secrets in text and data before they are stored or shown.
 
 A redactor recognises the names that secrets are assigned to, the forms in which they are written,
-and the shapes of the keys of some 50 services (`patterns`). It is a filter, not a guarantee. Every
-step is linear in the text.
+and the shapes of the keys of some 100 services (see `patterns`). It is a filter, not a guarantee.
+Every step is linear in the text.
 """
 
 import json
 import re
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from heapq import merge
@@ -36,11 +35,12 @@ from llm_common.redaction.secret_values import (
 )
 from llm_common.text.canonical import Json, encode_json, json_text, to_plain
 
-# quotes and backslashes stay escaped
+# Quotes and backslashes stay escaped.
 _ESCAPED = re.compile(r"\\+u00([2-7][0-9a-fA-F])(?<!22|5c|5C)")
-_MAX_CUT_CHARS = 512  # what a cut leaves of a secret may be too short to be recognised
-_MIN_SHAPE_CHARS = 16
-_MAX_LITERAL_BYTES = 256  # by so much windows overlap
+# A cut may leave so little of a secret that it is not recognised: read on, and drop the end.
+_MAX_CUT_CHARS = 512
+_MIN_SHAPE_CHARS = 16  # of the shortest key in `patterns`
+_MAX_LITERAL_BYTES = 256  # the overlap of windows
 _KEY_LITERALS = {"PRIVATE KEY", "Private-Lines"}
 _KEY_RULES = [rule for rule in SHAPE_RULES if not _KEY_LITERALS.isdisjoint(rule.literals)]
 _FORM_LITERALS = [(rule, tuple(map(str.encode, rule.literals))) for rule in FORM_RULES]
@@ -48,7 +48,7 @@ _SHAPE_CHARS = frozenset(
     b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-+/=.%~:$"
 )
 _OTHER_CHARS = bytes(set(range(256)) - _SHAPE_CHARS)
-# Two passes by `translate`, since an expression for long words takes fifty times as long.
+# Two passes with `translate`: a regular expression for long words takes fifty times as long.
 _SHAPE_TABLE = bytes.maketrans(_OTHER_CHARS, b" " * len(_OTHER_CHARS))
 _LONG_TABLE = bytes.maketrans(bytes(_SHAPE_CHARS), b"a" * len(_SHAPE_CHARS))
 _LONG = b"a" * _MIN_SHAPE_CHARS
@@ -62,18 +62,17 @@ _USER_FLAGS = frozenset(("-u", "--user", "--proxy-user"))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Redactor:
-    """Replaces secrets by `[redacted]`; immutable, so that stores and threads can share one.
+    """Replaces secrets with `[redacted]`. Immutable, so that stores and threads can share one.
 
-    Recognises values under the names of secrets, in data and in text, if they look like secrets:
-    how much, depends on the name. Recognises passwords in URLs and command lines, `Bearer` and
-    `Basic` credentials, private keys, JSON web tokens and the keys of some 100 services.
-    `docs/secrets.md` says what is known and what is not. Does not recognise a password in a
-    sentence, card numbers, or anything encrypted, compressed or encoded.
+    Recognises values under the names of secrets, in data and in text. How much such a value must
+    look like a secret depends on the name. Recognises passwords in URLs and command lines, `Bearer`
+    and `Basic` credentials, private keys, JSON web tokens and the keys of some 100 services. Does
+    not recognise a password in a sentence, card numbers, or encrypted, compressed or encoded data.
+    `docs/secrets.md` lists both.
 
     Args:
-        extra_patterns: Further secrets, as regular expressions. Replaces the group `secret` where a
-            pattern has one, else the whole match. The caller answers for the time that a pattern
-            takes.
+        extra_patterns: Further secrets, as regular expressions. The group `secret` is replaced if a
+            pattern has one, else the whole match. A slow pattern slows down every save.
         extra_keys: Further names of secrets, in any case and with any separators, such as
             `internal_pin`.
     """
@@ -95,25 +94,25 @@ class Redactor:
                 literals.append(words[-1])
         extra = [Rule(re.compile(pattern), ("",)) for pattern in self.extra_patterns]
         named = NamedSecrets(literals=tuple(literals), strength=self._strength)
-        # The way to set a field of a frozen class.
+        # How to set a field of a frozen dataclass.
         object.__setattr__(self, "_names", tuple(names))
         object.__setattr__(self, "_named", named)
         object.__setattr__(self, "_name_literals", tuple(map(str.encode, literals)))
         object.__setattr__(self, "_extra", tuple(extra))
 
     def is_secret_key(self, key: str) -> bool:
-        """Whether a name, in any case and with any separators, is one under which secrets are kept.
+        """Return whether a name is that of a secret, in any case and with any separators.
 
-        True for `api_key`, `X-Api-Key`, `accessToken`, `client.secret`, `Set-Cookie`; False for
-        `token_type`, `max_tokens`, `secretary`. Reads the last 64 characters of the name.
+        True for `api_key`, `X-Api-Key`, `accessToken`, `client.secret` and `Set-Cookie`. False for
+        `token_type`, `max_tokens` and `secretary`. Reads the last 64 characters of the name.
         """
         return self._strength(key) > 0
 
     def is_secret(self, key: str, value: object) -> bool:
         """Return whether a value under a name is a secret: a PIN, or a text that looks like one.
 
-        How much a text must look like one depends on the name. False for an object or a list, whose
-        parts are checked each.
+        How much a text must look like one depends on the name. False for an object or a list: their
+        parts are checked instead.
         """
         strength = self._strength(key)
         if not strength:
@@ -123,13 +122,13 @@ class Redactor:
         return isinstance(value, int | float) and is_secret_number(value, strength, key)
 
     def text(self, text: str) -> str:
-        """The text with every secret replaced; JSON stays JSON."""
+        """Return the text with every secret replaced. JSON stays JSON."""
         return self._text(text, self._candidates(text.encode("utf-8", "surrogatepass")))
 
     def beginning(self, text: str, *, max_chars: int) -> str:
-        """The beginning of a text, redacted, in at most `max_chars` characters.
+        """Return the beginning of a text, redacted, in at most `max_chars` characters.
 
-        Also leaves out the part of a secret that the cut would leave at the end.
+        A secret that the cut would leave in part is left out.
         """
         redacted = self.text(text[: max_chars + _MAX_CUT_CHARS])
         end = max_chars
@@ -138,18 +137,18 @@ class Redactor:
         return redacted[:end]
 
     def shapes(self, text: str) -> str:
-        """The text with the keys replaced that their shape alone gives away.
+        """Return the text with the keys replaced that are recognised by their shape alone.
 
-        Leaves alone what only a name or the words around it give away, so that source code stays
-        source code.
+        Keeps values that are recognised by a name or by the words around them, so that source code
+        stays source code.
         """
         return _replaced(text, _shapes_in(text.encode("utf-8", "surrogatepass")))
 
     def args(self, args: Mapping[str, object]) -> dict[str, Json]:
-        """A plain copy of the arguments, redacted; see `data`.
+        """Return a plain copy of the arguments, redacted. See `data`.
 
         Raises:
-            UnserialisableError: As for `to_plain`.
+            UnserialisableError: If a value has no JSON form.
         """
         plain = to_plain(dict(args))
         redacted = self.data(plain, encoded=encode_json(plain).data)
@@ -163,7 +162,7 @@ class Redactor:
         object if no rule can match.
 
         Args:
-            plain: The data; not changed.
+            plain: The data. It is not changed.
             encoded: The same data as JSON.
         """
         candidates = self._candidates(encoded)
@@ -172,10 +171,8 @@ class Redactor:
         return self._data(plain, candidates)
 
     def _candidates(self, data: bytes) -> list[Rule]:
-        """Return the rules that may match in a text or some JSON: those with a literal in it.
-
-        This pass takes 0.4 ms for 32 KB; all patterns would take 20 ms.
-        """
+        """Return the rules that may match in a text or some JSON: those with a literal in it."""
+        # This pass takes 0.4 ms for 32 KB. All patterns would take 20 ms.
         if b"\\u00" in data:  # an escaped letter hides a literal
             return [self._named, *FORM_RULES, *SHAPE_RULES, *self._extra]
         low = data.lower()
@@ -210,13 +207,13 @@ class Redactor:
         redacted: dict[str, Json] = {}
         for key, item in value.items():
             name = self._text(key, candidates)
-            while name in redacted and name != key:  # two keys that were secrets
+            while name in redacted and name != key:  # two keys that were secrets stay two
                 name += "'"
             strength = self._strength(key) if may_name else 0
             if strength and isinstance(item, int | float) and is_secret_number(item, strength, key):
                 redacted[name] = REDACTED
                 continue
-            if isinstance(item, dict):  # has names of its own
+            if isinstance(item, dict):  # its own names say more about its values
                 strength = min(strength, WEAK)
             redacted[name] = self._data(item, candidates, max(strength, min(above, WEAK)))
         if may_name and not _VALUE_KEYS.isdisjoint(value):
@@ -234,22 +231,19 @@ class Redactor:
                 value[key] = REDACTED
 
     def _list(self, items: list[Json]) -> list[Json]:
-        """The words of a command line after `--password` or `-u`; the value of a pair.
-
-        The cells under a header.
-        """
-        for number, (item, following) in enumerate(pairwise(items)):
+        """Redact a command line's words after `--password` or `-u`, and the value of a pair."""
+        for index, (item, following) in enumerate(pairwise(items), 1):
             if not isinstance(item, str) or not isinstance(following, str):
                 continue
             if item.startswith("--") and self.is_secret(item, following):
-                items[number + 1] = REDACTED
+                items[index] = REDACTED
             elif item in _USER_FLAGS:
                 user, _, password = following.partition(":")
                 if is_secret_value(password, LIKELY):
-                    items[number + 1] = f"{user}:{REDACTED}"
+                    items[index] = f"{user}:{REDACTED}"
             elif item == "-p" and items[0] in _PASSWORD_COMMANDS:
                 if is_secret_value(following, STRONG):
-                    items[number + 1] = REDACTED
+                    items[index] = REDACTED
             elif len(items) == 2:  # noqa: PLR2004
                 strength = min(self._strength(item), LIKELY)
                 if strength and is_secret_value(following, strength):
@@ -259,9 +253,14 @@ class Redactor:
     def _text(self, text: str, candidates: list[Rule]) -> str:
         if not candidates:
             return text
-        if text.startswith(("{", "[")) and (inner := _parsed(text)) is not None:
-            redacted = self._data(inner, candidates)
-            return text if redacted == inner else json_text(redacted)
+        if text.startswith(("{", "[")):
+            try:
+                inner = json.loads(text)
+            except (ValueError, RecursionError):
+                pass  # it only looks like JSON
+            else:
+                redacted = self._data(inner, candidates)
+                return text if redacted == inner else json_text(redacted)
         if "\\u00" in text:
             unescaped = _ESCAPED.sub(lambda escape: chr(int(escape[1], 16)), text)
             if unescaped != text:
@@ -273,11 +272,6 @@ class Redactor:
 DEFAULT_REDACTOR = Redactor()
 
 
-def is_secret_key(key: str) -> bool:
-    """`Redactor.is_secret_key` of the default redactor."""
-    return DEFAULT_REDACTOR.is_secret_key(key)
-
-
 @cache
 def _shape_literals() -> tuple[re.Pattern[bytes], dict[bytes, list[Rule]]]:
     """Return a pattern for the longest literal at a position, and the rules of each literal."""
@@ -285,7 +279,7 @@ def _shape_literals() -> tuple[re.Pattern[bytes], dict[bytes, list[Rule]]]:
     for rule in SHAPE_RULES:
         for literal in rule.literals:
             rules.setdefault(literal.encode(), []).append(rule)
-    # The pattern finds the longest literal at a position, which stands for the shorter ones too.
+    # The pattern finds the longest literal at a position: add the rules of shorter ones to it.
     for longer, longer_rules in rules.items():
         for shorter, shorter_rules in rules.items():
             if shorter != longer and longer.startswith(shorter):
@@ -317,16 +311,8 @@ def _shapes_in(data: bytes) -> list[Rule]:
     return list(dict.fromkeys(rules))
 
 
-def _parsed(text: str) -> Json:
-    """The value of a text that is a JSON object or list; None for any other text."""
-    with suppress(ValueError, RecursionError):
-        value: Json = json.loads(text)
-        return value
-    return None
-
-
 def _replaced(text: str, rules: Sequence[Rule]) -> str:
-    """Replace what the rules find, which may overlap."""
+    """Replace the matches of the rules. They may overlap."""
     if not rules:
         return text
     parts = StringIO()  # joining a list of millions would block every other thread

@@ -1,8 +1,8 @@
-"""Tells what counts as a secret, by the name that a value is assigned to and by its characters.
+"""Decides what counts as a secret, by the name that a value is assigned to and by its characters.
 
-A name says how much its value has to look like a secret. Scanners of source code ask for entropy;
-that misses short passwords and finds long identifiers. Here a value is random if its letters and
-digits alternate more often than the words of a name do.
+A name says how much its value has to look like a secret. Scanners of source code measure entropy,
+which misses short passwords and matches long identifiers. Here a value is random if its letters and
+digits alternate more often than the words of an identifier.
 """
 
 # ruff: noqa: SIM905 - a list literal would take a line for each word
@@ -13,11 +13,11 @@ from functools import cache, lru_cache
 NO_SECRET, WEAK, LIKELY, STRONG, CERTAIN = range(5)
 """How much a name says about its value.
 
-The value is a secret never, if it looks random, if it is no plain word, if it is no placeholder,
-or in any case (a name that the caller added).
+The value counts as a secret never, if it looks random, if it is not a plain word, if it is not a
+placeholder, or always (a name that the caller added).
 """
 
-# Lower-case literals; every name of a secret contains one.
+# Lower-case literals. Every name of a secret contains one.
 NAME_LITERALS = tuple("key token secret pass pw sig cred cookie auth jwt otp bearer sess".split())
 
 _STRONG_ENDINGS = tuple(
@@ -38,14 +38,14 @@ _WEAK_ENDINGS = tuple(
 )
 _INNER_WORDS = frozenset(("password", "passwd", "secret", "secrets", "credential"))
 _FORMS_OF_A_VALUE = frozenset("b64 base64 data encoded hash plain plaintext raw text value".split())
-_SAID_OF_A_SECRET = frozenset(
+_ATTRIBUTES_OF_A_SECRET = frozenset(
     (
         "arn at count date enabled field file filename hint label length name path policy reset "
         "service time ttl type uri url version"
     ).split()
 )
-# What makes of a `key`, `token` or `pass` another thing: `primary_key`, `next_page_token`,
-# `boarding_pass`.
+# The words before `key`, `token` or `pass` in names of other things: `primary_key`,
+# `next_page_token`, `boarding_pass`.
 _OTHER_THINGS = {
     "key": frozenset(
         (
@@ -65,20 +65,21 @@ _OTHER_THINGS = {
         "band boarding by day first high low multi one render season second single".split()
     ),
 }
-_MAX_NAME_CHARS = 64
+_MAX_NAME_CHARS = 64  # of the end of a name: the words there say what it is
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 
 
 def name_strength(key: str, extra: tuple[str, ...] = ()) -> int:
-    """What a name says about its value, from `NO_SECRET` to `CERTAIN`.
+    """Return what a name says about its value, from `NO_SECRET` to `CERTAIN`.
 
     Reads the last 64 characters of the name.
     """
+    # Cut before the cache: 4,096 names of any length would be kept.
     return _strength(key[-_MAX_NAME_CHARS:], extra)
 
 
 def words_of(key: str) -> tuple[str, ...]:
-    """The words of a name in lower case, without a number at its end as in `token2`."""
+    """Return the words of a name in lower case, without a number at its end as in `token2`."""
     words = [word.lower() for word in _WORD.findall(key)]
     while words and words[-1].isdigit():
         words.pop()
@@ -101,7 +102,7 @@ def _strength(key: str, extra: tuple[str, ...]) -> int:
         return LIKELY
     if last in _WEAK_WORDS or joined.endswith(_WEAK_ENDINGS) or (last == "key" and len(words) > 1):
         return WEAK
-    is_about_secrets = not _INNER_WORDS.isdisjoint(words) and last not in _SAID_OF_A_SECRET
+    is_about_secrets = not _INNER_WORDS.isdisjoint(words) and last not in _ATTRIBUTES_OF_A_SECRET
     return WEAK if is_about_secrets else NO_SECRET
 
 
@@ -113,7 +114,7 @@ _WORDS = r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+"
 _MIXED = r"(?=\w*[a-z])(?=\w*[A-Z])(?=\w*[0-9])\w{10,}"
 _HEX_RUN = r"(?=(?:[a-f]*[0-9]){4})(?=(?:[0-9]*[a-f]){4})[0-9a-f]{12,}"
 _NOT_IN_A_WORD = r"[^A-Za-z0-9]+"
-# What stands where a secret would: templates, masks, numbers, paths, addresses, code.
+# Values that are not secrets: templates, masks, numbers, paths, addresses, code.
 _OTHERS = (
     r"\$\w+",
     r"\$[({].*",
@@ -186,15 +187,15 @@ _PIN_CHARS = 4
 
 @cache
 def compiled(expression: str, flags: int = 0) -> re.Pattern[str]:
-    """The pattern, compiled at its first use; importing this package compiles next to none."""
+    """Return the pattern, compiled at its first use, so that importing stays fast."""
     return re.compile(expression, flags)
 
 
 def is_secret_value(value: str, strength: int) -> bool:
-    """Whether a value counts as a secret under a name of this strength.
+    """Return whether a value counts as a secret under a name of this strength.
 
     Args:
-        value: The text of the value without its quotes; its first 256 characters are checked.
+        value: The text of the value without its quotes. The first 256 characters are checked.
         strength: What the name says, from `WEAK` to `CERTAIN`.
     """
     head = value[:MAX_CHECKED_CHARS]
@@ -236,7 +237,7 @@ def is_other(value: str) -> bool:
 
 
 def looks_random(value: str) -> bool:
-    """Whether a word mixes its letters, cases and digits as keys do and names do not."""
+    """Return whether a word mixes letters, cases and digits as keys do and names do not."""
     head = value[:MAX_CHECKED_CHARS]
     if len(head) < _MIN_RANDOM_CHARS or compiled(r"[0-9A-Z]").search(head) is None:
         return False
@@ -245,7 +246,7 @@ def looks_random(value: str) -> bool:
 
 
 def holds_user_and_password(value: str) -> bool:
-    """Whether a text is the Base64 of `user:password`, as in RFC 7617."""
+    """Return whether a text is the Base64 of `user:password`, as in RFC 7617."""
     if not compiled(r"[A-Za-z0-9+/_-]{8,}={0,2}").fullmatch(value):
         return False
     bare = value.rstrip("=").replace("-", "+").replace("_", "/")
@@ -258,13 +259,11 @@ def holds_user_and_password(value: str) -> bool:
 
 
 def _is_mixed(part: str) -> bool:
-    """Whether letters and digits without a sign between them are random.
-
-    A part of a few characters says little.
-    """
+    """Return whether letters and digits without a sign between them are random."""
     size = len(part)
-    if size < 4 or part.isdigit():  # noqa: PLR2004
+    if size < 4 or part.isdigit():  # noqa: PLR2004 - three characters say nothing
         return False
+    # Dense: a change of case, or between letters and digits, at least every four characters.
     words = len(compiled(_WORDS).findall(part))
     is_dense = 4 * words >= size
     if part.isalpha():
