@@ -190,33 +190,33 @@ MISTAKES = [
         "a query id that leads out of the store",
         lambda at: save(at, query_id="../other"),
         InvalidIdError,
-        "The query_id '../other' is not allowed; use 1 to 200 of A-Z a-z 0-9 _ - . and, but at "
-        "its ends, : / @ + = , and single spaces, without segments such as .. or nul; "
-        "ToolContextManager.hash_query makes an id of any text",
+        "The query_id '../other' is not allowed. Use 1 to 200 of A-Z a-z 0-9 _ - . and, except "
+        "at its ends, : / @ + = , and single spaces, without segments such as .. or nul. "
+        "ToolContextManager.hash_query makes an id from any text",
     ),
     Mistake(
         "an empty query id",
         lambda at: save(at, query_id=""),
         InvalidIdError,
-        "The query_id '' is not allowed; use 1 to 200 of A-Z a-z 0-9 _ - . and, but at its ends, "
-        ": / @ + = , and single spaces, without segments such as .. or nul; "
-        "ToolContextManager.hash_query makes an id of any text",
+        "The query_id '' is not allowed. Use 1 to 200 of A-Z a-z 0-9 _ - . and, except at its "
+        "ends, : / @ + = , and single spaces, without segments such as .. or nul. "
+        "ToolContextManager.hash_query makes an id from any text",
     ),
     Mistake(
         "no query id",
         lambda at: save(at, query_id=None),
         InvalidIdError,
-        "The query_id of type NoneType is not allowed; use 1 to 200 of A-Z a-z 0-9 _ - . and, "
-        "but at its ends, : / @ + = , and single spaces, without segments such as .. or nul; "
-        "ToolContextManager.hash_query makes an id of any text",
+        "The query_id of type NoneType is not allowed. Use 1 to 200 of A-Z a-z 0-9 _ - . and, "
+        "except at its ends, : / @ + = , and single spaces, without segments such as .. or nul. "
+        "ToolContextManager.hash_query makes an id from any text",
     ),
     Mistake(
         "a question as the query id",
         lambda at: save(at, query_id="What is AAPL's revenue?\n"),
         InvalidIdError,
-        'The query_id "What is AAPL\'s revenue?\\n" is not allowed; use 1 to 200 of A-Z a-z 0-9 '
-        "_ - . and, but at its ends, : / @ + = , and single spaces, without segments such as "
-        ".. or nul; ToolContextManager.hash_query makes an id of any text",
+        'The query_id "What is AAPL\'s revenue?\\n" is not allowed. Use 1 to 200 of A-Z a-z 0-9 '
+        "_ - . and, except at its ends, : / @ + = , and single spaces, without segments such as "
+        ".. or nul. ToolContextManager.hash_query makes an id from any text",
     ),
     Mistake(
         "bytes as the task id",
@@ -290,13 +290,13 @@ MISTAKES = [
         "a file where the store should be",
         lambda at: (at.joinpath("store").write_text(""), save(at))[1],
         StoreError,
-        "The base of the store, {at}/store, is not a directory; choose another base_dir",
+        "The base of the store, {at}/store, is not a directory. Choose another base_dir",
     ),
     Mistake(
         "an unknown durability",
         lambda at: FileContextPointerStore(at, durability="none"),
         ValueError,
-        'durability is \'none\'; pass "full" or "rename"',
+        'durability must be "full" or "rename", got \'none\'',
     ),
     Mistake(
         "no room for any result",
@@ -805,8 +805,8 @@ MISTAKES = [
         "a bucket without a scheme",
         lambda at: ObjectContextPointerStore.from_url("bucket/prefix"),
         StoreError,
-        'The address "bucket/prefix" names no kind of store; use one that begins with s3://, '
-        "gs:// or az://",
+        'The address "bucket/prefix" names no kind of store. Use an address that begins with '
+        "s3://, gs:// or az://",
     ),
     Mistake(
         "a folder that is not there",

@@ -277,7 +277,7 @@ def checked_query_id(query_id: object, redactor: Redactor) -> str:
         InvalidIdError: It is not; the text names it without its secrets.
     """
     return check_query_id(
-        query_id, shown=lambda text: redactor.beginning(text, max_chars=_SHOWN_QUERY_ID_CHARS)
+        query_id, shorten=lambda text: redactor.beginning(text, max_chars=_SHOWN_QUERY_ID_CHARS)
     )
 
 

@@ -1,4 +1,4 @@
-"""Keeps bytes under two-part keys: one protocol, one set of key rules, several implementations.
+"""Bytes under two-part keys: one protocol, one set of key rules, several stores.
 
 `ObjectBlobStore` needs the extra `object-store` and is imported from
 `llm_common.storage.object_store`.

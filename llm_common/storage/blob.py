@@ -1,12 +1,12 @@
-"""Defines `BlobStore`, the seam between pointers and their bytes, and which keys exist.
+"""Define `BlobStore`, the seam between pointers and their bytes, and the rules for keys.
 
-A key is `folder/name`. Each part obeys an allow-list: a key means the same blob on every operating
-system and object store, and no part can climb, hide, be a device, or look like another part. Names
-that a store needs for itself start with a dot and can therefore never be keys. One folder of such a
-name, `OWN_FOLDER`, holds blobs about the store.
+A key is `folder/name`, and each part obeys an allow-list. A key therefore means the same blob on
+every operating system and object store. No part can climb, be hidden, name a device, or look like
+another part. The store's own names start with a dot, so they can never be keys. One folder of such
+a name, `OWN_FOLDER`, holds blobs about the store.
 
-The ids of queries are freer than folders. Here, and nowhere else, they are checked and mapped
-one-to-one to folders.
+Query ids allow more characters than folders. This module alone checks them and maps them one-to-one
+to folders.
 """
 
 import re
@@ -21,33 +21,37 @@ OWN_FOLDER: Final = ".store"
 
 MAX_QUERY_ID_CHARS: Final = 200
 
+# Windows treats these names as devices, with any extension and in any case.
 _DEVICE = r"(?i:con|prn|aux|nul|com[0-9]|lpt[0-9])"
+# A final dot is refused, because Windows drops it.
 _NAME = re.compile(rf"(?!{_DEVICE}(?:\.|\Z))[A-Za-z0-9_](?:[A-Za-z0-9._-]{{0,126}}[A-Za-z0-9_-])?")
 _QUERY_ID = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9._:/@+=, -]{0,198}[A-Za-z0-9_-])?")
 _UNSAFE_SEGMENT = re.compile(rf"(?:\A|/)(?:{_DEVICE}(?=[./:]|\Z)|\.{{1,2}}(?=/|\Z))|  ")
+# No id contains a replacement, so the mapping can be reversed.
 _TO_FOLDER = str.maketrans("/: ", "~;!")
 _FROM_FOLDER = str.maketrans("~;!", "/: ")
 _NO_FOLDER_CHARS = re.compile("[/: ]")
 _NAME_RULE = (
-    "use 1 to 128 of A-Z a-z 0-9 _ - . that start with a letter, a digit or _, "
-    "do not end with a dot, and are no device name such as nul"
+    "Use 1 to 128 of A-Z a-z 0-9 _ - . that start with a letter, a digit or _, "
+    "do not end with a dot, and are not a device name such as nul"
 )
 _QUERY_ID_RULE = (
-    f"use 1 to {MAX_QUERY_ID_CHARS} of A-Z a-z 0-9 _ - . and, but at its ends, : / @ + = , "
-    "and single spaces, without segments such as .. or nul; "
-    "ToolContextManager.hash_query makes an id of any text"
+    f"Use 1 to {MAX_QUERY_ID_CHARS} of A-Z a-z 0-9 _ - . and, except at its ends, : / @ + = , "
+    "and single spaces, without segments such as .. or nul. "
+    "ToolContextManager.hash_query makes an id from any text"
 )
-_SHOWN_CHARS = 80
+# Longer ids and names are cut in error texts.
+_MAX_QUOTED_CHARS = 80
 
 
 class BlobEntry(NamedTuple):
-    """What a scan says of one blob.
+    """Size, version and age of one blob in a scan.
 
     Attributes:
-        size: Bytes.
-        etag: Compares equal while the bytes are the same, and differs after a put of other bytes;
-            None while that cannot be told.
-        modified_s: Seconds since the epoch of the last put.
+        size: Size in bytes.
+        etag: Compares equal while the bytes stay the same. None if that is uncertain, as for a file
+            that changed just now.
+        modified_s: Time of the last put, in seconds since the epoch.
     """
 
     size: int
@@ -57,13 +61,13 @@ class BlobEntry(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FolderScan:
-    """Everything in a folder.
+    """The content of a folder.
 
     Attributes:
-        blobs: Every blob by its name, in the order of the names.
-        temporaries: Size by name of what a writer left that was killed over an hour ago.
-        unsafe: Names of links, of files with several names or of another owner, of directories and
-            devices.
+        blobs: The blobs by name, sorted by name.
+        temporaries: Sizes by name of the temporary files that killed writers left over an hour ago.
+        unsafe: Names of links, directories and devices, and of files with several hard links or
+            another owner.
         unrecognized: Names that no blob of this store can have.
     """
 
@@ -74,118 +78,121 @@ class FolderScan:
 
 
 class BlobStore(Protocol):
-    """Bytes under keys.
+    """A store of bytes under keys.
 
-    Every method is synchronous and may be called from several threads and processes at once.
-    A put is atomic: a reader sees the old bytes or the new ones. Each method raises
-    `InvalidIdError` for a key outside the rules, `UnsafePathError` for something that is not a
-    plain blob of this store, and `StoreError` for any other failure of the system.
+    The methods are synchronous. Any number of threads and processes may call them in parallel.
+    A put is atomic: a reader sees the old bytes or the new ones. Every method can raise:
+
+    - `InvalidIdError` if a key breaks the rules.
+    - `UnsafePathError` if something other than a plain blob of this store has the key.
+    - `StoreError` if the system fails in any other way.
     """
 
     def put(self, key: str, data: bytes) -> None:
-        """Stores the bytes whole, in place of what was there.
+        """Store a blob, or replace it.
 
         Args:
-            key: `folder/name`; the folder appears with its first blob.
-            data: What to keep.
+            key: `folder/name`. The folder appears with its first blob.
+            data: The bytes to store.
 
         Raises:
-            StoreFullError: No room; the old bytes are intact.
+            StoreFullError: If the device is full. The old bytes are intact.
         """
 
     def get(self, key: str, *, max_bytes: int | None = None) -> bytes:
-        """The bytes that were put last.
+        """Return the bytes of a blob.
 
         Args:
             key: `folder/name`.
-            max_bytes: A larger blob is not read.
+            max_bytes: Maximum size. A larger blob is not read. None sets no limit.
 
         Raises:
-            PointerNotFoundError: Nothing is stored under the key.
-            CorruptPointerError: The blob has more than `max_bytes`, or more than the memory holds.
+            PointerNotFoundError: If the blob does not exist.
+            CorruptPointerError: If the blob exceeds `max_bytes` or does not fit in memory.
         """
 
     def get_many(
         self, folder: str, names: list[str], *, max_bytes: int | None = None
     ) -> Iterator[bytes | None]:
-        """Yield the bytes of each name, None for one that is missing, unreadable or too large."""
+        """Yield the bytes of each name, None for a missing, unreadable or oversized blob."""
 
     def update(
         self, key: str, change: Callable[[bytes | None], bytes], *, max_bytes: int | None = None
     ) -> None:
-        """Stores what the change makes of the bytes under the key; no other update is lost.
+        """Replace a blob by a function of its bytes, without losing concurrent updates.
 
         Args:
             key: `folder/name`.
-            change: Takes the bytes, None for no blob; called again if another writer was faster.
-            max_bytes: A larger blob counts as none.
+            change: Computes the new bytes from the old bytes, or from None if the blob does not
+                exist. Called again if another writer was faster.
+            max_bytes: Maximum size. A larger blob is passed to `change` as None.
 
         Raises:
-            LockTimeoutError: Other writers kept the key for longer than the store waits.
+            LockTimeoutError: If other writers held the key for longer than the store waits.
         """
 
     def scan(self, folder: str) -> FolderScan:
-        """Everything in a folder; nothing is changed. Empty when there is no such folder."""
+        """List the content of a folder, without changing it. Empty if it does not exist."""
 
     def folder_etag(self, folder: str) -> object:
-        """Compares equal until a blob of the folder is put or deleted.
+        """Return a value that compares equal until a blob of the folder is put or deleted.
 
-        None while that cannot be told.
+        Returns None if that is uncertain.
         """
 
     def folders(self) -> Iterator[str]:
-        """Every folder in which a query may be, in no order.
+        """Yield every folder that may belong to a query, in no order.
 
-        One that appears or vanishes meanwhile may be left out. `query_id_of` tells the query.
+        A folder that appears or vanishes during the walk may be missing. `query_id_of` returns the
+        query of a folder.
         """
 
     def delete(self, key: str) -> None:
-        """Removes a blob; no error when there is none."""
+        """Remove a blob, if it exists."""
 
     def sweep(self, folder: str) -> None:
-        """Removes the temporaries that `scan` lists."""
+        """Remove the temporaries that `scan` lists."""
 
     def remove_folder(self, folder: str) -> None:
-        """Removes a folder without blobs: its lock, its temporaries, its directory.
+        """Remove a folder that has no blobs, with its lock and temporaries.
 
-        No error when it holds more, which stays, or when there is no such folder.
+        Leaves any other content, and does nothing if the folder does not exist.
 
         Raises:
-            LockTimeoutError: A writer held the folder for longer than the store waits.
+            LockTimeoutError: If a writer held the folder for longer than the store waits.
         """
 
     def location(self, key: str) -> str:
-        """Where a person finds the blob; information only, never read back."""
+        """Return the address of a blob for people. The store never reads it back."""
 
 
 class LockedFolder(Protocol):
-    """One folder of a `LockingBlobStore`, while its lock is held."""
+    """A folder of a `LockingBlobStore` whose lock the caller holds."""
 
     def get(self, name: str, *, max_bytes: int | None = None) -> bytes | None:
-        """The bytes of a blob, None when there is none.
+        """Return the bytes of a blob, None if it does not exist.
 
         Raises:
-            CorruptPointerError: The blob has more than `max_bytes`, or more than the memory holds.
-            UnsafePathError: The name is that of a link, a device or another's file.
+            CorruptPointerError: If the blob exceeds `max_bytes` or does not fit in memory.
+            UnsafePathError: If the name belongs to a link, a device or another user's file.
         """
 
     def put(self, *blobs: tuple[str, bytes]) -> None:
-        """Stores blobs, none of them visible before those ahead of it.
+        """Store blobs, each visible only after the blobs before it.
 
-        They share one power failure: one that strikes before the return may leave any of them, each
-        whole.
+        A power failure before the return may lose any of them. Each remaining one is whole.
 
         Raises:
-            StoreFullError: No room; some of the first may be stored.
+            StoreFullError: If the device is full. The first blobs may be stored.
         """
 
     def delete(self, *names: str, fsync: bool = True) -> None:
-        """Removes blobs, in this order.
+        """Remove blobs, in this order.
 
         Args:
-            names: What to remove; no error for what is not there.
-            fsync: False skips the most expensive step: after a power failure the blobs may be back,
-                until the next put or flushed deletion in the folder.
+            names: Names of the blobs. Names without a blob are skipped.
+            fsync: False skips the most expensive step. The blobs can then come back after a power
+                failure, until the next put or flushed deletion in the folder.
         """
 
 
@@ -193,109 +200,109 @@ class LockingBlobStore(BlobStore, Protocol):
     """A `BlobStore` whose folders can be locked."""
 
     def lock(self, folder: str) -> AbstractContextManager[LockedFolder]:
-        """Lock a folder for the duration of the block. Makes the folder if it is missing.
+        """Lock a folder for the duration of the block. Creates a missing folder.
 
-        Not reentrant. Reading stays possible without it. The lock ends with its process at the
-        latest.
+        The lock is not reentrant. Readers do not need it. It ends with its process at the latest.
 
         Raises:
-            LockTimeoutError: Another holder kept it for longer than the store waits.
+            LockTimeoutError: If another writer held it for longer than the store waits.
         """
 
     def lock_shared(self, folder: str) -> AbstractContextManager[None]:
-        """Keeps exclusive holders out of a folder for the duration of the block; makes nothing.
+        """Keep writers out of a folder for the duration of the block. Creates nothing.
 
         Raises:
-            LockTimeoutError: An exclusive holder kept it for longer than the store waits.
+            LockTimeoutError: If a writer held it for longer than the store waits.
         """
 
 
 def check_query_id(
-    query_id: object, *, shown: Callable[[str], str] = lambda text: text[:_SHOWN_CHARS]
+    query_id: object, *, shorten: Callable[[str], str] = lambda text: text[:_MAX_QUOTED_CHARS]
 ) -> str:
-    """Return a query id that the store accepts, unchanged.
+    """Check a query id, and return it unchanged.
 
     It has 1 to 200 of `A-Za-z0-9_-.`, and inside also `:/@+=,` and single spaces. It starts with a
-    letter, a digit or `_`, and ends with one of these or a hyphen. None of the segments between its
-    slashes is `.`, `..` or the name of a device.
+    letter, a digit or `_`, and may also end with a hyphen. No segment between slashes is `.`, `..`
+    or the name of a device.
 
     Args:
-        query_id: What may be an id.
-        shown: How the error shows a text that is none; a store takes secrets out of it.
+        query_id: The value to check, of any type.
+        shorten: Prepares an invalid id for the error text. A store also redacts its secrets.
 
     Raises:
-        InvalidIdError: Anything else, whatever its type; the text names the id.
+        InvalidIdError: If the value is not an id. The text names it.
     """
     if (
         isinstance(query_id, str)
         and _QUERY_ID.fullmatch(query_id)
         and not _UNSAFE_SEGMENT.search(query_id)
     ):
-        return str.__str__(query_id)
-    name = (
-        repr(shown(query_id)) if isinstance(query_id, str) else f"of type {type(query_id).__name__}"
-    )
-    raise InvalidIdError(f"The query_id {name} is not allowed; {_QUERY_ID_RULE}")
+        return str.__str__(query_id)  # an enum member that is a str becomes its value
+    name = f"of type {type(query_id).__name__}"
+    if isinstance(query_id, str):
+        name = repr(shorten(query_id))
+    raise InvalidIdError(f"The query_id {name} is not allowed. {_QUERY_ID_RULE}")
 
 
 def folder_of(query_id: object) -> str:
-    """The folder of a query: the id itself, with `/` as `~`, `:` as `;` and a space as `!`.
+    """Return the folder of a query: the id with `~` for `/`, `;` for `:`, `!` for a space.
 
-    Different ids have different folders, since an id holds none of these three. A folder is a safe
-    name on every operating system and object store. One that ignores case keeps `a` and `A` in one
-    folder.
+    Different ids have different folders, and a folder is a safe name on every operating system and
+    object store. A file system that ignores case keeps `a` and `A` in the same folder.
 
     Raises:
-        InvalidIdError: `check_query_id` does not take the id.
+        InvalidIdError: If `check_query_id` refuses the id.
     """
     return check_query_id(query_id).translate(_TO_FOLDER)
 
 
 def query_id_of(folder: str) -> str:
-    """The query whose folder has this name.
+    """Return the query that a folder belongs to.
 
     Raises:
-        InvalidIdError: It is no query's.
+        InvalidIdError: If no query has such a folder.
     """
     if _NO_FOLDER_CHARS.search(folder):
         raise InvalidIdError(
-            f"{folder[:_SHOWN_CHARS]!r} is the folder of no query; use what folder_of gives"
+            f"{folder[:_MAX_QUOTED_CHARS]!r} is not the folder of a query. "
+            "Use a name that folder_of returns"
         )
     return check_query_id(folder.translate(_FROM_FOLDER))
 
 
 def check_folder(folder: object) -> str:
-    """Return a folder's name, unchanged: one that `folder_of` returns, or the store's own folder.
+    """Check the name of a query's folder or of `OWN_FOLDER`, and return it unchanged.
 
     Raises:
-        InvalidIdError: Anything else.
+        InvalidIdError: If it is neither.
     """
-    if folder != OWN_FOLDER:
+    if folder != OWN_FOLDER:  # starts with a dot, which no query's folder does
         query_id_of(folder if isinstance(folder, str) else "")
     return str(folder)
 
 
 def check_name(name: object) -> str:
-    """The name itself when it may be the second part of a key: 1 to 128 of `A-Za-z0-9_-.`.
+    """Check the second part of a key, 1 to 128 of `A-Za-z0-9_-.`, and return it unchanged.
 
     Raises:
-        InvalidIdError: Anything else.
+        InvalidIdError: If it is not such a name.
     """
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
-        shown = (
-            repr(name[:_SHOWN_CHARS]) if isinstance(name, str) else f"of type {type(name).__name__}"
-        )
-        raise InvalidIdError(f"The name {shown} of a blob is not allowed; {_NAME_RULE}")
-    return name
+    if isinstance(name, str):
+        if _NAME.fullmatch(name):
+            return name
+        description = repr(name[:_MAX_QUOTED_CHARS])
+    else:
+        description = f"of type {type(name).__name__}"
+    raise InvalidIdError(f"The name {description} of a blob is not allowed. {_NAME_RULE}")
 
 
 def check_key(key: object) -> tuple[str, str]:
-    """Folder and name of a key.
+    """Split a key into its folder and name.
 
     Raises:
-        InvalidIdError: Not exactly two parts, or a part that is outside the allow-list.
+        InvalidIdError: If it has not exactly two parts, or a part is not allowed.
     """
     if not isinstance(key, str) or key.count("/") != 1:
-        raise InvalidIdError("A blob key is not allowed; use text of the form folder/name")
+        raise InvalidIdError("A blob key is not allowed. Use a str of the form folder/name")
     folder, _, name = key.partition("/")
     return check_folder(folder), check_name(name)

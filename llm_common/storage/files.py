@@ -1,7 +1,7 @@
 """`FileBlobStore`: blobs as plain files under one directory.
 
-Every file is reached relative to the descriptor of its opened folder (openat), and neither the
-folder nor the file may be a symbolic link: swapping one in at any instant leads nowhere.
+Every file is opened relative to the descriptor of its folder (openat), and symbolic links are never
+followed. A link that is swapped in at any moment therefore leads nowhere.
 """
 
 import errno
@@ -43,7 +43,7 @@ if sys.platform != "win32":
     import fcntl
 
     _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-    # non-blocking: opening a fifo returns
+    # O_NONBLOCK: opening a FIFO without a writer would wait for one.
     _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
     _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -51,21 +51,21 @@ Durability = Literal["full", "rename"]
 
 _LOCK_NAME: Final = ".lock"
 _TEMPORARY_PREFIX: Final = ".tmp-"
-_TEMPORARY_LIFE_S: Final = 3600.0  # no healthy write takes an hour
+# No healthy write takes an hour, so an older temporary file has lost its writer.
+_TEMPORARY_LIFE_S: Final = 3600.0
+# Linux advances file times in ticks of 1 to 10 ms. This covers slower file systems too.
 _CLOCK_GRAIN_S: Final = 0.05
-_FIRST_PAUSE_S: Final = 0.0005
-_MAX_PAUSE_S: Final = 0.008
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+# The process has run out of descriptors or memory, which proves nothing about the file.
 _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+# Opening or reading anything but a regular file or directory fails with one of these. For a link
+# under O_NOFOLLOW, Linux reports ELOOP and FreeBSD EMLINK.
 _UNSAFE = frozenset({errno.ELOOP, errno.EMLINK, errno.ENOTDIR, errno.EISDIR, errno.ENXIO})
-"""What opening or reading gives for something that is no regular file or folder."""
 
+# Distinguishes the temporary files of one process. Random digits distinguish processes, since
+# containers that share a disk can have the same process id.
 _numbers = itertools.count()
-"""Tells the temporary files of one process apart.
-
-Random digits tell those of processes with the same number.
-"""
 
 _log = logging.getLogger(__name__)
 
@@ -75,8 +75,8 @@ def translate_os_errors(action: str, path: Path | str) -> Iterator[None]:
     """Turn an `OSError` of the block into a `StoreError`.
 
     Args:
-        action: A verb for the text. For `write` a missing file is not a missing pointer.
-        path: The directory or file, for the text.
+        action: Verb for the error text. For `write`, a missing file is not a missing pointer.
+        path: Directory or file for the error text.
     """
     try:
         yield
@@ -84,43 +84,45 @@ def translate_os_errors(action: str, path: Path | str) -> Iterator[None]:
         code = errno.errorcode.get(exc.errno or 0, "unknown error")
         if exc.errno == errno.ENOENT and action != "write":
             raise PointerNotFoundError(
-                f"Nothing is stored under this name in {path}; use one that it lists"
+                f"Nothing is stored under this name in {path}. Use a name that it lists"
             ) from exc
         if exc.errno in _FULL:
             raise StoreFullError(
-                f"No room left in the store at {path} ({code}); "
-                "nothing was changed: free some and save again"
+                f"No space left in the store at {path} ({code}), and nothing was changed. "
+                "Free some and save again"
             ) from exc
         if exc.errno in _UNSAFE:
             raise UnsafePathError(
-                f"{path} is no regular file or folder, or holds one that is none ({code}); "
-                "remove what is there"
+                f"{path} is not a regular file or directory, or contains something that is not "
+                f"({code}). Remove it"
             ) from exc
         raise StoreError(
-            f"The store could not {action} in {path} ({code}); "
-            "check this directory, its permissions and limits"
+            f"The store could not {action} in {path} ({code}). "
+            "Check this directory, its permissions and limits"
         ) from exc
 
 
 class FileBlobStore:
-    """A `LockingBlobStore` of files `base_dir/folder/name` that survives kill -9 and power failure.
+    """A `LockingBlobStore` of files that survives kill -9 and power failure.
 
-    New files are 0600, new directories 0700, whatever the umask. Needs POSIX (Linux, macOS).
+    A blob is the file `base_dir/folder/name`. New files have mode 0600 and new directories 0700,
+    whatever the umask. Needs POSIX (Linux, macOS).
 
     Args:
-        base_dir: Directory of the store, made absolute at once, created by the first put.
-        durability: `full` flushes each file and its directory: what a put returned for survives a
-            power failure. `rename` leaves that to the system: a power failure may lose the newest
-            puts, but never mixes two.
-        lock_timeout_s: Seconds that a caller waits for a folder; 10 outlasts any healthy save.
-        allow_hard_links: True reads files with several names. Off, since a second name lets others
-            alter what is read.
-        allow_unsafe_dir: True accepts a base directory that everybody may write to and that belongs
-            to another user, and folders and files of any owner.
+        base_dir: Directory of the store. The first put creates it. A relative path is resolved
+            when the store is created.
+        durability: `full` flushes each file and its directory, so that a completed put survives a
+            power failure. `rename` does not flush: a power failure can lose the newest puts, but
+            never mixes two versions.
+        lock_timeout_s: Seconds to wait for the lock of a folder. 10 outlasts any healthy save.
+        allow_hard_links: True reads files with several hard links. By default they are refused,
+            because others could change the content through another name.
+        allow_unsafe_dir: True accepts folders and files of any owner, and a base directory of
+            another user that everybody can write to.
 
     Raises:
-        StoreError: The system is not POSIX.
-        ValueError: `durability` is neither of the two.
+        StoreError: If the system is not POSIX.
+        ValueError: If `durability` is neither `full` nor `rename`.
     """
 
     def __init__(
@@ -133,12 +135,12 @@ class FileBlobStore:
         allow_unsafe_dir: bool = False,
     ) -> None:
         if sys.platform == "win32":
-            ways_out = "use InMemoryContextPointerStore or ObjectContextPointerStore instead"
             raise StoreError(
-                f"A store of files needs a POSIX system, such as Linux, macOS or WSL; {ways_out}"
+                "A store of files needs a POSIX system, such as Linux, macOS or WSL. "
+                "Use InMemoryContextPointerStore or ObjectContextPointerStore"
             )
         if durability not in ("full", "rename"):
-            raise ValueError(f'durability is {durability!r}; pass "full" or "rename"')
+            raise ValueError(f'durability must be "full" or "rename", got {durability!r}')
         self._base_dir = Path(base_dir).expanduser().absolute()
         self._lock_timeout_s = lock_timeout_s
         self._access = _Access(
@@ -147,17 +149,17 @@ class FileBlobStore:
 
     @property
     def base_dir(self) -> Path:
-        """The absolute directory of the store."""
+        """Return the absolute directory of the store."""
         return self._base_dir
 
     def put(self, key: str, data: bytes) -> None:
-        """Stores the bytes by a temporary file and a rename; see `BlobStore.put`."""
+        """Store the bytes with a temporary file and a rename. See `BlobStore.put`."""
         folder, name = check_key(key)
         with self._open(folder, "write", create=True) as opened:
             opened.put((name, data))
 
     def get(self, key: str, *, max_bytes: int | None = None) -> bytes:
-        """The bytes of a regular file; see `BlobStore.get`."""
+        """Return the bytes of a file. See `BlobStore.get`."""
         folder, name = check_key(key)
         with self._open(folder, "read") as opened:
             return opened.read(name, max_bytes)
@@ -165,11 +167,11 @@ class FileBlobStore:
     def get_many(
         self, folder: str, names: list[str], *, max_bytes: int | None = None
     ) -> Iterator[bytes | None]:
-        """Yield the bytes of each name, None for one that is missing, too large or unreadable.
+        """Yield the bytes of each name, None for a missing, unreadable or oversized file.
 
         Raises:
-            StoreError: The folder cannot be read, or the process has run out of descriptors or
-                memory: that says nothing about the blobs.
+            StoreError: If the folder cannot be read, or the process has run out of descriptors or
+                memory. Neither proves anything about the files.
         """
         checked = [check_name(name) for name in names]
         try:
@@ -182,7 +184,7 @@ class FileBlobStore:
     def update(
         self, key: str, change: Callable[[bytes | None], bytes], *, max_bytes: int | None = None
     ) -> None:
-        """Stores what the change makes of the bytes under the key; see `BlobStore.update`."""
+        """Replace a file by a function of its bytes, under the lock of its folder."""
         folder, name = check_key(key)
         with self.lock(folder) as opened:
             data = None
@@ -191,19 +193,19 @@ class FileBlobStore:
             opened.put((name, change(data)))
 
     def scan(self, folder: str) -> FolderScan:
-        """Everything in a folder; see `BlobStore.scan`."""
+        """List the content of a folder. See `BlobStore.scan`."""
         with suppress(PointerNotFoundError), self._open(folder, "list") as opened:
             return opened.scan()
         return FolderScan()
 
     def folder_etag(self, folder: str) -> object:
-        """The inode of the directory and its last change; see `BlobStore.folder_etag`."""
+        """Return the directory's inode, change time and size, None if it changed just now."""
         with suppress(PointerNotFoundError), self._open(folder, "list") as opened:
             return opened.etag()
         return None
 
     def folders(self) -> Iterator[str]:
-        """Every directory, or link, whose name a query can have; see `BlobStore.folders`."""
+        """Yield every directory or link whose name a query's folder can have."""
         listing = translate_os_errors("list", self._base_dir)
         with suppress(PointerNotFoundError), listing, os.scandir(self._base_dir) as entries:
             for entry in entries:
@@ -213,18 +215,19 @@ class FileBlobStore:
                         yield entry.name
 
     def delete(self, key: str) -> None:
-        """Removes a file; see `BlobStore.delete`."""
+        """Remove a file, if it exists."""
         folder, name = check_key(key)
         with suppress(PointerNotFoundError), self._open(folder, "delete") as opened:
             opened.delete(name)
 
     def sweep(self, folder: str) -> None:
-        """Removes temporary files that a killed writer left more than an hour ago."""
+        """Remove temporary files that killed writers left more than an hour ago."""
         with suppress(PointerNotFoundError), self._open(folder, "delete") as opened:
+            # Not flushed: a file that is back after a power failure is swept again.
             opened.delete(*opened.scan().temporaries, fsync=False)
 
     def remove_folder(self, folder: str) -> None:
-        """Remove what killed writers left in a folder, its lock, and the folder if it is empty."""
+        """Remove a folder's lock and all temporaries, and the folder if it is then empty."""
         path = self._base_dir / check_folder(folder)
         with translate_os_errors("delete", path):
             if not path.is_dir():
@@ -234,25 +237,28 @@ class FileBlobStore:
             suppress(PointerNotFoundError),
             translate_os_errors("delete", path),
         ):
-            # writers hold the lock: these are all left over
+            # No writer is at work, since this process holds the lock. Temporaries of any age are
+            # therefore left over.
             opened.delete(*opened.temporaries(), fsync=False)
-            opened.delete(_LOCK_NAME, fsync=False)  # a waiter notices, and makes a new one
-            with suppress(OSError):  # another program has put something in since
+            # A waiter compares the lock file that it opened with the path, and creates a new one.
+            opened.delete(_LOCK_NAME, fsync=False)
+            with suppress(OSError):  # another program has added a file
+                # rmdir refuses a folder that has content, so no blob can be lost here.
                 path.rmdir()
                 if self._access.durable:
                     _fsync_directory(path.parent)
 
     @contextmanager
     def lock(self, folder: str) -> Iterator["_Folder"]:
-        """The folder under flock(2) of its lock file; see `LockingBlobStore.lock`."""
+        """Lock a folder with flock(2) on its lock file. See `LockingBlobStore.lock`."""
         with self._locked(folder, shared=False) as opened:
             yield opened
 
     @contextmanager
     def lock_shared(self, folder: str) -> Iterator[None]:
-        """A shared lock.
+        """Lock a folder with a shared flock(2). See `LockingBlobStore.lock_shared`.
 
-        On a folder that no writer ever locked it holds nothing, as in a read-only store.
+        Locks nothing if no writer ever locked the folder, as in a read-only store.
         """
         with ExitStack() as stack:
             with suppress(PointerNotFoundError):
@@ -260,7 +266,7 @@ class FileBlobStore:
             yield
 
     def location(self, key: str) -> str:
-        """The absolute path of the file."""
+        """Return the absolute path of the file."""
         check_key(key)
         return f"{self._base_dir}/{key}"
 
@@ -274,7 +280,7 @@ class FileBlobStore:
             yield opened
 
     def _locked(self, folder: str, *, shared: bool) -> "_Folder":
-        """The folder, locked until it is closed."""
+        """Open a folder, and lock it until it is closed."""
         check_folder(folder)
         deadline = time.monotonic() + self._lock_timeout_s
         with translate_os_errors("read" if shared else "write", f"{self._base_dir}/{folder}"):
@@ -288,7 +294,7 @@ class FileBlobStore:
                         locked, opened = opened, None
                         return locked
                 except FileNotFoundError:
-                    # another's `remove_folder` came between the folder and its lock
+                    # Another process removed the folder before this one opened its lock file.
                     if shared or time.monotonic() >= deadline:
                         raise
                 finally:
@@ -298,10 +304,7 @@ class FileBlobStore:
 
 @dataclass(frozen=True, slots=True)
 class _Access:
-    """What a store accepts beside its own regular files, and whether it flushes.
-
-    See `FileBlobStore`.
-    """
+    """The options of a `FileBlobStore` for unsafe files and for durability."""
 
     hard_links: bool
     unsafe_dir: bool
@@ -309,16 +312,16 @@ class _Access:
 
 
 class _Folder:
-    """One opened directory; a `LockedFolder` once it is locked.
+    """An opened directory. After `lock` it is a `LockedFolder`.
 
     Args:
-        path: Of the directory; it may not be a link.
-        owners: Users whose files are accepted.
-        access: What else is.
+        path: Path of the directory, which must not be a link.
+        owners: User ids whose files are accepted.
+        access: Options of the store.
 
     Raises:
-        FileNotFoundError: There is no such folder.
-        UnsafePathError: The folder belongs to another user.
+        FileNotFoundError: If the directory does not exist.
+        UnsafePathError: If it belongs to another user.
     """
 
     def __init__(self, path: str, owners: tuple[int, int], access: _Access) -> None:
@@ -330,7 +333,7 @@ class _Folder:
         if not access.unsafe_dir and os.fstat(self._descriptor).st_uid not in owners:
             os.close(self._descriptor)
             raise UnsafePathError(
-                f"{path} belongs to another user; set allow_unsafe_dir to accept that"
+                f"{path} belongs to another user. Set allow_unsafe_dir to accept that"
             )
 
     def __enter__(self) -> Self:
@@ -340,7 +343,7 @@ class _Folder:
         self.close()
 
     def close(self) -> None:
-        """Ends the lock, if there is one, and closes the directory."""
+        """Release the lock, if it is held, and close the directory."""
         try:
             if self._lock is not None:
                 _locks.release(self._lock)
@@ -348,21 +351,22 @@ class _Folder:
             os.close(self._descriptor)
 
     def lock(self, *, shared: bool, deadline: float, timeout_s: float) -> bool:
-        """Whether the folder is locked until it is closed.
+        """Lock the folder until it is closed.
 
-        False when another lock file is at its path by then. The kernel's own waiting cannot be
-        timed: this asks again, at random and ever longer intervals up to 8 ms, short enough that no
-        waiter starves behind busy writers.
+        flock(2) has no timeout, so this polls with random back-off of at most 8 ms.
 
         Args:
-            shared: True admits other shared holders, and does not make the lock file.
-            deadline: When to give up, by `time.monotonic`.
-            timeout_s: How long the caller waits in all, for the error.
+            shared: True allows other shared holders, and does not create the lock file.
+            deadline: Time of `time.monotonic` at which to give up.
+            timeout_s: Seconds that the caller waits in total, for the error text.
+
+        Returns:
+            False if the lock file was replaced while waiting. The caller then starts again.
 
         Raises:
-            FileNotFoundError: The folder was deleted, or never locked.
-            LockTimeoutError: Others held it all the time.
-            OSError: The file system has no locks (ENOLCK, EOPNOTSUPP).
+            FileNotFoundError: If the folder was deleted, or never locked.
+            LockTimeoutError: If other processes held the lock until the deadline.
+            OSError: If the file system has no locks (ENOLCK, EOPNOTSUPP).
         """
         flags = _FILE if shared else _FILE | os.O_RDWR
         try:
@@ -370,27 +374,29 @@ class _Folder:
         except FileNotFoundError:
             if shared:
                 raise
-            # a writer that made the folder may have been killed before it flushed its name
+            # The process that created the folder may have been killed before it flushed the name.
             if self._access.durable:
                 _fsync_directory(Path(self._path).parent)
             make = partial(os.open, _LOCK_NAME, flags | os.O_CREAT, 0o600, dir_fd=self._descriptor)
             self._lock = _locks.open(make)
         status = self._checked(self._lock, _LOCK_NAME)
-        wanted = (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB
-        pause_s = _FIRST_PAUSE_S
+        operation = (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB
+        pause_s = 0.0005
         while True:
             try:
-                fcntl.flock(self._lock, wanted)
+                fcntl.flock(self._lock, operation)
                 break
             except BlockingIOError as exc:
                 if time.monotonic() >= deadline:
-                    text = (
-                        f"Another writer held {self._path} for {timeout_s:g} s; "
-                        "raise lock_timeout_s, or end it"
-                    )
-                    raise LockTimeoutError(text) from exc
+                    raise LockTimeoutError(
+                        f"Another writer held {self._path} for {timeout_s:g} s. "
+                        "Raise lock_timeout_s, or end it"
+                    ) from exc
             time.sleep(pause_s * (0.5 + random.random()))  # noqa: S311 - spreads the waiters, guards nothing
-            pause_s = min(pause_s * 2, _MAX_PAUSE_S)
+            # Longer pauses would let a waiter starve behind busy writers.
+            pause_s = min(pause_s * 2, 0.008)
+        # `remove_folder` may have unlinked the lock file while this process waited. A lock on an
+        # unlinked file excludes nobody who opens the new one.
         try:
             return os.path.samestat(
                 status,
@@ -400,7 +406,7 @@ class _Folder:
             return False
 
     def get(self, name: str, *, max_bytes: int | None = None) -> bytes | None:
-        """The bytes of a regular file, None when there is none; see `LockedFolder.get`."""
+        """Return the bytes of a file, None if it does not exist. See `LockedFolder.get`."""
         with translate_os_errors("read", self._path):
             try:
                 return self.read(name, max_bytes)
@@ -408,11 +414,11 @@ class _Folder:
                 return None
 
     def put(self, *blobs: tuple[str, bytes]) -> None:
-        """Puts whole files in place, each by a temporary one and a rename; see `LockedFolder.put`.
+        """Write temporary files, and rename them when all are written. See `LockedFolder.put`.
 
-        All are flushed before the first gets its name; a refused flush is never tried again (the
-        kernel may have dropped the pages: https://lwn.net/Articles/752063/). On failure the
-        temporary ones are gone.
+        All are flushed before the first rename. After a failure no temporary file remains. A failed
+        fsync is never retried, since the kernel may have dropped the pages
+        (https://lwn.net/Articles/752063/).
         """
         temporaries: list[str] = []
         with translate_os_errors("write", self._path):
@@ -428,14 +434,14 @@ class _Folder:
                     )
             except BaseException:
                 for temporary in temporaries:
-                    with suppress(OSError):  # it has its name already, or was never made
+                    with suppress(OSError):  # already renamed, or never created
                         os.unlink(temporary, dir_fd=self._descriptor)
                 raise
             if self._access.durable:
-                _fsync(self._descriptor)
+                _fsync(self._descriptor)  # a rename is durable once its directory is flushed
 
     def delete(self, *names: str, fsync: bool = True) -> None:
-        """Removes files that are there, in this order; see `LockedFolder.delete`."""
+        """Remove files, in this order. See `LockedFolder.delete`."""
         with translate_os_errors("delete", self._path):
             for name in names:
                 with suppress(FileNotFoundError):
@@ -444,22 +450,24 @@ class _Folder:
                 _fsync(self._descriptor)
 
     def read(self, name: str, max_bytes: int | None = None) -> bytes:
-        """The bytes of a regular file.
+        """Return the bytes of a regular file.
 
         Raises:
-            CorruptPointerError: It has more than `max_bytes`, or more than the memory holds.
+            CorruptPointerError: If it exceeds `max_bytes` or does not fit in memory.
         """
         descriptor = os.open(name, _FILE, dir_fd=self._descriptor)
         try:
             size = self._checked(descriptor, name).st_size
             if max_bytes is not None and size > max_bytes:
-                raise MemoryError  # noqa: TRY301 - as one that the memory cannot hold
+                raise MemoryError  # noqa: TRY301 - handled like a file that does not fit in memory
+            # One byte more than the size: a full read shows that the file has grown. Linux also
+            # returns at most 2 GiB at a time.
             data = os.read(descriptor, size + 1)
             if len(data) != size:
                 data += b"".join(iter(partial(os.read, descriptor, size + 1), b""))
         except (MemoryError, OverflowError) as exc:
             raise CorruptPointerError(
-                f"{self._path}/{name} has too many bytes; restore it from a copy"
+                f"{self._path}/{name} has too many bytes. Restore it from a copy"
             ) from exc
         else:
             return data
@@ -467,9 +475,10 @@ class _Folder:
             os.close(descriptor)
 
     def read_or_none(self, name: str, max_bytes: int | None = None) -> bytes | None:
-        """As `read`, but None when this one file cannot be read.
+        """Return the bytes of a file, None if this file cannot be read.
 
-        A process out of descriptors still raises.
+        Raises:
+            OSError: If the process has run out of descriptors or memory.
         """
         try:
             return self.read(name, max_bytes)
@@ -479,7 +488,7 @@ class _Folder:
             return None
 
     def scan(self) -> FolderScan:
-        """Everything in the folder; nothing is changed."""
+        """List the content of the folder, without changing it."""
         blobs: dict[str, BlobEntry] = {}
         temporaries: dict[str, int] = {}
         unsafe: list[str] = []
@@ -492,7 +501,7 @@ class _Folder:
                     continue
                 try:
                     status = entry.stat(follow_symlinks=False)
-                except FileNotFoundError:
+                except FileNotFoundError:  # removed by another process during the walk
                     continue
                 if name.startswith(_TEMPORARY_PREFIX):
                     if status.st_mtime < now_s - _TEMPORARY_LIFE_S:
@@ -500,6 +509,7 @@ class _Folder:
                 elif name.startswith("."):
                     unrecognized.append(name)
                 elif self._is_accepted(status):
+                    # ctime, since programs can set mtime.
                     blobs[name] = BlobEntry(status.st_size, _etag(status, now_s), status.st_ctime)
                 else:
                     unsafe.append(name)
@@ -507,39 +517,38 @@ class _Folder:
         return FolderScan(ordered, temporaries, tuple(sorted(unsafe)), tuple(sorted(unrecognized)))
 
     def etag(self) -> object:
-        """What `folder_etag` tells."""
+        """Return the folder's ETag, None if it changed just now."""
         return _etag(os.fstat(self._descriptor), time.time())
 
     def temporaries(self) -> list[str]:
-        """The names of all temporary files, of any age."""
+        """Return the names of all temporary files, of any age."""
         with os.scandir(self._descriptor) as entries:
             return [entry.name for entry in entries if entry.name.startswith(_TEMPORARY_PREFIX)]
 
     def _write(self, name: str, data: bytes) -> None:
-        """Makes a file of these bytes, flushed where the store is durable."""
+        """Create a file with these bytes, and flush it if the store is durable."""
         descriptor = os.open(name, _NEW, 0o600, dir_fd=self._descriptor)
         try:
-            rest = memoryview(data)
-            while rest:
-                rest = rest[os.write(descriptor, rest) :]
+            remaining = memoryview(data)
+            while remaining:  # a write may be partial, on Linux over 2 GiB
+                remaining = remaining[os.write(descriptor, remaining) :]
             if self._access.durable:
                 _fsync(descriptor)
         finally:
             os.close(descriptor)
 
     def _checked(self, descriptor: int, name: str) -> os.stat_result:
-        """What an open file is.
+        """Return the status of an open file.
 
         Raises:
-            UnsafePathError: Something else than a regular file, or one that others could alter.
+            UnsafePathError: If it is not a regular file, or others could change it.
         """
         status = os.fstat(descriptor)
         if self._is_accepted(status):
             return status
         raise UnsafePathError(
-            f"{self._path}/{name} is no regular file of this store's owner with a single name; "
-            "remove it, "
-            "or allow it with allow_hard_links or allow_unsafe_dir"
+            f"{self._path}/{name} is not a regular file of this store's owner with a single hard "
+            "link. Remove it, or accept it with allow_hard_links or allow_unsafe_dir"
         )
 
     def _is_accepted(self, status: os.stat_result) -> bool:
@@ -551,15 +560,15 @@ class _Folder:
 
 
 class _LockDescriptors:
-    """The descriptors of lock files that this process has open.
+    """The descriptors of the lock files that this process has open.
 
-    flock(2) belongs to the open file, which a forked child shares: a child that outlives its parent
-    would keep the parent's locks. A child therefore closes them at once.
+    flock(2) belongs to the open file, which a forked child shares. A child that outlives its parent
+    would keep the parent's locks, so it closes the descriptors right after the fork.
     """
 
     def __init__(self) -> None:
         self._open: set[int] = set()
-        # no fork comes between the opening of a descriptor and its entry here
+        # Prevents a fork between the opening of a descriptor and its registration here.
         self._guard = threading.Lock()
         if sys.platform != "win32":
             os.register_at_fork(
@@ -575,10 +584,11 @@ class _LockDescriptors:
             return descriptor
 
     def release(self, descriptor: int) -> None:
-        """End the lock, also for a child forked without Python's knowledge, and close the file."""
-        if descriptor not in self._open:  # this process was forked within the block
+        """Unlock and close a lock file."""
+        if descriptor not in self._open:  # a child of a fork within the block has closed it
             return
         try:
+            # Closing is not enough if C code has forked, without Python's hooks.
             fcntl.flock(descriptor, fcntl.LOCK_UN)
         finally:
             with self._guard:
@@ -597,20 +607,21 @@ _locks = _LockDescriptors()
 
 
 def _open(base: Path, name: str, access: _Access, create: bool) -> _Folder:
-    """The opened folder of a store.
+    """Open a folder of a store.
 
     Args:
-        base: Directory of the store; it may be reached through links, since its owner chose them.
-        name: Folder in it, checked by the caller.
-        access: What to accept beside our own.
-        create: True makes what is missing of the path, 0700.
+        base: Directory of the store. Its path may contain links, since its owner chose them.
+        name: Name of the folder, checked by the caller.
+        access: Options of the store.
+        create: True creates missing directories of the path with mode 0700.
 
     Raises:
-        FileNotFoundError: There is no such folder.
-        StoreError: The base is no directory.
-        UnsafePathError: The base or the folder is open to others.
+        FileNotFoundError: If the folder does not exist.
+        StoreError: If the base is not a directory.
+        UnsafePathError: If others can change the base or the folder.
     """
     path = f"{base}/{name}"
+    # The owner of the base is accepted too, so that root can read a user's store.
     try:
         return _Folder(path, (os.geteuid(), _owner_of(base, access)), access)
     except FileNotFoundError:
@@ -621,10 +632,10 @@ def _open(base: Path, name: str, access: _Access, create: bool) -> _Folder:
 
 
 def _etag(status: os.stat_result, now_s: float) -> object:
-    """Return the ETag of a file or folder, None for one changed just now.
+    """Return the ETag of a file or folder, None if it changed just now.
 
-    Uses ctime, since no program can set it. Kernels stamp it in ticks of up to 10 ms, so the next
-    change of a file that was changed just now may have the same time.
+    Uses ctime, which no program can set. A second change within the same clock tick would not show,
+    so a recent ctime proves nothing.
     """
     if now_s - status.st_ctime < _CLOCK_GRAIN_S:
         return None
@@ -632,26 +643,26 @@ def _etag(status: os.stat_result, now_s: float) -> object:
 
 
 def _owner_of(base: Path, access: _Access) -> int:
-    status = os.stat(base)  # noqa: PTH116 - on the way of every save and load
+    status = os.stat(base)  # noqa: PTH116 - faster than Path.stat on every save and load
     if not stat.S_ISDIR(status.st_mode):
         raise StoreError(
-            f"The base of the store, {base}, is not a directory; choose another base_dir"
+            f"The base of the store, {base}, is not a directory. Choose another base_dir"
         )
     others_write = status.st_mode & stat.S_IWOTH and status.st_uid != os.geteuid()
     if others_write and not access.unsafe_dir:
         raise UnsafePathError(
-            f"Everybody may write to the base of the store, {base}, "
-            "and it belongs to another user; "
-            "choose another base_dir, or set allow_unsafe_dir to accept that"
+            f"The base of the store, {base}, belongs to another user, and everybody can write to "
+            "it. Choose another base_dir, or set allow_unsafe_dir to accept that"
         )
     return status.st_uid
 
 
 def _make(path: Path, *, durable: bool) -> None:
-    """Makes a directory and its missing parents, each 0700.
+    """Create a directory and its missing parents with mode 0700.
 
-    A link that dangles is left to the open that follows.
+    A dangling link is left alone, and the next open refuses it.
     """
+    # From the top down. Another process may create the same directories at the same time.
     missing = [path, *itertools.takewhile(lambda parent: not parent.exists(), path.parents)]
     for directory in reversed(missing):
         with suppress(FileExistsError):
@@ -669,8 +680,8 @@ def _fsync_directory(path: Path) -> None:
 
 
 def _fsync(descriptor: int) -> None:
-    """Waits until a file, or the names of a folder, are on the disk."""
-    # macOS: fsync(2) alone leaves the data in the drive's cache
+    """Flush a file, or the names in a folder, to the disk."""
+    # On macOS, fsync(2) leaves the data in the drive's cache.
     full = getattr(fcntl, "F_FULLFSYNC", None)
     if full is None:
         os.fsync(descriptor)

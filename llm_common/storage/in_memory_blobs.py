@@ -1,4 +1,4 @@
-"""`MemoryBlobStore`: blobs in a dictionary, for tests and sessions that leave nothing behind."""
+"""`MemoryBlobStore`: blobs in a dictionary, for tests and short sessions."""
 
 import itertools
 import threading
@@ -19,102 +19,102 @@ from llm_common.storage.blob import (
 
 
 class MemoryBlobStore:
-    """A `LockingBlobStore` that forgets everything with its process.
+    """A `LockingBlobStore` in the memory of its process.
 
-    Safe among threads, not among processes. A shared lock is as exclusive as any other here.
+    Safe for threads, not for processes. A shared lock is exclusive here.
 
     Args:
-        lock_timeout_s: Seconds that a caller waits for a folder.
+        lock_timeout_s: Seconds to wait for the lock of a folder.
     """
 
     def __init__(self, *, lock_timeout_s: float = 10.0) -> None:
         self._lock_timeout_s = lock_timeout_s
         self._folders: defaultdict[str, dict[str, tuple[bytes, BlobEntry]]] = defaultdict(dict)
         self._locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
+        # Numbers serve as ETags: a clock could give two puts the same time.
         self._puts = itertools.count()
 
     def put(self, key: str, data: bytes) -> None:
-        """Stores the bytes in place of what was there."""
+        """Store a blob, or replace it."""
         folder, name = check_key(key)
-        kept = bytes(data)
-        self._folders[folder][name] = kept, BlobEntry(len(kept), next(self._puts), time.time())
+        entry = BlobEntry(len(data), next(self._puts), time.time())
+        # A copy: the caller may pass a bytearray and change it later.
+        self._folders[folder][name] = bytes(data), entry
 
     def get(self, key: str, *, max_bytes: int | None = None) -> bytes:
-        """The bytes that were put last; see `BlobStore.get`."""
+        """Return the bytes of a blob. See `BlobStore.get`."""
         data = self._get(*check_key(key))
         if data is None:
             raise PointerNotFoundError(
-                f"Nothing is stored under {key}; use a key that the store lists"
+                f"Nothing is stored under {key}. Use a key that the store lists"
             )
         if max_bytes is not None and len(data) > max_bytes:
             raise CorruptPointerError(
-                f"{key} has more than {max_bytes:,} bytes; restore it from a copy"
+                f"{key} has more than {max_bytes:,} bytes. Restore it from a copy"
             )
         return data
 
     def get_many(
         self, folder: str, names: list[str], *, max_bytes: int | None = None
     ) -> Iterator[bytes | None]:
-        """The bytes of each name in turn, None for one that is missing or too large."""
+        """Yield the bytes of each name, None for a missing or oversized blob."""
         check_folder(folder)
         for name in names:
             data = self._get(folder, check_name(name))
-            yield (
-                None if data is None or (max_bytes is not None and len(data) > max_bytes) else data
-            )
+            if data is not None and max_bytes is not None and len(data) > max_bytes:
+                data = None
+            yield data
 
     def update(
         self, key: str, change: Callable[[bytes | None], bytes], *, max_bytes: int | None = None
     ) -> None:
-        """Stores what the change makes of the bytes under the key; see `BlobStore.update`."""
+        """Replace a blob by a function of its bytes, under the lock of its folder."""
         folder, name = check_key(key)
         with self.lock(folder):
             self.put(key, change(next(self.get_many(folder, [name], max_bytes=max_bytes))))
 
     def scan(self, folder: str) -> FolderScan:
-        """Every blob; nothing else can be here."""
+        """List the blobs of a folder, which has no other content."""
+        # A copy, since other threads put blobs during the walk.
         blobs = dict(self._folders.get(check_folder(folder), {}))
         return FolderScan({name: blobs[name][1] for name in sorted(blobs)})
 
     def folder_etag(self, folder: str) -> object:
-        """None: a scan costs as little."""
+        """Return None, since a scan costs as little."""
 
     def folders(self) -> Iterator[str]:
-        """Every folder that has blobs."""
-        return iter(
-            [
-                folder
-                for folder, blobs in list(self._folders.items())
-                if blobs and folder != OWN_FOLDER
-            ]
-        )
+        """Yield every folder that has blobs."""
+        for folder, blobs in list(self._folders.items()):
+            if blobs and folder != OWN_FOLDER:
+                yield folder
 
     def delete(self, key: str) -> None:
-        """Removes a blob; no error when there is none."""
+        """Remove a blob, if it exists."""
         folder, name = check_key(key)
         self._folders.get(folder, {}).pop(name, None)
 
     def sweep(self, folder: str) -> None:
-        """Nothing, since puts leave no temporaries."""
+        """Do nothing, since puts leave no temporaries."""
 
     def remove_folder(self, folder: str) -> None:
-        """Forgets a folder that has no blobs."""
+        """Forget a folder that has no blobs."""
         with self.lock(folder):
             if not self._folders.get(folder):
                 self._folders.pop(folder, None)
 
     @contextmanager
     def lock(self, folder: str) -> Iterator["_LockedFolder"]:
-        """The folder, with other threads kept out for the duration of the block.
+        """Lock a folder against other threads for the duration of the block.
 
         Raises:
-            LockTimeoutError: Another thread kept it for longer than the store waits.
+            LockTimeoutError: If another thread held it for longer than the store waits.
         """
         lock = self._locks[check_folder(folder)]
+        # Locks are never removed, because a waiter may hold a reference to one.
         if not lock.acquire(timeout=self._lock_timeout_s):
             raise LockTimeoutError(
-                f"Another thread held {folder} for {self._lock_timeout_s:g} s; "
-                "raise lock_timeout_s or find out why"
+                f"Another thread held {folder} for {self._lock_timeout_s:g} s. "
+                "Raise lock_timeout_s or find out why"
             )
         try:
             yield _LockedFolder(self, folder)
@@ -123,18 +123,18 @@ class MemoryBlobStore:
 
     @contextmanager
     def lock_shared(self, folder: str) -> Iterator[None]:
-        """As `lock`, for a reader."""
+        """Lock a folder as `lock` does."""
         with self.lock(folder):
             yield
 
     def location(self, key: str) -> str:
-        """`memory:` and the key."""
+        """Return `memory:` and the key."""
         check_key(key)
         return f"memory:{key}"
 
     def _get(self, folder: str, name: str) -> bytes | None:
-        found = self._folders.get(folder, {}).get(name)
-        return found[0] if found else None
+        data, _ = self._folders.get(folder, {}).get(name, (None, None))
+        return data
 
 
 class _LockedFolder:

@@ -1,11 +1,10 @@
-"""`ObjectBlobStore`: blobs as objects in S3, Google Cloud Storage, Azure or what obstore supports.
+"""`ObjectBlobStore`: blobs as objects in S3, Google Cloud Storage or Azure, by obstore.
 
-This is the one module that imports obstore (extra `object-store`), and `_answer` the one place
-where its errors become ours. What a server says is never passed on, not even as the cause of an
-error: it repeats access keys, signatures and signed addresses.
+Only this module imports obstore (extra `object-store`), and only `_request` translates its errors.
+A server's message is never passed on, not even as the cause of an error. It can repeat access keys,
+signatures and signed addresses.
 """
 
-import logging
 import re
 import secrets
 from collections.abc import Callable, Iterator
@@ -47,8 +46,10 @@ if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
 _OBSTORE_ERRORS = (exceptions.BaseError, OSError, ValueError, NotImplementedError)
+# obstore reports the server's status and error code in the text of its errors only.
 _CODE = re.compile(r"<Code>([A-Za-z]{1,64})</Code>")
 _STATUS = re.compile(r"status code: ([1-5][0-9]{2})\b")
+# obstore has no error class for a full store.
 _FULL = frozenset({"507", "QuotaExceeded", "XMinioStorageFull"})
 _DENIED_ERRORS = (
     exceptions.PermissionDeniedError,
@@ -59,25 +60,22 @@ _DENIED_STATUSES = frozenset({"401", "403"})
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/|memory:|file:")
 _PLAIN_ADDRESS = re.compile(r"[A-Za-z0-9_./-]{1,100}")
 _BUCKET_MISSING = frozenset({"NoSuchBucket", "ContainerNotFound"})
+# obstore's own defaults retry for three minutes, too long for a caller who waits.
 _RETRIES = {"max_retries": 5, "retry_timeout": timedelta(seconds=30)}
-_PARALLEL_GETS = 16
-_PROBE = ".conditions"  # starts with a dot, as no key does
+_PROBE = ".conditions"  # no key starts with a dot
 
-_log = logging.getLogger(__name__)
-
-Answer = TypeVar("Answer")
+T = TypeVar("T")
 
 _PATIENCE_S: Final = 30.0
-_FIRST_PAUSE_S: Final = 0.02
 _MAX_PAUSE_S: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class BlobVersion:
-    """What the bytes under a key are known by; opaque, one of the two may be missing.
+    """An opaque version of the bytes under a key. A store may provide only one field.
 
-    Different bytes have different versions. Two puts of the same bytes may share one, as they do on
-    S3: an equal version says that the bytes are the same, and not that none were put in between.
+    Different bytes have different versions. On S3, two puts of the same bytes share a version.
+    Equal versions prove equal bytes, but not that no put came between.
     """
 
     e_tag: str | None
@@ -85,73 +83,72 @@ class BlobVersion:
 
 
 class OvertakenError(Exception):
-    """Another writer was faster: nothing of the attempt is visible, and it can be made again."""
+    """Another writer was faster. The attempt left no trace and can be repeated."""
 
 
-def retry_overtaken(work: Callable[[], Answer]) -> Answer:
-    """Run some work, again after random and ever longer pauses while it raises `OvertakenError`.
+def retry_overtaken(work: Callable[[], T]) -> T:
+    """Run some work until it no longer raises `OvertakenError`, with random back-off.
 
     Raises:
-        LockTimeoutError: Others were faster for half a minute.
+        LockTimeoutError: If other writers were faster for half a minute.
     """
     retrying = Retrying(
         retry=retry_if_exception_type(OvertakenError),
         stop=stop_after_delay(_PATIENCE_S),
-        wait=wait_random_exponential(multiplier=_FIRST_PAUSE_S, max=_MAX_PAUSE_S),
+        wait=wait_random_exponential(multiplier=0.02, max=_MAX_PAUSE_S),
         reraise=True,
     )
     try:
         return retrying(work)
     except OvertakenError as exc:
         raise LockTimeoutError(
-            f"Other writers changed this object all the time for {_PATIENCE_S:g} s; "
-            "save less often under one id"
+            f"Other writers kept changing this object for {_PATIENCE_S:g} s. "
+            "Save less often under the same id"
         ) from exc
 
 
 def open_object_store(url: str, **options: Any) -> "ObjectStore":
-    """Open the obstore store at an address.
+    """Open the object store at an address, such as `s3://bucket/prefix`.
 
-    Such as `s3://bucket/prefix`, `gs://…`, `az://account/container/…` or `memory:///`.
+    Also accepts `gs://…`, `az://account/container/…` and `memory:///`.
 
     Args:
-        url: Which store and which prefix in it; without credentials.
-        **options: What `obstore.store.from_url` takes: the store's settings (`region`, `endpoint`,
-            `access_key_id`, …), `client_options`, `credential_provider`, and `retry_config`, which
-            is five retries within 30 seconds unless given. `allow_http=True` accepts an endpoint
-            without encryption, such as a MinIO on this machine. What is left out obstore looks up:
-            in the environment, then, for credentials, at the cloud's metadata service.
+        url: Address of the store and the prefix in it, without credentials.
+        **options: Options of `obstore.store.from_url`: the store's settings (`region`, `endpoint`,
+            `access_key_id`, …), `client_options`, `credential_provider` and `retry_config`. The
+            default of the last is five retries within 30 seconds. `allow_http=True` accepts an
+            endpoint without encryption, such as a local MinIO. obstore looks up missing settings in
+            the environment, and missing credentials also at the cloud's metadata service.
 
     Raises:
-        StoreError: No store that obstore knows, or an option that it does not.
+        StoreError: If obstore does not support the store or an option.
     """
     if not _SCHEME.match(url):
-        shown = f' "{url}"' if _PLAIN_ADDRESS.fullmatch(url) else ""
+        # Any other text may hold credentials, so it is not repeated.
+        quoted = f' "{url}"' if _PLAIN_ADDRESS.fullmatch(url) else ""
         raise StoreError(
-            f"The address{shown} names no kind of store; use one that begins with s3://, gs:// "
-            f"or az://"
+            f"The address{quoted} names no kind of store. Use an address that begins with s3://, "
+            "gs:// or az://"
         )
-    settings: dict[str, Any] = (
-        {} if url.startswith(("memory:", "file:")) else {"retry_config": _RETRIES}
-    )
-    if "allow_http" in options:  # obstore takes it among the client's options only
-        allowed = {"allow_http": options.pop("allow_http")}
-        options["client_options"] = allowed | (options.get("client_options") or {})
+    settings: dict[str, Any] = {}
+    if not url.startswith(("memory:", "file:")):  # these refuse the option
+        settings["retry_config"] = _RETRIES
+    if "allow_http" in options:  # obstore accepts it only among the client's options
+        allow_http = {"allow_http": options.pop("allow_http")}
+        options["client_options"] = allow_http | (options.get("client_options") or {})
     from_url: Callable[..., ObjectStore] = obstore.store.from_url
-    return _answer("be opened", lambda: from_url(url, **(settings | options)))
+    return _request("be opened", lambda: from_url(url, **(settings | options)))
 
 
 class ObjectBlobStore:
-    """A `BlobStore` of objects `folder/name`, safe among threads, processes and machines.
+    """A `BlobStore` of objects `folder/name`, safe for threads, processes and machines.
 
-    Each method is one request, or a few, with the retries and time limits of the obstore client.
-    Before its first conditional put a store is asked once, with four small requests and an object
-    `.conditions`, whether it keeps conditions at all: some servers that speak S3 ignore them, and
-    would lose what two writers put at once.
+    Each method makes one or a few requests, with the retries and time limits of the obstore client.
+    Before the first conditional put, `check_conditions` probes the server once.
 
     Args:
-        store: An obstore store; its prefix is the root of the keys. Its credentials are neither
-            read nor shown.
+        store: An obstore store. Its prefix is the root of the keys. Its credentials are never read
+            or shown.
     """
 
     def __init__(self, store: "ObjectStore") -> None:
@@ -161,94 +158,99 @@ class ObjectBlobStore:
 
     @classmethod
     def from_url(cls, url: str, **options: Any) -> Self:
-        """The store at an address; see `open_object_store`."""
+        """Open the store at an address. See `open_object_store`."""
         return cls(open_object_store(url, **options))
 
     def put(self, key: str, data: bytes) -> None:
-        """Stores the bytes as one object; see `BlobStore.put`."""
+        """Store the bytes as an object. See `BlobStore.put`."""
         check_key(key)
-        self._answer("be written", lambda: self._store.put(key, data, use_multipart=False))
+        # A multipart upload is several requests, and a killed writer would leave its parts behind.
+        self._request("be written", lambda: self._store.put(key, data, use_multipart=False))
 
     def put_if(self, key: str, data: bytes, *, replaces: BlobVersion | None) -> BlobVersion | None:
-        """Stores the bytes if the key still has the version that the caller knows.
+        """Store the bytes if the key still has the version that the caller expects.
 
-        One of several callers wins.
+        Of several concurrent callers, one succeeds.
 
         Args:
             key: `folder/name`.
-            data: What to keep.
-            replaces: The version that is there, None for no blob at all.
+            data: The bytes to store.
+            replaces: The expected version. None expects no blob.
 
         Returns:
-            The new version, or None when another one is there and nothing was changed. A store that
-            lost its own answer and asked again may say None though the bytes were put: look before
-            giving up what they need.
+            The new version, or None if the key had another version and nothing was changed. After a
+            lost response and a retry it can be None although the bytes were put. Check before you
+            delete anything that they need.
 
         Raises:
-            StoreError: Also when the store turns out not to keep conditions.
+            StoreError: If the request fails, or the server ignores conditions.
         """
         check_key(key)
         self.check_conditions()
         return self._put_if(key, data, replaces)
 
     def check_conditions(self) -> None:
-        """Ask the store once whether it keeps conditions, by one put of each kind that must fail.
+        """Probe once whether the server honours conditions, with puts that have to fail.
+
+        Some servers that speak S3 ignore them, and would lose one of two concurrent saves. The
+        probe takes four small requests and leaves an object `.conditions`.
 
         Raises:
-            StoreError: The store ignores conditions, or has none.
+            StoreError: If the server ignores conditions, or does not support them.
         """
         if self._conditional:
             return
-        self._put_if(_PROBE, b"", None)
-        known = self._version(_PROBE)
-        self._answer(
+        self._put_if(_PROBE, b"", None)  # the object now exists, whoever created it
+        replaced = self._version(_PROBE)
+        self._request(
             "be written", lambda: self._store.put(_PROBE, secrets.token_bytes(16), mode="overwrite")
         )
-        if self._put_if(_PROBE, b"", None) or self._put_if(_PROBE, b"", known):
+        if self._put_if(_PROBE, b"", None) or self._put_if(_PROBE, b"", replaced):
             raise StoreError(
                 f"The object store{self._where} ignores conditional puts, "
-                "so saves at the same time would be lost; use one that keeps them "
-                "(If-None-Match and If-Match on S3), "
-                "or keep the files on one machine"
+                "so concurrent saves would be lost. Use a store that honours them "
+                "(If-None-Match and If-Match on S3), or keep the files on one machine"
             )
+        # Set without a lock: two threads may both probe, and come to the same result.
         self._conditional = True
 
     def get(self, key: str, *, max_bytes: int | None = None) -> bytes:
-        """The bytes of an object; see `BlobStore.get`."""
+        """Return the bytes of an object. See `BlobStore.get`."""
         data, _ = self.get_version(key, max_bytes=max_bytes)
         if data is None:
             raise CorruptPointerError(
-                f"{self.location(key)} has more than {max_bytes:,} bytes; restore it from a copy"
+                f"{self.location(key)} has more than {max_bytes:,} bytes. Restore it from a copy"
             )
         return data
 
     def get_version(
         self, key: str, *, max_bytes: int | None = None
     ) -> tuple[bytes | None, BlobVersion]:
-        """The bytes of an object, None when there are more than `max_bytes`, and their version.
+        """Return the bytes of an object, None if they exceed `max_bytes`, and their version.
 
         Raises:
-            PointerNotFoundError: Nothing is stored under the key.
+            PointerNotFoundError: If the object does not exist.
         """
         check_key(key)
 
         def fetch() -> tuple[bytes | None, BlobVersion]:
-            found = self._store.get(key)
-            is_small = max_bytes is None or found.meta["size"] <= max_bytes
-            data = bytes(found.bytes()) if is_small else None
-            return data, BlobVersion(found.meta["e_tag"], found.meta["version"])
+            response = self._store.get(key)
+            data = None
+            if max_bytes is None or response.meta["size"] <= max_bytes:
+                data = bytes(response.bytes())
+            return data, BlobVersion(response.meta["e_tag"], response.meta["version"])
 
-        return self._answer("be read", fetch)
+        return self._request("be read", fetch)
 
     def get_many(
         self, folder: str, names: list[str], *, max_bytes: int | None = None
     ) -> Iterator[bytes | None]:
-        """The bytes of each name in turn, None for one that is missing or too large.
+        """Yield the bytes of each name, None for a missing or oversized object.
 
-        Up to 16 are fetched at a time.
+        Fetches up to 16 in parallel.
 
         Raises:
-            StoreError: The store cannot be read: that says nothing about the blobs.
+            StoreError: If the store cannot be read, which proves nothing about the objects.
         """
         keys = [f"{check_folder(folder)}/{check_name(name)}" for name in names]
 
@@ -260,16 +262,13 @@ class ObjectBlobStore:
         if len(keys) == 1:
             yield get_or_none(keys[0])
             return
-        with ThreadPoolExecutor(_PARALLEL_GETS) as threads:
+        with ThreadPoolExecutor(max_workers=16) as threads:
             yield from threads.map(get_or_none, keys)
 
     def update(
         self, key: str, change: Callable[[bytes | None], bytes], *, max_bytes: int | None = None
     ) -> None:
-        """Stores what the change makes of the object, by compare-and-swap.
-
-        See `BlobStore.update`.
-        """
+        """Replace an object by a function of its bytes, with compare-and-swap."""
 
         def attempt() -> None:
             data, version = None, None
@@ -281,15 +280,16 @@ class ObjectBlobStore:
         retry_overtaken(attempt)
 
     def scan(self, folder: str) -> FolderScan:
-        """Every object of a folder.
+        """List the objects of a folder. Those with an invalid name are unrecognized.
 
-        Names that are no keys are unrecognized. Each thousand is as of one instant.
+        The server lists a thousand objects at a time, and only each thousand is consistent.
         """
         check_folder(folder)
-        found = self._answer("be listed", lambda: self._store.list_with_delimiter(folder))
+        listing = self._request("be listed", lambda: self._store.list_with_delimiter(folder))
         blobs: dict[str, BlobEntry] = {}
         unrecognized = []
-        for item in sorted(found["objects"], key=lambda item: item["path"]):
+        # S3 lists in order, other kinds of stores do not.
+        for item in sorted(listing["objects"], key=lambda item: item["path"]):
             name = item["path"].rpartition("/")[2]
             if _is_key(item["path"]):
                 blobs[name] = BlobEntry(
@@ -300,37 +300,37 @@ class ObjectBlobStore:
         return FolderScan(blobs, unrecognized=tuple(unrecognized))
 
     def folder_etag(self, folder: str) -> object:
-        """None: an object store has no folders."""
+        """Return None, since an object store has no folders."""
 
     def folders(self) -> Iterator[str]:
-        """Every folder that has blobs; each thousand is as of one instant."""
-        found = self._answer("be listed", self._store.list_with_delimiter)
-        for path in found["common_prefixes"]:
+        """Yield every folder that has blobs."""
+        listing = self._request("be listed", self._store.list_with_delimiter)
+        for path in listing["common_prefixes"]:
             with suppress(InvalidIdError):
                 query_id_of(path)
                 yield path
 
     def sweep(self, folder: str) -> None:
-        """Nothing, since puts leave no temporaries."""
+        """Do nothing, since puts leave no temporaries."""
 
     def remove_folder(self, folder: str) -> None:
-        """Nothing, since a folder is but the beginning of keys."""
+        """Do nothing, since a folder is only a prefix of keys."""
 
     def delete(self, key: str) -> None:
-        """Removes an object; no error when there is none."""
+        """Remove an object, if it exists."""
         check_key(key)
         with suppress(PointerNotFoundError):
-            self._answer("be changed", lambda: self._store.delete(key))
+            self._request("be changed", lambda: self._store.delete(key))
 
     def location(self, key: str) -> str:
-        """Address of the object, such as `s3://bucket/prefix/folder/name`."""
+        """Return the address of an object, such as `s3://bucket/prefix/folder/name`."""
         check_key(key)
         return f"{_address(self._store)}/{key}"
 
     def _version(self, key: str) -> BlobVersion | None:
         with suppress(PointerNotFoundError):
-            found = self._answer("be read", lambda: self._store.head(key))
-            return BlobVersion(found["e_tag"], found["version"])
+            meta = self._request("be read", lambda: self._store.head(key))
+            return BlobVersion(meta["e_tag"], meta["version"])
         return None
 
     def _put_if(self, key: str, data: bytes, replaces: BlobVersion | None) -> BlobVersion | None:
@@ -343,78 +343,84 @@ class ObjectBlobStore:
                 return None
             return BlobVersion(stored["e_tag"], stored["version"])
 
-        return self._answer("be written", put)
+        return self._request("be written", put)
 
-    def _answer(self, action: str, ask: Callable[[], Answer]) -> Answer:
-        return _answer(action, ask, self._where)
+    def _request(self, action: str, send: Callable[[], T]) -> T:
+        return _request(action, send, self._where)
 
 
-def _answer(action: str, ask: Callable[[], Answer], where: str = "") -> Answer:
-    """What the store answers, with obstore's errors as ours.
+def _request(action: str, send: Callable[[], T], where: str = "") -> T:
+    """Send a request to the store, and translate obstore's errors.
 
     Args:
-        action: What could not be done, after "the object store could not".
-        ask: The request.
-        where: A space and the address, once it is known.
+        action: The action for the error text, after "the object store could not".
+        send: Sends the request.
+        where: A space and the store's address, once it is known.
     """
     try:
-        return ask()
+        return send()
     except _OBSTORE_ERRORS as exc:
         failure = _store_error(exc, action, where)
-    raise failure  # outside of the handler, so that the server's words are no context of it either
+    # Outside the handler, so that the server's message is not the error's context either.
+    raise failure
 
 
 def _store_error(error: Exception, action: str, where: str) -> StoreError:
-    said, store = str(error), f"object store{where}"
-    codes = [match[1] for match in (_STATUS.search(said), _CODE.search(said)) if match]
-    told = f" ({' '.join(codes)})" if codes else ""
+    message, store = str(error), f"object store{where}"
+    codes: list[str] = []
+    for pattern in (_STATUS, _CODE):
+        match = pattern.search(message)
+        if match:
+            codes.append(match[1])
+    reason = f" ({' '.join(codes)})" if codes else ""
     no_bucket = not _BUCKET_MISSING.isdisjoint(codes)
     if isinstance(error, FileNotFoundError) and action != "be written" and not no_bucket:
         return PointerNotFoundError(
-            f"Nothing is stored under this key in the {store}; use one that the store lists"
+            f"Nothing is stored under this key in the {store}. Use a key that the store lists"
         )
-    if not _FULL.isdisjoint(codes) or "No space left on device" in said:
+    if not _FULL.isdisjoint(codes) or "No space left on device" in message:
         return StoreFullError(
-            f"No room left in the {store}{told}; nothing was changed: free some and save again"
+            f"No space left in the {store}{reason}, and nothing was changed. "
+            "Free some and save again"
         )
     if isinstance(error, FileNotFoundError) or no_bucket:
         text = (
-            f"The bucket or folder of the {store} does not exist{told}; "
-            "create it, or check its name"
+            f"The bucket or folder of the {store} does not exist{reason}. "
+            "Create it, or check its name"
         )
     elif isinstance(error, _DENIED_ERRORS) or not _DENIED_STATUSES.isdisjoint(codes):
+        text = f"The {store} refused the credentials{reason}. Check them and their permissions"
+    elif "BadScheme" in message:
         text = (
-            f"The {store} refused the credentials{told}; check them and what they are allowed to do"
-        )
-    elif "BadScheme" in said:
-        text = (
-            f"The endpoint of the {store} is http, without encryption; to allow it, "
+            f"The endpoint of the {store} is http, without encryption. To allow it, "
             'pass allow_http=True to from_url, client_options={"allow_http": True} to obstore, '
-            "or set AWS_ALLOW_HTTP=true. A server that speaks S3 has "
-            "the address s3://bucket/prefix, and endpoint= names the server"
+            "or set AWS_ALLOW_HTTP=true. For a server that speaks S3, pass "
+            "s3://bucket/prefix as the address and the server as endpoint="
         )
     elif isinstance(error, NotImplementedError | exceptions.NotSupportedError):
         text = (
-            f"The {store} cannot replace an object on condition; "
-            "for a directory use FileContextPointerStore"
+            f"The {store} does not support conditional puts. "
+            "For a directory, use FileContextPointerStore"
         )
     elif isinstance(error, exceptions.UnknownConfigurationKeyError | ValueError):
         text = (
-            "The object store does not know an option that was given; "
-            "see those of obstore for this kind of store"
+            "The object store does not support one of the options. "
+            "See obstore's options for this kind of store"
         )
     else:
-        text = f"The {store} could not {action}{told}; check its address, the network and its state"
+        text = (
+            f"The {store} could not {action}{reason}. Check its address, the network and its state"
+        )
     return StoreError(text)
 
 
 def _update(replaced: BlobVersion) -> "UpdateVersion":
-    facts: UpdateVersion = {}
+    condition: UpdateVersion = {}
     if replaced.e_tag is not None:
-        facts["e_tag"] = replaced.e_tag
+        condition["e_tag"] = replaced.e_tag
     if replaced.version is not None:
-        facts["version"] = replaced.version
-    return facts
+        condition["version"] = replaced.version
+    return condition
 
 
 def _is_key(path: str) -> bool:
@@ -425,7 +431,7 @@ def _is_key(path: str) -> bool:
 
 
 def _address(store: "ObjectStore") -> str:
-    """Scheme, bucket and prefix; of the settings, which hold credentials, nothing else is read."""
+    """Return scheme, bucket and prefix, without the other settings, which hold credentials."""
     if isinstance(store, obstore.store.S3Store):
         root = f"s3://{store.config.get('bucket', '')}"
     elif isinstance(store, obstore.store.GCSStore):

@@ -148,7 +148,7 @@ async def test_a_damaged_file_is_a_typed_error_and_nothing_else_s3_05(path: Path
 async def test_a_file_that_is_no_database_is_a_typed_error_that_names_it_s3_05(path: Path) -> None:
     path.parent.mkdir()
     damage(path, b"", 0)
-    with pytest.raises(StoreError, match=f"{path} is damaged, or no SQLite file"):
+    with pytest.raises(StoreError, match=f"{path} is damaged, or not a SQLite file"):
         await use_all(path)
 
 
@@ -190,7 +190,7 @@ async def test_a_newer_files_version_is_refused_and_an_empty_files_is_raised_s3_
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("PRAGMA user_version").fetchone() == (2,)
         connection.execute("PRAGMA user_version = 99")
-    with pytest.raises(StoreError, match="upgrade"):
+    with pytest.raises(StoreError, match="Upgrade"):
         await found(path)
 
 
@@ -222,7 +222,7 @@ async def test_a_full_disk_is_a_typed_error_and_keeps_what_was_there_s3_05(path:
         connection = memory._writer.connection
         assert connection is not None
         connection.execute("PRAGMA max_page_count = 30")
-        with pytest.raises(StoreError, match="no room"):
+        with pytest.raises(StoreError, match="No space"):
             await memory.append_event("s", Event(text="zebra " * 100_000))
         assert [event.text for event in await memory.recent("s")] == ["zebra"]
         await memory.append_event("s", Event(text="zebra again"))

@@ -361,7 +361,7 @@ class Busy(ModelStore):
 @pytest.mark.parametrize("program", [save("one"), pin], ids=["save", "pin"])
 def test_a_writer_that_is_always_overtaken_gives_up(program: Program) -> None:
     blobs = Busy(stored(OLD))
-    with pytest.raises(LockTimeoutError, match="Other writers changed"):
+    with pytest.raises(LockTimeoutError, match="Other writers kept changing"):
         program(blobs)
     assert Visible(blobs.objects).results == {ID: "old"}
 

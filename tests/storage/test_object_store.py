@@ -35,7 +35,7 @@ from llm_common.errors import (
     install_command,
 )
 from llm_common.storage import BlobStore
-from llm_common.storage.object_store import BlobVersion, ObjectBlobStore, _answer
+from llm_common.storage.object_store import BlobVersion, ObjectBlobStore, _request
 from llm_common.testing import BlobStoreContract
 from tests.s3_server import make_bucket, s3_options, s3_server
 
@@ -177,7 +177,7 @@ class Overtaken(ObjectBlobStore):
 
 def test_an_update_that_is_always_overtaken_gives_up(no_waits: None) -> None:
     blobs = Overtaken(obstore.store.MemoryStore())
-    with pytest.raises(LockTimeoutError, match="Other writers changed"):
+    with pytest.raises(LockTimeoutError, match="Other writers kept changing"):
         blobs.update("q/a", lambda _: b"mine")
     assert blobs.get("q/a") == b"mine of another"
 
@@ -293,9 +293,9 @@ def refusing(status: int, code: str) -> Iterator[ObjectBlobStore]:
         ),
         (401, "Unauthorized", StoreError, "refused the credentials (401 Unauthorized)"),
         (503, "SlowDown", StoreError, "(503"),
-        (507, "XMinioStorageFull", StoreFullError, "No room left"),
-        (507, "InsufficientStorage", StoreFullError, "No room left"),
-        (400, "QuotaExceeded", StoreFullError, "No room left"),
+        (507, "XMinioStorageFull", StoreFullError, "No space left"),
+        (507, "InsufficientStorage", StoreFullError, "No space left"),
+        (400, "QuotaExceeded", StoreFullError, "No space left"),
     ],
 )
 def test_a_refusal_is_a_typed_error_without_the_servers_words(
@@ -326,7 +326,7 @@ def test_a_refusal_is_a_typed_error_without_the_servers_words(
 
 def test_an_unreachable_store_is_an_error_within_its_limits() -> None:
     blobs = ObjectBlobStore.from_url("s3://bucket", **s3_options("http://127.0.0.1:9"))
-    with pytest.raises(StoreError, match="s3://bucket could not be read; check its address"):
+    with pytest.raises(StoreError, match=r"s3://bucket could not be read\. Check its address"):
         blobs.get("q/a")
 
 
@@ -369,7 +369,7 @@ def test_http_can_be_allowed_by_one_option(client_options: Any) -> None:
     options = http_options(client_options=client_options, retry_config=retries)
     blobs = ObjectBlobStore.from_url("s3://bucket", allow_http=True, **options)
     with pytest.raises(
-        StoreError, match="s3://bucket could not be read; check its address, the network"
+        StoreError, match=r"s3://bucket could not be read\. Check its address, the network"
     ):
         blobs.get("q/a")
 
@@ -404,7 +404,7 @@ def test_no_error_of_obstore_is_left_untranslated() -> None:
             raise kind(SECRET)
 
         with pytest.raises(StoreError) as caught:
-            _answer("be read", fail)
+            _request("be read", fail)
         for twin in (copy.copy(caught.value), pickle.loads(pickle.dumps(caught.value))):
             assert SECRET not in repr(twin)
 

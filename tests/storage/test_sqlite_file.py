@@ -86,7 +86,7 @@ def test_waiting_for_another_writer_ends(tmp_path: Path) -> None:
 
 def test_damage_and_a_folder_are_store_errors_without_contents(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("a secret, and no database at all " * 99)
-    with pytest.raises(StoreError, match="no SQLite file") as caught:
+    with pytest.raises(StoreError, match="or not a SQLite file") as caught:
         opened(tmp_path / "text", FIRST)
     assert "secret" not in str(caught.value)
     with pytest.raises(StoreError):
@@ -117,7 +117,7 @@ def test_reading_neither_makes_nor_migrates_a_file(tmp_path: Path) -> None:
     opened(tmp_path / "rain.db", FIRST).close()
     with pytest.raises(StoreError, match="older version 1"):
         read(tmp_path / "rain.db", version=2)
-    with pytest.raises(StoreError, match="is not there"):
+    with pytest.raises(StoreError, match="does not exist"):
         read(tmp_path / "absent.db", version=1)
     with pytest.raises(StoreError, match="another kind"):
         open_sqlite_to_read(tmp_path / "rain.db", application_id=8, version=1, lock_timeout_s=5.0)

@@ -134,7 +134,7 @@ def test_forget_asks_first_and_says_what_it_erased(memory: Path) -> None:
     ("arguments", "code", "text"),
     [
         (["list", "absent.db"], 3, "There is no memory at"),
-        (["list", "other.db"], 1, "is damaged, or no SQLite file"),
+        (["list", "other.db"], 1, "is damaged, or not a SQLite file"),
         (["search", "other.db", "tea"], 2, "name a --session or a --user"),
         (["forget", "other.db"], 2, "name a --session, a --user or an --id"),
         (["list", "postgresql://ann:secret@127.0.0.1:bad/x"], 2, "is no"),
