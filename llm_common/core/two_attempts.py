@@ -108,7 +108,7 @@ class Inquiry(ABC, Generic[ClientT, ReplyT, ChoiceT]):
         """The reply to one call, which appends one record; raises only LLMError."""
 
     @abstractmethod
-    def facts(self, feedback: str, /) -> object:
+    def inputs(self, feedback: str, /) -> object:
         """What a reply depends on besides client, model and temperature, as plain data."""
 
     @abstractmethod
@@ -116,7 +116,7 @@ class Inquiry(ABC, Generic[ClientT, ReplyT, ChoiceT]):
         """The reply as plain data."""
 
     @abstractmethod
-    def restore(self, known: Any) -> ReplyT:
+    def restore(self, data: Any) -> ReplyT:
         """The reply that `dump` made this data of."""
 
 
@@ -166,7 +166,7 @@ class Prompt(Inquiry[SupportsChat, ModelT, ChoiceT]):
             json_schema=self.json_schema,
         )
 
-    def facts(self, feedback: str, /) -> object:
+    def inputs(self, feedback: str, /) -> object:
         """See `Inquiry`."""
         texts = [message.content for message in self.messages(feedback)]
         return [self.json_schema and dict(self.json_schema), self.scope, texts]
@@ -175,9 +175,9 @@ class Prompt(Inquiry[SupportsChat, ModelT, ChoiceT]):
         """See `Inquiry`."""
         return reply.model_dump()
 
-    def restore(self, known: Any) -> ModelT:
+    def restore(self, data: Any) -> ModelT:
         """See `Inquiry`."""
-        return self.reply_model.model_validate(known)
+        return self.reply_model.model_validate(data)
 
 
 FailureStatus = Literal["timeout", "invalid", "error"]
@@ -288,7 +288,7 @@ async def _attempt(
     if options.cache is not None:
         # One digest of everything that a reply depends on.
         facts = json.dumps(
-            [id(client), model, options.temperature, prompt.facts(feedback)], sort_keys=True
+            [id(client), model, options.temperature, prompt.inputs(feedback)], sort_keys=True
         )
         key = hashlib.sha256(facts.encode()).hexdigest()
         known = options.cache.get(key, client=client)

@@ -1,7 +1,6 @@
-"""`LogprobDecisions`: any chat model that reports log probabilities as a decision model."""
+"""`LogprobDecisions`: a chat model that reports log probabilities, used as a decision model."""
 
 import asyncio
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import exp
@@ -23,42 +22,47 @@ from llm_common.decisions.questions import (
     check_arguments,
     decisions_of,
 )
+from llm_common.decisions.wire_formats import state_text
 from llm_common.errors import LLMError, LLMTimeoutError, MalformedReplyError
 
-# What OpenAI and vLLM report at most; a choice with more options is asked in groups.
+# The maximum that OpenAI and vLLM report. A choice with more options is asked in groups.
 _TOP_TOKENS: Final = 20
 _LETTERS: Final = ascii_uppercase[:_TOP_TOKENS]
-_MAX_LEVELS: Final = 10  # digits
-# Marks of the beginning of a word in raw tokens, and what models put around an answer.
+_MAX_LEVELS: Final = 10  # each level is asked as one digit
+# Tokenizers' marks for the beginning of a word, and what models put around an answer.
 _AROUND_LABEL: Final = " \t\r\n\u2581\u0120\u010a\"'`*_()[].:,"
-_ROUNDING: Final = 1e-3  # a certain token's log probability may come out a little above 0
+_ROUNDING: Final = 1e-3  # a certain token's log probability can be reported slightly above 0
 _SYSTEM: Final = (
     "You judge what you are shown. You answer with one word, letter or digit, and nothing else."
 )
 
 
 class LogprobDecisions:
-    """Decisions by the log probabilities of an answer's first token.
+    """A decision client that reads the log probabilities of an answer's first token.
 
-    For endpoints that report them for chat completions: llama.cpp, vLLM, SGLang, OpenAI's models
-    without reasoning. The model is asked for one token: yes or no for a predicate, a letter for a
-    choice, a digit for a score. The probabilities of those labels are scaled to add up to 1; other
-    tokens do not count.
+    For endpoints that report them for chat completions: llama.cpp, vLLM, SGLang, and OpenAI's
+    models without reasoning. The model is asked for one token: yes or no for a predicate, a letter
+    for a choice, a digit for a score. The probabilities of those labels are scaled to add up to 1.
+    Other tokens are ignored.
 
-    Costs one call a question, and one token of output each. A choice of more than 20 options is
-    asked in groups of 20 and then between the likeliest of each group: `ceil(options / 20) + 1`
-    calls. All calls begin with the same text, the state, which servers with a prefix cache read
-    once. A decision model needs one call for everything: see `HttpDecisionClient`.
+    Each question costs one call and one token of output. A choice of more than 20 options is asked
+    in groups of 20, and then between the most probable option of each group: `ceil(options / 20) +
+    1` calls. All calls begin with the state, which servers with a prefix cache process once. A
+    decision model needs one call for everything (`HttpDecisionClient`).
 
-    Probabilities of small models are poorly calibrated; measure yours before a threshold decides.
+    The probabilities of small models are poorly calibrated. Measure yours before a threshold
+    decides.
 
     Args:
-        client: Any `LLMClient`; the caller closes it.
-        model: Used when a call names none; None takes the client's default.
+        client: Any `LLMClient`. The caller closes it.
+        model: Model for calls that name none. None uses the client's default.
         timeout_s: Deadline in seconds of all calls for one set of questions.
-        max_concurrency: Most calls at the same time.
+        max_concurrency: Maximum number of simultaneous calls.
         options: Further options of each call, such as those that keep a model from thinking before
             it answers: `{"chat_template_kwargs": {"enable_thinking": False}}`.
+
+    Raises:
+        ValueError: If `max_concurrency` is below 1.
     """
 
     def __init__(
@@ -86,48 +90,48 @@ class LogprobDecisions:
         model: str | None = None,
         timeout_s: float | None = None,
     ) -> Decisions:
-        """The answers to all questions about one state, by at least one call each.
+        """Return the answers to all questions about one state, with at least one call each.
 
         Args:
-            state: What the questions are about; a dict or list is shown as JSON.
-            questions: By ids that the model does not see. A choice takes up to 400 options, a score
-                up to 10 levels.
-            model: None takes the one that this client was made with.
-            timeout_s: Deadline of all calls; None takes the one that this client was made with.
+            state: The subject of the questions. A dict or list is shown as JSON.
+            questions: The questions by id, which the model does not see. A choice can have up to
+                400 options, a score up to 10 levels.
+            model: None uses the client's `model`.
+            timeout_s: Deadline of all calls in seconds. None uses the client's.
 
         Returns:
-            An answer for each question, or the reason `no_label` if none of the labels is among the
-            likeliest tokens.
+            An answer for each question, or the reason `no_label` if none of its labels is among the
+            most probable tokens.
 
         Raises:
-            LLMTimeoutError: Not every answer came within the deadline.
-            MalformedReplyError: `no_logprobs` if the endpoint reports none; `no_answers` if no
+            LLMTimeoutError: If not every answer came within the deadline.
+            MalformedReplyError: `no_logprobs` if the endpoint reports none. `no_answers` if no
                 question has an answer.
-            LLMError: A call failed: the error of the first that did. The other calls are cancelled.
-            ValueError: No questions, too many options or levels, or a deadline that is not
-                positive.
-            TypeError: An argument of the wrong kind, or a state that is not JSON.
+            LLMError: If a call failed: the error of the first that did. The other calls are
+                cancelled.
+            ValueError: If there are no questions, too many options or levels, or the deadline is
+                not positive.
+            TypeError: If an argument has the wrong type, or the state is not JSON.
         """
         check_arguments(state, questions, timeout_s)
         _check_sizes(questions)
-        timeout_s = timeout_s or self._timeout_s
         run = _Run(
             client=self._client,
             model=model or self._model,
             options=self._options,
-            state=_text_of(state),
-            timeout_s=timeout_s,
+            state=state_text(state),
+            timeout_s=timeout_s or self._timeout_s,
             slots=asyncio.Semaphore(self._max_concurrency),
         )
-        facts: dict[str, Attribute] = {
+        attributes: dict[str, Attribute] = {
             "llm_common.model": run.model or "default",
             "llm_common.questions": len(questions),
         }
-        with span("llm_common.decide", facts) as current:
+        with span("llm_common.decide", attributes) as current:
             try:
-                decisions = await run.decisions(questions)
+                decisions = await run.decide(questions)
             except LLMError as exc:
-                # With the charges of the calls before it.
+                # The error reports the charges of the successful calls before it, too.
                 if isinstance(exc.usage, LLMUsage):
                     run.bill.add(exc.usage, cost_usd=exc.cost_usd)
                 exc.usage, exc.cost_usd = run.bill.usage, run.bill.cost_usd
@@ -149,27 +153,30 @@ class _Run:
     answered_by: str = ""
     bill: Bill = field(default_factory=Bill)
 
-    async def decisions(self, questions: Mapping[str, Question]) -> Decisions:
-        """The answers to all questions, or the error of the first call that failed."""
+    async def decide(self, questions: Mapping[str, Question]) -> Decisions:
+        """Return the answers to all questions, or raise the error of the first call that failed."""
         started = monotonic()
+        tasks: dict[str, asyncio.Task[object]] = {}
         try:
             async with asyncio.timeout(self.timeout_s), asyncio.TaskGroup() as group:
-                tasks = {
-                    name: group.create_task(self._answer(question))
-                    for name, question in questions.items()
-                }
+                for question_id, question in questions.items():
+                    tasks[question_id] = group.create_task(self._answer(question))
         except TimeoutError as exc:
             raise LLMTimeoutError(
                 f"not all of {len(questions)} questions were answered within {self.timeout_s:g} s; "
-                "raise timeout_s, ask less, or take a faster model",
+                "raise timeout_s, ask fewer, or use a faster model",
                 timeout_s=self.timeout_s,
             ) from exc
-        except BaseExceptionGroup as failed:
-            raise failed.exceptions[0] from None
-        given = {name: task.result() for name, task in tasks.items()}
+        except BaseExceptionGroup as group_error:
+            raise group_error.exceptions[0] from None
+        raw_answers: dict[str, object] = {}
+        for question_id, task in tasks.items():
+            answer = task.result()
+            if answer is not None:
+                raw_answers[question_id] = answer
         return decisions_of(
             questions,
-            {name: answer for name, answer in given.items() if answer is not None},
+            raw_answers,
             reasons=dict.fromkeys(questions, "no_label"),
             model=self.answered_by,
             usage=self.bill.usage,
@@ -179,65 +186,72 @@ class _Run:
 
     async def _answer(self, question: Question) -> object:
         if isinstance(question, Predicate):
-            found = await self._ask(
-                f"{question.text}\nIs this so? Answer yes or no.", ("yes", "no")
-            )
-            return found and found[0]
+            prompt = f"{question.text}\nIs this so? Answer yes or no."
+            shares = await self._shares(prompt, ("yes", "no"))
+            return shares and shares[0]
         if isinstance(question, Choice):
-            return await self._choice(question.text, question.options)
-        levels = "\n".join(f"{number}. {level}" for number, level in enumerate(question.levels))
-        digits = [str(number) for number in range(len(question.levels))]
-        return await self._ask(
-            f"{question.text}\n{levels}\nAnswer with the digit of the level that fits.", digits
+            return await self._choose(question.text, question.options)
+        levels = []
+        for level, description in enumerate(question.levels):
+            levels.append(f"{level}. {description}")
+        lines = "\n".join(levels)
+        return await self._shares(
+            f"{question.text}\n{lines}\nAnswer with the digit of the level that fits.",
+            [str(level) for level in range(len(levels))],
         )
 
-    async def _choice(self, text: str, options: Mapping[str, str]) -> dict[str, float] | None:
-        """The probability of each option.
+    async def _choose(self, text: str, options: Mapping[str, str]) -> dict[str, float] | None:
+        """Return the probability of each option.
 
-        Those of more than one group are weighted by a choice between the best.
+        With more than one group, the options of a group are weighted by a choice between the most
+        probable option of each.
         """
         names = list(options)
         groups = [names[start : start + _TOP_TOKENS] for start in range(0, len(names), _TOP_TOKENS)]
-        shares = await asyncio.gather(*(self._letters(text, group, options) for group in groups))
-        found: dict[str, float] = {}
-        for group_shares in shares:
-            found |= group_shares or {}
-        if len(groups) == 1 or not found:
-            return found or None
-        best = [max(group, key=lambda name: found.get(name, 0.0)) for group in groups]
-        weights = await self._letters(text, best, options)
-        if weights is None:
+        replies = await asyncio.gather(
+            *(self._choose_one(text, group, options) for group in groups)
+        )
+        in_group: dict[str, float] = {}
+        for reply in replies:
+            in_group |= reply or {}
+        if len(groups) == 1 or not in_group:
+            return in_group or None
+        best = [max(group, key=lambda name: in_group.get(name, 0.0)) for group in groups]
+        between_groups = await self._choose_one(text, best, options)
+        if between_groups is None:
             return None
-        weight = {
-            name: weights[top] for group, top in zip(groups, best, strict=True) for name in group
-        }
-        weighted = {name: found.get(name, 0.0) * weight[name] for name in names}
-        whole = sum(weighted.values())
-        if not whole:
+        shares: dict[str, float] = {}
+        for group, name_of_best in zip(groups, best, strict=True):
+            for name in group:
+                shares[name] = in_group.get(name, 0.0) * between_groups[name_of_best]
+        total = sum(shares.values())
+        if not total:
             return None
-        return {name: share / whole for name, share in weighted.items()}
+        return {name: share / total for name, share in shares.items()}
 
-    async def _letters(
+    async def _choose_one(
         self, text: str, names: Sequence[str], options: Mapping[str, str]
     ) -> dict[str, float] | None:
+        """Return the probability of each of at most 20 options, by one call."""
         if len(names) == 1:
             return {names[0]: 1.0}
-        described = (f"{name}: {options[name]}" if options[name] else name for name in names)
-        listed = "\n".join(
-            f"{letter}. {each}" for letter, each in zip(_LETTERS, described, strict=False)
-        )
-        shares = await self._ask(
-            f"{text}\n{listed}\nAnswer with the letter of the option that fits.",
+        lines = []
+        for letter, name in zip(_LETTERS, names, strict=False):
+            description = f": {options[name]}" if options[name] else ""
+            lines.append(f"{letter}. {name}{description}")
+        listing = "\n".join(lines)
+        shares = await self._shares(
+            f"{text}\n{listing}\nAnswer with the letter of the option that fits.",
             _LETTERS[: len(names)].lower(),
         )
         if shares is None:
             return None
         return dict(zip(names, shares, strict=True))
 
-    async def _ask(self, question: str, labels: Sequence[str]) -> list[float] | None:
-        """The share of each label, which is in lower case.
+    async def _shares(self, question: str, labels: Sequence[str]) -> list[float] | None:
+        """Return the share of each label, which is in lower case.
 
-        None if none is among the likeliest tokens.
+        None if none is among the most probable tokens.
         """
         messages = [
             LLMMessage(role=MessageRole.SYSTEM, content=_SYSTEM),
@@ -256,54 +270,50 @@ class _Run:
                 )
         self.bill.add(response.usage, cost_usd=response.cost_usd)
         self.answered_by = response.model or self.answered_by
-        masses = _masses_of(response)
-        found = [masses.get(label, 0.0) for label in labels]
-        whole = sum(found)
-        if not whole:
+        probabilities = _first_token_of(response)
+        label_probabilities = [probabilities.get(label, 0.0) for label in labels]
+        total = sum(label_probabilities)
+        if not total:
             return None
-        return [mass / whole for mass in found]
+        return [probability / total for probability in label_probabilities]
 
 
-def _masses_of(response: LLMResponse) -> dict[str, float]:
-    """The probability of each answer, in lower case, among the likeliest first tokens."""
+def _first_token_of(response: LLMResponse) -> dict[str, float]:
+    """Return the probabilities of the most probable first tokens, by label in lower case."""
+    # `getattr`, since an application's client may return a response of its own type
     content = (getattr(response, "logprobs", None) or {}).get("content")
-    first = (
-        content[0] if isinstance(content, list) and content and isinstance(content[0], dict) else {}
-    )
-    rows = first.get("top_logprobs")
+    rows = None
+    if isinstance(content, list) and content and isinstance(content[0], dict):
+        rows = content[0].get("top_logprobs")
     if not isinstance(rows, list) or not rows:
         raise MalformedReplyError(
-            "the reply holds no log probabilities; take an endpoint and a model that report "
-            "`top_logprobs`, and a "
-            "model that answers without thinking first",
+            "the reply contains no log probabilities; use an endpoint and a model that report "
+            "`top_logprobs`, and a model that answers without thinking first",
             reason="no_logprobs",
         )
-    masses: dict[str, float] = {}
+    probabilities: dict[str, float] = {}
     for row in rows:
         if not isinstance(row, dict):
             continue
         token, logprob = row.get("token"), row.get("logprob")
-        # NaN is not
+        # False for NaN
         if isinstance(token, str) and isinstance(logprob, int | float) and logprob <= _ROUNDING:
+            # Several tokens can be one label: "yes", " Yes", "YES".
             label = token.strip(_AROUND_LABEL).lower()
-            masses[label] = masses.get(label, 0.0) + exp(logprob)
-    return masses
+            probabilities[label] = probabilities.get(label, 0.0) + exp(logprob)
+    return probabilities
 
 
 def _check_sizes(questions: Mapping[str, Question]) -> None:
+    max_options = _TOP_TOKENS**2  # groups of 20, between whose best one call decides
     for question in questions.values():
-        if isinstance(question, Choice) and len(question.options) > _TOP_TOKENS**2:
+        if isinstance(question, Choice) and len(question.options) > max_options:
             raise ValueError(
-                f"a choice has {len(question.options):,} options; at most {_TOP_TOKENS**2} can "
-                "be told apart"
+                f"a choice has {len(question.options):,} options; ask several choices of at most "
+                f"{max_options}"
             )
         if not isinstance(question, Predicate | Choice) and len(question.levels) > _MAX_LEVELS:
             raise ValueError(
-                f"a score has {len(question.levels):,} levels; at most {_MAX_LEVELS} have a digit"
+                f"a score has {len(question.levels):,} levels; ask with at most {_MAX_LEVELS}, one "
+                "for each digit"
             )
-
-
-def _text_of(state: State) -> str:
-    return (
-        state if isinstance(state, str) else json.dumps(state, ensure_ascii=False, allow_nan=False)
-    )

@@ -11,16 +11,16 @@ from llm_common.core.models import LLMUsage
 from llm_common.errors import MalformedReplyError
 
 State = str | Mapping[str, object] | Sequence[object]
-"""What the questions are about: a text, or a JSON object or array."""
+"""The subject of the questions: a text, or a JSON object or array."""
 
-_MIN_ALTERNATIVES = 2
+_MIN_ALTERNATIVES = 2  # a single option or level always has probability 1
 _MAX_SHOWN_CHARS = 80
-# Vendors round to two decimals; a model's own float arithmetic errs by far less.
+# Vendors round probabilities to two decimals. A model's own float arithmetic errs by far less.
 _ROUNDING, _FLOAT_ERROR = 0.005, 1e-6
 
 
 class Refused(Enum):
-    """What a model gives instead of an answer that it declines to give."""
+    """The type of `REFUSED`, which replaces an answer that a model declines to give."""
 
     REFUSED = "refused"
 
@@ -29,68 +29,69 @@ REFUSED: Final = Refused.REFUSED
 
 
 class _UnusableAnswerError(Exception):
-    """An answer that does not fit its question; its text is the reason."""
+    """An answer that does not fit its question. The text is the reason code."""
 
 
 @dataclass(frozen=True, slots=True)
 class Predicate:
-    """A statement, or a yes/no question; the answer is the probability of yes.
+    """A statement or a yes/no question. The answer is the probability of yes.
 
     Attributes:
-        text: All that the model is told of it: a question's id says nothing to the model.
+        text: The whole question. The model does not see the question's id.
     """
 
     text: str
 
     def __post_init__(self) -> None:
-        _check_text(self.text, "a Predicate's text")
+        _check_text(self.text, "the text of a Predicate")
 
-    def checked(self, given: object) -> float:
-        """The probability of yes."""
-        return _probability(given)
+    def check(self, answer: object) -> float:
+        """Return the probability of yes."""
+        return _probability(answer)
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One of several options; the answer is the probability of each, in the order of the options.
+    """A question with named options. The answer is the probability of each option, in their order.
 
-    A model spreads all probability over the options that it is given. Offer one such as "none of
-    these" if none may fit.
+    A model spreads the whole probability over the options. Add one such as "none of these" if it is
+    possible that none fits.
 
     Attributes:
-        text: What to choose by.
-        options: Names of at least two options, each with its description, or "" for none.
+        text: The question that the options answer.
+        options: At least two options by name, each with a description, or "" for none.
     """
 
     text: str
     options: Mapping[str, str]
 
     def __post_init__(self) -> None:
-        _check_text(self.text, "a Choice's text")
+        _check_text(self.text, "the text of a Choice")
         if not isinstance(self.options, Mapping):
-            kind = type(self.options).__name__
             raise TypeError(
-                f"a Choice's options are a {kind}; pass a dict of names and descriptions"
+                f"the options of a Choice must be a dict, got {type(self.options).__name__}; "
+                "pass descriptions by name"
             )
         for name, description in self.options.items():
             _check_text(name, "the name of an option")
             if not isinstance(description, str):
                 raise TypeError(
-                    f"the description of an option is a {type(description).__name__}; pass a text"
+                    "the description of an option must be a str, got "
+                    f'{type(description).__name__}; pass "" for none'
                 )
         _check_count(len(self.options), "options")
 
-    def checked(self, given: object) -> dict[str, float]:
-        """The probability of each option."""
-        return _distribution(given, names=list(self.options))
+    def check(self, answer: object) -> dict[str, float]:
+        """Return the probability of each option."""
+        return _distribution(answer, names=list(self.options))
 
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """A place on a scale; the answer is the probability of each level, from level 0.
+    """A rating on a scale. The answer is the probability of each level, from level 0.
 
     Attributes:
-        text: What to rate.
+        text: The question that the levels answer.
         levels: Descriptions of at least two levels, the lowest first.
     """
 
@@ -98,24 +99,24 @@ class Score:
     levels: Sequence[str]
 
     def __post_init__(self) -> None:
-        _check_text(self.text, "a Score's text")
+        _check_text(self.text, "the text of a Score")
         if isinstance(self.levels, str) or not isinstance(self.levels, Sequence):
             raise TypeError(
-                f"a Score's levels are a {type(self.levels).__name__}; pass a list of descriptions"
+                f"the levels of a Score must be a list, got {type(self.levels).__name__}; "
+                "pass descriptions, the lowest level first"
             )
         for level in self.levels:
             _check_text(level, "the description of a level")
         _check_count(len(self.levels), "levels")
 
-    def checked(self, given: object) -> tuple[float, ...]:
-        """The probability of each level; takes a list, or a mapping by the level's number."""
-        if isinstance(given, Mapping):
-            given = {str(level): value for level, value in given.items()}
-        elif isinstance(given, Sequence) and not isinstance(given, str):
-            given = {str(level): value for level, value in enumerate(given)}
-        return tuple(
-            _distribution(given, names=[str(level) for level in range(len(self.levels))]).values()
-        )
+    def check(self, answer: object) -> tuple[float, ...]:
+        """Return the probability of each level of a list, or of a mapping by level."""
+        if isinstance(answer, Sequence) and not isinstance(answer, str):
+            answer = dict(enumerate(answer))
+        if isinstance(answer, Mapping):  # in JSON the levels are texts
+            answer = {str(level): probability for level, probability in answer.items()}
+        levels = map(str, range(len(self.levels)))
+        return tuple(_distribution(answer, names=list(levels)).values())
 
 
 Question = Predicate | Choice | Score
@@ -127,13 +128,13 @@ class Decisions:
     """The answers to one set of questions, and what they cost.
 
     Attributes:
-        answers: By question: the probability of yes, of each option, or of each level.
-        unanswered: Every other question, with the reason: `missing`, `refused`, `wrong_type`,
-            `out_of_range`, `wrong_options`, `not_a_distribution`; from `LogprobDecisions` also
+        answers: By question id: the probability of yes, of each option, or of each level.
+        unanswered: By id of every other question, the reason: `missing`, `refused`, `wrong_type`,
+            `out_of_range`, `wrong_options` or `not_a_distribution`. `LogprobDecisions` adds
             `no_label`.
-        model: The model that answered, by its own account.
+        model: The model that answered, as the endpoint names it.
         usage: Tokens of all requests.
-        cost_usd: Dollars of all requests; None for an unknown price.
+        cost_usd: Dollars of all requests. None for an unknown price.
         latency_ms: Milliseconds from the call to the answers, retries included.
     """
 
@@ -145,31 +146,31 @@ class Decisions:
     latency_ms: int | None = None
 
     def yes(self, question: str) -> float:
-        """The probability that a predicate holds; 0.0 without an answer.
+        """Return the probability that a predicate holds, or 0.0 without an answer.
 
         Raises:
-            KeyError: There was no such question.
-            TypeError: It is no Predicate.
+            KeyError: If there was no such question.
+            TypeError: If the question is not a Predicate.
         """
         answer = self._answer(question, float, "Predicate")
         return answer if isinstance(answer, float) else 0.0
 
     def options(self, question: str) -> Mapping[str, float]:
-        """The probability of each option of a choice; empty without an answer.
+        """Return the probability of each option of a choice, or {} without an answer.
 
         Raises:
-            KeyError: There was no such question.
-            TypeError: It is no Choice.
+            KeyError: If there was no such question.
+            TypeError: If the question is not a Choice.
         """
         answer = self._answer(question, Mapping, "Choice")
         return answer if isinstance(answer, Mapping) else {}
 
     def score(self, question: str) -> float | None:
-        """The expected level of a score, from 0; None without an answer.
+        """Return the expected level of a score, from 0, or None without an answer.
 
         Raises:
-            KeyError: There was no such question.
-            TypeError: It is no Score.
+            KeyError: If there was no such question.
+            TypeError: If the question is not a Score.
         """
         answer = self._answer(question, tuple, "Score")
         if not isinstance(answer, tuple):
@@ -181,13 +182,13 @@ class Decisions:
             return None
         answer = self.answers[question]
         if not isinstance(answer, kind):
-            raise TypeError(f"question {question[:_MAX_SHOWN_CHARS]!r} is no {name}")
+            raise TypeError(f"question {question[:_MAX_SHOWN_CHARS]!r} is not a {name}")
         return answer
 
 
 @runtime_checkable
 class DecisionClient(Protocol):
-    """Asks a decision model; subclassing is optional."""
+    """An object that asks a decision model. Subclassing is optional."""
 
     async def decide(
         self,
@@ -197,28 +198,30 @@ class DecisionClient(Protocol):
         model: str | None = None,
         timeout_s: float | None = None,
     ) -> Decisions:
-        """The answers to all questions about one state.
+        """Return the answers to all questions about one state.
 
         Args:
-            state: What the questions are about.
-            questions: By ids that the caller chooses, which the model need not see.
-            model: Name at the endpoint; None takes the client's default.
-            timeout_s: Deadline in seconds, retries included; None takes the client's.
+            state: The subject of the questions.
+            questions: The questions by id. The caller chooses the ids, which the model need not
+                see.
+            model: Name at the endpoint. None uses the client's default.
+            timeout_s: Deadline in seconds, retries included. None uses the client's.
 
         Returns:
-            An answer, or a reason why there is none, for each question and for no other id.
+            An answer, or the reason for its absence, for each question and for no other id.
 
         Raises:
-            LLMError: The call failed, no question has a usable answer and none was refused, or the
-                reply answers what was not asked; the subclasses say which.
-            ValueError: No questions, too many for the endpoint, or a deadline that is not positive.
-            TypeError: An argument of the wrong kind, or a state that is not JSON.
+            LLMError: If the call failed, if the reply answers a question that was not sent, or if
+                no answer is usable and none was refused. The subclass says which.
+            ValueError: If there are no questions, or too many for the endpoint, or the deadline is
+                not positive.
+            TypeError: If an argument has the wrong type, or the state is not JSON.
         """
 
 
 def decisions_of(
     questions: Mapping[str, Question],
-    given: Mapping[str, object],
+    raw_answers: Mapping[str, object],
     *,
     reasons: Mapping[str, str] | None = None,
     model: str = "",
@@ -226,78 +229,83 @@ def decisions_of(
     cost_usd: float | None = None,
     latency_ms: int | None = None,
 ) -> Decisions:
-    """The answers that fit their questions, and the reasons why others do not.
+    """Check the answers of a reply against their questions.
 
-    Each probability must be a number from 0 to 1, and those of a choice or a score add up to 1 but
-    for rounding. An answer that breaks this is left out: it counts as no answer, and never as a
-    wrong one.
+    Each probability must be a number from 0 to 1. Those of a choice or a score must add up to 1,
+    rounding aside. Any other answer is listed as unanswered, and never counts as a no.
 
     Args:
-        questions: What was asked.
-        given: By question: a number; a mapping by option; a list, or a mapping by level; or
-            `REFUSED`.
-        reasons: Reasons for questions without an answer; `missing` if a question has none.
+        questions: The questions that were sent, by id.
+        raw_answers: By question id: a number, a mapping by option, a list of levels, a mapping by
+            level, or `REFUSED`.
+        reasons: By question id, the reason for an answer that is not there. The default is
+            `missing`.
         model: As in `Decisions`.
         usage: As in `Decisions`.
         cost_usd: As in `Decisions`.
         latency_ms: As in `Decisions`.
 
+    Returns:
+        The usable answers, and a reason for each other question.
+
     Raises:
-        MalformedReplyError: `wrong_question` if an answer is to none of the questions; `no_answers`
+        MalformedReplyError: `wrong_question` if an answer has the id of no question. `no_answers`
             if no answer is usable and none was refused.
     """
-    if given.keys() - questions.keys():
+    if raw_answers.keys() - questions.keys():
         raise MalformedReplyError(
-            "the reply answers a question that was not asked; check the endpoint, or take "
+            "the reply answers a question that was not asked; check the endpoint, or use "
             "another model",
             reason="wrong_question",
         )
     answers: dict[str, Answer] = {}
     unanswered: dict[str, str] = {}
-    for name, question in questions.items():
-        if name not in given:
-            unanswered[name] = (reasons or {}).get(name, "missing")
-        elif given[name] is REFUSED:
-            unanswered[name] = REFUSED.value
+    for question_id, question in questions.items():
+        if question_id not in raw_answers:
+            unanswered[question_id] = (reasons or {}).get(question_id, "missing")
+        elif raw_answers[question_id] is REFUSED:
+            unanswered[question_id] = REFUSED.value
         else:
             try:
-                answers[name] = question.checked(given[name])
+                answers[question_id] = question.check(raw_answers[question_id])
             except _UnusableAnswerError as exc:
-                unanswered[name] = str(exc)
+                unanswered[question_id] = str(exc)
+    # A reply with nothing but refusals is an answer: asking again would not help.
     if not answers and REFUSED.value not in unanswered.values():
-        found = ", ".join(sorted(set(unanswered.values())))
+        problems = ", ".join(sorted(set(unanswered.values())))
         raise MalformedReplyError(
-            f"the reply has no usable answer to any of {len(questions)} questions ({found}); "
-            "take another model",
+            f"the reply has no usable answer to any of {len(questions)} questions ({problems}); "
+            "use another model",
             reason="no_answers",
         )
     return Decisions(answers, unanswered, model, usage or LLMUsage(), cost_usd, latency_ms)
 
 
 def check_arguments(state: object, questions: object, timeout_s: object) -> None:
-    """Raises what `DecisionClient.decide` raises for arguments of the wrong kind."""
+    """Raise what `DecisionClient.decide` promises for unusable arguments."""
     if not isinstance(state, str | Mapping | Sequence) or isinstance(state, bytes | bytearray):
-        raise TypeError(f"state is a {type(state).__name__}; pass a text, a dict or a list")
+        raise TypeError(
+            f"state must be a str, a dict or a list, got {type(state).__name__}; pass JSON data"
+        )
     if not isinstance(state, str):
         try:
             json.dumps(state, allow_nan=False)
         except (TypeError, ValueError, RecursionError):
             # Not chained: the text of the error may quote the state.
             raise TypeError(
-                "state is not JSON: pass texts, numbers, lists and dicts with texts as keys"
+                "state is not JSON: pass texts, numbers, lists, and dicts with texts as keys"
             ) from None
     if not isinstance(questions, Mapping):
-        kind = type(questions).__name__
         raise TypeError(
-            f'questions is a {kind}; pass a dict such as {{"late": Predicate("It is late.")}}'
+            f"questions must be a dict, got {type(questions).__name__}; pass a dict such as "
+            '{"late": Predicate("It is late.")}'
         )
-    for name, question in questions.items():
-        _check_text(name, "the id of a question")
+    for question_id, question in questions.items():
+        _check_text(question_id, "the id of a question")
         if not isinstance(question, Question):
-            kind = type(question).__name__
             raise TypeError(
-                f"question {name[:_MAX_SHOWN_CHARS]!r} is a {kind}; pass a Predicate, a Choice "
-                "or a Score"
+                f"question {question_id[:_MAX_SHOWN_CHARS]!r} is a {type(question).__name__}; "
+                "pass a Predicate, a Choice or a Score"
             )
     if not questions:
         raise ValueError("there are no questions; pass at least one")
@@ -307,41 +315,43 @@ def check_arguments(state: object, questions: object, timeout_s: object) -> None
         raise ValueError("timeout_s must be a positive number of seconds")
 
 
-def _check_text(text: object, what: str) -> None:
+def _check_text(text: object, name: str) -> None:
     if not isinstance(text, str):
-        raise TypeError(f"{what} is a {type(text).__name__}; pass a text")
+        raise TypeError(f"{name} must be a str, got {type(text).__name__}; pass a text")
     if not text:
-        raise ValueError(f"{what} is empty; say what it means")
+        raise ValueError(f"{name} is empty; pass a text")
 
 
-def _check_count(count: int, what: str) -> None:
+def _check_count(count: int, name: str) -> None:
     if count < _MIN_ALTERNATIVES:
         raise ValueError(
-            f"a question has {count} {what}; give at least {_MIN_ALTERNATIVES}, or ask a Predicate"
+            f"a question has {count} {name}; pass at least {_MIN_ALTERNATIVES}, or ask a Predicate"
         )
 
 
 def _probability(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise _UnusableAnswerError("wrong_type")
-    if not 0 <= value <= 1:  # NaN is not
+    if not 0 <= value <= 1:  # also true of NaN
         raise _UnusableAnswerError("out_of_range")
     return float(value)
 
 
-def _distribution(given: object, *, names: list[str]) -> dict[str, float]:
-    if not isinstance(given, Mapping):
+def _distribution(answer: object, *, names: list[str]) -> dict[str, float]:
+    """Return the probability of each name, in the order of the names."""
+    if not isinstance(answer, Mapping):
         raise _UnusableAnswerError("wrong_type")
-    if given.keys() != set(names):
+    if answer.keys() != set(names):
         raise _UnusableAnswerError("wrong_options")
-    found = {name: _probability(given[name]) for name in names}
-    if abs(fsum(found.values()) - 1) > _ROUNDING * len(names) + _FLOAT_ERROR:
+    shares = {name: _probability(answer[name]) for name in names}
+    # Each share may be rounded, so the error of the sum grows with their number.
+    if abs(fsum(shares.values()) - 1) > _ROUNDING * len(names) + _FLOAT_ERROR:
         raise _UnusableAnswerError("not_a_distribution")
-    return found
+    return shares
 
 
-# Classes by which a decision model of another package is known without importing it, and what makes
-# a `DecisionClient` of it.
+# Decision models of other packages by the name of a base class, which needs no import of the
+# package, and the adapter for each.
 _ADAPTERS: Final = {
     "BaseDecisionModel": "LangChainDecisions(model)",
     "DecisionModel": "PydanticAIDecisions(model)",
@@ -352,26 +362,25 @@ def check_decision_client(client: object) -> None:
     """Check that an object is a decision client.
 
     Raises:
-        TypeError: If it has no `decide` that can be called, or is a decision model of another
-            package. The text names what to pass instead.
+        TypeError: If it has no callable `decide`, or is a decision model of another package. The
+            text names what to pass instead.
     """
     name = client.__name__ if isinstance(client, type) else type(client).__name__
-    adapters = [
-        _ADAPTERS[kind.__name__] for kind in type(client).__mro__ if kind.__name__ in _ADAPTERS
-    ]
+    adapter = ""
+    for base in type(client).__mro__:
+        adapter = adapter or _ADAPTERS.get(base.__name__, "")
     if isinstance(client, type):
-        way_out = f"pass an instance of {name}"
-    elif adapters:
-        way_out = f"wrap it: llm_common.decisions.{adapters[0]}"
+        remedy = f"pass an instance of {name}"
+    elif adapter:  # before `decide`: pydantic-ai's models have one with other arguments
+        remedy = f"wrap it: llm_common.decisions.{adapter}"
     elif callable(getattr(client, "decide", None)):
         return
     elif callable(getattr(client, "chat_completion", None)):
-        way_out = (
-            "chat clients go to llm_common.agents.ContextRelevanceSelector and ToolSelector; or "
-            "wrap one that reports log probabilities: llm_common.decisions.LogprobDecisions(client)"
+        remedy = (
+            "pass chat clients to ContextRelevanceSelector or ToolSelector of llm_common.agents, "
+            "or wrap one that reports log probabilities: "
+            "llm_common.decisions.LogprobDecisions(client)"
         )
     else:
-        way_out = (
-            "pass a DecisionClient, such as llm_common.decisions.HttpDecisionClient.from_env()"
-        )
-    raise TypeError(f"{name} is no decision client; {way_out}")
+        remedy = "pass a DecisionClient, such as llm_common.decisions.HttpDecisionClient.from_env()"
+    raise TypeError(f"{name} is not a decision client; {remedy}")

@@ -1,9 +1,9 @@
-"""The candidates of a choice as questions to a decision model, and its answers as weights.
+"""Candidates as questions to a decision model, and its answers as weights.
 
-One choice asks which candidate fits best, with "none of these" beside them: a model spreads all
-probability over the options that it is given. One predicate a candidate asks whether it fits, since
-several may. The candidates' texts stand in the state alone, in a fence; the questions name them by
-labels, so no text from outside is part of a question.
+One choice asks which candidate fits best, with "none of these" as an option: a model spreads the
+whole probability over the options of a choice. A predicate for each candidate asks whether it fits,
+since several may. The candidates' texts are in the state alone, in a fence, and the questions name
+them by labels, so that no untrusted text is part of a question.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -30,9 +30,9 @@ from llm_common.selection.results import Weight
 from llm_common.text.display import in_fence
 
 DEFAULT_CANDIDATES: Final = 40
-"""How many candidates one request weighs."""
+"""Maximum number of candidates in one request, unless the caller sets another."""
 
-# More likely than not: a model that knows nothing answers .5, which keeps nothing.
+# More likely than not. A model without any evidence answers 0.5, which selects nothing.
 DEFAULT_PROBABILITY: Final = 0.5
 
 _WHICH: Final = "which"
@@ -44,12 +44,12 @@ A request, and {noun}s that may serve it: a label and a description a line. What
 
 @dataclass(frozen=True, slots=True)
 class Questions(Inquiry[DecisionClient, Decisions, ChoiceT]):
-    """The questions to a decision model, and the judgement of its answers.
+    """Questions to a decision model, and the judge of its answers.
 
     Attributes:
-        state: What the questions are about.
-        questions: By ids.
-        judge: Makes a verdict of the answers.
+        state: The subject of the questions.
+        questions: The questions by id.
+        judge: Returns the verdict on the answers.
     """
 
     state: State
@@ -57,10 +57,10 @@ class Questions(Inquiry[DecisionClient, Decisions, ChoiceT]):
     judge: Callable[[Decisions], Verdict[ChoiceT]]
 
     async def ask(self, client: DecisionClient, _: str, call: ModelCall, /) -> Decisions:
-        """See `Inquiry`; such a model takes neither feedback nor a temperature."""
+        """See `Inquiry.ask`. Decision models accept neither feedback nor a temperature."""
         model, timeout_s = call.model, call.timeout_s
 
-        async def asked() -> Decisions:
+        async def decide() -> Decisions:
             with external_errors(type(client).__name__, timeout_s=timeout_s):
                 return await client.decide(
                     self.state, self.questions, model=model, timeout_s=timeout_s
@@ -68,22 +68,21 @@ class Questions(Inquiry[DecisionClient, Decisions, ChoiceT]):
 
         return await recorded(
             client,
-            asked(),
+            decide(),
             self._checked,
-            prompt=self.facts(""),
+            prompt=self.inputs(""),
             model=model,
             timeout_s=timeout_s,
             attempts=call.attempts,
         )
 
-    def _checked(self, found: Decisions) -> Decisions:
-        """The answers once more: a client of an application may have checked nothing."""
-        refused = {
-            name: REFUSED for name, reason in found.unanswered.items() if reason == REFUSED.value
-        }
-        checked = decisions_of(
-            self.questions, {**found.answers, **refused}, reasons=found.unanswered
-        )
+    def _checked(self, decisions: Decisions) -> Decisions:
+        """Check the answers once more, since an application's client may not check them."""
+        raw_answers: dict[str, object] = dict(decisions.answers)
+        for question_id, reason in decisions.unanswered.items():
+            if reason == REFUSED.value:
+                raw_answers[question_id] = REFUSED
+        checked = decisions_of(self.questions, raw_answers, reasons=decisions.unanswered)
         if not checked.answers:
             raise MalformedReplyError(
                 "the model refused to answer; rephrase the request, or use another model",
@@ -91,17 +90,17 @@ class Questions(Inquiry[DecisionClient, Decisions, ChoiceT]):
             )
         return checked
 
-    def facts(self, _: str, /) -> object:
-        """See `Inquiry`."""
+    def inputs(self, _: str, /) -> object:
+        """See `Inquiry.inputs`."""
         return [self.state, {name: repr(question) for name, question in self.questions.items()}]
 
     def dump(self, reply: Decisions) -> object:
-        """See `Inquiry`."""
+        """See `Inquiry.dump`."""
         return {"answers": dict(reply.answers), "unanswered": dict(reply.unanswered)}
 
-    def restore(self, known: Any) -> Decisions:
-        """See `Inquiry`."""
-        return decisions_of(self.questions, known["answers"], reasons=known["unanswered"])
+    def restore(self, data: Any) -> Decisions:
+        """See `Inquiry.restore`."""
+        return decisions_of(self.questions, data["answers"], reasons=data["unanswered"])
 
 
 def weighing_questions(
@@ -113,45 +112,56 @@ def weighing_questions(
     sections: Sequence[str],
     judge: Callable[[Mapping[str, Weight]], Verdict[ChoiceT]],
 ) -> Questions[ChoiceT]:
-    """Build the questions about some candidates.
+    """Build the questions that weigh candidates.
 
-    Their order is shuffled, since models prefer some places, and depends on the keys and the seed
-    alone. A predicate without an answer counts as no. Without an answer to the choice, the answers
-    are not usable: whether any candidate fits is unknown.
+    The candidates are shuffled, since models prefer some positions. Their order depends only on the
+    keys and the seed. A predicate without an answer counts as no. Without an answer to the choice
+    the verdict is not usable, since nothing says whether any candidate fits.
 
     Args:
         lines: The text of each candidate by its key, which the model does not see.
-        noun: What a candidate is, in one word: `tool`.
-        purpose: What it is to do, as a verb phrase: `helps to answer the query`.
-        seed: Such as the query.
-        sections: What the candidates are for: titled texts, in fences.
-        judge: Makes a verdict of the weights by key.
+        noun: Name of a candidate in one word: `tool`.
+        purpose: The purpose of a candidate as a verb phrase: `helps to answer the query`.
+        seed: Any text that the order may depend on, such as the query.
+        sections: Titled texts in fences that describe the request.
+        judge: Returns the verdict on the weights by key.
+
+    Returns:
+        The questions. Their judge calls `judge` once for each reply.
     """
     keys = sorted(lines)
-    digest = sha256(seed.encode(errors="replace")).digest()
-    Random(int.from_bytes(digest)).shuffle(keys)  # noqa: S311 - no secret
-    labels = {key: f"{noun} {number}" for number, key in enumerate(keys, 1)}
-    options = dict.fromkeys(labels.values(), "") | {_NONE: f"No {noun} {purpose}."}
-    asked: dict[str, Question] = {_WHICH: Choice(f"Which {noun} {purpose}?", options)}
-    asked |= {label: Predicate(f"The {label} {purpose}.") for label in labels.values()}
+    seed_digest = sha256(seed.encode(errors="replace")).digest()
+    Random(int.from_bytes(seed_digest)).shuffle(keys)  # noqa: S311 - no secret
+    labels: dict[str, str] = {}
+    questions: dict[str, Question] = {}
+    options: dict[str, str] = {}
+    listing: list[str] = []
+    for number, key in enumerate(keys, 1):
+        label = f"{noun} {number}"
+        labels[key] = label
+        questions[label] = Predicate(f"The {label} {purpose}.")
+        options[label] = ""  # its text is in the state
+        listing.append(f"{label}: {lines[key]}")
+    options[_NONE] = f"No {noun} {purpose}."
+    choice = Choice(f"Which {noun} {purpose}?", options)
 
-    def weighed(answers: Decisions) -> Verdict[ChoiceT]:
-        shares = answers.options(_WHICH)
-        some = 1.0 - shares.get(_NONE, 1.0)
+    def judge_answers(decisions: Decisions) -> Verdict[ChoiceT]:
+        shares = decisions.options(_WHICH)
+        any_fits = 1.0 - shares.get(_NONE, 1.0)
         weights: dict[str, Weight] = {}
         for key, label in labels.items():
-            # A candidate is at most as probable as that some candidate fits.
-            weights[key] = Weight(min(answers.yes(label), some), shares.get(label, 0.0))
+            # One candidate cannot be more probable to fit than that any of them fits.
+            weights[key] = Weight(min(decisions.yes(label), any_fits), shares.get(label, 0.0))
         verdict = judge(weights)
         if shares:
             return verdict
-        reason = answers.unanswered[_WHICH]
+        reason = decisions.unanswered[_WHICH]
         feedback = (
             f"the model did not answer which {noun} fits ({reason}); "
-            "ask again, or take another model"
+            "ask again, or use another model"
         )
         return replace(verdict, usable=False, feedback=feedback, reason=reason)
 
-    listed = in_fence("\n".join(f"{label}: {lines[key]}" for key, label in labels.items()))
-    preamble = _PREAMBLE.format(noun=noun)
-    return Questions("\n\n".join([preamble, *sections, f"The {noun}s:\n{listed}"]), asked, weighed)
+    candidates = in_fence("\n".join(listing))
+    state = [_PREAMBLE.format(noun=noun), *sections, f"The {noun}s:\n{candidates}"]
+    return Questions("\n\n".join(state), {_WHICH: choice, **questions}, judge_answers)

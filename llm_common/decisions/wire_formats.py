@@ -1,10 +1,10 @@
-"""The two wire formats of decision models: questions as JSON, JSON as answers.
+"""The two wire formats of decision models.
 
 - `systemone`: `POST /v1/systemone`, read from typesafe-sdk 0.7.5 (`_schemas/models.py`, generated
   from the vendor's OpenAPI document) and from pydantic-ai-slim 2.68.0 (`models/system_one.py`).
-  Questions and answers are objects by name; a yes/no question is called a noul there.
+  Questions and answers are objects by name. A yes/no question is called a noul there.
 - `openai`: `POST /v1/decisions`, read from openai 3.54.0 (`types/decision_create_params.py`,
-  `types/decision.py`). Questions and answers are lists; the model may refuse single questions.
+  `types/decision.py`). Questions and answers are lists. The model may refuse single questions.
 """
 
 import json
@@ -22,16 +22,15 @@ _MAX_OPENAI_QUESTIONS, _MAX_OPENAI_OPTIONS = 400, 255
 
 @dataclass(frozen=True, slots=True)
 class WireFormat:
-    """One format.
+    """A format of requests and replies.
 
     Attributes:
-        name: As `LLM_COMMON_DECISION_WIRE` names it.
-        path: Behind `/v1`.
-        max_questions: Of one request; None if it depends on the model.
-        max_options: Of one choice; None if it depends on the model.
-        fields: Makes the fields of a request, besides the model, from a state and questions.
-        answers: Finds the answers in a reply, by the questions' names, in the form that
-            `decisions_of` takes.
+        name: Value of `LLM_COMMON_DECISION_WIRE`.
+        path: Path of the endpoint after `/v1`.
+        max_questions: Maximum number of questions in a request. None if the model decides.
+        max_options: Maximum number of options of a choice. None if the model decides.
+        fields: Returns the fields of a request other than the model, from a state and questions.
+        answers: Returns the answers of a reply by question name, as `decisions_of` takes them.
     """
 
     name: str
@@ -42,27 +41,37 @@ class WireFormat:
     answers: Callable[[Mapping[str, Any], Mapping[str, Question]], dict[str, object]]
 
     def check_sizes(self, questions: Mapping[str, Question]) -> None:
-        """Raises ValueError for more questions or options than the endpoint takes."""
+        """Check that the endpoint accepts so many questions and options.
+
+        Raises:
+            ValueError: If there are more.
+        """
         if self.max_questions is not None and len(questions) > self.max_questions:
             raise ValueError(
-                f"there are {len(questions):,} questions; the endpoint takes "
-                f"{self.max_questions}: ask in several calls"
+                f"there are {len(questions):,} questions, and the endpoint accepts "
+                f"{self.max_questions}; ask in several calls"
             )
-        options = max(
-            (len(each.options) for each in questions.values() if isinstance(each, Choice)),
-            default=0,
-        )
-        if self.max_options is not None and options > self.max_options:
-            raise ValueError(
-                f"a choice has {options:,} options; the endpoint takes {self.max_options}: ask "
-                "a Predicate for each"
-            )
+        for question in questions.values():
+            if self.max_options is None or not isinstance(question, Choice):
+                continue
+            if len(question.options) > self.max_options:
+                raise ValueError(
+                    f"a choice has {len(question.options):,} options, and the endpoint accepts "
+                    f"{self.max_options}; ask a Predicate for each"
+                )
+
+
+def state_text(state: State) -> str:
+    """Return a state as text: JSON unless it is a text already."""
+    if isinstance(state, str):
+        return state
+    return json.dumps(state, ensure_ascii=False, allow_nan=False)
 
 
 def systemone_questions(questions: Mapping[str, Question]) -> dict[str, dict[str, Any]]:
-    """The questions as `POST /v1/systemone` takes them.
+    """Return questions in the form of `POST /v1/systemone`.
 
-    Langchain-core's and pydantic-ai's classes read them too.
+    langchain-core and pydantic-ai validate their own question classes from this form.
     """
     return {name: _systemone_question(question) for name, question in questions.items()}
 
@@ -79,46 +88,47 @@ def _systemone_question(question: Question) -> dict[str, Any]:
 def systemone_answers(
     payload: Mapping[str, Any], questions: Mapping[str, Question]
 ) -> dict[str, object]:
-    """The answers of a reply; one of another type than its question is None.
+    """Return the answers of a reply by name, None for one whose type is not its question's.
 
     Raises:
-        MalformedReplyError: `no_answers` if the reply holds no object of answers.
+        MalformedReplyError: `no_answers` if the reply has no object of answers.
     """
-    answers = payload.get("answers")
-    if not isinstance(answers, dict):
-        raise _without_answers()
-    return {
-        name: _systemone_answer(answer, questions.get(name)) for name, answer in answers.items()
-    }
+    entries = payload.get("answers")
+    if not isinstance(entries, dict):
+        raise _missing_answers()
+    answers: dict[str, object] = {}
+    for name, entry in entries.items():
+        question = questions.get(name)
+        kind = entry.get("type") if isinstance(entry, dict) else None
+        if kind == "refusal":
+            answers[name] = REFUSED
+        elif question is None or kind != _systemone_question(question)["type"]:
+            answers[name] = None
+        else:
+            key = "noul" if isinstance(question, Predicate) else "probabilities"
+            answers[name] = entry.get(key)
+    return answers
 
 
-def _systemone_answer(answer: object, question: Question | None) -> object:
-    if not isinstance(answer, dict):
-        return None
-    if answer.get("type") == "refusal":
-        return REFUSED
-    if question is None or answer.get("type") != _systemone_question(question)["type"]:
-        return None
-    return answer.get("noul" if isinstance(question, Predicate) else "probabilities")
+def _openai_fields(state: State, questions: Mapping[str, Question]) -> dict[str, Any]:
+    entries = [_openai_question(name, question) for name, question in questions.items()]
+    return {"input": state_text(state), "questions": entries}
 
 
 def _openai_question(name: str, question: Question) -> dict[str, Any]:
-    asked = {"name": name, "instructions": question.text}
+    entry: dict[str, Any] = {"name": name, "instructions": question.text}
     if isinstance(question, Predicate):
-        return asked | {"type": "predicate"}
+        return entry | {"type": "predicate"}
     if isinstance(question, Choice):
-        return asked | {
-            "type": "choice",
-            "choices": [_named("value", *option) for option in question.options.items()],
-        }
-    levels = [
-        _named("label", str(level), description)
-        for level, description in enumerate(question.levels)
-    ]
-    return asked | {"type": "score", "levels": levels}
+        choices = [_described("value", *option) for option in question.options.items()]
+        return entry | {"type": "choice", "choices": choices}
+    levels = []
+    for level, description in enumerate(question.levels):
+        levels.append(_described("label", str(level), description))
+    return entry | {"type": "score", "levels": levels}
 
 
-def _named(key: str, name: str, description: str) -> dict[str, str]:
+def _described(key: str, name: str, description: str) -> dict[str, str]:
     if not description:
         return {key: name}
     return {key: name, "description": description}
@@ -127,48 +137,52 @@ def _named(key: str, name: str, description: str) -> dict[str, str]:
 def _openai_answers(
     payload: Mapping[str, Any], questions: Mapping[str, Question]
 ) -> dict[str, object]:
-    answers = payload.get("answers")
-    if not (isinstance(answers, list) and all(isinstance(answer, dict) for answer in answers)):
-        raise _without_answers()
-    found = {str(answer.get("name")): answer for answer in answers}
-    if len(found) < len(answers):
-        raise MalformedReplyError(
-            "the reply answers a question twice; check the endpoint, or take another model",
-            reason="wrong_question",
-        )
-    return {name: _openai_answer(answer, questions.get(name)) for name, answer in found.items()}
+    entries = payload.get("answers")
+    if not (isinstance(entries, list) and all(isinstance(entry, dict) for entry in entries)):
+        raise _missing_answers()
+    answers: dict[str, object] = {}
+    for entry in entries:
+        name = str(entry.get("name"))
+        if name in answers:
+            raise MalformedReplyError(
+                "the reply answers a question twice; check the endpoint, or use another model",
+                reason="wrong_question",
+            )
+        answers[name] = _openai_answer(entry, questions.get(name))
+    return answers
 
 
-def _openai_answer(answer: Mapping[str, Any], question: Question | None) -> object:
-    kind = answer.get("type")
+def _openai_answer(entry: Mapping[str, Any], question: Question | None) -> object:
+    kind = entry.get("type")
     if kind == "refusal":
         return REFUSED
     if question is None or kind != _openai_question("", question)["type"]:
         return None
     if isinstance(question, Predicate):
-        return answer.get("probability")
-    return _by_value(answer.get("probabilities"), str if isinstance(question, Choice) else int)
+        return entry.get("probability")
+    value_type = str if isinstance(question, Choice) else int
+    return _shares_of(entry.get("probabilities"), value_type)
 
 
-def _by_value(rows: object, kind: type) -> dict[str, object] | None:
-    """Probabilities by option or level.
-
-    None if a row has no value of that type, or two have the same.
-    """
-    if not (
-        isinstance(rows, list)
-        and all(isinstance(row, dict) and type(row.get("value")) is kind for row in rows)
-    ):
+def _shares_of(rows: object, value_type: type) -> dict[str, object] | None:
+    """Return the probabilities by option or level, or None for an unusable or repeated one."""
+    if not isinstance(rows, list):
         return None
-    found = {str(row["value"]): row.get("probability") for row in rows}
-    if len(found) < len(rows):
-        return None
-    return found
+    shares: dict[str, object] = {}
+    for row in rows:
+        # `type`, since a bool is an int too
+        if not isinstance(row, dict) or type(row.get("value")) is not value_type:
+            return None
+        value = str(row["value"])
+        if value in shares:
+            return None
+        shares[value] = row.get("probability")
+    return shares
 
 
-def _without_answers() -> MalformedReplyError:
+def _missing_answers() -> MalformedReplyError:
     return MalformedReplyError(
-        "the reply holds no answers; check that the address serves this wire format, or take "
+        "the reply contains no answers; check that the address serves this wire format, or use "
         "another model",
         reason="no_answers",
     )
@@ -187,12 +201,7 @@ OPENAI = WireFormat(
     path="/decisions",
     max_questions=_MAX_OPENAI_QUESTIONS,
     max_options=_MAX_OPENAI_OPTIONS,
-    fields=lambda state, questions: {
-        "input": state
-        if isinstance(state, str)
-        else json.dumps(state, ensure_ascii=False, allow_nan=False),
-        "questions": [_openai_question(name, question) for name, question in questions.items()],
-    },
+    fields=_openai_fields,
     answers=_openai_answers,
 )
 WIRE_FORMATS: Mapping[str, WireFormat] = MappingProxyType(

@@ -436,7 +436,7 @@ async def test_more_than_the_endpoint_takes_is_not_sent(
     """The limits of a `systemone` endpoint depend on its model: it says so itself."""
     async with served(wire, telling(wire, {})) as (server, client):
         if wire == "openai":
-            with pytest.raises(ValueError, match="the endpoint takes"):
+            with pytest.raises(ValueError, match="the endpoint accepts"):
                 await client.decide("x", questions)
         else:
             assert isinstance(await failure(client, questions), MalformedReplyError)

@@ -495,9 +495,9 @@ class BaseDecisionModel:  # and these are langchain-core's
         (DecisionModel(), "PydanticAIDecisions"),
         (BaseDecisionModel(), "LangChainDecisions"),
         (ScriptedDecisionClient, "an instance of ScriptedDecisionClient"),
-        (CHATS, "ContextRelevanceSelector and ToolSelector"),
+        (CHATS, "ContextRelevanceSelector or ToolSelector"),
         (Predicate("It is late."), "pass a DecisionClient"),
-        (SimpleNamespace(decide=7), "no decision client"),
+        (SimpleNamespace(decide=7), "not a decision client"),
     ],
 )
 def test_a_decision_selector_takes_decision_clients_alone(
