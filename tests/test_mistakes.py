@@ -757,7 +757,7 @@ MISTAKES = [
         "an address where a decision client's configuration belongs",
         lambda at: HttpDecisionClient("http://127.0.0.1/v1"),
         TypeError,
-        "config is a str; pass DecisionConfig(url=…, model=…)",
+        "config must be a DecisionConfig, got str; pass DecisionConfig(url=…, model=…)",
     ),
     Mistake(
         "a definition as JSON in an index of tools",

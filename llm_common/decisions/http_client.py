@@ -1,4 +1,4 @@
-"""`HttpDecisionClient`: decision models behind either wire format."""
+"""`HttpDecisionClient`: a client for decision models behind either wire format."""
 
 import asyncio
 import json
@@ -20,37 +20,40 @@ from llm_common.core.http.endpoint import Endpoint
 from llm_common.core.http.model_call import model_call
 from llm_common.core.http.providers import checked_base_url, host_of
 from llm_common.core.http.transport import BackOff, deadline_at
+from llm_common.core.http.wire import count_or_zero, dict_or_empty
 from llm_common.core.models import LLMUsage
 from llm_common.decisions.questions import Decisions, Question, State, check_arguments, decisions_of
 from llm_common.decisions.wire_formats import WIRE_FORMATS
 from llm_common.errors import ConfigError, LLMError
 
 _PER_MILLION = 1_000_000
-# Dollars for a million input tokens; output is free at both. Source: genai-prices 0.2.3, which
+# Dollars for a million input tokens. Output is free at both. Source: genai-prices 0.2.3, which
 # cites https://docs.typesafe.ai/models and
 # https://developers.openai.com/api/docs/models/gpt-6-luna.
 _PRICE_AT: Final = {("api.typesafe.ai", "jev-"): 0.042, ("api.openai.com", "gpt-6-luna"): 0.10}
-_LONG_INPUT_TOKENS = 272_000  # OpenAI charges twice as much above
+_LONG_INPUT_TOKENS = 272_000  # OpenAI charges double for longer inputs
+_LONG_INPUT_FACTOR = 2
 
 
 class DecisionConfig(BaseModel):
     """The endpoint of a decision client, and its limits.
 
     Attributes:
-        url: With or without `/v1` at its end: `https://api.typesafe.ai`,
+        url: Address with or without `/v1` at its end: `https://api.typesafe.ai`,
             `https://openrouter.ai/api/v1`.
-        model: Used when a call names none: `jev-latest`, `gpt-6-luna`.
+        model: Model for calls that name none: `jev-latest`, `gpt-6-luna`.
         wire: `systemone` (TypeSafe, vLLM, SGLang, Ollama, LiteLLM, Fireworks, OpenRouter) or
             `openai`.
-        api_key: Never in repr, logs or errors; empty for a local server without a key.
+        api_key: Key of the endpoint, which never appears in repr, logs or errors. Empty for a local
+            server without a key.
         timeout_s: Deadline of one call in seconds, retries and waits included.
-        max_attempts: Most HTTP requests of one call.
-        max_response_bytes: A longer reply, after decompression, is refused.
-        input_usd_per_million: Dollars for a million input tokens; None takes the known price of Jev
-            at TypeSafe and of gpt-6-luna at OpenAI, else reports no cost unless the endpoint does.
-            Output is taken to be free.
-        cost_limit_usd: Dollars that the client may spend in total; None sets no limit. Needs a
-            known price.
+        max_attempts: Maximum number of HTTP requests for one call.
+        max_response_bytes: Maximum size of a reply after decompression.
+        input_usd_per_million: Dollars for a million input tokens. Output counts as free. None uses
+            the known price of Jev at TypeSafe and of gpt-6-luna at OpenAI. For other models the
+            cost is then unknown unless the endpoint reports it.
+        cost_limit_usd: Dollars that the client may spend in total. None sets no limit. A limit
+            needs a known price.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -67,11 +70,14 @@ class DecisionConfig(BaseModel):
 
 
 def decision_config_from_env() -> DecisionConfig | None:
-    """The decision model that the environment names, or None without `LLM_COMMON_DECISION_URL`.
+    """Read the configuration of a decision model from the environment.
+
+    Returns:
+        The configuration, or None if `LLM_COMMON_DECISION_URL` is not set.
 
     Raises:
-        ConfigError: A value is unusable, the model is missing, or a key or model stands without the
-            address.
+        ConfigError: If a value is unusable, the model is missing, or a key or a model is set
+            without the address.
     """
     url, model = _env.read_text(_env.DECISION_URL), _env.read_text(_env.DECISION_MODEL)
     key = _env.read_text(_env.DECISION_API_KEY)
@@ -85,14 +91,14 @@ def decision_config_from_env() -> DecisionConfig | None:
     if url is None:
         if key is None and model is None:
             return None
-        given = _env.DECISION_MODEL if key is None else _env.DECISION_API_KEY
+        variable = _env.DECISION_MODEL if key is None else _env.DECISION_API_KEY
         raise ConfigError(
-            f"{given.name} is set, but not where; set {_env.DECISION_URL.name}",
+            f"{variable.name} is set without an address; set {_env.DECISION_URL.name}",
             variable=_env.DECISION_URL.name,
         )
     if model is None:
         raise ConfigError(
-            f"{_env.DECISION_URL.name} needs a model to ask for; set {_env.DECISION_MODEL.name}",
+            f"{_env.DECISION_URL.name} is set without a model; set {_env.DECISION_MODEL.name}",
             variable=_env.DECISION_MODEL.name,
         )
     address = checked_base_url(url, variable=_env.DECISION_URL.name)
@@ -102,30 +108,30 @@ def decision_config_from_env() -> DecisionConfig | None:
 
 
 class HttpDecisionClient:
-    """Answers from an endpoint that serves decision models.
+    """A client for an endpoint that serves decision models.
 
-    One request for all questions of a call. One deadline spans a call with its retries and waits.
-    Broken connections, 408, 429 and 5xx are retried; Retry-After is honoured if it fits in the
-    deadline. The endpoint sees neither the ids of the questions nor any name but those of options.
-    Safe to share between tasks of one event loop.
+    Each call sends all its questions in one request. One deadline spans a call with its retries and
+    waits. Broken connections, 408, 429 and 5xx are retried, after the delay in Retry-After if it
+    fits in the deadline. The endpoint does not see the ids of the questions. Safe to share between
+    tasks of one event loop.
 
     Args:
-        config: Endpoint, key, limits.
+        config: Endpoint, key and limits.
         transport: Replaces the network, for tests.
 
     Raises:
-        ConfigError: `url` or `api_key` cannot be used, or there is a cost limit without a known
+        ConfigError: If `url` or `api_key` is unusable, or `cost_limit_usd` is set without a known
             price.
-        TypeError: `config` is no `DecisionConfig`.
+        TypeError: If `config` is not a `DecisionConfig`.
     """
 
     def __init__(
         self, config: DecisionConfig, *, transport: httpx.AsyncBaseTransport | None = None
     ) -> None:
-        given: object = config  # a caller without a type checker passes an address
-        if not isinstance(given, DecisionConfig):
+        if not isinstance(config, DecisionConfig):
             raise TypeError(
-                f"config is a {type(given).__name__}; pass DecisionConfig(url=…, model=…)"
+                f"config must be a DecisionConfig, got {type(config).__name__}; "
+                "pass DecisionConfig(url=…, model=…)"
             )
         self._config = config
         self._wire = WIRE_FORMATS[config.wire]
@@ -134,7 +140,7 @@ class HttpDecisionClient:
             address.removesuffix("/v1") + "/v1" + self._wire.path,
             api_key=config.api_key,
             max_response_bytes=config.max_response_bytes,
-            # The names of the questions depend on the request: no reply passes for another's.
+            # Safe, since a reply to another request has other question names (see `_answer`).
             keep_alive=True,
             transport=transport,
         )
@@ -149,12 +155,12 @@ class HttpDecisionClient:
 
     @classmethod
     def from_env(cls, *, transport: httpx.AsyncBaseTransport | None = None) -> Self:
-        """A client for the decision model that the environment names.
+        """Create a client for the decision model that the environment names.
 
-        See `decision_config_from_env`.
+        `decision_config_from_env` lists the variables.
 
         Raises:
-            ConfigError: It names none, or an unusable one.
+            ConfigError: If the environment names no decision model, or an unusable value.
         """
         config = decision_config_from_env()
         if config is None:
@@ -167,12 +173,12 @@ class HttpDecisionClient:
 
     @property
     def config(self) -> DecisionConfig:
-        """The configuration that the client was made with."""
+        """Return the configuration that the client was created with."""
         return self._config
 
     @property
     def usage(self) -> UsageTotals:
-        """Usage of the calls so far: a frozen snapshot."""
+        """Return a frozen snapshot of the usage of all calls so far."""
         return self._ledger.totals
 
     async def decide(
@@ -183,37 +189,38 @@ class HttpDecisionClient:
         model: str | None = None,
         timeout_s: float | None = None,
     ) -> Decisions:
-        """The answers to all questions about one state, by one request.
+        """Return the answers to all questions about one state, with one request.
 
         Args:
-            state: What the questions are about. A dict or list is sent as JSON; with the wire
-                format `openai` as the text of it.
-            questions: By ids that the caller chooses and the endpoint does not see; for `openai` at
-                most 400, of at most 255 options.
-            model: None takes the configuration's.
-            timeout_s: None takes the configuration's.
+            state: The subject of the questions. A dict or list is sent as JSON, and with the wire
+                format `openai` as JSON text.
+            questions: The questions by id. The caller chooses the ids, which the endpoint does not
+                see. `openai` accepts at most 400 questions, with at most 255 options each.
+            model: None uses the configuration's.
+            timeout_s: Deadline in seconds. None uses the configuration's.
 
         Returns:
-            An answer, or a reason why there is none, for each question.
+            An answer, or the reason for its absence, for each question.
 
         Raises:
             LLMError: One of the following, with the `usage` and `cost_usd` that were charged.
-            LLMTimeoutError: No answer within the deadline.
-            LLMConnectionError: No connection, a broken one, or the client is closed.
-            LLMStatusError: The endpoint answered with an error; the subclasses say which.
-            MalformedReplyError: No usable answer, or an answer to what was not asked.
-            CostLimitError: The call could exceed the client's limit; nothing more was sent.
-            ValueError: No questions, too many or too large ones, or a deadline that is not
-                positive.
-            TypeError: An argument of the wrong kind, or a state that is not JSON.
+            LLMTimeoutError: If no answer came within the deadline.
+            LLMConnectionError: If there is no connection, it broke, or the client is closed.
+            LLMStatusError: If the endpoint answered with an error. The subclass says which.
+            MalformedReplyError: If no answer is usable, or the reply answers a question that was
+                not sent.
+            CostLimitError: If the call could exceed the client's limit. Nothing more was sent.
+            ValueError: If there are no questions, too many or too large ones, or the deadline is
+                not positive.
+            TypeError: If an argument has the wrong type, or the state is not JSON.
         """
         check_arguments(state, questions, timeout_s)
         self._wire.check_sizes(questions)
         model, timeout_s = model or self._config.model, timeout_s or self._config.timeout_s
         bill = Bill()
-        facts = {"llm_common.questions": len(questions)}
+        attributes = {"llm_common.questions": len(questions)}
         with model_call(
-            "decide", model, facts, provider=self._wire.name, host=self._server, bill=bill
+            "decide", model, attributes, provider=self._wire.name, host=self._server, bill=bill
         ) as call:
             try:
                 async with deadline_at(
@@ -231,7 +238,7 @@ class HttpDecisionClient:
         return decisions
 
     async def aclose(self) -> None:
-        """Closes the connections, once or twice; later calls raise LLMConnectionError."""
+        """Close the connections. Safe to call twice. Later calls raise LLMConnectionError."""
         await self._endpoint.aclose()
 
     async def __aenter__(self) -> Self:
@@ -255,22 +262,23 @@ class HttpDecisionClient:
         timeout_s: float,
     ) -> Decisions:
         started = monotonic()
-        # Bytes that an endpoint sends after a reply are read as the next reply on a kept-alive
-        # connection. Names that depend on the request let no reply pass for that of another
-        # request; ids could be anything.
-        asked = blake2b(
+        # On a kept-alive connection, stray bytes after a reply would be read as the next reply.
+        # The names of the questions depend on the whole request, so that a reply to another one is
+        # noticed. The caller's ids could repeat.
+        request_hash = blake2b(
             repr((model, state, questions)).encode(errors="replace"), digest_size=3
         ).hexdigest()
-        ids = {f"{asked}-{number}": name for number, name in enumerate(questions)}
-        named = {name: questions[ids[name]] for name in ids}
+        names = [f"{request_hash}-{number}" for number in range(len(questions))]
+        named = dict(zip(names, questions.values(), strict=True))
+        ids = dict(zip(names, questions, strict=True))
         fields = {"model": model, **self._wire.fields(state, named)}
-        # A lone surrogate, which UTF-8 cannot hold, is sent as `?`.
+        # A lone surrogate, which UTF-8 cannot encode, is sent as `?`.
         body = json.dumps(
             fields, ensure_ascii=False, allow_nan=False, separators=(",", ":")
         ).encode(errors="replace")
 
         async def exchange() -> dict[str, Any]:
-            # no token is shorter than a byte
+            # The size bounds the tokens: no token is shorter than a byte.
             with self._ledger.reserved(self._cost(model, tokens=len(body))):
                 return await self._endpoint.post(
                     body, timeout_s=timeout_s, charge=lambda reply: self._charge(reply, model, bill)
@@ -295,46 +303,39 @@ class HttpDecisionClient:
         )
 
     def _charge(self, payload: Mapping[str, Any], model: str, bill: Bill) -> None:
-        """Records the tokens and dollars of a reply: the reported cost, else by the price."""
-        reported = payload.get("usage")
-        if not isinstance(reported, dict):
-            reported = {}
-        details = reported.get("input_tokens_details")
-        counts = {
-            "prompt_tokens": reported.get("input_tokens"),
-            "completion_tokens": reported.get("output_tokens"),
-            "cached_tokens": details.get("cached_tokens") if isinstance(details, dict) else 0,
-        }
-        usage = LLMUsage(**{name: n for name, n in counts.items() if type(n) is int and n > 0})
-        usage = usage.model_copy(
-            update={"total_tokens": usage.prompt_tokens + usage.completion_tokens}
+        """Record the tokens of a reply, and its dollars: the reported cost, else by the price."""
+        reported = dict_or_empty(payload.get("usage"))
+        details = dict_or_empty(reported.get("input_tokens_details"))
+        prompt_tokens = count_or_zero(reported.get("input_tokens"))
+        completion_tokens = count_or_zero(reported.get("output_tokens"))
+        usage = LLMUsage(
+            prompt_tokens=prompt_tokens,
+            completion_tokens=completion_tokens,
+            total_tokens=prompt_tokens + completion_tokens,
+            cached_tokens=count_or_zero(details.get("cached_tokens")),
         )
-        cost: float | None = None
-        stated = reported.get("cost")
-        if isinstance(stated, int | float) and not isinstance(stated, bool) and 0 <= stated < inf:
-            cost = float(stated)
+        cost_usd: float | None = None
+        cost = reported.get("cost")
+        if isinstance(cost, int | float) and not isinstance(cost, bool) and 0 <= cost < inf:
+            cost_usd = float(cost)
         elif usage.prompt_tokens:
-            cost = self._cost(model, tokens=usage.prompt_tokens)
-        self._ledger.charge(usage, cost_usd=cost)
-        bill.add(usage, cost_usd=cost)
+            cost_usd = self._cost(model, tokens=usage.prompt_tokens)
+        self._ledger.charge(usage, cost_usd=cost_usd)
+        bill.add(usage, cost_usd=cost_usd)
 
     def _price(self, model: str) -> float | None:
         if self._config.input_usd_per_million is not None:
             return self._config.input_usd_per_million
-        known = (
-            (host, name)
-            for host, name in _PRICE_AT
-            if host == self._host and model.startswith(name)
-        )
-        return next((_PRICE_AT[place] for place in known), None)
+        for (host, prefix), price in _PRICE_AT.items():
+            if host == self._host and model.startswith(prefix):
+                return price
+        return None
 
     def _cost(self, model: str, *, tokens: int) -> float | None:
         price = self._price(model)
         if price is None:
             return None
-        long = (
-            self._wire.name == "openai"
-            and tokens > _LONG_INPUT_TOKENS
-            and self._config.input_usd_per_million is None
-        )
-        return tokens * price * (2 if long else 1) / _PER_MILLION
+        has_own_price = self._config.input_usd_per_million is not None
+        if self._wire.name == "openai" and tokens > _LONG_INPUT_TOKENS and not has_own_price:
+            price *= _LONG_INPUT_FACTOR
+        return tokens * price / _PER_MILLION

@@ -270,7 +270,7 @@ def decisions_of(
                 answers[question_id] = question.check(raw_answers[question_id])
             except _UnusableAnswerError as exc:
                 unanswered[question_id] = str(exc)
-    # A reply with nothing but refusals is an answer: asking again would not help.
+    # A reply that only refuses is an answer: a second request would not help.
     if not answers and REFUSED.value not in unanswered.values():
         problems = ", ".join(sorted(set(unanswered.values())))
         raise MalformedReplyError(

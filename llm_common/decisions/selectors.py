@@ -1,4 +1,4 @@
-"""Selectors by a decision model: one request weighs the candidates that rank best."""
+"""Selectors that ask a decision model once about the candidates that rank best."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -45,39 +45,40 @@ from llm_common.selection.tools import ChoosesTools, ToolRequest, ToolSelector
 from llm_common.text.display import in_fence, to_json
 
 _UNREADABLE: Final = (
-    "the registry's text cannot be read as tools, which a decision model needs; "
-    "let it return a list"
+    "the registry's text cannot be read as tools, and a decision model needs a list; "
+    "let get_tools_schema() return one"
 )
-_UNFILLED: Final = "no chosen tool could be given its arguments; `dropped` says which"
+_UNFILLED: Final = "the required arguments of no chosen tool could be filled; see `dropped`"
 _UNFINISHED: Final = (
-    "the tools were chosen, but the deadline passed before their arguments were there; raise it"
+    "the tools were chosen, but the deadline passed before their arguments were written; raise it"
 )
 
 
 class DecisionRelevanceSelector(ModelRelevanceSelector):
-    """Selects the pointers that a query needs by one request to a decision model.
+    """A selector that asks a decision model once which pointers help to answer a query.
 
-    The model judges the candidates that rank best: whether each one helps, and which one helps
-    most, or none. Those above `min_probability` are kept, the most probable first. It sees the
+    The model judges the candidates that rank best: whether each helps, and which helps most.
+    Candidates above `min_probability` are selected, the most probable first. The model sees the
     query and each candidate's summary, never a result, an argument, a path or a URL. Any failure
-    selects nothing, unless `fail_closed` is False. May be shared by tasks.
+    selects nothing, unless `fail_closed` is False. Safe to share between tasks.
 
     Args:
-        client: A decision client, which is asked for its own default model.
+        client: A decision client, whose default model is used.
         max_selected: As for `ContextRelevanceSelector`.
         fail_closed: As for `ContextRelevanceSelector`.
         timeout_s: Seconds for the request. None reads `LLM_COMMON_CONTEXT_SELECTION_TIMEOUT_S`,
-            else 30.
-        include_digest: Shows the model each candidate's digest of its result too.
-        cache: Reuses answers for a while. None asks the model every time.
+            with 30 as the default.
+        include_digest: Whether the model sees each candidate's `digest` too.
+        cache: Cache of answers. None asks the model every time.
         max_candidates: Maximum number of candidates in the request.
-        min_probability: A candidate is kept if the model holds it more probable than this. The
-            default is "more likely than not". Measure your model before you change it.
+        min_probability: A candidate is selected if its probability is higher. The default means
+            "more likely than not". Measure your model before you change it.
 
     Raises:
-        ValueError: If `max_selected` is negative, `timeout_s` or `max_candidates` not positive, or
-            `min_probability` not from 0 to below 1.
-        ConfigError: If a variable, read when the selector is made, has an unusable value.
+        ValueError: If `max_selected` is negative, `timeout_s` or `max_candidates` is not positive,
+            or `min_probability` is not from 0 to below 1.
+        ConfigError: If an environment variable has an unusable value. Variables are read once, in
+            the constructor.
         TypeError: If `client` is not a decision client.
     """
 
@@ -114,7 +115,6 @@ class DecisionRelevanceSelector(ModelRelevanceSelector):
 
     def _inquiry(self, query: str, candidates: list[ContextPointer]) -> PointerInquiry:
         question = shown_query(query)
-        # In the order of the ranking, which decides between equal probabilities.
         ranking = rank_pointers(query, candidates, limit=self._max_candidates)
         ranked = [entry.pointer for entry in ranking]
         lines = fitting_lines(
@@ -126,13 +126,18 @@ class DecisionRelevanceSelector(ModelRelevanceSelector):
                 shown_fields(pointer, include_digest=self._include_digest)
             ),
         )
-        shown = {pointer.pointer_id: pointer for pointer in ranked if pointer.pointer_id in lines}
+        weighed = [pointer for pointer in ranked if pointer.pointer_id in lines]
 
         def judge(weights: Mapping[str, Weight]) -> Verdict[ChosenPointers]:
-            chosen = [key for key in shown if weights[key].probability > self._min_probability]
-            chosen.sort(key=lambda key: (-weights[key].probability, -weights[key].share))
-            pointers = [shown[key] for key in chosen]
-            return Verdict(ChosenPointers(pointers, weights=weights), len(chosen))
+            chosen: list[tuple[Weight, ContextPointer]] = []
+            for pointer in weighed:
+                weight = weights[pointer.pointer_id]
+                if weight.probability > self._min_probability:
+                    chosen.append((weight, pointer))
+            # The sort is stable: the ranking decides between equal weights.
+            chosen.sort(key=lambda pair: (-pair[0].probability, -pair[0].share))
+            pointers = [pointer for _, pointer in chosen]
+            return Verdict(ChosenPointers(pointers, weights=weights), len(pointers))
 
         questions = weighing_questions(
             lines,
@@ -143,12 +148,12 @@ class DecisionRelevanceSelector(ModelRelevanceSelector):
             judge=judge,
         )
         saved = tokens_saved(len(candidates), list(lines.values()))
-        return PointerInquiry(questions, list(shown.values()), saved)
+        return PointerInquiry(questions, weighed, saved)
 
 
 @dataclass(frozen=True, slots=True)
 class _ChosenTools:
-    """The names that a decision model chose, best first, and the weight of each tool."""
+    """The names of the tools that a decision model chose, best first, and each tool's weight."""
 
     names: tuple[str, ...]
     weights: Mapping[str, Weight]
@@ -156,36 +161,44 @@ class _ChosenTools:
 
 @dataclass(frozen=True, slots=True)
 class _ToolQuestions:
-    """The questions about some tools, their names, and the tokens of the others' signatures."""
+    """The questions about some tools.
+
+    Attributes:
+        questions: The questions and their judge.
+        names: Names of the tools that the questions are about, in the order of their ranking.
+        tokens_saved: Tokens of the other tools' signatures.
+    """
 
     questions: Questions[_ChosenTools]
-    shown: tuple[str, ...]
+    names: tuple[str, ...]
     tokens_saved: int
 
 
 class DecisionToolSelector(ChoosesTools):
-    """Tool calls for a task, chosen by one request to a decision model.
+    """A selector that asks a decision model once which tools to call for a task.
 
-    The model judges the tools that rank best: whether each one has to be called, and which one, or
-    none. Those above `min_probability` are called, the largest share of the choice first. Such a
-    model writes no text. The arguments come from a chat client, which is shown the chosen tools
-    alone, or are those that `fill_arguments` finds: a tool without its required arguments is not
-    called. Fails closed: a failure gives no calls, and `select_detailed` reports why.
+    The model judges the tools that rank best: whether each has to be called, and which most. Tools
+    above `min_probability` are called, in the order of their share of the choice. A decision model
+    writes no text, so the arguments come from a chat client, which sees only the chosen tools.
+    Without one they are those that `fill_arguments` finds, and a tool without its required
+    arguments is not called. Fails closed: a failure selects no calls, and `select_detailed` reports
+    the reason.
 
     Args:
-        client: A decision client, which is asked for its own default model.
+        client: A decision client, whose default model is used.
         config: Settings. Its models are those of the chat client. None reads the environment once,
-            here.
+            in the constructor.
         arguments: A chat client that writes the arguments. None fills them without a model.
-        cache: Reuses answers for a while. None asks the model every time.
+        cache: Cache of answers. None asks the model every time.
         max_candidates: Maximum number of tools in the request.
-        min_probability: A tool is chosen if the model holds it more probable than this.
+        min_probability: A tool is chosen if its probability is higher.
 
     Raises:
-        ConfigError: If an environment variable cannot be used.
-        ValueError: If `max_candidates` is not positive, or `min_probability` not from 0 to below 1.
-        TypeError: If `client` is not a decision client, `arguments` not a chat client, or `config`
-            not a `ToolSelectionConfig`.
+        ConfigError: If an environment variable has an unusable value.
+        ValueError: If `max_candidates` is not positive, or `min_probability` is not from 0 to below
+            1.
+        TypeError: If `client` is not a decision client, `arguments` is not a chat client, or
+            `config` is not a `ToolSelectionConfig`.
     """
 
     used = "model"
@@ -219,58 +232,62 @@ class DecisionToolSelector(ChoosesTools):
     async def choose(
         self, catalogue: Catalogue, request: ToolRequest, *, ends_at: float
     ) -> tuple[ToolSelection, Sequence[str]]:
-        """Return the calls of the tools that the model chooses. See `ChoosesTools.choose`."""
+        """Select the calls of the tools that the model chooses. See `ChoosesTools.choose`."""
         if not catalogue.definitions:
             raise ToolFailedError(_UNREADABLE, tool="the tool registry")
         async with asyncio.timeout_at(ends_at):
-            asked = await in_thread(self._questions, catalogue, request)
+            # In a thread, since ranking a large catalogue takes many milliseconds.
+            inquiry = await in_thread(self._questions, catalogue, request)
         options = CallOptions(timeout_s=self.config.timeout_s, cache=self._cache)
-        outcome = await ask_with_fallback(self._client, asked.questions, options, ends_at=ends_at)
+        outcome = await ask_with_fallback(self._client, inquiry.questions, options, ends_at=ends_at)
         chosen: tuple[str, ...] = ()
         if outcome.verdict is not None:
             chosen = outcome.verdict.choice.names[: self.config.max_calls]
-        selection = _account_of(outcome, asked, catalogue, chosen)
+        selection = _selection_of(outcome, inquiry, catalogue, chosen)
         if chosen:
             selection = await self._with_calls(
                 selection, catalogue.restricted_to(chosen), chosen, request, ends_at=ends_at
             )
-        return selection, asked.shown
+        return selection, inquiry.names
 
     def _questions(self, catalogue: Catalogue, request: ToolRequest) -> _ToolQuestions:
         """Build the questions about the tools that rank best and fit `max_catalogue_tokens`.
 
         Raises:
-            UnserialisableError: If the context holds what JSON cannot.
+            UnserialisableError: If the context contains values that JSON cannot represent.
         """
         tools = rank_tools(catalogue, request.sub_tasks, request.whole, limit=self._max_candidates)
         if not tools or len(catalogue.definitions) <= self._max_candidates:
-            # No word in common, or room for all: the others follow those that rank.
+            # Tools without a word of the task follow if none ranks, or if all can be shown.
             ranked_names = {tool.name for tool in tools}
-            others = (tool for tool in catalogue.definitions if tool.name not in ranked_names)
-            tools = (*tools, *others)[: self._max_candidates]
-        fitting = list(
-            fitting_tools(tools, in_full=False, limit_tokens=self.config.max_catalogue_tokens)
-        )
-        shown = tuple(name for name, _, _ in fitting)
+            unranked = (tool for tool in catalogue.definitions if tool.name not in ranked_names)
+            tools = (*tools, *unranked)[: self._max_candidates]
+        lines: dict[str, str] = {}
+        signature_tokens = 0
+        for name, line, tokens in fitting_tools(
+            tools, in_full=False, limit_tokens=self.config.max_catalogue_tokens
+        ):
+            lines[name] = line
+            signature_tokens += tokens
 
         def judge(weights: Mapping[str, Weight]) -> Verdict[_ChosenTools]:
-            names = [name for name in shown if weights[name].probability > self._min_probability]
-            # Equal shares stay in the order of the ranking.
+            names = [name for name in lines if weights[name].probability > self._min_probability]
+            # The sort is stable: the ranking decides between equal weights.
             names.sort(key=lambda name: (-weights[name].share, -weights[name].probability))
             return Verdict(_ChosenTools(tuple(names), weights), len(names))
 
         questions = weighing_questions(
-            {name: line for name, line, _ in fitting},
+            lines,
             noun="tool",
             purpose="has to be called for the task",
             seed="\n".join(request.texts),
             sections=request.sections(),
             judge=judge,
         )
-        saved = 0
-        if len(shown) < len(catalogue.definitions):
-            saved = catalogue.signature_tokens - sum(tokens for _, _, tokens in fitting)
-        return _ToolQuestions(questions, shown, max(saved, 0))
+        tokens_saved = 0
+        if len(lines) < len(catalogue.definitions):
+            tokens_saved = max(catalogue.signature_tokens - signature_tokens, 0)
+        return _ToolQuestions(questions, tuple(lines), tokens_saved)
 
     async def _with_calls(
         self,
@@ -281,7 +298,10 @@ class DecisionToolSelector(ChoosesTools):
         *,
         ends_at: float,
     ) -> ToolSelection:
-        """Return the selection with the calls of the chosen tools: those of the catalogue."""
+        """Return the selection with calls of the chosen tools.
+
+        `catalogue` contains the chosen tools only.
+        """
         try:
             if self._writer is None:
                 async with asyncio.timeout_at(ends_at):
@@ -315,13 +335,13 @@ def _check_limits(max_candidates: int, min_probability: float) -> None:
         )
 
 
-def _account_of(
+def _selection_of(
     outcome: Outcome[_ChosenTools],
-    asked: _ToolQuestions,
+    inquiry: _ToolQuestions,
     catalogue: Catalogue,
     chosen: Sequence[str],
 ) -> ToolSelection:
-    """Return the account of the model's choice, without calls."""
+    """Return a selection that reports the model's choice, without calls yet."""
     choice = _ChosenTools((), {})
     if outcome.verdict is not None:
         choice = outcome.verdict.choice
@@ -339,8 +359,8 @@ def _account_of(
         attempts=outcome.attempts,
         choices=tuple(choices),
         tools_total=len(catalogue.definitions),
-        tools_shown=len(asked.shown),
-        tokens_saved=asked.tokens_saved,
+        tools_shown=len(inquiry.names),
+        tokens_saved=inquiry.tokens_saved,
         cached=outcome.cached,
         problem=outcome.failure,
     )
@@ -349,7 +369,10 @@ def _account_of(
 def _filled_calls(
     catalogue: Catalogue, chosen: Sequence[str], request: ToolRequest
 ) -> dict[str, Any]:
-    """Return the fields of a selection that calls the chosen tools which can be filled."""
+    """Return the fields of a selection with the calls whose arguments can be filled.
+
+    This needs no model. A tool without a required argument is dropped.
+    """
     proposed: list[dict[str, Any]] = []
     dropped: list[DroppedCall] = []
     for name in chosen:

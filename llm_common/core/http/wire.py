@@ -282,16 +282,17 @@ def raise_stated_error(payload: Mapping[str, Any]) -> None:
 def read_usage(payload: Mapping[str, Any]) -> LLMUsage:
     """The tokens that a reply reports; 0 for a missing or unusable count."""
     usage = dict_or_empty(payload.get("usage"))
-    prompt, completion = _count(usage.get("prompt_tokens")), _count(usage.get("completion_tokens"))
+    prompt = count_or_zero(usage.get("prompt_tokens"))
+    completion = count_or_zero(usage.get("completion_tokens"))
     details = dict_or_empty(usage.get("prompt_tokens_details"))
     return LLMUsage(
         prompt_tokens=prompt,
         completion_tokens=completion,
-        total_tokens=_count(usage.get("total_tokens")) or prompt + completion,
+        total_tokens=count_or_zero(usage.get("total_tokens")) or prompt + completion,
         # DeepSeek reports hits beside the prompt's tokens:
         # https://api-docs.deepseek.com/guides/kv_cache
-        cached_tokens=_count(details.get("cached_tokens"))
-        or _count(usage.get("prompt_cache_hit_tokens")),
+        cached_tokens=count_or_zero(details.get("cached_tokens"))
+        or count_or_zero(usage.get("prompt_cache_hit_tokens")),
     )
 
 
@@ -495,7 +496,8 @@ def text_or_empty(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _count(value: object) -> int:
+def count_or_zero(value: object) -> int:
+    """Return a value of a reply if it is a positive int, else 0."""
     if isinstance(value, bool) or not isinstance(value, int):
         return 0
     return max(value, 0)
