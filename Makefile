@@ -120,6 +120,7 @@ mutants: .venv/.installed ## break some 350 promises, one at a time, and see whe
 
 docs: .docs-venv/.installed ## build the documentation into site/, strictly; read it at site/index.html
 	@.docs-venv/bin/zensical build --clean --strict
+	@cd docs && find . -name '*.md' | tar -cf - -T - | tar -xf - -C ../site # llms.txt links to the Markdown
 	@.docs-venv/bin/python tools/site_check.py site
 
 .docs-venv/.installed: pyproject.toml constraints.txt

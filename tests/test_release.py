@@ -4,9 +4,14 @@ from email.message import Message
 
 import pytest
 
-from tools.release_check import problems_of
+from tools.release_check import SKILL, problems_of
 
-NAMES = ["llm_common/__init__.py", "llm_common/py.typed", "llm_common/core/token_pieces.json"]
+NAMES = [
+    "llm_common/__init__.py",
+    "llm_common/py.typed",
+    SKILL,
+    "llm_common/core/token_pieces.json",
+]
 NOTICE = "llm_common/core/token_pieces.json\n    Made by others."
 FIELDS = {
     "License-Expression": "MIT",
@@ -33,7 +38,8 @@ def test_a_whole_wheel_has_no_problem() -> None:
 @pytest.mark.parametrize(
     ("names", "problem"),
     [
-        (NAMES[:1], "py.typed is missing"),
+        ([name for name in NAMES if "py.typed" not in name], "py.typed is missing"),
+        ([name for name in NAMES if name != SKILL], "SKILL.md is missing"),
         ([*NAMES, "llm_common/demo/table.csv"], "table.csv is data that NOTICE does not name"),
         ([*NAMES, "tests/test_release.py"], "does not belong into a wheel"),
     ],

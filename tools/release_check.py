@@ -21,6 +21,7 @@ from pathlib import Path
 
 # What every file of the wheel is, unless NOTICE names it.
 OWN_FILES = {".py", ".typed", ".css", ".html"}
+SKILL = "llm_common/.agents/skills/llm-common/SKILL.md"
 MAX_DISTRIBUTIONS = 18  # of an install without extras, ours among them
 DEVELOPERS_FILES = ("tests/", "benchmarks/", "examples/", "docs/", ".env")
 
@@ -56,8 +57,10 @@ def problems_of(names: list[str], metadata: Message, notice: str) -> Iterator[st
     package = [name for name in names if name.startswith("llm_common/")]
     if "llm_common/py.typed" not in package:
         yield "py.typed is missing: type checkers would not see the types"
+    if SKILL not in package:
+        yield f"{SKILL} is missing: coding agents would not find how to use the library"
     for name in package:
-        if Path(name).suffix not in OWN_FILES and name not in notice:
+        if name != SKILL and Path(name).suffix not in OWN_FILES and name not in notice:
             yield (
                 f"{name} is data that NOTICE does not name; say who made it and under which licence"
             )
@@ -95,7 +98,7 @@ def check_contents(wheel: Path, source: Path) -> None:
         packed = {name.partition("/")[2] for name in archive_of_source.getnames()}
     found += [
         f"{name} is not in {source.name}"
-        for name in ("LICENSE", "NOTICE", "README.md")
+        for name in ("LICENSE", "NOTICE", "README.md", SKILL)
         if name not in packed
     ]
     if found:
