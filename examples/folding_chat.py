@@ -63,7 +63,7 @@ async def reply(
     ]
     for _ in range(3):
         folded = await fold(
-            history, store=store, session_id="chat", policy=FoldPolicy(limit_tokens=4_000)
+            history, store=store, session_id="chat", policy=FoldPolicy(max_tokens=4_000)
         )
         prompts.append("\n".join(message.model_dump_json() for message in folded.messages))
         answer = await client.chat_completion(list(folded.messages), tools=offered)

@@ -208,7 +208,7 @@ async def test_no_prompt_made_of_redacted_results_holds_a_secret(
         )
         for pointer in pointers:
             reading = await read_context(
-                pointer.pointer_id, load=manager.load_payload, limit_tokens=4_000
+                pointer.pointer_id, load=manager.load_payload, max_tokens=4_000
             )
             assert found_in(reading.rendered) == []
     assert len(client.calls) == HAYSTACKS

@@ -36,7 +36,7 @@ from llm_common.prompt.prompt_bundle import PromptMeter
 from llm_common.selection.tool_calls import read_native_calls
 from llm_common.text.canonical import stable_json
 from llm_common.text.display import one_line
-from llm_common.tools.read_back import DEFAULT_LIMIT_TOKENS, LoadsPayload, ReadBackTool
+from llm_common.tools.read_back import DEFAULT_MAX_TOKENS, LoadsPayload, ReadBackTool
 from llm_common.tools.signature import signature
 
 _JSON_FORM = """\
@@ -425,9 +425,9 @@ class AnswerRun:
         elif room < MIN_LIMIT_TOKENS:
             return _NO_ROOM, _NO_ROOM
         else:
-            limit = min(DEFAULT_LIMIT_TOKENS, room)
+            limit = min(DEFAULT_MAX_TOKENS, room)
             tool = ReadBackTool(
-                offer.load, name=offer.name, limit_tokens=limit, counter=self._counter
+                offer.load, name=offer.name, max_tokens=limit, counter=self._counter
             )
             try:
                 async with asyncio.timeout(self._left_s()):

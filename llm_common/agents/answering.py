@@ -41,7 +41,7 @@ from llm_common.prompt import ContextBuilder, PromptBundle, TokenBudget, Trigger
 from llm_common.prompt.prompt_bundle import count_prompt_tokens
 from llm_common.selection.results import RelevanceSelection
 from llm_common.text.display import one_line
-from llm_common.tools.read_back import DEFAULT_LIMIT_TOKENS
+from llm_common.tools.read_back import DEFAULT_MAX_TOKENS
 from llm_common.tools.tool import third_party_code
 
 _log = logging.getLogger(__name__)
@@ -322,7 +322,7 @@ class Answering(BaseModel):
             if account.reason == _LOST:
                 failures = (*failures, f"the stored output {account.id} cannot be loaded")
 
-        reserve = min(self.max_reads * DEFAULT_LIMIT_TOKENS, budget // _READING_SHARE)
+        reserve = min(self.max_reads * DEFAULT_MAX_TOKENS, budget // _READING_SHARE)
         unread = Unread.of(context, manager)
         if reserve >= _MIN_READING_TOKENS and unread.ids:
             offer = ReadOffer(
@@ -353,7 +353,7 @@ class Answering(BaseModel):
         return bundle.budget.max_input_tokens - count_prompt_tokens(bundle, self.counter)
 
     async def _pack(
-        self, manager: ToolContextManager, question: "_Question", limit_tokens: int
+        self, manager: ToolContextManager, question: "_Question", max_tokens: int
     ) -> ContextBundle:
         # what a selector has chosen is shown, whatever its words are
         min_relevance: float | None = 0.0
@@ -363,7 +363,7 @@ class Answering(BaseModel):
             selector = self.selector or selector
         request = ContextSelectionRequest(
             intent=classify_intent(question.query),
-            token_budget=max(limit_tokens, 1),
+            token_budget=max(max_tokens, 1),
             min_relevance=min_relevance,
             counter=self.counter,
         )

@@ -50,14 +50,14 @@ from llm_common.ranking.embeddings import Embedder
 from llm_common.redaction.redactor import Redactor
 from llm_common.text.canonical import decode_json, encode_json
 from llm_common.text.display import in_fence, one_line
-from llm_common.tools.read_back import DEFAULT_LIMIT_TOKENS, ReadBackTool, read_context
+from llm_common.tools.read_back import DEFAULT_MAX_TOKENS, ReadBackTool, read_context
 from llm_common.tools.tool import Tool
 from llm_common.tools.tool_index import DefinitionT, ToolShortlist
 
 SEARCH_NAME: Final = "search_context"
 
 # Leaves half of a window of 64,000 tokens to instructions, tools and the answer.
-_FOLD: Final = FoldPolicy(limit_tokens=32_000)
+_FOLD: Final = FoldPolicy(max_tokens=32_000)
 
 _MAX_TURNS: Final = 64  # of one conversation at once: more than any framework runs side by side
 _MAX_OVERVIEW_TOKENS: Final = 150
@@ -104,7 +104,7 @@ class SessionConfig:
     fold: FoldPolicy | None = _FOLD
     max_tool_tokens: int | None = 4_000
     tool_limit: int = 20
-    max_read_tokens: int = DEFAULT_LIMIT_TOKENS
+    max_read_tokens: int = DEFAULT_MAX_TOKENS
     search_name: str = SEARCH_NAME
     embedder: Embedder | None = None
     counter: TokenCounter = field(default_factory=DefaultCounter)
@@ -285,7 +285,7 @@ class Session:
             load=self.results.load_payload,
             select=wanted or None,
             cursor=cursor,
-            limit_tokens=self.config.max_read_tokens,
+            max_tokens=self.config.max_read_tokens,
             counter=self.config.counter,
         )
 
@@ -412,7 +412,7 @@ class Session:
         reader = ReadBackTool(
             self.results.load_payload,
             name=reader_name,
-            limit_tokens=self.config.max_read_tokens,
+            max_tokens=self.config.max_read_tokens,
             counter=self.config.counter,
         )
         search = Tool(

@@ -54,7 +54,7 @@ async def fold(
     policy: FoldPolicy | None = None,
     counter: TokenCounter | None = None,
 ) -> Folded:
-    """A history within `policy.limit_tokens`.
+    """A history within `policy.max_tokens`.
 
     What is not shown of it is stored, and can be read back word for word. Give the whole history
     each time: the same history gives the same messages, and a longer one begins with the bytes of a
@@ -117,7 +117,7 @@ async def fold(
         "fold",
         folded=folded,
         session_id=session_id,
-        limit_tokens=policy.limit_tokens,
+        limit_tokens=policy.max_tokens,
         given=len(history),
     )
     return folded
@@ -134,7 +134,7 @@ async def _save(store: ContextPointerStore, session_id: str, part: StoredPart) -
 
 
 async def search_history(
-    query: str, *, store: ContextPointerStore, session_id: str, k: int = 5
+    query: str, *, store: ContextPointerStore, session_id: str, limit: int = 5
 ) -> tuple[FoundMessage, ...]:
     """Find what was folded or stored in a session and shares words with a query, best first.
 
@@ -144,7 +144,7 @@ async def search_history(
         query: What to find.
         store: Keeps what was folded.
         session_id: The conversation.
-        k: Maximum number of findings, up to 20.
+        limit: Maximum number of findings, up to 20.
 
     Raises:
         InvalidIdError: If `session_id` is not allowed.
@@ -156,7 +156,7 @@ async def search_history(
         raise TypeError(
             f"query is of type {type(query).__name__}; pass the words to find as a text"
         )
-    limit = min(max(k, 0), _MAX_FOUND)
+    limit = min(max(limit, 0), _MAX_FOUND)
     return await in_thread(search_messages, query, store, query_ids=[session_id], limit=limit)
 
 

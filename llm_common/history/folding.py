@@ -53,7 +53,7 @@ class FoldPolicy(BaseModel):
     """When a history is folded, and how far.
 
     Attributes:
-        limit_tokens: Most tokens of the messages that come back, the marks around them included.
+        max_tokens: Most tokens of the messages that come back, the marks around them included.
         target_share: Share of the limit that a step leaves: the less, the fewer steps, and the less
             is shown.
         note_share: Share of the limit for the message that tells what was folded.
@@ -63,7 +63,7 @@ class FoldPolicy(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    limit_tokens: int = Field(default=8_000, ge=200)
+    max_tokens: int = Field(default=8_000, ge=200)
     target_share: float = Field(default=0.6, ge=0.2, le=0.9)
     note_share: float = Field(default=0.2, ge=0.05, le=0.5)
     reader_name: str = READER_NAME
@@ -78,7 +78,7 @@ class FoldPolicy(BaseModel):
         Raises:
             ValueError: The limit would be under 200 tokens.
         """
-        return cls(limit_tokens=int(window_tokens * share))
+        return cls(max_tokens=int(window_tokens * share))
 
 
 class FoldedPart(BaseModel):
@@ -216,7 +216,7 @@ class _Folder:
         tokens = sum(message.tokens(self.counter) for message in unit)
         self.live.append(_Unit(unit, unit, tokens, tokens))
         self.live_tokens += tokens
-        if self.tokens > self.policy.limit_tokens:
+        if self.tokens > self.policy.max_tokens:
             self._make_room()
 
     @property
@@ -224,13 +224,13 @@ class _Folder:
         return self.head_tokens + self.note_tokens + self.live_tokens
 
     def plan(self) -> FoldPlan:
-        if self.tokens > self.policy.limit_tokens:
-            raise _over(self.tokens, self.policy.limit_tokens)
+        if self.tokens > self.policy.max_tokens:
+            raise _over(self.tokens, self.policy.max_tokens)
         shown = [*self.head, *self.note, *(message for unit in self.live for message in unit.shown)]
         return FoldPlan(tuple(message.raw for message in shown), self.tokens, tuple(self.parts))
 
     def _make_room(self) -> None:
-        target = int(self.policy.limit_tokens * self.policy.target_share)
+        target = int(self.policy.max_tokens * self.policy.target_share)
         for ordered in (self._repeats, lambda: self._largest(self.live[:-1])):
             for output in ordered():
                 if self.tokens <= target:
@@ -238,7 +238,7 @@ class _Folder:
                 self._replace(output)
         if self.tokens > target:
             self._fold_oldest(target)
-        limit = self.policy.limit_tokens
+        limit = self.policy.max_tokens
         while self.tokens > limit and self._fold_oldest(target):
             pass  # what tells of it takes more than its share
         for output in self._largest(self.live[-1:]):
@@ -358,7 +358,7 @@ class _Folder:
         return True
 
     def _note_limit(self) -> int:
-        return int(self.policy.limit_tokens * self.policy.note_share)
+        return int(self.policy.max_tokens * self.policy.note_share)
 
     def _write_note(self) -> HistoryMessage:
         """Return the message that tells what was folded.
@@ -464,9 +464,9 @@ class _Folder:
 class _Room:
     """Tokens that are left for lines."""
 
-    def __init__(self, counter: TokenCounter, limit_tokens: int) -> None:
+    def __init__(self, counter: TokenCounter, max_tokens: int) -> None:
         self._counter = counter
-        self.left = limit_tokens
+        self.left = max_tokens
 
     def take(self, text: str) -> bool:
         """Return whether the lines fit. They then count as written."""
@@ -489,7 +489,7 @@ def _line(message: HistoryMessage) -> str:
 
 def _over(needed: int, limit: int) -> TokenBudgetError:
     return TokenBudgetError(
-        f"what cannot be folded takes {needed:,} tokens of {limit:,}; raise limit_tokens or "
+        f"what cannot be folded takes {needed:,} tokens of {limit:,}; raise max_tokens or "
         f"shorten system messages",
         needed_tokens=needed,
         limit_tokens=limit,

@@ -87,7 +87,7 @@ class FoldCompactor(MadeInCode, Compactor):
         """Return the messages within a limit, or None if what is never folded is over it."""
         config = replace(
             self._session.config,
-            fold=FoldPolicy(limit_tokens=limit_tokens, target_share=_TARGET_SHARE),
+            fold=FoldPolicy(max_tokens=limit_tokens, target_share=_TARGET_SHARE),
             counter=_TextCounter(token_counter),
         )
         session = Session(self._session.store, session_id=self._session.session_id, config=config)

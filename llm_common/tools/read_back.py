@@ -29,7 +29,7 @@ from llm_common.text.display import one_line
 from llm_common.tools.registry import ToolRegistry
 from llm_common.tools.tool import Tool
 
-DEFAULT_LIMIT_TOKENS = 1_000
+DEFAULT_MAX_TOKENS = 1_000
 """Room for a page of text or some dozen records."""
 
 LoadsPayload = Callable[[str], tuple[ContextPointer, bytes]]
@@ -87,10 +87,10 @@ async def read_context(
     load: LoadsPayload,
     select: ResultPart | Mapping[str, Any] | None = None,
     cursor: str | None = None,
-    limit_tokens: int = DEFAULT_LIMIT_TOKENS,
+    max_tokens: int = DEFAULT_MAX_TOKENS,
     counter: TokenCounter | None = None,
 ) -> ContextReading:
-    """Return a piece of a stored result, or of a part of it, within `limit_tokens`.
+    """Return a piece of a stored result, or of a part of it, within `max_tokens`.
 
     The pieces that the cursors lead to, joined, are exactly the part. No state is kept: any process
     that loads the same result can continue. The work runs in a thread. A pattern is stopped after
@@ -102,14 +102,14 @@ async def read_context(
         load: Loads it, in a thread.
         select: Which part, as a `ResultPart` or its fields; None reads the whole.
         cursor: From the previous piece; pass the same `select`.
-        limit_tokens: Most tokens of the answer's `rendered`, `MIN_LIMIT_TOKENS` or more.
+        max_tokens: Most tokens of the answer's `rendered`, `MIN_LIMIT_TOKENS` or more.
         counter: Counts them; None takes the upper bound.
 
     Raises:
         PointerNotFoundError: `load` found no such result; `.reason` says why.
         ToolArgumentsError: The part is not there, or its filter, pattern or cursor cannot be used.
         StoreError: The result cannot be loaded.
-        ValueError: `limit_tokens` is too small.
+        ValueError: `max_tokens` is too small.
     """
     part = _part(select)
     tokens = counter or DefaultCounter()
@@ -117,7 +117,7 @@ async def read_context(
     def read() -> ContextReading:
         pointer, payload = load(pointer_id)
         return read_payload(
-            pointer, payload, part=part, cursor=cursor, limit_tokens=limit_tokens, counter=tokens
+            pointer, payload, part=part, cursor=cursor, limit_tokens=max_tokens, counter=tokens
         )
 
     return await in_thread(read)
@@ -132,36 +132,34 @@ class ReadBackTool(Tool):
         load: Loads only what the model may read: the session's `ToolContextManager.load_payload`,
             or `functools.partial(store.load_payload, query_id=...)` for the results of one query.
         name: The tool's name.
-        limit_tokens: Most tokens of an answer.
+        max_tokens: Most tokens of an answer.
         counter: Counts them; None takes the upper bound.
 
     Raises:
         ConfigError: The name is not allowed.
         TypeError: `load` cannot be called.
-        ValueError: `limit_tokens` is under `MIN_LIMIT_TOKENS`.
+        ValueError: `max_tokens` is under `MIN_LIMIT_TOKENS`.
     """
 
-    __slots__ = ("_counter", "_limit_tokens", "_load")
+    __slots__ = ("_counter", "_load", "_max_tokens")
 
     def __init__(
         self,
         load: LoadsPayload,
         *,
         name: str = READER_NAME,
-        limit_tokens: int = DEFAULT_LIMIT_TOKENS,
+        max_tokens: int = DEFAULT_MAX_TOKENS,
         counter: TokenCounter | None = None,
     ) -> None:
-        if limit_tokens < MIN_LIMIT_TOKENS:
-            raise ValueError(
-                f"limit_tokens is {limit_tokens}; it must be {MIN_LIMIT_TOKENS} or more"
-            )
+        if max_tokens < MIN_LIMIT_TOKENS:
+            raise ValueError(f"max_tokens is {max_tokens}; it must be {MIN_LIMIT_TOKENS} or more")
         if not callable(load):
             raise TypeError(
                 f"load is a {type(load).__name__}; pass the load_payload of a session or a store"
             )
         super().__init__(read_context, name=name, description=_DESCRIPTION, parameters=_PARAMETERS)
         self._load = load
-        self._limit_tokens = limit_tokens
+        self._max_tokens = max_tokens
         self._counter = counter
 
     async def run(self, args: Mapping[str, Any]) -> ContextReading:
@@ -185,7 +183,7 @@ class ReadBackTool(Tool):
             return await read_context(
                 pointer_id,
                 load=self._load,
-                limit_tokens=self._limit_tokens,
+                max_tokens=self._max_tokens,
                 counter=self._counter,
                 **given,
             )

@@ -161,7 +161,7 @@ class ToolIndex:
             self._abouts = ()
 
     def rank(
-        self, query: str, k: int = 10, sub_queries: Sequence[str] = ()
+        self, query: str, limit: int = 10, sub_queries: Sequence[str] = ()
     ) -> tuple[RankedTool, ...]:
         """The tools for a request, best first; none if the best scores below `min_score`.
 
@@ -173,11 +173,11 @@ class ToolIndex:
 
         Args:
             query: What the user asked.
-            k: Most tools to return.
+            limit: Maximum number of tools to return.
             sub_queries: What the request consists of.
 
         Returns:
-            At most `k` rows; fewer when fewer tools share anything with the request.
+            At most `limit` rows; fewer when fewer tools share anything with the request.
 
         Raises:
             TypeError: `query` or a sub-query is no text, or `sub_queries` is one.
@@ -186,7 +186,7 @@ class ToolIndex:
         texts = [*dict.fromkeys(sub_queries or (query,))]
         with self._lock:
             if len(texts) == 1:
-                return tuple(self._ranked(texts[0], max(k, 0)))
+                return tuple(self._ranked(texts[0], max(limit, 0)))
             rankings = [self._ranked(text, _MAX_WEIGHED) for text in texts]
         firsts: set[str] = set()
         for rows in rankings:
@@ -200,7 +200,7 @@ class ToolIndex:
             )
             odds.setdefault(row.name, []).append(row.score / (1 - row.score))
         names = heapq.nsmallest(
-            k, odds, key=lambda name: (name not in firsts, -math.fsum(odds[name]), name)
+            limit, odds, key=lambda name: (name not in firsts, -math.fsum(odds[name]), name)
         )
         return tuple(best[name] for name in names)
 

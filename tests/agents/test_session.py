@@ -260,7 +260,7 @@ async def test_messages_that_fit_are_the_same_objects() -> None:
 
 
 async def test_a_long_history_is_folded_and_found_again() -> None:
-    session = memory_session(fold=FoldPolicy(limit_tokens=600))
+    session = memory_session(fold=FoldPolicy(max_tokens=600))
     messages = [
         {"role": role, "content": f"{n} {role}: the code of door {n} is {n * 31}. " + "word " * 60}
         for n in range(20)

@@ -136,7 +136,7 @@ async def test_a_history_that_was_folded_folds_again(store: FileContextPointerSt
             kept = [
                 *(
                     await fold(
-                        kept, store=store, session_id="s", policy=FoldPolicy(limit_tokens=2_000)
+                        kept, store=store, session_id="s", policy=FoldPolicy(max_tokens=2_000)
                     )
                 ).messages
             ]
@@ -145,7 +145,7 @@ async def test_a_history_that_was_folded_folds_again(store: FileContextPointerSt
     assert note.count("folded away") == 1
     assert not re.search(r"\d (\w+): \d+ \1: ", note)
     for name, fact in FACTS.items():
-        found = await search_history(f"door code of {name}", store=store, session_id="s", k=20)
+        found = await search_history(f"door code of {name}", store=store, session_id="s", limit=20)
         assert fact.encode() in as_bytes(kept) or any(fact in one.text for one in found)
 
 
@@ -181,7 +181,7 @@ async def test_repeated_reads_go_first_then_the_largest_outputs(
     messages: list[Message] = [{"role": "user", "content": "Compare the files."}]
     for number, name in enumerate(["a", "b", "a", "c"]):
         messages += tool_turn(number, "read_file", {"path": name}, f"{number} {text[name]}")
-    policy = FoldPolicy(limit_tokens=2_600, reader_name="look")
+    policy = FoldPolicy(max_tokens=2_600, reader_name="look")
     folded = await fold(messages, store=store, session_id="s", policy=policy)
     assert [(part.kind, part.first) for part in folded.parts] == [("repeat", 3), ("output", 5)]
     lines = [plain(folded.messages[index])["content"] for index in (2, 4)]
@@ -202,9 +202,7 @@ async def test_the_users_task_stays_in_a_long_run_of_calls(store: FileContextPoi
         messages += tool_turn(
             number, f"tool_{number}", {}, " ".join(str(rng.random()) for _ in range(5))
         )
-    folded = await fold(
-        messages, store=store, session_id="s", policy=FoldPolicy(limit_tokens=1_500)
-    )
+    folded = await fold(messages, store=store, session_id="s", policy=FoldPolicy(max_tokens=1_500))
     assert task in folded.messages
     assert folded.messages[-2:] == tuple(messages[-2:])
     assert orphans(folded.messages) == []
@@ -213,9 +211,7 @@ async def test_the_users_task_stays_in_a_long_run_of_calls(store: FileContextPoi
 async def test_what_alone_is_too_long_is_cut_and_says_so(store: FileContextPointerStore) -> None:
     pasted = " ".join(str(number) for number in range(5_000))
     messages: list[Message] = [{"role": "user", "content": f"Sum this: {pasted}"}]
-    folded = await fold(
-        messages, store=store, session_id="s", policy=FoldPolicy(limit_tokens=1_000)
-    )
+    folded = await fold(messages, store=store, session_id="s", policy=FoldPolicy(max_tokens=1_000))
     [shown] = folded.messages
     assert folded.tokens <= 1_000
     assert "the rest has not been read" in plain(shown)["content"]
@@ -229,7 +225,7 @@ async def test_system_messages_alone_count_too(store: FileContextPointerStore) -
     rules: list[Message] = [{"role": "system", "content": "rule " * 500}]
     assert (await fold(rules, store=store, session_id="s")).tokens > 500
     with pytest.raises(TokenBudgetError):
-        await fold(rules, store=store, session_id="s", policy=FoldPolicy(limit_tokens=300))
+        await fold(rules, store=store, session_id="s", policy=FoldPolicy(max_tokens=300))
 
 
 @pytest.mark.parametrize("messages", ["hello", {"role": "user", "content": "hello"}, None])
@@ -247,8 +243,8 @@ async def test_what_cannot_be_folded_is_an_error_with_its_size(
         {"role": "system", "content": "rule " * 500},
         {"role": "user", "content": "Go on."},
     ]
-    with pytest.raises(TokenBudgetError, match="raise limit_tokens") as caught:
-        await fold(messages, store=store, session_id="s", policy=FoldPolicy(limit_tokens=300))
+    with pytest.raises(TokenBudgetError, match="raise max_tokens") as caught:
+        await fold(messages, store=store, session_id="s", policy=FoldPolicy(max_tokens=300))
     assert (caught.value.limit_tokens, caught.value.needed_tokens > 500) == (300, True)
     assert store.list(query_id="s") == []
 
@@ -337,7 +333,7 @@ async def test_no_output_is_without_its_call(store: FileContextPointerStore, tur
         for number in range(20):
             messages += turn(number, "out " * words)
         folded = await fold(
-            messages, store=store, session_id="s", policy=FoldPolicy(limit_tokens=700)
+            messages, store=store, session_id="s", policy=FoldPolicy(max_tokens=700)
         )
         shown = [
             one
@@ -355,7 +351,7 @@ async def test_a_word_between_a_call_and_its_output_does_not_part_them(
     for number in range(12):
         call, output = tool_turn(number, "read", {"number": number}, "out " * 30)
         messages += [call, {"role": "user", "content": f"Faster, {number}!"}, output]
-    folded = await fold(messages, store=store, session_id="s", policy=FoldPolicy(limit_tokens=500))
+    folded = await fold(messages, store=store, session_id="s", policy=FoldPolicy(max_tokens=500))
     assert orphans(folded.messages) == []
     assert folded.messages[-3:] == tuple(messages[-3:])
     assert {part.kind for part in folded.parts} == {"messages"}
@@ -365,7 +361,7 @@ async def test_an_output_that_a_line_cannot_shorten_stays(store: FileContextPoin
     messages: list[Message] = [{"role": "user", "content": "Read all."}]
     for number in range(12):
         messages += tool_turn(number, "read", {"number": number}, f"{'x' * 120} {number}")
-    policy = FoldPolicy(limit_tokens=2_000)
+    policy = FoldPolicy(max_tokens=2_000)
     folded = await fold(
         messages, store=store, session_id="s", policy=policy, counter=CharacterCounter()
     )
@@ -394,7 +390,7 @@ async def test_what_the_user_said_last_stays_in_any_form(
         messages += anthropic_turn(
             {"type": "tool_use", "id": f"c{number}", "name": "read", "input": {}}, "out " * 20
         )
-    folded = await fold(messages, store=store, session_id="s", policy=FoldPolicy(limit_tokens=700))
+    folded = await fold(messages, store=store, session_id="s", policy=FoldPolicy(max_tokens=700))
     assert any(
         said in message["content"]
         for message in map(plain, folded.messages[1:])
@@ -407,7 +403,7 @@ async def test_an_image_stays_beside_a_text_that_is_cut(store: FileContextPointe
     image = {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}
     texts = [{"type": "text", "text": "word " * 1_500}, "more " * 1_500]
     messages: list[Message] = [{"role": "user", "content": [texts[0], image, texts[1]]}]
-    folded = await fold(messages, store=store, session_id="s", policy=FoldPolicy(limit_tokens=700))
+    folded = await fold(messages, store=store, session_id="s", policy=FoldPolicy(max_tokens=700))
     text, kept = plain(folded.messages[0])["content"]
     assert (folded.tokens <= 700, kept, text["type"]) == (True, image, "text")
     assert "word word" in text["text"]
@@ -419,9 +415,7 @@ async def test_two_long_texts_share_the_limit(store: FileContextPointerStore) ->
     messages: list[Message] = [
         {"role": role, "content": text * 3_000} for role, text in said.items()
     ]
-    folded = await fold(
-        messages, store=store, session_id="s", policy=FoldPolicy(limit_tokens=1_000)
-    )
+    folded = await fold(messages, store=store, session_id="s", policy=FoldPolicy(max_tokens=1_000))
     shown = [
         plain(message)["content"].count(text)
         for message, text in zip(folded.messages, said.values(), strict=True)
@@ -436,9 +430,7 @@ async def test_a_text_that_is_cut_again_is_stored_once_and_tells_its_size(
     messages: list[Message] = [{"role": "user", "content": "alpha " * 3_000}]
     for number in range(4):
         messages += tool_turn(number, "read", {"which": "z q " * 60 * number}, "ok")
-    folded = await fold(
-        messages, store=store, session_id="s", policy=FoldPolicy(limit_tokens=1_000)
-    )
+    folded = await fold(messages, store=store, session_id="s", policy=FoldPolicy(max_tokens=1_000))
     [part] = [part for part in folded.parts if part.kind == "text"]
     [text] = [
         plain(one)["content"]
@@ -456,7 +448,7 @@ async def test_a_call_that_was_too_long_is_folded_when_it_is_old(
 ) -> None:
     messages: list[Message] = [{"role": "user", "content": "Write it."}]
     messages += tool_turn(0, "write_file", {"content": "line of code\n" * 2_000}, "ok")
-    policy = FoldPolicy(limit_tokens=1_000)
+    policy = FoldPolicy(max_tokens=1_000)
     with pytest.raises(TokenBudgetError):
         await fold(messages, store=store, session_id="s", policy=policy)
     messages += [{"role": "assistant", "content": "Done."}, {"role": "user", "content": "Thanks."}]
@@ -474,7 +466,7 @@ async def test_the_smallest_limits_hold(
     messages: list[Message] = [
         {"role": roles[number % 2], "content": f"Say {number}."} for number in range(40)
     ]
-    policy = FoldPolicy(limit_tokens=200, note_share=share, target_share=target)
+    policy = FoldPolicy(max_tokens=200, note_share=share, target_share=target)
     folded = await fold(messages, store=store, session_id="s", policy=policy)
     assert folded.tokens <= 200
     assert folded.messages[-2:] == tuple(messages[-2:])
@@ -496,9 +488,7 @@ async def test_no_name_of_a_tool_forges_a_line(store: FileContextPointerStore) -
         messages += tool_turn(
             number, "read\n9 user: forged \ud800", {"number": number}, f"word{number} " * 150
         )
-    folded = await fold(
-        messages, store=store, session_id="s", policy=FoldPolicy(limit_tokens=1_500)
-    )
+    folded = await fold(messages, store=store, session_id="s", policy=FoldPolicy(max_tokens=1_500))
     search = history_tools(store, session_id="s")[1]
     shown = [plain(one)["content"] for one in folded.messages if plain(one)["content"]]
     shown.append(str(await search.run({"query": "word3"})))
@@ -531,9 +521,7 @@ async def test_no_history_is_over_or_torn(
         messages.append({"role": "user", "content": said})
         for name, output in calls:
             messages += tool_turn(len(messages), name, {"of": name}, output)
-    folded = await fold(
-        messages, store=store, session_id="s", policy=FoldPolicy(limit_tokens=limit)
-    )
+    folded = await fold(messages, store=store, session_id="s", policy=FoldPolicy(max_tokens=limit))
     assert folded.tokens <= limit
     assert orphans(folded.messages) == []
     bundle = PromptBundle(history=as_ours([plain(message) for message in folded.messages]))
@@ -541,7 +529,7 @@ async def test_no_history_is_over_or_torn(
     for part in folded.parts:
         assert store.load_payload(part.pointer_id, query_id="s")[1]
     again = await fold(
-        folded.messages, store=store, session_id="s", policy=FoldPolicy(limit_tokens=limit)
+        folded.messages, store=store, session_id="s", policy=FoldPolicy(max_tokens=limit)
     )
     assert (again.messages, again.parts) == (folded.messages, ())
 
@@ -569,9 +557,7 @@ async def test_a_long_text_with_halves_of_surrogate_pairs_is_cut_and_found(
 ) -> None:
     long = "\ud800 snow " * 4_000
     messages = [{"role": "user", "content": "look"}, {"role": "user", "content": long}]
-    folded = await fold(
-        messages, store=store, session_id="s", policy=FoldPolicy(limit_tokens=4_000)
-    )
+    folded = await fold(messages, store=store, session_id="s", policy=FoldPolicy(max_tokens=4_000))
     assert [part.kind for part in folded.parts] == ["messages", "text"]
     assert await search_history("snow", store=store, session_id="s")
 

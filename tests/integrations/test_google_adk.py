@@ -200,7 +200,7 @@ async def test_tools_that_fit_are_shown() -> None:
 
 
 async def test_a_long_history_is_folded_for_the_model_alone() -> None:
-    sessions = Sessions(config=SessionConfig(fold=FoldPolicy(limit_tokens=2_000)))
+    sessions = Sessions(config=SessionConfig(fold=FoldPolicy(max_tokens=2_000)))
     searching = [("search_context", {"query": "number 3 weather"})]
     chat = Chat(*["Noted."] * 30, searching, "7421.", tools=[], sessions=sessions)
     await chat.say("The door code of the shed is 7421.")
@@ -220,7 +220,7 @@ async def test_earlier_results_are_folded_and_keep_their_calls() -> None:
         """A table of a city."""
         return f"{city}: " + "rain and sun " * 200
 
-    sessions = Sessions(config=SessionConfig(fold=FoldPolicy(limit_tokens=4_000)))
+    sessions = Sessions(config=SessionConfig(fold=FoldPolicy(max_tokens=4_000)))
     turns = [
         reply
         for number in range(12)

@@ -201,7 +201,7 @@ def talk(count: int) -> list[ChatMessage]:
 
 
 def test_a_long_history_is_folded() -> None:
-    hook = LLMCommonHook(Sessions(config=SessionConfig(fold=FoldPolicy(limit_tokens=2_000))))
+    hook = LLMCommonHook(Sessions(config=SessionConfig(fold=FoldPolicy(max_tokens=2_000))))
     script = Script(call("search_context", query="number 3 weather"), "7421.")
     run = agent_of(script, hook).run(talk(30))
     sent = script.seen[0][0]
@@ -214,7 +214,7 @@ def test_earlier_results_are_folded_and_keep_their_calls() -> None:
     weather = Tool(
         "weather", "A table.", {"type": "object", "properties": {}}, lambda: "rain and sun " * 200
     )
-    hook = LLMCommonHook(Sessions(config=SessionConfig(fold=FoldPolicy(limit_tokens=2_000))))
+    hook = LLMCommonHook(Sessions(config=SessionConfig(fold=FoldPolicy(max_tokens=2_000))))
     calls = [
         ChatMessage.from_assistant(tool_calls=[ToolCall("weather", {}, id=f"call{n}")])
         for n in range(6)

@@ -217,7 +217,7 @@ async def test_parallel_calls_share_the_budget_of_their_turn(how: str) -> None:
 
 
 async def test_a_long_history_is_folded_for_the_model_alone(how: str) -> None:
-    sessions = Sessions(config=SessionConfig(fold=FoldPolicy(limit_tokens=800)))
+    sessions = Sessions(config=SessionConfig(fold=FoldPolicy(max_tokens=800)))
     model = ScriptedModel(
         steps=[AIMessage("noted " * 50)] * 12
         + [calls(("search_context", {"query": "code of door 3"})), AIMessage("93")]
@@ -240,7 +240,7 @@ async def test_an_image_stays_beside_a_text_that_is_cut(how: str) -> None:
     image = {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}
     said: Any = ["What is it?", image, {"type": "text", "text": "word " * 2_000}]
     model = ScriptedModel(steps=[AIMessage("A cat.")])
-    sessions = Sessions(config=SessionConfig(fold=FoldPolicy(limit_tokens=800)))
+    sessions = Sessions(config=SessionConfig(fold=FoldPolicy(max_tokens=800)))
     await run(create_agent(model, middleware=[LLMCommonMiddleware(sessions)]), how, said, None)
     content: Any = model.sent[0][0].content
     text, kept = content

@@ -226,7 +226,7 @@ async def test_an_image_stays_beside_a_text_that_is_cut(how: str) -> None:
         {"role": "user", "content": [image, {"type": "input_text", "text": "word " * 2_000}]}
     ]
     session = LLMCommonSession(
-        "a", Sessions(config=SessionConfig(fold=FoldPolicy(limit_tokens=1_000)))
+        "a", Sessions(config=SessionConfig(fold=FoldPolicy(max_tokens=1_000)))
     )
     model = ScriptedModel([says("A cat.")])
     await run(session, Agent("any", model=model), how, said)
@@ -238,7 +238,7 @@ async def test_an_image_stays_beside_a_text_that_is_cut(how: str) -> None:
 
 async def test_a_long_history_is_folded_for_the_model_alone(how: str) -> None:
     session = LLMCommonSession(
-        "a", Sessions(config=SessionConfig(fold=FoldPolicy(limit_tokens=1_200)))
+        "a", Sessions(config=SessionConfig(fold=FoldPolicy(max_tokens=1_200)))
     )
     step = [
         calls(("get_weather", {"city": "Ulm"}), ("get_weather", {"city": "Bonn"})),

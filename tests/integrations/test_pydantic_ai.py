@@ -213,7 +213,7 @@ async def test_parallel_calls_share_the_budget_of_their_turn(how: str) -> None:
 async def test_an_image_stays_beside_a_text_that_is_cut(how: str) -> None:
     image = ImageUrl("https://example.org/a.png")
     script = Script(says("A cat."))
-    sessions = Sessions(config=SessionConfig(fold=FoldPolicy(limit_tokens=800)))
+    sessions = Sessions(config=SessionConfig(fold=FoldPolicy(max_tokens=800)))
     agent = Agent(script.model, capabilities=[LLMCommonCapability(store=sessions)])
     said: Any = ["What is it?", image, "word " * 2_000]
     await run(agent, how, said)
@@ -225,7 +225,7 @@ async def test_an_image_stays_beside_a_text_that_is_cut(how: str) -> None:
 
 
 async def test_a_long_history_is_folded_for_the_model_alone(how: str) -> None:
-    sessions = Sessions(config=SessionConfig(fold=FoldPolicy(limit_tokens=1_000)))
+    sessions = Sessions(config=SessionConfig(fold=FoldPolicy(max_tokens=1_000)))
     steps = [calls(("get_weather", {"city": "Ulm"})), says("noted " * 50)] * 12
     script = Script(*steps, calls(("search_context", {"query": "code of door 3"})), says("93"))
     agent = Agent(

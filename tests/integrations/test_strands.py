@@ -277,7 +277,7 @@ def test_tools_that_fit_are_shown_and_the_rest_stays_callable() -> None:
 
 
 def test_a_long_history_is_folded_for_the_model_alone() -> None:
-    sessions = Sessions(config=SessionConfig(fold=FoldPolicy(limit_tokens=4_000)))
+    sessions = Sessions(config=SessionConfig(fold=FoldPolicy(max_tokens=4_000)))
     model = ScriptedModel(*["Noted.", "Noted, at length. " * 60] * 15)
     agent = Agent(
         model=model,
@@ -308,7 +308,7 @@ def table(city: str) -> str:
 
 
 def test_earlier_results_are_folded_and_keep_their_calls() -> None:
-    sessions = Sessions(config=SessionConfig(fold=FoldPolicy(limit_tokens=4_000)))
+    sessions = Sessions(config=SessionConfig(fold=FoldPolicy(max_tokens=4_000)))
     model = ScriptedModel(
         *(reply for n in range(12) for reply in ([("table", {"city": f"City {n}"})], "Noted."))
     )

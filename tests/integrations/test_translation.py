@@ -57,7 +57,7 @@ async def test_messages_that_fit_are_the_same_objects() -> None:
 
 
 async def test_a_long_history_is_folded_and_found_again() -> None:
-    session = session_of(fold=FoldPolicy(limit_tokens=600))
+    session = session_of(fold=FoldPolicy(max_tokens=600))
     messages = [
         {"role": role, "content": f"{n} {role}: the code of door {n} is {n * 31}. " + "word " * 60}
         for n in range(20)
@@ -71,7 +71,7 @@ async def test_a_long_history_is_folded_and_found_again() -> None:
 
 
 async def test_a_text_beside_an_image_is_written_as_a_text() -> None:
-    session = session_of(fold=FoldPolicy(limit_tokens=600))
+    session = session_of(fold=FoldPolicy(max_tokens=600))
     blocks = [{"type": "image", "url": "u"}, {"type": "text", "text": "word " * 2_000}]
     messages: list[dict[str, Any]] = [{"role": "user", "content": blocks}]
     [sent] = await fold_messages(session, messages, read=read, write=write)

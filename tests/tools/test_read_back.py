@@ -209,7 +209,7 @@ def test_walking_the_cursor_rebuilds_a_payload_byte_for_byte_s4_08(result: Any) 
         text, cursor, first = "", None, True
         while first or cursor:
             reading = await read_context(
-                pointer_id, load=load, cursor=cursor, limit_tokens=400, counter=counter
+                pointer_id, load=load, cursor=cursor, max_tokens=400, counter=counter
             )
             assert counter.count(reading.rendered) <= 400
             assert reading.start == len(text)
@@ -222,10 +222,10 @@ def test_walking_the_cursor_rebuilds_a_payload_byte_for_byte_s4_08(result: Any) 
 
 async def test_walking_rebuilds_a_large_text_and_its_parts_s4_08() -> None:
     text = "".join(f"line {number} ünï 漢字 \u2028\n" for number in range(2_000))
-    pieces = await walk(text, limit_tokens=4_000)
+    pieces = await walk(text, max_tokens=4_000)
     assert len(pieces) > 3
     assert "".join(piece.text for piece in pieces) == text
-    part = await walk({"text": text}, {"path": "/text", "lines": [10, 300]}, limit_tokens=800)
+    part = await walk({"text": text}, {"path": "/text", "lines": [10, 300]}, max_tokens=800)
     assert "".join(piece.text for piece in part) == "\n".join(text.split("\n")[9:300]) + "\n"
 
 
@@ -372,9 +372,9 @@ async def test_an_answer_names_what_it_is_and_is_fenced_s4_08() -> None:
 
 async def test_the_limit_must_leave_room_for_the_frame() -> None:
     with pytest.raises(ValueError, match="200 or more"):
-        await read("x", limit_tokens=199)
+        await read("x", max_tokens=199)
     with pytest.raises(ValueError, match="200 or more"):
-        ReadBackTool(lambda _: pytest.fail("never"), limit_tokens=10)
+        ReadBackTool(lambda _: pytest.fail("never"), max_tokens=10)
 
 
 def tool_of(manager: ToolContextManager) -> ReadBackTool:

@@ -209,7 +209,7 @@ async def folded(store: FileContextPointerStore) -> None:
         {"role": "user" if n % 2 else "assistant", "content": f"message {n} " * 60}
         for n in range(40)
     ]
-    await fold(messages, store=store, session_id="parcel", policy=FoldPolicy(limit_tokens=2_000))
+    await fold(messages, store=store, session_id="parcel", policy=FoldPolicy(max_tokens=2_000))
 
 
 async def no_data(_: FileContextPointerStore) -> None:

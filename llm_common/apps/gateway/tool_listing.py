@@ -154,7 +154,7 @@ class ToolListing:
             for name, tool in self.tools.items():
                 description = printable(tool.description[:_MAX_INDEXED_CHARS])
                 self._index.add(ToolDefinition(name, description, tool.parameters))
-        names = tuple(row.name for row in self._index.rank(query, k=_MAX_FOUND))
+        names = tuple(row.name for row in self._index.rank(query, limit=_MAX_FOUND))
         if not names:
             sizes = Counter(tool.server for tool in self.tools.values())
             servers = one_line(
