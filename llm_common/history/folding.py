@@ -7,7 +7,8 @@ begins with the same bytes as a shorter one, as the prompt caches of providers n
 kept from call to call.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import Any, Final, Literal, NamedTuple, Self
@@ -16,7 +17,6 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from llm_common.core.tokens import TokenCounter, count_tokens
 from llm_common.errors import TokenBudgetError
-from llm_common.history.digest import NOTE_BEGIN, Sentence, sentences_of
 from llm_common.history.message_shapes import (
     HistoryMessage,
     Message,
@@ -42,10 +42,36 @@ SEARCH_NAME: Final = "search_history"
 
 _MIN_OUTPUT_TOKENS: Final = 100  # a shorter output is not worth a pointer
 _MIN_CUT_SHARE: Final = 8  # a text is cut only if it takes an eighth of the limit
-_DIGEST_SHARE: Final = 0.6  # of the note, before the lines of the messages
+_SENTENCES_SHARE: Final = 0.6  # of the note, before the lines of the messages
 _LINE_CHARS: Final = 100
-_DIGEST_CHARS: Final = 240
+_DESCRIPTION_CHARS: Final = 240
 _SEED: Final = "llm_common.history"
+
+# What stays of folded messages is sentences of their own words. The weights order their kinds and
+# were not tuned: a sentence of the user counts more than one of the model, one that decides or asks
+# more than one that tells, and one with a number, a path or a name in code more than one without.
+_MAX_SENTENCE_CHARS: Final = 200
+_READ_CHARS: Final = 4_000  # of a message, from its beginning: a paste is read back, not summed up
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
+_DECISION = re.compile(
+    r"\b(?:decid|agree|chose|choose|must|never|always|prefer|instead|want|need|please|remember"
+    r"|don't|do not|will use"
+    r"|switch|rename|call (?:me|it)|my name|i am|i'm|we use|deadline|budget|because)",
+    re.IGNORECASE,
+)
+# A path, a file, an address, snake_case, code, camelCase or an ABBREVIATION; two characters of one
+# tell as much as all.
+_NAME = re.compile(
+    r"https?://|[\w-]/[\w.-]|\w\.\w{1,5}\b|\w_\w|`[^`]+`|[a-z][A-Z]\w|\b[A-Z][A-Z0-9-]{2,}"
+)
+_NUMBER = re.compile(r"\d")
+NOTE_BEGIN: Final = "Earlier messages are folded away: "
+"""How the message begins that tells what was folded."""
+_NOTE = re.compile(rf"{NOTE_BEGIN}[^\n]*\n<<<(\w+)\n(.*)\n\1>>>", re.DOTALL)
+_PLACE = re.compile(r"\d+ (\w+): ")
+_OF_USER: Final = 2
+_WEIGHTS: Final = ((_DECISION, 3), (_NAME, 2), (_NUMBER, 2))
+
 Kind = Literal["messages", "output", "repeat", "text"]
 
 
@@ -135,6 +161,20 @@ class _Unit:
                 if call.call_id == call_id:
                     return call
         return ToolCall(call_id, "tool", None)
+
+
+class Sentence(NamedTuple):
+    """A sentence of a message, and how much it counts."""
+
+    number: int
+    speaker: str
+    text: str
+    weight: int
+
+    @property
+    def line(self) -> str:
+        """The sentence with its place."""
+        return f"{self.number} {self.speaker}: {self.text}"
 
 
 class _Segment(NamedTuple):
@@ -292,7 +332,7 @@ class _Folder:
             f"{pointer_id} and "
             f"not shown now: read them with {self.policy.reader_name} before you rely on "
             f"them.{again} "
-            f"What it was: {one_line(begin, max_chars=_DIGEST_CHARS)}]"
+            f"What it was: {one_line(begin, max_chars=_DESCRIPTION_CHARS)}]"
         )
         now = output.unit.shown[output.message]
         message = now.with_outputs({output.call.call_id: line})
@@ -404,7 +444,7 @@ class _Folder:
         self, segments: Sequence[_Segment], room: "_Room"
     ) -> list[list[Sentence]]:
         """Return the best sentences of each segment, which share a part of the room evenly."""
-        share = int(max(room.left, 0) * _DIGEST_SHARE) // max(len(segments), 1)
+        share = int(max(room.left, 0) * _SENTENCES_SHARE) // max(len(segments), 1)
         sentences: list[list[Sentence]] = []
         for segment in segments:
             own = _Room(self.counter, share)
@@ -494,3 +534,32 @@ def _over(needed: int, limit: int) -> TokenBudgetError:
         needed_tokens=needed,
         limit_tokens=limit,
     )
+
+
+def sentences_of(messages: Iterable[HistoryMessage]) -> list[Sentence]:
+    """Return the sentences that tell more than that something was said, best first, each once."""
+    newest: dict[str, Sentence] = {}
+    for message in messages:
+        for sentence in _sentences(message):
+            newest[sentence.text.casefold()] = sentence
+    return sorted(
+        newest.values(), key=lambda sentence: (-sentence.weight, sentence.number, sentence.text)
+    )
+
+
+def _sentences(message: HistoryMessage) -> Iterator[Sentence]:
+    note = _NOTE.fullmatch(message.text)  # of a history that was folded before
+    text = note[2] if note else message.text
+    for line in text[:_READ_CHARS].split("\n"):
+        speaker, content = message.role, line
+        place = _PLACE.match(line) if note else None
+        if place:
+            speaker, content = place[1], line[place.end() :]
+        for part in _SENTENCE_END.split(content):
+            weight = _OF_USER if speaker == "user" else 0
+            for pattern, of_pattern in _WEIGHTS:
+                if pattern.search(part):
+                    weight += of_pattern
+            if part.strip() and weight:
+                sentence = one_line(part, max_chars=_MAX_SENTENCE_CHARS)
+                yield Sentence(message.number, speaker, sentence, weight)
