@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from llm_common.agents.answering import Answer, Answering
     from llm_common.agents.executor import AgenticExecutor, StreamEvent
     from llm_common.agents.offloading import Offloaded, OffloadPolicy, OffloadTurn
-    from llm_common.agents.run_state import RunLimits
+    from llm_common.agents.runs import RunLimits
     from llm_common.agents.session import Session, SessionConfig, Sessions
     from llm_common.agents.tool_context import ToolContextManager
     from llm_common.plans import ExecutionPlan, PlannedTask, SubTask, SubTaskResult, ToolCall
@@ -135,7 +135,7 @@ _MODULES = {
     "Redactor": "llm_common.redaction.redactor",
     "RelevanceSelection": "llm_common.selection.results",
     "RenderedContexts": "llm_common.pointers.format",
-    "RunLimits": "llm_common.agents.run_state",
+    "RunLimits": "llm_common.agents.runs",
     "SelectsPointers": "llm_common.selection.results",
     "SelectsTools": "llm_common.selection.results",
     "Session": "llm_common.agents.session",

@@ -14,7 +14,7 @@ from typing import Any, Final, Self
 
 from pydantic import BaseModel, ConfigDict
 
-from llm_common.agents.model_loop import Deadline, model_loop
+from llm_common.agents.runs import Deadline, model_loop
 from llm_common.agents.tool_context import ToolContextManager
 from llm_common.context import ContextBundle
 from llm_common.core.extraction import extract_json

@@ -13,17 +13,19 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from llm_common._telemetry import record as record_line
 from llm_common.agents.answering import Answer, Answering
-from llm_common.agents.model_loop import model_loop
 from llm_common.agents.offloading import OffloadPolicy
-from llm_common.agents.run_state import ObservedRun, RunLimits, RunState
-from llm_common.agents.session import Session
-from llm_common.agents.tool_context import ToolContextManager
-from llm_common.agents.tool_running import (
+from llm_common.agents.runs import (
     LOSING_REASONS,
+    ObservedRun,
+    RunLimits,
+    RunState,
     ToolRunner,
     describe_refusal,
+    model_loop,
     takes_mapping,
 )
+from llm_common.agents.session import Session
+from llm_common.agents.tool_context import ToolContextManager
 from llm_common.core.structured import SupportsChat
 from llm_common.errors import ConfigError
 from llm_common.plans import ExecutionPlan, PlannedTask, SubTaskResult, ToolCall

@@ -27,8 +27,7 @@ from llm_common.agents import (
     ToolRegistry,
     ToolResult,
 )
-from llm_common.agents.run_state import RunState
-from llm_common.agents.tool_running import ToolRunner
+from llm_common.agents.runs import RunState, ToolRunner
 from llm_common.core import MessageRole
 from llm_common.errors import ToolFailedError
 from llm_common.memory import Event, InMemoryMemory

@@ -5,7 +5,7 @@ from contextlib import aclosing
 
 import pytest
 
-from llm_common.agents.model_loop import Deadline, model_loop
+from llm_common.agents.runs import Deadline, model_loop
 
 
 class Dialogue:

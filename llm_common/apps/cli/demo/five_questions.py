@@ -20,7 +20,7 @@ from llm_common.agents.answering import Answer, Answering
 from llm_common.agents.context_pointers import FileContextPointerStore
 from llm_common.agents.executor import AgenticExecutor
 from llm_common.agents.offloading import OffloadPolicy
-from llm_common.agents.run_state import RunLimits
+from llm_common.agents.runs import RunLimits
 from llm_common.agents.tool_context import ToolContextManager
 from llm_common.apps.cli.demo.public_data import Question, public_tools
 from llm_common.apps.cli.terminal import safe_text
