@@ -1,11 +1,9 @@
-"""`app`: the commands of `llm-common` and their options."""
+"""The application `llm-common` with all commands, and the commands `demo` and `inspect`."""
 
 import asyncio
 import secrets
 import shutil
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -34,17 +32,18 @@ from llm_common.errors import missing_extra
 if TYPE_CHECKING:
     from llm_common.apps.cli.demo.five_questions import QuestionsDocument
 
-# Commands import what only they need when they run: `--help` answers at once.
+# Commands import what only they need when they run, so `--help` answers quickly.
 # ruff: noqa: PLC0415
 
+# If one of these cannot be imported, the extra `inspect` is missing. Anything else is a bug.
 _INSPECT_PACKAGES = frozenset({"jinja2", "starlette", "uvicorn"})
 
 app = typer.Typer(
     name="llm-common",
     cls=InertErrorGroup,
-    help="Decides what an agent's next model call gets to see.",
+    help="Pick what goes into an agent's next model call, and show why.",
     no_args_is_help=True,
-    pretty_exceptions_enable=False,
+    pretty_exceptions_enable=False,  # they can print local variables, such as keys
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -67,23 +66,23 @@ def demo(
             "-o",
             metavar="FOLDER",
             file_okay=False,
-            help="Where the pages and traces of the questions go.",
+            help="Folder for the pages and traces of the questions.",
         ),
     ] = Path("llm-common-demo"),
     json: AsJson = False,
     keep: Annotated[
-        bool, typer.Option("--keep", help="Keep the stored outputs and say where they are.")
+        bool, typer.Option("--keep", help="Keep the stored outputs and print their folder.")
     ] = False,
 ) -> None:
-    """Ask an agent five questions over public data, and show what a prompt needs of it.
+    """Ask an agent five questions over public data, and compare its prompts.
 
-    Each question shows the tokens of the prompt with and without this library, whether the data
-    that the answer rests on is in the prompt, and a page that says why. The command ends with 1 if
-    something failed or is not in the prompt.
+    For each question it shows the tokens of the prompt with and without this library, and whether
+    the prompt contains the data for the answer. A page for each question explains the choice. The
+    command ends with 1 if a question failed or its data is not in the prompt.
 
-    Without a configured endpoint nothing leaves this machine: full-text ranking chooses, and
-    nothing answers. With LLM_COMMON_PROVIDER, LLM_COMMON_BASE_URL or a provider's key set, the
-    model chooses and answers. Outputs go to a temporary folder that is removed at the end.
+    Without a configured endpoint nothing leaves this machine: full-text ranking chooses, and no
+    model answers. If LLM_COMMON_PROVIDER, LLM_COMMON_BASE_URL or a provider's key is set, the
+    model chooses and answers. Outputs are stored in a temporary folder that is removed at the end.
     """
     from llm_common.apps.cli.demo.five_questions import (
         agent_from_env,
@@ -93,19 +92,22 @@ def demo(
     )
     from llm_common.apps.cli.demo.public_data import QUESTIONS
 
-    async def ask(store: Path) -> "QuestionsDocument":
+    async def ask() -> "QuestionsDocument":
         async with agent_from_env() as agent:
-            asked = await ask_questions(
+            results = await ask_questions(
                 QUESTIONS, agent, folder=output, work_dir=store, progress=progress
             )
-            kept_store = store if keep else None
-            return questions_document(asked, model=agent.label, folder=output, store=kept_store)
+        return questions_document(
+            results, model=agent.label, folder=output, store=store if keep else None
+        )
 
-    with (
-        _store_folder(keep=keep) as store,
-        show_progress("Starting the agent", silent=json) as progress,
-    ):
-        document = asyncio.run(ask(store))
+    store = Path(tempfile.mkdtemp(prefix="llm-common-demo-"))
+    try:
+        with show_progress("Starting the agent", silent=json) as progress:
+            document = asyncio.run(ask())
+    finally:
+        if not keep:
+            shutil.rmtree(store, ignore_errors=True)
     if json:
         print_json(document)
     else:
@@ -123,7 +125,7 @@ def inspect(
             metavar="FOLDER",
             file_okay=False,
             exists=True,
-            help="The store.",
+            help="Folder of the store.",
             show_default="LLM_COMMON_POINTER_STORE_DIR, else .llm-common/context",
         ),
     ] = None,
@@ -133,19 +135,19 @@ def inspect(
             metavar="FOLDER",
             file_okay=False,
             exists=True,
-            help="Traces of runs.",
+            help="Folder of the traces.",
             show_default="LLM_COMMON_TRACE_DIR",
         ),
     ] = None,
     port: Annotated[
         int,
-        typer.Option(min=0, max=65_535, help="Where to listen on 127.0.0.1; 0 takes a free port."),
+        typer.Option(min=0, max=65_535, help="Port on 127.0.0.1. 0 takes a free port."),
     ] = 0,
 ) -> None:
-    """Look at stored outputs and recorded runs in a browser; changes nothing.
+    """Show stored outputs and recorded runs in a browser, and change nothing.
 
-    Prints an address with a token on stderr and serves until Ctrl-C. Only this machine can reach
-    it, and only who opens that address.
+    The command prints an address on stderr and serves until Ctrl-C. The pages can be reached only
+    from this machine, and only with the token in the printed address.
     """
     try:
         from llm_common.apps.inspector.application import Inspector, serve
@@ -153,20 +155,20 @@ def inspect(
         if (exc.name or "").partition(".")[0] not in _INSPECT_PACKAGES:
             raise
         raise missing_extra(f"inspect needs {exc.name}", "inspect") from exc
-    place = store or read_path(POINTER_STORE_DIR) or Path(POINTER_STORE_DIR.default)
-    if not place.expanduser().is_dir():
-        say(f"There is no store in {place} yet; --store names another.")
+    folder = store or read_path(POINTER_STORE_DIR) or Path(POINTER_STORE_DIR.default)
+    if not folder.expanduser().is_dir():  # a program that runs later may still create it
+        say(f"There is no store in {folder} yet. Name another with --store.")
+    inspector = Inspector(folder, traces or read_path(TRACE_DIR))
+    serve(
+        inspector,
+        token=secrets.token_urlsafe(24),
+        port=port,
+        tell=lambda address: say(f"Open {address}\nPress Ctrl-C to stop."),
+    )
 
-    def tell(address: str) -> None:
-        say(f"Open {address}")
-        say("Ctrl-C ends it.")
 
-    inspector = Inspector(place, traces or read_path(TRACE_DIR))
-    serve(inspector, token=secrets.token_urlsafe(24), port=port, tell=tell)
-
-
-def _show_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(requested: bool) -> None:
+    if requested:
         typer.echo(f"llm-common {__version__}")
         raise typer.Exit
 
@@ -177,19 +179,8 @@ def _options(
     version: Annotated[
         bool,
         typer.Option(
-            "--version", callback=_show_version, is_eager=True, help="Show the version and exit."
+            "--version", callback=_print_version, is_eager=True, help="Show the version and exit."
         ),
     ] = False,
 ) -> None:
-    """What comes before a command."""
-
-
-@contextmanager
-def _store_folder(*, keep: bool) -> Iterator[Path]:
-    """A new temporary folder, removed at the end in every case unless it is to be kept."""
-    folder = Path(tempfile.mkdtemp(prefix="llm-common-demo-"))
-    try:
-        yield folder
-    finally:
-        if not keep:
-            shutil.rmtree(folder, ignore_errors=True)
+    """Declare the options of the program itself."""

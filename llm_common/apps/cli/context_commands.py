@@ -1,4 +1,4 @@
-"""`llm-common context`: looks at stored tool outputs, verifies, collects and erases them."""
+"""`llm-common context`: shows, searches, verifies and erases stored tool outputs."""
 
 import asyncio
 import re
@@ -28,59 +28,60 @@ from llm_common.apps.cli.terminal import (
 from llm_common.errors import ConfigError, StoreError
 
 if TYPE_CHECKING:
-    from llm_common.pointers.reading import ResultPart
-    from llm_common.pointers.search import PointerSearch
     from llm_common.pointers.store import ContextPointerStore
 
-# A command imports what only it needs when it runs: `--help` and completion answer at once.
+# A command imports what only it needs when it runs, so `--help` and completion answer quickly.
 # ruff: noqa: PLC0415
 
 _POINTER_ID = re.compile(r"[0-9a-f]{12,16}")
 _RANGE = re.compile(r"(\d{1,12})[:-](\d{1,12})")
-_EXCERPT_CHARS = 2_000
-_MAX_NAMED = 5  # names in one message
+_EXCERPT_CHARS = 2_000  # about one screen
+_MAX_LISTED_QUERIES = 5  # in one message
+_MAX_COMPLETIONS = 100
 
 context = typer.Typer(
     name="context",
     cls=InertErrorGroup,
-    help="Stored tool outputs and their pointers.",
+    help="Show, search, verify and erase stored tool outputs.",
     no_args_is_help=True,
 )
 
 
 def _complete_query(ctx: typer.Context, incomplete: str) -> list[str]:
-    """The queries that begin so, for the shell."""
     from llm_common.storage.blob import query_id_of
 
     try:
-        folders = _opened(ctx.params.get("store"), reading=True)[0].records.blobs.folders()
-        return sorted(one for one in map(query_id_of, folders) if one.startswith(incomplete))[:100]
+        store, _ = _open_store(ctx.params.get("store"), reading=True)
+        query_ids = sorted(query_id_of(folder) for folder in store.records.blobs.folders())
     except (ConfigError, StoreError, typer.Exit):
-        return []
+        return []  # a message would appear in the middle of the line that is being typed
+    return [query_id for query_id in query_ids if query_id.startswith(incomplete)][
+        :_MAX_COMPLETIONS
+    ]
 
 
-def _checked_pointer_id(value: str) -> str:
+def _check_pointer_id(value: str) -> str:
     if not _POINTER_ID.fullmatch(value):
         raise typer.BadParameter(
-            f"{value[:40]!r} is no pointer id; use 12 to 16 lower-case hex digits"
+            f"{value[:40]!r} is not a pointer id. Use 12 to 16 lower-case hex digits"
         )
     return value
 
 
-def _range(value: str | None) -> str | None:
+def _check_range(value: str | None) -> str | None:
     if value is not None and not _RANGE.fullmatch(value):
         raise typer.BadParameter(
-            f"{value[:40]!r} is no range; write the first and the last number as 10:20"
+            f"{value[:40]!r} is not a range. Write the first and the last number as 10:20"
         )
     return value
 
 
-def _searchable(value: str) -> str:
+def _check_words(value: str) -> str:
     from llm_common.ranking.lexical import search_stems
 
     if not search_stems(value):
         raise typer.BadParameter(
-            f"{value[:40]!r} has no word to look for; 'the', 'of' and the like do not count"
+            f"{value[:40]!r} has no word to search for. Words like 'the' and 'of' are ignored"
         )
     return value
 
@@ -98,7 +99,9 @@ _Query = Annotated[
 ]
 _Pointer = Annotated[
     str,
-    typer.Argument(metavar="POINTER", help="Id of a pointer of it.", callback=_checked_pointer_id),
+    typer.Argument(
+        metavar="POINTER", help="Id of a pointer of the query.", callback=_check_pointer_id
+    ),
 ]
 
 
@@ -108,7 +111,7 @@ def list_(
         str | None,
         typer.Argument(
             metavar="QUERY",
-            help="Lists the pointers of this query.",
+            help="List the pointers of this query.",
             autocompletion=_complete_query,
         ),
     ] = None,
@@ -120,59 +123,58 @@ def list_(
 ) -> None:
     """List the queries of a store, or the pointers of a query, newest first.
 
-    Ends with 3 where there are none.
+    The command ends with 3 if there are none.
     """
-    opened, where = _opened(store, reading=True)
+    opened, location = _open_store(store, reading=True)
+    columns: dict[str, type]
+    rows: list[tuple[object, ...]] = []
     if query is None:
+        noun = "queries"
         with show_progress("Reading the folders", silent=json):
-            found = opened.queries()
-        shown = tuple(found[offset : offset + limit])
-        total, noun = len(found), "queries"
-        if json:
-            print_json({"store": where, "total": total, "queries": shown})
-        else:
-            rows = (
-                (one.query_id, one.pointers, one.bytes, (one.changed_at or "")[:19], one.problem)
-                for one in shown
-            )
-            print_rows(
-                {"Query": str, "Pointers": int, "Bytes": int, "Changed": str, "Problem": str}, rows
-            )
+            queries = opened.queries()
+        total = len(queries)
+        page = queries[offset : offset + limit]
+        document = {"store": location, "total": total, "queries": page}
+        columns = {"Query": str, "Pointers": int, "Bytes": int, "Changed": str, "Problem": str}
+        for row in page:
+            changed_at = (row.changed_at or "")[:19]  # without fractions of a second
+            rows.append((row.query_id, row.pointers, row.bytes, changed_at, row.problem))
     else:
-        page = opened.newest(query_id=query, limit=limit, offset=offset)
-        shown_pointers, total, noun = page.pointers, page.total, "pointers"
-        if json:
-            page_of = {"store": where, "query_id": query, "total": total}
-            print_json({**page_of, "pointers": shown_pointers})
-        else:
-            lines = (
-                (one.pointer_id, one.created_at[:19], one.result_bytes, one.summary)
-                for one in shown_pointers
-            )
-            print_rows({"Pointer": str, "Saved": str, "Bytes": int, "Output": str}, lines)
+        noun = "pointers"
+        listing = opened.newest(query_id=query, limit=limit, offset=offset)
+        total = listing.total
+        document = {"store": location, "query_id": query, "total": total}
+        document["pointers"] = listing.pointers
+        columns = {"Pointer": str, "Saved": str, "Bytes": int, "Output": str}
+        for pointer in listing.pointers:
+            saved_at = pointer.created_at[:19]
+            rows.append((pointer.pointer_id, saved_at, pointer.result_bytes, pointer.summary))
+    if json:
+        print_json(document)
+    else:
+        print_rows(columns, rows)
     if not total:
-        end(f"There are no {noun} in {where}.", ExitCode.NOTHING)
+        end(f"There are no {noun} in {location}.", ExitCode.NOTHING)
     if not json:
+        # Not the rows: a page lacks pointers that expired, and the next offset must skip them.
         say_more(min(limit, max(total - offset, 0)), total, offset, noun)
 
 
 @context.command()
 def show(query: _Query, pointer: _Pointer, *, store: _Store = None, json: AsJson = False) -> None:
-    """Show a pointer: its call, size, times and summary, and an excerpt of its result."""
+    """Show a pointer's call, size, times and summary, and an excerpt of its result."""
     from llm_common.text.canonical import decode_json
     from llm_common.text.display import excerpt_json
 
-    stored, payload = _opened(store, reading=True)[0].load_payload(pointer, query_id=query)
+    stored, payload = _open_store(store, reading=True)[0].load_payload(pointer, query_id=query)
     excerpt = excerpt_json(decode_json(payload), _EXCERPT_CHARS).text
     if json:
         total_chars = len(payload.decode("utf-8", "replace"))
         print_json({"pointer": stored, "excerpt": excerpt, "total_chars": total_chars})
         return
-    facts = stored.model_dump(mode="json", exclude={"result_sha256", "args_sha256"})
-    print_rows(
-        {"Fact": str, "Value": str},
-        ((name, value) for name, value in facts.items() if value not in (None, [])),
-    )
+    fields = stored.model_dump(mode="json", exclude={"result_sha256", "args_sha256"})
+    rows = [(name, value) for name, value in fields.items() if value not in (None, [])]
+    print_rows({"Field": str, "Value": str}, rows)
     print_text(f"\n{excerpt}")
 
 
@@ -182,57 +184,76 @@ def read(
     pointer: _Pointer,
     *,
     path: Annotated[
-        str | None, typer.Option(metavar="PATH", help="JSON pointer to a value: /items/0/name.")
+        str | None, typer.Option(metavar="PATH", help="JSON pointer to a value, as /items/0/name.")
     ] = None,
     select: Annotated[
         str | None,
         typer.Option(
-            "--filter", metavar="JMESPATH", help="Expression over that value: items[].id."
+            "--filter", metavar="JMESPATH", help="Expression over that value, as items[].id."
         ),
     ] = None,
     keys: Annotated[
-        bool, typer.Option("--keys", help="Names and shapes of the members, not the value.")
+        bool, typer.Option("--keys", help="Show names and shapes of members, not the value.")
     ] = False,
     lines: Annotated[
         str | None,
-        typer.Option(metavar="FIRST:LAST", callback=_range, help="Lines, counted from 1."),
+        typer.Option(metavar="FIRST:LAST", callback=_check_range, help="Lines, counted from 1."),
     ] = None,
     chars: Annotated[
         str | None,
-        typer.Option(metavar="FIRST:END", callback=_range, help="Characters, counted from 0."),
+        typer.Option(
+            metavar="FIRST:END", callback=_check_range, help="Characters, counted from 0."
+        ),
     ] = None,
     regex: Annotated[
-        str | None, typer.Option(metavar="PATTERN", help="Places that match, with their text.")
+        str | None,
+        typer.Option(metavar="PATTERN", help="Matches of a regular expression, with context."),
     ] = None,
     cursor: Annotated[
-        str | None, typer.Option(metavar="CURSOR", help="Goes on where an answer ended.")
+        str | None, typer.Option(metavar="CURSOR", help="Continue where the last part ended.")
     ] = None,
     limit_tokens: Annotated[
-        int, typer.Option(metavar="TOKENS", min=200, help="Most tokens of an answer.")
+        int, typer.Option(metavar="TOKENS", min=200, help="Maximum tokens of a part.")
     ] = 4_000,
-    whole: Annotated[bool, typer.Option("--whole", help="All of it, however long.")] = False,
+    whole: Annotated[bool, typer.Option("--whole", help="Read the whole result.")] = False,
     store: _Store = None,
     json: AsJson = False,
 ) -> None:
-    """Read a result, or a part of it, as the tool read_context gives it to a model.
+    """Read a result, or a part of it, as the tool read_context returns it to a model.
 
-    The text goes to stdout; how to go on goes to stderr.
+    The text goes to stdout. The cursor of the next part goes to stderr.
     """
-    from llm_common.core.tokens import DefaultCounter
-    from llm_common.pointers.reading import read_payload
+    from pydantic import ValidationError
 
-    part = _part(
-        path=path,
-        filter=select,
-        keys=keys or None,
-        lines=_ends(lines),
-        chars=_ends(chars),
-        regex=regex,
-    )
-    stored, payload = _opened(store, reading=True)[0].load_payload(pointer, query_id=query)
-    limit = max(len(payload), limit_tokens) * 2 if whole else limit_tokens
+    from llm_common.core.tokens import DefaultCounter
+    from llm_common.pointers.reading import ResultPart, read_payload
+
+    part: ResultPart | None = None
+    options: dict[str, object] = {
+        "path": path,
+        "filter": select,
+        "keys": keys or None,
+        "lines": _parse_range(lines),
+        "chars": _parse_range(chars),
+        "regex": regex,
+    }
+    options = {name: value for name, value in options.items() if value is not None}
+    if options:
+        try:
+            part = ResultPart.model_validate(options)
+        except ValidationError as exc:  # two options that exclude each other
+            raise typer.BadParameter(exc.errors()[0]["msg"]) from exc
+    stored, payload = _open_store(store, reading=True)[0].load_payload(pointer, query_id=query)
+    if whole:
+        # A token has at least one byte, and escapes can double the length.
+        limit_tokens = max(len(payload), limit_tokens) * 2
     reading = read_payload(
-        stored, payload, part=part, cursor=cursor, limit_tokens=limit, counter=DefaultCounter()
+        stored,
+        payload,
+        part=part,
+        cursor=cursor,
+        limit_tokens=limit_tokens,
+        counter=DefaultCounter(),
     )
     if json:
         print_json(reading)
@@ -240,85 +261,78 @@ def read(
     print_text(reading.text)
     if reading.cursor:
         last = reading.start + len(reading.text)
-        span = f"characters {reading.start:,} to {last:,} of {reading.total_chars:,}"
-        say(f"{span}; --cursor {reading.cursor} goes on")
+        span = f"Characters {reading.start:,} to {last:,} of {reading.total_chars:,}."
+        say(f"{span} Continue with --cursor {reading.cursor}")
 
 
 @context.command()
 def search(
     words: Annotated[
-        str, typer.Argument(metavar="WORDS", help="What to look for.", callback=_searchable)
+        str, typer.Argument(metavar="WORDS", help="Words to search for.", callback=_check_words)
     ],
     *,
     look_in: Annotated[
         Literal["calls", "results"],
         typer.Option(
             "--in",
-            help="calls: tool, arguments and sources of each call, and the first 500 characters of "
-            "its result; results: all of each stored result too, which reads the whole store.",
+            help="`calls` searches the tool, arguments and sources of each call, and the first 500 "
+            "characters of its result. `results` also searches each whole result, which reads the "
+            "whole store.",
         ),
     ] = "calls",
     query: Annotated[
         str | None,
         typer.Option(
-            metavar="QUERY", help="Looks in this query alone.", autocompletion=_complete_query
+            metavar="QUERY", help="Search only this query.", autocompletion=_complete_query
         ),
     ] = None,
     store: _Store = None,
     limit: Limit = 20,
     json: AsJson = False,
 ) -> None:
-    """Find pointers that share a word with WORDS, best first; an English ending does not matter.
+    """Find pointers that share a word with WORDS, best first. English endings are ignored.
 
-    Looks at calls and at the beginnings of results; --in results looks through the stored results
-    too. Says what could not be read and so was not searched. Ends with 3 where nothing matches.
+    Searches calls and the beginnings of results. With --in results it searches whole results too.
+    Lists pointers and queries that could not be read. The command ends with 3 if nothing matches.
     """
-    opened, where = _opened(store, reading=True)
+    opened, location = _open_store(store, reading=True)
     with show_progress("Searching", silent=json) as progress:
-        found = opened.find(
+        result = opened.find(
             words,
             query_id=query,
             limit=limit,
             in_results=look_in == "results",
             progress=lambda done: progress("Pointers searched", done, 0),
         )
+    count = len(result.matches)
     if json:
-        print_json({"words": words, "looked_in": look_in, **dict(found)})
+        print_json({"words": words, "looked_in": look_in, **dict(result)})
     else:
-        rows = (
-            (one.pointer.query_id, one.pointer.pointer_id, f"{one.score:.2f}", one.pointer.summary)
-            for one in found.matches
-        )
+        rows = []
+        for match in result.matches:
+            pointer = match.pointer
+            score = f"{match.score:.2f}"
+            rows.append((pointer.query_id, pointer.pointer_id, score, pointer.summary))
         print_rows({"Query": str, "Pointer": str, "Score": int, "Output": str}, rows)
-    if not json and found.matches:
-        say_more(
-            len(found.matches),
-            found.total,
-            found.total,
-            "matches, the best first; a larger --limit shows more",
-        )
-    _say_unread(found)
-    if not found.matches:
-        where_else = (
-            "; --in results looks through the stored results too" if look_in == "calls" else ""
-        )
-        end(
-            f"None of {found.searched:,} pointers in {where} has a word of "
-            f"{words[:200]!r}{where_else}.",
-            ExitCode.NOTHING,
-        )
-
-
-def _say_unread(found: "PointerSearch") -> None:
-    """Says what was not searched, and how to see why."""
-    if found.unreadable:
+        if count < result.total:
+            say(f"{count:,} of {result.total:,} matches. Use a larger --limit for more.")
+    if result.unreadable:
         say(
-            f"Pointers not searched, since they cannot be read: {found.unreadable:,}; "
-            "context verify names them."
+            f"Pointers not searched because they cannot be read: {result.unreadable:,}. "
+            "Use context verify to list them."
         )
-    if queries := found.unreadable_queries:
-        named = ", ".join(queries[:_MAX_NAMED]) + (" …" if len(queries) > _MAX_NAMED else "")
-        say(f"Queries not searched, since they cannot be read: {len(queries):,}, {named}.")
+    if result.unreadable_queries:
+        names = ", ".join(result.unreadable_queries[:_MAX_LISTED_QUERIES])
+        if len(result.unreadable_queries) > _MAX_LISTED_QUERIES:
+            names += " …"
+        total = len(result.unreadable_queries)
+        say(f"Queries not searched because they cannot be read: {total:,}, {names}.")
+    if not count:
+        message = f"None of {result.searched:,} pointers in {location} has a word of "
+        message += f"{words[:200]!r}."
+        if look_in == "calls":
+            message += " Use --in results to search whole results."
+        end(message, ExitCode.NOTHING)
 
 
 @context.command()
@@ -327,30 +341,30 @@ def verify(
     repair: Annotated[
         bool,
         typer.Option(
-            "--repair", help="Complete what can be completed, remove what can never be loaded."
+            "--repair", help="Complete interrupted saves, and remove what can never be loaded."
         ),
     ] = False,
     store: _Store = None,
     json: AsJson = False,
 ) -> None:
-    """Compare every result with its digest, and name what is not as a save leaves it.
+    """Compare every result with its SHA-256, and list files that are damaged or unexpected.
 
-    Ends with 1 if something is wrong. Without --repair nothing is changed.
+    The command ends with 1 if it finds a problem. It changes nothing without --repair.
     """
-    opened, where = _opened(store, reading=not repair)
+    opened, location = _open_store(store, reading=not repair)
     with show_progress("Verifying", silent=json):
         report = asyncio.run(opened.verify(repair=repair))
     if json:
-        print_json({"store": where, "clean": report.is_clean, **dict(report)})
+        print_json({"store": location, "clean": report.is_clean, **dict(report)})
     else:
-        rows = (
-            (one.query_id, one.name, one.kind, "repaired" if one.repaired else "")
-            for one in report.findings
-        )
+        rows = []
+        for finding in report.findings:
+            state = "repaired" if finding.repaired else ""
+            rows.append((finding.query_id, finding.name, finding.kind, state))
         print_rows({"Query": str, "File": str, "Finding": str, "State": str}, rows)
         say(
-            f"{report.pointers:,} pointers of {report.queries:,} queries are whole; "
-            f"{len(report.findings):,} findings"
+            f"{report.pointers:,} pointers of {report.queries:,} queries are whole, "
+            f"{len(report.findings):,} findings."
         )
     if not report.is_clean:
         raise typer.Exit(ExitCode.FAILED)
@@ -358,22 +372,21 @@ def verify(
 
 @context.command()
 def gc(*, dry_run: DryRun = False, store: _Store = None, json: AsJson = False) -> None:
-    """Remove expired pointers and what killed writers left behind."""
-    opened, where = _opened(store, reading=dry_run)
+    """Remove expired pointers, and files that interrupted saves left behind."""
+    opened, location = _open_store(store, reading=dry_run)
     with show_progress("Collecting", silent=json):
         report = asyncio.run(opened.gc(dry_run=dry_run))
     if json:
-        print_json({"store": where, "dry_run": dry_run, "report": report})
+        print_json({"store": location, "dry_run": dry_run, "report": report})
         return
-    print_rows(
-        {"What": str, "Number": int}, ((name.replace("_", " "), count) for name, count in report)
-    )
+    rows = [(name.replace("_", " "), count) for name, count in report]
+    print_rows({"What": str, "Count": int}, rows)
     say("Nothing was changed." if dry_run else f"Freed {report.freed_bytes:,} bytes.")
 
 
 @dataclass(frozen=True, slots=True)
 class _ErasableQuery:
-    """The pointers of a query that are to be erased, and the bytes of their records and results."""
+    """The pointers of a query to erase, and the bytes of their records and results."""
 
     query_id: str
     pointers: tuple[str, ...]
@@ -389,58 +402,59 @@ def erase(
     *,
     pointer: Annotated[
         list[str] | None,
-        typer.Option(metavar="POINTER", help="Only this pointer of the query; repeatable."),
+        typer.Option(metavar="POINTER", help="Erase only this pointer of the query. Repeatable."),
     ] = None,
     yes: Yes = False,
     dry_run: DryRun = False,
     store: _Store = None,
     json: AsJson = False,
 ) -> None:
-    """Erase the pointers of queries with their results, for good.
+    """Erase queries with their pointers and results, for good.
 
-    Ends with 3 where there is nothing to erase.
+    The command ends with 3 if there is nothing to erase.
     """
-    chosen = None if pointer is None else [*map(_checked_pointer_id, pointer)]
-    opened, where = _opened(store, reading=dry_run)
-    erasable = [_erasable(opened, query_id, chosen) for query_id in dict.fromkeys(queries)]
-    erasable = [query for query in erasable if query.pointers]
-    number = sum(len(query.pointers) for query in erasable)
+    from llm_common.pointers.records import QueryFiles
+
+    requested = None if pointer is None else {*map(_check_pointer_id, pointer)}
+    opened, location = _open_store(store, reading=dry_run)
+    erasable = []
+    for query_id in dict.fromkeys(queries):
+        files = QueryFiles.of(opened.records.blobs, query_id)
+        stored_ids = files.by_pointer.keys()
+        pointer_ids = sorted(stored_ids if requested is None else stored_ids & requested)
+        if pointer_ids:
+            total_bytes = sum(map(files.size, pointer_ids))
+            erasable.append(_ErasableQuery(query_id, tuple(pointer_ids), total_bytes))
+    if not erasable:
+        end(f"There is nothing to erase in {location}.", ExitCode.NOTHING)
+    count = sum(len(query.pointers) for query in erasable)
     size = sum(query.bytes for query in erasable)
-    if not number:
-        end(f"There is nothing to erase in {where}.", ExitCode.NOTHING)
-    what = f"{number:,} pointers of {len(erasable):,} queries, {size:,} bytes, from {where}"
+    what = f"{count:,} pointers of {len(erasable):,} queries, {size:,} bytes, from {location}"
     if not dry_run:
         confirm(f"Erase {what}?", yes=yes)
         for query in erasable:
-            # without ids the whole folder goes, with what no pointer names
-            ids = None if chosen is None else query.pointers
+            # Without ids the whole folder is deleted, also files that no pointer names.
+            ids = None if requested is None else query.pointers
             opened.delete(query_id=query.query_id, pointer_ids=ids)
     if json:
-        print_json({"store": where, "dry_run": dry_run, "queries": erasable})
+        print_json({"store": location, "dry_run": dry_run, "queries": erasable})
         return
     rows = [(query.query_id, len(query.pointers), query.bytes) for query in erasable]
     print_rows({"Query": str, "Pointers": int, "Bytes": int}, rows)
     say(f"Would erase {what}." if dry_run else f"Erased {what}.")
 
 
-def _erasable(
-    store: "ContextPointerStore", query_id: str, chosen: list[str] | None
-) -> _ErasableQuery:
-    from llm_common.pointers.records import QueryFiles
-
-    files = QueryFiles.of(store.records.blobs, query_id)
-    pointers = sorted(files.by_pointer if chosen is None else files.by_pointer.keys() & chosen)
-    return _ErasableQuery(
-        query_id=query_id, pointers=tuple(pointers), bytes=sum(map(files.size, pointers))
-    )
+def _parse_range(text: str | None) -> tuple[int, int] | None:
+    match = _RANGE.fullmatch(text or "")
+    return (int(match[1]), int(match[2])) if match else None
 
 
-def _opened(store: str | None, *, reading: bool) -> "tuple[ContextPointerStore, str]":
-    """The store and where it is. Who only reads may read what belongs to another user.
+def _open_store(store: str | None, *, reading: bool) -> "tuple[ContextPointerStore, str]":
+    """Return the store and its location. Only reading is allowed in another user's store.
 
     Raises:
-        ConfigError: It cannot be opened.
-        typer.Exit: There is none.
+        ConfigError: If it cannot be opened.
+        typer.Exit: If there is none.
     """
     if store and "://" in store:
         from llm_common.pointers.object_records import ObjectContextPointerStore
@@ -453,29 +467,7 @@ def _opened(store: str | None, *, reading: bool) -> "tuple[ContextPointerStore, 
     )
     if not files.base_dir.is_dir():
         end(
-            f"There is no store at {files.base_dir}; name its folder with --store.",
+            f"There is no store at {files.base_dir}. Name its folder with --store.",
             ExitCode.NOTHING,
         )
     return files, str(files.base_dir)
-
-
-def _ends(text: str | None) -> tuple[int, int] | None:
-    match = _RANGE.fullmatch(text) if text else None
-    return (int(match[1]), int(match[2])) if match else None
-
-
-def _part(**fields: object) -> "ResultPart | None":
-    """The part of a result that the options name, None for the whole.
-
-    Raises:
-        typer.BadParameter: They do not fit together.
-    """
-    from pydantic import ValidationError
-
-    from llm_common.pointers.reading import ResultPart
-
-    given = {name: value for name, value in fields.items() if value is not None}
-    try:
-        return ResultPart.model_validate(given) if given else None
-    except ValidationError as exc:
-        raise typer.BadParameter(exc.errors()[0]["msg"]) from exc

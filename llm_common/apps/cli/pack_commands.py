@@ -1,7 +1,5 @@
 """`llm-common pack`: packs the parts of a folder that answer a question."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -24,7 +22,7 @@ from llm_common.apps.cli.terminal import (
 if TYPE_CHECKING:
     from llm_common.folders import FolderPack
 
-# The command imports what only it needs when it runs.
+# The command imports what only it needs when it runs, so `--help` answers quickly.
 # ruff: noqa: PLC0415
 
 _REASONS = {
@@ -35,148 +33,129 @@ _REASONS = {
     "limit_reached": "enough files",
 }
 
-_Paths = Annotated[
-    list[Path] | None,
-    typer.Argument(
-        metavar="[PATH]...",
-        exists=True,
-        readable=True,
-        help="Folders to search; files among them are packed first, whatever their kind.",
-        show_default="this folder",
-    ),
-]
-_Output = Annotated[
-    Path | None,
-    typer.Option(
-        "--output", "-o", metavar="FILE", dir_okay=False, help="Write to a file, not to stdout."
-    ),
-]
-_Exclude = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--exclude",
-        "-x",
-        metavar="GLOB",
-        help="Leave out such paths, as in a .gitignore; repeatable.",
-    ),
-]
-_Generated = Annotated[
-    bool,
-    typer.Option(
-        "--generated", help="Search generated files too: lock files, minified and compiled sources."
-    ),
-]
-_CacheDir = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FOLDER",
-        file_okay=False,
-        help="Where the index is kept.",
-        show_default="llm-common in the user's cache folder",
-    ),
-]
-_MaxFiles = Annotated[
-    int | None,
-    typer.Option(
-        "--max-files",
-        metavar="NUMBER",
-        min=1,
-        help="Most files to show.",
-        show_default="as many as fit",
-    ),
-]
-_MinScore = Annotated[
-    float,
-    typer.Option(
-        "--min-score",
-        metavar="SCORE",
-        help="Leave out files that score less; the best match by words is 1.",
-    ),
-]
-
 
 def pack(
     query: Annotated[
         str, typer.Argument(metavar="QUERY", help="Question or task.", show_default=False)
     ],
-    paths: _Paths = None,
+    paths: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            metavar="[PATH]...",
+            exists=True,
+            readable=True,
+            help="Folders to search. A file named here is packed first, whatever its kind.",
+            show_default="this folder",
+        ),
+    ] = None,
     *,
     budget: Annotated[
         int,
         typer.Option(
-            metavar="TOKENS", max=10_000_000, help="Most tokens of the packed text, at least 256."
+            metavar="TOKENS",
+            max=10_000_000,
+            help="Maximum tokens of the packed text, at least 256.",
         ),
     ] = 8_000,
-    max_files: _MaxFiles = None,
-    min_score: _MinScore = 0.0,
+    max_files: Annotated[
+        int | None,
+        typer.Option(
+            "--max-files",
+            metavar="NUMBER",
+            min=1,
+            help="Maximum number of files to show.",
+            show_default="as many as fit",
+        ),
+    ] = None,
+    min_score: Annotated[
+        float,
+        typer.Option(
+            "--min-score",
+            metavar="SCORE",
+            help="Leave out files with a lower score. The best match by words has 1.",
+        ),
+    ] = 0.0,
     explain: Annotated[
         bool,
-        typer.Option(
-            "--explain", help="Show the parts of each score, and what was weighed and not chosen."
-        ),
+        typer.Option("--explain", help="Show the parts of each score, and the files left out."),
     ] = False,
     json: AsJson = False,
-    output: _Output = None,
-    exclude: _Exclude = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", metavar="FILE", dir_okay=False, help="Write to a file, not to stdout."
+        ),
+    ] = None,
+    exclude: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--exclude",
+            "-x",
+            metavar="GLOB",
+            help="Leave out paths that match, as in .gitignore. Repeatable.",
+        ),
+    ] = None,
     hidden: Annotated[
         bool, typer.Option("--hidden", help="Search hidden files and folders too.")
     ] = False,
-    generated: _Generated = False,
-    cache_dir: _CacheDir = None,
+    generated: Annotated[
+        bool,
+        typer.Option(
+            "--generated",
+            help="Search generated files too: lock files, minified and compiled sources.",
+        ),
+    ] = False,
+    cache_dir: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            file_okay=False,
+            help="Folder for the index.",
+            show_default="llm-common in the user's cache folder",
+        ),
+    ] = None,
 ) -> None:
     """Pack the parts of a folder that answer a question, within a hard budget of tokens.
 
-    The files share the budget in proportion to their lead, and show the functions that match best
-    first. A larger budget shows the same and more. The packed text goes to stdout, ready for a
-    prompt; what was chosen and why goes to stderr. Nothing leaves this machine, and no model is
-    asked. Where no file matches, nothing is packed and the command ends with 3.
+    Files with a higher score get a larger share of the budget and show their best functions first.
+    A larger budget shows the same and more. The packed text goes to stdout, ready for a prompt. A
+    table with the reason for each file goes to stderr. Nothing leaves this machine, and no model
+    is called. If no file matches, the command packs nothing and ends with 3.
 
-    What git ignores is left out, and so are hidden, binary and generated files and those that
-    usually hold secrets. Keys and tokens that their shape gives away are redacted in the rest.
+    Files that git ignores are left out, and so are hidden, binary and generated files and files
+    that usually hold secrets. In all other files, keys and tokens of a known format are redacted.
 
-    An index on disk, readable by you alone, makes the next question fast.
+    An index on disk, which only you can read, makes the next question fast.
     """
     from llm_common.folders import pack_folder
 
-    with _kept_index(), show_progress("Listing files", silent=json) as progress:
-        packed = pack_folder(
-            query,
-            *paths or [],
-            budget_tokens=budget,
-            hidden=hidden,
-            generated=generated,
-            max_files=max_files,
-            min_score=min_score,
-            # it may hold the last answer
-            exclude=[*(exclude or []), *([output] if output else [])],
-            cache_dir=cache_dir,
-            progress=progress,
-        )
+    try:
+        with show_progress("Listing files", silent=json) as progress:
+            packed = pack_folder(
+                query,
+                *paths or [],
+                budget_tokens=budget,
+                hidden=hidden,
+                generated=generated,
+                max_files=max_files,
+                min_score=min_score,
+                # the output of the last run would match the same question
+                exclude=[*(exclude or []), *([output] if output else [])],
+                cache_dir=cache_dir,
+                progress=progress,
+            )
+    except KeyboardInterrupt:
+        end("Interrupted. Files read so far stay in the index.", ExitCode.INTERRUPTED)
     if json:
-        print_json(pack_document(packed, explain=explain), output)
+        print_json(_document(packed, explain=explain), output)
     else:
         print_text(packed.text, output)
-        show_pack(packed, stderr_console(), explain=explain)
+        _show(packed, stderr_console(), explain=explain)
     if not packed.text:
-        end(f"Nothing was packed: {why_nothing(packed)}.", ExitCode.NOTHING)
+        end(f"Nothing was packed: {_why_nothing(packed)}.", ExitCode.NOTHING)
 
 
-@contextmanager
-def _kept_index() -> Iterator[None]:
-    """Says on Ctrl-C that the work so far is not lost."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        end("Interrupted; what was read so far is kept in the index.", ExitCode.INTERRUPTED)
-
-
-def pack_document(pack: "FolderPack", *, explain: bool) -> dict[str, object]:
-    """The pack as the document of the command.
-
-    Args:
-        pack: What to print.
-        explain: True adds the account of every file that was weighed, with the parts of its score.
-    """
+def _document(pack: "FolderPack", *, explain: bool) -> dict[str, object]:
     return {
         "query": pack.query,
         "folders": pack.folders,
@@ -196,55 +175,9 @@ def pack_document(pack: "FolderPack", *, explain: bool) -> dict[str, object]:
     }
 
 
-def show_pack(pack: "FolderPack", console: Console, *, explain: bool) -> None:
-    """Prints what was chosen and why; does not print the packed text.
-
-    Args:
-        pack: What to show.
-        console: Where to.
-        explain: True adds the files that were weighed and not chosen, and the parts of the scores.
-    """
-    console.print(_table(pack, explain=explain))
-    size = f"{pack.tokens:,} of {pack.bundle.metadata.budget:,} tokens ({pack.counter})"
-    console.print(
-        f"{len(pack.files)} files, {size}",
-        style="bold",
-        highlight=False,
-        markup=False,  # the name of an extra stands in brackets
-    )
-    others = ", ".join(f"{number:,} {reason}" for reason, number in sorted(pack.left_out.items()))
-    weighed = len(pack.files) + len(pack.dropped)
-    console.print(
-        f"{pack.searched:,} files searched, {pack.read:,} of them read anew, {weighed} weighed"
-        + (f"; left out: {others}" if others else ""),
-        highlight=False,
-    )
-    console.print(
-        ", ".join(f"{name} {value:.2f} s" for name, value in pack.seconds.items()), style="dim"
-    )
-    for note in pack.notes:
-        console.print(safe_text(f"Note: {note}", style="yellow"))
-
-
-def why_nothing(pack: "FolderPack") -> str:
-    """Why nothing was packed, and the way out, in one sentence."""
-    if not pack.searched:
-        return "no file was left to search; name other paths or options"
-    reasons = {file.reason for file in pack.dropped}
-    if "no_room" in reasons:
-        return "the budget has no room for a passage; give a larger --budget"
-    if "empty" in reasons:
-        return (
-            "the files that match are empty; name other paths, or ask in words that other files use"
-        )
-    if "below_cut_off" in reasons:
-        best = f"{pack.dropped[0].score:.2f}"
-        return f"no file scores that much, the best {best}; give a lower --min-score"
-    none = f"none of {pack.searched:,} files has a word of the question"
-    return f"{none}; ask in words that the files use"
-
-
-def _table(pack: "FolderPack", *, explain: bool) -> Table:
+def _show(pack: "FolderPack", console: Console, *, explain: bool) -> None:
+    """Print the chosen files with reasons, then counts, times and notes."""
+    files = [*pack.files, *pack.dropped] if explain else pack.files
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("File", overflow="fold")
     table.add_column("Form", no_wrap=True)
@@ -253,7 +186,7 @@ def _table(pack: "FolderPack", *, explain: bool) -> Table:
     table.add_column("Why")
     if explain:
         table.add_column("Parts")
-    for file in (*pack.files, *(pack.dropped if explain else ())):
+    for file in files:
         style = "dim" if file.form == "left_out" else ""
         cells: list[str | Text] = [
             safe_text(file.path, style=style),
@@ -265,4 +198,40 @@ def _table(pack: "FolderPack", *, explain: bool) -> Table:
         if explain:
             cells.append(" ".join(f"{name}={value:.2f}" for name, value in file.parts.items()))
         table.add_row(*cells)
-    return table
+    console.print(table)
+    tokens = f"{pack.tokens:,} of {pack.bundle.metadata.budget:,} tokens ({pack.counter})"
+    console.print(
+        f"{len(pack.files)} files, {tokens}",
+        style="bold",
+        highlight=False,
+        markup=False,  # the counter may name an extra as `llm-common[tokens]`
+    )
+    weighed = len(pack.files) + len(pack.dropped)
+    summary = f"{pack.searched:,} files searched, {pack.read:,} new or changed, {weighed} weighed"
+    if pack.left_out:
+        counts = [f"{count:,} {reason}" for reason, count in sorted(pack.left_out.items())]
+        summary += f". Left out: {', '.join(counts)}"
+    console.print(summary, highlight=False)
+    times = [f"{step} {seconds:.2f} s" for step, seconds in pack.seconds.items()]
+    console.print(", ".join(times), style="dim")
+    for note in pack.notes:
+        console.print(safe_text(f"Note: {note}", style="yellow"))
+
+
+def _why_nothing(pack: "FolderPack") -> str:
+    """Return why no file was packed, and the way out."""
+    if not pack.searched:
+        return "no file was left to search. Name other paths or options"
+    reasons = {file.reason for file in pack.dropped}
+    # Ordered from the reason that is easiest to remedy: the files do match.
+    if "no_room" in reasons:
+        return "the budget is too small for a passage. Use a larger --budget"
+    if "empty" in reasons:
+        return "the matching files are empty. Name other paths, or use words of other files"
+    if "below_cut_off" in reasons:
+        best = f"{pack.dropped[0].score:.2f}"
+        return f"no file scores that much, the best has {best}. Use a lower --min-score"
+    return (
+        f"none of {pack.searched:,} files has a word of the question. "
+        "Use words that occur in the files"
+    )

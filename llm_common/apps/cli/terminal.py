@@ -1,7 +1,7 @@
-"""What every command shares: its options, its exit codes, and what it may write to a terminal.
+"""Options, exit codes and output that all commands share.
 
-Text goes to stdout, talk and progress to stderr. Names and texts of others are written so that
-nothing in them drives the terminal.
+Results go to stdout, messages and progress to stderr. Control characters in stored text are
+replaced before a terminal sees them, since they could move its cursor or set its title.
 """
 
 import errno
@@ -31,14 +31,14 @@ from llm_common.errors import (
 )
 from llm_common.text.display import CONTROLS, inert, one_line
 
-_MAX_CELL_CHARS = 300
+_MAX_CELL_CHARS = 300  # about four lines of a terminal
 _MAX_LOG_CHARS = 1_000
-_QUIET_S = 1.0
-_FILE_COLUMNS = 160  # where stderr goes to a file, no line needs to be folded
+_QUIET_S = 1.0  # a bar that flashes up for less disturbs more than it informs
+_FILE_COLUMNS = 160  # rich assumes 80 columns for a file, which would wrap most paths
 
 
 class ExitCode(IntEnum):
-    """How a command ended; `meaning` is what the documentation says."""
+    """The exit code of a command. Scripts rely on the numbers."""
 
     OK = 0
     FAILED = 1
@@ -49,80 +49,83 @@ class ExitCode(IntEnum):
 
     @property
     def meaning(self) -> str:
-        """What the code tells a script."""
+        """Return the sentence that the documentation has for this code."""
         return _MEANINGS[self]
 
 
 _MEANINGS = {
     ExitCode.OK: "done",
     ExitCode.FAILED: "failed, or a check found something wrong",
-    ExitCode.USAGE: "wrong options, arguments or settings; nothing was done",
-    ExitCode.NOTHING: "nothing was found: no such pointer, no match, no file that fits",
-    ExitCode.INTERRUPTED: "ended by Ctrl-C",
-    ExitCode.BROKEN_PIPE: "the reader of stdout was gone, as behind `| head`",
+    ExitCode.USAGE: "wrong options, arguments or settings, and nothing was done",
+    ExitCode.NOTHING: "nothing found: no such pointer, no match, no file that fits",
+    ExitCode.INTERRUPTED: "interrupted by Ctrl-C",
+    ExitCode.BROKEN_PIPE: "the reader of stdout closed it, as `| head` does",
 }
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Change nothing; say what would go.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Change nothing. Show what would be removed.")
+]
 Limit = Annotated[
     int,
     typer.Option(
-        "--limit", "-n", metavar="NUMBER", min=1, max=1_000_000, help="Most rows to show."
+        "--limit", "-n", metavar="NUMBER", min=1, max=1_000_000, help="Maximum number of rows."
     ),
 ]
-Offset = Annotated[
-    int, typer.Option(metavar="NUMBER", min=0, help="How many rows to leave out before them.")
-]
+Offset = Annotated[int, typer.Option(metavar="NUMBER", min=0, help="Number of rows to skip.")]
 
 
 class InertLogHandler(logging.Handler):
-    """Prints warnings of the libraries on stderr, each as one line that drives no terminal."""
+    """Prints each log record as one line on stderr, without control characters."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Prints the record's message; see `logging.Handler`."""
-        # a message whose arguments do not fit, or stderr is gone
+        """Print the record's message. See `logging.Handler`."""
+        # A library may pass arguments that do not fit its format, and stderr may be closed.
+        # Neither may end the command.
         with suppress(TypeError, ValueError, OSError):
             say(one_line(record.getMessage(), max_chars=_MAX_LOG_CHARS))
 
 
 class InertErrorGroup(TyperGroup):
-    """Commands that end with an `ExitCode`, and whose usage errors quote by `safe_text`."""
+    """A group whose commands end with an `ExitCode` and quote arguments without controls."""
 
     def make_context(self, *args: Any, **kwargs: Any) -> Any:
-        """The context of a call; see `TyperGroup`."""
+        """Parse the arguments. See `TyperGroup`."""
         with _inert_errors(), _exit_codes():
             return super().make_context(*args, **kwargs)
 
     def invoke(self, ctx: Any) -> Any:
-        """The result of a command; see `TyperGroup`."""
+        """Run the command. See `TyperGroup`."""
         with _inert_errors(), _exit_codes():
             return super().invoke(ctx)
 
 
 @contextmanager
 def _inert_errors() -> Iterator[None]:
+    """Replace control characters in usage errors, which quote the arguments."""
     try:
         yield
     except Exception as exc:
-        # a usage error; its class is click's or typer's, by the version of typer
+        # Usage errors are click's or typer's own class, depending on typer's version.
+        # Both have this method, and typer prints their `message` only after this block.
         if hasattr(exc, "format_message"):
-            # pydantic's, from typer
-            said = str(vars(exc).get("message") or "").removeprefix("Value error, ")
-            vars(exc)["message"] = safe_text(said).plain
+            # pydantic puts this before the text of a ValueError
+            message = str(vars(exc).get("message") or "").removeprefix("Value error, ")
+            vars(exc)["message"] = safe_text(message).plain
         raise
 
 
 @contextmanager
 def _exit_codes() -> Iterator[None]:
-    """Ends the command with the code of its error and one line on stderr, without a traceback."""
+    """Turn an error into its exit code and one line on stderr, without a traceback."""
     try:
         yield
     except KeyboardInterrupt:
         end("Interrupted.", ExitCode.INTERRUPTED)
     except BrokenPipeError:
         with suppress(OSError, ValueError), Path(os.devnull).open("w") as nowhere:
-            # the interpreter flushes what is left at its end
+            # At exit Python flushes what stdout still buffers, and would fail once more.
             os.dup2(nowhere.fileno(), sys.stdout.fileno())
         raise typer.Exit(ExitCode.BROKEN_PIPE) from None
     except (ConfigError, InvalidIdError, ToolArgumentsError) as exc:
@@ -132,42 +135,50 @@ def _exit_codes() -> Iterator[None]:
     except LLMCommonError as exc:
         end(str(exc), ExitCode.FAILED)
     except OSError as exc:
+        # A failed write to stdout names no file. Any other OSError keeps its traceback.
         if exc.filename is not None or exc.errno not in (errno.ENOSPC, errno.EIO, errno.EDQUOT):
             raise
         end(f"stdout cannot be written ({exc.strerror}).", ExitCode.FAILED)
 
 
 def end(message: str, code: ExitCode) -> NoReturn:
-    """Ends the command with a code, and a line on stderr that says why."""
+    """Print the reason on stderr, and end the command with a code.
+
+    Raises:
+        typer.Exit: Always, with the code.
+    """
     say(message)
     raise typer.Exit(code) from None
 
 
 def say(message: str) -> None:
-    """Prints a line on stderr, where it is in nobody's way."""
+    """Print a message on stderr, where it does not mix with the result."""
     typer.echo(safe_text(message).plain, err=True)
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Asks on stderr before something is erased; ends the command with 1 unless the answer is yes.
+    """Ask on stderr before something is erased.
 
     Args:
         question: What is about to happen.
-        yes: The answer was given with the command.
+        yes: Whether the command line already agreed. Then nothing is asked.
+
+    Raises:
+        click.exceptions.Abort: If the answer is not yes. The command ends with 1.
     """
     if not yes:
         typer.confirm(safe_text(question).plain, abort=True, err=True)
 
 
 def safe_text(value: str, *, style: str = "") -> Text:
-    """Return a text without control characters, of which nothing is read as markup."""
+    """Return a text for rich, without control characters and with its markup switched off."""
     return Text(inert(value), style=style)
 
 
 def as_inert_json(document: object) -> str:
-    """Return a model, or values that hold models, as indented JSON.
+    """Return a pydantic model, or values that contain models, as indented JSON.
 
-    Every character that could drive a terminal is escaped.
+    Control characters are escaped, so a terminal does not obey them and no text is lost.
     """
     from pydantic_core import to_jsonable_python  # noqa: PLC0415 - `--help` needs no pydantic
 
@@ -176,22 +187,22 @@ def as_inert_json(document: object) -> str:
 
 
 def print_json(document: object, output: Path | None = None) -> None:
-    """Print what a command has to say with `--json`, or write it to a file."""
+    """Print the document of `--json`, or write it to a file. See `print_text`."""
     print_text(as_inert_json(document), output)
 
 
 def print_text(text: str, output: Path | None = None) -> None:
-    """Prints the text on stdout, or writes it to a file.
+    """Print a text on stdout, or write it to a file.
 
-    Control characters reach a file or a pipe, no terminal.
+    Control characters are replaced on a terminal, and kept in a file or a pipe.
 
     Args:
-        text: What to print, without the last line end.
-        output: The file to write; None prints.
+        text: The text without its last line end.
+        output: The file to write. Defaults to stdout.
 
     Raises:
-        typer.BadParameter: The file cannot be written.
-        OSError: Stdout cannot be written.
+        typer.BadParameter: If the file cannot be written.
+        OSError: If stdout cannot be written.
     """
     if output is None:
         typer.echo(safe_text(text).plain if sys.stdout.isatty() else text)
@@ -199,27 +210,25 @@ def print_text(text: str, output: Path | None = None) -> None:
     try:
         output.write_text(f"{text}\n", encoding="utf-8", errors="replace")
     except OSError as exc:
-        reason = f"{output} cannot be written ({exc.strerror}); name another file"
+        reason = f"{output} cannot be written ({exc.strerror}). Name another file"
         raise typer.BadParameter(reason) from exc
 
 
 class _Console(Console):
-    """A console whose broken pipe is told to the command."""
-
     def on_broken_pipe(self) -> None:
-        raise BrokenPipeError
+        raise BrokenPipeError  # rich would exit with 1, and `_exit_codes` ends with 141
 
 
 def stdout_console() -> Console:
-    """A console on stdout, which folds no line.
+    """Return a console on stdout that does not wrap lines.
 
-    It has no colours where `NO_COLOR` is set or stdout is no terminal.
+    It prints no colours if `NO_COLOR` is set or stdout is not a terminal.
     """
     return _Console(highlight=False, soft_wrap=True, markup=False)
 
 
 def stderr_console() -> Console:
-    """A console on stderr, at least 160 columns wide where that is no terminal."""
+    """Return a console on stderr, at least 160 columns wide if that is not a terminal."""
     console = _Console(stderr=True)
     if not console.is_terminal:
         console.width = max(console.width, _FILE_COLUMNS)
@@ -227,50 +236,53 @@ def stderr_console() -> Console:
 
 
 def print_rows(columns: Mapping[str, type], rows: Iterable[Iterable[object]]) -> None:
-    """Print rows on stdout: a table on a terminal, else a line each with tabs and no head.
+    """Print rows on stdout: a table on a terminal, otherwise lines with tabs and no header.
 
     Args:
-        columns: The heads, each with what its cells hold: `int` is set to the right, `str` may be
-            folded.
-        rows: The cells; None is an empty one. Each is cut to one line of 300 characters.
+        columns: The type of the cells by column name. Columns of `int` are aligned right.
+        rows: The cells. None is printed as an empty cell, and each is cut to 300 characters.
     """
     console = stdout_console()
-    cells = [
-        ["" if cell is None else one_line(str(cell), max_chars=_MAX_CELL_CHARS) for cell in row]
-        for row in rows
-    ]
-    if not console.is_terminal:
-        for line in cells:
-            typer.echo("\t".join(safe_text(cell).plain for cell in line))
-        return
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name, kind in columns.items():
         table.add_column(name, justify="right" if kind is int else "left", overflow="fold")
-    for line in cells:
-        table.add_row(*map(safe_text, line))
-    console.print(table, soft_wrap=False)
+    for row in rows:
+        cells: list[Text] = []
+        for value in row:
+            text = "" if value is None else one_line(str(value), max_chars=_MAX_CELL_CHARS)
+            cells.append(safe_text(text))
+        if console.is_terminal:
+            table.add_row(*cells)
+        else:
+            typer.echo("\t".join(cell.plain for cell in cells))
+    if console.is_terminal:
+        console.print(table, soft_wrap=False)
 
 
-def say_more(shown: int, total: int, offset: int, noun: str) -> None:
-    """Says on stderr how many rows a page left out, and how to see them."""
-    if shown < total:
-        say(
-            f"{shown:,} of {total:,} {noun}"
-            + (f"; --offset {offset + shown} shows more" if offset + shown < total else "")
-        )
+def say_more(count: int, total: int, offset: int, noun: str) -> None:
+    """Print on stderr how many rows of a list are on this page, and how to see more."""
+    if count >= total:
+        return
+    message = f"{count:,} of {total:,} {noun}"
+    if offset + count < total:
+        message += f". Use --offset {offset + count} for more."
+    say(message)
 
 
 @contextmanager
 def show_progress(
     first_step: str, *, silent: bool = False
 ) -> Iterator[Callable[[str, int, int], object]]:
-    """Yield a progress callback that shows each step on a terminal's stderr after a second.
+    """Yield a callback that shows progress on stderr, beginning after a second.
 
-    Elsewhere it shows nothing.
+    It shows nothing if stderr is not a terminal.
 
     Args:
-        first_step: What is done until the callback is first called.
-        silent: True shows nothing.
+        first_step: Description of the step until the callback is first called.
+        silent: Whether to show nothing.
+
+    Yields:
+        The callback. It takes a description, the count that is done, and the total or 0.
     """
     console = Console(stderr=True)
     if silent or not console.is_terminal:
@@ -301,5 +313,5 @@ def show_progress(
         )
     finally:
         timer.cancel()
-        timer.join()  # a bar that is just starting would never be stopped
+        timer.join()  # otherwise a bar that is just starting would never be stopped
         bar.stop()

@@ -1,4 +1,4 @@
-"""`llm-common trace`: shows, exports and compares what runs chose."""
+"""`llm-common trace`: shows, exports and compares recorded runs."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,14 +22,14 @@ from llm_common.apps.cli.terminal import (
 )
 
 if TYPE_CHECKING:
-    from llm_common.trace.account import Node
-    from llm_common.trace.differing import StepDiff
+    from llm_common.trace.account import Node, Unseen
     from llm_common.trace.lines import PackingLine
     from llm_common.trace.trace_file import RecordedRun
 
-# Commands import what only they need when they run: `--help` answers at once.
+# Commands import what only they need when they run, so `--help` answers quickly.
 # ruff: noqa: PLC0415
 
+# Each source has a letter too, since `NO_COLOR`, a pipe or a reader may not show colours.
 _COLOURS = {
     "project": "magenta",
     "file": "blue",
@@ -48,13 +48,13 @@ _LETTERS = {
     "marks": "#",
     "free": ".",
 }
-_BAR_CELLS = 60
-_MAX_ROWS = 40
+_BAR_CELLS = 60  # of 80 columns, which leaves 20 for the lines of the tree
+_MAX_ROWS = 40  # about one screen
 
 trace_app = typer.Typer(
     name="trace",
     cls=InertErrorGroup,
-    help="What a run chose and why, from its trace.",
+    help="Show what a recorded run chose, and why.",
     no_args_is_help=True,
 )
 _Run = Annotated[
@@ -63,7 +63,7 @@ _Run = Annotated[
         metavar="TRACE",
         exists=True,
         readable=True,
-        help="A .jsonl file, or a folder: its newest run.",
+        help="A .jsonl file, or a folder, which means its newest run.",
         show_default=False,
     ),
 ]
@@ -71,17 +71,17 @@ _Run = Annotated[
 
 @trace_app.command()
 def show(run: _Run, *, json: AsJson = False) -> None:
-    """Show a run: its steps, the budget of each prompt, and what the model did not see and why."""
+    """Show the steps of a run, the budget of each prompt, and what was left out and why."""
     from llm_common.trace.account import unseen, verdicts
     from llm_common.trace.trace_file import read_trace
 
-    read = read_trace(run)
+    recorded = read_trace(run)
     if json:
-        lines = [line.model_dump(mode="json", exclude_none=True) for line in read.lines]
-        notes, missed = verdicts(read), unseen(read)
-        print_json({"run": read.run_id, "notes": notes, "unseen": missed, "lines": lines})
-        return
-    render_terminal(read, console=stdout_console())
+        lines = [line.model_dump(mode="json", exclude_none=True) for line in recorded.lines]
+        document = {"run": recorded.run_id, "notes": verdicts(recorded)}
+        print_json({**document, "unseen": unseen(recorded), "lines": lines})
+    else:
+        show_run(recorded, console=stdout_console())
 
 
 @trace_app.command()
@@ -91,7 +91,7 @@ def export(
         Path, typer.Argument(metavar="FILE", dir_okay=False, help="The page to write.")
     ],
 ) -> None:
-    """Write a run as one HTML page that loads nothing and runs nothing."""
+    """Write a run as one HTML page that loads nothing and runs no script."""
     from llm_common.apps.inspector import render_html
     from llm_common.trace.trace_file import read_trace
 
@@ -101,82 +101,90 @@ def export(
 
 @trace_app.command()
 def diff(before: _Run, after: _Run, *, json: AsJson = False) -> None:
-    """Show what two runs chose differently; ends with 1 if anything differs."""
+    """Compare what two runs chose. The command ends with 1 if anything differs."""
     from llm_common.trace.differing import diff as compare
     from llm_common.trace.trace_file import read_trace
 
     steps = compare(read_trace(before), read_trace(after))
+    changed = [step for step in steps if step.changes]
     if json:
         print_json({"steps": steps})
     else:
-        show_diff(steps, stdout_console())
-    if any(step.changes for step in steps):
+        console = stdout_console()
+        for step in changed:
+            console.print(Text(step.name, style="bold"))
+            for change in step.changes:
+                console.print(safe_text(f"  {change}"))
+        same = len(steps) - len(changed)
+        console.print(Text(f"{same:,} of {len(steps):,} steps are the same", style="dim"))
+    if changed:
         raise typer.Exit(ExitCode.FAILED)
 
 
-def render_terminal(run: "RecordedRun", *, console: Console, max_rows: int = _MAX_ROWS) -> None:
-    """Prints the run; colours only add to letters and words, and `NO_COLOR` takes them away.
+def show_run(run: "RecordedRun", *, console: Console) -> None:
+    """Print a run as a tree, with each budget as a bar, and a table of what was left out.
+
+    Colours repeat what letters and words say already.
 
     Args:
-        run: What to show.
-        console: Where to.
-        max_rows: Most things that the model did not see.
+        run: The run.
+        console: Where to print.
     """
-    from llm_common.trace.account import tree, verdicts
+    from llm_common.trace.account import tree, unseen, verdicts
 
-    query = run.begin.query if run.begin else None
     console.print(safe_text(f"Run {run.run_id}", style="bold"))
-    if query:
-        console.print(safe_text(query))
+    if run.begin and run.begin.query:
+        console.print(safe_text(run.begin.query))
     for note in verdicts(run):
         console.print(safe_text(f"Note: {note}", style="yellow"))
     root = Tree(Text("The run", style="bold"))
-    _add(root, tree(run))
+    _add_nodes(root, tree(run))
     console.print(root, soft_wrap=False)
-    console.print(_unseen_table(run, max_rows), soft_wrap=False)
+    items = unseen(run)
+    console.print(_unseen_table(items), soft_wrap=False)
+    if len(items) > _MAX_ROWS:
+        more = f"and {len(items) - _MAX_ROWS:,} more, which llm-common trace export shows"
+        console.print(Text(more, style="dim"))
 
 
-def _add(place: Tree, nodes: "Sequence[Node]") -> None:
+def _add_nodes(branch: Tree, nodes: "Sequence[Node]") -> None:
     from llm_common.trace.account import title
     from llm_common.trace.lines import ModelCallLine, PackingLine
 
     for node in nodes:
-        lines: list[RenderableType] = [safe_text(f"{node.line.seq} {title(node.line)}")]
+        rows: list[RenderableType] = [safe_text(f"{node.line.seq} {title(node.line)}")]
         if isinstance(node.line, PackingLine):
-            lines.append(_bar(node.line))
+            rows.append(_budget_bar(node.line))
         elif isinstance(node.line, ModelCallLine) and node.line.prompt.same_bytes is not None:
             prompt = node.line.prompt
-            known = f"{prompt.same_bytes:,} of {prompt.bytes:,} bytes begin like {prompt.same_as}"
-            lines.append(safe_text(known, style="dim"))
-        _add(place.add(Group(*lines)), node.children)
+            prefix = f"{prompt.same_bytes:,} of {prompt.bytes:,} bytes begin like {prompt.same_as}"
+            rows.append(safe_text(prefix, style="dim"))
+        _add_nodes(branch.add(Group(*rows)), node.children)
 
 
-def _bar(line: "PackingLine") -> Text:
-    """The budget in sixty cells, and its legend."""
+def _budget_bar(line: "PackingLine") -> Text:
+    """Return the budget as a bar of sixty cells, with its legend below."""
     from llm_common.trace.account import by_source
 
     sums = by_source(line)
     total = max(sum(sums.values()), 1)
-    bar, done = Text(), 0
+    bar, legend = Text(), Text("\n")
+    tokens_before = start = 0
     for source, tokens in sums.items():
-        end = round((done + tokens) * _BAR_CELLS / total)
-        start = round(done * _BAR_CELLS / total)
+        # Cumulative sums are rounded, not widths: the bar then always has sixty cells.
+        tokens_before += tokens
+        end = round(tokens_before * _BAR_CELLS / total)
         bar.append(_LETTERS[source] * (end - start), style=f"reverse {_COLOURS[source]}")
-        done += tokens
-    bar.append("\n")
-    for source, tokens in sums.items():
+        start = end
         if tokens:
-            bar.append(_LETTERS[source], style=f"reverse {_COLOURS[source]}")
-            bar.append(f" {source} {tokens:,}  ")
-    return bar
+            legend.append(_LETTERS[source], style=f"reverse {_COLOURS[source]}")
+            legend.append(f" {source} {tokens:,}  ")
+    return bar + legend
 
 
-def _unseen_table(run: "RecordedRun", max_rows: int) -> RenderableType:
-    from llm_common.trace.account import unseen
-
-    missed = unseen(run)
+def _unseen_table(items: "Sequence[Unseen]") -> Table:
     table = Table(
-        title=f"What the model did not see ({len(missed):,})",
+        title=f"What the model did not see ({len(items):,})",
         title_justify="left",
         box=None,
         pad_edge=False,
@@ -185,28 +193,11 @@ def _unseen_table(run: "RecordedRun", max_rows: int) -> RenderableType:
     table.add_column("Id", overflow="fold", max_width=32)
     table.add_column("Why", ratio=1)
     table.add_column("Score", justify="right", no_wrap=True)
-    for one in missed[:max_rows]:
-        name = f"\n{one.name}" if one.name not in {"", one.id} else ""
-        why = safe_text(
-            f"near miss: {one.why}" if one.is_near else one.why, style="bold" if one.is_near else ""
-        )
-        score = "" if one.score is None else f"{one.score:.2f}"
-        table.add_row(one.source, safe_text(f"{one.id}{name}"), why, score)
-    rest = len(missed) - max_rows
-    more = (
-        Text(f"and {rest:,} more; llm-common trace export shows them", style="dim")
-        if rest > 0
-        else Text()
-    )
-    return Group(table, more)
-
-
-def show_diff(steps: "Sequence[StepDiff]", console: Console) -> None:
-    """Prints what differs, step by step."""
-    for step in steps:
-        if step.changes:
-            console.print(Text(step.name, style="bold"))
-            for change in step.changes:
-                console.print(safe_text(f"  {change}"))
-    same = sum(not step.changes for step in steps)
-    console.print(Text(f"{same:,} of {len(steps):,} steps are the same", style="dim"))
+    for item in items[:_MAX_ROWS]:
+        name = f"\n{item.name}" if item.name not in {"", item.id} else ""
+        why = safe_text(item.why)
+        if item.is_near:
+            why = safe_text(f"near miss: {item.why}", style="bold")
+        score = "" if item.score is None else f"{item.score:.2f}"
+        table.add_row(item.source, safe_text(f"{item.id}{name}"), why, score)
+    return table

@@ -82,7 +82,7 @@ def test_a_long_list_is_shown_page_by_page(at: tuple[str, str]) -> None:
     assert (len(first["queries"]), len(second["queries"]), first["total"]) == (2, 1, 3)
     assert len({one["query_id"] for page in (first, second) for one in page["queries"]}) == 3
     result = run("context", "list", "-n", "2", *at)
-    assert result.stderr == "2 of 3 queries; --offset 2 shows more\n"
+    assert result.stderr == "2 of 3 queries. Use --offset 2 for more.\n"
 
 
 def test_pointers_of_a_query_are_listed_newest_first(
@@ -151,7 +151,7 @@ def test_a_long_result_is_read_in_pieces_or_whole(
         )
         pieces += document["text"]
     assert pieces == whole.rstrip("\n")
-    assert "goes on" in run("context", "read", *arguments, "--limit-tokens", "300").stderr
+    assert "Continue with" in run("context", "read", *arguments, "--limit-tokens", "300").stderr
 
 
 def test_pointers_are_found_by_their_call_and_their_result(
@@ -167,7 +167,7 @@ def test_pointers_are_found_by_their_call_and_their_result(
     nothing = run("context", "search", "xylophone", *at, code=3)
     assert nothing.stdout == ""
     assert "None of 3 pointers" in nothing.stderr  # the expired one is not searched
-    assert "--in results looks through the stored results too" in nothing.stderr
+    assert "Use --in results to search whole results" in nothing.stderr
 
 
 def test_results_are_searched_when_asked_and_what_cannot_be_read_is_told(
@@ -184,8 +184,8 @@ def test_results_are_searched_when_asked_and_what_cannot_be_read_is_told(
     (folder / f"{saved['sales'].pointer_id}.meta.json").write_text('{"half":')
     (store.base_dir / "linked").symlink_to(folder)
     shown = run("context", "search", "snow", "--in", "results", *at, code=3).stderr
-    assert "Pointers not searched, since they cannot be read: 2; context verify names them" in shown
-    assert "Queries not searched, since they cannot be read: 1, linked." in shown
+    assert "Pointers not searched because they cannot be read: 2. Use context verify" in shown
+    assert "Queries not searched because they cannot be read: 1, linked." in shown
     document = run_json("context search", "snow sales", *at)
     assert (document["unreadable"], document["unreadable_queries"]) == (1, ["linked"])
     assert [one["pointer"]["tool_name"] for one in document["matches"]] == ["weather_forecast"]
@@ -327,19 +327,19 @@ def test_hostile_outputs_are_inert_in_lists(
     ("arguments", "code", "text"),
     [
         (["list", "a//..", "--store", "."], 2, "is not allowed"),
-        (["show", "q", "nothex", "--store", "."], 2, "is no pointer id"),
+        (["show", "q", "nothex", "--store", "."], 2, "is not a pointer id"),
         (["show", "q", "aaaaaaaaaaaa", "--store", "."], 3, "aaaaaaaaaaaa of query 'q'"),
         (["list", "--store", "absent"], 3, "There is no store at"),
         (["list", "none", "--store", "."], 3, "There are no pointers"),
-        (["read", "q", "aaaaaaaaaaaa", "--lines", "3", "--store", "."], 2, "is no range"),
+        (["read", "q", "aaaaaaaaaaaa", "--lines", "3", "--store", "."], 2, "is not a range"),
         (
             ["read", "q", "aaaaaaaaaaaa", "--lines", "3:1", "--store", "."],
             2,
             "the last line comes before the first",
         ),
-        (["erase", "q", "--pointer", "zz", "--store", "."], 2, "is no pointer id"),
+        (["erase", "q", "--pointer", "zz", "--store", "."], 2, "is not a pointer id"),
         (["list", "--limit", "0", "--store", "."], 2, "--limit"),
-        (["search", "the of", "--store", "."], 2, "'the of' has no word to look for"),
+        (["search", "the of", "--store", "."], 2, "'the of' has no word to search for"),
         (["list", "--store", "nowhere://bucket"], 1, "object store could not be opened"),
     ],
 )

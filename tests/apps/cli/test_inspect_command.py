@@ -44,7 +44,7 @@ def test_it_serves_on_loopback_until_it_is_interrupted(tmp_path: Path) -> None:
         assert server.stdout is not None
         assert (server.stdout.read(), server.stderr.read()) == (
             "",
-            "Ctrl-C ends it.\nInterrupted.\n",
+            "Press Ctrl-C to stop.\nInterrupted.\n",
         )
     assert server.returncode == 130
     assert not [*tmp_path.iterdir()]

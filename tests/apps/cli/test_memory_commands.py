@@ -50,7 +50,7 @@ def test_sessions_are_listed_for_all_users_or_for_one(memory: Path) -> None:
     assert "ann\ts1\t2\t1\t" in run("memory", "list", memory).stdout
     assert (
         run("memory", "list", memory, "--limit", "1").stderr
-        == "1 of 3 sessions; --offset 1 shows more\n"
+        == "1 of 3 sessions. Use --offset 1 for more.\n"
     )
 
 

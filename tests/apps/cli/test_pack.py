@@ -107,7 +107,7 @@ def test_nothing_that_matches_packs_nothing_and_says_so(cache: Path, tree: Path)
         "no file scores that much" in run(cache, "cookie", tree, "--min-score", "99", code=3).stderr
     )
     write(tree, {"xylophone.py": ""})
-    assert "the files that match are empty" in run(cache, "xylophone", tree, code=3).stderr
+    assert "the matching files are empty" in run(cache, "xylophone", tree, code=3).stderr
 
 
 def test_the_number_of_files_is_limited(cache: Path, tree: Path) -> None:
@@ -159,7 +159,7 @@ def test_output_goes_to_a_file_that_is_never_packed(cache: Path, tree: Path, as_
             ["q", ".", "-o", "absent/x.md"],
             "absent/x.md cannot be written (No such file or directory)",
         ),
-        (["q", ".", "-o", "circle"], "name another file"),
+        (["q", ".", "-o", "circle"], "Name another file"),
     ],
 )
 def test_wrong_usage_is_named_and_ends_with_2(

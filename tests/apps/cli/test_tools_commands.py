@@ -72,7 +72,7 @@ def test_tools_are_listed_page_by_page(tmp_path: Path) -> None:
     result = run("tools", "list", path, "--limit", "2")
     assert len(result.stdout.splitlines()) == 2
     assert "6 tools" in result.stderr
-    assert "--offset 2 shows more" in result.stderr
+    assert "Use --offset 2 for more." in result.stderr
 
 
 def test_tools_are_ranked_for_a_request(tmp_path: Path) -> None:

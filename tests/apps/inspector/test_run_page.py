@@ -12,7 +12,7 @@ from rich.console import Console
 
 from llm_common._telemetry import record
 from llm_common.agents import FileContextPointerStore
-from llm_common.apps.cli.trace_commands import render_terminal
+from llm_common.apps.cli.trace_commands import show_run
 from llm_common.apps.inspector import render_html
 from llm_common.core import answer_text
 from llm_common.testing import ScriptedClient
@@ -145,7 +145,7 @@ async def story_of(texts: Sequence[str], folder: Path) -> RecordedRun:
 
 def terminal(run: RecordedRun, **options: object) -> str:
     printed = StringIO()
-    render_terminal(run, console=Console(file=printed, width=100, **options))  # type: ignore[arg-type]
+    show_run(run, console=Console(file=printed, width=100, **options))  # type: ignore[arg-type]
     return printed.getvalue()
 
 
