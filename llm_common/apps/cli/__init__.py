@@ -1,4 +1,4 @@
-"""`llm-common`, the command line."""
+"""The command line `llm-common`."""
 
 import io
 import logging
@@ -10,13 +10,17 @@ __all__ = ["main"]
 
 
 def main() -> None:
-    """Run the command line and exit with its code; 2 without the extra `cli`."""
+    """Run the command line.
+
+    Raises:
+        SystemExit: Always, with the code of the command. It is 2 without the extra `cli`.
+    """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            # a terminal may lack the characters that a file holds
+            # An ASCII terminal cannot encode every stored character. It shows "?" for those.
             stream.reconfigure(errors="replace")
     try:
-        # An error on import is then shown with these streams.
+        # Imported after the streams are set up, so that an import error can be printed.
         from llm_common.apps.cli.app import app  # noqa: PLC0415
         from llm_common.apps.cli.terminal import InertLogHandler  # noqa: PLC0415
     except ModuleNotFoundError as exc:
@@ -27,6 +31,6 @@ def main() -> None:
         sys.exit(2)
 
     logging.basicConfig(level=logging.WARNING, handlers=[InertLogHandler()])
-    # says what our own error says, four times
+    # The pool logs a failed connection four times before our own error reports it.
     logging.getLogger("psycopg.pool").setLevel(logging.CRITICAL)
-    app()  # each command imports what it needs
+    app()

@@ -245,7 +245,7 @@ def read(
             raise typer.BadParameter(exc.errors()[0]["msg"]) from exc
     stored, payload = _open_store(store, reading=True)[0].load_payload(pointer, query_id=query)
     if whole:
-        # A token has at least one byte, and escapes can double the length.
+        # A token has at least one byte. The factor leaves space for the frame around the text.
         limit_tokens = max(len(payload), limit_tokens) * 2
     reading = read_payload(
         stored,

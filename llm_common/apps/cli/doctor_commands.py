@@ -1,8 +1,9 @@
-"""`llm-common doctor`: what is in force on this machine, and what is wrong with it."""
+"""`llm-common doctor`: shows the settings in effect, and reports problems with them."""
 
 import asyncio
 import platform
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib import metadata
@@ -25,22 +26,25 @@ from llm_common.errors import ConfigError, StoreError
 if TYPE_CHECKING:
     from llm_common.core.http.probing import EndpointReport
 
-# A command imports what only it needs when it runs: `--help` and completion answer at once.
+# A command imports what only it needs when it runs, so `--help` and completion answer quickly.
 # ruff: noqa: PLC0415
 
-_SAME_NAME = 0.9  # of a name with its prefix: a letter or two
+# Similarity of two variable names. The common prefix LLM_COMMON_ makes even unrelated names
+# similar, and 0.9 allows one or two wrong letters after it.
+_MIN_SIMILARITY = 0.9
+# A requirement of an extra, such as `typer>=0.12; extra == 'cli'`.
 _REQUIREMENT = re.compile(r"([A-Za-z0-9._-]+).*;.*extra\s*==\s*['\"]([A-Za-z0-9._-]+)['\"]")
 
 
 @dataclass(frozen=True, slots=True)
 class VariableInForce:
-    """A variable of the environment.
+    """An environment variable.
 
     Attributes:
         name: Its name.
-        value: The value in force; None without one, and for every secret.
-        default: Its default; None without one.
-        source: Whether the value is set, or is the default; `unset` without either.
+        value: The value in effect. None if there is none, and for every secret.
+        default: Its default. None if there is none.
+        source: Where the value comes from. `unset` if there is none.
         secret: Whether its value is never shown.
         meaning: What it does.
     """
@@ -55,15 +59,15 @@ class VariableInForce:
 
 @dataclass(frozen=True, slots=True)
 class StoreHealth:
-    """The store of the environment.
+    """The store that the environment names.
 
     Attributes:
-        path: Where it is.
-        exists: Whether there is one yet.
-        checked: Whether every result was compared with its digest.
-        queries: Queries in it.
-        pointers: Pointers that are whole, if they were checked.
-        problem: What is wrong with it; "" if nothing is.
+        path: Its folder.
+        exists: Whether the folder exists.
+        checked: Whether every result was compared with its SHA-256.
+        queries: Number of queries.
+        pointers: Number of undamaged pointers. 0 if they were not checked.
+        problem: What is wrong with the store, or an empty text.
     """
 
     path: str
@@ -76,7 +80,7 @@ class StoreHealth:
 
 @dataclass(frozen=True, slots=True)
 class ExtraPackage:
-    """A package of an extra, and its version if it is installed."""
+    """A package of an extra, with its version if it is installed."""
 
     extra: str
     package: str
@@ -85,7 +89,7 @@ class ExtraPackage:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """What is in force here, and what is wrong: in sentences, none if nothing is."""
+    """The settings, store, endpoint and extras of this machine, and a sentence a problem."""
 
     version: str
     python: str
@@ -98,44 +102,48 @@ class Diagnosis:
 
 def doctor(
     *,
-    offline: Annotated[bool, typer.Option("--offline", help="Ask no endpoint.")] = False,
+    offline: Annotated[bool, typer.Option("--offline", help="Do not call the endpoint.")] = False,
     quick: Annotated[
         bool, typer.Option("--quick", help="Do not read every stored result.")
     ] = False,
     json: AsJson = False,
 ) -> None:
-    """Show settings with their sources, the store's health, the endpoint, and the extras installed.
+    """Show settings with their sources, the health of the store, the endpoint, and the extras.
 
-    Changes nothing. The endpoint is asked five short questions. The values of secrets are never
-    shown. Ends with 1 if something is wrong.
+    The command changes nothing, and never shows the value of a secret. It sends the endpoint five
+    short questions. It ends with 1 if it finds a problem.
     """
     problems: list[str] = []
     with show_progress("Verifying the store", silent=json) as progress:
-        store = _store_health(problems, quick=quick)
+        store = _check_store(problems, quick=quick)
         progress("Calling the endpoint", 0, 0)
-        endpoint = _endpoint(problems, offline=offline)
-    found = _diagnosis(store, endpoint, problems)
+        endpoint = _check_endpoint(problems, offline=offline)
+    diagnosis = _diagnose(store, endpoint, problems)
     if json:
-        print_json(found)
+        print_json(diagnosis)
     else:
-        _show(found)
-    if found.problems:
+        _show(diagnosis)
+    if diagnosis.problems:
         raise typer.Exit(ExitCode.FAILED)
 
 
-def _diagnosis(
+def _diagnose(
     store: StoreHealth, endpoint: "EndpointReport | None", problems: list[str]
 ) -> Diagnosis:
     from llm_common.redaction.redactor import DEFAULT_REDACTOR
     from llm_common.selection.results import ToolSelectionConfig
 
-    for read in (ToolSelectionConfig.from_env, _check_limits):
+    for check in (ToolSelectionConfig.from_env, _check_limits):
         try:
-            read()
+            check()
         except ConfigError as exc:
             problems.append(exc.message)
-    problems.extend(_misspelled())
-    if endpoint is not None:  # a key may stand in the wrong place
+    names = [variable.name for variable in _env.VARIABLES]
+    for name in _env.undeclared():
+        for similar in get_close_matches(name, names, n=1, cutoff=_MIN_SIMILARITY):
+            problems.append(f"{name} is set, and nothing reads it. Did you mean {similar}?")
+    if endpoint is not None:
+        # A key may have been pasted into LLM_COMMON_MODEL.
         endpoint = endpoint.model_copy(update={"model": DEFAULT_REDACTOR.text(endpoint.model)})
     return Diagnosis(
         version=__version__,
@@ -144,15 +152,16 @@ def _diagnosis(
         store=store,
         endpoint=endpoint,
         extras=_extras(),
+        # One wrong setting can fail several checks with the same sentence.
         problems=tuple(map(DEFAULT_REDACTOR.text, dict.fromkeys(problems))),
     )
 
 
 def _check_limits() -> None:
-    """Reads what is read otherwise only when an output is chosen.
+    """Read the settings that the library reads only when it chooses an output.
 
     Raises:
-        ConfigError: A value cannot be used.
+        ConfigError: If a value is invalid.
     """
     from llm_common.decisions import HttpDecisionClient, decision_config_from_env
     from llm_common.selection.results import MAX_TIMEOUT_S, MIN_TIMEOUT_S, selection_cap
@@ -162,18 +171,6 @@ def _check_limits() -> None:
     _env.read_flag(_env.CONTEXT_SELECTION_FAIL_CLOSED)
     if config := decision_config_from_env():
         HttpDecisionClient(config)
-
-
-def _misspelled() -> list[str]:
-    names = [variable.name for variable in _env.VARIABLES]
-    near = {
-        name: get_close_matches(name, names, n=1, cutoff=_SAME_NAME) for name in _env.undeclared()
-    }
-    return [
-        f"{name} is set, and nothing reads it; did you mean {found[0]}?"
-        for name, found in near.items()
-        if found
-    ]
 
 
 def _variables() -> tuple[VariableInForce, ...]:
@@ -194,7 +191,7 @@ def _variables() -> tuple[VariableInForce, ...]:
     return tuple(rows)
 
 
-def _store_health(problems: list[str], *, quick: bool) -> StoreHealth:
+def _check_store(problems: list[str], *, quick: bool) -> StoreHealth:
     from llm_common.pointers.store import FileContextPointerStore
 
     path, exists, problem = "", False, ""
@@ -203,30 +200,29 @@ def _store_health(problems: list[str], *, quick: bool) -> StoreHealth:
         store = FileContextPointerStore()
         path, exists = str(store.base_dir), store.base_dir.is_dir()
         if not exists and store.base_dir.exists():
-            problem = f"{path} is no folder; name another in LLM_COMMON_POINTER_STORE_DIR"
+            problem = f"{path} is not a folder. Name another in LLM_COMMON_POINTER_STORE_DIR"
         elif exists and quick:
             queries = len(store.queries())
         elif exists:
             report = asyncio.run(store.verify())
             queries, pointers = report.queries, report.pointers
             if not report.is_clean:
-                problem = f"{len(report.findings):,} findings; llm-common context verify names them"
+                problem = f"{len(report.findings):,} findings. Use llm-common context verify"
     except (ConfigError, StoreError) as exc:
         problem = exc.message
     if problem:
         problems.append(f"The store: {problem}")
-    checked = exists and not quick
     return StoreHealth(
         path=path,
         exists=exists,
-        checked=checked,
+        checked=exists and not quick,
         queries=queries,
         pointers=pointers,
         problem=problem,
     )
 
 
-def _endpoint(problems: list[str], *, offline: bool) -> "EndpointReport | None":
+def _check_endpoint(problems: list[str], *, offline: bool) -> "EndpointReport | None":
     from llm_common.core.http.probing import EndpointReport, probe_endpoint
     from llm_common.core.http.providers import config_from_env, host_of
 
@@ -249,56 +245,57 @@ def _endpoint(problems: list[str], *, offline: bool) -> "EndpointReport | None":
 
 
 def _extras() -> tuple[ExtraPackage, ...]:
-    """The packages of every extra but `all`, in the order of the extras."""
+    """Return the packages of every extra except `all`, sorted by extra and package."""
     try:
         requirements = metadata.requires("llm-common") or []
     except metadata.PackageNotFoundError:  # run from a checkout that is not installed
         requirements = []
-    matches = filter(None, map(_REQUIREMENT.match, requirements))
-    pairs = sorted({(match[2], match[1]) for match in matches if match[2] != "all"})
-    return tuple(
-        ExtraPackage(extra=extra, package=package, version=_version(package))
-        for extra, package in pairs
-    )
+    packages: dict[tuple[str, str], ExtraPackage] = {}
+    for requirement in requirements:
+        match = _REQUIREMENT.match(requirement)
+        if match is None or match[2] == "all":
+            continue
+        package, extra = match.groups()
+        version = None
+        with suppress(metadata.PackageNotFoundError):
+            version = metadata.version(package)
+        packages[extra, package] = ExtraPackage(extra, package, version)
+    return tuple(packages[key] for key in sorted(packages))
 
 
-def _version(package: str) -> str | None:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None
-
-
-def _show(found: Diagnosis) -> None:
+def _show(diagnosis: Diagnosis) -> None:
     console = stdout_console()
-    console.print(f"llm-common {found.version}, Python {found.python}", style="bold")
+    console.print(f"llm-common {diagnosis.version}, Python {diagnosis.python}", style="bold")
     console.print("\nSettings", style="bold")
-    rows = (
-        (row.name, "(hidden)" if row.secret and row.source != "unset" else row.value, row.source)
-        for row in found.variables
-    )
+    rows = []
+    for variable in diagnosis.variables:
+        is_hidden = variable.secret and variable.source != "unset"
+        value = "(hidden)" if is_hidden else variable.value
+        rows.append((variable.name, value, variable.source))
     print_rows({"Variable": str, "Value": str, "Source": str}, rows)
+
     console.print("\nStore", style="bold")
-    state = (
-        "not made yet"
-        if not found.store.exists
-        else "whole"
-        if found.store.checked
-        else "not checked"
-    )
-    counts = f"{found.store.queries:,} queries" + (
-        f", {found.store.pointers:,} whole pointers" if found.store.checked else ""
-    )
-    print_rows(
-        {"Path": str, "State": str, "Holds": str},
-        [(found.store.path, found.store.problem or state, counts)],
-    )
+    store = diagnosis.store
+    counts = f"{store.queries:,} queries"
+    if store.checked:
+        counts += f", {store.pointers:,} whole pointers"
+    if store.problem:
+        state = store.problem
+    elif not store.exists:
+        state = "does not exist yet"
+    else:
+        state = "whole" if store.checked else "not checked"
+    print_rows({"Path": str, "State": str, "Contains": str}, [(store.path, state, counts)])
+
     console.print("\nEndpoint", style="bold")
-    _show_endpoint(found.endpoint)
+    _show_endpoint(diagnosis.endpoint)
+
     console.print("\nExtras", style="bold")
-    extras = ((row.extra, row.package, row.version or "not installed") for row in found.extras)
+    extras = [
+        (extra.extra, extra.package, extra.version or "not installed") for extra in diagnosis.extras
+    ]
     print_rows({"Extra": str, "Package": str, "Version": str}, extras)
-    for problem in found.problems:
+    for problem in diagnosis.problems:
         console.print(safe_text(f"\nProblem: {problem}", style="red"))
 
 
@@ -306,11 +303,11 @@ def _show_endpoint(endpoint: "EndpointReport | None") -> None:
     if endpoint is None:
         stdout_console().print("none is configured: selectors rank on this machine")
         return
-    state = (
-        "not asked" if not endpoint.asked else "answers" if endpoint.answers else "does not answer"
-    )
+    state = "not called"
+    if endpoint.asked:
+        state = "answers" if endpoint.answers else "does not answer"
     print_rows({"Host": str, "Model": str, "State": str}, [(endpoint.host, endpoint.model, state)])
-    formats = (
-        (one.name, "works" if one.works else "does not work", one.note) for one in endpoint.formats
-    )
-    print_rows({"Format": str, "State": str, "Note": str}, formats)
+    rows = []
+    for entry in endpoint.formats:
+        rows.append((entry.name, "works" if entry.works else "does not work", entry.note))
+    print_rows({"Format": str, "State": str, "Note": str}, rows)

@@ -1,4 +1,4 @@
-"""`llm-common gateway`: serves MCP servers to hosts, and says what it did."""
+"""`llm-common gateway`: serves MCP servers to hosts, and reports what it did."""
 
 import asyncio
 import secrets
@@ -26,22 +26,23 @@ if TYPE_CHECKING:
     from llm_common.apps.gateway.gateway_config import GatewayConfig
     from llm_common.apps.gateway.serving import GatewayReport
 
-# A command imports what only it needs when it runs.
+# A command imports what only it needs when it runs, so `--help` answers quickly.
 # ruff: noqa: PLC0415
 
-_EXTRA = frozenset({"mcp", "mcp_types", "starlette", "uvicorn"})
-_MAX_CHARS = 300  # of what a server says of itself
+# If one of these cannot be imported, the extra `mcp` is missing. Anything else is a bug.
+_GATEWAY_PACKAGES = frozenset({"mcp", "mcp_types", "starlette", "uvicorn"})
+_MAX_CHARS = 300  # of a name or a message of a server
 
 gateway = typer.Typer(
     cls=InertErrorGroup,
     invoke_without_command=True,
-    help="Stand in front of MCP servers: `llm-common gateway -c FILE`.",
+    help="Serve MCP servers through one gateway: `llm-common gateway -c FILE`.",
 )
 
 _Config = Annotated[
     list[Path] | None,
     typer.Option(
-        "--config", "-c", metavar="FILE", help="mcpServers JSON, as hosts have it; repeatable."
+        "--config", "-c", metavar="FILE", help="JSON with mcpServers, as of a host. Repeatable."
     ),
 ]
 _Folder = Annotated[
@@ -49,7 +50,7 @@ _Folder = Annotated[
     typer.Option(
         metavar="FOLDER",
         file_okay=False,
-        help="Where results are kept.",
+        help="Folder for stored results.",
         show_default="in the user's cache folder",
     ),
 ]
@@ -60,7 +61,7 @@ _Port = Annotated[
         metavar="PORT",
         min=0,
         max=65_535,
-        help="Serve over HTTP on 127.0.0.1 instead of stdin, and say at which address; "
+        help="Serve over HTTP on this port of 127.0.0.1 instead of stdin, and print the address. "
         "0 takes a free port.",
     ),
 ]
@@ -74,39 +75,39 @@ def serve(
     tools: Annotated[
         Literal["all", "search", "auto"],
         typer.Option(
-            help="List all tools, or tools to search and call; "
-            "auto searches above --max-tool-tokens."
+            help="List all tools, or only tools to search and call them. auto lists all up to "
+            "--max-tool-tokens."
         ),
     ] = "auto",
     max_tool_tokens: Annotated[
-        int, typer.Option(min=0, help="Tokens of definitions up to which auto lists all.")
+        int, typer.Option(min=0, help="Tokens of definitions up to which auto lists all tools.")
     ] = 10_000,
     pin: Annotated[
-        _Globs, typer.Option(metavar="GLOB", help="List such tools always; repeatable.")
+        _Globs, typer.Option(metavar="GLOB", help="Always list matching tools. Repeatable.")
     ] = None,
     allow: Annotated[
-        _Globs, typer.Option(metavar="GLOB", help="Only such tools: tool or server/tool.")
+        _Globs, typer.Option(metavar="GLOB", help="Offer only matching tools: tool or server/tool.")
     ] = None,
-    deny: Annotated[_Globs, typer.Option(metavar="GLOB", help="No such tools; repeatable.")] = None,
+    deny: Annotated[
+        _Globs, typer.Option(metavar="GLOB", help="Hide matching tools. Repeatable.")
+    ] = None,
     read_only: Annotated[
-        bool, typer.Option("--read-only", help="Only tools that change nothing.")
+        bool, typer.Option("--read-only", help="Offer only tools marked read-only.")
     ] = False,
     list_found: Annotated[
-        bool, typer.Option("--list-found", help="List what a search found from then on.")
+        bool, typer.Option("--list-found", help="List the tools that a search returned.")
     ] = False,
     max_whole_tokens: Annotated[
-        int, typer.Option(min=200, help="Tokens over which a result becomes a preview.")
+        int, typer.Option(min=200, help="Replace results of more tokens by a preview.")
     ] = 2_000,
     max_preview_tokens: Annotated[
         int, typer.Option(min=200, help="Maximum tokens of a preview.")
     ] = 400,
     intent: Annotated[
-        bool, typer.Option(help="Offer an argument that previews are made for.")
+        bool, typer.Option(help="Add an argument in which the model says what it looks for.")
     ] = True,
-    host_prefix: Annotated[str, typer.Option(help="What the host puts before tool names.")] = "",
-    lazy: Annotated[
-        bool, typer.Option("--lazy", help="Start servers when they are needed first.")
-    ] = False,
+    host_prefix: Annotated[str, typer.Option(help="Prefix that the host adds to tool names.")] = "",
+    lazy: Annotated[bool, typer.Option("--lazy", help="Start a server at its first call.")] = False,
     memory_only: Annotated[
         bool, typer.Option("--memory-only", help="Write nothing to disk.")
     ] = False,
@@ -114,27 +115,31 @@ def serve(
     call_timeout: Annotated[
         float | None,
         typer.Option(
-            metavar="SECONDS", min=0.1, help="How long a call may take; else as the host waits."
+            metavar="SECONDS", min=0.1, help="Timeout of a call. By default the host decides."
         ),
     ] = None,
     ttl: Annotated[
-        float, typer.Option(metavar="SECONDS", min=1, help="How long results are kept.")
+        float, typer.Option(metavar="SECONDS", min=1, help="Lifetime of stored results.")
     ] = 86_400,
     http: _Port = None,
 ) -> None:
-    """Serve the tools of MCP servers, with large results behind previews that can be read in parts.
+    """Serve the tools of MCP servers, and replace large results by previews with a pointer.
 
-    The host starts this command in place of its servers, or reaches it over HTTP with the token in
-    LLM_COMMON_GATEWAY_TOKEN; without one a token is made and shown.
+    The host starts this command instead of its servers. With --http it connects with the token in
+    LLM_COMMON_GATEWAY_TOKEN. If that is not set, the command generates a token and prints it.
     """
     if context.invoked_subcommand is not None:
         return
-    rules = {"allow": tuple(allow or ["*"]), "deny": tuple(deny or ()), "pinned": tuple(pin or ())}
-    settings = _configured(
+    settings = _read_config(
         config,
         tools=tools,
         max_tool_tokens=max_tool_tokens,
-        rules={**rules, "read_only": read_only},
+        rules={
+            "allow": tuple(allow or ["*"]),
+            "deny": tuple(deny or ()),
+            "pinned": tuple(pin or ()),
+            "read_only": read_only,
+        },
         list_found=list_found,
         max_whole_tokens=max_whole_tokens,
         max_preview_tokens=max_preview_tokens,
@@ -146,93 +151,93 @@ def serve(
         call_timeout_s=call_timeout,
         ttl_s=ttl,
     )
-    with _extra():
-        asyncio.run(_serving(settings, http))
+    with _needs_extra():
+        asyncio.run(_serve(settings, http))
 
 
 @gateway.command()
 def status(*, folder: _Folder = None, json: AsJson = False) -> None:
-    """Say what the gateways did: servers, tools, tokens not sent and tokens read back.
+    """Report servers, tools, and tokens saved and read back, for each gateway that ran.
 
-    Ends with 3 if none has run.
+    The command ends with 3 if none has run.
     """
-    settings = _configured([], folder=folder)
-    with _extra():
+    settings = _read_config([], folder=folder)
+    with _needs_extra():
         from llm_common.apps.gateway.serving import reports
 
-    found = reports(settings)
+    past_runs = reports(settings)
     if json:
-        print_json(found)
-    for report in () if json else found:
-        _show(report, f"pid {report.pid}, {'running' if report.running else 'ended'}")
-    if not found:
+        print_json(past_runs)
+    else:
+        for report in past_runs:
+            _show(report, f"pid {report.pid}, {'running' if report.running else 'ended'}")
+    if not past_runs:
         end("No gateway has run.", ExitCode.NOTHING)
 
 
 @gateway.command()
 def doctor(*, config: _Config = None, json: AsJson = False) -> None:
-    """Start every server once and say what it gives, or what is wrong with it.
+    """Start every server once, and report its tools or what is wrong with it.
 
-    Ends with 1 if something is.
+    The command ends with 1 if a server or a tool cannot be used.
     """
-    settings = _configured(config)
-    with _extra():
+    settings = _read_config(config)
+    with _needs_extra():
         from llm_common.apps.gateway.serving import examine
 
-        found = asyncio.run(examine(settings))
+        report = asyncio.run(examine(settings))
     if json:
-        print_json(found)
+        print_json(report)
     else:
-        _show(found, "checked")
-    if any(server.problem or server.left_out for server in found.servers):
+        _show(report, "checked")
+    if any(server.problem or server.left_out for server in report.servers):
         raise typer.Exit(ExitCode.FAILED)
 
 
-async def _serving(config: "GatewayConfig", http: int | None) -> None:
+async def _serve(config: "GatewayConfig", http: int | None) -> None:
     from llm_common.apps.gateway.serving import serve_http, serve_stdio
 
     if http is None:
         await serve_stdio(config)
         return
-    given = (read_text(GATEWAY_TOKEN) or "").split()
-    tokens = given or [secrets.token_hex(16)]
+    configured_tokens = (read_text(GATEWAY_TOKEN) or "").split()
+    tokens = configured_tokens or [secrets.token_hex(16)]
 
     def tell(address: str) -> None:
         say(f"Serving at {address}")
-        if not given:
+        if not configured_tokens:  # a secret of the environment stays out of logs
             say(f"token: {tokens[0]}")
 
     await serve_http(config, tokens=tokens, port=http, tell=tell)
 
 
-def _configured(paths: list[Path] | None, **settings: Any) -> "GatewayConfig":
-    with _extra():
+def _read_config(paths: list[Path] | None, **settings: Any) -> "GatewayConfig":
+    with _needs_extra():
         from llm_common.apps.gateway.gateway_config import GatewayConfig
     if paths is None:
-        raise ConfigError(
-            "no servers are named; give their file with --config FILE", variable="config"
-        )
+        raise ConfigError("no servers are named. Add --config FILE with them", variable="config")
     return GatewayConfig.from_files(*paths, **settings)
 
 
 @contextmanager
-def _extra() -> Iterator[None]:
+def _needs_extra() -> Iterator[None]:
+    """Say how to install the extra if one of its packages is missing."""
     try:
         yield
     except ModuleNotFoundError as exc:
-        if (exc.name or "").partition(".")[0] not in _EXTRA:
+        if (exc.name or "").partition(".")[0] not in _GATEWAY_PACKAGES:
             raise
         raise missing_extra(f"the gateway needs {exc.name}", "mcp") from exc
 
 
 def _show(report: "GatewayReport", title: str) -> None:
-    """Prints a report, each fact on a line; the texts are those of servers."""
+    """Print a report. Its texts come from servers, so each is made one harmless line."""
     lines = [title]
     for server in report.servers:
-        lines.append(
-            f"  {_inert(server.name)}: {_inert(server.problem) or f'{server.tools} tools'}"
-        )
-        lines += [f"    left out: {_inert(entry)}" for entry in server.left_out]
+        state = _inert(server.problem) or f"{server.tools} tools"
+        lines.append(f"  {_inert(server.name)}: {state}")
+        for entry in server.left_out:
+            lines.append(f"    left out: {_inert(entry)}")
     lines.append(
         f"  definitions: {report.tokens_of_all:,} tokens in all, {report.tokens_listed:,} listed"
     )

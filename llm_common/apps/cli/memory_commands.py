@@ -1,4 +1,4 @@
-"""`llm-common memory`: looks at what was remembered, finds it, and forgets it."""
+"""`llm-common memory`: lists, searches and erases what an agent remembers."""
 
 import asyncio
 from contextlib import AbstractAsyncContextManager
@@ -29,29 +29,29 @@ if TYPE_CHECKING:
     from llm_common.memory.protocol import MemoryHit
     from llm_common.memory.sqlite import SqliteMemory
 
-# A command imports what only it needs when it runs: `--help` and completion answer at once.
+# A command imports what only it needs when it runs, so `--help` and completion answer quickly.
 # ruff: noqa: PLC0415
 
 memory = typer.Typer(
     name="memory",
     cls=InertErrorGroup,
-    help="What was remembered of users and sessions.",
+    help="List, search and erase memories of users and sessions.",
     no_args_is_help=True,
 )
 _Memory = Annotated[
     str,
     typer.Argument(
         metavar="MEMORY",
-        help="The file of a SqliteMemory, or a connection string of PostgreSQL such as "
-        "postgresql://host/name. Leave its password to PGPASSWORD or ~/.pgpass: "
-        "others see the arguments of a command.",
+        help="File of a SqliteMemory, or a PostgreSQL connection string such as "
+        "postgresql://host/name. Set the password in PGPASSWORD or ~/.pgpass, because other users "
+        "of the machine can see the arguments of a command.",
     ),
 ]
-_Schema = Annotated[str, typer.Option(metavar="NAME", help="Where the tables of PostgreSQL are.")]
-_Session = Annotated[str | None, typer.Option("--session", metavar="ID", help="A session.")]
+_Schema = Annotated[str, typer.Option(metavar="NAME", help="PostgreSQL schema with the tables.")]
+_Session = Annotated[str | None, typer.Option("--session", metavar="ID", help="Id of a session.")]
 _User = Annotated[
     str | None,
-    typer.Option("--user", metavar="ID", help="Whose; none means sessions without a user."),
+    typer.Option("--user", metavar="ID", help="Id of a user. Without it, sessions without a user."),
 ]
 
 
@@ -66,78 +66,78 @@ def list_(
     offset: Offset = 0,
     json: AsJson = False,
 ) -> None:
-    """List the sessions of a memory, of a user if one is named.
+    """List sessions, or the events of one session, newest first.
 
-    With --session the events of a session. The newest come first. Ends with 3 where there are none.
+    The command ends with 3 if there are none.
     """
     from llm_common.memory.overview import list_events, list_sessions
 
     async def sessions() -> "tuple[list[SessionSummary], int]":
-        async with _opened(source, schema, read_only=True) as opened:
+        async with _open_memory(source, schema, read_only=True) as opened:
             return await list_sessions(opened, user=user, limit=limit, offset=offset)
 
     async def events() -> "tuple[list[KeptEvent], int]":
-        async with _opened(source, schema, read_only=True) as opened:
+        async with _open_memory(source, schema, read_only=True) as opened:
             return await list_events(
                 opened, session_id=session, user=user, limit=limit, offset=offset
             )
 
+    columns: dict[str, type]
+    rows: list[tuple[object, ...]] = []
+    document: dict[str, object]
     if session is None:
-        found, total = asyncio.run(sessions())
-        shown, noun = len(found), "sessions"
-        if json:
-            print_json({"total": total, "sessions": found})
-        else:
-            rows = (
-                (one.user, one.session_id, one.events, one.current, one.newest_at.isoformat())
-                for one in found
-            )
-            print_rows(
-                {"User": str, "Session": str, "Events": int, "Current": int, "Newest": str}, rows
-            )
+        noun = "sessions"
+        columns = {"User": str, "Session": str, "Events": int, "Current": int, "Newest": str}
+        summaries, total = asyncio.run(sessions())
+        document = {"total": total, "sessions": summaries}
+        for summary in summaries:
+            newest_at = summary.newest_at.isoformat()
+            row = (summary.user, summary.session_id, summary.events, summary.current, newest_at)
+            rows.append(row)
     else:
-        kept, total = asyncio.run(events())
-        shown, noun = len(kept), "events"
-        if json:
-            print_json({"total": total, "events": kept})
-        else:
-            lines = (
-                (one.id, one.event.role, one.key, "" if one.current else "past", one.event.text)
-                for one in kept
-            )
-            print_rows({"Id": int, "Role": str, "Key": str, "State": str, "Text": str}, lines)
+        noun = "events"
+        columns = {"Id": int, "Role": str, "Key": str, "State": str, "Text": str}
+        records, total = asyncio.run(events())
+        document = {"total": total, "events": records}
+        for record in records:
+            state = "" if record.current else "past"
+            rows.append((record.id, record.event.role, record.key, state, record.event.text))
+    if json:
+        print_json(document)
+    else:
+        print_rows(columns, rows)
     if not total:
         end(f"There are no such {noun}.", ExitCode.NOTHING)
     if not json:
-        say_more(shown, total, offset, noun)
+        say_more(len(rows), total, offset, noun)
 
 
 @memory.command()
 def search(
     source: _Memory,
-    words: Annotated[str, typer.Argument(metavar="WORDS", help="What to look for.")],
+    words: Annotated[str, typer.Argument(metavar="WORDS", help="Words to search for.")],
     *,
     session: _Session = None,
     user: _User = None,
     key: Annotated[
-        str | None, typer.Option(metavar="KEY", help="Only facts under this key.")
+        str | None, typer.Option(metavar="KEY", help="Only facts with this key.")
     ] = None,
     history: Annotated[
-        bool, typer.Option("--history", help="Superseded and expired events too.")
+        bool, typer.Option("--history", help="Search superseded and expired events too.")
     ] = False,
     schema: _Schema = "llm_common",
     limit: Limit = 20,
     json: AsJson = False,
 ) -> None:
-    """Find events of a session, or of all sessions of a user, as an agent finds them; best first.
+    """Find events of a session, or of all sessions of a user, best first.
 
-    Ends with 3 where nothing matches.
+    The order is the one that an agent gets. The command ends with 3 if nothing matches.
     """
     from llm_common.memory.protocol import MemoryFilters
 
     if session is None and user is None:
         raise typer.BadParameter(
-            "name a --session or a --user; nobody's memories are searched together"
+            "name a --session or a --user. A search never covers several users"
         )
     filters = MemoryFilters(
         session_id=session or "all",
@@ -148,19 +148,19 @@ def search(
     )
 
     async def hits() -> "list[MemoryHit]":
-        async with _opened(source, schema, read_only=True) as opened:
+        async with _open_memory(source, schema, read_only=True) as opened:
             return await opened.retrieve(words, limit, filters)
 
-    found = asyncio.run(hits())
+    matches = asyncio.run(hits())
     if json:
-        print_json({"words": words, "hits": found})
+        print_json({"words": words, "hits": matches})
     else:
-        rows = (
-            (one.id, one.session_id, one.event.role, f"{one.score:.2f}", one.event.text)
-            for one in found
-        )
+        rows = []
+        for hit in matches:
+            score = f"{hit.score:.2f}"
+            rows.append((hit.id, hit.session_id, hit.event.role, score, hit.event.text))
         print_rows({"Id": int, "Session": str, "Role": str, "Score": int, "Text": str}, rows)
-    if not found:
+    if not matches:
         end(f"No event has a word of {words[:200]!r}.", ExitCode.NOTHING)
 
 
@@ -171,16 +171,16 @@ def forget(
     session: _Session = None,
     user: _User = None,
     event: Annotated[
-        str | None, typer.Option("--id", metavar="ID", help="An event; list shows the ids.")
+        str | None, typer.Option("--id", metavar="ID", help="Id of an event, as list shows it.")
     ] = None,
     schema: _Schema = "llm_common",
     yes: Yes = False,
     dry_run: DryRun = False,
     json: AsJson = False,
 ) -> None:
-    """Erase the events that agree with every option, for good: a user's, a session's, or one.
+    """Erase events for good: those of a user, those of a session, or a single event.
 
-    Ends with 3 where there are none.
+    Only events that match every given option are erased. The command ends with 3 if there are none.
     """
     from llm_common.memory.overview import list_events
 
@@ -188,40 +188,44 @@ def forget(
         raise typer.BadParameter("name a --session, a --user or an --id")
 
     async def count() -> int:
-        async with _opened(source, schema, read_only=True) as opened:
-            return (await list_events(opened, session_id=session, user=user, id=event, limit=1))[1]
+        async with _open_memory(source, schema, read_only=True) as opened:
+            _, total = await list_events(opened, session_id=session, user=user, id=event, limit=1)
+            return total
 
     async def erase() -> int:
-        async with _opened(source, schema, read_only=False) as opened:
+        async with _open_memory(source, schema, read_only=False) as opened:
             return await opened.forget(session_id=session, user=user, id=event)
 
-    number = asyncio.run(count())
-    if not number:
+    total = asyncio.run(count())
+    if not total:
         end("There are no such events.", ExitCode.NOTHING)
     if not dry_run:
-        confirm(f"Erase {number:,} events?", yes=yes)
-        number = asyncio.run(erase())
+        confirm(f"Erase {total:,} events?", yes=yes)
+        # Events may arrive between the question and the answer, so report what was erased.
+        total = asyncio.run(erase())
     if json:
-        print_json({"dry_run": dry_run, "events": number})
-    say(f"Would erase {number:,} events." if dry_run else f"Erased {number:,} events.")
+        print_json({"dry_run": dry_run, "events": total})
+    say(f"Would erase {total:,} events." if dry_run else f"Erased {total:,} events.")
 
 
-def _opened(
+def _open_memory(
     source: str, schema: str, *, read_only: bool
 ) -> "AbstractAsyncContextManager[SqliteMemory | PostgresMemory]":
-    """The memory; a file has to be there.
+    """Return the memory of a file or a connection string.
 
     Raises:
-        ConfigError: The extra of PostgreSQL is missing, or the connection string is none.
-        typer.Exit: There is no such file.
+        ConfigError: If the extra `postgres` is missing, or the connection string is invalid.
+        typer.Exit: If the file does not exist.
     """
     path = Path(source).expanduser()
+    # libpq also takes "host=... dbname=...", which a file name could look like
     if "://" in source or ("=" in source and not path.exists()):
         from llm_common.memory import PostgresMemory
 
         return PostgresMemory(source, schema=schema, read_only=read_only)
     if not path.is_file():
-        end(f"There is no memory at {path}; name its file.", ExitCode.NOTHING)
+        # SQLite would create the file
+        end(f"There is no memory at {path}. Name its file.", ExitCode.NOTHING)
     from llm_common.memory.sqlite import SqliteMemory
 
     return SqliteMemory(path, read_only=read_only)

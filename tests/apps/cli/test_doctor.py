@@ -181,4 +181,6 @@ def test_a_store_that_is_no_folder_is_a_problem(
     document = run_json("doctor", "--offline", code=1)
     assert document["store"]["exists"] is False
     assert document["problems"] == [f"The store: {document['store']['problem']}"]
-    assert "is no folder; name another in LLM_COMMON_POINTER_STORE_DIR" in document["problems"][0]
+    assert (
+        "is not a folder. Name another in LLM_COMMON_POINTER_STORE_DIR" in document["problems"][0]
+    )

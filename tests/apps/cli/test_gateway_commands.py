@@ -28,7 +28,7 @@ def test_help_is_at_hand(command: list[str]) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (None, "give their file with --config FILE"),
+        (None, "Add --config FILE with them"),
         ("{", "is not JSON"),
         (
             '{"mcpServers": {"a": {"command": "${NOT_SET_ANYWHERE}"}}}',
