@@ -1,3 +1,3 @@
-"""`llm-common demo`: an agent that answers five questions, as a program and as what it shows."""
+"""`llm-common demo`: an agent that answers five questions over public data."""
 
 __all__: list[str] = []

@@ -1,4 +1,7 @@
-"""`ask_questions`: an agent answers questions, with a record of what its model is shown."""
+"""`llm-common demo`: an agent answers five questions, and its prompts are compared.
+
+`ask_questions` runs the agent and records its prompts. `show_questions` prints the comparison.
+"""
 
 import shlex
 import shutil
@@ -44,9 +47,9 @@ from llm_common.tools.registry import ToolRegistry
 from llm_common.trace import Trace, read_trace
 
 BUDGET = TokenBudget(max_input_tokens=4_000, max_output_tokens=500)
-_WINDOW = 128_000  # of many models in use
+_WINDOW = 128_000  # the context window of many models
 _EVIDENCE_COLUMNS = 18
-_MIN_COLUMNS = 120  # where stdout is no terminal
+_MIN_COLUMNS = 120  # if stdout is not a terminal, for which rich assumes 80
 _MAX_ANSWER_CHARS = 600
 _FORMS = {
     "whole": "whole",
@@ -62,10 +65,7 @@ _NO_ANSWER = "Nothing answers here: no endpoint is configured."
 
 @dataclass(frozen=True, slots=True)
 class ShownOutput:
-    """One stored output, and how much of it the prompt showed.
-
-    `form` is as in a `ContextBundle`.
-    """
+    """A stored output, with the form and the tokens that the prompt has of it."""
 
     pointer_id: str
     tool: str
@@ -76,23 +76,23 @@ class ShownOutput:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What became of one question.
+class QuestionResult:
+    """The outcome of one question.
 
     Attributes:
         question: Its text.
-        outputs: What the tools returned, and what of it the prompt showed.
+        outputs: The outputs of the tools, with their part in the prompt.
         tokens_returned: Tokens of all outputs.
         tokens_without: Tokens of a prompt with every output whole.
-        tokens_with: Tokens of the largest prompt that was made.
-        evidence: Pieces of the data that the answer rests on.
-        missing: Those that no prompt held.
-        known: What a right answer says.
-        answer: What the model answered; None without a model, and if it failed.
-        unnamed: What of it the answer does not say; None without an answer.
-        problem: What failed; "" if nothing did.
-        page: The page of the run's trace; None if there is none.
-        trace: The trace; None if there is none.
+        tokens_with: Tokens of the largest prompt.
+        evidence: Pieces of the data that the answer needs.
+        missing: The pieces of evidence that no prompt contained.
+        known: Values that a correct answer contains.
+        answer: The model's answer. None without a model, or if it failed.
+        unnamed: The `known` values that the answer lacks. None without an answer.
+        problem: What failed, or an empty text.
+        page: Path of the page. None if it could not be written.
+        trace: Path of the trace. None if it could not be written.
         seconds: Wall time.
     """
 
@@ -113,28 +113,26 @@ class Asked:
 
     @property
     def failed(self) -> bool:
-        """Whether something failed, or evidence did not reach a prompt."""
+        """Return whether something failed, or evidence did not reach a prompt."""
         return bool(self.problem or self.missing)
 
 
-class PromptKeeper(LLMClient):
-    """A client that keeps the prompts it is given, without what the model itself said in them.
+class PromptRecorder(LLMClient):
+    """A client that records prompts and passes them on.
 
-    Without a model behind it, it answers that there is none.
+    A recorded prompt lacks the model's own messages, which may repeat evidence of other prompts.
 
     Args:
-        client: The model; None for none.
+        client: The model. None answers every call with a fixed text.
     """
 
     def __init__(self, client: LLMClient | None) -> None:
         self.prompts: list[str] = []
         self._client = client
         if client is not None:
-            self.default_model, self.provider, self.host = (
-                client.default_model,
-                client.provider,
-                client.host,
-            )
+            self.default_model = client.default_model
+            self.provider = client.provider
+            self.host = client.host
 
     async def chat_completion(
         self,
@@ -144,9 +142,11 @@ class PromptKeeper(LLMClient):
         max_tokens: int | None = None,
         **options: Any,
     ) -> LLMResponse:
-        """The model's answer; see `LLMClient`."""
-        others = [message for message in messages if message.role != MessageRole.ASSISTANT]
-        self.prompts.append("\n".join(str(message.content) for message in others))
+        """Record the prompt, and return the model's answer. See `LLMClient`."""
+        texts = [
+            str(message.content) for message in messages if message.role != MessageRole.ASSISTANT
+        ]
+        self.prompts.append("\n".join(texts))
         if self._client is not None:
             return await self._client.chat_completion(
                 messages, model, temperature, max_tokens, **options
@@ -166,7 +166,7 @@ class PromptKeeper(LLMClient):
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """What chooses and answers; `client` is None without an endpoint."""
+    """The selector and the model of an agent. `client` is None without an endpoint."""
 
     selector: SelectsTools
     client: LLMClient | None
@@ -175,12 +175,12 @@ class Agent:
 
 @asynccontextmanager
 async def agent_from_env() -> AsyncIterator[Agent]:
-    """An agent that asks the endpoint of the environment.
+    """Yield an agent for the endpoint of the environment.
 
-    Without one, words choose and nothing answers.
+    Without an endpoint, full-text ranking chooses tools and no model answers.
 
     Raises:
-        ConfigError: A setting cannot be used.
+        ConfigError: If a setting is invalid.
     """
     tool_config = ToolSelectionConfig.from_env()
     endpoint = config_from_env()
@@ -204,24 +204,27 @@ async def ask_questions(
     work_dir: Path,
     progress: ProgressCallback,
     registry: ToolRegistry | None = None,
-) -> list[Asked]:
-    """What became of each question; one that fails does not end the others.
+) -> list[QuestionResult]:
+    """Ask each question in a separate session. The rest continue if a question fails.
 
     Args:
-        questions: What to ask, each in a session of its own.
-        agent: What chooses and answers.
-        folder: Where the pages and the traces go, named by the number of the question.
-        work_dir: Where outputs are kept.
+        questions: The questions.
+        agent: The agent.
+        folder: Folder for pages and traces, which are named by the number of the question.
+        work_dir: Folder for stored outputs.
         progress: Called before each question.
-        registry: The tools; None takes those of the package's data.
+        registry: The tools. Defaults to those over the package's data.
+
+    Returns:
+        A result for each question, in order.
     """
     registry = registry or public_tools()
-    asked: list[Asked] = []
+    results: list[QuestionResult] = []
     for number, question in enumerate(questions, start=1):
         progress(f"Question {number}", number - 1, len(questions))
         started = time.perf_counter()
         try:
-            done = await _ask(
+            result = await _ask(
                 question,
                 agent,
                 registry,
@@ -229,29 +232,29 @@ async def ask_questions(
                 name=folder / str(number),
             )
         except (LLMCommonError, OSError) as exc:
-            evidence = question.evidence
-            done = Asked(
+            result = QuestionResult(
                 question.text,
-                evidence=evidence,
-                missing=evidence,
+                evidence=question.evidence,
+                missing=question.evidence,
                 known=question.known,
                 problem=str(exc),
             )
-        asked.append(replace(done, seconds=round(time.perf_counter() - started, 3)))
-    return asked
+        results.append(replace(result, seconds=round(time.perf_counter() - started, 3)))
+    return results
 
 
 async def _ask(
     question: Question, agent: Agent, registry: ToolRegistry, *, work_dir: Path, name: Path
-) -> Asked:
-    client, answering = PromptKeeper(agent.client), Answering(budget=BUDGET)
+) -> QuestionResult:
+    client, answering = PromptRecorder(agent.client), Answering(budget=BUDGET)
     manager = ToolContextManager(pointer_store=FileContextPointerStore(work_dir / "context"))
     executor = AgenticExecutor(
         client,
         registry,
         manager,
         selector=agent.selector,
-        limits=RunLimits(max_parallel=1),  # a later output ranks higher: every run shows the same
+        # Later outputs rank higher, so a fixed order of calls makes every run show the same.
+        limits=RunLimits(max_parallel=1),
         offload=OffloadPolicy(),
         read_back=True,
     )
@@ -259,12 +262,12 @@ async def _ask(
     with trace.run(manager.hash_query(question.text), query=question.text) as run:
         answer = await executor.run(question.text, plan=question.plan, answering=answering)
     trace.flush()
-    page, kept_trace = _kept(run.path, name)
+    page, trace_copy = _write_page(run.path, name)
     outputs = _outputs(manager, answer)
     returned = sum(output.tokens for output in outputs)
     bare = PromptBundle(system=answering.system, instructions=question.text)
     text = answer.text if agent.client else None
-    return Asked(
+    return QuestionResult(
         question.text,
         outputs=outputs,
         tokens_returned=returned,
@@ -277,12 +280,12 @@ async def _ask(
         unnamed=None if text is None else question.unnamed_in(text),
         problem=answer.problem or "; ".join(answer.failures),
         page=page,
-        trace=kept_trace,
+        trace=trace_copy,
     )
 
 
 def _outputs(manager: ToolContextManager, answer: Answer) -> tuple[ShownOutput, ...]:
-    """The session's outputs in the order of their calls."""
+    """Return the session's outputs in the order of their calls."""
     accounts: dict[str, ItemAccount] = {}
     if answer.context:
         for account in (*answer.context.kept, *answer.context.dropped):
@@ -298,18 +301,15 @@ def _outputs(manager: ToolContextManager, answer: Answer) -> tuple[ShownOutput, 
             form="left_out",
             tokens_shown=0,
         )
-        shown = accounts.get(pointer.pointer_id)
-        if shown is not None:
-            output = replace(output, form=shown.form, tokens_shown=shown.tokens)
+        packed = accounts.get(pointer.pointer_id)
+        if packed is not None:
+            output = replace(output, form=packed.form, tokens_shown=packed.tokens)
         outputs.append(output)
     return tuple(outputs)
 
 
-def _kept(trace: Path | None, name: Path) -> tuple[str | None, str | None]:
-    """The page of a trace and a copy of the trace, as files of that name.
-
-    None for what cannot be read or written.
-    """
+def _write_page(trace: Path | None, name: Path) -> tuple[str | None, str | None]:
+    """Write the page and a copy of a trace, and return their paths, or None if that fails."""
     page, copy = name.with_suffix(".html"), name.with_suffix(".jsonl")
     with suppress(OSError, StoreError):
         if trace is not None:
@@ -322,26 +322,25 @@ def _kept(trace: Path | None, name: Path) -> tuple[str | None, str | None]:
 
 @dataclass(frozen=True, slots=True)
 class QuestionsDocument:
-    """`demo`: what became of the questions over the package's data.
+    """The JSON document of `demo`.
 
     Attributes:
-        model: What chose and answered, in words.
-        counter: What counted the tokens.
-        budget_tokens: Most tokens of a prompt.
-        questions: The questions, with what the tools returned, what a prompt holds, and the
-            evidence in it.
+        model: Description of what chose and answered.
+        counter: Name of the token counter.
+        budget_tokens: Maximum tokens of a prompt.
+        questions: The results.
         tokens_without: Tokens of the prompts with every output whole.
-        tokens_with: Tokens of the prompts that were made.
-        evidence: Questions whose evidence is in a prompt, all of it.
-        folder: Where the pages and traces are.
-        seconds: Wall time of the questions.
-        store: Folder of the stored outputs if they are kept, else None.
+        tokens_with: Tokens of the actual prompts.
+        evidence: Number of questions whose evidence is completely in a prompt.
+        folder: Folder of the pages and traces.
+        seconds: Wall time of all questions.
+        store: Folder of the stored outputs. None if they were removed.
     """
 
     model: str
     counter: str
     budget_tokens: int
-    questions: tuple[Asked, ...]
+    questions: tuple[QuestionResult, ...]
     tokens_without: int
     tokens_with: int
     evidence: int
@@ -351,36 +350,36 @@ class QuestionsDocument:
 
 
 def questions_document(
-    asked: Sequence[Asked], *, model: str, folder: Path, store: Path | None
+    results: Sequence[QuestionResult], *, model: str, folder: Path, store: Path | None
 ) -> QuestionsDocument:
-    """The document of the command.
+    """Return the document of the command.
 
     Args:
-        asked: What became of the questions.
-        model: What chose and answered, in words.
-        folder: Where the pages and traces are.
-        store: Folder of the stored outputs when they are kept.
+        results: The results of the questions.
+        model: Description of what chose and answered.
+        folder: Folder of the pages and traces.
+        store: Folder of the stored outputs. None if they are removed.
     """
     return QuestionsDocument(
         model=model,
         counter=counter_label(),
         budget_tokens=BUDGET.max_input_tokens,
-        questions=tuple(asked),
-        tokens_without=sum(each.tokens_without for each in asked),
-        tokens_with=sum(each.tokens_with for each in asked),
-        evidence=sum(not each.missing for each in asked),
+        questions=tuple(results),
+        tokens_without=sum(result.tokens_without for result in results),
+        tokens_with=sum(result.tokens_with for result in results),
+        evidence=sum(not result.missing for result in results),
         folder=str(folder),
-        seconds=round(sum(each.seconds for each in asked), 3),
+        seconds=round(sum(result.seconds for result in results), 3),
         store=str(store) if store else None,
     )
 
 
 def show_questions(document: QuestionsDocument, console: Console) -> None:
-    """Print the questions, what the tools returned, what a model would see, and the pages.
+    """Print a table of the questions, then answers, sums, and the commands to try next.
 
     Args:
-        document: What to show.
-        console: Where to; at least 120 columns wide where that is no terminal.
+        document: The document.
+        console: Where to print. It gets at least 120 columns if it is not a terminal.
     """
     if not console.is_terminal:
         console.width = max(console.width, _MIN_COLUMNS)
@@ -390,31 +389,34 @@ def show_questions(document: QuestionsDocument, console: Console) -> None:
         Text(f"{head}\n", style="bold").append_text(safe_text(about, style="not bold")),
         soft_wrap=False,
     )
-    console.print(
-        _table(document, box=SIMPLE_HEAD if console.is_terminal else None), soft_wrap=False
-    )
-    for number, asked in enumerate(document.questions, start=1):
-        _show_answer(console, number, asked)
-    _show_sum(console, document)
-    _show_next(console, document)
+    box = SIMPLE_HEAD if console.is_terminal else None
+    console.print(_questions_table(document, box=box), soft_wrap=False)
+    for number, result in enumerate(document.questions, start=1):
+        _show_answer(console, number, result)
+    without, used = document.tokens_without, document.tokens_with
+    if 0 < used < without:
+        savings = f"The prompts have {used:,} tokens instead of {without:,}: {used / without:.1%}."
+        too_large = sum(result.tokens_without > _WINDOW for result in document.questions)
+        if too_large:
+            savings += f" {too_large} of them would not fit into a window of {_WINDOW:,} tokens."
+        text = Text(savings, style="bold")
+        text.append(f" Tokens are {document.counter}.\n", style="not bold")
+        console.print(text, soft_wrap=False)
+    _show_next_steps(console, document)
 
 
-def _table(document: QuestionsDocument, *, box: Box | None) -> Table:
+def _questions_table(document: QuestionsDocument, *, box: Box | None) -> Table:
     table = Table(
         box=box, header_style="bold", show_footer=True, footer_style="bold", pad_edge=False
     )
     count = len(document.questions)
+    returned = sum(result.tokens_returned for result in document.questions)
     table.add_column(
         "Question, tools called and outputs shown",
         footer=f"All in {document.seconds:.1f} s",
         ratio=1,
     )
-    table.add_column(
-        "Tokens\nreturned",
-        footer=f"{sum(asked.tokens_returned for asked in document.questions):,}",
-        justify="right",
-        no_wrap=True,
-    )
+    table.add_column("Tokens\nreturned", footer=f"{returned:,}", justify="right", no_wrap=True)
     table.add_column(
         "Prompt\nwithout", footer=f"{document.tokens_without:,}", justify="right", no_wrap=True
     )
@@ -424,87 +426,68 @@ def _table(document: QuestionsDocument, *, box: Box | None) -> Table:
     table.add_column(
         "Evidence\nin it", footer=f"{document.evidence} of {count}", max_width=_EVIDENCE_COLUMNS
     )
-    for number, asked in enumerate(document.questions, start=1):
+    for number, result in enumerate(document.questions, start=1):
         evidence = Text("not found", "red")
-        if not asked.missing:
-            evidence = Text("found: ", "green") + safe_text(", ".join(asked.known))
-        question = safe_text(f"{number}. {asked.question}\n")
+        if not result.missing:
+            evidence = Text("found: ", "green") + safe_text(", ".join(result.known))
+        question = safe_text(f"{number}. {result.question}\n")
         table.add_row(
-            question + safe_text(f"{_calls(asked)}\n", style="dim"),
-            f"{asked.tokens_returned:,}",
-            Text(f"{asked.tokens_without:,}", style="red"),
-            Text(f"{asked.tokens_with:,}", style="green"),
+            question + safe_text(f"{_describe_calls(result)}\n", style="dim"),
+            f"{result.tokens_returned:,}",
+            Text(f"{result.tokens_without:,}", style="red"),
+            Text(f"{result.tokens_with:,}", style="green"),
             evidence,
         )
     return table
 
 
-def _calls(asked: Asked) -> str:
-    """Return what was called, and what of it the prompt shows."""
-    if not asked.outputs:
+def _describe_calls(result: QuestionResult) -> str:
+    """Return which tools were called, and the forms of their outputs in the prompt."""
+    if not result.outputs:
         return "nothing called"
     calls = []
-    for tool, count in Counter(output.tool for output in asked.outputs).items():
+    for tool, count in Counter(output.tool for output in result.outputs).items():
         calls.append(tool if count == 1 else f"{count} calls of {tool}")
-    forms = Counter(output.form for output in asked.outputs)
-    shown = [f"{forms[form]} {words}" for form, words in _FORMS.items() if forms[form]]
-    return f"{', '.join(calls)}: {', '.join(shown)}"
+    counts = Counter(output.form for output in result.outputs)
+    forms = [f"{counts[form]} {words}" for form, words in _FORMS.items() if counts[form]]
+    return f"{', '.join(calls)}: {', '.join(forms)}"
 
 
-def _show_sum(console: Console, document: QuestionsDocument) -> None:
-    without, used = document.tokens_without, document.tokens_with
-    if not 0 < used < without:
-        return
-    saved = f"The prompts take {used:,} tokens instead of {without:,}: {used / without:.1%}."
-    if too_large := sum(asked.tokens_without > _WINDOW for asked in document.questions):
-        saved += f" Else {too_large} of them would not fit a window of {_WINDOW:,} tokens."
-    text = Text(saved, style="bold")
-    text.append(f" Tokens are {document.counter}.\n", style="not bold")
-    console.print(text, soft_wrap=False)
-
-
-def _show_answer(console: Console, number: int, asked: Asked) -> None:
-    if asked.answer is not None:
-        head = Text(f"Answer {number}, which names {', '.join(asked.known)}: ", style="green")
-        if asked.unnamed:
-            missing = ", ".join(asked.unnamed)
+def _show_answer(console: Console, number: int, result: QuestionResult) -> None:
+    if result.answer is not None:
+        head = Text(f"Answer {number}, which names {', '.join(result.known)}: ", style="green")
+        if result.unnamed:
+            missing = ", ".join(result.unnamed)
             head = Text(f"Answer {number}, which does not name {missing}: ", style="red")
-        console.print(head + safe_text(one_line(asked.answer, max_chars=_MAX_ANSWER_CHARS)))
-    if asked.problem:
-        console.print(safe_text(f"Question {number}: {asked.problem}", style="red"))
+        console.print(head + safe_text(one_line(result.answer, max_chars=_MAX_ANSWER_CHARS)))
+    if result.problem:
+        console.print(safe_text(f"Question {number}: {result.problem}", style="red"))
         return
-    for piece in asked.missing:
-        text = f"Question {number}: the prompt does not hold {piece}"
+    for piece in result.missing:
+        text = f"Question {number}: the prompt does not contain {piece}"
         console.print(safe_text(text, style="red"))
 
 
-def _show_next(console: Console, document: QuestionsDocument) -> None:
-    pages = [asked.page for asked in document.questions if asked.page]
-    traces = [asked.trace for asked in document.questions if asked.trace]
-    program, python = _commands()
-    browser = "No page could be written; name another folder with --output"
+def _show_next_steps(console: Console, document: QuestionsDocument) -> None:
+    pages = [result.page for result in document.questions if result.page]
+    traces = [result.trace for result in document.questions if result.trace]
+    program, python = "llm-common", "python"
+    if Path(sys.argv[0]).name == "llm-common" and not shutil.which("llm-common"):
+        # run by its path, as `make demo` does without activating the environment
+        program = shlex.quote(sys.argv[0])
+        python = shlex.quote(str(Path(sys.argv[0]).with_name("python")))
+    browser = "No page could be written. Name another folder with --output"
     if pages:
         browser = f"Open {pages[0]} in a browser"
     if len(pages) > 1:
-        browser += f", and likewise {Path(pages[1]).name} to {Path(pages[-1]).name}"
-    lines = {
-        "Why does each prompt hold what it holds?": browser,
-        "In the terminal": f"{program} trace show {shlex.quote(traces[0])}" if traces else "",
-        "A folder of yours": f'{program} pack "how are strings escaped" PATH',
-        "A program of yours": f"save the first of README.md as first.py, then {python} first.py",
-        "Stored outputs": document.store or "",
+        browser += f", or {Path(pages[1]).name} to {Path(pages[-1]).name}"
+    steps = {
+        "What is in each prompt, and why?": browser,
+        "In the terminal:": f"{program} trace show {shlex.quote(traces[0])}" if traces else "",
+        "Your own folder:": f'{program} pack "how are strings escaped" PATH',
+        "Your own program:": f"save the first of README.md as first.py, then {python} first.py",
+        "Stored outputs:": document.store or "",
     }
-    for name, value in lines.items():
+    for name, value in steps.items():
         if value:
-            console.print(
-                Text.assemble(
-                    (name if name.endswith("?") else f"{name}:", "bold"), " ", safe_text(value)
-                )
-            )
-
-
-def _commands() -> tuple[str, str]:
-    """How this program and its Python are called from here."""
-    if shutil.which("llm-common") or Path(sys.argv[0]).name != "llm-common":
-        return "llm-common", "python"
-    return shlex.quote(sys.argv[0]), shlex.quote(str(Path(sys.argv[0]).with_name("python")))
+            console.print(Text.assemble((name, "bold"), " ", safe_text(value)))

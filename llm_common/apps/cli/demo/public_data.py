@@ -1,9 +1,8 @@
-"""Public data of the package, the demo's tools over it, and five questions that it answers."""
+"""The demo's public data, tools that return it, and five questions about it."""
 
 import csv
 import gzip
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
@@ -19,14 +18,13 @@ from llm_common.tools.tool import Tool
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question with its plan, and what shows whether the data for its answer reached the prompt.
+    """A question with its plan, and the evidence that its answer needs.
 
     Attributes:
         text: The question.
-        steps: What to look up, one call each.
-        evidence: What an answer rests on, as it stands in the tools' outputs and nowhere else;
-            white space aside.
-        known: What a right answer says.
+        steps: Descriptions of the calls to make.
+        evidence: Texts that occur only in the outputs of the right calls, ignoring white space.
+        known: Values that a correct answer contains.
     """
 
     text: str
@@ -36,7 +34,7 @@ class Question:
 
     @property
     def plan(self) -> ExecutionPlan:
-        """One task with a step for each call."""
+        """Return a plan of one task with a step for each call."""
         steps = [
             SubTask(id=number, description=step) for number, step in enumerate(self.steps, start=1)
         ]
@@ -45,37 +43,41 @@ class Question:
         )
 
     def missing_from(self, text: str) -> tuple[str, ...]:
-        """The pieces of evidence that the text does not hold."""
-        found = _without_spaces(text)
-        return tuple(each for each in self.evidence if _without_spaces(each) not in found)
+        """Return the pieces of evidence that a text does not contain."""
+        # A prompt may show JSON with other white space than the tool returned.
+        compact = _without_spaces(text)
+        return tuple(piece for piece in self.evidence if _without_spaces(piece) not in compact)
 
     def unnamed_in(self, answer: str) -> tuple[str, ...]:
-        """What a right answer says and this one does not.
+        """Return the known values that an answer does not contain.
 
-        "1.5" is not in "11.5", and "1,000" is 1000.
+        Numbers are compared whole, so "11.5" does not contain "1.5". "1,000" contains "1000".
         """
         plain = answer.replace(",", "")
-        return tuple(
-            each
-            for each in self.known
-            if not re.search(rf"(?<![\d.]){re.escape(each)}(?!\.?\d)", plain)
-        )
+        missing = []
+        for value in self.known:
+            if not re.search(rf"(?<![\d.]){re.escape(value)}(?!\.?\d)", plain):
+                missing.append(value)
+        return tuple(missing)
 
 
 QUESTIONS = (
     Question(
         text="How strong was the earthquake south of Jarm in Afghanistan on 2018-01-31, "
         "and how many people felt it?",
-        steps=tuple(
-            f"Get the earthquakes of {day}" for day in ("2018-01-31", "2018-02-01", "2018-02-02")
+        steps=(
+            "Get the earthquakes of 2018-01-31",
+            "Get the earthquakes of 2018-02-01",
+            "Get the earthquakes of 2018-02-02",
         ),
         evidence=('"mag":6.1,"place":"35km S of Jarm, Afghanistan"', '"felt":438,'),
         known=("6.1", "438"),
     ),
     Question(
         text="How many millimetres of rain fell in New York on 2014-04-30?",
-        steps=tuple(
-            f'Get the daily weather of the city "{city}"' for city in ("New York", "Seattle")
+        steps=(
+            'Get the daily weather of the city "New York"',
+            'Get the daily weather of the city "Seattle"',
         ),
         evidence=("New York,2014-04-30,118.9,",),
         known=("118.9",),
@@ -83,7 +85,11 @@ QUESTIONS = (
     Question(
         text="What did it cost when a B-727 of FedEx hit a bird on its climb out of "
         "Austin-Bergstrom in 1998?",
-        steps=tuple(f"Get the bird strikes of the year {year}" for year in (1997, 1998, 1999)),
+        steps=(
+            "Get the bird strikes of the year 1997",
+            "Get the bird strikes of the year 1998",
+            "Get the bird strikes of the year 1999",
+        ),
         evidence=(
             (
                 "1998-02-24,FEDEX EXPRESS,Texas,Climb,Large,Unknown bird - large,Dawn,0,"
@@ -94,9 +100,11 @@ QUESTIONS = (
     ),
     Question(
         text="What was the unemployment rate in construction in 2010-02, and in manufacturing?",
-        steps=tuple(
-            f'Get the unemployment of the industry "{industry}"'
-            for industry in ("Construction", "Manufacturing", "Finance", "Agriculture")
+        steps=(
+            'Get the unemployment of the industry "Construction"',
+            'Get the unemployment of the industry "Manufacturing"',
+            'Get the unemployment of the industry "Finance"',
+            'Get the unemployment of the industry "Agriculture"',
         ),
         evidence=(
             '"industry":"Construction","month":"2010-02","count":2440,"rate":27.1}',
@@ -114,9 +122,9 @@ QUESTIONS = (
 
 
 def public_tools() -> ToolRegistry:
-    """Five tools over the data of the package, ready to be chosen from.
+    """Return a registry of five tools over the package's data.
 
-    Each output is what its source would give.
+    Each tool returns data in the format of its source.
     """
     functions = (
         get_earthquakes,
@@ -134,11 +142,12 @@ def get_earthquakes(day: str) -> list[dict[str, Any]]:
     Args:
         day: A date such as 2018-02-01.
     """
-    return [
-        each
-        for each in _json("earthquakes.json")["features"]
-        if _day(each["properties"]["time"]) == day
-    ]
+    features = []
+    for feature in orjson.loads(_read_text("earthquakes.json"))["features"]:
+        moment = datetime.fromtimestamp(feature["properties"]["time"] / 1_000, UTC)
+        if moment.date().isoformat() == day:
+            features.append(feature)
+    return features
 
 
 def get_daily_weather(city: str) -> str:
@@ -147,7 +156,7 @@ def get_daily_weather(city: str) -> str:
     Args:
         city: A name such as "Seattle".
     """
-    return _table("weather.csv", "location", city)
+    return _filter_table("weather.csv", "location", city)
 
 
 def get_bird_strikes(year: int) -> str:
@@ -156,7 +165,7 @@ def get_bird_strikes(year: int) -> str:
     Args:
         year: A year such as 1990.
     """
-    return _table("bird_strikes.csv", "Flight Date", f"{year}-")
+    return _filter_table("bird_strikes.csv", "Flight Date", f"{year}-")
 
 
 def get_unemployment(industry: str) -> list[dict[str, Any]]:
@@ -165,50 +174,35 @@ def get_unemployment(industry: str) -> list[dict[str, Any]]:
     Args:
         industry: A name such as "Information".
     """
-    return [
-        {
-            "industry": each["series"],
-            "month": f"{each['year']}-{each['month']:02}",
-            "count": each["count"],
-            "rate": each["rate"],
-        }
-        for each in _json("unemployment.json")
-        if each["series"].casefold() == industry.casefold()
-    ]
+    rows = []
+    for row in orjson.loads(_read_text("unemployment.json")):
+        if row["series"].casefold() == industry.casefold():
+            month = f"{row['year']}-{row['month']:02}"
+            fields = {"industry": row["series"], "month": month}
+            rows.append({**fields, "count": row["count"], "rate": row["rate"]})
+    return rows
 
 
 def get_commits() -> str:
     """The log of all commits of this library: date, subject and changed files."""
-    return _text("commits.log")
+    return _read_text("commits.log")
 
 
-def _table(name: str, column: str, beginning: str) -> str:
-    """The head of a table, and its rows whose column begins so."""
-    head, *rows = _text(name).splitlines()
-    place = next(csv.reader([head])).index(column)
-    return "\n".join([head, *_rows(rows, place, beginning)])
-
-
-def _rows(rows: list[str], place: int, beginning: str) -> Iterable[str]:
-    read = csv.reader(rows)
-    return (
-        row for row, cells in zip(rows, read, strict=True) if cells[place].startswith(beginning)
-    )
-
-
-def _json(name: str) -> Any:
-    return orjson.loads(_text(name))
+def _filter_table(name: str, column: str, prefix: str) -> str:
+    """Return the header of a table, and the rows whose column begins with a prefix."""
+    header, *lines = _read_text(name).splitlines()
+    index = next(csv.reader([header])).index(column)
+    matches = [header]
+    for line, cells in zip(lines, csv.reader(lines), strict=True):
+        if cells[index].startswith(prefix):
+            matches.append(line)
+    return "\n".join(matches)
 
 
 @cache
-def _text(name: str) -> str:
-    return gzip.decompress(
-        (files("llm_common.apps.cli.demo") / "data" / f"{name}.gz").read_bytes()
-    ).decode()
-
-
-def _day(milliseconds: int) -> str:
-    return datetime.fromtimestamp(milliseconds / 1_000, UTC).date().isoformat()
+def _read_text(name: str) -> str:
+    data = files("llm_common.apps.cli.demo") / "data" / f"{name}.gz"
+    return gzip.decompress(data.read_bytes()).decode()
 
 
 def _without_spaces(text: str) -> str:

@@ -19,7 +19,7 @@ from rich.console import Console
 from llm_common.agents import ToolRegistry
 from llm_common.apps.cli.demo.five_questions import (
     Agent,
-    Asked,
+    QuestionResult,
     agent_from_env,
     ask_questions,
     questions_document,
@@ -160,8 +160,8 @@ async def test_a_failing_question_ends_no_other(tmp_path: Path) -> None:
 
 
 def test_a_problem_is_a_failure_whatever_the_prompts_held_s0_36() -> None:
-    assert Asked("Does it rain?", problem="the choice of outputs failed").failed
-    assert not Asked("Does it rain?").failed
+    assert QuestionResult("Does it rain?", problem="the choice of outputs failed").failed
+    assert not QuestionResult("Does it rain?").failed
 
 
 async def test_a_failing_tool_is_a_problem_of_its_question(tmp_path: Path) -> None:
@@ -201,9 +201,9 @@ async def test_a_models_answer_is_compared_with_the_known_one(
 def test_answers_and_problems_cannot_drive_the_terminal(*, is_terminal: bool) -> None:
     hostile = "[bold]no[/bold] \x1b]0;title\x07 \x9b31m"
     questions = [
-        Asked(hostile, answer=hostile, known=("1",), unnamed=("1",)),
-        Asked(hostile, missing=(hostile,), page=hostile, trace=hostile),
-        Asked(hostile, problem=hostile),
+        QuestionResult(hostile, answer=hostile, known=("1",), unnamed=("1",)),
+        QuestionResult(hostile, missing=(hostile,), page=hostile, trace=hostile),
+        QuestionResult(hostile, problem=hostile),
     ]
     document = questions_document(questions, model=hostile, folder=Path(hostile), store=None)
     console = Console(
