@@ -175,8 +175,8 @@ def _list_server_tools(source: Path) -> "tuple[ToolDefinition, ...]":
         from llm_common.apps.gateway import GatewayConfig, mcp_tools
     except ImportError as exc:
         raise ConfigError(
-            f"{source} names servers, and their tools need {exc.name}: {install_command('mcp')}. "
-            "Or name a file of definitions",
+            f"{source} names servers, whose tools need {exc.name}. "
+            f"Name a file of definitions instead, or run {install_command('mcp')}",
             variable="FILE",
         ) from exc
     # Nothing is stored: the servers are listed and never called.

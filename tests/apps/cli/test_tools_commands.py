@@ -146,4 +146,4 @@ def test_servers_need_the_extra_that_asks_them(
     monkeypatch.setitem(sys.modules, "llm_common.apps.gateway", None)
     path = file(tmp_path, {"mcpServers": {"clock": {"command": "clock"}}})
     shown = " ".join(run("tools", "list", path, code=2).stderr.replace("│", " ").split())
-    assert f"{install_command('mcp')}. Or name a file of definitions" in shown
+    assert f"Name a file of definitions instead, or run {install_command('mcp')}" in shown
