@@ -273,8 +273,8 @@ class ResultParts:
     def body(self, room: int) -> str:
         """Return the parts in about `room` characters."""
         # Passages get the larger share. All of the room, if their share is too small for one.
-        best = self._passages.best(room=int(room * _PASSAGES_SHARE), count=len)
-        best = best or self._passages.best(room=room, count=len)
+        best = self._passages.best(max_size=int(room * _PASSAGES_SHARE), count=len)
+        best = best or self._passages.best(max_size=room, count=len)
         passages = f"{_PASSAGES_LABEL}\n{best.text}\n{_ENDS_LABEL}\n" if best else ""
         ends_chars = max(room - len(passages), _MIN_CHARS)
         if self._value is self._text:

@@ -122,7 +122,7 @@ def _found_message(
     pointer = match.pointer
     text, chars_shown = match.passage, len(match.passage)
     if chars_shown > _SHOWN_CHARS:
-        best = RankedPassages(text, stems).best(room=_SHOWN_CHARS, count=len)
+        best = RankedPassages(text, stems).best(max_size=_SHOWN_CHARS, count=len)
         text, chars_shown = best or (text[:_SHOWN_CHARS], _SHOWN_CHARS)
     elif not text:
         text = pointer.digest  # only the call has the words

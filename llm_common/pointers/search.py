@@ -22,7 +22,7 @@ from llm_common.pointers.records import (
     max_result_bytes,
     read_records,
 )
-from llm_common.ranking.lexical import StreamedScan, folded, places_of
+from llm_common.ranking.lexical import StreamedScan, find_stem, folded
 from llm_common.storage.blob import folder_of
 
 _BATCH: Final = 16  # an object store fetches as many results at once
@@ -258,7 +258,7 @@ def _best_passage(text: str, stems: Sequence[str], size: int) -> tuple[int, str]
     best_start, most = 0, 0
     for start in range(0, len(text), max(size // 2, 1)):  # half a step: no word is cut in both
         window = _comparable(text[start : start + size], is_json=is_json)
-        count = sum(bool(places_of(stem, (window,))) for stem in stems)
+        count = sum(bool(find_stem(stem, (window,))) for stem in stems)
         if count > most:
             best_start, most = start, count
         if most == len(stems):

@@ -1,4 +1,4 @@
-"""Orders text: full-text ranking and the fusion of rankings, without a model."""
+"""Rank texts by words and by meaning, and fuse rankings, without a language model."""
 
 from llm_common.ranking.embeddings import Embedder, StaticVectors
 

@@ -1,4 +1,4 @@
-"""Similarity of meaning: the protocol `Embedder`, and static vectors that work offline."""
+"""Measure similarity of meaning: the protocol `Embedder`, and static vectors that work offline."""
 
 import math
 import threading
@@ -15,30 +15,32 @@ from llm_common.errors import ConfigError, missing_extra
 if TYPE_CHECKING:
     import numpy as np
 
-_MAX_CHARS: Final = 4_000  # the mean of more words says no more about a text
-_MAX_CACHED: Final = 20_000  # texts; a vector takes a kilobyte
+_MAX_CHARS: Final = 4_000  # the mean vector hardly changes with more words
+_MAX_CACHED: Final = 20_000  # texts, whose vectors take a kilobyte each
 _CACHED_POOLS: Final = 4  # a row of a pool takes a kilobyte too
-_DIMENSIONS: Final = 256
+_DIMENSIONS: Final = 256  # of the vectors that the package contains
 
 
 @runtime_checkable
 class Embedder(Protocol):
-    """Gives the similarity in meaning of texts; one method, safe to share between threads."""
+    """Measures how similar texts are in meaning. Safe to share between threads."""
 
     def similarities(self, query: str, texts: Sequence[str]) -> Sequence[float]:
         """Return the cosine of each text with the query, in order. Deterministic."""
 
 
 def prominence(similarities: Sequence[float]) -> list[float]:
-    """Return how far each similarity stands out from the others, from 0 to 1.
+    """Return how far each similarity rises above the average, from 0 to 1.
 
     The cosines of a pool lie close together, and only the best are informative. A value less than a
-    standard deviation above the mean becomes 0, and the rest is stretched over 0 to 1. A value that
-    is not finite counts as 0.
+    standard deviation above the mean becomes 0. Higher values are stretched over 0 to 1. A value
+    that is not finite counts as 0.
     """
     if not similarities:
         return []
-    finite = [similarity if math.isfinite(similarity) else 0.0 for similarity in similarities]
+    finite = []
+    for similarity in similarities:
+        finite.append(similarity if math.isfinite(similarity) else 0.0)
     mean = math.fsum(finite) / len(finite)
     variance = math.fsum((similarity - mean) ** 2 for similarity in finite) / len(finite)
     floor = mean + math.sqrt(variance)
@@ -48,15 +50,15 @@ def prominence(similarities: Sequence[float]) -> list[float]:
 
 
 class StaticVectors:
-    """Cosines of mean word vectors: 2 ms a text of 4,000 characters, .5 ms a query.
+    """Compares mean word vectors, in 2 ms a text of 4,000 characters and .5 ms a query.
 
     Needs the extra `embeddings`. The vectors (16 MB, 32,000 word pieces, 256 dimensions; Miller,
-    WordLlama, 2024) are read from the files of the installed package `wordllama`, whose code is not
-    run: nothing is downloaded, and no logging is set up. Only the first 4,000 characters of a text
-    count. An LRU cache keeps the vectors of 20,000 texts.
+    WordLlama, 2024) are read from the files of the installed package `wordllama`. Its code is not
+    run, so nothing is downloaded and no logging is configured. Only the first 4,000 characters of a
+    text count. An LRU cache keeps the vectors of 20,000 texts.
 
     Raises:
-        ConfigError: The extra is not installed.
+        ConfigError: If the extra is not installed.
     """
 
     def __init__(self) -> None:
@@ -82,24 +84,28 @@ class StaticVectors:
         if not texts:
             return []
         pool = tuple(texts)
-        with self._lock:  # one caller embeds at a time
+        with self._lock:  # cachetools is not thread-safe, so one caller embeds at a time
             rows = self._pools.get(pool)
             if rows is None:
                 rows = self._rows(pool)
                 if len(pool) <= _MAX_CACHED:
                     self._pools[pool] = rows
-            asked = self._rows((query,))[0]
-        cosines: list[float] = (rows @ asked).tolist()
+            query_row = self._rows((query,))[0]
+        cosines: list[float] = (rows @ query_row).tolist()
         return cosines
 
     def _rows(self, texts: Sequence[str]) -> "np.ndarray[tuple[int, int], np.dtype[np.float32]]":
-        """The vector of each text."""
+        """Return the normalized vector of each text."""
         heads = [text[:_MAX_CHARS] for text in texts]
-        vectors = {head: self._vectors[head] for head in heads if head in self._vectors}
-        new = [head for head in dict.fromkeys(heads) if head not in vectors]
-        encodings = self._tokenizer.encode_batch(
-            [text.encode(errors="replace").decode() for text in new], add_special_tokens=False
-        )
+        # Collected before any is added, because an insertion may evict what this call needs.
+        vectors: dict[str, np.ndarray[tuple[int], np.dtype[np.float32]]] = {}
+        new: dict[str, str] = {}
+        for head in heads:
+            if head in self._vectors:
+                vectors[head] = self._vectors[head]
+            else:
+                new[head] = head.encode(errors="replace").decode()  # without lone surrogates
+        encodings = self._tokenizer.encode_batch([*new.values()], add_special_tokens=False)
         for head, encoding in zip(new, encodings, strict=True):
             vector = self._np.zeros(_DIMENSIONS, self._np.float32)
             if encoding.ids:
@@ -111,7 +117,7 @@ class StaticVectors:
 
 @cache
 def installed_vectors() -> StaticVectors | None:
-    """Return the static vectors, loaded once in a process, or None without the extra."""
+    """Load the static vectors, once a process. Return None without the extra."""
     try:
         return StaticVectors()
     except ConfigError:
@@ -119,8 +125,8 @@ def installed_vectors() -> StaticVectors | None:
 
 
 def _installed_files() -> tuple[Path, Path]:
-    """The weights and the vocabulary within the installed package, found without an import."""
-    spec = find_spec("wordllama")
+    """Return the files of the weights and the vocabulary in the installed package."""
+    spec = find_spec("wordllama")  # does not import it, which would configure logging
     if spec is None or spec.origin is None:
         raise _missing_extra()
     folder = Path(spec.origin).parent

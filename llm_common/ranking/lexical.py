@@ -1,12 +1,12 @@
-"""Ranks texts by their words, with BM25 and without an index.
+"""Rank texts by their words, with BM25 and without an index.
 
-Scans the texts in memory, which suits texts that are searched once or change often. A pass over
-2 MB takes one to two milliseconds a word, and filling a full-text index takes four hundred. On the
-evaluation sets both rank alike.
+Texts are scanned in memory, which suits texts that are searched once or change often. A pass over
+2 MB takes one to two milliseconds a word, while filling a full-text index takes four hundred. Both
+rank alike on the evaluation sets.
 
-BM25 is as in Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond",
-2009. Each use names its own `BM25`, and what that gave. Memories and the index of a folder are
-searched by SQLite, whose FTS5 computes BM25 itself: the texts stay in the database.
+BM25 follows Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond", 2009.
+Each use has its own `BM25` parameters, with a comment on what they achieved. Memories and the index
+of a folder are not scanned here. SQLite keeps those texts, and its FTS5 computes BM25 itself.
 """
 
 import math
@@ -25,14 +25,14 @@ from cachetools import LRUCache
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A key and its score; higher is better, and compares within one ranking only."""
+    """A key and its score. Scores compare only within one ranking, and higher is better."""
 
     key: str
     score: float
 
 
 def best_first(hits: Iterable[Hit]) -> list[Hit]:
-    """Return the hits by falling score, equal scores in the order of their keys."""
+    """Return the hits by descending score. Ties are in the order of their keys."""
     return sorted(hits, key=lambda hit: (-hit.score, hit.key))
 
 
@@ -51,23 +51,21 @@ STOP_WORDS = frozenset(  # one paragraph, since a list would take a page
 
 
 MAX_QUERY_TERMS = 64
-"""Most distinct words of a query that are looked up; time grows with them."""
+"""Maximum number of distinct words of a query that are looked up. Time grows with them."""
 
 _MAX_IDENTIFIER_CHARS = 64  # a longer word is encoded data, whose parts would be noise
-# Chinese, Japanese, Korean; Thai, Lao, Myanmar, Khmer.
+# Scripts without spaces: Chinese, Japanese, Korean, Thai, Lao, Myanmar, Khmer.
 _UNSPACED = (
     "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003fffd"
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"
 )
-# The points of Hebrew and Arabic, which most texts leave out, and the Arabic bar that fills a line.
+# The points of Hebrew and Arabic, which most texts omit, and the Arabic bar that fills a line.
 POINTS = (
     "\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u0610-\u061a\u0640\u064b-\u065f\u0670\u06d6-\u06dc\u06df-\u06e4"
     "\u06e7\u06e8\u06ea-\u06ed"
 )
 _POINTS = re.compile(f"[{POINTS}]+")
-_VOWEL_SIGNS = range(
-    0x300, 0x1D00
-)  # where scripts have vowel signs and other marks, which are no `\w`
+_VOWEL_SIGNS = range(0x300, 0x1D00)  # vowel signs and other marks, which `\w` does not match
 _SEAM = re.compile(
     r"_+"
     r"|(?<=[^\W\dA-Z_])(?=[A-Z])"  # user|Name
@@ -77,29 +75,29 @@ _SEAM = re.compile(
 
 
 def split_identifiers(text: str) -> str:
-    """Return the words of the text, spaced, each identifier followed by its parts.
+    """Return the words of a text, separated by spaces, each identifier followed by its parts.
 
     `getUserName`, `get_user_name` and `HTTPServer2` are split at a change of case, at underscores
     and between letters and digits. The whole word without underscores comes before its parts, so
     one spelling finds another. Text of scripts without spaces, such as Chinese and Thai, becomes
-    single characters and overlapping pairs. Punctuation is dropped, and the points of Hebrew and
-    Arabic; vowel signs, as of Hindi, belong to their word.
+    single characters and overlapping pairs. Punctuation and the points of Hebrew and Arabic are
+    dropped. Vowel signs, as in Hindi, belong to their word.
     """
     return " ".join(identifier_words(text))
 
 
 def query_terms(query: str) -> list[str]:
     """Return the first 64 distinct words of a query, in lower case, without stop words."""
-    terms = dict.fromkeys(word.lower() for word in identifier_words(query))
-    return [term for term in terms if term not in STOP_WORDS][:MAX_QUERY_TERMS]
+    terms: dict[str, None] = {}
+    for word in identifier_words(query):
+        if word.lower() not in STOP_WORDS:
+            terms[word.lower()] = None
+    return [*terms][:MAX_QUERY_TERMS]
 
 
 @cache
 def _words_and_unspaced() -> tuple[re.Pattern[str], re.Pattern[str]]:
-    """The pattern of a word, and that of scripts without spaces.
-
-    Cached, since they take milliseconds to compile.
-    """
+    """Compile the patterns of a word and of scripts without spaces, in some milliseconds."""
     unspaced = re.compile(rf"[{_UNSPACED}]")
     marks = "".join(
         mark for mark in map(chr, _VOWEL_SIGNS) if unicodedata.category(mark).startswith("M")
@@ -109,7 +107,7 @@ def _words_and_unspaced() -> tuple[re.Pattern[str], re.Pattern[str]]:
 
 
 def identifier_words(text: str) -> list[str]:
-    """Return the words of `split_identifiers` as a list."""
+    """Return the words of a text, each identifier followed by its parts, as a list."""
     words: list[str] = []
     word_pattern, unspaced = _words_and_unspaced()
     for word in word_pattern.findall(_POINTS.sub("", unicodedata.normalize("NFKC", text))):
@@ -119,13 +117,13 @@ def identifier_words(text: str) -> list[str]:
         elif unspaced.match(word):
             words += [*word, *map("".join, pairwise(word))]
         else:
-            parts = [part for part in _SEAM.split(word) if part]
+            parts = list(filter(None, _SEAM.split(word)))
             words += parts if len(parts) == 1 else ["".join(parts), *parts]
     return words
 
 
 _MAX_PARTS: Final = 4
-"""Most parts of a request; a text with more parts is prose."""
+"""Maximum number of parts of a request. A text with more parts is prose."""
 
 _MIN_TERMS: Final = 2
 _PART_SEAM: Final = re.compile(
@@ -136,139 +134,139 @@ _PART_SEAM: Final = re.compile(
 
 
 def split_request(text: str) -> tuple[str, ...]:
-    """Return the two to four sentences, lines or "and then" parts of a request, if any.
+    """Return the two to four sentences, lines or "and then" parts of a request, if it has any.
 
-    Each part is searched for separately, since the words of one wish drown those of another. A
-    piece with fewer than two words to look up, such as "Thanks!", is no part.
+    Each part is searched for separately, because the words of one part would drown those of
+    another. A piece with fewer than two words to look up, such as "Thanks!", does not count.
     """
-    parts = [part.strip() for part in _PART_SEAM.split(text)]
-    wishes = tuple(part for part in parts if len(query_terms(part)) >= _MIN_TERMS)
-    return wishes if len(wishes) in range(2, _MAX_PARTS + 1) else ()
+    pieces = map(str.strip, _PART_SEAM.split(text))
+    parts = tuple(piece for piece in pieces if len(query_terms(piece)) >= _MIN_TERMS)
+    return parts if len(parts) in range(2, _MAX_PARTS + 1) else ()
 
 
 @dataclass(frozen=True, slots=True)
 class BM25:
-    """The parameters of one ranking. The defaults are those of the paper.
+    """The parameters of one ranking. The defaults are the paper's.
 
     Attributes:
-        k1: Saturation. The higher, the more the repetitions of a word count.
-        b: Share of the length, from 0 to 1: how far a long document needs more repetitions.
+        k1: Saturation. A higher value counts the repetitions of a word for more.
+        b: Length normalization, from 0 (none) to 1. A higher value makes a long document need more
+            repetitions of a word.
     """
 
     k1: float = 1.2
     b: float = 0.75
 
     def length_norms(self, lengths: Sequence[int]) -> list[float]:
-        """Return the count of a word at which each document gets half of the word's weight."""
+        """Return the length norm of each document: the word count that earns half the weight."""
         if not lengths:
             return []
         average = sum(lengths) / len(lengths) or 1.0
         return [self.k1 * (1 - self.b + self.b * length / average) for length in lengths]
 
 
-def idf(holders: int, documents: int) -> float:
-    """Return the weight of a word that `holders` of the documents have."""
-    return math.log1p((documents - holders + 0.5) / (holders + 0.5))
+def idf(matches: int, documents: int) -> float:
+    """Return the weight of a word that occurs in `matches` of the documents."""
+    return math.log1p((documents - matches + 0.5) / (matches + 0.5))
 
 
 def word_scores(
     counts: Mapping[int, float], norms: Sequence[float], documents: int
 ) -> dict[int, float]:
-    """Return what a word adds to the score of each document that has it.
+    """Return what a word adds to the score of each document that contains it.
 
     Args:
-        counts: How often each document has the word, by its number.
+        counts: How often the word occurs, by the index of the document.
         norms: The length norm of each document.
         documents: Number of documents, which may be more than there are norms.
     """
     weight = idf(len(counts), documents)
-    return {number: weight * count / (count + norms[number]) for number, count in counts.items()}
+    return {index: weight * count / (count + norms[index]) for index, count in counts.items()}
 
 
 def max_normalised(scores: Mapping[str, float]) -> dict[str, float]:
-    """Return the scores divided by the largest, so that the best of each ranking counts 1.
+    """Return the scores divided by the largest, so that the best score is 1.
 
-    All 0 when none is positive. BM25 has no upper bound, and its scores depend on the texts of the
-    index: two rankings by it can be added only after this.
+    All scores are 0 if none is positive. BM25 has no upper bound, and its scores depend on the
+    texts of the index. Two BM25 rankings can be added only after this.
     """
     top = max(scores.values(), default=0.0)
-    return {key: score / top if top > 0 else 0.0 for key, score in scores.items()}
+    if top <= 0:
+        return dict.fromkeys(scores, 0.0)
+    return {key: score / top for key, score in scores.items()}
 
 
-# The values of the paper, not tuned: turns, memories, outputs and passages rank well by them.
+# The paper's values, not tuned. Turns, memories, outputs and passages rank well with them.
 _BM25: Final = BM25(k1=1.2, b=0.75)
 
 MAX_WORD_CHARS: Final = 32
-"""A longer word is encoded data: it has no stem, and would fill the caches."""
+"""A longer word is encoded data. It has no stem, and would fill the caches."""
 
-_MAX_CACHED_SCORES: Final = 250_000  # of a word in a document, some 40 MB at most
+_MAX_CACHED_SCORES: Final = 250_000  # one for a word in a document, some 40 MB in all
 
 _BEYOND_ASCII: Final = re.compile("[^\0-\x7f]+")
 _MARKS: Final = re.compile(f"[\u0300-\u036f{POINTS}]+")
 _MIN_STEM_CHARS: Final = 4  # a shorter word counts only as a whole word
-_RARE_STEM_CHARS: Final = 6  # stems this long are hardly within other words by chance
-# Longest first. A stem finds all words that begin with it, so a short stem finds all forms of a
-# word.
+_RARE_STEM_CHARS: Final = 6  # a stem of this length seldom occurs within another word by chance
+# Longest first. A stem finds every word that begins with it, so a short stem finds all forms.
 _ENDINGS: Final = tuple("ations ation ingly ings edly ing ies ied ers er ed es ly s e y".split())  # noqa: SIM905
-_OFTEN_DOUBLE: Final = "aeiouls"  # `call`, `pass`; but `stopped` is of `stop`
+_OFTEN_DOUBLE: Final = "aeiouls"  # `calling` is from `call`, but `stopped` is from `stop`
 
 
 def folded(text: str) -> str:
-    """Return a text as it is compared: lower case, no accents or points, compatibility form."""
+    """Return a text in lower case and compatibility form, without accents or points."""
     if not text.isascii():
-        # No mark but those that are dropped joins an ASCII character.
+        # ASCII runs stay as they are: a mark that would join an ASCII character is dropped anyway.
         text = _BEYOND_ASCII.sub(_without_marks, text)
     return text.lower()
 
 
 @lru_cache(maxsize=65_536)
 def stem(word: str) -> str:
-    """The word without its English ending: `pars` for parser, parsing and parsed.
+    """Return a word without its English ending: `pars` for parser, parsing and parsed.
 
     A stem is the beginning of its word, at least four letters long, so a search for the stem finds
-    all forms. Other than ASCII letters, and words of over 32 characters, come back unchanged.
+    all forms. Words with anything but ASCII letters, and words of over 32 characters, come back
+    unchanged.
     """
     if not (word.isascii() and word.isalpha()) or len(word) > MAX_WORD_CHARS or word.endswith("ss"):
         return word
     for ending in _ENDINGS:
         start = word.removesuffix(ending)
         if start != word and len(start) >= _MIN_STEM_CHARS:
-            doubled = (
-                len(start) > _MIN_STEM_CHARS
-                and start[-1] == start[-2]
-                and start[-1] not in _OFTEN_DOUBLE
-            )
-            return start[:-1] if doubled else start
+            is_doubled = start[-1] == start[-2] and start[-1] not in _OFTEN_DOUBLE
+            return start[:-1] if is_doubled and len(start) > _MIN_STEM_CHARS else start
     return word
 
 
 def search_stems(text: str) -> tuple[str, ...]:
-    """The stems of the words to look for, folded, once each; see `query_terms`."""
+    """Return the distinct stems of the `query_terms` of a text, folded."""
     return tuple(dict.fromkeys(stem(folded(term)) for term in query_terms(text)))
 
 
-def places_of(stem: str, texts: Sequence[str]) -> list[int]:
-    """Return the numbers of the `folded` texts that have a word of the stem."""
+def find_stem(stem: str, texts: Sequence[str]) -> list[int]:
+    """Return the indexes of the `folded` texts that contain a word of the stem."""
     count = _counter(stem)
-    return [number for number, text in enumerate(texts) if count(text)]
+    return [index for index, text in enumerate(texts) if count(text)]
 
 
 class TermScanner:
-    """Score documents by the words of a request, and cache what each word gave.
+    """Score documents by the words of a request, and cache the scores of each word.
 
-    BM25 over the fields of the documents, counted together as in BM25F. A word is found by its stem
-    (`deliver` in `delivery`), a long one within other words too (`connection` in `getConnection`),
-    one of fewer than four letters only whole. A request of several parts (see `split_request`)
-    counts half as a whole, half by the part that matches the document best. Deterministic. The
-    order of the documents does not matter. Linear in their length.
+    The score is BM25 over the fields of a document, counted together as in BM25F. A word is found
+    by its stem (`deliver` in `delivery`). A long stem is also found within other words
+    (`connection` in `getConnection`), and a word of fewer than four letters only as a whole word. A
+    request of several parts (see `split_request`) counts half as a whole, and half by the part that
+    matches the document best.
 
-    A word of an earlier request over the same documents is not searched for again, which never
-    changes a score. Threads may share a scanner, and one of them scans at a time.
+    Scores are deterministic, and the order of the documents does not matter. Time is linear in
+    their length. A word of an earlier request over the same documents is not searched for again,
+    which never changes a score. Threads may share a scanner, and they scan one at a time.
 
     Args:
         weights: The weight of a word in each field, in the order of the fields.
         bm25: The parameters of the formula.
-        max_chars: Documents with more characters together are not cached. 0 caches none.
+        max_chars: Documents with more characters in total are not cached. 0 caches none.
     """
 
     def __init__(
@@ -285,7 +283,7 @@ class TermScanner:
 
         Args:
             request: Any text. Its first 64 words count.
-            documents: The `folded` fields of each.
+            documents: The `folded` fields of each document.
         """
         if not documents:
             return []
@@ -302,27 +300,28 @@ class TermScanner:
 def scan(
     request: str, documents: Sequence[Sequence[str]], *, weights: Sequence[float]
 ) -> list[float]:
-    """Score documents that are searched once, as `TermScanner.scan`."""
+    """Score documents that are searched only once, as `TermScanner.scan` does."""
     return scan_columns(request, [*zip(*documents, strict=True)], weights=weights)
 
 
 def scan_columns(
     request: str, columns: Sequence[Sequence[str]], *, weights: Sequence[float]
 ) -> list[float]:
-    """Score documents as `scan`, given all first fields, all second fields …, which is faster."""
+    """Score documents as `scan` does, from all first fields, all second fields and so on.
+
+    Faster than `scan`, which has to build these columns.
+    """
     if not columns:
         return []
     return _Documents(columns, tuple(weights), _BM25).scores(request)
 
 
 class StreamedScan:
-    """Score documents that come one by one and are not kept.
+    """Score a stream of documents, none of which is kept.
 
-    BM25 as in `TermScanner`, without the parts of a request.
-
-    Takes some 300 bytes for each document that has a word of the request, nothing for the others.
-    The length of a document counts beside those of the others that have one. A number is found
-    whole, not within another number. Not safe to share between threads.
+    Scores as `TermScanner` does, but without the parts of a request. Keeps some 300 bytes for each
+    document that matches, and nothing for other documents. The average length is that of the
+    matching documents. A number matches only as a whole number. Not safe to share between threads.
 
     Args:
         request: Any text. Its first 64 words count.
@@ -343,27 +342,27 @@ class StreamedScan:
         """Count the words of a document.
 
         Args:
-            key: A new one.
+            key: The key of the document, which must be new.
             fields: `folded` texts, each with the weight of a word in it. Read once and not kept.
         """
         self._documents += 1
-        number = len(self._keys)
+        index = len(self._keys)
         chars, matches = 0, False
         for text, weight in fields:
             chars += len(text)
             for counter, counts in zip(self._counters, self._counts, strict=True):
                 times = counter(text)
                 if times:
-                    counts[number] = counts.get(number, 0.0) + weight * times
+                    counts[index] = counts.get(index, 0.0) + weight * times
                     matches = True
         if matches:
             self._keys.append(key)
             self._lengths.append(chars)
 
     def best(self, limit: int) -> tuple[list[Hit], int]:
-        """Return the best documents, and how many have a word of the request.
+        """Return the best documents, and how many documents match.
 
-        The first scores 1. Equal scores are in the order of their keys.
+        The first scores 1. Ties are in the order of their keys.
         """
         norms = _BM25.length_norms(self._lengths)
         by_word = [word_scores(counts, norms, self._documents) for counts in self._counts]
@@ -372,7 +371,7 @@ class StreamedScan:
 
 
 class _Documents:
-    """Documents by their columns, and what the words that were searched for add to their scores."""
+    """Documents as columns, with the cached scores of the words that were searched for."""
 
     def __init__(
         self, columns: Sequence[Sequence[str]], weights: tuple[float, ...], bm25: BM25
@@ -389,7 +388,7 @@ class _Documents:
         )
 
     def scores(self, request: str) -> list[float]:
-        """Return how well each document matches the request."""
+        """Return how well each document matches the request, from 0 to 1."""
         whole = self._relative(request)
         parts = [self._relative(part) for part in split_request(request)]
         if not parts:
@@ -398,11 +397,11 @@ class _Documents:
         return _relative([*map(add, whole, best_parts)])
 
     def _relative(self, request: str) -> list[float]:
-        by_word = [self._stem_scores(stem) for stem in search_stems(request)]
+        by_word = map(self._stem_scores, search_stems(request))
         return _relative_sums(by_word, len(self._norms))
 
     def _stem_scores(self, stem: str) -> dict[int, float]:
-        """Return what the stem adds to the score of each document that has it."""
+        """Return what the stem adds to the score of each document that contains it."""
         scores = self._by_stem.get(stem)
         if scores is None:
             scores = word_scores(self._count(stem), self._norms, len(self._norms))
@@ -414,23 +413,23 @@ class _Documents:
         count = _counter(stem)
         totals: dict[int, float] = {}
         for texts, weight in zip(self.columns, self._weights, strict=True):
-            for number, text in enumerate(texts):
+            for index, text in enumerate(texts):
                 times = count(text)
                 if times:
-                    totals[number] = totals.get(number, 0.0) + weight * times
+                    totals[index] = totals.get(index, 0.0) + weight * times
         return totals
 
 
 def _size(scores: Mapping[int, float]) -> int:
-    return len(scores) + 1  # 1, so that words that no document has are bounded too
+    return len(scores) + 1  # words that match no document have a size too
 
 
 def _relative_sums(by_word: Iterable[Mapping[int, float]], documents: int) -> list[float]:
-    """Return the sum of each document's scores over the largest such sum."""
+    """Return the sum of each document's scores, divided by the largest sum."""
     totals = [0.0] * documents
     for scores in by_word:
-        for number, score in scores.items():
-            totals[number] += score
+        for index, score in scores.items():
+            totals[index] += score
     return _relative(totals)
 
 
@@ -450,10 +449,10 @@ def _counter(stem: str, *, whole_numbers: bool = False) -> Callable[[str], int]:
 
     Args:
         stem: A stem of `search_stems`.
-        whole_numbers: Whether a number is not found within another number.
+        whole_numbers: Whether a number must be a whole number of the text.
     """
     word = re.escape(stem)
-    # The stem comes first, since the engine searches quickly for literals. Then the look-behind.
+    # The literal comes before the look-behind, because the engine searches for literals quickly.
     if whole_numbers and stem.isdecimal():
         find = re.compile(rf"{word}(?<![0-9]{word})(?![0-9])").findall
     elif len(stem) >= _RARE_STEM_CHARS or not stem.isascii():

@@ -1,8 +1,8 @@
-"""Passages of a text around the words of a request, as many as a budget of tokens allows.
+"""Show the passages of a text around the words of a request, within a budget of tokens.
 
-A part of a text grows piece by piece, in an order that no budget decides: what a smaller budget
-shows, a larger one shows too. `folders/passages.py` remains beside this: it divides programs where
-their definitions begin, and orders the passages of many files in one queue.
+A part of a text grows piece by piece, in an order that does not depend on the budget. So a larger
+budget shows all that a smaller one shows. `folders/passages.py` is separate, because it divides
+programs where their definitions begin, and orders the passages of many files in one queue.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -10,28 +10,27 @@ from itertools import islice, pairwise
 from math import inf, log
 from typing import Final, Generic, NamedTuple, TypeVar
 
-from llm_common.ranking.lexical import folded, places_of
+from llm_common.ranking.lexical import find_stem, folded
 
-# Smallest and largest size in characters: of the passages that are ranked, and of the pieces in
-# which a passage is revealed.
+# Smallest and largest size in characters. Passages are ranked, and each is shown piece by piece.
 _PASSAGE_CHARS: Final = (200, 600)
 _PIECE_CHARS: Final = (40, 100)
 _BOUNDARIES: Final = ("\n\n", "\n", "},", ", ", " ")  # best first
-# Only a text that is shorter than this many times a part may take fewer tokens whole.
+# Counting a long text is slow, and only a short one can take fewer tokens than a part of it.
 _COUNTED_WHOLE: Final = 4
 
 _Item = TypeVar("_Item")
 
 
 class Passages(NamedTuple):
-    """The text to show, and how many of its characters are from the original."""
+    """The text to show, and how many of its characters come from the original."""
 
     text: str
     chars_shown: int
 
 
 class PartSize(NamedTuple):
-    """The size of a part of a text: how many pieces it has, their characters, and its tokens."""
+    """The size of a part of a text: the number of its pieces, their characters, and its tokens."""
 
     pieces: int
     chars: int
@@ -46,7 +45,7 @@ class RankedPassages:
         stems: The stems of the request. See `search_stems`.
 
     Attributes:
-        matches: Whether the text has one of the stems.
+        matches: Whether the text contains one of the stems.
     """
 
     def __init__(self, text: str, stems: Sequence[str]) -> None:
@@ -59,61 +58,57 @@ class RankedPassages:
         self.pieces = _Cached(self._reveal())
         """Start and end of each piece, in the order in which they are shown."""
 
-    def best(self, *, room: int, count: Callable[[str], int]) -> Passages | None:
-        """Return the passages that have the rarest stems, then their neighbours.
+    def best(self, *, max_size: int, count: Callable[[str], int]) -> Passages | None:
+        """Return the passages with the rarest stems, then their neighbours.
 
-        A passage that is longer than the room is cut around its stems. A larger room shows the same
-        and more.
+        A passage that does not fit is cut around its stems. A higher limit shows the same and more.
 
         Args:
-            room: Maximum number of tokens of the passages and of the marks between them, each
-                counted by itself.
-            count: Counts the tokens of a text.
+            max_size: Limit for the passages and the marks between them, each counted separately.
+            count: Counts the tokens of a text, or its characters if the limit is in characters.
 
         Returns:
-            The passages, or None when the text has none of the stems, or when no passage fits.
+            The passages, or None if the text contains none of the stems, or if no passage fits.
         """
         if not self.matches:
             return None
-        size = PartSizes(self, count=count).largest_within(room)
+        size = PartSizes(self, count=count).largest_within(max_size)
         return self.join(size.pieces) if size else None
 
     def join(self, pieces: int) -> Passages:
-        """Return the first so many pieces in the order of the text, with marks between them."""
-        shown = sorted(islice(self.pieces, pieces))
-        text = join_spans(self.text, shown)
-        if shown[-1][1] < len(self.text):
+        """Return the best `pieces` pieces in the order of the text, with marks between them."""
+        spans = sorted(islice(self.pieces, pieces))
+        text = join_spans(self.text, spans)
+        if spans[-1][1] < len(self.text):
             text = text.removesuffix("\n")  # of the last mark
-        return Passages(text, sum(end - start for start, end in shown))
+        return Passages(text, sum(end - start for start, end in spans))
 
     def _reveal(self) -> Iterator[tuple[int, int]]:
-        """Yield the pieces: passage by passage, from the best piece of each to those around it."""
+        """Yield the pieces of each passage, the best piece first, then those next to it."""
         text, last = self.text, len(self._spans) - 1
         shown: set[int] = set()
-        for number in self._order or _from_both_ends(len(self._spans)):
-            pieces = list(_spans(text, *self._spans[number], _PIECE_CHARS))
+        for passage in self._order or _from_both_ends(len(self._spans)):
+            pieces = list(_spans(text, *self._spans[passage], _PIECE_CHARS))
             weights = self._weights.weigh([folded(text[start:end]) for start, end in pieces])
             best = weights.index(max(weights))
-            follows_shown = number - 1 in shown
-            precedes_shown = number + 1 in shown or 0 < number == last
+            follows_shown = passage - 1 in shown
+            precedes_shown = passage + 1 in shown or 0 < passage == last
             if not weights[best] and precedes_shown and not follows_shown:
-                best = len(pieces) - 1  # beside what follows
-            shown.add(number)
-            by_distance = sorted(
-                range(len(pieces)), key=lambda place: (abs(place - best), place < best)
-            )
-            for place in by_distance:
-                yield pieces[place]
+                best = len(pieces) - 1  # next to the passage after it, so that no gap opens
+            shown.add(passage)
+            indexes = range(len(pieces))
+            for index in sorted(indexes, key=lambda index: (abs(index - best), index < best)):
+                yield pieces[index]
 
 
 class PartSizes:
-    """The sizes that a part of a text takes as it grows, each in more tokens than the one before.
+    """The sizes of a growing part of a text, in ascending order of tokens.
 
     Args:
         passages: The text.
         count: Counts the tokens of a piece and of a mark.
         overhead: Tokens around the text.
-        whole_tokens: Returns the tokens of the whole text, which every part takes fewer of.
+        whole_tokens: Returns the tokens of the whole text. Every part takes fewer.
     """
 
     def __init__(
@@ -131,11 +126,11 @@ class PartSizes:
         self._sizes = _Cached(self._measure())
 
     def smallest_with(self, chars: int) -> PartSize | None:
-        """Return the first size that shows so many characters, or None."""
+        """Return the first size that shows at least `chars` characters, or None."""
         return next((size for size in self._sizes if size.chars >= chars), None)
 
     def largest_within(self, max_tokens: int) -> PartSize | None:
-        """Return the last size before the first that takes more tokens, or None."""
+        """Return the largest size of at most `max_tokens`, or None."""
         largest = None
         for size in self._sizes:
             if size.tokens > max_tokens:
@@ -149,7 +144,7 @@ class PartSizes:
         chars = tokens = last_tokens = 0
         gaps, edges = 1, {0, len(text)}
         for pieces, (start, end) in enumerate(self._passages.pieces, start=1):
-            # A piece parts a gap in two. An edge that it shares closes one.
+            # A piece splits a gap in two. Where it touches another piece, it closes a gap.
             gaps += 1 - (start in edges) - (end in edges)
             edges |= {start, end}
             chars += end - start
@@ -166,64 +161,64 @@ class PartSizes:
 
 
 class _Cached(Generic[_Item]):
-    """Items that are computed once each, when they are first asked for."""
+    """The items of an iterator, computed on demand and kept for the next iteration."""
 
     def __init__(self, source: Iterator[_Item]) -> None:
         self._source = source
         self._items: list[_Item] = []
 
     def __iter__(self) -> Iterator[_Item]:
-        number = 0
+        index = 0
         while True:
-            if number == len(self._items):
+            if index == len(self._items):
                 self._items.extend(islice(self._source, 1))
-            if number == len(self._items):
+            if index == len(self._items):
                 return
-            yield self._items[number]
-            number += 1
+            yield self._items[index]
+            index += 1
 
 
 class _StemWeights:
-    """Weighs texts by the stems that they have, the rarer the more.
+    """Weighs texts by the stems that they contain. Rare stems weigh more.
 
-    Words count as in the ranking. Only where no text has one, letters within other words do:
-    `user` in `getUser`.
+    Words match as in the ranking. If no text contains such a word, letters within other words
+    match too, such as `user` in `getUser`.
 
     Args:
         stems: The stems of the request.
-        texts: The folded texts that tell how rare a stem is.
+        texts: The folded texts that decide how rare a stem is.
     """
 
     def __init__(self, stems: Sequence[str], texts: Sequence[str]) -> None:
-        self._find = places_of
+        self._find = find_stem
         self._weights = self._weights_of(stems, texts)
         if not self._weights:
-            self._find = _places_within
+            self._find = _find_letters
             self._weights = self._weights_of(stems, texts)
 
     def _weights_of(self, stems: Iterable[str], texts: Sequence[str]) -> dict[str, float]:
         weights: dict[str, float] = {}
         for stem in stems:
-            holders = len(self._find(stem, texts))
-            if holders:
-                weights[stem] = log(1 + len(texts) / holders)
+            matches = len(self._find(stem, texts))
+            if matches:
+                weights[stem] = log(1 + len(texts) / matches)
         return weights
 
     def weigh(self, texts: Sequence[str]) -> list[float]:
-        """Return the weight of each folded text, 0 for one without a stem."""
+        """Return the weight of each folded text, 0 for a text without a stem."""
         weights = [0.0] * len(texts)
         for stem, weight in self._weights.items():
-            for place in self._find(stem, texts):
-                weights[place] += weight
+            for index in self._find(stem, texts):
+                weights[index] += weight
         return weights
 
 
-def _places_within(stem: str, texts: Sequence[str]) -> list[int]:
-    return [place for place, text in enumerate(texts) if stem in text]
+def _find_letters(stem: str, texts: Sequence[str]) -> list[int]:
+    return [index for index, text in enumerate(texts) if stem in text]
 
 
 def _spans(text: str, start: int, stop: int, sizes: tuple[int, int]) -> Iterator[tuple[int, int]]:
-    """Yield that part of a text in spans that end at a paragraph, a line or a word.
+    """Yield spans of a part of a text that end at a paragraph, a line or a word.
 
     Each has the smallest to the largest size. The last may be larger by the smallest size.
     """
@@ -231,43 +226,42 @@ def _spans(text: str, start: int, stop: int, sizes: tuple[int, int]) -> Iterator
     while stop - start > largest:
         end = _cut(text, start + smallest, start + largest)
         if stop - end < smallest:
-            break  # the note of what is missing would be longer than the rest
+            break  # the mark for the missing characters would be longer than the text it replaces
         yield start, end
         start = end
     yield start, stop
 
 
 def _cut(text: str, start: int, end: int) -> int:
-    """Return the last good place to cut within the range, else its end."""
+    """Return the end of the last boundary within the range, else the end of the range."""
     for boundary in _BOUNDARIES:
-        place = text.rfind(boundary, start, end)
-        if place >= 0:
-            # A space belongs to the word behind it, as tokenizers have it.
-            return place + len(boundary.rstrip(" "))
+        index = text.rfind(boundary, start, end)
+        if index >= 0:
+            # Tokenizers join a space with the word after it.
+            return index + len(boundary.rstrip(" "))
     return end
 
 
 def _ranked(weights: Sequence[float]) -> list[int]:
-    """Return the numbers of the passages, best first. None when no passage has a stem."""
-    hits = [number for number, weight in enumerate(weights) if weight]
+    """Return the indexes of the passages, best first, or an empty list if none has a weight."""
+    hits = [index for index, weight in enumerate(weights) if weight]
     if not hits:
         return []
     distances: list[int] = []  # to the nearest hit
     for hit, next_hit in pairwise([-len(weights), *hits, 2 * len(weights)]):
-        between = range(max(hit, 0), min(next_hit, len(weights)))
-        distances += [min(number - hit, next_hit - number) for number in between]
-    return sorted(
-        range(len(weights)), key=lambda number: (-weights[number], distances[number], number)
-    )
+        for index in range(max(hit, 0), min(next_hit, len(weights))):
+            distances.append(min(index - hit, next_hit - index))
+    indexes = range(len(weights))
+    return sorted(indexes, key=lambda index: (-weights[index], distances[index], index))
 
 
 def _from_both_ends(size: int) -> list[int]:
-    """Return the numbers below a size: two from the beginning, then one from the end."""
-    return sorted(range(size), key=lambda number: (min(number / 2, size - 1 - number), number))
+    """Return the indexes below a size, alternately two from the start and one from the end."""
+    return sorted(range(size), key=lambda index: (min(index / 2, size - 1 - index), index))
 
 
 def join_spans(text: str, spans: Iterable[tuple[int, int]]) -> str:
-    """Return spans of a text, in its order, with a mark for what is missing between them."""
+    """Join spans of a text, which come in its order, with a mark for each gap."""
     parts: list[str] = []
     end_before = 0
     for start, end in [*spans, (len(text), len(text))]:
@@ -281,5 +275,5 @@ def join_spans(text: str, spans: Iterable[tuple[int, int]]) -> str:
 
 
 def gap_mark(chars: int) -> str:
-    """Return the line that stands for characters that are not shown."""
+    """Return the line that replaces characters that are not shown."""
     return f"[… {chars:,} characters left out …]\n"

@@ -1,4 +1,4 @@
-"""`Postings`: BM25 over documents in memory that change one by one."""
+"""Rank documents in memory that are added and removed one by one, with BM25."""
 
 import math
 from collections import Counter
@@ -16,16 +16,16 @@ from llm_common.ranking.lexical import (
     word_scores,
 )
 
-_MIN_RELATIVE: Final = 0.2  # of the best score; spares a third of the time, and finds .001 more
+_MIN_RELATIVE: Final = 0.2  # of the best score: saves a third of the time, and recall rises by .001
 _LETTERS: Final = 4
 
 
 class Postings:
-    """Documents by key, scored against terms by BM25.
+    """Scores documents against terms by BM25.
 
-    Takes about 50 ns for each document that has a term of a request, three times that for a term
-    that no earlier request had. The order of insertion never changes a score. Not safe to share
-    between threads.
+    Takes about 50 ns for each document that contains a term of a request, and three times as long
+    for a term that no earlier request had. The order of insertion never changes a score. Not safe
+    to share between threads.
 
     Args:
         bm25: The parameters of the formula.
@@ -34,17 +34,17 @@ class Postings:
     def __init__(self, bm25: BM25) -> None:
         self._bm25 = bm25
         self._documents: dict[str, Counter[str]] = {}
-        self._holders: dict[str, dict[str, int]] = {}
-        self._is_stale = True  # what follows is computed when it is asked for first
+        self._postings: dict[str, dict[str, int]] = {}
+        self._is_stale = True  # the attributes below are computed on demand
         self._keys: tuple[str, ...] = ()
-        self._places: dict[str, int] = {}
+        self._indexes: dict[str, int] = {}
         self._norms: list[float] = []
         self._scores: dict[str, dict[int, float]] = {}
         self._weights: list[float] = []
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The keys, sorted. The scores are in their order."""
+        """Return the sorted keys. An index into them identifies a document in the scores."""
         self._refresh()
         return self._keys
 
@@ -52,26 +52,26 @@ class Postings:
         if not self._is_stale:
             return
         self._keys = tuple(sorted(self._documents))
-        self._places = {key: place for place, key in enumerate(self._keys)}
+        self._indexes = {key: index for index, key in enumerate(self._keys)}
         lengths = [self._documents[key].total() for key in self._keys]
         self._norms = self._bm25.length_norms(lengths)
         self._scores, self._weights = {}, []
         self._is_stale = False
 
     def put(self, key: str, terms: Iterable[str]) -> None:
-        """Add a document, or replace the one of that key."""
+        """Add a document, or replace the document with that key."""
         self.discard(key)
         counts = self._documents[key] = Counter(terms)
         for term, count in counts.items():
-            self._holders.setdefault(term, {})[key] = count
+            self._postings.setdefault(term, {})[key] = count
 
     def discard(self, key: str) -> None:
-        """Remove a document, if it is there."""
+        """Remove a document, if it exists."""
         for term in self._documents.pop(key, ()):
-            holders = self._holders[term]
-            del holders[key]
-            if not holders:
-                del self._holders[term]
+            posting = self._postings[term]
+            del posting[key]
+            if not posting:
+                del self._postings[term]
         self._is_stale = True
 
     def scores(
@@ -79,86 +79,90 @@ class Postings:
         terms: Iterable[str],
         *,
         among: Collection[int] | None = None,
-        max_holders: float = math.inf,
+        max_matches: float = math.inf,
     ) -> dict[int, float]:
-        """Return the score of each document relative to the best, by its place in `keys`.
+        """Return the score of each document relative to the best, by its index in `keys`.
 
-        Leaves out documents that score up to a fifth of the best.
+        Documents that score at most a fifth of the best are omitted.
 
         Args:
-            terms: What to look for, each distinct term once.
-            among: Places of the documents that count. None for all.
-            max_holders: Terms that more documents have are passed over.
+            terms: The terms to look for, each distinct term once.
+            among: Indexes of the documents that count. None includes all.
+            max_matches: Terms in more documents than this are ignored.
         """
         self._refresh()
         totals: dict[int, float] = {}
         for term in terms:
             scores = self._term_scores(term)
-            if len(scores) <= max_holders:
-                for place in scores if among is None else scores.keys() & among:
-                    totals[place] = totals.get(place, 0.0) + scores[place]
+            if len(scores) <= max_matches:
+                for index in scores if among is None else scores.keys() & among:
+                    totals[index] = totals.get(index, 0.0) + scores[index]
         top = max(totals.values(), default=0.0)
         floor = _MIN_RELATIVE * top
-        return {place: score / top for place, score in totals.items() if score > floor}
+        return {index: score / top for index, score in totals.items() if score > floor}
 
     def shares(
         self, terms: Iterable[str], *, among: Collection[int] | None = None
     ) -> dict[int, float]:
-        """Return how much of each document the terms are, from 0 to 1, by its place in `keys`.
+        """Return how much of each document the terms cover, from 0 to 1, by its index in `keys`.
 
         Rare terms weigh more.
+
+        Args:
+            terms: The terms to look for, each distinct term once.
+            among: Indexes of the documents that count. None includes all.
         """
         self._refresh()
         if not self._weights:
-            idfs = {term: self._idf(term) for term in self._holders}
+            idfs = {term: self._idf(term) for term in self._postings}
             for key in self._keys:
                 self._weights.append(math.fsum(map(idfs.__getitem__, self._documents[key])))
         totals: dict[int, float] = {}
         for term in terms:
             weight = self._idf(term)
-            for key in self._holders.get(term, ()):
-                place = self._places[key]
-                if among is None or place in among:
-                    totals[place] = totals.get(place, 0.0) + weight / self._weights[place]
+            for key in self._postings.get(term, ()):
+                index = self._indexes[key]
+                if among is None or index in among:
+                    totals[index] = totals.get(index, 0.0) + weight / self._weights[index]
         return totals
 
-    def holds(self, key: str, term: str) -> bool:
-        """Return whether the document has the term."""
+    def contains(self, key: str, term: str) -> bool:
+        """Return whether the document contains the term."""
         return term in self._documents[key]
 
-    def score_of(self, key: str, terms: Iterable[str], *, among: int) -> float:
-        """Return the score of one document, in nats, as if there were at least so many documents.
+    def score_of(self, key: str, terms: Iterable[str], *, min_documents: int) -> float:
+        """Return the score of one document in nats, as if there were `min_documents` or more.
 
-        Such scores compare between pools.
+        A small pool then counts as a larger one, so that scores compare between pools.
         """
         self._refresh()
-        norm = self._norms[self._places[key]]
+        norm = self._norms[self._indexes[key]]
         total = 0.0
         for term in terms:
             count = self._documents[key][term]
             if count:
-                total += self._idf(term, among=among) * count / (count + norm)
+                total += self._idf(term, min_documents=min_documents) * count / (count + norm)
         return total
 
-    def _idf(self, term: str, *, among: int = 0) -> float:
-        return idf(len(self._holders.get(term, ())), max(len(self._documents), among))
+    def _idf(self, term: str, *, min_documents: int = 0) -> float:
+        return idf(len(self._postings.get(term, ())), max(len(self._documents), min_documents))
 
     def _term_scores(self, term: str) -> dict[int, float]:
-        """Return what a term adds to the score of each document that has it."""
+        """Return what a term adds to the score of each document that contains it."""
         scores = self._scores.get(term)
         if scores is None:
-            holders = self._holders.get(term, {})
-            counts = {self._places[key]: count for key, count in holders.items()}
+            posting = self._postings.get(term, {})
+            counts = {self._indexes[key]: count for key, count in posting.items()}
             scores = word_scores(counts, self._norms, len(self._norms))
-            if holders:
+            if posting:  # requests may contain any number of terms that occur in no document
                 self._scores[term] = scores
         return scores
 
 
 def stems_and_letters(text: str) -> tuple[list[str], list[str]]:
-    """Return the stem of every word of a text, and every four letters in a row within a word.
+    """Return the stem of every word of a text, and every run of four letters within a word.
 
-    Identifiers count in parts too. Four letters find `database` in `databases` and `mydatabase`.
+    The parts of an identifier count too. Runs of letters find `database` in `mydatabase`.
     """
     stems: list[str] = []
     letters: list[str] = []

@@ -247,7 +247,7 @@ class ToolIndex:
             (1.0, self._words.scores(stems, among=among)),
             (
                 _LETTERS_WEIGHT,
-                self._letters.scores(letters, among=among, max_holders=_MAX_LETTERS_TOOLS),
+                self._letters.scores(letters, among=among, max_matches=_MAX_LETTERS_TOOLS),
             ),
             (_NAME_WEIGHT, self._names.shares(stems, among=among)),
         )
@@ -267,14 +267,18 @@ class ToolIndex:
 
     def _score(self, name: str, share: float, cosine: float | None, stems: Sequence[str]) -> float:
         """How far the tool fits, from 0 to 1, whatever the other tools are."""
-        evidence = self._words.score_of(name, stems, among=_MIN_POOL) + _NAME_EVIDENCE * share
+        evidence = (
+            self._words.score_of(name, stems, min_documents=_MIN_POOL) + _NAME_EVIDENCE * share
+        )
         if cosine is not None:
             evidence += _VECTOR_EVIDENCE * max(0.0, cosine - _UNRELATED)
         return evidence / (evidence + _HALF_EVIDENCE)
 
     def _why(self, text: str, name: str, share: float, cosine: float | None) -> str:
         reasons: list[str] = []
-        shared = [term for term in query_terms(text) if self._words.holds(name, stem(folded(term)))]
+        shared = [
+            term for term in query_terms(text) if self._words.contains(name, stem(folded(term)))
+        ]
         if shared:
             reasons.append(f"words {', '.join(shared[:_MAX_NAMED])}")
         if share:

@@ -1,4 +1,4 @@
-"""Static vectors, and what stands out of similarities."""
+"""Static vectors and the prominence of similarities."""
 
 import math
 import subprocess
@@ -17,7 +17,7 @@ installed = pytest.mark.skipif(
 )
 
 
-def test_only_what_lies_clearly_above_the_others_counts() -> None:
+def test_only_similarities_far_above_the_mean_count() -> None:
     values = prominence([0.4, 0.41, 0.42, 0.4, 0.9, 0.41, 0.8])
     assert values[4] == 1.0
     assert 0 < values[6] < 1
@@ -25,12 +25,12 @@ def test_only_what_lies_clearly_above_the_others_counts() -> None:
 
 
 @pytest.mark.parametrize("senseless", [math.nan, math.inf, -math.inf])
-def test_what_is_no_number_does_not_spread_f_139(senseless: float) -> None:
+def test_a_similarity_that_is_not_finite_counts_as_zero_f_139(senseless: float) -> None:
     assert prominence([0.4, senseless, 0.4, 0.9, 0.4, 0.4]) == [0.0, 0.0, 0.0, 1.0, 0.0, 0.0]
 
 
 @pytest.mark.parametrize("flat", [[], [0.3], [0.3, 0.3, 0.3], [0.0, 0.0]])
-def test_nothing_stands_out_of_equals(flat: list[float]) -> None:
+def test_equal_similarities_have_no_prominence(flat: list[float]) -> None:
     assert prominence(flat) == [0.0] * len(flat)
 
 
@@ -48,7 +48,7 @@ def test_meaning_is_found_without_a_shared_word(vectors: StaticVectors) -> None:
 
 
 @installed
-def test_the_same_text_is_one_and_no_text_is_zero(vectors: StaticVectors) -> None:
+def test_the_same_text_has_cosine_one_and_an_empty_text_zero(vectors: StaticVectors) -> None:
     same, empty, broken = vectors.similarities("weather in Oslo", ["weather in Oslo", "", "\ud800"])
     assert same == pytest.approx(1.0, abs=1e-5)
     assert empty == 0.0
@@ -66,7 +66,7 @@ def test_cached_vectors_change_nothing_s1_15(vectors: StaticVectors) -> None:
 
 
 @installed
-def test_loading_runs_no_other_package_and_opens_no_connection() -> None:
+def test_loading_imports_no_other_package_and_opens_no_connection() -> None:
     program = """
 import socket, sys
 def refused(*args): raise AssertionError("a connection")
@@ -81,13 +81,15 @@ print(sorted({"wordllama", "requests", "huggingface_hub"} & set(sys.modules)))
     assert result.stdout.strip() == "[]"
 
 
-def test_a_missing_extra_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_for_a_missing_extra_names_the_install_command(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(embeddings, "find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r"pip install '\.\[embeddings\]'"):
         StaticVectors()
 
 
-def test_one_method_makes_an_embedder() -> None:
+def test_any_class_with_the_method_is_an_embedder() -> None:
     class Constant:
         def similarities(self, query: str, texts: Sequence[str]) -> Sequence[float]:
             return [0.5] * len(texts)

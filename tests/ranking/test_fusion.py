@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import example, given, settings, strategies as st
 
-from llm_common.ranking.fusion import reciprocal_rank_fusion, weighted_sum
+from llm_common.ranking.fusion import reciprocal_rank_fusion
 from llm_common.ranking.lexical import Hit, max_normalised
 
 KEYS = st.lists(st.sampled_from("abcdefgh"), unique=True, max_size=8)
@@ -16,11 +16,11 @@ def test_scores_are_the_sums_of_the_papers_formula() -> None:
     ]
 
 
-def test_a_key_that_two_rankings_hold_beats_the_best_of_one() -> None:
+def test_a_key_in_two_rankings_beats_the_best_of_one() -> None:
     assert [hit.key for hit in reciprocal_rank_fusion([["a", "c"], ["b", "c"]])] == ["c", "a", "b"]
 
 
-def test_weights_let_one_ranking_decide() -> None:
+def test_the_ranking_with_the_larger_weight_decides() -> None:
     assert [hit.key for hit in reciprocal_rank_fusion([["a"], ["b"]], weights=[1, 2])] == ["b", "a"]
 
 
@@ -28,13 +28,12 @@ def test_a_repeated_key_counts_once_at_its_best_rank() -> None:
     assert reciprocal_rank_fusion([["a", "b", "a"]]) == reciprocal_rank_fusion([["a", "b"]])
 
 
-def test_nothing_gives_nothing() -> None:
+def test_empty_rankings_fuse_into_an_empty_one() -> None:
     assert reciprocal_rank_fusion([]) == []
     assert reciprocal_rank_fusion([[], []]) == []
-    assert weighted_sum([]) == []
 
 
-def test_refuses_weights_that_do_not_match_and_a_negative_k() -> None:
+def test_a_missing_weight_and_a_negative_k_raise() -> None:
     with pytest.raises(ValueError, match="1 weights for 2 rankings"):
         reciprocal_rank_fusion([["a"], ["b"]], weights=[1])
     with pytest.raises(ValueError, match="k is -1"):
@@ -43,7 +42,7 @@ def test_refuses_weights_that_do_not_match_and_a_negative_k() -> None:
 
 @settings(max_examples=25, deadline=None)
 @given(st.lists(KEYS, max_size=4))
-# sums that plain addition rounds by their order
+# With plain addition, the rounding of these sums depends on their order.
 @example([list("abcdghef")] * 2 + [list("abcdefgh")] * 2)
 def test_the_order_of_the_rankings_never_matters(rankings: list[list[str]]) -> None:
     fused = reciprocal_rank_fusion(rankings)
@@ -51,17 +50,9 @@ def test_the_order_of_the_rankings_never_matters(rankings: list[list[str]]) -> N
     assert {hit.key for hit in fused} == {key for ranking in rankings for key in ranking}
 
 
-def test_weighted_sum_adds_what_each_part_says_about_a_key() -> None:
-    hits = weighted_sum([(1.0, {"a": 0.5, "b": 1.0}), (2.0, {"a": 0.5})])
-    assert hits == [Hit("a", 1.5), Hit("b", 1.0)]
-
-
-def test_ties_stand_in_the_order_of_their_keys() -> None:
-    assert [hit.key for hit in weighted_sum([(1.0, {"c": 1.0, "a": 1.0, "b": 1.0})])] == [
-        "a",
-        "b",
-        "c",
-    ]
+def test_ties_are_in_the_order_of_their_keys() -> None:
+    fused = reciprocal_rank_fusion([["c"], ["a"], ["b"]])
+    assert [hit.key for hit in fused] == ["a", "b", "c"]
 
 
 def test_max_normalisation_keeps_zero_and_the_proportions() -> None:

@@ -1,4 +1,4 @@
-"""The words of texts and requests."""
+"""Words of texts and requests."""
 
 import pytest
 
@@ -64,16 +64,16 @@ def test_only_the_first_distinct_words_of_a_long_query_count() -> None:
         ("", ()),
     ],
 )
-def test_parts_are_sentences_lines_and_what_comes_then(text: str, parts: tuple[str, ...]) -> None:
+def test_a_request_is_split_at_sentences_lines_and_then(text: str, parts: tuple[str, ...]) -> None:
     assert split_request(text) == parts
 
 
-def test_prose_is_not_a_list_of_wishes() -> None:
+def test_prose_is_not_split_into_parts() -> None:
     assert split_request(" ".join(f"Sentence number{n} tells more things." for n in range(5))) == ()
 
 
 @pytest.mark.parametrize("space", [" ", "\t", "\n ", " \r\n"])
-def test_any_amount_of_white_space_stands_between_parts(space: str) -> None:
-    # 10 s, if each space began a search
+def test_a_long_run_of_white_space_separates_parts(space: str) -> None:
+    # It would take 10 s if a search began at each space.
     request = f"find the price{space * 50_000}and then send an email"
     assert split_request(request) == ("find the price", "send an email")

@@ -1,4 +1,4 @@
-"""The parts of a text that fit a request best."""
+"""Passages of a text around the words of a request."""
 
 import re
 import time
@@ -24,40 +24,41 @@ def document(**inserted: str) -> str:
     return "\n\n".join(paragraphs)
 
 
-def test_the_passage_that_holds_the_request_is_shown_with_its_neighbours() -> None:
+def test_the_matching_passage_is_shown_with_its_neighbours() -> None:
     ranked = RankedPassages(document(at120="The key is saffron."), search_stems("keys of saffron"))
-    found = ranked.best(room=1_500, count=len)
-    assert found is not None
-    assert "The key is saffron." in found.text
-    assert "Paragraph 119" in found.text
-    assert "Paragraph 3 " not in found.text
+    passages = ranked.best(max_size=1_500, count=len)
+    assert passages is not None
+    assert "The key is saffron." in passages.text
+    assert "Paragraph 119" in passages.text
+    assert "Paragraph 3 " not in passages.text
 
 
-def test_passages_far_apart_stand_in_the_order_of_the_text_with_counts_between() -> None:
+def test_distant_passages_keep_their_order_and_gaps_are_counted() -> None:
     text = document(at20="Saffron first.", at180="Saffron last.")
-    found = RankedPassages(text, ["saffron"]).best(room=2_000, count=len)
-    assert found is not None
-    assert found.text.index("Saffron first.") < found.text.index("Saffron last.")
+    passages = RankedPassages(text, ["saffron"]).best(max_size=2_000, count=len)
+    assert passages is not None
+    assert passages.text.index("Saffron first.") < passages.text.index("Saffron last.")
     missing = sum(
         int(count.replace(",", ""))
-        for count in re.findall(r"\[… ([\d,]+) characters left out …\]", found.text)
+        for count in re.findall(r"\[… ([\d,]+) characters left out …\]", passages.text)
     )
-    assert missing + found.chars_shown == len(text)
+    assert missing + passages.chars_shown == len(text)
 
 
-def test_a_passage_that_is_longer_than_the_room_is_cut_around_its_match() -> None:
+def test_a_passage_that_does_not_fit_is_cut_around_its_match() -> None:
     words = [f"stone{number}" for number in range(60)]
     text = " ".join([*words[:40], "saffron", *words[40:]])
-    found = RankedPassages(text, ["saffron"]).best(room=220, count=len)
-    assert found is not None
-    assert "saffron" in found.text
-    assert "stone0 " not in found.text
+    passages = RankedPassages(text, ["saffron"]).best(max_size=220, count=len)
+    assert passages is not None
+    assert "saffron" in passages.text
+    assert "stone0 " not in passages.text
 
 
-@given(text=texts_of(60), rooms=st.lists(st.integers(1, 3_000), min_size=2, max_size=2))
-def test_a_larger_room_shows_the_same_and_more(text: str, rooms: list[int]) -> None:
+@given(text=texts_of(60), sizes=st.lists(st.integers(1, 3_000), min_size=2, max_size=2))
+def test_a_higher_limit_shows_the_same_and_more(text: str, sizes: list[int]) -> None:
     small, large = (
-        RankedPassages(text, ["rain", "cloud"]).best(room=room, count=len) for room in sorted(rooms)
+        RankedPassages(text, ["rain", "cloud"]).best(max_size=size, count=len)
+        for size in sorted(sizes)
     )
     if small is None:
         return
@@ -67,19 +68,19 @@ def test_a_larger_room_shows_the_same_and_more(text: str, rooms: list[int]) -> N
         assert part.rstrip("\n") in large.text
 
 
-def test_no_passages_without_a_word_of_the_request() -> None:
-    assert RankedPassages(document(), ["saffron"]).best(room=1_000, count=len) is None
-    assert RankedPassages(document(), []).best(room=1_000, count=len) is None
+def test_a_text_without_a_word_of_the_request_has_no_passages() -> None:
+    assert RankedPassages(document(), ["saffron"]).best(max_size=1_000, count=len) is None
+    assert RankedPassages(document(), []).best(max_size=1_000, count=len) is None
 
 
-@given(text=texts_of(60), room=st.integers(1, 3_000))
-def test_passages_stay_in_their_room_and_show_only_the_text(text: str, room: int) -> None:
-    found = RankedPassages(text, ["rain", "cloud"]).best(room=room, count=len)
-    if found is None:
+@given(text=texts_of(60), max_size=st.integers(1, 3_000))
+def test_passages_stay_within_their_limit_and_show_only_the_text(text: str, max_size: int) -> None:
+    passages = RankedPassages(text, ["rain", "cloud"]).best(max_size=max_size, count=len)
+    if passages is None:
         return
-    assert 0 < found.chars_shown <= len(text)
-    assert len(found.text) <= room + len("\n[… 1,234 characters left out …]\n")
-    for part in re.split(r"\n?\[… [\d,]+ characters left out …\]\n?", found.text):
+    assert 0 < passages.chars_shown <= len(text)
+    assert len(passages.text) <= max_size + len("\n[… 1,234 characters left out …]\n")
+    for part in GAP.split(passages.text):
         assert part.rstrip("\n") in text
 
 
@@ -88,6 +89,6 @@ def test_a_huge_text_takes_little_time() -> None:
     text = "\n".join(PARAGRAPHS * 100)
     started = time.process_time()
     RankedPassages(text, search_stems("stone and light of saffron in the roof garden")).best(
-        room=4_000, count=len
+        max_size=4_000, count=len
     )
     assert time.process_time() - started < 1

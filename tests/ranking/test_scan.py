@@ -1,4 +1,4 @@
-"""BM25 without an index."""
+"""BM25 over texts in memory, without an index."""
 
 import random
 import re
@@ -16,7 +16,7 @@ def scores(request: str, *texts: str) -> list[float]:
 
 
 @pytest.mark.parametrize(
-    ("asked", "found", "missed"),
+    ("query", "match", "other"),
     [
         ("delivery", "it was delivered late", "the driver was late"),
         ("stopped", "do not stop me", "step by step"),
@@ -34,8 +34,8 @@ def scores(request: str, *texts: str) -> list[float]:
         ("get__user__name", "GetUserName", "delete file"),
     ],
 )
-def test_a_word_finds_its_forms_and_no_stranger(asked: str, found: str, missed: str) -> None:
-    assert scores(asked, found, missed, "nothing of it") == [1.0, 0.0, 0.0]
+def test_a_word_finds_its_forms_and_no_other_word(query: str, match: str, other: str) -> None:
+    assert scores(query, match, other, "nothing of it") == [1.0, 0.0, 0.0]
 
 
 def test_rare_words_count_more_than_common_ones() -> None:
@@ -45,7 +45,7 @@ def test_rare_words_count_more_than_common_ones() -> None:
     assert result[0] == result[1] == result[2] < 0.5
 
 
-def test_a_short_text_that_says_it_beats_a_long_one_as_the_length_share_rises() -> None:
+def test_length_normalization_prefers_the_shorter_of_two_matches() -> None:
     documents = [("invoice " + "other words here " * 50,), ("invoice now",)]
     mild = TermScanner(weights=(1.0,), bm25=BM25(b=0.1)).scan("invoice", documents)
     full = TermScanner(weights=(1.0,), bm25=BM25(b=1.0)).scan("invoice", documents)
@@ -58,20 +58,20 @@ def test_fields_count_by_their_weight() -> None:
     assert scan("invoice", documents, weights=(1.0, 3.0))[1] == 1.0
 
 
-def test_a_part_of_a_request_is_not_drowned_by_the_words_of_another() -> None:
+def test_a_part_of_a_request_counts_despite_the_other_parts() -> None:
     texts = [
         "the magazine of the month",
         "large counters, large kitchens, large rooms",
         "the kitchen counter",
     ]
-    asked = "How large is the counter of my kitchen{} Which magazine came last month"
-    one, two = scores(asked.format(","), *texts), scores(asked.format("?"), *texts)
-    assert one[0] < one[1]
-    assert one[0] < two[0]
+    query = "How large is the counter of my kitchen{} Which magazine came last month"
+    as_one_part, as_two_parts = (scores(query.format(mark), *texts) for mark in ",?")
+    assert as_one_part[0] < as_one_part[1]
+    assert as_one_part[0] < as_two_parts[0]
 
 
 @pytest.mark.parametrize("request_text", ["", "?? !!", "the of and", "\ud800", "zzz"])
-def test_nothing_to_look_up_scores_nothing(request_text: str) -> None:
+def test_a_request_without_words_scores_zero(request_text: str) -> None:
     assert scores(request_text, "one text", "") == [0.0, 0.0]
     assert scores(request_text) == []
 
@@ -98,21 +98,17 @@ HOSTILE += [
 
 @pytest.mark.parametrize("request_text", HOSTILE)
 def test_a_request_has_no_syntax(request_text: str) -> None:
-    found = scores(request_text, "alpha", "beta", "gamma")
-    assert [score > 0 for score in found] == [
-        "alpha" in request_text,
-        "beta" in request_text,
-        False,
-    ]
+    matches = [score > 0 for score in scores(request_text, "alpha", "beta", "gamma")]
+    assert matches == ["alpha" in request_text, "beta" in request_text, False]
 
 
 @hypothesis_settings(max_examples=25, deadline=None)
 @given(st.text(st.characters()), st.text(st.characters()))
-def test_any_text_may_be_asked_and_searched(asked: str, text: str) -> None:
-    assert all(0 <= score <= 1 for score in scores(asked, text, "rain"))
+def test_any_text_can_be_searched_for_and_in(query: str, text: str) -> None:
+    assert all(0 <= score <= 1 for score in scores(query, text, "rain"))
 
 
-def test_stems_are_words_once_each() -> None:
+def test_search_stems_are_distinct() -> None:
     assert search_stems("Parsing the parser's parse errors") == ("pars", "error")
 
 
@@ -123,11 +119,11 @@ def test_stems_are_words_once_each() -> None:
 )
 @hypothesis_settings(max_examples=25)
 def test_the_order_of_the_texts_never_matters_s1_11(
-    texts: list[str], asked: str, rnd: random.Random
+    texts: list[str], query: str, rnd: random.Random
 ) -> None:
-    expected = dict(zip(texts, scores(asked, *texts), strict=True))
+    expected = dict(zip(texts, scores(query, *texts), strict=True))
     shuffled = rnd.sample(texts, len(texts))
-    assert dict(zip(shuffled, scores(asked, *shuffled), strict=True)) == expected
+    assert dict(zip(shuffled, scores(query, *shuffled), strict=True)) == expected
     assert all(0.0 <= value <= 1.0 for value in expected.values())
 
 
@@ -136,15 +132,15 @@ _POOLS = st.lists(st.text(alphabet="abc d", max_size=12), max_size=4)
 
 @given(st.lists(st.tuples(st.text(alphabet="abcd ", max_size=12), _POOLS), min_size=2, max_size=8))
 @hypothesis_settings(max_examples=25)
-def test_what_a_scanner_remembers_never_shows(searches: list[tuple[str, list[str]]]) -> None:
-    one_for_all = TermScanner(weights=(1.0,))
-    for asked, texts in searches * 2:
+def test_cached_scores_never_change_a_result(searches: list[tuple[str, list[str]]]) -> None:
+    scanner = TermScanner(weights=(1.0,))
+    for query, texts in searches * 2:
         documents = [(text,) for text in texts]
-        assert one_for_all.scan(asked, documents) == scan(asked, documents, weights=(1.0,))
+        assert scanner.scan(query, documents) == scan(query, documents, weights=(1.0,))
 
 
 def plain_scores(stem: str, documents: list[tuple[str, str]]) -> list[float]:
-    """BM25F as one would write it down, for one word of four letters."""
+    """Score one word of four letters by BM25F, straight from the formula."""
     totals = [
         sum(
             weight * len(re.findall(f"(?<![a-z]){stem}", text))
@@ -168,30 +164,30 @@ _FIELD = st.lists(
 
 @given(st.lists(st.tuples(_FIELD, _FIELD), max_size=6))
 @hypothesis_settings(max_examples=25)
-def test_documents_score_the_same_by_their_columns_and_by_the_plain_formula(
+def test_documents_and_columns_score_as_the_plain_formula(
     documents: list[tuple[str, str]],
 ) -> None:
-    found = scan("rain", documents, weights=(2.0, 1.0))
-    assert found == scan_columns("rain", [*zip(*documents, strict=True)], weights=(2.0, 1.0))
-    assert found == pytest.approx(plain_scores("rain", documents) if documents else [])
+    scores = scan("rain", documents, weights=(2.0, 1.0))
+    assert scores == scan_columns("rain", [*zip(*documents, strict=True)], weights=(2.0, 1.0))
+    assert scores == pytest.approx(plain_scores("rain", documents) if documents else [])
 
 
-@pytest.mark.parametrize(("max_chars", "kept"), [(6, True), (5, False)])
-def test_a_scanner_holds_no_more_text_than_it_may(max_chars: int, kept: bool) -> None:
+@pytest.mark.parametrize(("max_chars", "is_cached"), [(6, True), (5, False)])
+def test_a_scanner_caches_at_most_max_chars(max_chars: int, is_cached: bool) -> None:
     class Text(str):
-        """A text that can be watched."""
+        """A str that allows weak references."""
 
         __slots__ = ("__weakref__",)
 
     scanner, watched = TermScanner(weights=(1.0,), max_chars=max_chars), Text("abcdef")
-    gone = weakref.ref(watched)
+    reference = weakref.ref(watched)
     scanner.scan("abcd", [(watched,)])
     del watched
-    assert (gone() is not None) is kept
+    assert (reference() is not None) is is_cached
 
 
 @pytest.mark.torture
-def test_a_megabyte_of_one_letter_is_no_trap() -> None:
+def test_a_megabyte_of_one_letter_is_scanned_quickly() -> None:
     started = time.thread_time()
     scores("aaaa bbb " + "a" * 500, "a" * 1_000_000)
     assert time.thread_time() - started < 1  # a hundred times what it takes
@@ -209,6 +205,6 @@ def test_a_megabyte_of_one_letter_is_no_trap() -> None:
     ids=["Hindi", "points in the request", "points in the texts", "Hebrew", "Thai"],
 )
 def test_words_of_other_scripts_find_their_text(request_text: str, texts: list[str]) -> None:
-    first, *others = scores(request_text, *texts)
-    assert first == 1.0
-    assert max(others) < 0.2
+    match, *unrelated = scores(request_text, *texts)
+    assert match == 1.0
+    assert max(unrelated) < 0.2
