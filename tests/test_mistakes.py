@@ -258,13 +258,13 @@ MISTAKES = [
         "a lock as the result",
         lambda at: save(at, result=threading.Lock()),
         UnserialisableError,
-        "JSON cannot stand for a value of type lock; pass what it holds instead of the object",
+        "A value of type lock has no JSON form; pass its data instead of the object",
     ),
     Mistake(
         "a generator as the result",
         lambda at: save(at, result=(each for each in "ab")),
         UnserialisableError,
-        "JSON cannot stand for a value of type generator; pass what it holds instead of the object",
+        "A value of type generator has no JSON form; pass its data instead of the object",
     ),
     Mistake(
         "a negative lifetime",
@@ -284,7 +284,7 @@ MISTAKES = [
             query_id="q", task_id=None, tool_name="t", args={}, result="x" * 100
         ),
         ResultTooLargeError,
-        "The result takes more than 10 bytes; raise max_result_bytes or store less",
+        "The result exceeds 10 bytes; raise max_result_bytes or store less",
     ),
     Mistake(
         "a file where the store should be",

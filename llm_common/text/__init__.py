@@ -1,3 +1,3 @@
-"""Data as safe text: canonical JSON, excerpts, fences."""
+"""Convert data to safe text: canonical JSON, excerpts and fences."""
 
 __all__: list[str] = []

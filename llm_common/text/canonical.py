@@ -1,4 +1,4 @@
-"""Turns values into plain JSON data, equal in every process, and into the bytes of a JSON file.
+"""Convert values to plain JSON data, the same in every process, and to the bytes of a JSON file.
 
 | value | becomes |
 |---|---|
@@ -14,10 +14,10 @@
 | Decimal, UUID, Path | text |
 | bytes, bytearray, memoryview | `{"base64": "..."}`, a form that nothing here ever decodes |
 | pydantic model, dataclass | its fields by name |
-| an object with a list `source_urls`, or without a text form of its own | its public attributes |
-| anything else with a text form of its own | that text, as with `default=str` |
+| an object with a list `source_urls`, or whose class defines no text form | its public attributes |
+| anything else | its text, as with `default=str` |
 
-No rule is ever applied backwards: what is loaded is data, whatever it looks like.
+The rules are never applied in reverse: loaded data stays plain data, whatever it looks like.
 """
 
 import base64
@@ -45,9 +45,9 @@ from llm_common.errors import CorruptPointerError, ResultTooLargeError, Unserial
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 
 MAX_DEPTH = 250
-"""Levels of nesting that a value may have to be stored."""
+"""Maximum levels of nesting of a value that is stored. orjson itself stops at 254."""
 MAX_READ_DEPTH = 1_000
-"""Levels of nesting that are written again for a reader: earlier versions stored as many."""
+"""Maximum levels of nesting of a value that is shown. Earlier versions stored as many."""
 
 _DEFAULT_REPR = re.compile(r"<[^<>]* object at 0x[0-9a-f]+[^<>]*>", re.IGNORECASE)
 _PARTS = re.compile(r'[{}\[\]]|"[^"\\]*(?:\\.[^"\\]*)*"|[^\s{}\[\]:,"]+')
@@ -62,53 +62,52 @@ _ORJSON_OPTIONS = (
     | orjson.OPT_PASSTHROUGH_SUBCLASS
 )
 _DECODER = json.JSONDecoder(parse_constant=lambda _: None)
-_DIGITS = bytes(ord("0" if byte in b"0123456789" else " ") for byte in range(256))
-_LONG_DIGITS = b"0" * 19  # from so many digits on, an integer may be too long for 64 bits
+_DIGITS = bytes.maketrans(b"123456789", b"0" * 9)
+_LONG_DIGITS = b"0" * 19  # an integer with 19 digits or more may exceed 64 bits
 
 
 def to_plain(value: object) -> Json:
-    """A copy of the value as plain JSON data, by the table at the top of this module.
+    """Copy a value as plain JSON data, by the table at the top of this module.
 
-    Equal values give equal data in every process. The value is not changed, and iterators are not
+    Equal values become equal data in every process. The value is not changed, and iterators are not
     consumed.
 
     Raises:
-        UnserialisableError: The value contains itself or is nested deeper than `MAX_DEPTH`, two of
-            its keys become the same text, one of its methods raises, or it holds something that
-            JSON cannot stand for: a generator, a coroutine, a file, a lock, or another object whose
-            text holds its address.
+        UnserialisableError: If the value contains itself or is nested deeper than `MAX_DEPTH`, if
+            two of its keys become the same text, if one of its methods raises, or if it contains
+            something without a JSON form: a generator, a coroutine, a file, a lock, or another
+            object whose text contains its address.
     """
-    return dict(value) if _is_flat(value) else _canonical(value, _no_number, MAX_DEPTH)
+    return dict(value) if _is_flat(value) else _canonical(value, _as_null, MAX_DEPTH)
 
 
 def stable_json(value: object) -> str:
-    """Return one JSON text for all values that are the same data.
+    """Return the same JSON text for all values that are the same data.
 
-    Keys are sorted, and there are no spaces and no escapes for ASCII.
-
-    Unlike stored data it keeps NaN and the infinities apart. Half a surrogate pair is written as
-    its escape, so the text always encodes to UTF-8. Ids of stored files are made of this text: it
-    never changes.
+    Keys are sorted, without spaces and without escapes for non-ASCII characters. Unlike stored
+    data, the text distinguishes NaN and the infinities. A lone surrogate is written as its escape,
+    so the text always encodes to UTF-8. The ids of stored files derive from this text, so it must
+    never change.
 
     Raises:
         UnserialisableError: As for `to_plain`.
     """
     if _is_flat(value):
-        try:  # twenty times as quick; the same text, but for what it refuses
+        try:  # orjson is twenty times as fast, and writes the same text unless it refuses
             return orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
         except TypeError:
             pass
-    return json_text(_canonical(value, _name_of_number, MAX_DEPTH), sort_keys=True)
+    return json_text(_canonical(value, _as_name, MAX_DEPTH), sort_keys=True)
 
 
 def json_text(plain: Json, *, sort_keys: bool = False) -> str:
-    """Strict, compact JSON of plain data, by the standard library.
+    """Write plain data as strict, compact JSON with the standard library.
 
-    Half a surrogate pair becomes its escape.
+    A lone surrogate becomes its escape.
 
     Raises:
-        UnserialisableError: An integer has more digits than Python writes (4,300), or the data and
-            the calls around this one are together deeper than Python recurses.
+        UnserialisableError: If an integer has more digits than Python writes (4,300), or if the
+            data and the call stack together exceed Python's recursion limit.
     """
     try:
         text = json.dumps(
@@ -118,7 +117,7 @@ def json_text(plain: Json, *, sort_keys: bool = False) -> str:
         raise UnserialisableError("An integer is too long for JSON; pass it as text") from exc
     except RecursionError as exc:
         raise UnserialisableError("A value is nested too deeply to be written; flatten it") from exc
-    return _LONE_SURROGATE.sub(lambda half: f"\\u{ord(half[0]):04x}", text)
+    return _LONE_SURROGATE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,37 +131,37 @@ class Encoded:
 def encode_json(
     value: object, *, max_bytes: int | None = None, max_depth: int = MAX_DEPTH
 ) -> Encoded:
-    """The value as compact JSON, keys in their own order.
+    """Encode a value as compact JSON, with its keys in their original order.
 
-    orjson writes what it understands as `to_plain` does, in one call that holds the interpreter's
-    lock: the bytes are the value at one instant, at about 1.2 ms a megabyte. What it refuses is
-    copied by `to_plain` first.
+    orjson writes what it accepts just as `to_plain` would. Its one call holds the interpreter's
+    lock, so the bytes are the value at one instant, at about 1.2 ms a megabyte. A value that orjson
+    refuses is first copied by `to_plain`.
 
     Args:
         value: Anything that `to_plain` accepts.
-        max_bytes: Refuse more.
-        max_depth: Refuse more levels of nesting.
+        max_bytes: Limit for the bytes. None sets no limit.
+        max_depth: Limit for the levels of nesting.
 
     Raises:
-        UnserialisableError: JSON cannot stand for the value, or it is nested too deeply.
-        ResultTooLargeError: More than `max_bytes`.
+        UnserialisableError: If the value has no JSON form, or is nested too deeply.
+        ResultTooLargeError: If the bytes exceed `max_bytes`.
     """
     if isinstance(value, str | bytes | bytearray):
-        _check_size(len(value), max_bytes)  # before a copy of it is made
+        _check_size(len(value), max_bytes)  # before it is copied
     elif isinstance(value, tuple):
-        # orjson counts no tuple as a level, and some thousands of them corrupt its memory.
-        value = _canonical(value, _no_number, max_depth)
+        # orjson does not count tuples as levels, and some thousands of them corrupt its memory.
+        value = _canonical(value, _as_null, max_depth)
     try:
-        # orjson refuses the 255th level: with four lists around the value, its 251st.
+        # orjson refuses the 255th level. Four lists around the value make that its 251st.
         wrapped = orjson.dumps([[[[value]]]], option=_ORJSON_OPTIONS)
     except TypeError:
-        value = _canonical(value, _no_number, max_depth)
+        value = _canonical(value, _as_null, max_depth)
         try:
             data = orjson.dumps(value)
-        except TypeError:  # an integer over 64 bits, half a surrogate pair, over 254 levels
+        except TypeError:  # an integer over 64 bits, a lone surrogate, or over 254 levels
             data = json_text(value).encode("utf-8")
     else:
-        _check_size(len(wrapped) - 8, max_bytes)  # before a copy of it is made
+        _check_size(len(wrapped) - 8, max_bytes)  # before it is copied
         data = wrapped[4:-4]
     _check_size(len(data), max_bytes)
     return Encoded(data, value)
@@ -171,19 +170,19 @@ def encode_json(
 def _check_size(size_bytes: int, max_bytes: int | None) -> None:
     if max_bytes is not None and size_bytes > max_bytes:
         raise ResultTooLargeError(
-            f"The result takes more than {max_bytes:,} bytes; raise max_result_bytes or store less"
+            f"The result exceeds {max_bytes:,} bytes; raise max_result_bytes or store less"
         )
 
 
 def decode_json(data: bytes) -> Json:
-    """What the bytes of a JSON file say; NaN and infinities, which older files may hold, as None.
+    """Decode the bytes of a JSON file. NaN and the infinities of older files become None.
 
-    orjson reads the same values as the standard library, or refuses, with one exception: it makes
-    floats of integers over 64 bits. The standard library reads what may hold one, and what orjson
-    refuses.
+    orjson reads the same values as the standard library or refuses, with one exception: it turns
+    integers over 64 bits into floats. The standard library therefore reads data that may contain
+    such an integer, and data that orjson refuses.
 
     Raises:
-        CorruptPointerError: The bytes are not JSON.
+        CorruptPointerError: If the bytes are not JSON.
     """
     if _LONG_DIGITS not in data.translate(_DIGITS):
         try:
@@ -197,7 +196,7 @@ def decode_json(data: bytes) -> Json:
         try:
             value = _DECODER.decode(text)
         except RecursionError:
-            # reads 1,024 levels, and refuses what is not JSON
+            # orjson reads 1,024 levels, and so verifies that the text is JSON.
             orjson.loads(_SURROGATE_ESCAPE.sub(rb"\\u0041", data))
             value = _deep_value(text)
     except ValueError as exc:
@@ -206,7 +205,7 @@ def decode_json(data: bytes) -> Json:
 
 
 def _deep_value(text: str) -> Json:
-    """Read valid JSON without recursion: earlier versions stored up to 1,000 levels."""
+    """Read valid JSON without recursion, since earlier versions stored up to 1,000 levels."""
     root: list[Json] = []
     levels: list[Any] = [root]
     key = None
@@ -214,7 +213,12 @@ def _deep_value(text: str) -> Json:
         if part in ("}", "]"):
             levels.pop()
             continue
-        value: Any = {} if part == "{" else [] if part == "[" else _DECODER.decode(part)
+        if part == "{":
+            value: Any = {}
+        elif part == "[":
+            value = []
+        else:
+            value = _DECODER.decode(part)
         if type(levels[-1]) is list:
             levels[-1].append(value)
         elif key is None:
@@ -229,19 +233,15 @@ def _deep_value(text: str) -> Json:
 
 
 def _key_text(key: object) -> str:
-    """The text that a mapping's key is in JSON.
-
-    Raises:
-        UnserialisableError: As for `to_plain`.
-    """
+    """Return a mapping's key as the text of a JSON key."""
     if isinstance(key, str) and not isinstance(key, Enum):
         return str.__str__(key)
-    plain = _canonical(key, _name_of_number, MAX_DEPTH)
+    plain = _canonical(key, _as_name, MAX_DEPTH)
     return plain if isinstance(plain, str) else json_text(plain, sort_keys=True)
 
 
 def _is_flat(value: object) -> TypeGuard[dict[str, Json]]:
-    """Return whether a value is a dict of texts and other plain scalars, as most arguments are."""
+    """Return whether a value is a dict of scalars other than floats, as most arguments are."""
     return (
         type(value) is dict
         and _TEXTS.issuperset(map(type, value))
@@ -250,12 +250,12 @@ def _is_flat(value: object) -> TypeGuard[dict[str, Json]]:
 
 
 def _canonical(value: object, non_finite: Callable[[float], Json], max_depth: int) -> Json:
-    """Copy a value as plain data, with whatever its own methods raise as our error."""
+    """Copy a value as plain data, and translate what its methods raise."""
     try:
         return _plain(value, non_finite, max_depth)
     except UnserialisableError:
         raise
-    except Exception as exc:  # what the methods of a caller's object raise is unknown
+    except Exception as exc:  # the methods of a caller's object may raise anything
         raise UnserialisableError(
             f"A value of type {type(value).__name__} cannot be read ({type(exc).__name__}); "
             "pass plain data"
@@ -263,31 +263,32 @@ def _canonical(value: object, non_finite: Callable[[float], Json], max_depth: in
 
 
 def _plain(value: object, non_finite: Callable[[float], Json], max_depth: int) -> Json:
-    """The copy; without recursion, so that the depth of the caller's own calls does not count."""
+    """Copy a value without recursion, so that the caller's own call depth does not count."""
     root: list[Json] = []
     levels: list[tuple[Iterator[tuple[object, object]], Any]] = [(iter([(None, value)]), root)]
     while levels:
-        members, made = levels[-1]
+        members, container = levels[-1]
         for key, member in members:
             item = _unwrapped(member)
-            inner: list[Json] | dict[str, Json] | None = None
+            plain: Any = item
             if isinstance(item, dict):
-                inner = {}
-                levels.append((iter(item.items()), inner))
+                plain = {}
+                levels.append((iter(item.items()), plain))
             elif isinstance(item, list | tuple):
-                inner = []
-                levels.append((zip(repeat(None), item), inner))
-            plain = _scalar(item, non_finite) if inner is None else inner
-            if type(made) is list:
-                made.append(plain)
-            elif (name := _key_text(key)) in made:
+                plain = []
+                levels.append((zip(repeat(None), item), plain))
+            elif type(item) is float and not math.isfinite(item):
+                plain = non_finite(item)
+            if type(container) is list:
+                container.append(plain)
+            elif (name := _key_text(key)) in container:
                 raise UnserialisableError(
                     "Two keys of a mapping are the same text in JSON; rename one"
                 )
             else:
-                made[name] = plain
-            if inner is not None:
-                break
+                container[name] = plain
+            if levels[-1][1] is plain:
+                break  # the members of the new level come first
         else:
             levels.pop()
         if len(levels) - 1 > max_depth:
@@ -296,16 +297,12 @@ def _plain(value: object, non_finite: Callable[[float], Json], max_depth: int) -
 
 
 def _unwrapped(value: object) -> object:
-    """A dict, list, tuple, or a plain kind of scalar."""
+    """Convert a value step by step to a dict, a list, a tuple or a plain scalar."""
     for _ in range(MAX_DEPTH):
         if value is None or type(value) in _SCALARS or isinstance(value, dict | list | tuple):
             return value
-        value = _opened(value)
+        value = _simplified(value)
     raise _too_deep(MAX_DEPTH)
-
-
-def _scalar(value: Any, non_finite: Callable[[float], Json]) -> Json:
-    return non_finite(value) if type(value) is float and not math.isfinite(value) else value
 
 
 def _too_deep(max_depth: int) -> UnserialisableError:
@@ -314,8 +311,8 @@ def _too_deep(max_depth: int) -> UnserialisableError:
     )
 
 
-def _opened(value: object) -> object:
-    """The value one step nearer to plain data."""
+def _simplified(value: object) -> object:
+    """Convert a value one step closer to plain data."""
     if isinstance(value, io.IOBase):
         raise _without_form(value)
     for kinds, step in _STEPS:
@@ -323,40 +320,29 @@ def _opened(value: object) -> object:
             return step(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-    if isinstance(getattr(value, "source_urls", None), list | tuple) or _has_no_text(type(value)):
-        return _public_attributes(value)
+    kind = type(value)
+    has_text = kind.__str__ is not object.__str__ or kind.__repr__ is not object.__repr__
+    if isinstance(getattr(value, "source_urls", None), list | tuple) or not has_text:
+        attributes: dict[str, object] = getattr(value, "__dict__", {})
+        public = {name: item for name, item in attributes.items() if not name.startswith("_")}
+        if not public:
+            raise _without_form(value)
+        return public
     text = str(value)
-    # an address differs in every process
+    # An address differs in every process, so a text with one identifies nothing.
     if _DEFAULT_REPR.search(text) or f"{id(value):x}" in text.lower():
         raise _without_form(value)
     return text
 
 
-def _public_attributes(value: object) -> dict[str, object]:
-    attributes: dict[str, object] = getattr(value, "__dict__", {})
-    public = {name: item for name, item in attributes.items() if not name.startswith("_")}
-    if not public:
-        raise _without_form(value)
-    return public
-
-
-def _has_no_text(kind: type) -> bool:
-    return not any(
-        "__str__" in vars(parent) or "__repr__" in vars(parent) for parent in kind.__mro__[:-1]
-    )
-
-
 def _without_form(value: object) -> UnserialisableError:
     return UnserialisableError(
-        f"JSON cannot stand for a value of type {type(value).__name__}; "
-        "pass what it holds instead of the object"
+        f"A value of type {type(value).__name__} has no JSON form; "
+        "pass its data instead of the object"
     )
 
 
-def _base64(value: bytes | bytearray | memoryview) -> dict[str, str]:
-    return {"base64": base64.b64encode(value).decode("ascii")}
-
-
+# The order matters: a member of an Enum may also be a str or an int.
 _STEPS: tuple[tuple[type | tuple[type, ...], Callable[[Any], object]], ...] = (
     (Enum, lambda member: member.value),
     (str, str.__str__),
@@ -365,7 +351,10 @@ _STEPS: tuple[tuple[type | tuple[type, ...], Callable[[Any], object]], ...] = (
     ((datetime, date, time), lambda moment: moment.isoformat()),
     (timedelta, timedelta.total_seconds),
     ((Decimal, UUID, PurePath), str),
-    ((bytes, bytearray, memoryview), _base64),
+    (
+        (bytes, bytearray, memoryview),
+        lambda value: {"base64": base64.b64encode(value).decode("ascii")},
+    ),
     (BaseModel, lambda model: model.model_dump()),
     (Mapping, dict),
     (
@@ -378,11 +367,11 @@ _STEPS: tuple[tuple[type | tuple[type, ...], Callable[[Any], object]], ...] = (
 )
 
 
-def _no_number(_: float) -> None:
+def _as_null(_: float) -> None:
     return None
 
 
-def _name_of_number(value: float) -> str:
+def _as_name(value: float) -> str:
     if math.isnan(value):
         return "NaN"
     return "Infinity" if value > 0 else "-Infinity"

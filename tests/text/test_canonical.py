@@ -149,13 +149,13 @@ NOON = datetime(2025, 1, 2, 12, 0, tzinfo=UTC)
         pytest.param({"__bytes_b64__": "YQ=="}, {"__bytes_b64__": "YQ=="}, id="F-043"),
     ],
 )
-def test_becomes_plain_data(value: object, plain: object) -> None:
+def test_values_become_plain_data(value: object, plain: object) -> None:
     result = to_plain(value)
     assert result == plain
     assert json.loads(json.dumps(result)) == plain
 
 
-def test_subclasses_lose_their_kind() -> None:
+def test_subclasses_become_plain_types() -> None:
     assert [type(item) for item in to_plain([Text("t"), Level.HIGH, True, 2.5])] == [  # type: ignore[union-attr]
         str,
         int,
@@ -207,7 +207,7 @@ def deep(levels: int) -> list[Any]:
         pytest.param(lambda: {None: None, "null": None}, id="colliding-keys-of-nothing"),
     ],
 )
-def test_what_json_cannot_stand_for_is_one_typed_error(make: Callable[[], object]) -> None:
+def test_values_without_a_json_form_raise(make: Callable[[], object]) -> None:
     for use in (to_plain, stable_json):
         with pytest.raises(UnserialisableError) as caught:
             use(make())
@@ -215,7 +215,7 @@ def test_what_json_cannot_stand_for_is_one_typed_error(make: Callable[[], object
 
 
 def levels_of(value: Any) -> tuple[int, Any]:
-    """How deep the innermost value of nested lists and dicts lies, and that value."""
+    """Return the depth of the innermost value of nested lists and dicts, and that value."""
     levels = 0
     while value and isinstance(value, list | dict):
         value = value[0] if isinstance(value, list) else value["a"]
@@ -242,7 +242,7 @@ def test_nesting_up_to_the_limit_is_written_and_read_s0_14(
 
 
 @given(json_values)
-def test_deep_data_is_read_as_other_data_is_s0_14(value: object) -> None:
+def test_deep_data_is_read_like_other_data_s0_14(value: object) -> None:
     levels = 960
     text = json_text(to_plain(value))
     read = decode_json(f"{'[' * levels}[{text},{2**70}]{']' * levels}".encode())
@@ -255,13 +255,13 @@ def test_deep_data_is_read_as_other_data_is_s0_14(value: object) -> None:
 @pytest.mark.parametrize(
     "data", [b"[" * 990, b"[1,]" * 300, b"[" * 500 + b"1" * 20 + b"}" * 500, b'{"a":' * 995 + b"1"]
 )
-def test_deep_data_that_is_no_json_is_damaged_s0_14(data: bytes) -> None:
+def test_deep_data_that_is_not_json_raises_s0_14(data: bytes) -> None:
     with pytest.raises(CorruptPointerError):
         decode_json(data)
 
 
 class Commit:
-    """A value whose text holds what may look like an address."""
+    """A value whose text may look like an address."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -273,11 +273,11 @@ class Commit:
 @pytest.mark.parametrize(
     "text", ["0xdeadbeef12", "<Wallet 0x00c0ffee00>", "at 0x7f0011223344", "<Op at 0x401000>"]
 )
-def test_a_text_that_holds_hexadecimal_digits_is_stored_s0_13(text: str) -> None:
+def test_a_text_with_hexadecimal_digits_is_stored_s0_13(text: str) -> None:
     assert to_plain({"a": Commit(text)}) == {"a": text}
 
 
-def test_a_default_text_with_an_address_is_refused_s0_13() -> None:
+def test_a_text_with_an_address_is_refused_s0_13() -> None:
     for value in (object(), threading.Lock(), to_plain, [].append, Commit(f"of {object()}")):
         with pytest.raises(UnserialisableError):
             to_plain(value)
@@ -302,7 +302,7 @@ def test_integers_longer_than_python_writes_are_refused_f_044() -> None:
         stable_json(10**5000)
 
 
-def test_identities_keep_numbers_apart_that_data_cannot_hold_s0_03() -> None:
+def test_stable_json_distinguishes_nan_and_the_infinities_s0_03() -> None:
     texts = [stable_json({"x": number}) for number in (math.nan, math.inf, -math.inf, None, 0)]
     assert len(set(texts)) == 5
     assert stable_json(math.nan) == stable_json(float("nan"))
@@ -319,12 +319,12 @@ def test_the_same_json_has_the_same_text_s0_02() -> None:
     )
 
 
-def test_half_a_surrogate_pair_is_written_as_its_escape_f_032() -> None:
+def test_a_lone_surrogate_is_written_as_its_escape_f_032() -> None:
     assert stable_json("a\ud800\\ud800é") == '"a\\ud800\\\\ud800é"'
 
 
 @given(json_values)
-def test_plain_data_stays_as_it_is(value: object) -> None:
+def test_plain_data_is_unchanged(value: object) -> None:
     assert to_plain(value) == value
     assert json.loads(stable_json(value)) == value
     assert stable_json(value) == json.dumps(
@@ -333,7 +333,7 @@ def test_plain_data_stays_as_it_is(value: object) -> None:
 
 
 @given(st.dictionaries(any_text, any_text | st.integers() | st.booleans() | st.none(), max_size=5))
-def test_flat_arguments_have_the_text_that_they_have_among_others_s0_02(
+def test_flat_arguments_have_the_same_text_within_a_list_s0_02(
     flat: dict[str, object],
 ) -> None:
     assert stable_json([flat, 0.5]) == f"[{stable_json(flat)},0.5]"
@@ -379,7 +379,7 @@ def test_the_value_is_not_changed() -> None:
     assert list(value) == ["b", "a"]
 
 
-def test_cancellation_is_not_mistaken_for_an_unreadable_value() -> None:
+def test_cancellation_passes_through() -> None:
     class Cancels:
         def __str__(self) -> str:
             raise asyncio.CancelledError

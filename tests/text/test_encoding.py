@@ -41,7 +41,7 @@ def strict(data: bytes) -> object:
 
 
 @given(json_values)
-def test_what_is_read_is_what_plain_json_gives_s0_14(value: object) -> None:
+def test_values_are_read_back_as_the_standard_library_reads_them_s0_14(value: object) -> None:
     data = encode_json(value).data
     assert decode_json(data) == strict(data) == json.loads(json.dumps(value))
 
@@ -77,7 +77,7 @@ def test_awkward_json_values_survive_s0_14(value: object) -> None:
         {"b": b"x", "n": 2**70},
     ],
 )
-def test_both_encoders_mean_the_same_f_033(value: object) -> None:
+def test_both_encoders_write_the_same_data_f_033(value: object) -> None:
     data = encode_json(value).data
     assert strict(data) == strict(json_text(to_plain(value)).encode())
 
@@ -89,7 +89,7 @@ def test_too_large_is_refused_before_and_after_encoding_f_040() -> None:
             encode_json(value, max_bytes=100)
 
 
-def test_an_endless_integer_is_refused_f_044() -> None:
+def test_an_integer_that_python_cannot_write_raises_f_044() -> None:
     with pytest.raises(UnserialisableError):
         encode_json({"n": 10**5000})
 
@@ -99,12 +99,12 @@ def test_an_endless_integer_is_refused_f_044() -> None:
     [b"", b"{", b"\xff", b"\xef\xbb\xbf{}", b"1" * 5000, b"[" * 100_000, b'{"a":1}x', b"{'a':1}"],
     ids=["empty", "cut", "binary", "bom", "F-044", "deep", "trailing", "quotes"],
 )
-def test_what_is_no_json_is_one_typed_error(data: bytes) -> None:
+def test_data_that_is_not_json_raises(data: bytes) -> None:
     with pytest.raises(CorruptPointerError):
         decode_json(data)
 
 
-def test_numbers_that_older_files_may_hold_are_none_f_033() -> None:
+def test_nan_and_infinities_of_older_files_become_none_f_033() -> None:
     assert decode_json(b'[NaN, Infinity, -Infinity, "NaN"]') == [None, None, None, "NaN"]
 
 

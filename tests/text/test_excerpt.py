@@ -114,7 +114,7 @@ def test_eight_levels_are_shown_s0_51() -> None:
 
 
 @pytest.mark.parametrize("cluster", ["e\u0301", "n\u0303\u0302", "👩\u200d💻", "क\u093f"])
-def test_a_cut_keeps_a_character_with_its_marks_s0_51(cluster: str) -> None:
+def test_a_cut_never_separates_a_character_from_its_marks_s0_51(cluster: str) -> None:
     for max_chars in range(5, 300):
         parts = re.split(r"\n\[…[^\]]*…\] ", excerpt_text(cluster * 400, max_chars).text)
         for part in parts:
@@ -122,7 +122,7 @@ def test_a_cut_keeps_a_character_with_its_marks_s0_51(cluster: str) -> None:
             assert shown == cluster * (len(shown) // len(cluster))
 
 
-def test_a_cut_falls_on_a_line_where_one_is_near_s0_51() -> None:
+def test_a_cut_falls_on_a_nearby_line_end_s0_51() -> None:
     lines = "".join(f"line {number} of the log\n" for number in range(200))
     head, tail = re.split(r"\n\[…[^\]]*…\] ", excerpt_text(lines, 600).text)
     assert set(f"{head}\n{tail}".splitlines()) <= set(lines.splitlines())
@@ -130,7 +130,7 @@ def test_a_cut_falls_on_a_line_where_one_is_near_s0_51() -> None:
 
 @given(st.lists(st.integers(0, 1_000), max_size=12), st.integers(-10, 5_000))
 @example([3, 3], 5)
-def test_shares_are_fair_s0_51(wants: list[int], max_chars: int) -> None:
+def test_shares_are_max_min_fair_s0_51(wants: list[int], max_chars: int) -> None:
     shares = fair_shares(wants, max_chars)
     assert sum(shares) <= max(max_chars, 0)
     assert all(0 <= share <= want for share, want in zip(shares, wants, strict=True))

@@ -28,11 +28,11 @@ def test_a_nonce_that_the_text_contains_is_derived_again_s0_53() -> None:
     assert len({first, second, third}) == 3
 
 
-def test_a_text_made_of_a_seeds_nonces_gets_one_of_its_own() -> None:
-    known: list[str] = []
+def test_a_text_of_a_seeds_nonces_gets_another_nonce() -> None:
+    nonces: list[str] = []
     for _ in range(8):
-        known.append(fence_nonce(" ".join(known), seed="query"))
-    text = " ".join(known)
+        nonces.append(fence_nonce(" ".join(nonces), seed="query"))
+    text = " ".join(nonces)
     assert fence_nonce(text, seed="query") != fence_nonce(f"{text} ", seed="query")
 
 
@@ -57,7 +57,7 @@ def test_no_text_contains_its_nonce_s0_53(text: str, seed: str | None) -> None:
         ("", ""),
     ],
 )
-def test_one_line_has_no_breaks_and_a_bound(text: str, line: str) -> None:
+def test_one_line_has_no_line_break_and_is_bounded(text: str, line: str) -> None:
     assert one_line(text, max_chars=10) == line
 
 
@@ -73,7 +73,7 @@ def test_one_line_replaces_each_run_of_breaks_by_one_space(text: str) -> None:
 
 
 @given(st.text(alphabet=st.characters()))
-def test_printable_text_can_be_encoded_and_says_the_same(text: str) -> None:
+def test_printable_text_can_be_encoded_and_keeps_its_characters(text: str) -> None:
     printable(text).encode()
     assert printable(text) == text or any("\ud800" <= character <= "\udfff" for character in text)
 
@@ -90,5 +90,5 @@ def test_a_heading_behind_invisible_characters_is_indented(before: str, space: s
 
 
 @pytest.mark.parametrize("text", ["a ### b", "#### deeper", "## two", "###", "###\n", "", "x### y"])
-def test_other_text_is_left_alone(text: str) -> None:
+def test_other_text_is_unchanged(text: str) -> None:
     assert without_headings(text) == text

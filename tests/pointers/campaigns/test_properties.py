@@ -38,7 +38,7 @@ LAWS: list[tuple[Callable[..., None], dict[str, Any]]] = [
     (PACKER_ORDER, {"self": test_packer.TestDeterminism()}),
     (test_fusion.test_the_order_of_the_rankings_never_matters, {}),
     (test_scan.test_the_order_of_the_texts_never_matters_s1_11, {}),
-    (test_scan.test_any_text_may_be_asked_and_searched, {}),
+    (test_scan.test_any_text_can_be_searched_for_and_in, {}),
     (test_extraction.test_a_proper_prefix_of_an_object_is_never_a_value_f_087, {}),
     (test_extraction.test_any_text_gives_a_json_value_or_a_malformed_reply_error, {}),
     (test_redactor.test_a_named_secret_is_redacted_after_any_noise, {}),
