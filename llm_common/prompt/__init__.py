@@ -1,4 +1,4 @@
-"""The prompt, built from session, memory and context, and fitted to a budget."""
+"""Build a prompt from session, memory and context, and fit it to a budget."""
 
 from llm_common.prompt.builder import ContextBuilder, TriggerInput
 from llm_common.prompt.fitting import fit

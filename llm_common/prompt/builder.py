@@ -1,4 +1,4 @@
-"""`ContextBuilder`: builds a prompt from a session and a goal."""
+"""Build a prompt from a session and a goal."""
 
 import asyncio
 import logging
@@ -18,17 +18,17 @@ _log = logging.getLogger(__name__)
 
 _SUMMARY_TITLE = "Recent episode summary"
 _RETRIEVED_TITLE = "Retrieved context"
-_MAX_LINE_CHARS = 600
+_MAX_LINE_CHARS = 600  # of a retrieved line, so that one long line does not fill the prompt
 
 
 class TriggerInput(BaseModel):
-    """The session, goal, tools and budget that a prompt is built for.
+    """The session, goal, tools and budget of a prompt.
 
     Attributes:
-        session_id: The session whose memory may be used; other sessions are not read.
-        goal: What to do. It becomes the instructions, and the query for the memory. With a blank
-            goal nothing is retrieved.
-        tool_hints: Names of the tools whose schemas are included. Unknown names are left out.
+        session_id: The session whose memory may be used. Other sessions are not read.
+        goal: The task. It becomes the instructions, and the query for the memory. Nothing is
+            retrieved for a blank goal.
+        tool_hints: Names of the tools whose schemas are included. Unknown names are ignored.
         budget: The limit of `fit`.
     """
 
@@ -41,15 +41,15 @@ class TriggerInput(BaseModel):
 
 
 class ContextBuilder:
-    """Build prompts from the memory of a session. Concurrent builds may share it.
+    """Builds prompts from the memory of a session. Concurrent builds may share a builder.
 
     Args:
-        writer: Summarizes the session. None leaves the summary out.
-        reader: Retrieves lines that match the goal. None leaves them out.
+        writer: Summarizes the session. None omits the summary.
+        reader: Retrieves lines that match the goal. None omits them.
         system: System text of every prompt.
-        tools: Describes the tools of `tool_hints`.
-        k: Maximum number of lines that are retrieved.
-        memory_timeout_s: Seconds that the memory may take before its part is left out.
+        tools: Describes the tools of `tool_hints`. None omits their schemas.
+        k: Maximum number of retrieved lines.
+        memory_timeout_s: Seconds to wait for each part of the memory before it is omitted.
     """
 
     def __init__(
@@ -76,20 +76,20 @@ class ContextBuilder:
         history: Sequence[LLMMessage] = (),
         context: Renders | None = None,
     ) -> PromptBundle:
-        """Build the prompt for a goal. Nothing is cut: `fit` brings it within its budget.
+        """Build the prompt for a goal. Nothing is cut, since `fit` applies the budget.
 
-        Its documents are the summary of the session's recent episode, if there is one, then the
-        retrieved lines, if there are any. The part of a memory that is missing, raises, takes too
-        long or returns something else is left out, and the memory is named in the log. Summary and
-        lines are requested at the same time.
+        The documents are the summary of the session's recent episode and the retrieved lines, both
+        requested concurrently. If a memory raises, takes too long or returns a wrong type, its part
+        is omitted and a warning names it.
 
         Args:
             trigger: The session, the goal, the tools and the budget.
             history: The conversation so far, oldest first.
-            context: Packed for this goal, such as a `ContextBundle`. It becomes the background.
+            context: A context packed for this goal, such as a `ContextBundle`. It becomes the
+                background.
 
         Raises:
-            TypeError: If the trigger is no `TriggerInput`.
+            TypeError: If `trigger` is not a `TriggerInput`.
         """
         if not isinstance(trigger, TriggerInput):
             kind = type(trigger).__name__
@@ -112,9 +112,10 @@ class ContextBuilder:
             with third_party_code("the memory writer"):
                 async with asyncio.timeout(self._memory_timeout_s):
                     summary = await self._writer.summarize_episode(trigger.session_id)
-                summary = summary.strip() if summary else ""
+                summary = (summary or "").strip()
         except ToolFailedError as exc:
-            return _left_out(exc)
+            _warn_of_missing_part(exc)
+            return ""
         return f"{_SUMMARY_TITLE}\n{summary}" if summary else ""
 
     async def _retrieved(self, trigger: TriggerInput) -> str:
@@ -133,22 +134,22 @@ class ContextBuilder:
                     text = one_line(event.text, max_chars=_MAX_LINE_CHARS)
                     lines.append(f"- {event.role}: {text}")
         except ToolFailedError as exc:
-            return _left_out(exc)
+            _warn_of_missing_part(exc)
+            return ""
         return "\n".join(lines) if len(lines) > 1 else ""
 
     def _schemas(self, names: Sequence[str]) -> str | None:
         if self._tools is None:
             return None
         definitions = []
-        for name in sorted(set(names)):
+        for name in sorted(set(names)):  # the order of the hints must not change the prompt
             tool = self._tools.get(name)
             if tool is not None:
                 definitions.append(tool.definition.text)
         return f"[{','.join(definitions)}]" if definitions else None
 
 
-def _left_out(error: ToolFailedError) -> str:
+def _warn_of_missing_part(error: ToolFailedError) -> None:
     _log.warning(
-        "%s raised %s; the prompt goes without its part", error.tool, type(error.__cause__).__name__
+        "%s raised %s; the prompt lacks its part", error.tool, type(error.__cause__).__name__
     )
-    return ""

@@ -1,4 +1,4 @@
-"""`fit`: shortens a prompt to its budget, the least important parts first."""
+"""Shorten a prompt to its budget, starting with its least important parts."""
 
 from bisect import bisect_left
 from collections.abc import Callable
@@ -12,9 +12,9 @@ from llm_common.errors import TokenBudgetError
 from llm_common.prompt.prompt_bundle import PromptBundle, PromptMeter
 from llm_common.text.display import excerpt_text, printable
 
-_STEP_SHARE = 3  # a history is cut about once in the turns that fill a third of the budget
-_FIRST_CHARS = 64
-_PRECISION = 64  # a cut is within a 64th of the longest that fits
+_STEP_SHARE = 3  # a history is cut about once for each third of the budget that new turns fill
+_FIRST_CHARS = 64  # where the search for the longest excerpt begins to double
+_PRECISION = 64  # an excerpt is within a 64th of the longest that fits
 
 
 class FittedPrompt(BaseModel):
@@ -22,12 +22,12 @@ class FittedPrompt(BaseModel):
 
     Attributes:
         bundle: The prompt.
-        tokens: Its tokens, as `count_prompt_tokens` counts.
-        dropped_messages: Number of messages of the history that were left out: the oldest behind
+        tokens: Its tokens, as `count_prompt_tokens` counts them.
+        dropped_messages: Number of messages that were dropped from the history: the oldest after
             its system messages.
-        dropped_documents: Number of documents that were left out: the last ones.
-        shortened: Names of the documents and of the background, where they were cut. One that is
-            empty was left out.
+        dropped_documents: Number of documents that were dropped: the last ones.
+        shortened: Names of the documents that were cut, and `background` if it was cut. The
+            background may be empty then.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -40,37 +40,48 @@ class FittedPrompt(BaseModel):
 
 
 def fit(bundle: PromptBundle, counter: TokenCounter | None = None) -> PromptBundle:
-    """Return the bundle, never above `budget.max_input_tokens`. See `fit_detailed`.
+    """Shorten a prompt to `budget.max_input_tokens`. See `fit_detailed` for the order of cuts.
+
+    Args:
+        bundle: The prompt, which is not changed.
+        counter: Counts tokens. None uses `DefaultCounter`.
+
+    Returns:
+        The prompt, never over its budget.
 
     Raises:
-        TokenBudgetError: As from `fit_detailed`.
-        TypeError: As from `fit_detailed`.
+        TokenBudgetError: If the parts that are never cut exceed the budget.
+        TypeError: If `bundle` is not a `PromptBundle`, or if the counter returns no whole number.
     """
     return fit_detailed(bundle, counter).bundle
 
 
 def fit_detailed(bundle: PromptBundle, counter: TokenCounter | None = None) -> FittedPrompt:
-    """Return the bundle within its budget, with an account of the cuts.
+    """Shorten a prompt to its budget, and report the cuts.
 
-    Cut in this order, as far as needed: the history, oldest first; the documents, last first; the
-    background. A long text is cut in its middle, a short one at its end. The rest of a history
-    begins with a message of the user, so no tool's answer is without its call. The history is cut
-    in steps of a third of the budget where that leaves at least half of what could stay. The
-    prompts of the next turns then begin alike, as a provider's cache needs.
+    Parts are cut only as far as needed: first the history, oldest messages first, then the
+    documents, last ones first, then the background. A long text is cut in its middle, a short one
+    at its end. A cut history begins with a message of the user, so no tool result lacks its call.
+    The history is cut in steps of a third of the budget, if that keeps at least half of what would
+    fit. The prompts of the next turns then share their beginning, as a provider's cache needs.
 
-    The tool schemas, the system text and the instructions are never cut: a prompt without the
-    user's question, or with half of its rules, must not be sent. So the system messages at the head
-    of the history stay too. Without instructions the question is the history's last message of the
-    user. It stays, with what follows it.
+    The tool schemas, the system text and the instructions are never cut, because a prompt without
+    its question or with half of its rules must not be sent. Neither are the system messages at the
+    head of the history. Without instructions, the question is the last message of the user in the
+    history. It stays, and so do the messages after it.
 
     Args:
         bundle: The prompt, which is not changed.
-        counter: Counts what `to_messages` sends, with and without the tools, so that an exact
-            counter gives an exact bound. None uses `DefaultCounter`.
+        counter: Counts what `to_messages` returns, with and without the tools. An exact counter
+            makes the limit exact. None uses `DefaultCounter`.
+
+    Returns:
+        The prompt, never over its budget, with an account of the cuts.
 
     Raises:
-        TokenBudgetError: If what is never cut is over the budget. `.needed_tokens` would hold it.
-        TypeError: If the bundle is no `PromptBundle`, or the counter returned no whole number.
+        TokenBudgetError: If the parts that are never cut exceed the budget. `.needed_tokens` is the
+            smallest budget that would suffice.
+        TypeError: If `bundle` is not a `PromptBundle`, or if the counter returns no whole number.
     """
     if not isinstance(bundle, PromptBundle):
         kind = type(bundle).__name__
@@ -79,8 +90,8 @@ def fit_detailed(bundle: PromptBundle, counter: TokenCounter | None = None) -> F
         )
     meter = PromptMeter(counter or DefaultCounter())
     tools = PromptBundle(tools_json_schema=bundle.tools_json_schema, budget=bundle.budget)
-    kept = [*_rules_of(bundle), *_question_of(bundle)]
-    uncut = bundle.model_copy(update={"context_docs": [], "background": "", "history": kept})
+    required = [*_rules_of(bundle), *_question_of(bundle)]
+    uncut = bundle.model_copy(update={"context_docs": [], "background": "", "history": required})
     _require(meter, uncut, tools)
     fitted = _without_documents(_without_history(bundle, meter), meter)
     fitted = _with_shorter_background(fitted, meter)
@@ -93,7 +104,7 @@ def _rules_of(bundle: PromptBundle) -> list[LLMMessage]:
 
 
 def _question_of(bundle: PromptBundle) -> list[LLMMessage]:
-    """Return the history from the user's last message on, if that is the question."""
+    """Return the user's last message in the history and all after it, if that is the question."""
     if bundle.instructions.strip():
         return []
     for index in reversed(range(len(bundle.history))):
@@ -107,13 +118,13 @@ def _require(meter: PromptMeter, uncut: PromptBundle, tools: PromptBundle) -> No
         return
     needed, limit = meter.tokens(uncut), uncut.budget.max_input_tokens
     if meter.fits(tools):
-        what = f"system text, question and tool schemas, which are never cut, take {needed}"
+        problem = f"system text, question and tool schemas, which are never cut, take {needed}"
         remedy = "shorten them"
     else:
-        what = f"the tool schemas alone take {meter.tokens(tools)}"
+        problem = f"the tool schemas alone take {meter.tokens(tools)}"
         remedy = "give fewer tools"
     raise TokenBudgetError(
-        f"{what} tokens of {limit}; {remedy}, or raise max_input_tokens to {needed}",
+        f"{problem} tokens of {limit}; {remedy}, or raise max_input_tokens to {needed}",
         needed_tokens=needed,
         limit_tokens=limit,
     )
@@ -137,23 +148,23 @@ def _account(before: PromptBundle, after: PromptBundle, tokens: int) -> FittedPr
 
 
 def _without_history(bundle: PromptBundle, meter: PromptMeter) -> PromptBundle:
-    """Return the bundle with as much of its history as fits, cut before a message of the user."""
+    """Drop the oldest messages, up to a message of the user, until the bundle fits."""
     history = bundle.history
     rules = _rules_of(bundle)
     last = len(history) - len(_question_of(bundle))
     if last <= len(rules) or meter.fits(bundle):
         return bundle
 
-    def rest(start: int) -> PromptBundle:
+    def starting_at(start: int) -> PromptBundle:
         return bundle.model_copy(update={"history": [*rules, *history[start:]]})
 
     indexes = range(len(rules) + 1, last)
     starts = [index for index in indexes if history[index].role == MessageRole.USER]
     starts.append(last)
-    fitting = bisect_left(starts, 1, key=lambda start: int(meter.fits(rest(start))))
+    fitting = bisect_left(starts, 1, key=lambda start: int(meter.fits(starting_at(start))))
     first = starts[min(fitting, len(starts) - 1)]
 
-    # The first start in a new step of tokens is the same for the prompts of many turns.
+    # The first start in a new step of tokens stays the same over the prompts of many turns.
     tokens_before = [0, *accumulate(map(meter.message, history))]
     step = max(bundle.budget.max_input_tokens // _STEP_SHARE, 1)
     steady = first
@@ -162,21 +173,21 @@ def _without_history(bundle: PromptBundle, meter: PromptMeter) -> PromptBundle:
         if begins_step and start >= first:
             steady = start
             break
-    kept = tokens_before[-1] - tokens_before[steady]
-    possible = tokens_before[-1] - tokens_before[first]
-    if 2 * kept >= possible and meter.fits(rest(steady)):
-        return rest(steady)
-    return rest(first)
+    steady_tokens = tokens_before[-1] - tokens_before[steady]
+    possible_tokens = tokens_before[-1] - tokens_before[first]
+    if 2 * steady_tokens >= possible_tokens and meter.fits(starting_at(steady)):
+        return starting_at(steady)
+    return starting_at(first)
 
 
 def _without_documents(bundle: PromptBundle, meter: PromptMeter) -> PromptBundle:
-    """Return the bundle with its first documents, as many as fit, and a part of the next one."""
+    """Keep the first documents, as many as fit, and a part of the next document."""
     documents = bundle.context_docs
     if not documents or meter.fits(bundle):
         return bundle
 
-    def with_documents(kept: list[str]) -> PromptBundle:
-        return bundle.model_copy(update={"context_docs": kept})
+    def with_documents(documents: list[str]) -> PromptBundle:
+        return bundle.model_copy(update={"context_docs": documents})
 
     def fits(count: int) -> bool:
         return meter.fits(with_documents(documents[:count]))
@@ -188,7 +199,9 @@ def _without_documents(bundle: PromptBundle, meter: PromptMeter) -> PromptBundle
     part = _longest_excerpt(
         documents[count], lambda text: meter.fits(with_documents([*whole, text]))
     )
-    return with_documents([*whole, part] if part else whole)
+    if part:
+        whole.append(part)
+    return with_documents(whole)
 
 
 def _with_shorter_background(bundle: PromptBundle, meter: PromptMeter) -> PromptBundle:
@@ -203,8 +216,8 @@ def _with_shorter_background(bundle: PromptBundle, meter: PromptMeter) -> Prompt
 
 
 def _longest_excerpt(text: str, fits: Callable[[str], bool]) -> str:
-    """Return nearly the longest excerpt that fits, of a text that does not. It may be empty."""
-    text = printable(text)
+    """Return nearly the longest excerpt that fits, or "", of a text that does not fit."""
+    text = printable(text)  # as it is sent, so that an escape is not cut in two
     low, high = 0, _FIRST_CHARS
     while high < len(text) and fits(excerpt_text(text, high).text):
         low = high

@@ -37,7 +37,7 @@ WORDS = (
 
 
 class FourCharacters:
-    """A token for every four characters begun, the rule of thumb."""
+    """Counts a token for every four characters, rounded up, by the rule of thumb."""
 
     def count(self, text: str) -> int:
         return -(-len(text) // 4)
@@ -86,7 +86,7 @@ def random_bundle(seed: int) -> PromptBundle:
 
 
 def sent_tokens(bundle: PromptBundle, counter: TokenCounter, *, include_tools: bool) -> int:
-    """What the texts alone take, counted apart from the library's own meter."""
+    """Count the tokens of the texts, independently of the library's meter."""
     texts = [message.content for message in bundle.to_messages(include_tools=include_tools)]
     beside = bundle.tools_json_schema or "" if not include_tools else ""
     return sum(counter.count(text) for text in texts if isinstance(text, str)) + counter.count(
@@ -95,7 +95,7 @@ def sent_tokens(bundle: PromptBundle, counter: TokenCounter, *, include_tools: b
 
 
 def question_of(bundle: PromptBundle) -> list[LLMMessage]:
-    """The messages that hold the user's question where no instructions do."""
+    """Return the messages that contain the user's question if there are no instructions."""
     rest = list(bundle.history)
     while (
         not bundle.instructions.strip()
@@ -151,7 +151,7 @@ def test_ten_thousand_random_bundles_are_never_over_by_the_exact_count_s3_03(
 
 @settings(max_examples=25)
 @given(st.integers(0, 64), st.tuples(*[st.text(alphabet=st.characters(), max_size=400)] * 5))
-def test_a_tiny_budget_and_any_text_f_148(limit: int, texts: tuple[str, ...]) -> None:
+def test_any_text_fits_a_tiny_budget_f_148(limit: int, texts: tuple[str, ...]) -> None:
     system, instructions, document, turn, background = texts
     bundle = PromptBundle(
         system=system,
@@ -182,10 +182,7 @@ def test_a_prompt_that_fits_is_not_changed_s3_03() -> None:
 
 
 def test_parts_are_cut_in_their_order_s3_03() -> None:
-    """With ever less room, history goes first, then the documents from the last.
-
-    Then nothing is sent.
-    """
+    """As the budget shrinks, cut the history, the last document, the first, the background."""
     bundle = PromptBundle(
         system="system " * 40,
         instructions="instructions " * 40,
@@ -198,7 +195,7 @@ def test_parts_are_cut_in_their_order_s3_03() -> None:
     seen = []
     for limit in range(count_prompt_tokens(bundle), count_prompt_tokens(uncut) - 1, -1):
         fitted = fit(bundle.model_copy(update={"budget": TokenBudget(max_input_tokens=limit)}))
-        left = str(fitted.to_messages())
+        sent = str(fitted.to_messages())
         whole = {
             "history": fitted.history == bundle.history,
             "background": fitted.background == bundle.background,
@@ -207,9 +204,9 @@ def test_parts_are_cut_in_their_order_s3_03() -> None:
         }
         states = [whole[part] for part in parts]
         assert states == sorted(states), "a part was cut while an earlier one was whole"
-        gone = [fitted.history == [], "second" not in left, "first" not in left]
-        for cut, earlier in zip(states[1:], gone, strict=True):
-            assert cut or earlier, "a part was cut while something of an earlier one was left"
+        dropped = [fitted.history == [], "second" not in sent, "first" not in sent]
+        for is_whole, is_dropped in zip(states[1:], dropped, strict=True):
+            assert is_whole or is_dropped, "a part was cut while some of an earlier one remained"
         seen.append(tuple(states))
         assert (fitted.system, fitted.instructions) == (bundle.system, bundle.instructions)
     assert len(set(seen)) == 5
@@ -225,7 +222,7 @@ LONG = "rule " * 600
     ("system", "instructions"),
     [(LONG, "Which one?"), ("Rules.", LONG), ("rule " * 300, "why " * 300), (LONG, "")],
 )
-def test_question_or_system_over_the_budget_is_an_error_f_180(
+def test_a_question_or_system_text_over_the_budget_raises_f_180(
     system: str, instructions: str
 ) -> None:
     bundle = PromptBundle(
@@ -247,7 +244,7 @@ def test_question_or_system_over_the_budget_is_an_error_f_180(
     assert caught.value.limit_tokens == 500
 
 
-async def test_an_answer_without_room_for_its_rules_asks_no_model_f_180(
+async def test_an_answer_whose_rules_exceed_the_budget_calls_no_model_f_180(
     tmp_path: Path,
 ) -> None:
     client = ScriptedClient([])
@@ -260,7 +257,7 @@ async def test_an_answer_without_room_for_its_rules_asks_no_model_f_180(
 
 
 @pytest.mark.parametrize("count", [2.25, "7", None])
-def test_a_counter_that_returns_no_whole_number_is_named(count: Any) -> None:
+def test_a_counter_without_whole_numbers_raises_with_its_name(count: Any) -> None:
     class Odd:
         def count(self, text: str) -> Any:
             return count
@@ -271,10 +268,10 @@ def test_a_counter_that_returns_no_whole_number_is_named(count: Any) -> None:
 
 @settings(max_examples=25)
 @given(st.text(), st.text(), st.integers(0, 300), st.integers(0, 6))
-def test_a_question_is_sent_whole_or_nothing_is(
+def test_a_question_is_sent_whole_or_not_at_all(
     question: str, system: str, limit: int, earlier: int
 ) -> None:
-    """Wherever it stands: as instructions, or as the last message of the user."""
+    """The question is the instructions, or the last message of the user."""
     message = LLMMessage(role=MessageRole.USER, content=question)
     places: list[dict[str, Any]] = [
         {"instructions": question},
@@ -295,11 +292,12 @@ def test_a_question_is_sent_whole_or_nothing_is(
             with pytest.raises(TokenBudgetError):
                 fit(bundle.model_copy(update={"budget": short}), FourCharacters())
         messages = fitted.to_messages()
-        assert any(printable(question) in str(one.content) for one in messages) or not question
+        contents = [str(message.content) for message in messages]
+        assert any(printable(question) in content for content in contents) or not question
         assert not system or messages[0].content == printable(system)
 
 
-def test_a_question_in_the_history_stays_with_what_follows_it() -> None:
+def test_a_question_in_the_history_stays_with_later_messages() -> None:
     call = {"id": "c", "type": "function", "function": {"name": "t", "arguments": "{}"}}
     asked = [
         LLMMessage(role=MessageRole.USER, content="which one? " * 20),
@@ -312,10 +310,10 @@ def test_a_question_in_the_history_stays_with_what_follows_it() -> None:
         fit(bundle.model_copy(update={"budget": TokenBudget(max_input_tokens=40)}))
 
 
-def test_a_budget_fills_a_window_with_input_and_answer_s3_01() -> None:
+def test_of_window_divides_a_window_into_input_and_answer_s3_01() -> None:
     budget = TokenBudget.of_window(32_768, max_output_tokens=1_000)
     assert (budget.max_input_tokens, budget.max_output_tokens) == (31_768, 1_000)
-    with pytest.raises(ValueError, match="no room beside an answer of 512"):
+    with pytest.raises(ValueError, match="less than the window of 512 tokens"):
         TokenBudget.of_window(512)
 
 
@@ -337,7 +335,7 @@ def test_documents_are_cut_from_the_last_and_stay_fenced_s3_03() -> None:
     assert fitted.tokens > 180
 
 
-def test_a_history_that_was_cut_begins_with_the_user_s3_06() -> None:
+def test_a_cut_history_begins_with_the_user_s3_06() -> None:
     call = {"id": "c", "type": "function", "function": {"name": "t", "arguments": "{}"}}
     turn = [
         LLMMessage(role=MessageRole.USER, content="question " * 20),
@@ -375,7 +373,7 @@ def test_rules_at_the_head_of_a_history_stay_s3_03() -> None:
         )
 
 
-def test_tool_schemas_alone_over_the_budget_are_an_error_s3_03() -> None:
+def test_tool_schemas_over_the_budget_raise_s3_03() -> None:
     bundle = PromptBundle(
         system="s", tools_json_schema='["tool"]' * 40, budget=TokenBudget(max_input_tokens=50)
     )
@@ -395,7 +393,7 @@ def test_tool_schemas_alone_over_the_budget_are_an_error_s3_03() -> None:
     assert fit(bundle.model_copy(update={"tools_json_schema": None})).system == "s"
 
 
-def test_tool_schemas_take_their_room_s3_03() -> None:
+def test_tool_schemas_count_towards_the_budget_s3_03() -> None:
     schema = '[{"name":"tool","description":"of some length"}]'
     budget = TokenBudget(max_input_tokens=100)
     without = fit(PromptBundle(background="word " * 200, budget=budget)).background
@@ -413,7 +411,7 @@ def test_a_large_text_is_cut_quickly_and_close_to_the_limit_s3_03() -> None:
 
 
 def replay(budget: TokenBudget) -> list[str]:
-    """The prompts of sixty turns of a conversation, each as the bytes that are sent."""
+    """Return the prompts of sixty turns of a conversation, each as the bytes that are sent."""
     chance, history, prompts = random.Random(5), list[LLMMessage](), []
     vocabulary = [
         "alpha",
@@ -458,14 +456,14 @@ def same_start(one: str, other: str) -> int:
 
 
 @pytest.mark.parametrize("limit", [100_000, 8_000], ids=["all-fits", "half-fits"])
-def test_sixty_turns_change_little_of_the_prompt_from_turn_to_turn_s3_06(limit: int) -> None:
+def test_prompts_of_sixty_turns_share_long_prefixes_s3_06(limit: int) -> None:
     prompts = replay(TokenBudget(max_input_tokens=limit))
     kept = [(same_start(old, new), len(old)) for old, new in pairwise(prompts)]
     share = sum(same for same, _ in kept) / sum(whole for _, whole in kept)
     assert share >= 0.9
 
 
-def test_schemas_count_where_they_take_more_beside_or_inside_s3_03() -> None:
+def test_schemas_count_where_they_take_more_tokens_s3_03() -> None:
     class Hundred:
         def count(self, text: str) -> int:
             return 100

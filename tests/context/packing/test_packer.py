@@ -892,7 +892,7 @@ def shared_beginning(first: str, second: str) -> float:
 
 
 @pytest.mark.parametrize("kind", ["fraction", "text", "none", "nan"])
-def test_a_counter_that_returns_no_whole_number_is_named(kind: str) -> None:
+def test_a_counter_without_whole_numbers_raises_with_its_name(kind: str) -> None:
     returned: Any = {"fraction": 2.25, "text": "7", "none": None, "nan": float("nan")}[kind]
     pool = DataPoolSnapshot(session_log=(turn(1, "Rain."),))
     asked = request_of(1_000).model_copy(update={"counter": Odd(lambda text: returned)})
