@@ -1,7 +1,6 @@
 """`AgenticExecutor`: runs a plan, stores every output, and streams events."""
 
 import asyncio
-import inspect
 import logging
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
@@ -148,8 +147,6 @@ class AgenticExecutor:
         self.registry = self._registry_of(context_manager)
         self._takes_mapping = takes_mapping(self.registry.execute)
         self._selector = selector
-        options = inspect.signature(selector.select_detailed).parameters
-        self._knows_rounds = "rounds_left" in options
         self._limits = limits or RunLimits()
         self._offload = offload
 
@@ -357,7 +354,7 @@ class AgenticExecutor:
         """Return the tools of a run, of which the reader loads outputs of its session alone."""
         if not self._reader_name:
             return self._tools
-        return with_read_back(self._tools, session.load_payload, name=self._reader_name)
+        return with_read_back(self._tools, session.session.reader(self._reader_name))
 
     def _begin(
         self, session: ToolContextManager, query_id: str, *, resume: bool = False
@@ -424,8 +421,7 @@ class AgenticExecutor:
         """Yield the events of a task's rounds, and then its result."""
         yield StreamEvent(type="thinking", data=f"Processing: {task.description}")
         rounds = _TaskRounds(self, task, query, run)
-        max_rounds = self._limits.max_rounds if self._knows_rounds else 1
-        async with aclosing(model_loop(rounds, max_turns=max_rounds)) as events:
+        async with aclosing(model_loop(rounds, max_turns=self._limits.max_rounds)) as events:
             async for event in events:
                 yield event
         record = rounds.record
@@ -447,13 +443,12 @@ class AgenticExecutor:
             # without the id of an output the reader is a dead end
             tools = [tool for tool in registry if not isinstance(tool, ReadBackTool)]
             registry = ToolRegistry(tools)
-        options: dict[str, Any] = {}
-        if self._knows_rounds:
-            options["rounds_left"] = rounds_left
-        if context:
-            options["context"] = context
         return await self._selector.select_detailed(
-            task=task, tool_registry=registry, query=query, **options
+            task=task,
+            tool_registry=registry,
+            query=query,
+            context=context,
+            rounds_left=rounds_left,
         )
 
 

@@ -25,7 +25,7 @@ from llm_common._telemetry import (
 )
 from llm_common._threads import in_thread
 from llm_common.agents.context_pointers import ContextPointer
-from llm_common.agents.offloading import OffloadPolicy, OffloadTurn, ResultParts, text_of
+from llm_common.agents.offloading import Offloaded, OffloadPolicy, OffloadTurn, ResultParts, text_of
 from llm_common.agents.tool_context import ToolContextManager
 from llm_common.core.tokens import DefaultCounter
 from llm_common.errors import (
@@ -153,8 +153,7 @@ class RunLimits:
             whose tokens are not reported.
         max_cost_usd: Dollars of these calls, likewise. A call of unknown price ends the run.
         timeout_s: Seconds from the start, at which running tools are cancelled.
-        max_rounds: Maximum number of rounds of a task: choose, run, look. A selector without the
-            parameter `rounds_left` has one.
+        max_rounds: Maximum number of rounds of a task: choose, run, look.
         max_parallel: Maximum number of calls of a task that run at the same time.
         max_outputs_tokens: Tokens of the stored outputs that choosing sees. The default has room
             for about five small outputs whole, or twenty lines. 0 shows none.
@@ -595,16 +594,25 @@ class ToolRunner:
                 result["error"] = describe_returned_failure(call, output, self._session.redactor)
                 result["output"] = await _without_secrets(output, self._session)
 
-        if isinstance(output, ContextReading):  # stored already
-            if turn is not None:
-                await turn.keeps(call.tool, output)
-            return result
-        pointer = await self._save(call, output, task_id, result)
-        record_line("tool_call", **line, pointer=pointer, failure=failure)
-        if turn is not None and pointer is not None and not await turn.keeps(call.tool, output):
-            redacted = await self._session.as_stored(output)
-            result["output"] = await turn.preview(pointer, redacted)
-        return result
+        pointer = None
+        if not isinstance(output, ContextReading):  # that is stored already
+            pointer = await self._save(call, output, task_id, result)
+            record_line("tool_call", **line, pointer=pointer, failure=failure)
+            if pointer is None:
+                return result
+        preview = await self._preview(call, output, pointer, turn)
+        return result if preview is None else result | {"output": preview}
+
+    async def _preview(
+        self, call: ToolCall, output: Any, pointer: ContextPointer | None, turn: OffloadTurn | None
+    ) -> Offloaded | None:
+        """Return what the model sees instead of a stored output, or None if it stays whole."""
+        if turn is None:
+            return None
+        shown = await self._session.session.offload(
+            output, tool=call.tool, args=call.args, turn=turn, pointer=pointer
+        )
+        return None if shown.pointer_id is None else shown
 
     async def _called(self, call: ToolCall) -> Any:
         """Return what the tool returns, or raise `ToolFailedError`."""
@@ -627,9 +635,13 @@ class ToolRunner:
             is_failure = True
         if is_failure:  # worth another try
             return self._run.make_again(call)
-        if turn is not None and not await turn.keeps(call.tool, output):
-            output = await turn.preview(pointer, output)
-        return {"saved": True, "pointer_id": pointer.pointer_id, "resumed": True, "output": output}
+        preview = await self._preview(call, output, pointer, turn)
+        return {
+            "saved": True,
+            "pointer_id": pointer.pointer_id,
+            "resumed": True,
+            "output": output if preview is None else preview,
+        }
 
     async def _save(
         self, call: ToolCall, output: Any, task_id: int, result: dict[str, Any]

@@ -197,8 +197,9 @@ class Session:
         tool: str,
         args: Mapping[str, Any],
         query: str = "",
-        turn: str | None = None,
+        turn: str | OffloadTurn | None = None,
         messages: Sequence[Message] | None = None,
+        pointer: ContextPointer | None = None,
     ) -> Offloaded:
         """Return a result as the model sees it: whole, or stored and replaced by a preview.
 
@@ -208,28 +209,35 @@ class Session:
             args: The arguments of the call.
             query: Decides which passages a preview shows. Empty takes what the user said last
                 in `messages`.
-            turn: Names the turn: its calls share one budget. None is a turn for this call alone.
+            turn: The turn's name, or the turn itself with its own policy, query and number of
+                calls. The calls of a turn share one budget. None is a turn for this call alone.
             messages: The conversation up to the call. Its last message with calls tells how many
                 calls share the turn.
+            pointer: The pointer of a result that is stored already. None stores the result if it
+                does not stay whole.
 
         Returns:
             The result, of which `str()` goes into the prompt. It is never empty for a result that
-            was stored.
+            this call stored.
 
         Raises:
             StoreError: If the result could not be stored. Its subclasses say why.
         """
-        if isinstance(result, ContextReading) or tool in self.tool_names:
-            text = str(result) if isinstance(result, ContextReading) else text_of(result)
+        if not isinstance(turn, OffloadTurn):
+            turn = self._turn(turn, query, messages or ())
+        if isinstance(result, ContextReading):
+            text, is_own = str(result), False  # the turn keeps it whole, and counts it
+        else:
+            text = await in_thread(text_of, result)
+            is_own = pointer is None and tool in self.tool_names
+        if is_own or await turn.keeps(tool, result, text=text):
             return Offloaded(pointer_id=None, tool_name=tool, total_chars=len(text), text=text)
-        text = await in_thread(text_of, result)
-        budget = self._turn(turn, query, messages or ())
-        if await budget.keeps(tool, result, text=text):
-            return Offloaded(pointer_id=None, tool_name=tool, total_chars=len(text), text=text)
-        pointer = await self.results.save(result, tool=tool, args=dict(args))
-        stored = await self.store.as_stored(result)
-        shown = await budget.preview(pointer, stored, text=text if stored is result else None)
-        if shown.text:
+        is_stored = pointer is not None
+        if pointer is None:
+            pointer = await self.results.save(result, tool=tool, args=dict(args))
+        redacted = await self.store.as_stored(result)
+        shown = await turn.preview(pointer, redacted, text=text if redacted is result else None)
+        if shown.text or is_stored:
             return shown
         # The turn has no tokens left, but a model that is shown nothing cannot read on.
         line = (
@@ -409,12 +417,6 @@ class Session:
             ConfigError: If a name is not allowed.
         """
         reader_name, search_name = self.tool_names
-        reader = ReadBackTool(
-            self.results.load_payload,
-            name=reader_name,
-            max_tokens=self.config.max_read_tokens,
-            counter=self.config.counter,
-        )
         search = Tool(
             self._search_text,
             name=search_name,
@@ -425,7 +427,23 @@ class Session:
             parameters=_WORDS,
             read_only=True,
         )
-        return reader, search
+        return self.reader(), search
+
+    def reader(self, name: str | None = None) -> ReadBackTool:
+        """Return the tool that reads a result by its id.
+
+        Args:
+            name: The tool's name. None takes the config's `offload.reader_name`.
+
+        Raises:
+            ConfigError: If the name is not allowed.
+        """
+        return ReadBackTool(
+            self.results.load_payload,
+            name=name or self.config.offload.reader_name,
+            max_tokens=self.config.max_read_tokens,
+            counter=self.config.counter,
+        )
 
     async def _search_text(self, query: str) -> str:
         findings = await self.search(query)

@@ -353,8 +353,13 @@ class SelectsTools(Protocol):
         tool_registry: Any,
         query: str | None = None,
         context: dict[str, Any] | None = None,
+        rounds_left: int = 0,
     ) -> ToolSelection:
-        """Select the calls for one task. Failures are the selection's status, never raised."""
+        """Select the calls for one task. Failures are the selection's status, never raised.
+
+        `rounds_left` is how many times the caller can choose again for this task. A selection
+        asks for it with `again`.
+        """
 
 
 class SelectsPointers(Protocol):

@@ -191,22 +191,19 @@ class ReadBackTool(Tool):
             raise ToolFailedError(explain_miss(exc), tool=self.name) from exc
 
 
-def with_read_back(
-    registry: object, load: LoadsPayload, *, name: str = READER_NAME
-) -> ToolRegistry:
+def with_read_back(registry: object, reader: ReadBackTool) -> ToolRegistry:
     """Return a copy of a registry that also has a reader of a session's results.
 
     Args:
         registry: The application's tools. The copy does not get tools that are registered later.
-        load: Loads the session's results and nothing else: `ToolContextManager.load_payload`.
-        name: The reader's name.
+        reader: Reads the session's results and nothing else, as `Session.reader` returns it.
 
     Raises:
-        ConfigError: If `registry` is not a `ToolRegistry`, or has a tool of this name.
+        ConfigError: If `registry` is not a `ToolRegistry`, or has a tool of the reader's name.
     """
     if not isinstance(registry, ToolRegistry):
         raise ConfigError("read_back needs a ToolRegistry; pass one", variable="tool_registry")
-    return ToolRegistry([*registry, ReadBackTool(load, name=name)])
+    return ToolRegistry([*registry, reader])
 
 
 def explain_miss(error: StoreError) -> str:

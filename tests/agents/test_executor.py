@@ -42,6 +42,7 @@ class Chosen:
         tool_registry: Any,
         query: str | None = None,
         context: dict[str, Any] | None = None,
+        rounds_left: int = 0,
     ) -> ToolSelection:
         self.asked.append((task.id, query))
         calls = self._choices.pop(0)

@@ -481,10 +481,11 @@ def test_a_registry_with_a_reader_is_a_copy_s4_08() -> None:
         pytest.fail("never")
 
     registry = ToolRegistry([])
-    assert with_read_back(registry, load).names == ("read_context",)
-    assert with_read_back(registry, load, name="look").names == ("look",)
+    reader = ReadBackTool(load)
+    assert with_read_back(registry, reader).names == ("read_context",)
+    assert with_read_back(registry, ReadBackTool(load, name="look")).names == ("look",)
     assert registry.names == ()
     with pytest.raises(ConfigError, match="ToolRegistry"):
-        with_read_back(object(), load)
+        with_read_back(object(), reader)
     with pytest.raises(ConfigError, match="registered already"):
-        with_read_back(with_read_back(registry, load), load)
+        with_read_back(with_read_back(registry, reader), reader)
