@@ -1,6 +1,6 @@
-"""Hooks for agent frameworks: one module each, which imports its framework.
+"""Hooks for agent frameworks, one module per framework.
 
-This package imports nothing.
+Each module imports its framework, so this package imports none of them.
 """
 
 __all__: list[str] = []

@@ -15,22 +15,23 @@ from llm_common.integrations.translation import read_back, run_sync
 from llm_common.pointers.store import ContextPointerStore
 from llm_common.tools.tool import Tool
 
+# Streams, media and exceptions have other types, and pass unchanged.
 _PLAIN: Final = (str, list, tuple, dict, BaseModel)
 
 
 class LLMCommonToolHook:
-    """Long results behind pointers, and the tools that read them back.
+    """A tool hook that keeps long results behind pointers, with the tools that read them back.
 
-    `hook = LLMCommonToolHook()`, then `Agent(..., tools=[..., *hook.tools], tool_hooks=[hook])`;
-    `run` and `arun` both work. Exceptions, streams and media stay as they are. A session is that of
-    the run and its user. With several tool hooks, put this one first: it then sees what the others
-    made of a result. Agno has no hook that sees a model's call, so all tools are shown, and the
-    history is Agno's matter.
+    Use `hook = LLMCommonToolHook()`, then `Agent(..., tools=[..., *hook.tools],
+    tool_hooks=[hook])`. Both `run` and `arun` work. Exceptions, streams and media are not changed.
+    A session belongs to the run's session id and user. With several tool hooks, put this one first:
+    it then sees the result that the other hooks return. Agno has no hook around a model call, so
+    this hook neither chooses tools nor folds the history.
 
     Args:
         store: A store, the folder of one, or the `Sessions` of other hooks. None keeps results in
-            memory, for a day.
-        config: Limits and policies, unless `store` has them.
+            memory for a day.
+        config: Limits and policies. Ignored if `store` is a `Sessions`.
 
     Attributes:
         tools: The tools that read back, for the agent.
@@ -44,7 +45,7 @@ class LLMCommonToolHook:
         config: SessionConfig | None = None,
     ) -> None:
         self.sessions = Sessions.over(store, config)
-        self.tools = [self._function(tool) for tool in self.sessions.get().tools()]
+        self.tools = list(map(self._function, self.sessions.get().tools()))
 
     def __call__(
         self,
@@ -53,45 +54,52 @@ class LLMCommonToolHook:
         args: Mapping[str, Any],
         run_context: RunContext | None = None,
     ) -> Any:
-        """The result of a call or what replaces it, from an asynchronous run as an awaitable.
+        """Call the tool and return its result or a preview. Agno calls this method.
 
-        Agno calls it.
+        An asynchronous tool makes it return an awaitable.
         """
         result = function(**args)
         if isawaitable(result):
-            return self._awaited(result, name, args, run_context)
-        return run_sync(self._shown(result, name, args, run_context))
+            return self._offload_awaited(result, name, args, run_context)
+        # Agno's `run` does not await a hook, even where an event loop is running.
+        return run_sync(self._offload(result, name, args, run_context))
 
-    async def _awaited(
+    async def _offload_awaited(
         self, result: Awaitable[Any], name: str, args: Mapping[str, Any], run: Any
     ) -> Any:
-        return await self._shown(await result, name, args, run)
+        return await self._offload(await result, name, args, run)
 
-    async def _shown(self, result: Any, name: str, args: Mapping[str, Any], run: Any) -> Any:
+    async def _offload(self, result: Any, name: str, args: Mapping[str, Any], run: Any) -> Any:
         value = result.content if isinstance(result, ToolResult) else result
         if not isinstance(value, _PLAIN):
             return result
         session, messages = self._session(run), _messages(run)
         turn = _caller_id(run)
         try:
-            shown = await session.offload(value, tool=name, args=args, turn=turn, messages=messages)
-        except UnserialisableError:  # Agno shows the model its text
-            shown = await session.offload(
+            preview = await session.offload(
+                value, tool=name, args=args, turn=turn, messages=messages
+            )
+        except UnserialisableError:
+            # Agno shows the model the `str()` of such a value, so that text is what is stored.
+            preview = await session.offload(
                 str(value), tool=name, args=args, turn=turn, messages=messages
             )
-        if shown.pointer_id is None:
+        if preview.pointer_id is None:
             return result
         if isinstance(result, ToolResult):
-            return result.model_copy(update={"content": str(shown)})
-        return str(shown)
+            return result.model_copy(update={"content": str(preview)})
+        return str(preview)
 
     def _session(self, run: Any) -> Session:
         if run is None:
             return self.sessions.get()
-        return self.sessions.get((run.user_id, run.session_id) if run.user_id else run.session_id)
+        # Two users may have the same session id.
+        if run.user_id:
+            return self.sessions.get((run.user_id, run.session_id))
+        return self.sessions.get(run.session_id)
 
     def _function(self, tool: Tool) -> Function:
-        """A tool that reads back, in the session of the run that calls it."""
+        """Return a tool that reads back from the session of the run that calls it."""
 
         def read(run_context: RunContext, **args: Any) -> str:
             try:
@@ -104,25 +112,30 @@ class LLMCommonToolHook:
             description=tool.description,
             parameters=dict(tool.parameters),
             entrypoint=read,
-            skip_entrypoint_processing=True,
+            skip_entrypoint_processing=True,  # Agno would derive the parameters from `read`
         )
 
 
 def _caller_id(run: Any) -> str | None:
     """Return the id of the message that made the calls."""
-    for message in reversed((run.messages if run else None) or []):
+    for message in reversed(_history(run)):
         if message.tool_calls:
             return str(message.id) if message.id else None
     return None
 
 
 def _messages(run: Any) -> list[dict[str, Any]]:
-    """Return what the user said and the calls of the model, as chat completions have them."""
-    messages = []
-    for message in (run.messages if run else None) or []:
+    """Return the user's messages and the model's calls in the shape of chat completions."""
+    messages: list[dict[str, Any]] = []
+    for message in _history(run):
         if message.role == "user":
             messages.append({"role": "user", "content": message.get_content_string()})
         elif message.tool_calls:
-            calls = [{"function": {"name": "call"}} for _ in message.tool_calls]
+            # Only the count of the calls matters here: the calls of a turn share one budget.
+            calls = [{"function": {"name": "call"}}] * len(message.tool_calls)
             messages.append({"role": "assistant", "content": None, "tool_calls": calls})
     return messages
+
+
+def _history(run: Any) -> list[Any]:
+    return (run and run.messages) or []

@@ -1,4 +1,4 @@
-"""Hooks for Google's Agent Development Kit: `LLMCommonPlugin`."""
+"""Hooks for agents of Google's Agent Development Kit (ADK): `LLMCommonPlugin`."""
 
 from pathlib import Path
 from typing import Any, Final
@@ -16,26 +16,28 @@ from llm_common.integrations.google_contents import (
     read_content,
     write_content,
 )
-from llm_common.integrations.translation import fold_messages, read_back
+from llm_common.integrations.translation import choose_tools, fold_messages, read_back
 from llm_common.pointers.store import ContextPointerStore
 from llm_common.tools.tool import Tool
 
+# ADK's own functions steer the agent: without one of them, a run cannot go on or end.
 _CONTROL: Final = frozenset({"transfer_to_agent", "set_model_response", "finish_task", "exit_loop"})
 
 
 class LLMCommonPlugin(BasePlugin):
-    """Long results behind pointers, the tools that fit, a folded history, and reading back.
+    """A plugin that offloads long results, chooses tools and folds the history.
 
-    `Runner(..., plugins=[LLMCommonPlugin()])`, for all its agents. The session's events keep
-    previews instead of long results; only what the model is sent is folded. Errors, media, and
-    results that are the answer stay as they are. A session is that of the app, the user and the
-    session service. ADK asks no further plugin or callback about a result that is replaced: put
-    plugins that have to see all of them first.
+    Use it as `Runner(..., plugins=[LLMCommonPlugin()])`, for all agents of the runner. The events
+    of the ADK session keep previews instead of long results, and only the contents sent to the
+    model are folded. Errors, media, and results that are the agent's answer are not changed.
+
+    The app, the user and the ADK session id name the session. ADK calls no further plugin or
+    callback for a result that one has replaced: put plugins that must see all results first.
 
     Args:
         store: A store, the folder of one, or the `Sessions` of other hooks. None keeps results in
-            memory, for a day.
-        config: Limits and policies, unless `store` has them.
+            memory for a day.
+        config: Limits and policies. Ignored if `store` is a `Sessions`.
     """
 
     def __init__(
@@ -50,12 +52,13 @@ class LLMCommonPlugin(BasePlugin):
     async def after_tool_callback(
         self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: Any, result: Any
     ) -> dict[str, Any] | None:
-        """What replaces a long result; ADK calls it."""
+        """Return a preview that replaces a long result, or None. ADK calls this method."""
         value = plain_value(result)
+        # A result that ADK does not pass to the model is the answer to the user.
         if value is None or tool_context.actions.skip_summarization:
             return None
         turn, calls = _turn(tool_context)
-        shown = await _session(self.sessions, tool_context).offload(
+        preview = await _session(self.sessions, tool_context).offload(
             value,
             tool=tool.name,
             args=tool_args,
@@ -63,22 +66,23 @@ class LLMCommonPlugin(BasePlugin):
             turn=turn,
             messages=calls,
         )
-        return None if shown.pointer_id is None else {"result": str(shown)}
+        if preview.pointer_id is None:
+            return None
+        return {"result": str(preview)}
 
     async def before_model_callback(self, *, callback_context: Any, llm_request: Any) -> None:
-        """Changes what the model is sent; ADK calls it."""
+        """Change the tools and contents of a model request. ADK calls this method."""
         config = llm_request.config
-        if not _declaring(config) and (
-            config.tools or config.response_schema or config.response_json_schema
-        ):
-            # Gemini takes no functions beside its own tools or a schema, and folding needs them
+        has_other = config.tools or config.response_schema or config.response_json_schema
+        if has_other and not _declaring(config):
+            # Gemini refuses functions with its own tools or a schema, and folding needs functions.
             return
         llm_request.append_tools(
             [tool for tool in self._readers if tool.name not in llm_request.tools_dict]
         )
         session = _session(self.sessions, callback_context)
         messages = [*map(read_content, llm_request.contents)]
-        # Contents of other agents have the role of the user too: what was asked comes last.
+        # ADK gives contents of other agents the user's role, so the real question goes last.
         messages.append({"role": "user", "content": query_of(callback_context)})
         await self._choose(session, config, messages)
         llm_request.contents = await fold_messages(
@@ -88,22 +92,25 @@ class LLMCommonPlugin(BasePlugin):
     async def _choose(
         self, session: Session, config: types.GenerateContentConfig, messages: list[dict[str, Any]]
     ) -> None:
-        """Leave the functions that fit in the request. Tools of other kinds stay."""
-        forced: Any = config.tool_config and config.tool_config.function_calling_config
-        keep = {*_CONTROL, *((forced and forced.allowed_function_names) or ())}
-        declaring = _declaring(config)
-        declared = [function for tool in declaring for function in tool.function_declarations]
-        chosen = await session.choose_tools(
-            [*map(definition_of, declared)], messages=messages, keep=keep
+        """Remove functions that do not fit from the request. Tools of the provider stay."""
+        calling: Any = config.tool_config and config.tool_config.function_calling_config
+        forced = (calling and calling.allowed_function_names) or ()
+        declared: list[Any] = []
+        for tool in _declaring(config):
+            declared += tool.function_declarations
+        keep = {*_CONTROL, *forced}
+        chosen = await choose_tools(
+            session, declared, describe=definition_of, messages=messages, keep=keep
         )
-        names = {definition.name for definition in chosen}
-        for tool in declaring:
-            functions = tool.function_declarations
-            tool.function_declarations = [one for one in functions if one.name in names]
+        names = {function.name for function in chosen}
+        for tool in _declaring(config):
+            tool.function_declarations = [
+                function for function in tool.function_declarations if function.name in names
+            ]
 
 
 class _ReadBackTool(BaseTool):
-    """A tool that reads back, in the session that calls it."""
+    """A tool that reads back from the session that calls it."""
 
     def __init__(self, tool: Tool, sessions: Sessions) -> None:
         super().__init__(name=tool.name, description=tool.description)
@@ -128,13 +135,13 @@ def _declaring(config: types.GenerateContentConfig) -> list[Any]:
 
 
 def _session(sessions: Sessions, context: Any) -> Session:
-    """Return the session. The same id may be there for several users and apps."""
     session = context.session
+    # Two apps or users may have a session with the same id.
     return sessions.get((session.app_name, session.user_id, session.id))
 
 
 def _turn(context: Any) -> tuple[str | None, list[dict[str, Any]]]:
-    """Return the event that made the call, and its calls as a message."""
+    """Return the id of the event that made the call, and its calls as a message."""
     for event in reversed(context.session.events):
         calls = event.get_function_calls()
         if any(call.id == context.function_call_id for call in calls):

@@ -1,4 +1,7 @@
-"""What is read of Google's contents, and of what an agent of its ADK is given by tools."""
+"""Read contents and declarations of Google's API as messages and definitions, and write contents.
+
+Messages have Anthropic's shape, because its blocks match the parts of a content one to one.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,30 +16,34 @@ from llm_common.tools.definitions import ToolDefinition
 
 
 def query_of(context: Any) -> str:
-    """What the user said last."""
-    parts = context.user_content.parts if context.user_content else None
-    return "\n".join(part.text for part in parts or () if part.text)
+    """Return the last text of the user."""
+    content = context.user_content
+    if not content or not content.parts:
+        return ""
+    return "\n".join(part.text for part in content.parts if part.text)
 
 
 def plain_value(result: Any) -> Any:
-    """A result as plain data; None for an error, and for what holds media."""
+    """Return a tool's result as plain data, or None if it is an error or holds media."""
     if isinstance(result, Mapping):
         if result.get("error") or result.get("isError"):
             return None
-        blocks = result.get("content")  # of a server of MCP
-        if isinstance(blocks, list) and all(
-            isinstance(block, Mapping) and "type" in block for block in blocks
-        ):
+        blocks = result.get("content")
+        if isinstance(blocks, list) and all(map(_is_mcp_block, blocks)):
             return plain_text(blocks)
     try:
-        orjson.dumps(result, default=_dumped, option=orjson.OPT_NON_STR_KEYS)
+        orjson.dumps(result, default=_as_plain, option=orjson.OPT_NON_STR_KEYS)
     except TypeError:
         return None
     return result
 
 
-def _dumped(value: object) -> Any:
-    """A model of the application as data; Google's own are media."""
+def _is_mcp_block(block: object) -> bool:
+    return isinstance(block, Mapping) and "type" in block
+
+
+def _as_plain(value: object) -> Any:
+    """Return a pydantic model of the application as data. Google's own models hold media."""
     if isinstance(value, BaseModel) and not type(value).__module__.startswith("google."):
         return value.model_dump(mode="json")
     raise TypeError
@@ -51,50 +58,47 @@ def definition_of(tool: types.FunctionDeclaration) -> ToolDefinition:
 
 
 def read_content(content: types.Content) -> dict[str, Any]:
-    """A message in the shape of Anthropic's, whose blocks are in the same order.
+    """Return a content as a message in Anthropic's shape, with one block per part.
 
-    Media are named only.
+    Media become an empty block.
     """
     role = "assistant" if content.role == "model" else "user"
-    return {"role": role, "content": [_block(part) for part in content.parts or ()]}
+    return {"role": role, "content": [*map(_block, content.parts or ())]}
 
 
 def _block(part: types.Part) -> dict[str, Any]:
     if call := part.function_call:
-        return {
-            "type": "tool_use",
-            "id": call.id or call.name,
-            "name": call.name,
-            "input": call.args or {},
-        }
+        args = call.args or {}
+        return {"type": "tool_use", "id": call.id or call.name, "name": call.name, "input": args}
     if result := part.function_response:
         return {
             "type": "tool_result",
             "tool_use_id": result.id or result.name,
             "content": stable_json(result.response),
         }
-    return {"type": "media"} if part.text is None else {"type": "text", "text": part.text}
+    if part.text is None:
+        return {"type": "media"}
+    return {"type": "text", "text": part.text}
 
 
-def write_content(content: types.Content | None, shown: Any) -> types.Content:
-    """A content with a shorter text, or with shorter results.
+def write_content(content: types.Content | None, written: Any) -> types.Content:
+    """Return a copy of a content with another text or other results.
 
-    A new one of the user without a content.
+    Args:
+        content: The content to copy. None makes a new one of the user.
+        written: A text, or all blocks of the message, some of them shortened.
     """
     if content is None:
-        return types.Content(role="user", parts=[types.Part(text=shown)])
-    old = content.parts or []
-    if isinstance(shown, str):
-        parts = [types.Part(text=shown), *(part for part in old if part.text is None)]
+        return types.Content(role="user", parts=[types.Part(text=written)])
+    parts: list[types.Part] = []
+    if isinstance(written, str):
+        media = [part for part in content.parts or () if part.text is None]
+        parts = [types.Part(text=written), *media]
     else:
-        parts = [
-            part if block == _block(part) else _result(part, block)
-            for part, block in zip(old, shown, strict=True)
-        ]
+        for part, block in zip(content.parts or (), written, strict=True):
+            if block != _block(part):
+                result: Any = part.function_response
+                result = result.model_copy(update={"response": {"result": block["content"]}})
+                part = part.model_copy(update={"function_response": result})  # noqa: PLW2901
+            parts.append(part)
     return content.model_copy(update={"parts": parts})
-
-
-def _result(part: types.Part, block: Mapping[str, Any]) -> types.Part:
-    old: Any = part.function_response
-    response = old.model_copy(update={"response": {"result": block["content"]}})
-    return part.model_copy(update={"function_response": response})

@@ -1,6 +1,5 @@
-"""Hooks for Haystack agents: `LLMCommonHook`, and `PointerResultStore` for Haystack's own."""
+"""Hooks for Haystack agents: `LLMCommonHook`."""
 
-import base64
 from pathlib import Path
 from secrets import token_hex
 from typing import Any, Final
@@ -8,42 +7,41 @@ from typing import Any, Final
 from haystack.components.agents.state import State
 from haystack.components.agents.state.state_utils import replace_values
 from haystack.dataclasses import ChatMessage
-from haystack.hooks.tool_result_offloading.types import ToolResultStore
 from haystack.tools.tool import Tool
 
 from llm_common.agents.session import Session, SessionConfig, Sessions
 from llm_common.errors import ToolError
-from llm_common.integrations.haystack_folding import (
-    MadeInCode,
+from llm_common.integrations.haystack_common import (
+    NotSerializable,
     read_message,
     result_text,
     write_message,
 )
-from llm_common.integrations.translation import fold_messages, read_back, run_sync
+from llm_common.integrations.translation import choose_tools, fold_messages, read_back, run_sync
 from llm_common.pointers.store import ContextPointerStore
-from llm_common.text.canonical import decode_json
 from llm_common.tools.definitions import ToolDefinition
-from llm_common.tools.tool import Tool as ReadsBack
+from llm_common.tools.tool import Tool as SessionTool
 
 SESSION_KEY: Final = "session_id"
 """The key of `hook_context` that names the session of a run."""
 
-_OFFLOADED: Final = "llm_common_pointer_id"
+_OFFLOADED: Final = "llm_common_pointer_id"  # in the `meta` of a message that is a preview
 
 
-class LLMCommonHook(MadeInCode):
-    """Long results behind pointers, the tools that fit, and a folded history, at each model call.
+class LLMCommonHook(NotSerializable):
+    """A hook that offloads long results, chooses tools and folds the history before model calls.
 
-    `hook = LLMCommonHook()`, then `Agent(..., tools=[..., *hook.tools], hooks={"before_llm":
-    [hook]})`. Errors and results with images or files stay as they are. The run's messages change,
-    those of its answer too: what was folded is read with the tools. A run is of the session that
-    `hook_context={"session_id": ...}` names; without one, all runs of this hook are one session, so
-    name it wherever there are several users.
+    Use `hook = LLMCommonHook()`, then `Agent(..., tools=[..., *hook.tools], hooks={"before_llm":
+    [hook]})`. Errors and results with images or files are not changed. The messages of the run
+    and of its answer change, and the tools read what was folded.
+
+    `hook_context={"session_id": ...}` names the session of a run. Without it, all runs of this hook
+    share one session, so pass it wherever there are several users.
 
     Args:
         store: A store, the folder of one, or the `Sessions` of other hooks. None keeps results in
-            memory, for a day.
-        config: Limits and policies, unless `store` has them.
+            memory for a day.
+        config: Limits and policies. Ignored if `store` is a `Sessions`.
 
     Attributes:
         tools: The tools that read back, for the agent.
@@ -57,29 +55,27 @@ class LLMCommonHook(MadeInCode):
         config: SessionConfig | None = None,
     ) -> None:
         self.sessions = Sessions.over(store, config)
-        self.tools = [self._tool(tool) for tool in self.sessions.get().tools()]
+        self.tools = list(map(self._read_back_tool, self.sessions.get().tools()))
 
     def run(self, state: State) -> None:
-        """Change the messages and tools of a run; Haystack calls it."""
+        """Change the messages and tools of a run. Haystack calls this method."""
         run_sync(self.run_async(state))
 
     async def run_async(self, state: State) -> None:
-        """As `run`."""
+        """Do the same as `run`, asynchronously."""
         session = self._session(state)
-        messages = await self._offloaded(state.data["messages"], session)
-        # Haystack shows the model this list, and makes it anew for each step.
+        messages = await self._offload(state.data["messages"], session)
         tools = state.data["tools"]
-        chosen = await session.choose_tools(
-            [ToolDefinition(tool.name, tool.description, tool.parameters) for tool in tools],
-            messages=[*map(read_message, messages)],
+        # In place: Haystack rebuilds this list for each step, and shows the model this object.
+        tools[:] = await choose_tools(
+            session, tools, describe=_describe, messages=[*map(read_message, messages)]
         )
-        names = {definition.name for definition in chosen}
-        tools[:] = [tool for tool in tools if tool.name in names]
         messages = await fold_messages(session, messages, read=read_message, write=write_message)
         state.set("messages", messages, handler_override=replace_values)
 
-    async def _offloaded(self, messages: list[ChatMessage], session: Session) -> list[ChatMessage]:
+    async def _offload(self, messages: list[ChatMessage], session: Session) -> list[ChatMessage]:
         """Return the messages with previews instead of the long results at their end."""
+        # The results of the last model response are at the end, and share one turn.
         start = len(messages)
         while start and messages[start - 1].tool_call_result:
             start -= 1
@@ -93,23 +89,25 @@ class LLMCommonHook(MadeInCode):
                 replaced.append(message)
                 continue
             call = result.origin
-            shown = await session.offload(
+            preview = await session.offload(
                 text, tool=call.tool_name, args=call.arguments, turn=turn, messages=conversation
             )
-            if shown.pointer_id is not None:
-                meta = {**message.meta, _OFFLOADED: shown.pointer_id}
-                message = ChatMessage.from_tool(str(shown), origin=call, meta=meta)  # noqa: PLW2901
-            replaced.append(message)
+            if preview.pointer_id is None:
+                replaced.append(message)
+                continue
+            meta = {**message.meta, _OFFLOADED: preview.pointer_id}
+            replaced.append(ChatMessage.from_tool(str(preview), origin=call, meta=meta))
         return replaced
 
     def _session(self, state: State) -> Session:
         return self.sessions.get((state.data.get("hook_context") or {}).get(SESSION_KEY))
 
-    def _tool(self, tool: ReadsBack) -> Tool:
+    def _read_back_tool(self, tool: SessionTool) -> Tool:
         async def read(state: State, **args: Any) -> str:
             try:
                 return await read_back(self._session(state), tool.name, args)
-            except ToolError as exc:  # raised, it may end the run
+            except ToolError as exc:
+                # Haystack may end the run for an exception, so the model gets the text.
                 return exc.message
 
         def read_sync(state: State, **args: Any) -> str:
@@ -121,39 +119,5 @@ class LLMCommonHook(MadeInCode):
         )
 
 
-class PointerResultStore(MadeInCode, ToolResultStore):
-    """A pointer store for `ToolResultOffloadHook` and `ToolResultOffloadCompactor`.
-
-    A reference is the id of a pointer, which the tools of an `LLMCommonHook` of the same
-    `Sessions` and session read.
-
-    Args:
-        store: A store, the folder of one, or the `Sessions` of other hooks. None keeps results in
-            memory, for a day.
-        config: Limits and policies, unless `store` has them.
-        session_id: The session, as `hook_context` names it. Others are not read.
-    """
-
-    supports_binary_content = True
-
-    def __init__(
-        self,
-        store: Sessions | ContextPointerStore | Path | str | None = None,
-        config: SessionConfig | None = None,
-        *,
-        session_id: str | None = None,
-    ) -> None:
-        self._session = Sessions.over(store, config).get(session_id)
-
-    def write(self, *, key: str, content: str | bytes) -> str:
-        """Store the content and return the id of its pointer. Raises `StoreError`."""
-        result: Any = content
-        if isinstance(content, bytes):
-            result = {"base64": base64.b64encode(content).decode()}
-        saved = self._session.results.save(result, tool="tool_result", args={"name": key})
-        return run_sync(saved).pointer_id
-
-    def read(self, reference: str) -> str | bytes:
-        """Return what was written. Raises `StoreError`, if it is gone `PointerNotFoundError`."""
-        result: Any = decode_json(self._session.results.load_payload(reference)[1])
-        return base64.b64decode(result["base64"]) if isinstance(result, dict) else str(result)
+def _describe(tool: Tool) -> ToolDefinition:
+    return ToolDefinition(tool.name, tool.description, tool.parameters)

@@ -1,30 +1,29 @@
-"""`LLMCommonSession`: offloading, choosing and reading back in agents of the OpenAI Agents SDK."""
+"""Hooks for agents of the OpenAI Agents SDK: `LLMCommonSession`."""
 
 import secrets
-from collections.abc import Awaitable, Callable
 from dataclasses import fields, replace
-from inspect import isawaitable
+from itertools import chain
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
-from agents import Agent, FunctionTool, RunConfig, RunContextWrapper, SessionSettings, tool as sdk
+from agents import Agent, FunctionTool, RunConfig, RunContextWrapper, SessionSettings, Tool
 from agents.run import CallModelData, ModelInputData
 from agents.tool_context import ToolContext
 
 from llm_common.agents.session import Session, SessionConfig, Sessions
 from llm_common.errors import ConfigError, ToolError
+from llm_common.integrations.openai_agents_tools import OffloadingInvoker, content_of, describe
 from llm_common.integrations.responses_items import (
     arguments_of,
-    grouped,
-    question_in,
+    group_items,
+    last_question,
     read_group,
     write_group,
 )
 from llm_common.integrations.stored_items import StoredItems
-from llm_common.integrations.translation import fold_messages, plain_text, read_back
+from llm_common.integrations.translation import choose_tools, fold_messages, read_back
 from llm_common.pointers.store import ContextPointerStore
-from llm_common.tools.definitions import ToolDefinition
-from llm_common.tools.tool import Tool
+from llm_common.tools.tool import Tool as SessionTool
 
 AgentT = TypeVar("AgentT", bound=Agent[Any])
 
@@ -32,18 +31,18 @@ _SESSION = "_llm_common_session"  # the attribute of an equipped agent's class
 
 
 class LLMCommonSession(StoredItems):
-    """A conversation for `Runner`: results behind pointers, folded history, the tools that fit.
+    """A session for `Runner` that offloads long results, chooses tools and folds the history.
 
-    Give it three times: `Runner.run(session.equip(agent), text, session=session,
-    run_config=session.run_config())`; `run_sync` and `run_streamed` work too. Another session of
-    the SDK may keep the items instead. What a `failure_error_function` answers, images and files
-    stay as they are. The session keeps every item; only what the model is sent is folded.
+    Pass it three times: `Runner.run(session.equip(agent), text, session=session,
+    run_config=session.run_config())`. `run_sync` and `run_streamed` work too. Another session of
+    the SDK may keep the items. Images, files and the texts of a `failure_error_function` do not
+    change. The session keeps every item, and only the items sent to the model are folded.
 
     Args:
-        session_id: Names the conversation. Nothing of another one can be read.
+        session_id: Names the conversation. Results of other conversations cannot be read.
         store: A store, the folder of one, or the `Sessions` that the sessions of an application
             share. None keeps results and items in memory, for this session alone.
-        config: Limits and policies, unless `store` has them.
+        config: Limits and policies. Ignored if `store` is a `Sessions`.
     """
 
     def __init__(
@@ -55,6 +54,7 @@ class LLMCommonSession(StoredItems):
         sessions = Sessions.over(store, config)
         super().__init__(sessions, session_id)
         self.session_id = session_id
+        # The SDK's session protocol requires this attribute.
         self.session_settings: SessionSettings | None = None
         self.session = sessions.get(session_id)
         self._called = set[str]()
@@ -63,32 +63,34 @@ class LLMCommonSession(StoredItems):
     def equip(self, agent: AgentT) -> AgentT:
         """Return a copy of the agent that offloads and reads back in this session.
 
-        That holds for tools of MCP servers too. Agents to which it hands off are not equipped:
-        pass equipped ones as its `handoffs`. The copy runs with no other session's `run_config`.
+        Tools of MCP servers are included. Agents that it hands off to are not: pass equipped ones
+        as its `handoffs`. The copy runs with this session's `run_config` only.
         """
         session, kind = self, type(agent)
 
-        async def get_all_tools(self: Any, run_context: RunContextWrapper[Any]) -> list[sdk.Tool]:
-            return await session._chosen(await kind.get_all_tools(self, run_context), run_context)
+        async def get_all_tools(self: Any, run_context: RunContextWrapper[Any]) -> list[Tool]:
+            return await session._prepare(await kind.get_all_tools(self, run_context), run_context)
 
-        methods = {"get_all_tools": get_all_tools, _SESSION: self.session}
-        equipped = type(kind.__name__, (kind,), methods)
-        settings = {one.name: getattr(agent, one.name) for one in fields(agent) if one.init}
+        # A subclass, because the SDK has no hook that returns an agent's tools for one call.
+        attributes = {"get_all_tools": get_all_tools, _SESSION: self.session}
+        equipped = type(kind.__name__, (kind,), attributes)
+        settings = {field.name: getattr(agent, field.name) for field in fields(agent) if field.init}
         copy: AgentT = equipped(**settings)
         return copy
 
     def run_config(self, run_config: RunConfig | None = None) -> RunConfig:
-        """Return a copy of the run's configuration that folds what the model is sent."""
+        """Return a copy of a run's configuration that folds the input of each model call."""
         return replace(run_config or RunConfig(), call_model_input_filter=self._fold)
 
     async def get_items(self, limit: int | None = None) -> list[Any]:
         """Return the newest items, oldest first. `session_settings` may set the limit."""
-        settings = self.session_settings
-        return await super().get_items(settings.limit if limit is None and settings else limit)
+        if limit is None and self.session_settings:
+            limit = self.session_settings.limit
+        return await super().get_items(limit)
 
     async def _fold(self, data: CallModelData[Any]) -> ModelInputData:
         equipped: Session | None = getattr(data.agent, _SESSION, None)
-        # Else the results of this user would be stored in, and read from, another user's session.
+        # With two sessions, one user's results would be stored in and read from another's.
         if equipped is not None and equipped.session_id != self.session.session_id:
             raise ConfigError(
                 f"the agent {data.agent.name!r} was equipped for another session; pass "
@@ -96,52 +98,47 @@ class LLMCommonSession(StoredItems):
                 variable="session",
             )
         groups = await fold_messages(
-            self.session, grouped(data.model_data.input), read=read_group, write=write_group
+            self.session, group_items(data.model_data.input), read=read_group, write=write_group
         )
-        return replace(data.model_data, input=[item for group in groups for item in group])
+        return replace(data.model_data, input=[*chain.from_iterable(groups)])
 
-    async def _chosen(
-        self, tools: list[sdk.Tool], run_context: RunContextWrapper[Any]
-    ) -> list[sdk.Tool]:
-        """Return the tools of the next call, which offload what they return."""
-        self._turn = secrets.token_hex(8)
-        own = [tool for tool in tools if isinstance(tool, FunctionTool)]
-        hosted = [tool for tool in tools if not isinstance(tool, FunctionTool)]
-        own += [self._readable(tool) for tool in self.session.tools()]
-        chosen = await self.session.choose_tools(
-            [ToolDefinition(one.name, one.description, one.params_json_schema) for one in own],
-            messages=[*map(read_group, grouped(run_context.turn_input))],
+    async def _prepare(self, tools: list[Tool], run_context: RunContextWrapper[Any]) -> list[Tool]:
+        """Return the tools of the next call, which offload their results."""
+        self._turn = secrets.token_hex(8)  # the SDK asks for the tools once per model call
+        hosted_first = sorted(tools, key=lambda tool: isinstance(tool, FunctionTool))
+        chosen = await choose_tools(
+            self.session,
+            [*hosted_first, *map(self._read_back_tool, self.session.tools())],
+            describe=describe,
+            messages=[*map(read_group, group_items(run_context.turn_input))],
             keep=self._called,
         )
-        names = {definition.name for definition in chosen}
-        return [*hosted, *(self._offloading(tool) for tool in own if tool.name in names)]
+        return list(map(self._offloading, chosen))
 
-    def _offloading(self, tool: FunctionTool) -> FunctionTool:
-        # What has an output schema is read by a program, not by the model.
-        if tool.name in self.session.tool_names or tool.output_json_schema is not None:
+    def _offloading(self, tool: Tool) -> Tool:
+        if not isinstance(tool, FunctionTool) or tool.name in self.session.tool_names:
             return tool
-        return replace(tool, on_invoke_tool=_Invoker(tool, self._offloaded))
+        if tool.output_json_schema is not None:  # a program reads the result, not the model
+            return tool
+        return replace(tool, on_invoke_tool=OffloadingInvoker(tool, self._offload))
 
-    async def _offloaded(self, result: Any, ctx: ToolContext[Any]) -> Any:
+    async def _offload(self, result: Any, ctx: ToolContext[Any]) -> Any:
         self._called.add(ctx.tool_name)
-        parts = result if isinstance(result, list) else [result]
-        blocks = [
-            part if isinstance(part, dict) else getattr(part, "__dict__", {}) for part in parts
-        ]
-        kinds = {block.get("type") for block in blocks}
-        if isinstance(result, _Failure) or kinds & {"image", "file"}:
+        content = content_of(result)
+        if content is None:
             return result
-        text = plain_text(blocks) if kinds == {"text"} else None
-        shown = await self.session.offload(
-            result if text is None else text,
+        preview = await self.session.offload(
+            content,
             tool=ctx.tool_name,
             args=arguments_of(ctx.tool_arguments),
-            query=question_in(ctx.turn_input),
+            query=last_question(ctx.turn_input),
             turn=self._turn,
         )
-        return result if shown.pointer_id is None else str(shown)
+        if preview.pointer_id is None:
+            return result
+        return str(preview)
 
-    def _readable(self, tool: Tool) -> FunctionTool:
+    def _read_back_tool(self, tool: SessionTool) -> FunctionTool:
         async def read(_: ToolContext[Any], arguments: str) -> str:
             try:
                 return await read_back(self.session, tool.name, arguments_of(arguments))
@@ -151,38 +148,3 @@ class LLMCommonSession(StoredItems):
         return FunctionTool(
             tool.name, tool.description, dict(tool.parameters), read, strict_json_schema=False
         )
-
-
-class _Failure(str):
-    """What a tool's own formatter says of an error."""
-
-    __slots__ = ()
-
-
-def _marking(formatter: Any) -> Any:
-    async def mark(ctx: RunContextWrapper[Any], error: Exception) -> str:
-        text = formatter(ctx, error)
-        return _Failure(await text if isawaitable(text) else text)
-
-    return mark
-
-
-class _Invoker:
-    """Runs a tool; for what the SDK asks of the function itself, it is that of the tool."""
-
-    def __init__(
-        self, tool: FunctionTool, finish: Callable[[Any, ToolContext[Any]], Awaitable[Any]]
-    ) -> None:
-        self._tool, self._finish = replace(tool), finish
-        formatter = sdk.resolve_function_tool_failure_error_function(tool)
-        if formatter not in (None, sdk.default_tool_error_function):
-            sdk.set_function_tool_failure_error_function(self._tool, _marking(formatter))
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._tool.on_invoke_tool, name)
-
-    def __agents_bind_function_tool__(self, _: FunctionTool) -> Self:
-        return self
-
-    async def __call__(self, ctx: ToolContext[Any], arguments: str) -> Any:
-        return await self._finish(await self._tool.on_invoke_tool(ctx, arguments), ctx)

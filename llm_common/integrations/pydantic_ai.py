@@ -1,68 +1,53 @@
-"""`LLMCommonCapability`: offloading, choosing and reading back in an agent of pydantic-ai."""
+"""Hooks for pydantic-ai agents: `LLMCommonCapability`."""
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from pydantic_ai import (
-    FunctionToolset,
-    ModelMessage,
-    RunContext,
-    Tool as AgentTool,
-    ToolDefinition,
-    ToolReturn,
-)
+from pydantic_ai import FunctionToolset, RunContext, Tool as AgentTool, ToolDefinition, ToolReturn
 from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.exceptions import ToolFailed
-from pydantic_ai.messages import (
-    ModelRequest,
-    ModelResponse,
-    ToolCallPart,
-    ToolReturnPart,
-    UserPromptPart,
-)
+from pydantic_ai.messages import ToolCallPart, ToolReturnPart
 from pydantic_ai.models import ModelRequestContext
 
 from llm_common.agents.session import Session, SessionConfig, Sessions
 from llm_common.errors import ToolError
 from llm_common.integrations.pydantic_ai_messages import (
     Piece,
-    is_spoken,
-    joined,
+    conversation_of,
+    is_conversation,
+    join_pieces,
     pieces_of,
     read_piece,
     writer_of,
 )
-from llm_common.integrations.translation import fold_messages, read_back
+from llm_common.integrations.translation import choose_tools, fold_messages, read_back
 from llm_common.pointers.store import ContextPointerStore
 from llm_common.tools.definitions import ToolDefinition as OurDefinition
 from llm_common.tools.tool import Tool
 
+# Older versions never call `prepare_model_request`, and would send the whole history.
 if not hasattr(AbstractCapability, "prepare_model_request"):
     raise ImportError(
         "LLMCommonCapability needs pydantic-ai 2.64 or newer: pip install -U pydantic-ai"
     )
 
-# a response, or a request of one part, with its place in the history
-_Piece = tuple[float, ModelMessage]
-
 
 @dataclass(kw_only=True)
 class LLMCommonCapability(AbstractCapability[Any]):
-    """Long results behind pointers, a history within a limit, and the tools that fit, for `Agent`.
+    """A capability that offloads long results, chooses tools and folds the history.
 
-    Give it as `capabilities=[LLMCommonCapability()]`; `run` and `run_sync` both work. What a tool
-    returns is stored as data, not as text; its `ToolReturn` keeps `content` and `metadata`.
-    Failures and files stay as they are. The history keeps every message; only what the model is
-    sent is folded.
+    Use it as `Agent(..., capabilities=[LLMCommonCapability()])`. Both `run` and `run_sync` work. A
+    tool's result is stored as data, not as text, and its `ToolReturn` keeps `content` and
+    `metadata`. Failures and files are not changed. The history keeps every message, and only the
+    messages sent to the model are folded.
 
-    A session is the run's `conversation_id`, which a run takes from the `message_history` that it
-    is given.
+    The run's `conversation_id` names the session. A run takes it from its `message_history`.
 
     Args:
         store: A store, the folder of one, or the `Sessions` of other hooks. None keeps results in
-            memory, for a day.
-        config: Limits and policies, unless `store` has them.
+            memory for a day.
+        config: Limits and policies. Ignored if `store` is a `Sessions`.
     """
 
     store: Sessions | ContextPointerStore | Path | str | None = None
@@ -73,8 +58,8 @@ class LLMCommonCapability(AbstractCapability[Any]):
         self.sessions = Sessions.over(self.store, self.config)
 
     def get_toolset(self) -> FunctionToolset[Any]:
-        """Return the tools that read back, each in the session of the run that calls it."""
-        return FunctionToolset([self._readable(tool) for tool in self.sessions.get().tools()])
+        """Return the tools that read back from the session of the run that calls them."""
+        return FunctionToolset(list(map(self._read_back_tool, self.sessions.get().tools())))
 
     async def after_tool_execute(
         self,
@@ -88,52 +73,53 @@ class LLMCommonCapability(AbstractCapability[Any]):
         """Return the result, or its preview if it is long."""
         value = result.return_value if isinstance(result, ToolReturn) else result
         has_files = ToolReturnPart(tool_name=call.tool_name, content=value).files
+        # Results of other kinds end the run or come from outside, and media cannot be shortened.
         if tool_def.kind != "function" or has_files:
             return result
-        shown = await self._session(ctx).offload(
+        preview = await self._session(ctx).offload(
             value,
             tool=call.tool_name,
-            # as the model wrote them: validated ones may be no plain data
+            # The validated arguments may be objects that cannot be stored as JSON.
             args=call.args_as_dict(),
             turn=f"{ctx.run_id} {ctx.run_step}",
-            messages=_conversation(ctx),
+            messages=conversation_of(ctx),
         )
-        if shown.pointer_id is None:
+        if preview.pointer_id is None:
             return result
         if isinstance(result, ToolReturn):
-            return replace(result, return_value=str(shown))
-        return str(shown)
+            return replace(result, return_value=str(preview))
+        return str(preview)
 
     async def prepare_tools(
         self, ctx: RunContext[Any], tool_defs: list[ToolDefinition]
     ) -> list[ToolDefinition]:
-        """Return the tools that fit what the user asked, and those that were called."""
-        definitions = []
-        for tool in tool_defs:
-            schema = tool.parameters_json_schema
-            definitions.append(OurDefinition(tool.name, tool.description or "", schema))
-        chosen = await self._session(ctx).choose_tools(definitions, messages=_conversation(ctx))
-        names = {definition.name for definition in chosen}
-        return [tool for tool in tool_defs if tool.name in names]
+        """Return the tools that fit the user's request, and those that were called before."""
+        return await choose_tools(
+            self._session(ctx), tool_defs, describe=_describe, messages=conversation_of(ctx)
+        )
 
     async def prepare_model_request(
         self, ctx: RunContext[Any], request_context: ModelRequestContext
     ) -> ModelRequestContext:
-        """Return the request with its history folded. What the operator says in it stays."""
-        pieces = pieces_of(request_context.messages)
-        spoken = [piece for piece in pieces if is_spoken(piece)]
-        operator = [piece for piece in pieces if not is_spoken(piece)]
+        """Return the request with its history folded. The operator's instructions stay."""
+        conversation: list[Piece] = []
+        instructions: list[Piece] = []
+        for piece in pieces_of(request_context.messages):
+            if is_conversation(piece):
+                conversation.append(piece)
+            else:
+                instructions.append(piece)
         folded = await fold_messages(
-            self._session(ctx), spoken, read=read_piece, write=writer_of(spoken)
+            self._session(ctx), conversation, read=read_piece, write=writer_of(conversation)
         )
-        if folded == spoken:
+        if folded == conversation:
             return request_context
-        return replace(request_context, messages=joined([*operator, *folded]))
+        return replace(request_context, messages=join_pieces([*instructions, *folded]))
 
     def _session(self, ctx: RunContext[Any]) -> Session:
         return self.sessions.get(ctx.conversation_id)
 
-    def _readable(self, tool: Tool) -> AgentTool[Any]:
+    def _read_back_tool(self, tool: Tool) -> AgentTool[Any]:
         async def read(ctx: RunContext[Any], **args: Any) -> str:
             try:
                 return await read_back(self._session(ctx), tool.name, args)
@@ -145,17 +131,5 @@ class LLMCommonCapability(AbstractCapability[Any]):
         )
 
 
-def _conversation(ctx: RunContext[Any]) -> list[dict[str, Any]]:
-    """Return the conversation as chat completions have it, with what the user asks last."""
-    asked: list[Piece] = []
-    messages = []
-    for piece in pieces_of(ctx.messages):
-        message = piece[1]
-        if isinstance(message, ModelResponse):
-            messages.append(read_piece(piece))
-        elif isinstance(message.parts[0], UserPromptPart):
-            asked.append(piece)
-    prompt: Any = ctx.prompt
-    if prompt is not None:
-        asked.append((0.0, ModelRequest([UserPromptPart(prompt)])))
-    return [*messages, *map(read_piece, asked[-1:])]
+def _describe(tool: ToolDefinition) -> OurDefinition:
+    return OurDefinition(tool.name, tool.description or "", tool.parameters_json_schema)

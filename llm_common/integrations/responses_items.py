@@ -1,7 +1,8 @@
-"""The items of OpenAI's Responses API as messages of chat completions, which is what folding reads.
+"""Read items of OpenAI's Responses API as messages of chat completions, and write them back.
 
-An item is a message, a call, an output or a piece of reasoning. What the model answered at once is
-folded together: reasoning without its call, or a call without its output, is refused.
+An item is a message, a call, an output or a piece of reasoning. All items of one model response are
+folded as one group, because the API refuses reasoning without its call and a call without its
+output.
 """
 
 import json
@@ -11,25 +12,18 @@ from typing import Any
 from llm_common.integrations.translation import plain_text
 
 
-def question_in(items: Sequence[Any]) -> str:
-    """Return what the user said last."""
+def last_question(items: Sequence[Any]) -> str:
+    """Return the last text of the user, or ""."""
     for item in reversed(items):
-        text = plain_text(item.get("content")) if item.get("role") == "user" else None
-        if text:
-            return text
+        if item.get("role") == "user":
+            text = plain_text(item.get("content"))
+            if text:
+                return text
     return ""
 
 
-def _is_alone(item: Mapping[str, Any]) -> bool:
-    return item.get("type") == "function_call_output" or item.get("role") in (
-        "user",
-        "system",
-        "developer",
-    )
-
-
-def grouped(items: Sequence[Any]) -> list[list[Any]]:
-    """What the model answered at once, and each output and message by itself."""
+def group_items(items: Sequence[Any]) -> list[list[Any]]:
+    """Return the items of each model response as one group, and any other item as its own."""
     groups: list[list[Any]] = []
     for item in items:
         if groups and not _is_alone(item) and not _is_alone(groups[-1][0]):
@@ -39,39 +33,42 @@ def grouped(items: Sequence[Any]) -> list[list[Any]]:
     return groups
 
 
+def _is_alone(item: Mapping[str, Any]) -> bool:
+    is_output = item.get("type") == "function_call_output"
+    return is_output or item.get("role") in ("user", "system", "developer")
+
+
 def read_group(group: list[Any]) -> Mapping[str, Any]:
-    """A group as one message."""
+    """Return a group as one message of chat completions."""
     first = group[0]
     if first.get("type") == "function_call_output":
         return {"role": "tool", "tool_call_id": first["call_id"], "content": first["output"]}
     if _is_alone(first):
         return {"role": first["role"], "content": first["content"]}
-    content = [part for item in group for part in _blocks(item)]
-    calls = [
-        {"id": item["call_id"], "function": {"name": item["name"], "arguments": item["arguments"]}}
-        for item in group
-        if item.get("type") == "function_call"
-    ]
-    return {"role": "assistant", "content": content, "tool_calls": calls}
-
-
-def _blocks(item: Mapping[str, Any]) -> list[Any]:
-    if item.get("type") == "function_call":
-        return []
-    if not item.get("role"):  # such as reasoning
-        return [item]
-    content = item.get("content")
-    return [{"type": "text", "text": content}] if isinstance(content, str) else [*(content or ())]
+    blocks: list[Any] = []
+    calls: list[Any] = []
+    for item in group:
+        content = item.get("content")
+        if item.get("type") == "function_call":
+            function = {"name": item["name"], "arguments": item["arguments"]}
+            calls.append({"id": item["call_id"], "function": function})
+        elif not item.get("role"):  # such as reasoning
+            blocks.append(item)
+        elif isinstance(content, str):
+            blocks.append({"type": "text", "text": content})
+        else:
+            blocks += content or ()
+    return {"role": "assistant", "content": blocks, "tool_calls": calls}
 
 
 def write_group(group: list[Any] | None, text: str) -> list[Any]:
-    """A copy of a group that says another text, or, for None, a message of the user."""
+    """Return a copy of a group with another text, or a new user message for None."""
     if group is None:
         return [{"role": "user", "content": text}]
-    if group[0].get("type") == "function_call_output":
-        return [{**group[0], "output": text}]
-    role = group[0].get("role", "assistant")
-    parts = group[0].get("content")
+    first = group[0]
+    if first.get("type") == "function_call_output":
+        return [{**first, "output": text}]
+    role, parts = first.get("role", "assistant"), first.get("content")
     images = []
     if role == "user" and isinstance(parts, list):
         images = [part for part in parts if "text" not in part]
@@ -80,7 +77,7 @@ def write_group(group: list[Any] | None, text: str) -> list[Any]:
 
 
 def arguments_of(text: str) -> dict[str, Any]:
-    """What the model wrote as arguments; whatever is no object is the value of `arguments`."""
+    """Return a call's arguments. A text that is not a JSON object is the value of `arguments`."""
     try:
         value = json.loads(text or "{}")
     except ValueError:

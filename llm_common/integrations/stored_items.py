@@ -1,4 +1,4 @@
-"""`StoredItems`: the items of a conversation, for sessions that a framework keeps in a store."""
+"""Keep the items of a conversation in a pointer store: `StoredItems`."""
 
 import math
 import secrets
@@ -13,18 +13,19 @@ _ITEMS: Final = "session_items"
 
 
 class StoredItems:
-    """A conversation's items, in the order in which they were added.
+    """The items of one conversation, in the order in which they were added.
 
-    Tools that read back do not reach them, and they do not expire with results. What two
-    writers add at the same time is all kept, in either order.
+    Tools that read back cannot reach the items, and the items never expire. If two writers add
+    items at the same time, all of them are stored, in either order.
 
     Args:
         sessions: Their store keeps the items.
-        conversation_id: How the framework names the conversation.
+        conversation_id: The framework's name of the conversation.
     """
 
     def __init__(self, sessions: Sessions, conversation_id: str) -> None:
         self._store = sessions.store
+        # A tuple is hashed, so no session can have this id and read the items.
         self._query_id = sessions.session_id_of((_ITEMS, conversation_id))
 
     async def get_items(self, limit: int | None = None) -> list[Any]:
@@ -35,22 +36,29 @@ class StoredItems:
         items: list[Any] = []
         for _, batch in await in_thread(self._batches):
             items += batch
-        return items if limit is None else items[max(len(items) - limit, 0) :]
+        if limit is None:
+            return items
+        return items[max(len(items) - limit, 0) :]
 
     async def add_items(self, items: list[Any]) -> None:
         """Add plain data after the last item. Raises `StoreError` if it cannot be stored."""
         if items:
             pointers = await in_thread(self._pointers)
-            number = pointers[-1].args["batch"] + 1 if pointers else 1
-            await self._save({"batch": number, "writer": secrets.token_hex(4)}, items)
+            batch = pointers[-1].args["batch"] + 1 if pointers else 1
+            # Two writers may pick the same batch. A random name keeps their pointers apart.
+            await self._save({"batch": batch, "writer": secrets.token_hex(4)}, items)
 
     async def pop_item(self) -> Any:
-        """Remove and return the last item, or None without one. Raises as the methods above."""
+        """Remove the last item and return it, or return None if there are no items.
+
+        Raises `StoreError` if it cannot be read or removed.
+        """
         batches = await in_thread(self._batches)
         if not batches:
             return None
         pointer, items = batches[-1]
         if len(items) > 1:
+            # The same arguments are the same call, so this replaces the batch.
             await self._save(pointer.args, items[:-1])
         else:
             ids = {pointer.pointer_id}
@@ -60,11 +68,11 @@ class StoredItems:
         return items[-1]
 
     async def clear_session(self) -> None:
-        """Remove every item. Stored results stay. Raises `StoreError`."""
+        """Remove all items. Stored results stay. Raises `StoreError`."""
         await in_thread(self._store.delete, query_id=self._query_id, remember=False)
 
     def _pointers(self) -> list[ContextPointer]:
-        """Return what `add_items` has stored, in its order."""
+        """Return the pointers of all batches, in the order of `add_items`."""
         pointers = self._store.list(query_id=self._query_id)
         return sorted(pointers, key=lambda pointer: (pointer.args["batch"], pointer.args["writer"]))
 

@@ -1,4 +1,4 @@
-"""Hooks for Strands Agents: `LLMCommonPlugin`."""
+"""Hooks for Strands agents: `LLMCommonPlugin`."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -15,29 +15,31 @@ from llm_common.agents.session import Session, SessionConfig, Sessions
 from llm_common.errors import ToolError
 from llm_common.integrations.strands_messages import (
     alternating,
+    calls_in,
     content_of,
     read_message,
-    uses_in,
     write_message,
 )
-from llm_common.integrations.translation import fold_messages, read_back
+from llm_common.integrations.translation import choose_tools, fold_messages, read_back
 from llm_common.pointers.store import ContextPointerStore
 from llm_common.tools.definitions import ToolDefinition
 
 
 class LLMCommonPlugin(Plugin):
-    """Long results behind pointers, the tools that fit, a folded history, and reading back.
+    """A plugin that offloads long results, chooses tools and folds the history.
 
-    `Agent(plugins=[LLMCommonPlugin()])`. The agent's own messages keep previews instead of long
-    results, and are never folded: each model call gets a folded copy. Strands' own conversation
-    manager drops old messages for good; pass `conversation_manager=NullConversationManager()` to
-    have them folded instead. Errors, images, documents, delegated answers and results of the
-    application's own calls stay. An agent is a session, or its session manager's is.
+    Use it as `Agent(plugins=[LLMCommonPlugin()])`. The agent's own messages keep previews instead
+    of long results and are never folded: each model call gets a folded copy. Strands' default
+    conversation manager drops old messages for good. To have them folded instead, pass
+    `conversation_manager=NullConversationManager()`. Errors, images, documents, delegated answers
+    and results of the application's own calls are not changed.
+
+    The id of the agent's session manager names the session. Without one, each agent has its own.
 
     Args:
         store: A store, the folder of one, or the `Sessions` of other hooks. None keeps results in
-            memory, for a day.
-        config: Limits and policies, unless `store` has them.
+            memory for a day.
+        config: Limits and policies. Ignored if `store` is a `Sessions`.
     """
 
     name = "llm_common"
@@ -70,43 +72,49 @@ class LLMCommonPlugin(Plugin):
 
     async def _offload(self, session: Session, event: AfterToolCallEvent) -> None:
         result, call, messages = event.result, event.tool_use, event.agent.messages
-        contents = [content_of(block) for block in result["content"]]
-        values = [content for content in contents if content is not None]
+        contents: Any = []
+        media: list[Any] = []
+        for block in result["content"]:
+            content = content_of(block)
+            if content is None:
+                media.append(block)
+            else:
+                contents.append(content)
+        # The result of a delegated agent goes to the user, not back to the model.
         is_answer = getattr(event.selected_tool, "delegate", False)
-        if is_answer or not values or result["status"] != "success" or event.cancel_message:
+        if is_answer or not contents or result["status"] != "success" or event.cancel_message:
             return
         turn = _turn_of(call["toolUseId"], messages)
-        if turn is None:  # a call that the application made itself
+        if turn is None:  # a call of the application, not of the model
             return
-        shown = await session.offload(
-            values[0] if len(values) == 1 else values,
+        value = contents
+        if len(contents) == 1:
+            value = contents[0]
+        preview = await session.offload(
+            value,
             tool=call["name"],
             args=call["input"],
             turn=turn,
             messages=[*map(read_message, messages)],
         )
-        if shown.pointer_id is not None:
-            others = [block for block in result["content"] if content_of(block) is None]
-            event.result = {**result, "content": [{"text": str(shown)}, *others]}
+        if preview.pointer_id is not None:
+            event.result = {**result, "content": [{"text": str(preview)}, *media]}
 
     async def _prepare(self, session: Session, context: InvokeModelContext) -> InvokeModelContext:
+        """Return the model call with the chosen tools and a folded history."""
         forced: Any = context.tool_choice or {}
-        chosen = await session.choose_tools(
-            [*map(_definition, context.tool_specs)],
+        tool_specs = await choose_tools(
+            session,
+            context.tool_specs,
+            describe=_describe,
             messages=[*map(read_message, context.messages)],
-            keep={
-                *context.agent.tool_registry.dynamic_tools,
-                forced.get("tool", {}).get("name"),
-            },
+            # Tools that were loaded during the run, and a forced one, stay.
+            keep={*context.agent.tool_registry.dynamic_tools, forced.get("tool", {}).get("name")},
         )
-        names = {definition.name for definition in chosen}
         messages = await fold_messages(
             session, context.messages, read=read_message, write=write_message
         )
-        return context.replace(
-            tool_specs=[spec for spec in context.tool_specs if spec["name"] in names],
-            messages=alternating(messages),
-        )
+        return context.replace(tool_specs=tool_specs, messages=alternating(messages))
 
     async def _read_back(
         self, session: Session, call: Mapping[str, Any], **_: Any
@@ -119,14 +127,14 @@ class LLMCommonPlugin(Plugin):
 
 
 def _turn_of(call_id: str, messages: list[Any]) -> str | None:
-    """Return what names the message that made a call."""
+    """Return a name for the message that made a call, or None if no message did."""
     for message in reversed(messages):
-        ids = [use["toolUseId"] for use in uses_in(message)]
+        ids = [call["toolUseId"] for call in calls_in(message)]
         if call_id in ids:
             return str(message.get("tracking_id") or ids[0])
     return None
 
 
-def _definition(spec: Mapping[str, Any]) -> ToolDefinition:
+def _describe(spec: Mapping[str, Any]) -> ToolDefinition:
     schema = spec["inputSchema"].get("json", {})
     return ToolDefinition(spec["name"], spec.get("description", ""), schema)

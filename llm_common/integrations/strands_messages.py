@@ -1,4 +1,7 @@
-"""Messages of Strands in the shape of Anthropic's, which is what folding reads, and back."""
+"""Read messages of Strands in Anthropic's shape, and write them back.
+
+Anthropic's blocks match those of Strands one to one.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,33 +10,35 @@ from llm_common.integrations.translation import plain_text
 
 
 def content_of(block: Mapping[str, Any]) -> Any:
-    """Return the text or data of a block of a tool result, or None for an image or a document."""
+    """Return the text or data of a block in a tool result, or None for an image or a document."""
     return block.get("text") or block.get("json")
 
 
-def uses_in(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the calls that a message makes."""
+def calls_in(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the tool calls of a message."""
     return [block["toolUse"] for block in message["content"] if "toolUse" in block]
 
 
 def read_message(message: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a message in the shape of Anthropic's, whose blocks are in the same order.
+    """Return a message in Anthropic's shape, with its blocks in the same order.
 
-    Images are named only.
+    An image becomes a block with its type only.
     """
-    return {"role": message["role"], "content": [_block(block) for block in message["content"]]}
+    return {"role": message["role"], "content": [*map(_block, message["content"])]}
 
 
 def _block(block: Mapping[str, Any]) -> dict[str, Any]:
-    if use := block.get("toolUse"):
+    if call := block.get("toolUse"):
         return {
             "type": "tool_use",
-            "id": use["toolUseId"],
-            "name": use["name"],
-            "input": use["input"],
+            "id": call["toolUseId"],
+            "name": call["name"],
+            "input": call["input"],
         }
     if result := block.get("toolResult"):
-        parts = [_block(part) if content_of(part) is None else part for part in result["content"]]
+        parts: list[Any] = []
+        for part in result["content"]:
+            parts.append(_block(part) if content_of(part) is None else part)
         return {
             "type": "tool_result",
             "tool_use_id": result["toolUseId"],
@@ -45,25 +50,29 @@ def _block(block: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def write_message(message: Any, content: Any) -> Any:
-    """Return a message with a shorter text, or with shorter tool results. None makes a new one."""
-    if message is None or isinstance(content, str):
-        rest = [block for block in message["content"] if "text" not in block] if message else []
-        return {
-            "role": message["role"] if message else "user",
-            "content": [{"text": content}, *rest],
-        }
-    blocks = []
-    for old, new in zip(message["content"], content, strict=True):
-        if "toolResult" in old and new != _block(old):
-            shorter = {**old["toolResult"], "content": [{"text": new["content"]}]}
+    """Return a copy of a message with another text or other tool results.
+
+    Args:
+        message: The message to copy. None makes a new one of the user.
+        content: A text, or all blocks of the message, some of them shortened.
+    """
+    if message is None:
+        return {"role": "user", "content": [{"text": content}]}
+    blocks: list[Any] = []
+    if isinstance(content, str):
+        blocks = [block for block in message["content"] if "text" not in block]
+        return {"role": message["role"], "content": [{"text": content}, *blocks]}
+    for original, written in zip(message["content"], content, strict=True):
+        if "toolResult" in original and written != _block(original):
+            shorter = {**original["toolResult"], "content": [{"text": written["content"]}]}
             blocks.append({"toolResult": shorter})
         else:
-            blocks.append(old)
+            blocks.append(original)
     return {**message, "content": blocks}
 
 
 def alternating(messages: list[Any]) -> list[Any]:
-    """Return the messages with neighbours of one role joined, as Bedrock requires."""
+    """Return the messages with adjacent ones of the same role joined, as Bedrock requires."""
     joined: list[Any] = []
     for message in messages:
         if joined and joined[-1]["role"] == message["role"]:

@@ -1,8 +1,9 @@
-"""`PointerStorage`: a pointer store as the storage of Strands Agents."""
+"""Use a pointer store as the storage of Strands agents: `PointerStorage`."""
 
 import base64
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from strands.storage.storage import StorageSearchResult
 from strands.types.exceptions import StorageError
@@ -12,42 +13,50 @@ from llm_common.errors import StoreError
 from llm_common.pointers.pointer import ContextPointer
 from llm_common.pointers.store import ContextPointerStore
 
-_MAX_FOUND = 20
+_MAX_MATCHES = 20
+# The store shortens longer arguments, and two keys could then become one.
 _MAX_KEY_CHARS = 1_000
 
 
 class PointerStorage:
     """A pointer store as Strands' `Storage`: `Agent(storage=PointerStorage(store))`.
 
-    UTF-8 is kept as text, so that the tools of a session read it. Redaction, limits and lifetime
-    are the store's: with `redact_results`, what held secrets is not read as it was written.
+    UTF-8 is stored as text, so that the tools of a session can read it. Redaction, limits and
+    lifetime are the store's: with `redact_results`, secrets in the bytes are read back redacted.
 
     Args:
-        store: Keeps a pointer for each key.
-        query_id: Its query of the store; other queries are neither read nor listed.
+        store: Keeps one pointer per key.
+        query_id: The query in the store. Other queries are neither read nor listed.
     """
 
     def __init__(self, store: ContextPointerStore, *, query_id: str = "strands") -> None:
         self._store, self._query_id = store, query_id
 
     async def write(self, key: str, data: bytes) -> None:
-        """Store the bytes, in place of what was there.
+        """Store the bytes under a key and replace earlier ones.
 
-        Raises `StorageError`, also for a key that holds a secret.
+        Raises:
+            StorageError: If the store fails, or the key is too long or contains a secret.
         """
         args = {"name": key}
+        # Redacted keys could become the same key.
         if self._store.redactor.args(args) != args or len(key) > _MAX_KEY_CHARS:
             raise StorageError(
-                f"keys take up to {_MAX_KEY_CHARS:,} characters without secrets; use another one"
+                f"keys have up to {_MAX_KEY_CHARS:,} characters and no secrets; use another one"
             )
+        result: Any
+        try:
+            result = data.decode()
+        except UnicodeDecodeError:
+            result = {"base64": base64.b64encode(data).decode()}
+        query_id = self._query_id
         with _storage_errors():
-            query_id, result = self._query_id, _result_of(data)
             await self._store.save(
                 query_id=query_id, task_id=None, tool_name="storage", args=args, result=result
             )
 
     async def read(self, key: str) -> bytes | None:
-        """Return the bytes, or None. Raises `StorageError`."""
+        """Return the bytes of a key, or None. Raises `StorageError`."""
         with _storage_errors():
             pointer = (await self._pointers()).get(key)
             if pointer is None:
@@ -58,7 +67,7 @@ class PointerStorage:
         return str(result).encode()
 
     async def delete(self, key: str) -> None:
-        """Remove the key, if it is there. Raises `StorageError`."""
+        """Remove a key. Do nothing if it does not exist. Raises `StorageError`."""
         with _storage_errors():
             if pointer := (await self._pointers()).get(key):
                 ids = [pointer.pointer_id]
@@ -67,19 +76,20 @@ class PointerStorage:
                 )
 
     async def search(self, query: str) -> list[StorageSearchResult]:
-        """Return at most 20 keys whose bytes hold words of the query, the best first.
+        """Return up to 20 keys whose bytes contain words of the query, best first.
 
         Raises `StorageError`.
         """
+        keys: dict[str, str] = {}
         with _storage_errors():
-            pointers = list((await self._pointers()).values())
-            keys = {pointer.pointer_id: str(pointer.args["name"]) for pointer in pointers}
+            for key, pointer in (await self._pointers()).items():
+                keys[pointer.pointer_id] = key
             search = await in_thread(
                 self._store.find,
                 query,
                 query_id=self._query_id,
                 pointer_ids=keys,
-                limit=_MAX_FOUND,
+                limit=_MAX_MATCHES,
                 in_results=True,
             )
         return [
@@ -88,15 +98,16 @@ class PointerStorage:
         ]
 
     async def list(self, query: str = "") -> list[str]:
-        """Return the keys that begin so, sorted. Raises `StorageError`."""
+        """Return the keys that begin with `query`, sorted. Raises `StorageError`."""
         with _storage_errors():
             return sorted(key for key in await self._pointers() if key.startswith(query))
 
     async def _pointers(self) -> dict[str, ContextPointer]:
-        pointers = await in_thread(self._store.list, query_id=self._query_id)
-        return {
-            pointer.args["name"]: pointer for pointer in pointers if pointer.tool_name == "storage"
-        }
+        pointers: dict[str, ContextPointer] = {}
+        for pointer in await in_thread(self._store.list, query_id=self._query_id):
+            if pointer.tool_name == "storage":
+                pointers[str(pointer.args["name"])] = pointer
+        return pointers
 
 
 @contextmanager
@@ -105,10 +116,3 @@ def _storage_errors() -> Iterator[None]:
         yield
     except StoreError as exc:
         raise StorageError(str(exc)) from exc
-
-
-def _result_of(data: bytes) -> str | dict[str, str]:
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return {"base64": base64.b64encode(data).decode()}

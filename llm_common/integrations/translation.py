@@ -1,12 +1,13 @@
-"""What the hooks of every framework need to translate its shapes into calls of a `Session`."""
+"""Translate a framework's messages, tools and results into calls of a `Session`."""
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from llm_common._threads import PerProcess
 from llm_common.agents.session import Session
+from llm_common.tools.definitions import ToolDefinition
 
 T = TypeVar("T")
 
@@ -18,46 +19,83 @@ async def fold_messages(
     read: Callable[[T], Mapping[str, Any]],
     write: Callable[[T | None, str], T],
 ) -> list[T]:
-    """Fold a framework's messages. Those that stay as they are are the same objects.
+    """Fold a framework's messages. Messages that do not change stay the same objects.
 
     Args:
         session: Folds them.
-        messages: The framework's messages, oldest first, and always the whole history.
+        messages: The whole history in the framework's types, oldest first.
         read: Returns a message as a dict in the shape of chat completions or of Anthropic's.
-        write: Returns a copy of a message with another text, which keeps its images. For None, a
-            message of the user with this text.
+        write: Returns a copy of a message with another text, which keeps its images. Called with
+            None, it returns a new user message with this text.
+
+    Returns:
+        The messages to send.
 
     Raises:
-        TokenBudgetError: If what is never folded is over the limit.
-        StoreError: If what is folded could not be stored. Nothing may be sent then.
+        TokenBudgetError: If the messages that are never folded exceed the limit.
+        StoreError: If a folded message could not be stored. Nothing may be sent then.
     """
-    # A number tells which message of the framework a dict stands for, also after it was cut.
-    numbered = [{**read(message), "number": number} for number, message in enumerate(messages)]
-    unchanged = {id(message) for message in numbered}
+    numbered: list[dict[str, Any]] = []
+    originals: dict[int, T] = {}
+    for message in messages:
+        fields = {**read(message), "number": len(numbered)}
+        originals[id(fields)] = message
+        numbered.append(fields)
     folded: list[T] = []
-    for message in await session.fold(numbered):
-        assert isinstance(message, Mapping)
-        original = messages[message["number"]] if "number" in message else None
-        if original is not None and id(message) in unchanged:
-            folded.append(original)
-        else:
-            folded.append(write(original, _content_to_write(message["content"])))
+    for sent in await session.fold(numbered):
+        if id(sent) in originals:
+            folded.append(originals[id(sent)])
+            continue
+        assert isinstance(sent, Mapping)
+        # A shortened message is a new dict, so only its number leads back to the original.
+        original = messages[sent["number"]] if "number" in sent else None
+        folded.append(write(original, _content_to_write(sent["content"])))
     return folded
 
 
 def _content_to_write(content: Any) -> Any:
-    """Return a text, or blocks where some of them are outputs."""
+    """Return a text, or the blocks of a message with tool results."""
+    # In Anthropic's shape results are blocks, which the door writes back one by one.
     if isinstance(content, str) or any(block.get("type") == "tool_result" for block in content):
         return content
     return next(block["text"] for block in content if isinstance(block.get("text"), str))
 
 
+async def choose_tools(
+    session: Session,
+    tools: Sequence[T],
+    *,
+    describe: Callable[[T], ToolDefinition | None],
+    messages: Sequence[Mapping[str, Any]],
+    keep: Collection[str] = (),
+) -> list[T]:
+    """Return the framework's tools that the next model call shows, in their order.
+
+    Args:
+        session: Chooses them.
+        tools: The tools in the framework's types.
+        describe: Returns the definition of a tool, or None for a tool that always stays, such as
+            one that runs at the provider.
+        messages: The conversation as dicts, oldest first.
+        keep: Names of further tools that always stay.
+    """
+    described = [(tool, describe(tool)) for tool in tools]
+    definitions = [definition for _, definition in described if definition is not None]
+    chosen = await session.choose_tools(definitions, messages=messages, keep=keep)
+    names = {definition.name for definition in chosen}
+    remaining: list[T] = []
+    for tool, definition in described:
+        if definition is None or definition.name in names:
+            remaining.append(tool)
+    return remaining
+
+
 async def read_back(session: Session, tool_name: str, args: Mapping[str, Any]) -> str:
-    """Return what one of the session's tools answers, as a text for the model.
+    """Run one of the session's tools and return its answer as a text for the model.
 
     Raises:
-        ToolArgumentsError: If the arguments do not fit. The message tells the model what to do.
-        ToolFailedError: If the result cannot be read. The message says why.
+        ToolArgumentsError: If the arguments are not valid. The message tells the model what to do.
+        ToolFailedError: If the result cannot be read. The message gives the reason.
     """
     reader, search = session.tools()
     tool = search if tool_name == search.name else reader
@@ -65,17 +103,19 @@ async def read_back(session: Session, tool_name: str, args: Mapping[str, Any]) -
 
 
 def plain_text(content: object) -> str | None:
-    """Return a tool's content as one text: a text, or blocks that are all text.
+    """Return a tool's content as one text if it is a text or blocks of text only.
 
-    None for anything else, such as an image.
+    Returns None for anything else, such as content with an image.
     """
     if isinstance(content, str):
         return content
     if not isinstance(content, Sequence) or not content:
         return None
-    texts = []
+    texts: list[str] = []
     for block in content:
-        text = block.get("text") if isinstance(block, Mapping) else block
+        text = block
+        if isinstance(block, Mapping):
+            text = block.get("text")
         if not isinstance(text, str):
             return None
         texts.append(text)
@@ -83,16 +123,17 @@ def plain_text(content: object) -> str | None:
 
 
 def run_sync(work: Coroutine[Any, Any, T]) -> T:
-    """Return what a coroutine returns, for a caller that is not asynchronous.
+    """Run a coroutine for a synchronous caller and return its result.
 
-    All such work of a process runs on one event loop, in a thread of its own, so that it also
-    works beside a running event loop.
+    All such coroutines of a process run on one event loop in a background thread, so the caller's
+    thread may run a loop already.
     """
-    done = asyncio.run_coroutine_threadsafe(work, _LOOP.get())
+    future = asyncio.run_coroutine_threadsafe(work, _LOOP.get())
     try:
-        return done.result()
-    except BaseException:  # the caller was interrupted, or the work failed and is done
-        done.cancel()
+        return future.result()
+    except BaseException:
+        # KeyboardInterrupt reaches only this thread. Without the cancel, the work would go on.
+        future.cancel()
         raise
 
 
@@ -102,4 +143,5 @@ def _start_loop() -> asyncio.AbstractEventLoop:
     return loop
 
 
+# A forked child inherits the loop but not its thread, so each process starts its own.
 _LOOP: Final = PerProcess(_start_loop)

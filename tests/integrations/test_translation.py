@@ -11,8 +11,8 @@ from llm_common.errors import ToolArgumentsError, ToolFailedError
 from llm_common.history import FoldPolicy
 from llm_common.integrations.responses_items import (
     arguments_of,
-    grouped,
-    question_in,
+    group_items,
+    last_question,
     read_group,
     write_group,
 )
@@ -126,7 +126,7 @@ def test_what_the_model_answered_at_once_is_one_message() -> None:
     }
     call = {"type": "function_call", "call_id": "1", "name": "look", "arguments": "{}"}
     output = {"type": "function_call_output", "call_id": "1", "output": "x"}
-    groups = grouped([asked, thought, said_, call, output, said_])
+    groups = group_items([asked, thought, said_, call, output, said_])
     assert groups == [[asked], [thought, said_, call], [output], [said_]]
     messages = [read_group(group) for group in groups]
     assert [message["role"] for message in messages] == ["user", "assistant", "tool", "assistant"]
@@ -135,8 +135,8 @@ def test_what_the_model_answered_at_once_is_one_message() -> None:
     assert write_group(groups[2], "short") == [{**output, "output": "short"}]
     assert write_group(groups[3], "short") == [{"role": "assistant", "content": "short"}]
     assert write_group(None, "note") == [{"role": "user", "content": "note"}]
-    assert question_in([asked, call]) == "Go"
-    assert question_in([call]) == ""
+    assert last_question([asked, call]) == "Go"
+    assert last_question([call]) == ""
 
 
 @pytest.mark.parametrize(

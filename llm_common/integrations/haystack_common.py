@@ -1,0 +1,68 @@
+"""Share Haystack's messages and a base class among the hooks for Haystack."""
+
+import json
+from typing import Any
+
+from haystack.dataclasses import ChatMessage, ChatRole, TextContent
+
+from llm_common.errors import ConfigError
+
+
+class NotSerializable:
+    """A base class for objects that Haystack cannot write to a pipeline file."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Raise `ConfigError`, because a store and its settings are not plain values."""
+        raise _not_serializable(type(self))
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Any:  # noqa: ARG003 - Haystack's protocol
+        """Raise `ConfigError`, as `to_dict` does."""
+        raise _not_serializable(cls)
+
+
+def _not_serializable(kind: type) -> ConfigError:
+    return ConfigError(
+        f"a {kind.__name__} cannot be serialised; make it and its agent in code", variable="store"
+    )
+
+
+def read_message(message: ChatMessage) -> dict[str, Any]:
+    """Return a message in the shape of chat completions, without images."""
+    if result := message.tool_call_result:
+        text = result_text(result) or ""
+        return {"role": "tool", "tool_call_id": _call_id(result.origin), "content": text}
+    fields: dict[str, Any] = {"role": message.role.value, "content": "\n".join(message.texts)}
+    calls = []
+    for call in message.tool_calls:
+        function = {"name": call.tool_name, "arguments": json.dumps(call.arguments)}
+        calls.append({"id": _call_id(call), "function": function})
+    if calls:
+        fields["tool_calls"] = calls
+    return fields
+
+
+def _call_id(call: Any) -> str:
+    return str(call.id or call.tool_name)
+
+
+def write_message(message: ChatMessage | None, content: str) -> ChatMessage:
+    """Return a copy of a message with another text, or a new user message for None."""
+    if message is None:
+        return ChatMessage.from_user(content)
+    if result := message.tool_call_result:
+        return ChatMessage.from_tool(
+            content, origin=result.origin, error=result.error, meta=message.meta
+        )
+    if message.is_from(ChatRole.USER):
+        parts: list[Any] = [TextContent(content), *message.images, *message.files]
+        return ChatMessage.from_user(content_parts=parts, meta=message.meta, name=message.name)
+    return ChatMessage.from_assistant(content, meta=message.meta, name=message.name)
+
+
+def result_text(result: Any) -> str | None:
+    """Return a tool's result as a text, or None if it holds an image or a file."""
+    if isinstance(result.result, str):
+        return str(result.result)
+    texts = [part.text for part in result.result if isinstance(part, TextContent)]
+    return "\n".join(texts) if texts and len(texts) == len(result.result) else None
