@@ -204,7 +204,7 @@ def _show(pack: "FolderPack", console: Console, *, explain: bool) -> None:
         f"{len(pack.files)} files, {tokens}",
         style="bold",
         highlight=False,
-        markup=False,  # the counter may name an extra as `llm-common[tokens]`
+        markup=False,  # the name of an extra in brackets is no markup
     )
     weighed = len(pack.files) + len(pack.dropped)
     summary = f"{pack.searched:,} files searched, {pack.read:,} new or changed, {weighed} weighed"
