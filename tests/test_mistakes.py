@@ -598,7 +598,7 @@ MISTAKES = [
         "a number as an event",
         lambda at: remembered(at, "append_event", "s", 5),
         TypeError,
-        "event is a int; pass an Event, such as Event(role='user', text='…')",
+        "event must be an Event, got int; pass Event(role='user', text='…')",
     ),
     Mistake(
         "to remember without filters",
@@ -610,7 +610,7 @@ MISTAKES = [
         "a text as the number of memories",
         lambda at: remembered(at, "retrieve", "Hello", "3", MemoryFilters(session_id="s")),
         TypeError,
-        "k is a str; pass an int",
+        "k must be an int, got str",
     ),
     Mistake(
         "a closed memory", closed_memory, StoreError, "this memory is closed; make another one"
@@ -824,7 +824,7 @@ MISTAKES = [
         "a database address that is none",
         lambda at: PostgresMemory("not a conninfo"),
         ConfigError,
-        "conninfo is no connection string; pass 'postgresql://user@host/name' or 'host=… "
+        "conninfo is not a connection string; pass 'postgresql://user@host/name' or 'host=… "
         "dbname=… user=…' with libpq's parameter names",
     ),
 ]

@@ -1,4 +1,4 @@
-"""Memory: keeps the events of sessions and users, finds them again, and forgets them."""
+"""Stores the events of sessions and users, searches them and forgets them."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -20,7 +20,7 @@ from llm_common.memory.users import UserMemory
 if TYPE_CHECKING:
     from llm_common.memory.postgres import PostgresMemory as PostgresMemory
 
-# Without `PostgresMemory`, which needs an extra: a star import must work without it.
+# Without `PostgresMemory`: a star import must work without its extra.
 __all__ = [
     "Event",
     "FactMemory",
@@ -34,7 +34,7 @@ __all__ = [
     "UserMemory",
 ]
 
-# It needs an extra.
+# Imported on first use, since it needs an extra.
 _MODULES = {"PostgresMemory": "llm_common.memory.postgres"}
 
 

@@ -1,7 +1,7 @@
-"""What every store does with an event before it keeps it: checks, scopes, echoes.
+"""Checks the arguments of a memory's methods, and finds scopes and repeated events.
 
-A scope is what a key, a ranking and a full-text index know: all that is one user's, or one session
-without a user.
+A scope is the part of a memory that keys, rankings and full-text indexes are limited to: all
+sessions of one user, or one session without a user.
 """
 
 from collections.abc import Iterable
@@ -14,16 +14,16 @@ from llm_common.memory.protocol import Event, MemoryFilters, in_utc
 from llm_common.text.display import one_line
 
 _MAX_ID_CHARS = 200
-_MAX_DIGITS = 18  # of a number that every store can hold
-_USERS = "\x1f"  # begins a user's scope; not printable, so no session id begins with it
+_MAX_DIGITS = 18  # fits into the 64-bit integers of every store
+_USERS = "\x1f"  # begins a user's scope: not printable, so no session id begins with it
 
 ECHO_EVENTS = 8
-"""How many of the newest events may be repeated by an echo."""
+"""The newest events of a session that a new one is compared with, to drop a repeat."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An event as it is kept; from `checked_entry`."""
+    """An event as a memory stores it. Made by `checked_entry`."""
 
     scope: str
     session_id: str
@@ -32,20 +32,21 @@ class Entry:
     supersedes: int | None = None
     valid_until: datetime | None = None
 
-    def echoed(self, newest: Iterable[tuple[int, str, bool]]) -> int | None:
-        """The number of the event that this one repeats, if it is an echo.
+    def find_repeated(self, newest: Iterable[tuple[int, str, bool]]) -> int | None:
+        """Return the number of the event that this one repeats, if it is an echo.
 
         See `FactMemory.append_event`.
 
         Args:
-            newest: Of the newest events of the session, newest first: number, role, and whether the
-                event is current and like this one.
+            newest: The session's newest events, newest first: number, role, and whether the event
+                is current and equal to this one.
         """
         if self.supersedes is not None:
             return None
-        for number, role, alike in newest:
-            if alike:
-                return number
+        for event_number, role, is_equal in newest:
+            if is_equal:
+                return event_number
+            # After an answer, the same question is asked again and not repeated by a retry.
             if role != self.event.role and role in (MessageRole.USER, MessageRole.ASSISTANT):
                 return None
         return None
@@ -53,32 +54,31 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What `forget` erases: the events that agree with each field that is not None.
+    """The events that `forget` erases: those that match each field that is not None.
 
-    From `checked_target`.
+    Made by `checked_target`.
     """
 
     scope: str | None
     session_id: str | None
-    number: int | None
+    event_number: int | None
 
 
 def scope_of(session_id: str, user: str | None) -> str:
-    """The scope of a session."""
+    """Return the scope of a session."""
     return session_id if user is None else _USERS + user
 
 
 def user_of(scope: str) -> str | None:
-    """The user of a scope; None for a session without one."""
+    """Return the user of a scope, or None for a session without a user."""
     return scope.removeprefix(_USERS) if scope.startswith(_USERS) else None
 
 
 def check_session(session_id: object, user: object = None) -> None:
-    """Refuses what names no session.
+    """Check a session id, and a user if there is one.
 
     Raises:
-        InvalidIdError: The session id or the user is no text, blank, over 200 characters, or not
-            printable.
+        InvalidIdError: If one is not a str, blank, over 200 characters or not printable.
     """
     _check_id("session id", session_id)
     if user is not None:
@@ -86,10 +86,10 @@ def check_session(session_id: object, user: object = None) -> None:
 
 
 def check_user(user: object) -> None:
-    """Refuses what names no user.
+    """Check a user.
 
     Raises:
-        InvalidIdError: As from `check_session`.
+        InvalidIdError: If it is not a str, blank, over 200 characters or not printable.
     """
     _check_id("user", user)
 
@@ -103,88 +103,88 @@ def checked_entry(
     supersedes: str | None = None,
     valid_until: datetime | None = None,
 ) -> Entry:
-    """The arguments of `FactMemory.append_event` as they are kept.
+    """Return the arguments of `FactMemory.append_event` as an entry.
 
     Raises:
-        InvalidIdError, TypeError, ValueError: As there, but for an id of no event.
+        InvalidIdError: If a session id, user or key is invalid.
+        TypeError: If an argument has the wrong type.
+        ValueError: If UTC cannot express `valid_until`.
     """
     check_session(session_id, user)
     if not isinstance(event, Event):
         raise TypeError(
-            f"event is a {type(event).__name__}; "
-            "pass an Event, such as Event(role='user', text='…')"
+            f"event must be an Event, got {type(event).__name__}; pass Event(role='user', text='…')"
         )
     if key is not None:
         _check_id("key", key)
     if valid_until is not None and not isinstance(valid_until, datetime):
-        raise TypeError(f"valid_until is a {type(valid_until).__name__}; pass a datetime")
+        raise TypeError(f"valid_until must be a datetime, got {type(valid_until).__name__}")
     return Entry(
         scope_of(session_id, user),
         session_id,
         event,
         key,
-        None if supersedes is None else _number("supersedes", supersedes),
+        None if supersedes is None else _event_number("supersedes", supersedes),
         None if valid_until is None else in_utc(valid_until),
     )
 
 
 def checked_target(session_id: str | None, user: str | None, event_id: str | None) -> Target:
-    """The arguments of `FactMemory.forget`.
+    """Return the arguments of `FactMemory.forget` as a target.
 
     Raises:
-        InvalidIdError, TypeError: As there.
+        InvalidIdError: If a session id or user is invalid.
+        TypeError: If there is no argument, or the id is not a str.
     """
     if session_id is None and user is None and event_id is None:
-        raise TypeError("forget needs session_id, user or id; nothing was erased")
-    number = None if event_id is None else _number("id", event_id)
+        raise TypeError("forget needs session_id, user or id; no event was erased")
+    event_number = None if event_id is None else _event_number("id", event_id)
     if session_id is not None:
         check_session(session_id, user)
-        return Target(scope_of(session_id, user), session_id, number)
+        return Target(scope_of(session_id, user), session_id, event_number)
     if user is not None:
         check_user(user)
-        return Target(scope_of("", user), None, number)
-    return Target(None, None, number)
+        return Target(scope_of("", user), None, event_number)
+    return Target(None, None, event_number)
 
 
 def check_limit(session_id: object, user: object, limit: object) -> None:
-    """Refuses what `recent` cannot look up.
+    """Check the arguments of `recent`.
 
     Raises:
-        InvalidIdError: As from `check_session`.
-        TypeError: The limit is no int.
+        InvalidIdError: If the session id or the user is invalid.
+        TypeError: If the limit is not an int.
     """
     check_session(session_id, user)
     _check_int("limit", limit)
 
 
 def check_search(query: object, k: object, filters: object) -> str:
-    """The scope of a search by `retrieve`.
+    """Check the arguments of `retrieve`, and return the scope to search.
 
     Raises:
-        InvalidIdError: As from `check_session`; or other sessions are asked for without a user.
-        TypeError: The query is no text, `k` no int, or the filters no `MemoryFilters`.
+        InvalidIdError: If the session id or the user is invalid, or `all_sessions` has no user.
+        TypeError: If the query is not a str, `k` not an int, or the filters not `MemoryFilters`.
     """
     if not isinstance(query, str):
-        raise TypeError(f"query is a {type(query).__name__}; pass a text")
+        raise TypeError(f"query must be a str, got {type(query).__name__}")
     _check_int("k", k)
     if not isinstance(filters, MemoryFilters):
         raise TypeError(
-            f"filters is a {type(filters).__name__}; "
-            "pass MemoryFilters(session_id='…'), which names the session"
+            f"filters must be MemoryFilters, got {type(filters).__name__}; "
+            "pass MemoryFilters(session_id='…')"
         )
     check_session(filters.session_id, filters.user)
     if filters.all_sessions and filters.user is None:
-        raise InvalidIdError(
-            "all_sessions needs a user, whose sessions are meant; pass user='…' or leave it out"
-        )
+        raise InvalidIdError("all_sessions needs a user; pass user='…' or leave all_sessions out")
     return scope_of(filters.session_id, filters.user)
 
 
-def no_such_event(number: int) -> InvalidIdError:
-    """The error for an event that is not there, or is another user's."""
+def no_such_event(event_number: int) -> InvalidIdError:
+    """Return the error for an event that does not exist, or is another user's."""
     return InvalidIdError(
-        f"supersedes names no event of this user or session (id {number}); "
-        "pass what append_event returned. Nothing was kept"
+        f"supersedes must be the id of an event of this user or session, got {event_number}; "
+        "pass an id that append_event returned. No event was stored"
     )
 
 
@@ -203,14 +203,15 @@ def _check_id(name: str, value: object) -> None:
 
 def _check_int(name: str, value: object) -> None:
     if not isinstance(value, int):
-        raise TypeError(f"{name} is a {type(value).__name__}; pass an int")
+        raise TypeError(f"{name} must be an int, got {type(value).__name__}")
 
 
-def _number(name: str, event_id: object) -> int:
-    """The number behind an id; 0, which no event has, for any other text."""
+def _event_number(name: str, event_id: object) -> int:
+    """Return the number of an id, or 0, which no event has, for any other text."""
     if not isinstance(event_id, str):
         raise TypeError(
-            f"{name} is a {type(event_id).__name__}; pass an id, a text that append_event returned"
+            f"{name} must be a str, got {type(event_id).__name__}; "
+            "pass an id that append_event returned"
         )
     digits = event_id.isascii() and event_id.isdecimal() and not event_id.startswith("0")
     return int(event_id) if digits and len(event_id) <= _MAX_DIGITS else 0

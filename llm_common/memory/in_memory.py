@@ -1,4 +1,4 @@
-"""`InMemoryMemory`: events in a dictionary, for tests and for sessions that need no file."""
+"""Defines `InMemoryMemory`, which keeps events in a dictionary, for tests and short sessions."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ from llm_common.memory.protocol import (
     MemoryFilters,
     MemoryHit,
     Summariser,
-    summarised,
+    summarize_events,
 )
 from llm_common.memory.recall import (
     INDEXED_CHARS,
@@ -33,7 +33,7 @@ from llm_common.memory.recall import (
     best_lines,
     event_tags,
     filter_tags,
-    follows,
+    follows_facts,
     shortlist,
 )
 from llm_common.ranking.lexical import folded, query_terms
@@ -41,20 +41,20 @@ from llm_common.ranking.lexical import folded, query_terms
 
 @dataclass(slots=True)
 class _Line:
-    number: int
+    event_number: int
     entry: Entry
     tags: frozenset[str]
     text: str
     fact: int | None = None
     superseded: bool = False
 
-    def current(self, now: datetime) -> bool:
+    def is_current(self, now: datetime) -> bool:
         return not self.superseded and (
             self.entry.valid_until is None or self.entry.valid_until > now
         )
 
-    def like(self, entry: Entry, tags: frozenset[str]) -> bool:
-        """Whether it has the same role, text, metadata, key and end."""
+    def is_like(self, entry: Entry, tags: frozenset[str]) -> bool:
+        """Return whether it has the same role, text, metadata, key and `valid_until`."""
         return (
             self.tags == tags
             and self.entry.event.text == entry.event.text
@@ -63,20 +63,19 @@ class _Line:
 
 
 class InMemoryMemory:
-    """A `FactMemory` that lives as long as its process; for one event loop.
+    """A `FactMemory` that lives as long as its process, for one event loop.
 
-    An event matches when it contains a word of the query, inside other words too. A query of stop
-    words alone must be contained as a whole. A search reads every event of the session, or of the
-    user.
+    An event matches if it contains a word of the query, also inside another word. A query of stop
+    words alone must occur as a whole. A search reads every event of the session or the user.
 
     Args:
-        summariser: Makes the summaries; None takes first sentences, see `episode_summary`.
+        summariser: Writes the summaries. None takes first sentences (see `episode_summary`).
     """
 
     def __init__(self, *, summariser: Summariser | None = None) -> None:
         self._summariser = summariser
         self._scopes: defaultdict[str, list[_Line]] = defaultdict(list)
-        self._numbers = count(1)
+        self._event_numbers = count(1)
 
     @writes_memory
     async def append_event(
@@ -89,7 +88,7 @@ class InMemoryMemory:
         supersedes: str | None = None,
         valid_until: datetime | None = None,
     ) -> str:
-        """Keeps a copy of the event; see `FactMemory.append_event`."""
+        """Store a copy of the event. See `FactMemory.append_event`."""
         entry = checked_entry(
             session_id, event, user=user, key=key, supersedes=supersedes, valid_until=valid_until
         )
@@ -99,43 +98,43 @@ class InMemoryMemory:
         newest: list[tuple[int, str, bool]] = []
         for line in reversed(lines):
             if line.entry.session_id == session_id:
-                is_alike = line.current(now) and line.like(entry, tags)
-                newest.append((line.number, line.entry.event.role, is_alike))
+                is_equal = line.is_current(now) and line.is_like(entry, tags)
+                newest.append((line.event_number, line.entry.event.role, is_equal))
             if len(newest) == ECHO_EVENTS:
                 break
-        echoed = entry.echoed(newest)
-        if echoed is not None:
-            return str(echoed)
+        repeated = entry.find_repeated(newest)
+        if repeated is not None:
+            return str(repeated)
         fact = _supersede(lines, entry)
         stored = replace(entry, event=_copy(event))
-        number = next(self._numbers)
-        lines.append(_Line(number, stored, tags, folded(event.text[:INDEXED_CHARS]), fact))
-        return str(number)
+        event_number = next(self._event_numbers)
+        lines.append(_Line(event_number, stored, tags, folded(event.text[:INDEXED_CHARS]), fact))
+        return str(event_number)
 
     async def recent(
         self, session_id: str, *, limit: int = 20, user: str | None = None, history: bool = False
     ) -> list[Event]:
-        """Return the newest events, oldest first; see `FactMemory.recent`."""
+        """Return the newest events, oldest first. See `FactMemory.recent`."""
         check_limit(session_id, user, limit)
         now = datetime.now(UTC)
         events: list[Event] = []
         for line in reversed(self._scopes.get(scope_of(session_id, user), [])):
             if len(events) >= limit:
                 break
-            if line.entry.session_id == session_id and (history or line.current(now)):
+            if line.entry.session_id == session_id and (history or line.is_current(now)):
                 events.append(_copy(line.entry.event))
         events.reverse()
         return events
 
     async def summarize_episode(self, session_id: str, *, user: str | None = None) -> str | None:
-        """The summary of the newest events; see `FactMemory.summarize_episode`."""
-        return await summarised(
+        """Summarize the newest events. See `FactMemory.summarize_episode`."""
+        return await summarize_events(
             await self.recent(session_id, limit=SUMMARISED_EVENTS, user=user), self._summariser
         )
 
     @searches_memory
     async def retrieve(self, query: str, k: int, filters: MemoryFilters) -> list[MemoryHit]:
-        """Find the events that contain words of the query; see `MemoryReader.retrieve`."""
+        """Return the events that contain words of the query. See `MemoryReader.retrieve`."""
         lines = self._scopes.get(check_search(query, k, filters), [])
         terms = list(map(folded, query_terms(query) or [query.strip()]))
         if k <= 0 or not terms[0]:
@@ -147,7 +146,7 @@ class InMemoryMemory:
         for position in weights:
             line = lines[position - 1]
             word_counts[position] = len(line.text.split())
-            if not line.current(now):
+            if not line.is_current(now):
                 old.add(position)
         hits: list[MemoryHit] = []
         for position, score in best_lines(weights, word_counts, lines=len(lines), k=k, old=old):
@@ -157,7 +156,7 @@ class InMemoryMemory:
                     session_id=line.entry.session_id,
                     event=_copy(line.entry.event),
                     score=score,
-                    id=str(line.number),
+                    id=str(line.event_number),
                     key=line.entry.key,
                     current=position not in old,
                 )
@@ -172,7 +171,7 @@ class InMemoryMemory:
         user: str | None = None,
         id: str | None = None,  # noqa: A002 - the name of a hit's field
     ) -> int:
-        """Drops the events; see `FactMemory.forget`."""
+        """Erase the events. See `FactMemory.forget`."""
         target = checked_target(session_id, user, id)
         scopes = list(self._scopes)
         if target.scope is not None:
@@ -180,18 +179,18 @@ class InMemoryMemory:
         forgotten = 0
         for scope in scopes:
             lines = self._scopes.pop(scope, [])
-            others: list[_Line] = []
+            remaining: list[_Line] = []
             for line in lines:
                 in_session = target.session_id in (None, line.entry.session_id)
-                if not in_session or target.number not in (None, line.number):
-                    others.append(line)
-            forgotten += len(lines) - len(others)
-            if others:
-                self._scopes[scope] = others
+                if not in_session or target.event_number not in (None, line.event_number):
+                    remaining.append(line)
+            forgotten += len(lines) - len(remaining)
+            if remaining:
+                self._scopes[scope] = remaining
         return forgotten
 
     async def aclose(self) -> None:
-        """Nothing to close; the events stay."""
+        """Do nothing: there is nothing to close, and the events stay."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -212,9 +211,9 @@ def _copy(event: Event) -> Event:
 def _matches(
     lines: list[_Line], terms: Sequence[str], filters: MemoryFilters, now: datetime
 ) -> list[list[int]]:
-    """Return the newest positions that match each term, newest first, as `shortlist` takes them.
+    """Return the newest positions that match each term, newest first, for `shortlist`.
 
-    A line that is no longer current stands for the newest line of its fact.
+    A line that is no longer current counts as the newest line of its fact.
     """
     tags = set(filter_tags(filters))
     newest = _newest_of_facts(lines, filters, now)
@@ -224,7 +223,7 @@ def _matches(
         if not tags <= line.tags:
             continue
         positions: set[int] = set()
-        if filters.history or line.current(now):
+        if filters.history or line.is_current(now):
             positions.add(position)
         if line.fact in newest:
             positions.add(newest[line.fact])
@@ -237,38 +236,39 @@ def _matches(
 def _newest_of_facts(
     lines: list[_Line], filters: MemoryFilters, now: datetime
 ) -> dict[int | None, int]:
-    """Return the position of the newest current line of each fact that may be shown."""
+    """Return the position of the newest current line of each fact that the filters admit."""
     newest: dict[int | None, int] = {}
-    if not follows(filters):
+    if not follows_facts(filters):
         return newest
     session_id = None if filters.all_sessions else filters.session_id
     for position, line in enumerate(lines, start=1):
         in_session = session_id in (None, line.entry.session_id)
         has_key = filters.key in (None, line.entry.key)
-        if line.fact is not None and in_session and has_key and line.current(now):
+        if line.fact is not None and in_session and has_key and line.is_current(now):
             newest[line.fact] = position
     return newest
 
 
 def _supersede(lines: list[_Line], entry: Entry) -> int | None:
-    """Mark what the entry supersedes. Returns the number of the fact it is about, if any."""
+    """Mark the lines that the entry supersedes, and return the number of its fact."""
     fact = None
     if entry.supersedes is not None:
         for line in lines:
-            if line.number == entry.supersedes:
-                fact = line.fact or line.number
+            if line.event_number == entry.supersedes:
+                # A fact has the number of its first event.
+                fact = line.fact or line.event_number
         if fact is None:
             raise no_such_event(entry.supersedes)
     elif entry.key is None:
         return None
     newest: list[_Line] = []
     for line in lines:
-        is_named = line.number == entry.supersedes or (fact is not None and line.fact == fact)
+        is_named = line.event_number == entry.supersedes or (fact is not None and line.fact == fact)
         has_key = entry.key is not None and line.entry.key == entry.key
         if not line.superseded and (is_named or has_key):
             newest.append(line)
     if fact is None and newest:
-        fact = newest[0].fact or newest[0].number
+        fact = newest[0].fact or newest[0].event_number
     for line in newest:
         line.superseded, line.fact = True, fact
     return fact

@@ -1,7 +1,7 @@
-"""The spans of memory operations, for every memory of this package.
+"""Opens the spans of memory operations, for every memory of this package.
 
-What a memory keeps and is asked never becomes an attribute. The conventions know no operation for
-reading the newest events of a session, so `recent` has no span.
+Texts of events and queries never become attributes. OpenTelemetry's conventions have no operation
+for reading the newest events of a session, so `recent` has no span.
 """
 
 from collections.abc import Callable, Coroutine
@@ -18,16 +18,15 @@ MemoryT = TypeVar("MemoryT")
 def writes_memory(
     method: Callable[Concatenate[MemoryT, P], Coroutine[Any, Any, str]],
 ) -> Callable[Concatenate[MemoryT, P], Coroutine[Any, Any, str]]:
-    """Observe a method that keeps an event, as `upsert_memory` if it may replace another."""
+    """Observe a method that stores an event, as `upsert_memory` if it may replace another."""
 
     @wraps(method)
     async def observed(memory: MemoryT, /, *args: P.args, **kwargs: P.kwargs) -> str:
         name = "upsert_memory" if kwargs.get("key") or kwargs.get("supersedes") else "create_memory"
-        with operation(
-            name, attributes=_facts(memory) | {"gen_ai.memory.record.count": 1}
-        ) as current:
+        attributes = _attributes(memory) | {"gen_ai.memory.record.count": 1}
+        with operation(name, attributes=attributes) as span:
             record_id = await method(memory, *args, **kwargs)
-            current.set_attribute("gen_ai.memory.record.id", record_id)
+            span.set_attribute("gen_ai.memory.record.id", record_id)
         return record_id
 
     return observed
@@ -36,14 +35,14 @@ def writes_memory(
 def searches_memory(
     method: Callable[Concatenate[MemoryT, P], Coroutine[Any, Any, list[MemoryHit]]],
 ) -> Callable[Concatenate[MemoryT, P], Coroutine[Any, Any, list[MemoryHit]]]:
-    """Observe a method that finds events, as `search_memory`."""
+    """Observe a method that searches events, as `search_memory`."""
 
     @wraps(method)
     async def observed(memory: MemoryT, /, *args: P.args, **kwargs: P.kwargs) -> list[MemoryHit]:
-        with operation("search_memory", attributes=_facts(memory)) as current:
+        with operation("search_memory", attributes=_attributes(memory)) as span:
             hits = await method(memory, *args, **kwargs)
-            found = facts_of_found({str(hit.id): hit.score for hit in hits})
-            current.set_attributes({"gen_ai.memory.record.count": len(hits), **found})
+            scores = facts_of_found({str(hit.id): hit.score for hit in hits})
+            span.set_attributes({"gen_ai.memory.record.count": len(hits), **scores})
         return hits
 
     return observed
@@ -56,13 +55,13 @@ def forgets_memory(
 
     @wraps(method)
     async def observed(memory: MemoryT, /, *args: P.args, **kwargs: P.kwargs) -> int:
-        with operation("delete_memory", attributes=_facts(memory)) as current:
+        with operation("delete_memory", attributes=_attributes(memory)) as span:
             forgotten = await method(memory, *args, **kwargs)
-            current.set_attribute("gen_ai.memory.record.count", forgotten)
+            span.set_attribute("gen_ai.memory.record.count", forgotten)
         return forgotten
 
     return observed
 
 
-def _facts(memory: object) -> dict[str, Attribute]:
+def _attributes(memory: object) -> dict[str, Attribute]:
     return {"llm_common.memory": type(memory).__name__}

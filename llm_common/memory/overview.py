@@ -1,6 +1,6 @@
-"""What a memory holds, for the person who keeps it: sessions and events of all users, page by page.
+"""Lists the sessions and events of all users, page by page, for the operator of the memory.
 
-A program of one user never needs this, and a `UserMemory` does not have it.
+A program for one user never needs this, and a `UserMemory` does not offer it.
 """
 
 # ruff: noqa: S608 - statements are made of our own names, values are bound
@@ -16,32 +16,34 @@ from llm_common.errors import StoreError
 from llm_common.memory.entry import Target, check_user, checked_target, scope_of, user_of
 from llm_common.memory.protocol import Event
 
-# Read by SQLite and PostgreSQL alike; `:name` is a value, `{schema}.` is left out where there are
-# no schemas.
+# SQLite and PostgreSQL both understand these. `:name` is a bound value. SQLite has no schemas, so
+# `SqliteMemory` removes `{schema}.`.
 _CURRENT: Final = "NOT (superseded OR coalesce(valid_until <= :now, false))"
-_WANTED: Final = """(CAST(:scope AS text) IS NULL OR scope = :scope)
+_MATCHES_TARGET: Final = """(CAST(:scope AS text) IS NULL OR scope = :scope)
     AND (CAST(:session_id AS text) IS NULL OR session_id = :session_id)
     AND (CAST(:number AS bigint) IS NULL OR id = :number)"""
 _COUNT_SESSIONS: Final = f"""SELECT count(*)
-    FROM (SELECT DISTINCT scope, session_id FROM {{schema}}.events WHERE {_WANTED}) AS found"""
+    FROM (
+        SELECT DISTINCT scope, session_id FROM {{schema}}.events WHERE {_MATCHES_TARGET}
+    ) AS matching"""
 _SESSIONS: Final = f"""SELECT scope, session_id, count(*),
         sum(CASE WHEN {_CURRENT} THEN 1 ELSE 0 END), max(timestamp)
-    FROM {{schema}}.events WHERE {_WANTED} GROUP BY scope, session_id
+    FROM {{schema}}.events WHERE {_MATCHES_TARGET} GROUP BY scope, session_id
     ORDER BY max(timestamp) DESC, scope, session_id LIMIT :limit OFFSET :offset"""
-_COUNT_EVENTS: Final = f"SELECT count(*) FROM {{schema}}.events WHERE {_WANTED}"
+_COUNT_EVENTS: Final = f"SELECT count(*) FROM {{schema}}.events WHERE {_MATCHES_TARGET}"
 _EVENTS: Final = f"""SELECT id, scope, session_id, key, {_CURRENT}, role, text, timestamp, metadata
-    FROM {{schema}}.events WHERE {_WANTED} ORDER BY id DESC LIMIT :limit OFFSET :offset"""
+    FROM {{schema}}.events WHERE {_MATCHES_TARGET} ORDER BY id DESC LIMIT :limit OFFSET :offset"""
 
 
 class SessionSummary(BaseModel):
-    """A session as its events show it.
+    """A session and its counts of events.
 
     Attributes:
-        user: Whose session it is; None for a session without a user.
-        session_id: The session.
-        events: Events in it.
-        current: Those that are neither superseded nor expired.
-        newest_at: The latest time of an event.
+        user: The user of the session. None for a session without a user.
+        session_id: The id of the session.
+        events: How many events it has.
+        current: How many of them are neither superseded nor expired.
+        newest_at: The latest timestamp of its events.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -54,14 +56,14 @@ class SessionSummary(BaseModel):
 
 
 class KeptEvent(BaseModel):
-    """An event with what `forget` needs to name it.
+    """A stored event with the arguments by which `forget` erases it.
 
     Attributes:
-        id: Its id.
-        user: Whose it is; None for a session without a user.
-        session_id: The session.
+        id: The id of the event.
+        user: The user of its session. None for a session without a user.
+        session_id: The id of its session.
         event: The event.
-        key: The key of a fact; None for any other event.
+        key: The key of a fact. None for any other event.
         current: Whether it is neither superseded nor expired.
     """
 
@@ -81,7 +83,7 @@ class ReadsRows(Protocol):
     async def read_rows(
         self, statement: LiteralString, values: Mapping[str, Any]
     ) -> list[tuple[Any, ...]]:
-        """The rows of a SELECT; `:name` in it is a value, `{schema}` where the tables are."""
+        """Return the rows of a SELECT. `:name` in it is a value, `{schema}` the tables' schema."""
 
 
 async def list_sessions(
@@ -91,13 +93,16 @@ async def list_sessions(
 
     Args:
         memory: The memory.
-        user: Only sessions of this user; None lists those of all users and of none.
-        limit: Most sessions.
-        offset: How many to leave out before them.
+        user: Lists the sessions of this user only. None lists all, also those without a user.
+        limit: Maximum number of sessions.
+        offset: How many sessions to skip.
+
+    Returns:
+        One page of sessions, and the number of all sessions.
 
     Raises:
-        InvalidIdError: The user is blank, over 200 characters or not printable.
-        StoreError: The memory cannot be read.
+        InvalidIdError: If the user is blank, over 200 characters or not printable.
+        StoreError: If the memory cannot be read.
     """
     if user is not None:
         check_user(user)
@@ -113,7 +118,7 @@ async def list_events(
     *,
     session_id: str | None = None,
     user: str | None = None,
-    id: str | None = None,  # noqa: A002 - as `forget`
+    id: str | None = None,  # noqa: A002 - the name in `forget`
     limit: int,
     offset: int = 0,
 ) -> tuple[list[KeptEvent], int]:
@@ -124,23 +129,32 @@ async def list_events(
         session_id: As for `forget`.
         user: As for `forget`.
         id: As for `forget`.
-        limit: Most events.
-        offset: How many to leave out before them.
+        limit: Maximum number of events.
+        offset: How many events to skip.
+
+    Returns:
+        One page of events, and the number of all matching events.
 
     Raises:
-        InvalidIdError: A session id or a user is blank, over 200 characters or not printable.
-        TypeError: There is none of the three.
-        StoreError: The memory cannot be read.
+        InvalidIdError: If a session id or user is blank, over 200 characters or not printable.
+        TypeError: If `session_id`, `user` and `id` are all None.
+        StoreError: If the memory cannot be read.
     """
     values = _values(checked_target(session_id, user, id), limit, offset)
     rows = await memory.read_rows(_EVENTS, values)
     [[total]] = await memory.read_rows(_COUNT_EVENTS, values)
-    return [_kept(row) for row in rows], int(total)
+    return [_stored_event(row) for row in rows], int(total)
 
 
 def _values(target: Target, limit: int, offset: int) -> dict[str, Any]:
-    wanted = {"scope": target.scope, "session_id": target.session_id, "number": target.number}
-    return {**wanted, "now": datetime.now(UTC), "limit": limit, "offset": offset}
+    return {
+        "scope": target.scope,
+        "session_id": target.session_id,
+        "number": target.event_number,
+        "now": datetime.now(UTC),
+        "limit": limit,
+        "offset": offset,
+    }
 
 
 @contextmanager
@@ -148,9 +162,7 @@ def _damage_as_store_error() -> Iterator[None]:
     try:
         yield
     except ValueError as exc:
-        raise StoreError(
-            "a stored event is damaged; put a backup in the place of the memory"
-        ) from exc
+        raise StoreError("a stored event is damaged; restore the memory from a backup") from exc
 
 
 @_damage_as_store_error()
@@ -167,14 +179,15 @@ def _summary(
 
 
 @_damage_as_store_error()
-def _kept(row: Sequence[Any]) -> KeptEvent:
-    number, scope, session_id, key, current, role, text, timestamp, metadata = row
-    facts = json.loads(metadata) if isinstance(metadata, str) else metadata
+def _stored_event(row: Sequence[Any]) -> KeptEvent:
+    event_number, scope, session_id, key, current, role, text, timestamp, metadata = row
+    if isinstance(metadata, str):  # SQLite has no JSON column
+        metadata = json.loads(metadata)
     event = Event.model_validate(
-        {"role": role, "text": text, "timestamp": timestamp, "metadata": facts}
+        {"role": role, "text": text, "timestamp": timestamp, "metadata": metadata}
     )
     return KeptEvent(
-        id=str(number),
+        id=str(event_number),
         user=user_of(scope),
         session_id=session_id,
         event=event,

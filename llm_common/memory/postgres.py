@@ -1,4 +1,4 @@
-"""`PostgresMemory`: events on a PostgreSQL server; needs the extra `postgres`."""
+"""Defines `PostgresMemory`, which stores events in PostgreSQL. Needs the extra `postgres`."""
 
 import asyncio
 import logging
@@ -37,14 +37,14 @@ from llm_common.memory.protocol import (
     MemoryHit,
     Scalar,
     Summariser,
-    summarised,
+    summarize_events,
 )
 from llm_common.memory.recall import (
     MAX_MATCHES,
     best_lines,
     event_tags,
     filter_tags,
-    follows,
+    follows_facts,
     scoped_terms,
     scoped_words,
     shortlist,
@@ -61,8 +61,8 @@ try:
 except ImportError as exc:
     raise missing_extra("PostgresMemory needs an extra", "postgres") from exc
 
-# What each version adds; a database of an older version gets the rest. Never edit one that was
-# released.
+# What each version adds. A database of an older version is migrated step by step, so a version that
+# was released is never edited.
 _MIGRATIONS: tuple[tuple[LiteralString, ...], ...] = (
     (
         "CREATE TABLE {schema}.sessions (session_id text PRIMARY KEY, lines bigint NOT NULL)",
@@ -99,7 +99,7 @@ _MIGRATIONS: tuple[tuple[LiteralString, ...], ...] = (
         "CREATE INDEX events_fact ON {schema}.events (fact) WHERE NOT superseded",
     ),
 )
-_LOCK = 0x6C6C6D63  # "llmc": the advisory lock under which tables are made
+_LOCK = 0x6C6C6D63  # "llmc": the advisory lock for creating and migrating tables
 _VECTORS = """CREATE TABLE IF NOT EXISTS {schema}.vectors (
     scope text NOT NULL,
     position bigint NOT NULL,
@@ -107,20 +107,19 @@ _VECTORS = """CREATE TABLE IF NOT EXISTS {schema}.vectors (
     PRIMARY KEY (scope, position)
 )"""
 
-
-_NEAREST = 64
+_NEAREST = 64  # lines by vector that join the ranking
 _VALUE = re.compile(r"(?<!:):([a-z_]+)")
 _CURRENT = "(NOT events.superseded AND (events.valid_until IS NULL OR events.valid_until > now()))"
 _PARTS = {
     "event": SQL("role, text, timestamp, metadata"),
     "current": SQL(_CURRENT),
-    # words and tags hold hashes of scope and session; a hash is short, an id is exact
-    "wanted": SQL(
+    # Words and tags contain hashes of scope and session. These are short, so ids are compared too.
+    "matches_filters": SQL(
         "events.scope = %(scope)s "
         "AND (%(session_id)s::text IS NULL OR events.session_id = %(session_id)s) "
         f"AND events.tags @> %(tags)s AND (%(history)s OR {_CURRENT})"
     ),
-    "target": SQL(
+    "matches_target": SQL(
         "(%(scope)s::text IS NULL OR scope = %(scope)s) "
         "AND (%(session_id)s::text IS NULL OR session_id = %(session_id)s) "
         "AND (%(number)s::bigint IS NULL OR id = %(number)s)"
@@ -129,17 +128,12 @@ _PARTS = {
 
 
 def qualified(statement: LiteralString, schema: str) -> Composed:
-    """Fill in a statement's `{schema}` and the parts that statements share, such as `{current}`."""
+    """Fill in a statement's `{schema}` and the shared parts, such as `{current}`."""
     return SQL(statement).format(schema=Identifier(schema), **_PARTS)
 
 
 async def _migrate(connection: AsyncConnection, schema: str) -> None:
-    """Migrates the tables to the newest version; other processes wait meanwhile.
-
-    Raises:
-        StoreError: The tables are of a newer version.
-        psycopg.Error: The server refused.
-    """
+    """Migrate the tables to the newest version, while other processes wait."""
     async with connection.transaction():
         await connection.execute(SQL("SELECT pg_advisory_xact_lock({})").format(Literal(_LOCK)))
         await connection.execute(qualified("CREATE SCHEMA IF NOT EXISTS {schema}", schema))
@@ -149,35 +143,30 @@ async def _migrate(connection: AsyncConnection, schema: str) -> None:
                 schema,
             )
         )
-        found = await connection.execute(
+        cursor = await connection.execute(
             qualified("SELECT coalesce(max(version), 0) FROM {schema}.migrations", schema)
         )
-        [version] = await found.fetchone() or [0]
+        [version] = await cursor.fetchone() or [0]
         if version > len(_MIGRATIONS):
             raise StoreError(
-                f"the tables are of version {version}, newer than this llm-common; upgrade it"
+                f"the tables have version {version}, newer than this llm-common; upgrade it"
             )
-        for number, statements in enumerate(_MIGRATIONS[version:], start=version + 1):
+        for next_version, statements in enumerate(_MIGRATIONS[version:], start=version + 1):
             for statement in statements:
                 await connection.execute(qualified(statement, schema))
             await connection.execute(
-                qualified("INSERT INTO {schema}.migrations VALUES (%s)", schema), [number]
+                qualified("INSERT INTO {schema}.migrations VALUES (%s)", schema), [next_version]
             )
 
 
 async def _prepare_vectors(connection: AsyncConnection, schema: str) -> bool:
-    """Whether the server has pgvector; if so, its table is there afterwards.
-
-    Raises:
-        psycopg.Error: The server refused, for example because the role may not install the
-            extension.
-    """
+    """Create the table of vectors, and return True, if the server has pgvector."""
     async with connection.transaction():
         await connection.execute(SQL("SELECT pg_advisory_xact_lock({})").format(Literal(_LOCK)))
-        found = await connection.execute(
+        cursor = await connection.execute(
             "SELECT 1 FROM pg_available_extensions WHERE name = 'vector'"
         )
-        if await found.fetchone() is None:
+        if await cursor.fetchone() is None:
             return False
         await connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
         await connection.execute(qualified(_VECTORS, schema))
@@ -190,8 +179,8 @@ Embedder = Callable[[Sequence[str]], Awaitable[Sequence[Sequence[float]]]]
 _log = logging.getLogger(__name__)
 
 _LOCK_SCOPE = """
-    INSERT INTO {schema}.sessions AS known (scope, lines) VALUES (%(scope)s, 0)
-    ON CONFLICT (scope) DO UPDATE SET lines = known.lines
+    INSERT INTO {schema}.sessions AS stored (scope, lines) VALUES (%(scope)s, 0)
+    ON CONFLICT (scope) DO UPDATE SET lines = stored.lines
 """
 _NEWEST = """
     SELECT id, role, {current} AND text = %(text)s AND tags @> %(tags)s AND tags <@ %(tags)s
@@ -228,17 +217,17 @@ _RECENT = """
 """
 _LINES = "SELECT lines FROM {schema}.sessions WHERE scope = %s"
 _MATCHES = """
-    SELECT terms.number, found.position
+    SELECT terms.number, matching.position
     FROM unnest(%(terms)s::text[]) WITH ORDINALITY AS terms (term, number) CROSS JOIN LATERAL (
         SELECT position FROM {schema}.events
-        WHERE words @@ plainto_tsquery('english', terms.term) AND {wanted}
+        WHERE words @@ plainto_tsquery('english', terms.term) AND {matches_filters}
         UNION SELECT events.position FROM {schema}.events AS older JOIN {schema}.events USING (fact)
         WHERE older.words @@ plainto_tsquery('english', terms.term)
             AND older.superseded AND older.scope = %(scope)s AND older.tags @> %(tags)s
-            AND NOT events.superseded AND {wanted} AND %(follow)s
+            AND NOT events.superseded AND {matches_filters} AND %(follow)s
         ORDER BY position DESC LIMIT %(limit)s
-    ) AS found
-    ORDER BY terms.number, found.position DESC
+    ) AS matching
+    ORDER BY terms.number, matching.position DESC
 """
 _WORD_COUNTS = """
     SELECT position, word_count, {current} FROM {schema}.events
@@ -251,18 +240,19 @@ _EVENTS = """
 _ADD_VECTOR = "INSERT INTO {schema}.vectors VALUES (%s, %s, %s::vector)"
 _NEAREST_LINES = """
     SELECT position FROM {schema}.vectors JOIN {schema}.events USING (scope, position)
-    WHERE {wanted} AND vector_dims(embedding) = %(size)s
+    WHERE {matches_filters} AND vector_dims(embedding) = %(size)s
     ORDER BY embedding <=> %(vector)s::vector, position DESC LIMIT %(limit)s
 """
 _LOCK_TARGET = """
     SELECT scope FROM {schema}.sessions
-    WHERE scope IN (SELECT scope FROM {schema}.events WHERE {target}) ORDER BY scope FOR UPDATE
+    WHERE scope IN (SELECT scope FROM {schema}.events WHERE {matches_target})
+    ORDER BY scope FOR UPDATE
 """
 _FORGET_VECTORS = """
     DELETE FROM {schema}.vectors
-    WHERE (scope, position) IN (SELECT scope, position FROM {schema}.events WHERE {target})
+    WHERE (scope, position) IN (SELECT scope, position FROM {schema}.events WHERE {matches_target})
 """
-_FORGET = "DELETE FROM {schema}.events WHERE {target} RETURNING id"
+_FORGET = "DELETE FROM {schema}.events WHERE {matches_target} RETURNING id"
 _TABLES = """
     SELECT tablename FROM pg_tables
     WHERE schemaname = %s AND tablename IN ('events', 'sessions', 'vectors')
@@ -275,35 +265,35 @@ _FORGET_SCOPES = """
 
 
 class PostgresMemory:
-    """A `FactMemory` on a PostgreSQL server (tested: 15 and 18), for many machines.
+    """A `FactMemory` on a PostgreSQL server (tested with 15 and 18), for many machines.
 
-    English is stemmed by the server, case does not count, accents do, identifiers are found by
-    their parts; the ranking is that of `recall`. An event is kept when `append_event` returns, as
-    far as the server's own `synchronous_commit` goes. The tables are made at the first use, and
-    migrated by one process while the others wait. Connections that broke are replaced; a call that
-    was under way is not repeated, since its event may have been kept.
+    The server stems English and ignores case, but not accents. Identifiers match by their parts.
+    Hits are ranked as in `recall`. Once `append_event` returns, the event is committed, as durably
+    as the server's `synchronous_commit` says. The tables are created on first use, and migrated by
+    one process while the others wait. Broken connections are replaced. The call in progress is not
+    repeated, since its event may have been stored.
 
-    `forget` deletes the events and rewrites tables and indexes by VACUUM FULL, for which all other
-    calls wait. It rewrites deleted rows too while another program's transaction is older than they
-    are; call it again then. A client does not reach the server's write-ahead log, replicas and
-    backups: bytes stay there until the server recycles them.
+    `forget` deletes the events and rewrites tables and indexes with VACUUM FULL, which blocks all
+    other calls. While another program has an older transaction open, the rewritten tables still
+    contain the deleted rows: call `forget` again. The server's write-ahead log, replicas and
+    backups keep the bytes until the server recycles them.
 
     Args:
-        conninfo: `postgresql://user@host/name` or a libpq connection string. Its password is in no
-            error and no log.
-        schema: Where the tables are; made if it is missing.
-        max_connections: How many the pool may open; a call beyond them waits.
-        timeout_s: Seconds for getting a connection, and again for each statement.
-        summariser: Makes the summaries; None takes first sentences, see `episode_summary`.
-        read_only: True changes nothing on the server: the tables have to be there, and a write
-            raises `StoreError`.
-        embedder: Makes vectors. Where the server has pgvector, the nearest lines by cosine then
-            join the ranking (see `reciprocal_rank_fusion`), so that a line is also found without a
-            common word; elsewhere it is not called.
+        conninfo: `postgresql://user@host/name` or a libpq connection string. Errors and logs never
+            contain its password.
+        schema: The schema of the tables. It is created if it is missing.
+        max_connections: Maximum number of connections. Further calls wait.
+        timeout_s: Seconds to wait for a connection, and again for each statement.
+        summariser: Writes the summaries. None takes first sentences (see `episode_summary`).
+        read_only: Changes nothing on the server. The tables must exist, and a write raises
+            `StoreError`.
+        embedder: Returns vectors. If the server has pgvector, the nearest lines by cosine distance
+            join the ranking (see `reciprocal_rank_fusion`), so that a line matches without a common
+            word too. Otherwise it is not called.
 
     Raises:
-        ConfigError: libpq cannot read `conninfo`, or a number is out of its range.
-        TypeError: `conninfo` is no text.
+        ConfigError: If libpq cannot read `conninfo`, or a number is out of range.
+        TypeError: If `conninfo` is not a str.
     """
 
     def __init__(
@@ -321,7 +311,7 @@ class PostgresMemory:
         for name, value in (("max_connections", max_connections), ("timeout_s", timeout_s)):
             if not 0 < value < math.inf:
                 raise ConfigError(
-                    f"{name} is {value}; give a number above 0", variable=name, value=str(value)
+                    f"{name} must be above 0, got {value}", variable=name, value=str(value)
                 )
         self._conninfo = conninfo
         self._schema = schema
@@ -346,7 +336,7 @@ class PostgresMemory:
         supersedes: str | None = None,
         valid_until: datetime | None = None,
     ) -> str:
-        """Keeps the event; see `FactMemory.append_event`."""
+        """Store the event. See `FactMemory.append_event`."""
         entry = checked_entry(
             session_id, event, user=user, key=key, supersedes=supersedes, valid_until=valid_until
         )
@@ -368,70 +358,70 @@ class PostgresMemory:
         }
         vector = await self._vector(event.text)
         async with self._connected() as connection, connection.transaction():
-            # what follows sees all that was kept
+            # Locks the scope first, so that the reads below see every event that was stored.
             await connection.execute(qualified(_LOCK_SCOPE, self._schema), row)
-            echoed = entry.echoed(await self._rows(connection, _NEWEST, row))
-            if echoed is not None:
-                return str(echoed)
+            repeated = entry.find_repeated(await self._rows(connection, _NEWEST, row))
+            if repeated is not None:
+                return str(repeated)
             row["fact"] = await self._supersede(connection, entry, row)
-            [[position, number]] = await self._rows(connection, _APPEND, row)
+            [[position, event_number]] = await self._rows(connection, _APPEND, row)
             if vector is not None:
                 await connection.execute(
                     qualified(_ADD_VECTOR, self._schema), [entry.scope, position, str(vector)]
                 )
-        return str(number)
+        return str(event_number)
 
     async def recent(
         self, session_id: str, *, limit: int = 20, user: str | None = None, history: bool = False
     ) -> list[Event]:
-        """The newest events, oldest first; see `FactMemory.recent`."""
+        """Return the newest events, oldest first. See `FactMemory.recent`."""
         check_limit(session_id, user, limit)
-        scope = scope_of(session_id, user)
-        wanted = {
-            "scope": scope,
+        values = {
+            "scope": scope_of(session_id, user),
             "session_id": session_id,
             "history": history,
             "limit": max(limit, 0),
         }
         async with self._connected() as connection:
-            rows = await self._rows(connection, _RECENT, wanted)
+            rows = await self._rows(connection, _RECENT, values)
         return [_event(*row) for row in reversed(rows)]
 
     async def summarize_episode(self, session_id: str, *, user: str | None = None) -> str | None:
-        """The summary of the newest events; see `FactMemory.summarize_episode`."""
-        return await summarised(
+        """Summarize the newest events. See `FactMemory.summarize_episode`."""
+        return await summarize_events(
             await self.recent(session_id, limit=SUMMARISED_EVENTS, user=user), self._summariser
         )
 
     @searches_memory
     async def retrieve(self, query: str, k: int, filters: MemoryFilters) -> list[MemoryHit]:
-        """The events that share a word with the query, best first; see `MemoryReader.retrieve`."""
+        """Return the events that share a word with the query. See `MemoryReader.retrieve`."""
         scope = check_search(query, k, filters)
         if k <= 0 or not query.strip():
             return []
-        wanted: dict[str, Any] = {
+        values: dict[str, Any] = {
             "scope": scope,
             "session_id": None if filters.all_sessions else filters.session_id,
             "tags": filter_tags(filters),
             "history": filters.history,
-            "follow": follows(filters),
+            "follow": follows_facts(filters),
         }
         vector = await self._vector(query)
         async with self._connected() as connection:
-            best = await self._by_words(connection, query, k, wanted)
+            best = await self._by_words(connection, query, k, values)
             if vector is not None:
-                wanted |= {"vector": str(vector), "size": len(vector), "limit": _NEAREST}
-                best = _fused(best, await self._column(connection, _NEAREST_LINES, wanted))
+                values |= {"vector": str(vector), "size": len(vector), "limit": _NEAREST}
+                best = _fused(best, await self._column(connection, _NEAREST_LINES, values))
             rows = await self._rows(
                 connection, _EVENTS, [scope, [position for position, _ in best]]
             )
         events = {position: columns for position, *columns in rows}
         hits: list[MemoryHit] = []
         for position, score in best:
-            if position not in events:  # erased between two statements
+            # There is no transaction: an event may be erased or superseded between two statements.
+            if position not in events:
                 continue
             hit = _hit(score, *events[position])
-            if hit.current or filters.history:  # else superseded between two statements
+            if hit.current or filters.history:
                 hits.append(hit)
         hits.sort(key=lambda hit: not hit.current)
         return hits[:k]
@@ -444,21 +434,25 @@ class PostgresMemory:
         user: str | None = None,
         id: str | None = None,  # noqa: A002 - the name of a hit's field
     ) -> int:
-        """Erases the events from tables and indexes; see `FactMemory.forget`.
+        """Erase the events from tables and indexes. See `FactMemory.forget`.
 
         Raises:
-            LockTimeoutError: Others used the tables for `timeout_s`. The bytes may still be there;
-                call again.
+            LockTimeoutError: If other programs used the tables for `timeout_s`. The bytes may still
+                be there: call again.
         """
         target = checked_target(session_id, user, id)
-        wanted = {"scope": target.scope, "session_id": target.session_id, "number": target.number}
+        values = {
+            "scope": target.scope,
+            "session_id": target.session_id,
+            "number": target.event_number,
+        }
         async with self._connected() as connection:
             async with connection.transaction():
-                scopes = await self._column(connection, _LOCK_TARGET, wanted)
+                scopes = await self._column(connection, _LOCK_TARGET, values)
                 tables = await self._column(connection, _TABLES, [self._schema])
-                if "vectors" in tables:  # of this memory, or of one with an embedder
-                    await connection.execute(qualified(_FORGET_VECTORS, self._schema), wanted)
-                erased = len(await self._rows(connection, _FORGET, wanted))
+                if "vectors" in tables:  # another memory may have an embedder if this one has none
+                    await connection.execute(qualified(_FORGET_VECTORS, self._schema), values)
+                erased = len(await self._rows(connection, _FORGET, values))
                 await connection.execute(qualified(_FORGET_SCOPES, self._schema), [scopes])
             await self._rewrite(connection, tables)
         return erased
@@ -466,12 +460,12 @@ class PostgresMemory:
     async def read_rows(
         self, statement: LiteralString, values: Mapping[str, Any]
     ) -> list[tuple[Any, ...]]:
-        """The rows of a SELECT over all users; see `overview.ReadsRows`."""
+        """Return the rows of a SELECT over all users. See `overview.ReadsRows`."""
         async with self._connected() as connection:
             return await self._rows(connection, _VALUE.sub(r"%(\1)s", statement), dict(values))
 
     async def aclose(self) -> None:
-        """Closes the connections; the memory cannot be used afterwards. Safe to call twice."""
+        """Close the connections for good. Safe to call twice."""
         self._closed = True
         async with self._opening:
             pool, self._pool = self._pool, None
@@ -493,31 +487,32 @@ class PostgresMemory:
     async def _supersede(
         self, connection: AsyncConnection, entry: Entry, row: dict[str, Any]
     ) -> int | None:
-        """Mark what the entry supersedes. Returns the number of the fact it is about, if any."""
+        """Mark the events that the entry supersedes, and return the number of its fact."""
         fact = None
         if entry.supersedes is not None:
-            found = await self._rows(connection, _FACT, row)
-            if not found:
+            rows = await self._rows(connection, _FACT, row)
+            if not rows:
                 raise no_such_event(entry.supersedes)
-            [[fact]] = found
+            [[fact]] = rows
         elif entry.key is None:
             return None
         newest = await self._rows(connection, _SUPERSEDED, row | {"fact": fact})
         if newest:
             fact = newest[0][1]
-        numbers = [number for number, _ in newest]
-        await connection.execute(qualified(_SUPERSEDE, self._schema), [fact, numbers])
+        event_numbers = [event_number for event_number, _ in newest]
+        await connection.execute(qualified(_SUPERSEDE, self._schema), [fact, event_numbers])
         return fact
 
     async def _by_words(
-        self, connection: AsyncConnection, query: str, k: int, wanted: dict[str, Any]
+        self, connection: AsyncConnection, query: str, k: int, values: dict[str, Any]
     ) -> list[tuple[int, float]]:
-        scope = wanted["scope"]
+        """Return position and score of the best `k` lines by words."""
+        scope = values["scope"]
         [(lines,)] = await self._rows(connection, _LINES, [scope]) or [(0,)]
         matches: defaultdict[int, list[int]] = defaultdict(list)
-        wanted = wanted | {"terms": scoped_terms(scope, query), "limit": MAX_MATCHES}
-        for number, position in await self._rows(connection, _MATCHES, wanted):
-            matches[number].append(position)
+        values = values | {"terms": scoped_terms(scope, query), "limit": MAX_MATCHES}
+        for term_number, position in await self._rows(connection, _MATCHES, values):
+            matches[term_number].append(position)
         weights = shortlist(list(matches.values()), lines=lines, k=k)
         word_counts: dict[int, int] = {}
         old: set[int] = set()
@@ -528,11 +523,11 @@ class PostgresMemory:
         return best_lines(weights, word_counts, lines=lines, k=k, old=old)
 
     async def _rewrite(self, connection: AsyncConnection, tables: Sequence[str]) -> None:
-        """Rewrite tables and indexes: nothing else takes deleted rows and words out of pages."""
+        """Rewrite tables and indexes, which removes deleted rows and words from their pages."""
+        # A rewrite takes as long as there are events, so only the wait for the lock has a limit.
         await connection.execute(
             "SELECT set_config('lock_timeout', current_setting('statement_timeout'), false)"
         )
-        # a rewrite takes as long as there are events
         await connection.execute("SET statement_timeout = 0")
         try:
             for table in tables:
@@ -547,7 +542,7 @@ class PostgresMemory:
         if self._embedder is None:
             return None
         with _as_store_errors(self._timeout_s):
-            await self._opened()  # only the server knows whether it has pgvector
+            await self._opened()  # connects, and asks the server for pgvector
         if not self._has_vectors:
             return None
         [vector] = await self._embedder([text])
@@ -572,7 +567,7 @@ class PostgresMemory:
 
     @asynccontextmanager
     async def _connected(self) -> AsyncIterator[AsyncConnection]:
-        """Lend a connection of the pool for a block, whose database errors become `StoreError`."""
+        """Yield a connection of the pool. Database errors of the block become `StoreError`."""
         with _as_store_errors(self._timeout_s):
             async with (await self._opened()).connection() as connection:
                 yield connection
@@ -591,6 +586,7 @@ class PostgresMemory:
             kwargs={
                 "autocommit": True,
                 "client_encoding": "utf8",
+                # libpq waits for 2 seconds at least.
                 "connect_timeout": max(math.ceil(self._timeout_s), 2),
             },
             min_size=1,
@@ -614,7 +610,7 @@ class PostgresMemory:
             await pool.close()
             raise
         if self._embedder is not None and not self._has_vectors:
-            _log.info("the server has no pgvector; memories are found by their words alone")
+            _log.info("the server has no pgvector; searching memories by words only")
         return pool
 
     async def _configure(self, connection: AsyncConnection) -> None:
@@ -627,27 +623,25 @@ class PostgresMemory:
 
 
 def _check_conninfo(conninfo: object) -> None:
-    """Refuses at once what a pool would try for its whole timeout.
-
-    No error shows the text, which holds a password.
-    """
+    """Reject a wrong connection string. No error contains the text, which has a password."""
     if not isinstance(conninfo, str):
         raise TypeError(
-            f"conninfo is a {type(conninfo).__name__}; pass a text such as "
-            f"'postgresql://user@host/name'"
+            f"conninfo must be a str, got {type(conninfo).__name__}; "
+            "pass 'postgresql://user@host/name'"
         )
+    # A pool would retry for its whole timeout before it reports these.
     try:
         ports = str(conninfo_to_dict(conninfo).get("port") or "")
     except psycopg.ProgrammingError:
         raise ConfigError(
-            "conninfo is no connection string; pass 'postgresql://user@host/name' or "
+            "conninfo is not a connection string; pass 'postgresql://user@host/name' or "
             "'host=… dbname=… user=…' with libpq's parameter names",
             variable="conninfo",
-        ) from None  # its words quote the text
+        ) from None  # its message quotes the text
     if not all(port.isdecimal() for port in ports.split(",") if port):
         hint = (
-            "the port in conninfo is no number; "
-            "characters such as @ : / in a password must be percent-encoded"
+            "the port in conninfo is not a number; "
+            "percent-encode characters such as @ : / in the password"
         )
         raise ConfigError(hint, variable="conninfo")
 
@@ -658,11 +652,11 @@ def _as_store_errors(timeout_s: float) -> Iterator[None]:
         yield
     except (errors.QueryCanceled, errors.LockNotAvailable) as exc:
         raise LockTimeoutError(
-            f"the server took over {timeout_s:g} s; raise timeout_s, or see what holds it"
+            f"the server took over {timeout_s:g} s; raise timeout_s, or check the server's locks"
         ) from exc
     except errors.DiskFull as exc:
         raise StoreFullError(
-            "no room left on the database server; free some, nothing was written"
+            "the disk of the database server is full, and nothing was written; free some space"
         ) from exc
     except psycopg.OperationalError as exc:
         raise StoreError(
@@ -670,7 +664,7 @@ def _as_store_errors(timeout_s: float) -> Iterator[None]:
         ) from exc
     except psycopg.Error as exc:
         raise StoreError(
-            f"the database server refused ({exc.sqlstate}); see its log and the cause"
+            f"the database server reported an error ({exc.sqlstate}); see the cause and its log"
         ) from exc
 
 
@@ -681,7 +675,7 @@ def _fused(by_words: list[tuple[int, float]], by_vector: list[int]) -> list[tupl
 
 def _hit(
     score: float,
-    number: int,
+    event_number: int,
     session_id: str,
     key: str | None,
     current: bool,
@@ -691,7 +685,7 @@ def _hit(
         session_id=session_id,
         event=_event(*columns),
         score=score,
-        id=str(number),
+        id=str(event_number),
         key=key,
         current=current,
     )

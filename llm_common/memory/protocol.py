@@ -1,7 +1,7 @@
-"""The protocols of a memory, which keeps events in sessions and finds them again.
+"""Defines the protocols of a memory, which stores the events of sessions and searches them.
 
-`MemoryWriter`, `MemoryReader` and `Memory` are the least that a memory does. `FactMemory` adds
-facts that change, users and erasure; every memory of this package is one.
+`MemoryWriter`, `MemoryReader` and `Memory` are the minimum. `FactMemory` adds facts that change,
+users and erasure. Every memory of this package is a `FactMemory`.
 """
 
 import re
@@ -17,15 +17,15 @@ from llm_common.text.display import one_line, printable
 
 
 def _storable(text: str) -> str:
-    """The text without NUL and lone surrogates, which not every store can hold."""
+    """Return the text without NUL and lone surrogates, which not every store accepts."""
     return printable(text).replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
 def in_utc(moment: datetime) -> datetime:
-    """The moment in UTC; one without a zone is taken for UTC.
+    """Return a moment in UTC. A moment without a time zone is in UTC already.
 
     Raises:
-        ValueError: UTC cannot express it.
+        ValueError: If UTC cannot express it.
     """
     if moment.tzinfo is None:
         return moment.replace(tzinfo=UTC)
@@ -33,7 +33,7 @@ def in_utc(moment: datetime) -> datetime:
         return moment.astimezone(UTC)
     except OverflowError as exc:
         raise ValueError(
-            "a time that UTC cannot express; use one between the years 1 and 9999"
+            f"UTC cannot express {moment}; use a time between the years 1 and 9999"
         ) from exc
 
 
@@ -42,16 +42,17 @@ Scalar = Text | bool | int | FiniteFloat | None
 
 
 class Event(BaseModel):
-    r"""One thing that was said or done in a session.
+    r"""A message or an action in a session.
 
-    Texts are made storable at once: NUL becomes U+FFFD, a lone surrogate its `\udXXX` escape.
+    In texts NUL becomes U+FFFD, and a lone surrogate its `\udXXX` escape, so that every store
+    accepts them.
 
     Attributes:
-        role: Who spoke or acted.
-        text: What was said, of any length; `retrieve` searches the first 16,000 characters.
-        timestamp: When; a time without a zone is UTC. It does not order a session: events are in
-            the order in which they were appended.
-        metadata: Facts to filter by, flat.
+        role: The speaker or actor.
+        text: The text, of any length. `retrieve` searches the first 16,000 characters.
+        timestamp: The time, in UTC if it has no time zone. It does not order a session: events
+            have the order in which they were appended.
+        metadata: Values to filter by, without nesting.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -65,18 +66,18 @@ class Event(BaseModel):
 
 
 class MemoryFilters(BaseModel):
-    """Which events may be found: those of one session that agree with every other field.
+    """The events that a search may return: those of one session that match every other field.
 
     Attributes:
         session_id: The session.
-        role: Only what this role said; None for all.
-        metadata: An event must have each of these keys with an equal value; `1`, `1.0`, `True` and
+        role: Searches the events of this role only. None searches all.
+        metadata: An event must have each of these keys with an equal value. `1`, `1.0`, `True` and
             `"1"` all differ.
-        user: Whose session it is; None for a session without a user. Sessions of two users never
-            meet, whatever their ids.
-        all_sessions: Whether the user's other sessions are searched too; needs a user.
-        key: Only facts under this key; None for all.
-        history: Whether superseded and expired events are found too. They come after the others.
+        user: The user of the session. None for a session without a user. Two users may use the
+            same session id.
+        all_sessions: Searches the user's other sessions too. Needs a user.
+        key: Searches the facts under this key only. None searches all events.
+        history: Searches superseded and expired events too. They come last.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -91,15 +92,16 @@ class MemoryFilters(BaseModel):
 
 
 class MemoryHit(BaseModel):
-    """An event that was found.
+    """An event that matches a search.
 
     Attributes:
-        session_id: The session that it was said in.
+        session_id: The session of the event.
         event: The event.
-        score: How well it matches; higher is better within one answer.
-        id: What `forget` and `supersedes` take; "" from a memory without ids.
-        key: The key of a fact; None for any other event.
-        current: False for a superseded or expired event, which only a search of the history finds.
+        score: How well it matches. Only scores of one search can be compared. Higher is better.
+        id: The id for `forget` and `supersedes`. "" from a memory without ids.
+        key: The key of a fact. None for any other event.
+        current: False for a superseded or expired event, which only a search with `history`
+            returns.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -113,68 +115,72 @@ class MemoryHit(BaseModel):
 
 
 Summariser = Callable[[Sequence[Event]], Awaitable[str | None]]
-"""Summarises a session's newest events, oldest first; blank or None is none."""
+"""Summarises a session's newest events, oldest first. Blank or None for no summary."""
 
 
 @runtime_checkable
 class MemoryWriter(Protocol):
-    """Something that keeps events; `ContextBuilder` asks it for summaries."""
+    """Stores events. `ContextBuilder` asks it for summaries."""
 
     async def append_event(self, session_id: str, event: Event) -> str | None:
-        """Keeps the event as the newest of its session; after the return every reader can find it.
+        """Store the event as the newest of its session. Every reader sees it after the return.
 
         Returns:
-            The id of the event; None from a memory without ids.
+            The id of the event. None from a memory without ids.
 
         Raises:
-            InvalidIdError: The session id is blank, over 200 characters or not printable.
-            TypeError: The event is no `Event`.
-            StoreError: It could not be kept.
+            InvalidIdError: If the session id is blank, over 200 characters or not printable.
+            TypeError: If the event is not an `Event`.
+            StoreError: If it could not be stored.
         """
 
     async def summarize_episode(self, session_id: str) -> str | None:
-        """A summary of the newest events; None for a session without events.
+        """Summarize the newest events. Returns None for a session without events.
 
         Raises:
             InvalidIdError: As for `append_event`.
-            StoreError: The events could not be read.
+            StoreError: If the events could not be read.
         """
 
 
 @runtime_checkable
 class MemoryReader(Protocol):
-    """Something that finds events again."""
+    """Searches events."""
 
     async def retrieve(self, query: str, k: int, filters: MemoryFilters) -> list[MemoryHit]:
-        """At most `k` events of the filters' session that match the query, best first.
+        """Return the events of the filters' session that match the query, best first.
 
         Args:
-            query: Any text; there is no query syntax. A blank one finds nothing.
-            k: Most hits; 0 or less finds nothing.
-            filters: Which events may be found.
+            query: Any text. There is no query syntax. A blank query matches no event.
+            k: Maximum number of hits. 0 or less returns none.
+            filters: The events that may be returned.
+
+        Returns:
+            At most `k` hits.
 
         Raises:
             InvalidIdError: As for `MemoryWriter.append_event`.
-            TypeError: The query is no text, `k` no int, or the filters no `MemoryFilters`.
-            StoreError: The events could not be read.
+            TypeError: If the query is not a str, `k` not an int, or the filters not
+                `MemoryFilters`.
+            StoreError: If the events could not be read.
         """
 
 
 @runtime_checkable
 class Memory(MemoryWriter, MemoryReader, Protocol):
-    """A writer and reader over the same events; an `async with` block closes it at the end."""
+    """Writes and reads the same events. An `async with` block closes it at the end."""
 
     async def recent(self, session_id: str, *, limit: int = 20) -> list[Event]:
-        """The newest events of a session, oldest first, to resume a conversation from.
+        """Return the newest events of a session, oldest first, to resume a conversation from.
 
         Raises:
             InvalidIdError: As for `append_event`.
-            TypeError: The limit is no int.
-            StoreError: The events could not be read.
+            TypeError: If the limit is not an int.
+            StoreError: If the events could not be read.
         """
 
     async def aclose(self) -> None:
-        """Closes files and connections; safe to call twice."""
+        """Close files and connections. Safe to call twice."""
 
     async def __aenter__(self) -> Self: ...
 
@@ -188,15 +194,16 @@ class Memory(MemoryWriter, MemoryReader, Protocol):
 
 @runtime_checkable
 class FactMemory(Memory, Protocol):
-    """A memory of facts that change, for many users, which can forget.
+    """A memory of many users, with facts that change and with erasure.
 
-    A session belongs to one user, or to none: the session `s` of one user, that of another, and `s`
-    without a user are three sessions. An event is current until another supersedes it or
-    `valid_until` passes. `recent`, `retrieve` and summaries show what is current; the rest is
-    history, which is shown when asked for.
+    A session belongs to one user or to none. The session `s` of one user, `s` of another user and
+    `s` without a user are three sessions. An event is current until another event supersedes it or
+    `valid_until` passes. `recent`, `retrieve` and summaries show current events, and history only
+    on request.
 
-    Words of a superseded event find the newest event of the fact: what finds "I live in Oslo" finds
-    "It is Rome now" in its place. A search by role or metadata goes by an event's own words alone.
+    A search that matches a superseded event returns the newest event of the fact: a query that
+    matches "I live in Oslo" returns "It is Rome now". A search by role or metadata matches the
+    words of an event alone.
     """
 
     async def append_event(
@@ -209,49 +216,49 @@ class FactMemory(Memory, Protocol):
         supersedes: str | None = None,
         valid_until: datetime | None = None,
     ) -> str:
-        """Keeps the event as the newest of its session; after the return every reader can find it.
+        """Store the event as the newest of its session. Every reader sees it after the return.
 
-        An echo is not kept again. It has the role, text, metadata, key and `valid_until` of one of
-        the newest 8 events of the session, and since then no other role of `user` and `assistant`
-        spoke. So the same question counts anew after an answer. A superseded or expired event has
-        no echo; an event with `supersedes` is none.
+        An echo is not stored again. An echo has the role, text, metadata, key and `valid_until` of
+        one of the newest 8 events of the session, and neither the user nor the assistant has spoken
+        in between. So the same question is stored again after an answer. A superseded or expired
+        event has no echo, and an event with `supersedes` never is one.
 
         Args:
-            session_id: The session, which begins with its first event.
-            event: What to keep.
-            user: Whose session it is; None for a session without a user.
-            key: What the event is a fact about, such as `"address"`. The event supersedes the one
-                that was current under the key, in all sessions of the user, or in the session if
-                there is no user.
-            supersedes: The id of an event that this one supersedes, together with what has
-                superseded that one. It is of the same user, or of the same session if there is no
-                user.
-            valid_until: When the event stops being current; a time without a zone is UTC.
+            session_id: The session. Its first event creates it.
+            event: The event to store.
+            user: The user of the session. None for a session without a user.
+            key: The subject of a fact, such as `"address"`. The event supersedes the current event
+                under the key, in all sessions of the user, or in the session if there is no user.
+            supersedes: The id of an event that this one supersedes, together with the events that
+                have superseded it. It belongs to the same user, or to the same session if there
+                is no user.
+            valid_until: When the event stops being current, in UTC if it has no time zone.
 
         Returns:
-            The id of the event, never used again; of an echo the id of the event that was kept.
+            The id of the event, which is never used again. For an echo, the id of the stored event.
 
         Raises:
-            InvalidIdError: A session id, user or key is blank, over 200 characters or not
-                printable, or `supersedes` is no id of such an event. Nothing was kept.
-            TypeError: The event is no `Event`, `supersedes` no text, or `valid_until` no datetime.
-            ValueError: UTC cannot express `valid_until`.
-            StoreError: It could not be kept.
+            InvalidIdError: If a session id, user or key is blank, over 200 characters or not
+                printable, or `supersedes` is not the id of such an event. No event was stored.
+            TypeError: If the event is not an `Event`, `supersedes` not a str, or `valid_until` not
+                a datetime.
+            ValueError: If UTC cannot express `valid_until`.
+            StoreError: If it could not be stored.
         """
 
     async def recent(
         self, session_id: str, *, limit: int = 20, user: str | None = None, history: bool = False
     ) -> list[Event]:
-        """The newest current events of a session, oldest first.
+        """Return the newest current events of a session, oldest first.
 
-        With `history` superseded and expired ones too.
+        With `history`, superseded and expired events too.
 
         Raises:
             InvalidIdError, TypeError, StoreError: As for `Memory.recent`.
         """
 
     async def summarize_episode(self, session_id: str, *, user: str | None = None) -> str | None:
-        """A summary of the newest current events; None for a session without any.
+        """Summarize the newest current events. Returns None for a session without any.
 
         Raises:
             InvalidIdError, StoreError: As for `append_event`.
@@ -264,35 +271,34 @@ class FactMemory(Memory, Protocol):
         user: str | None = None,
         id: str | None = None,  # noqa: A002 - the name of a hit's field
     ) -> int:
-        """Erases for good the events that agree with every argument.
+        """Erase the events that match every argument. After the return their bytes are gone.
 
-        After the return their bytes are gone. A user alone is all that was kept for the user. A
-        session without a user names a session that has none. What an erased event superseded stays
-        history.
+        With `user` alone, erases all events of the user. `session_id` without `user` is a session
+        that has no user. Events that an erased event superseded stay history.
 
         Returns:
-            How many events were erased; 0 if nothing agrees.
+            The number of events erased.
 
         Raises:
             InvalidIdError: As for `append_event`.
-            TypeError: There is no argument, or the id is no text.
-            StoreError: They could not be erased, or their bytes not yet. Another call, also one
-                that finds no more events, erases the bytes.
+            TypeError: If there is no argument, or the id is not a str.
+            StoreError: If the events could not be erased, or their bytes could not. Another call
+                erases the bytes, even if no event matches any more.
         """
 
 
 SUMMARISED_EVENTS = 20
-"""How many of the newest events a summary is made of."""
+"""The number of newest events in a summary."""
 
 MAX_SUMMARY_CHARS = 1_200
-"""Longest text of `episode_summary`."""
+"""Maximum length of `episode_summary`."""
 
 _MAX_LINE_CHARS = 160
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s|(?<=[。！？])|\n")  # noqa: RUF001 - the marks of Chinese and Japanese
 
 
-async def summarised(events: Sequence[Event], summariser: Summariser | None) -> str | None:
-    """The caller's summary of the events, or `episode_summary`; None for a blank one."""
+async def summarize_events(events: Sequence[Event], summariser: Summariser | None) -> str | None:
+    """Return the summariser's text, or `episode_summary` without one. None for a blank text."""
     if not events:
         return None
     if summariser is None:
@@ -301,21 +307,22 @@ async def summarised(events: Sequence[Event], summariser: Summariser | None) -> 
 
 
 def episode_summary(events: Sequence[Event]) -> str | None:
-    """Role and first sentence of each event, one a line, oldest first; deterministic.
+    """Return the role and first sentence of each event, a line each, oldest first.
 
-    A line takes at most 160 characters, the whole at most 1,200: the newest lines that fit. None
-    when no event has words.
+    A line has at most 160 characters, and the summary at most 1,200: the newest lines that fit.
+    None if no event has words. Deterministic.
     """
     lines: list[str] = []
-    room = MAX_SUMMARY_CHARS
+    remaining_chars = MAX_SUMMARY_CHARS
     for event in reversed(events):
+        # More than a line, since `one_line` may shorten it: runs of spaces become one.
         beginning = event.text[: 4 * _MAX_LINE_CHARS].strip()
         sentence = _SENTENCE_END.split(beginning, maxsplit=1)[0]
         sentence = one_line(sentence, max_chars=_MAX_LINE_CHARS - len(event.role) - 2)
         line = f"{event.role}: {sentence}"
-        if len(line) + 1 > room:
+        if len(line) + 1 > remaining_chars:
             break
         if sentence:
             lines.append(line)
-            room -= len(line) + 1
+            remaining_chars -= len(line) + 1
     return "\n".join(reversed(lines)) or None

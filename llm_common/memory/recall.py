@@ -1,19 +1,19 @@
-"""How well each line of a scope matches a query: one ranking for every store.
+"""Ranks the lines of a scope for a query, in the same way for every store.
 
-A scope is a user's sessions, or one session without a user. A line has a position, 1 for the first
-of its scope. A store looks up each word of the query separately and gives the newest lines that
-hold it, at most `MAX_MATCHES`; how far back these reach shows how common the word is. That bounds
-the work for a word of every line, which adds next to nothing, and finds a rare word in any old
+A scope is a user's sessions, or one session without a user. A line is an event, and has a position
+in its scope, beginning with 1. A store looks up each word of the query by itself, and returns the
+newest lines that contain it, at most `MAX_MATCHES`. How far back these lines reach shows how common
+the word is. So a word that occurs in every line costs little, and a rare word is found in any old
 line.
 
-The score is BM25's (Robertson and Zaragoza 2009, "The Probabilistic Relevance Framework") with each
-word counted once a line. Lines of a conversation belong together, so a line gains from its
-neighbours; and between equals the newer wins.
+The score is BM25 (Robertson and Zaragoza 2009, "The Probabilistic Relevance Framework") with each
+word counted once a line. The lines of a conversation belong together, so a match also raises the
+lines before and after it. Newer lines rank slightly higher.
 
-Every word carries a prefix made of the scope. An index then holds a list of lines per scope and
-word: a search never reads another scope's lines, and costs what its own scope costs. Within a
-user's scope a tag tells the session. The prefix is made of consonants, which leaves the measures of
-stemmers as they were (Porter 1980 counts from the first vowel on).
+Every indexed word has a prefix, a hash of the scope. The index then has a list of lines for each
+scope and word, and a search never reads the lines of another scope. Within a user's scope, a tag
+identifies the session. The prefix is made of consonants because the Porter stemmer (1980) counts
+from the first vowel on.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ from llm_common.ranking.lexical import query_terms, split_identifiers
 from llm_common.text.canonical import stable_json
 
 INDEXED_CHARS = 16_000
-"""Indexed characters of a text; PostgreSQL limits a longer text's vector (1 MB)."""
+"""Indexed characters of a text. PostgreSQL limits the `tsvector` of a text to 1 MB."""
 
 _PREFIX_DIGITS = 12
 _TAG_DIGITS = 32
@@ -35,35 +35,36 @@ _CONSONANTS = str.maketrans("0123456789abcdef", "bcdfghjklmnpqrst")
 
 
 def scoped_words(scope: str, text: str) -> list[str]:
-    """The words of a line to index, in lower case: not every database lowers case beyond ASCII."""
+    """Return the words of a line to index, in lower case."""
+    # Lowered here, since not every database does so beyond ASCII.
     prefix = _consonants(scope, _PREFIX_DIGITS)
     return [prefix + word for word in split_identifiers(text[:INDEXED_CHARS]).lower().split()]
 
 
 def scoped_terms(scope: str, query: str) -> list[str]:
-    """The words of a query to look up: at most 64, no stop words."""
+    """Return the words of a query to look up: at most 64, without stop words."""
     prefix = _consonants(scope, _PREFIX_DIGITS)
     return [prefix + term for term in query_terms(query[:INDEXED_CHARS])]
 
 
 def event_tags(entry: Entry) -> list[str]:
-    """The tags to filter by: one word for each fact of the event."""
+    """Return the tags to filter an event by: one word for each field."""
     session_id = None if entry.scope == entry.session_id else entry.session_id
     return _tags(entry.scope, session_id, entry.key, entry.event.role, entry.event.metadata)
 
 
 def filter_tags(filters: MemoryFilters) -> list[str]:
-    """The tags that an event must have."""
+    """Return the tags that an event must have."""
     session_id = None if filters.user is None or filters.all_sessions else filters.session_id
     scope = scope_of(filters.session_id, filters.user)
     return _tags(scope, session_id, filters.key, filters.role, filters.metadata)
 
 
-def follows(filters: MemoryFilters) -> bool:
-    """Whether an older line of a fact finds the newest one.
+def follows_facts(filters: MemoryFilters) -> bool:
+    """Return whether a match of a superseded line returns the newest line of its fact.
 
-    The newest need not say what the fact is about: after "I live in Oslo" comes "It is Rome now".
-    Tags are those of the line that matched, so role and metadata must not be asked for.
+    The newest line may lack the words: after "I live in Oslo" comes "It is Rome now". But role and
+    metadata are tags of the line that matched, and the newest line may have others.
     """
     return filters.role is None and not filters.metadata
 
@@ -90,10 +91,10 @@ def _consonants(text: str, digits: int) -> str:
 
 
 MAX_MATCHES = 200
-"""Most lines to read for one word of the query, newest first."""
+"""Maximum number of lines to read for one word of the query, newest first."""
 
-_SHORTLIST_LINES = 64
-_K1, _B = 1.2, 0.5
+_SHORTLIST_LINES = 64  # scored with their lengths
+_K1, _B = 1.2, 0.5  # of BM25
 _NEIGHBOUR_SHARE = 0.3
 _RECENCY_SHARE = 0.1
 _RECENCY_HALF_LIFE_LINES = 20
@@ -103,14 +104,17 @@ def shortlist(matches: Sequence[Sequence[int]], *, lines: int, k: int) -> dict[i
     """Sum the weights of the query's words by position, for the lines that may be the best `k`.
 
     Args:
-        matches: For each word the positions of lines that hold it, newest first, at most
+        matches: For each word, the positions of the lines that contain it, newest first, at most
             `MAX_MATCHES`.
-        lines: How many lines the scope has.
-        k: How many will be wanted.
+        lines: The number of lines of the scope.
+        k: The number of hits requested.
     """
     weights: dict[int, float] = {}
     for positions in matches:
-        weight = _rarity(positions, lines)
+        frequency = len(positions)
+        if frequency >= MAX_MATCHES:  # extrapolate from the newest lines to the whole scope
+            frequency = round(lines * frequency / (lines - positions[-1] + 1))
+        weight = math.log(1 + (lines - frequency + 0.5) / (frequency + 0.5))
         for position in positions:
             weights[position] = weights.get(position, 0.0) + weight
     return dict(_ordered(weights)[: max(k, _SHORTLIST_LINES)])
@@ -124,24 +128,27 @@ def best_lines(
     k: int,
     old: Collection[int] = (),
 ) -> list[tuple[int, float]]:
-    """Score the lines of a shortlist. Returns position and score of the best `k`, best first.
+    """Score the lines of a shortlist.
 
     Args:
-        weights: From `shortlist`.
-        word_counts: The number of words of each of these lines; a line without one was removed, and
-            is left out.
-        lines: How many lines the scope has.
-        k: Most lines.
-        old: Lines that are no longer current, which come after all others.
+        weights: The result of `shortlist`.
+        word_counts: The number of words of each line by position. A line without a count has been
+            erased since, and is left out.
+        lines: The number of lines of the scope.
+        k: Maximum number of lines to return.
+        old: Lines that are no longer current. They rank last.
+
+    Returns:
+        Position and score of the best lines, best first.
     """
     mean = sum(word_counts.values()) / max(len(word_counts), 1)
-    own: dict[int, float] = {}
+    matched: dict[int, float] = {}
     for position, count in word_counts.items():
         length_norm = 1 + _K1 * (1 - _B + _B * count / mean)
-        own[position] = weights[position] * (_K1 + 1) / length_norm
+        matched[position] = weights[position] * (_K1 + 1) / length_norm
     relevance: dict[int, float] = {}
-    for position, score in own.items():
-        neighbour = max(own.get(position - 1, 0.0), own.get(position + 1, 0.0))
+    for position, score in matched.items():
+        neighbour = max(matched.get(position - 1, 0.0), matched.get(position + 1, 0.0))
         relevance[position] = score + _NEIGHBOUR_SHARE * neighbour
     top = max(relevance.values(), default=1.0)
     scores: dict[int, float] = {}
@@ -149,13 +156,6 @@ def best_lines(
         recency = 1 / (1 + (lines - position) / _RECENCY_HALF_LIFE_LINES)
         scores[position] = score / top + _RECENCY_SHARE * recency
     return sorted(_ordered(scores), key=lambda line: line[0] in old)[:k]
-
-
-def _rarity(positions: Sequence[int], lines: int) -> float:
-    found = len(positions)
-    if found >= MAX_MATCHES:
-        found = round(lines * found / (lines - positions[-1] + 1))
-    return math.log(1 + (lines - found + 0.5) / (found + 0.5))
 
 
 def _ordered(scores: Mapping[int, float]) -> list[tuple[int, float]]:

@@ -1,4 +1,4 @@
-"""`SqliteMemory`: events in one SQLite file, found by full-text search."""
+"""Defines `SqliteMemory`, which stores events in one SQLite file with full-text search."""
 
 # ruff: noqa: S608 - statements are made of our own names, values are bound
 import asyncio
@@ -34,14 +34,14 @@ from llm_common.memory.protocol import (
     MemoryFilters,
     MemoryHit,
     Summariser,
-    summarised,
+    summarize_events,
 )
 from llm_common.memory.recall import (
     MAX_MATCHES,
     best_lines,
     event_tags,
     filter_tags,
-    follows,
+    follows_facts,
     scoped_terms,
     scoped_words,
     shortlist,
@@ -54,8 +54,8 @@ from llm_common.storage.sqlite_file import (
 )
 from llm_common.text.canonical import stable_json
 
-# What each version adds; a file of an older version gets the rest. Never edit one that was
-# released.
+# What each version adds. A file of an older version is migrated step by step, so a version that was
+# released is never edited.
 _MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     (
         """CREATE TABLE events (
@@ -73,8 +73,8 @@ _MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
             words, tags, content='', columnsize=0, tokenize='porter unicode61 remove_diacritics 2'
         )""",
     ),
-    # AUTOINCREMENT: no erased id comes back. Text last: columns behind a long one cost a walk
-    # through its pages.
+    # AUTOINCREMENT, so that the id of an erased event is never used again. The text is last, since
+    # SQLite walks through its overflow pages to reach a column after it.
     (
         """CREATE TABLE kept (
             id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -106,7 +106,7 @@ _MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     ),
 )
 _APPLICATION_ID: Final = 0x6C6C6D63  # "llmc": marks the file as a memory
-_MAX_TIMEOUT_MS: Final = 2**31 - 1  # SQLite takes a larger number for none
+_MAX_TIMEOUT_MS: Final = 2**31 - 1  # SQLite waits not at all with a larger number
 
 
 T = TypeVar("T")
@@ -119,28 +119,27 @@ _MAX_STRUCTURE_BYTES = 1_000
 class SqliteMemory:
     """A `FactMemory` in one SQLite file, which many processes of one machine may use at once.
 
-    English is stemmed (Porter), case and accents do not count, identifiers are found by their
-    parts; the ranking is that of `recall`. Once `append_event` returns, the event survives a kill
-    of the process. A power failure may lose the last events, but does not damage the file. A file
-    of an older version is migrated.
+    English is stemmed (Porter), case and accents are ignored, and identifiers match by their parts.
+    Hits are ranked as in `recall`. Once `append_event` returns, the event survives a kill of the
+    process. A power failure may lose the last events, but does not damage the file. A file of an
+    older version is migrated.
 
     One thread reads and one writes, so the event loop never waits for the disk, and a read never
-    waits for a writer. `forget` rewrites the file in a second copy, about a second for 100,000
-    events, while other writers wait. Cancelling a call does not undo work that a thread has begun.
-    Keep the file on a local disk: SQLite's locks need one. If the file is deleted or replaced while
-    the memory is open, every later call raises `StoreError`.
+    waits for a writer. `forget` rewrites the file in a second copy, which takes about a second for
+    100,000 events. Other writers wait for it. Cancelling a call does not undo the work that a
+    thread has begun. SQLite's locks need a local disk. If the file is deleted or replaced while the
+    memory is open, every later call raises `StoreError`.
 
     Args:
-        path: The file, made at the first use with mode 0600; `~` is expanded.
-        summariser: Makes the summaries; None takes first sentences, see `episode_summary`.
-        lock_timeout_s: Seconds from the call that a write waits while others write; 10 outlasts any
-            healthy write.
-        read_only: True opens a file that is there and changes nothing, neither the file nor its
-            folder; a write then raises `StoreError`.
+        path: The file, created on first use with mode 0600. `~` is expanded.
+        summariser: Writes the summaries. None takes first sentences (see `episode_summary`).
+        lock_timeout_s: Seconds that a write waits for other writers, from the call on. The default
+            is longer than any healthy write.
+        read_only: Opens an existing file, and changes neither the file nor its directory. A write
+            raises `StoreError`.
 
     Raises:
-        ConfigError: The path is blank or SQLite's `:memory:`, or the timeout is no number from 0
-            on.
+        ConfigError: If the path is blank or `:memory:`, or the timeout is negative or not finite.
     """
 
     def __init__(
@@ -153,12 +152,12 @@ class SqliteMemory:
     ) -> None:
         if str(path).strip() in ("", ":memory:"):
             hint = (
-                f"the path {str(path)!r} names no file; "
-                "give one, or use InMemoryMemory, which needs none"
+                f"path must be the path of a file, got {str(path)!r}; "
+                "pass one, or use InMemoryMemory, which needs no file"
             )
             raise ConfigError(hint, variable="path", value=str(path))
         if not 0 <= lock_timeout_s < math.inf:
-            hint = f"lock_timeout_s is {lock_timeout_s}; give seconds, 0 or more"
+            hint = f"lock_timeout_s must be 0 or more seconds, got {lock_timeout_s}"
             raise ConfigError(hint, variable="lock_timeout_s", value=str(lock_timeout_s))
         self._path = Path(path).expanduser().absolute()
         self._summariser = summariser
@@ -171,7 +170,7 @@ class SqliteMemory:
 
     @property
     def path(self) -> Path:
-        """The absolute path of the file."""
+        """Return the absolute path of the file."""
         return self._path
 
     @writes_memory
@@ -185,7 +184,7 @@ class SqliteMemory:
         supersedes: str | None = None,
         valid_until: datetime | None = None,
     ) -> str:
-        """Keeps the event; see `FactMemory.append_event`."""
+        """Store the event. See `FactMemory.append_event`."""
         entry = checked_entry(
             session_id, event, user=user, key=key, supersedes=supersedes, valid_until=valid_until
         )
@@ -194,7 +193,7 @@ class SqliteMemory:
     async def recent(
         self, session_id: str, *, limit: int = 20, user: str | None = None, history: bool = False
     ) -> list[Event]:
-        """The newest events, oldest first; see `FactMemory.recent`."""
+        """Return the newest events, oldest first. See `FactMemory.recent`."""
         check_limit(session_id, user, limit)
         scope, limit = scope_of(session_id, user), max(limit, 0)
         return await self._run(
@@ -203,14 +202,14 @@ class SqliteMemory:
         )
 
     async def summarize_episode(self, session_id: str, *, user: str | None = None) -> str | None:
-        """The summary of the newest events; see `FactMemory.summarize_episode`."""
-        return await summarised(
+        """Summarize the newest events. See `FactMemory.summarize_episode`."""
+        return await summarize_events(
             await self.recent(session_id, limit=SUMMARISED_EVENTS, user=user), self._summariser
         )
 
     @searches_memory
     async def retrieve(self, query: str, k: int, filters: MemoryFilters) -> list[MemoryHit]:
-        """The events that share a word with the query, best first; see `MemoryReader.retrieve`."""
+        """Return the events that share a word with the query. See `MemoryReader.retrieve`."""
         scope = check_search(query, k, filters)
         if k <= 0:
             return []
@@ -226,13 +225,13 @@ class SqliteMemory:
         user: str | None = None,
         id: str | None = None,  # noqa: A002 - the name of a hit's field
     ) -> int:
-        """Erases the events from the table, the full-text index, free pages and the log.
+        """Erase the events from the table, the full-text index, free pages and the log.
 
         See `FactMemory.forget`.
 
         Raises:
-            LockTimeoutError: Others read or wrote for too long. The bytes may still be there; call
-                again.
+            LockTimeoutError: If other processes read or wrote for too long. The bytes may still be
+                there: call again.
         """
         target = checked_target(session_id, user, id)
         return await self._run(
@@ -242,7 +241,7 @@ class SqliteMemory:
     async def read_rows(
         self, statement: LiteralString, values: Mapping[str, Any]
     ) -> list[tuple[Any, ...]]:
-        """The rows of a SELECT over all users; see `overview.ReadsRows`."""
+        """Return the rows of a SELECT over all users. See `overview.ReadsRows`."""
         bound = dict(values)
         for name, value in values.items():
             if isinstance(value, datetime):
@@ -253,7 +252,7 @@ class SqliteMemory:
         )
 
     async def aclose(self) -> None:
-        """Closes the file; the memory cannot be used afterwards. Safe to call twice."""
+        """Close the file for good. Safe to call twice."""
         if not self._closed:
             self._closed = True
             for worker in (self._reader, self._writer):
@@ -273,19 +272,18 @@ class SqliteMemory:
         await self.aclose()
 
     async def _run(self, worker: "_Worker", work: Callable[[sqlite3.Connection], T]) -> T:
-        """Runs the work in the worker's thread.
-
-        The wait for locks ends `lock_timeout_s` after this call.
-        """
+        """Run the work in the worker's thread. Waits for locks until `lock_timeout_s` from now."""
         if self._closed:
             raise StoreError("this memory is closed; make another one")
+        # From the call on: the work may wait for its thread before it waits for locks.
         deadline = time.monotonic() + self._lock_timeout_s
 
         def run() -> T:
             with sqlite_errors_as_store_errors(self._path):
                 connection = self._connected(worker, deadline)
-                left_ms = min(round(1_000 * max(deadline - time.monotonic(), 0.0)), _MAX_TIMEOUT_MS)
-                connection.execute(f"PRAGMA busy_timeout = {left_ms}")
+                remaining_s = max(deadline - time.monotonic(), 0.0)
+                timeout_ms = min(round(1_000 * remaining_s), _MAX_TIMEOUT_MS)
+                connection.execute(f"PRAGMA busy_timeout = {timeout_ms}")
                 try:
                     return work(connection)
                 finally:  # after the work: an event in a deleted file is not acknowledged
@@ -296,7 +294,7 @@ class SqliteMemory:
     def _connected(self, worker: "_Worker", deadline: float) -> sqlite3.Connection:
         with self._opening:
             if worker.connection is None:
-                # else a new file would be made in the place of the other worker's
+                # Else this would create a new file if the other worker's was deleted.
                 self._check_file()
                 worker.connection = self._open(max(deadline - time.monotonic(), 0.0))
                 weakref.finalize(self, worker.connection.close)
@@ -319,15 +317,15 @@ class SqliteMemory:
         )
 
     def _check_file(self) -> None:
-        """Compares the file that is open with the one of that name: a stat, some microseconds.
+        """Check that the path still leads to the open file, with one `stat`.
 
         Raises:
-            StoreError: The file was deleted, moved or replaced.
+            StoreError: If the file was deleted, moved or replaced.
         """
         if self._file is not None and _identity(self._path) != self._file:
             raise StoreError(
-                f"{self._path} was deleted or replaced while it was open; nothing more is kept. "
-                "Make another memory, which opens the file of that name or begins a new one"
+                f"{self._path} was deleted or replaced while it was open, and no event is stored; "
+                "make another memory, which opens the new file or creates one"
             )
 
 
@@ -344,12 +342,12 @@ class _Worker:
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
-    """Device and inode of the file; None without one."""
+    """Return device and inode of a file, or None if there is no file."""
     try:
-        found = path.stat()
+        status = path.stat()
     except FileNotFoundError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 def _append(connection: sqlite3.Connection, entry: Entry) -> int:
@@ -375,11 +373,11 @@ def _append(connection: sqlite3.Connection, entry: Entry) -> int:
                 ORDER BY position DESC LIMIT {ECHO_EVENTS}""",
             row,
         )
-        echoed = entry.echoed(newest)
-        if echoed is not None:
-            return echoed
+        repeated = entry.find_repeated(newest)
+        if repeated is not None:
+            return repeated
         row["fact"] = _supersede(connection, entry, row)
-        [number] = connection.execute(
+        [event_number] = connection.execute(
             f"""INSERT INTO events
                     (scope, position, session_id, {_EVENT}, word_count, key, valid_until, fact)
                 SELECT :scope, coalesce(max(position), 0) + 1, :session_id, :role, :text,
@@ -387,20 +385,20 @@ def _append(connection: sqlite3.Connection, entry: Entry) -> int:
                 FROM events WHERE scope = :scope RETURNING id""",
             row,
         ).fetchone()
-        _index(connection, [(number, " ".join(words), " ".join(event_tags(entry)))])
-        return int(number)
+        _index(connection, [(event_number, " ".join(words), " ".join(event_tags(entry)))])
+        return int(event_number)
 
 
 def _supersede(connection: sqlite3.Connection, entry: Entry, row: dict[str, object]) -> int | None:
-    """Mark what the entry supersedes. Returns the number of the fact it is about, if any."""
+    """Mark the events that the entry supersedes, and return the number of its fact."""
     fact = None
     if entry.supersedes is not None:
-        found = connection.execute(
+        superseded = connection.execute(
             "SELECT coalesce(fact, id) FROM events WHERE id = :supersedes AND scope = :scope", row
         ).fetchone()
-        if found is None:
+        if superseded is None:
             raise no_such_event(entry.supersedes)
-        [fact] = found
+        [fact] = superseded
     elif entry.key is None:
         return None
     newest = connection.execute(
@@ -414,7 +412,7 @@ def _supersede(connection: sqlite3.Connection, entry: Entry, row: dict[str, obje
         fact = newest[0][1]
     connection.executemany(
         "UPDATE events SET superseded = 1, fact = ? WHERE id = ?",
-        [(fact, number) for number, _ in newest],
+        [(fact, event_number) for event_number, _ in newest],
     )
     return fact
 
@@ -422,10 +420,7 @@ def _supersede(connection: sqlite3.Connection, entry: Entry, row: dict[str, obje
 def _index(
     connection: sqlite3.Connection, rows: Iterable[tuple[int, str, str]], command: str | None = None
 ) -> None:
-    """Adds rows of number, words and tags to the full-text index.
-
-    The command `delete` takes them out.
-    """
+    """Add rows of number, words and tags to the full-text index, or `delete` them from it."""
     connection.executemany(
         "INSERT INTO lines (lines, rowid, words, tags) VALUES (?, ?, ?, ?)",
         ((command, *row) for row in rows),
@@ -454,7 +449,7 @@ def _retrieve(
     connection: sqlite3.Connection, scope: str, query: str, k: int, filters: MemoryFilters
 ) -> list[MemoryHit]:
     tags = "".join(f' AND tags:"{tag}"' for tag in filter_tags(filters))
-    wanted: dict[str, object] = {
+    values: dict[str, object] = {
         "scope": scope,
         "session_id": None if filters.all_sessions else filters.session_id,
         "history": filters.history,
@@ -463,7 +458,7 @@ def _retrieve(
     }
     terms = [f'words:"{term}"{tags}' for term in scoped_terms(scope, query)]
     with connection:
-        # one state of the file for all that follows, while the writer goes on
+        # A transaction, so that all reads see one state of the file while the writer works.
         connection.execute("BEGIN")
         [lines] = connection.execute(
             "SELECT coalesce(max(position), 0) FROM events WHERE scope = ?", (scope,)
@@ -471,29 +466,29 @@ def _retrieve(
         [has_facts] = connection.execute(
             "SELECT EXISTS (SELECT 1 FROM events WHERE scope = ? AND superseded = 1)", (scope,)
         ).fetchone()
-        look_up = _positions_of_facts if has_facts and follows(filters) else _positions
-        weights = shortlist([look_up(connection, term, wanted) for term in terms], lines=lines, k=k)
+        look_up = _positions_of_facts if has_facts and follows_facts(filters) else _positions
+        weights = shortlist([look_up(connection, term, values) for term in terms], lines=lines, k=k)
         word_counts: dict[int, int] = {}
         old: set[int] = set()
         columns = f"word_count, {_CURRENT}"
-        for row in _of_positions(connection, columns, list(weights), wanted):
+        for row in _of_positions(connection, columns, list(weights), values):
             position, word_counts[position], is_current = row
             if not is_current:
                 old.add(position)
         best = best_lines(weights, word_counts, lines=lines, k=k, old=old)
         rows = _of_positions(
-            connection, f"id, session_id, key, {_EVENT}", [position for position, _ in best], wanted
+            connection, f"id, session_id, key, {_EVENT}", [position for position, _ in best], values
         )
         events = {position: columns for position, *columns in rows}
     hits = []
     for position, score in best:
-        number, session_id, key, *columns = events[position]
+        event_number, session_id, key, *columns = events[position]
         hits.append(
             MemoryHit(
                 session_id=session_id,
                 event=_event(*columns),
                 score=score,
-                id=str(number),
+                id=str(event_number),
                 key=key,
                 current=position not in old,
             )
@@ -501,22 +496,23 @@ def _retrieve(
     return hits
 
 
-def _positions(connection: sqlite3.Connection, match: str, wanted: dict[str, object]) -> list[int]:
-    """Return the newest lines that match. Compares scope and session too, since tags are hashes."""
+def _positions(connection: sqlite3.Connection, match: str, values: dict[str, object]) -> list[int]:
+    """Return the positions of the newest lines that match, newest first."""
+    # Compares scope and session too: the tags are short hashes, and two may be equal.
     rows = connection.execute(
         f"""SELECT position FROM lines JOIN events ON events.id = lines.rowid
             WHERE lines MATCH :match AND scope = :scope
             AND (:session_id IS NULL OR session_id = :session_id)
             AND (:history OR {_CURRENT}) ORDER BY lines.rowid DESC LIMIT {MAX_MATCHES}""",
-        {**wanted, "match": match},
+        {**values, "match": match},
     )
     return [position for (position,) in rows]
 
 
 def _positions_of_facts(
-    connection: sqlite3.Connection, match: str, wanted: dict[str, object]
+    connection: sqlite3.Connection, match: str, values: dict[str, object]
 ) -> list[int]:
-    """As `_positions`, with the newest line of each fact of which an older line matches."""
+    """Return `_positions`, and the newest line of each fact whose older line matches."""
     rows = connection.execute(
         f"""SELECT iif(:history OR {_CURRENT}, events.position, newest.position), newest.position
             FROM lines JOIN events ON events.id = lines.rowid LEFT JOIN events AS newest
@@ -528,62 +524,60 @@ def _positions_of_facts(
             WHERE lines MATCH :match AND events.scope = :scope
                 AND (:session_id IS NULL OR events.session_id = :session_id)
             ORDER BY lines.rowid DESC""",
-        {**wanted, "match": match},
+        {**values, "match": match},
     )
     positions: set[int] = set()
     for row in rows:
-        positions.update(position for position in row if position)  # None, where there is no newest
+        positions.update(filter(None, row))  # None if the fact has no newer line
         if len(positions) >= MAX_MATCHES:
             break
     return sorted(positions, reverse=True)
 
 
 def _of_positions(
-    connection: sqlite3.Connection, columns: str, positions: list[int], wanted: dict[str, object]
+    connection: sqlite3.Connection, columns: str, positions: list[int], values: dict[str, object]
 ) -> sqlite3.Cursor:
     return connection.execute(
         f"""SELECT position, {columns} FROM events
             WHERE scope = :scope AND position IN (SELECT value FROM json_each(:positions))""",
-        {**wanted, "positions": stable_json(positions)},
+        {**values, "positions": stable_json(positions)},
     )
 
 
 def _forget(connection: sqlite3.Connection, target: Target, path: Path) -> int:
-    """Erase the events in one transaction, then their bytes in free pages and in the log.
-
-    FTS5 keeps deleted words until its segments are merged (https://sqlite.org/fts5.html,
-    "optimize"). Pages keep deleted bytes until VACUUM writes the file anew. TRUNCATE copies the log
-    into the file and cuts it to no bytes.
-    """
+    """Erase the events in one transaction, then their bytes in free pages and in the log."""
     where = " AND ".join(
         f"(:{name} IS NULL OR {name} = :{name})" for name in ("scope", "session_id", "id")
     )
     values: dict[str, object] = {
         "scope": target.scope,
         "session_id": target.session_id,
-        "id": target.number,
+        "id": target.event_number,
     }
     as_indexed = True
     with transaction(connection):
-        for number, word_count, words, tags in _indexed(connection, where, values):
+        for event_number, word_count, words, tags in _indexed(connection, where, values):
             if len(words) == word_count:
-                _index(connection, [(number, " ".join(words), tags)], "delete")
-            else:  # split into words by an older version: which ones is not known any more
+                _index(connection, [(event_number, " ".join(words), tags)], "delete")
+            else:  # an older version split the text differently: FTS5 must delete the same words
                 as_indexed = False
         erased = connection.execute(f"DELETE FROM events WHERE {where}", values).rowcount
+        # FTS5 keeps deleted words until its segments are merged: https://sqlite.org/fts5.html
         connection.execute("INSERT INTO lines (lines) VALUES ('optimize')")
-        # Each "optimize" adds two bytes here, and SQLite before 3.41 takes an index of 2,000 merges
-        # for damaged.
+        # Each "optimize" adds two bytes to this block, and SQLite before 3.41 reports an index with
+        # 2,000 merges as damaged.
         [structure] = connection.execute(
             "SELECT length(block) FROM lines_data WHERE id = 10"
         ).fetchone()
         if structure > _MAX_STRUCTURE_BYTES or not as_indexed:
             _reindex(connection)
+    # Pages keep deleted bytes until VACUUM rewrites the file. TRUNCATE then copies the write-ahead
+    # log into the file, and cuts the log to no bytes.
     connection.execute("VACUUM")
     [in_use, *_] = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
     if in_use:
         raise LockTimeoutError(
-            f"{erased} events are erased, but {path}-wal may hold their bytes, "
+            f"{erased} events are erased, but {path}-wal may still contain their bytes, "
             "since other processes read; call forget again, or raise lock_timeout_s"
         )
     return erased
@@ -592,28 +586,29 @@ def _forget(connection: sqlite3.Connection, target: Target, path: Path) -> int:
 def _indexed(
     connection: sqlite3.Connection, where: str, values: dict[str, object]
 ) -> Iterator[tuple[int, int, list[str], str]]:
-    """Number, stored word count, words and tags of events."""
+    """Yield number, stored word count, words and tags of events."""
     rows = connection.execute(
         f"SELECT id, word_count, scope, session_id, key, {_EVENT} FROM events WHERE {where}",
         values,
     )
-    for number, word_count, scope, session_id, key, *columns in rows:
+    for event_number, word_count, scope, session_id, key, *columns in rows:
         entry = Entry(scope, session_id, _event(*columns), key)
-        yield number, word_count, scoped_words(scope, entry.event.text), " ".join(event_tags(entry))
+        words = scoped_words(scope, entry.event.text)
+        yield event_number, word_count, words, " ".join(event_tags(entry))
 
 
 def _reindex(connection: sqlite3.Connection) -> None:
-    """Makes the full-text index anew."""
+    """Rebuild the full-text index."""
     connection.execute("INSERT INTO lines (lines) VALUES ('delete-all')")
     counts = []
-    for number, _, words, tags in _indexed(connection, "true", {}):
-        _index(connection, [(number, " ".join(words), tags)])
-        counts.append((len(words), number))
+    for event_number, _, words, tags in _indexed(connection, "true", {}):
+        _index(connection, [(event_number, " ".join(words), tags)])
+        counts.append((len(words), event_number))
     connection.executemany("UPDATE events SET word_count = ? WHERE id = ?", counts)
 
 
 def _moment(moment: datetime) -> str:
-    """A text that sorts by time."""
+    """Return a moment as a text. Such texts sort by time."""
     return moment.isoformat(timespec="microseconds")
 
 
@@ -624,5 +619,5 @@ def _event(role: str, text: str, timestamp: str, metadata: str) -> Event:
         )
     except ValueError as exc:
         raise StoreError(
-            "a stored event is damaged; put a backup in the place of the memory's file"
+            "a stored event is damaged; restore the memory's file from a backup"
         ) from exc

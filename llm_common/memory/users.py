@@ -1,4 +1,4 @@
-"""`UserMemory`: what one user's code gets to see of a memory."""
+"""Defines `UserMemory`, which limits a memory to the sessions of one user."""
 
 from datetime import datetime
 from types import TracebackType
@@ -11,16 +11,15 @@ from llm_common.memory.protocol import Event, FactMemory, MemoryFilters, MemoryH
 class UserMemory:
     """A `Memory` of one user's sessions, on a memory of many users.
 
-    Its holder reaches no other user's events, whatever session ids, event ids and filters are
-    passed. It costs nothing to make. `ContextBuilder` and `Answering` take it as they take any
-    memory.
+    Other users' events cannot be reached, whatever session ids, event ids and filters are passed.
+    It holds no resources. `ContextBuilder` and `Answering` accept it like any memory.
 
     Args:
-        memory: The memory of all users; it stays open when this one is closed.
+        memory: The memory of all users. It stays open when this one is closed.
         user: The user.
 
     Raises:
-        InvalidIdError: The user is blank, over 200 characters or not printable.
+        InvalidIdError: If the user is blank, over 200 characters or not printable.
     """
 
     def __init__(self, memory: FactMemory, user: str) -> None:
@@ -37,7 +36,7 @@ class UserMemory:
         supersedes: str | None = None,
         valid_until: datetime | None = None,
     ) -> str:
-        """Keeps the event in the user's session; see `FactMemory.append_event`."""
+        """Store the event in the user's session. See `FactMemory.append_event`."""
         return await self._memory.append_event(
             session_id,
             event,
@@ -50,19 +49,19 @@ class UserMemory:
     async def recent(
         self, session_id: str, *, limit: int = 20, history: bool = False
     ) -> list[Event]:
-        """The newest events of the user's session, oldest first; see `FactMemory.recent`."""
+        """Return the newest events of the user's session, oldest first. See `FactMemory.recent`."""
         return await self._memory.recent(session_id, limit=limit, user=self._user, history=history)
 
     async def summarize_episode(self, session_id: str) -> str | None:
-        """The summary of the user's session; see `FactMemory.summarize_episode`."""
+        """Summarize the user's session. See `FactMemory.summarize_episode`."""
         return await self._memory.summarize_episode(session_id, user=self._user)
 
     async def retrieve(self, query: str, k: int, filters: MemoryFilters) -> list[MemoryHit]:
-        """The user's events that match, whatever user the filters name.
+        """Return the user's events that match, whatever user is in the filters.
 
         See `MemoryReader.retrieve`.
         """
-        if isinstance(filters, MemoryFilters):  # the memory refuses other kinds
+        if isinstance(filters, MemoryFilters):  # else the memory raises the TypeError
             filters = filters.model_copy(update={"user": self._user})
         return await self._memory.retrieve(query, k, filters)
 
@@ -72,14 +71,14 @@ class UserMemory:
         session_id: str | None = None,
         id: str | None = None,  # noqa: A002 - the name of a hit's field
     ) -> int:
-        """Erases the user's events that agree with every argument, all without one.
+        """Erase the user's events that match every argument. Without arguments, erase them all.
 
         See `FactMemory.forget`.
         """
         return await self._memory.forget(session_id=session_id, user=self._user, id=id)
 
     async def aclose(self) -> None:
-        """Closes nothing; the memory of all users stays open."""
+        """Do nothing: the memory of all users stays open."""
 
     async def __aenter__(self) -> Self:
         return self

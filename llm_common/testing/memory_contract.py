@@ -268,17 +268,15 @@ class MemoryContract:
     ) -> None:
         """Each says what to pass; nothing is kept."""
         wrong: Any = None
-        with pytest.raises(TypeError, match=r"event is a str; pass an Event"):
+        with pytest.raises(TypeError, match="event must be an Event, got str; pass Event"):
             await memory.append_event("s", cast("Event", "hello"))
-        with pytest.raises(
-            TypeError, match=r"filters is a NoneType; pass MemoryFilters\(session_id"
-        ):
+        with pytest.raises(TypeError, match="filters must be MemoryFilters, got NoneType; pass"):
             await memory.retrieve("x", 4, wrong)
-        with pytest.raises(TypeError, match="query is a NoneType; pass a text"):
+        with pytest.raises(TypeError, match="query must be a str, got NoneType"):
             await memory.retrieve(wrong, 4, MemoryFilters(session_id="s"))
-        with pytest.raises(TypeError, match="k is a NoneType; pass an int"):
+        with pytest.raises(TypeError, match="k must be an int, got NoneType"):
             await memory.retrieve("x", wrong, MemoryFilters(session_id="s"))
-        with pytest.raises(TypeError, match="limit is a NoneType; pass an int"):
+        with pytest.raises(TypeError, match="limit must be an int, got NoneType"):
             await memory.recent("s", limit=wrong)
         with pytest.raises(InvalidIdError, match="the session id None is not allowed"):
             await memory.recent(wrong)
@@ -420,7 +418,7 @@ class FactMemoryContract(MemoryContract):
         [hit] = await memory.retrieve("zebra", 9, MemoryFilters(session_id="s"))
         assert hit.id == new
         for wrong in (theirs, "", "0", "-1", f"0{new}", "9" * 40, "x' OR 1 --", "\u0663"):
-            with pytest.raises(InvalidIdError, match="supersedes names no event"):
+            with pytest.raises(InvalidIdError, match="supersedes must be the id of an event"):
                 await memory.append_event("s", Event(text="zebra three"), supersedes=wrong)
         assert [event.text for event in await memory.recent("s")] == ["zebra two"]
         assert len(await memory.recent("s", user="u")) == 1
@@ -614,11 +612,11 @@ class FactMemoryContract(MemoryContract):
                 await memory.forget(user=bad)
         with pytest.raises(InvalidIdError, match="all_sessions needs a user"):
             await memory.retrieve("zebra", 4, MemoryFilters(session_id="s", all_sessions=True))
-        with pytest.raises(TypeError, match="valid_until is a int; pass a datetime"):
+        with pytest.raises(TypeError, match="valid_until must be a datetime, got int"):
             await memory.append_event("s", event, valid_until=wrong)
-        with pytest.raises(TypeError, match="supersedes is a int; pass an id"):
+        with pytest.raises(TypeError, match="supersedes must be a str, got int; pass an id"):
             await memory.append_event("s", event, supersedes=wrong)
-        with pytest.raises(TypeError, match="id is a int; pass an id"):
+        with pytest.raises(TypeError, match="id must be a str, got int; pass an id"):
             await memory.forget(id=wrong)
         with pytest.raises(TypeError, match="forget needs session_id, user or id"):
             await memory.forget()

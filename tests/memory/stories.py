@@ -1,4 +1,4 @@
-"""Twenty short stories in which a fact changes, and which of them a memory gets wrong."""
+"""Tells twenty short stories in which a fact changes, and lists those that a memory gets wrong."""
 
 from dataclasses import dataclass
 
@@ -9,18 +9,20 @@ __all__ = ["STORIES", "wrong_stories"]
 
 @dataclass(frozen=True)
 class Story:
-    """What is said, in order: `session: text` under the key, `session> text` without it. The last under it holds.
+    """Lines in order: `session: text` with the key, `session> text` without it.
+
+    The last line with the key is the current fact.
 
     Attributes:
-        query: Asks for the fact.
-        key: The key of the fact; "" supersedes the former fact by its id.
-        said: The lines.
-        by_user: Whether the sessions are one user's, who asks in a new session.
+        query: The question about the fact.
+        key: The key of the fact. "" supersedes the previous fact by its id.
+        lines: The lines.
+        by_user: Whether the sessions belong to one user, who asks in a new session.
     """
 
     query: str
     key: str
-    said: tuple[str, ...]
+    lines: tuple[str, ...]
     by_user: bool = False
 
 
@@ -125,7 +127,7 @@ STORIES = (
 
 
 async def wrong_stories(memory: FactMemory, *, facts: bool = True) -> list[str]:
-    """The stories whose newest fact is not found by the question, or not alone, or not before its history.
+    """List the stories whose question does not return the newest fact alone, or not first in history.
 
     Without `facts` every line is a plain event, for comparison.
     """
@@ -133,7 +135,7 @@ async def wrong_stories(memory: FactMemory, *, facts: bool = True) -> list[str]:
     for number, story in enumerate(STORIES):
         user = f"user {number}" if story.by_user else None
         former, fact = None, ""
-        for line in story.said:
+        for line in story.lines:
             session_id, text = f"{number}{line[0]}", line[3:]
             if line[1] == ">" or not facts:
                 await memory.append_event(session_id, Event(text=text), user=user)
@@ -144,17 +146,18 @@ async def wrong_stories(memory: FactMemory, *, facts: bool = True) -> list[str]:
                     session_id, Event(text=text), user=user, supersedes=former
                 )
             fact = text if line[1] == ":" else fact
-        asked_in = "new" if story.by_user else f"{number}a"
-        filters = MemoryFilters(session_id=asked_in, user=user, all_sessions=story.by_user)
-        old = [line[3:] for line in story.said if line[1] == ":" and line[3:] != fact]
-        found = [hit.event.text for hit in await memory.retrieve(story.query, 9, filters)]
+        session_id = "new" if story.by_user else f"{number}a"
+        filters = MemoryFilters(session_id=session_id, user=user, all_sessions=story.by_user)
+        old = [line[3:] for line in story.lines if line[1] == ":" and line[3:] != fact]
+        texts = [hit.event.text for hit in await memory.retrieve(story.query, 9, filters)]
         history = filters.model_copy(update={"history": True})
-        ever = [
+        history_texts = [
             hit.event.text
             for hit in await memory.retrieve(f"{story.query} {' '.join(old)}", 9, history)
         ]
-        newest_alone = fact in found and not set(old) & set(found)
-        newest_first = {fact, *old} <= set(ever) and ever.index(fact) < min(map(ever.index, old))
-        if not (newest_alone and newest_first):
-            wrong.append(f"{story.query}: {found}, {ever}")
+        is_alone = fact in texts and set(old).isdisjoint(texts)
+        is_complete = {fact, *old} <= set(history_texts)
+        is_first = is_complete and history_texts.index(fact) < min(map(history_texts.index, old))
+        if not (is_alone and is_first):
+            wrong.append(f"{story.query}: {texts}, {history_texts}")
     return wrong

@@ -1,4 +1,4 @@
-"""Connection strings of `PostgresMemory`, which are checked without a server."""
+"""Tests that `PostgresMemory` checks connection strings without a server."""
 
 import traceback
 from typing import Any
@@ -16,14 +16,14 @@ SECRET = "hunter2"
 @pytest.mark.parametrize(
     ("conninfo", "reason"),
     [
-        (f"just words {SECRET}", "conninfo is no connection string"),
-        (f"http://user:{SECRET}@host/name", "conninfo is no connection string"),
-        (f"hst=localhost password={SECRET}", "conninfo is no connection string"),
-        (f"postgresql://user@host/name?pasword={SECRET}", "conninfo is no connection string"),
-        (f"postgresql://user:ab/{SECRET}@host/name", "the port in conninfo is no number"),
+        (f"just words {SECRET}", "conninfo is not a connection string"),
+        (f"http://user:{SECRET}@host/name", "conninfo is not a connection string"),
+        (f"hst=localhost password={SECRET}", "conninfo is not a connection string"),
+        (f"postgresql://user@host/name?pasword={SECRET}", "conninfo is not a connection string"),
+        (f"postgresql://user:ab/{SECRET}@host/name", "the port in conninfo is not a number"),
     ],
 )
-def test_what_is_no_conninfo_is_refused_at_once(conninfo: str, reason: str) -> None:
+def test_an_invalid_conninfo_raises_without_its_password(conninfo: str, reason: str) -> None:
     with pytest.raises(ConfigError, match=reason) as caught:
         PostgresMemory(conninfo)
     assert SECRET not in "".join(traceback.format_exception(caught.value))
@@ -39,15 +39,15 @@ def test_what_is_no_conninfo_is_refused_at_once(conninfo: str, reason: str) -> N
         "postgres://u@[::1]:5432/d?sslmode=disable",
     ],
 )
-def test_what_libpq_reads_is_taken(conninfo: str) -> None:
+def test_connection_strings_of_libpq_are_accepted(conninfo: str) -> None:
     assert isinstance(PostgresMemory(conninfo), Memory)
 
 
-def test_other_kinds_and_numbers_out_of_range_are_refused() -> None:
+def test_wrong_types_and_numbers_out_of_range_raise() -> None:
     wrong: Any = None
-    with pytest.raises(TypeError, match="conninfo is a NoneType; pass a text"):
+    with pytest.raises(TypeError, match="conninfo must be a str, got NoneType"):
         PostgresMemory(wrong)
-    with pytest.raises(ConfigError, match="max_connections is 0"):
+    with pytest.raises(ConfigError, match="max_connections must be above 0, got 0"):
         PostgresMemory("", max_connections=0)
-    with pytest.raises(ConfigError, match="timeout_s is -1"):
+    with pytest.raises(ConfigError, match="timeout_s must be above 0, got -1"):
         PostgresMemory("", timeout_s=-1)

@@ -1,4 +1,4 @@
-"""Facts that change, and what an erasure leaves in the files of `SqliteMemory`."""
+"""Tests facts that change, and erasures from the files of `SqliteMemory`."""
 
 import base64
 import gzip
@@ -27,18 +27,18 @@ async def test_the_newest_fact_wins_in_every_story_s3_04(tmp_path: Path) -> None
 
 
 def traces(path: Path) -> list[str]:
-    """Which secrets the files of the database hold, in any encoding that SQLite uses for them."""
-    found = []
+    """List the secrets in the database's files. FTS5 stores a word without its stem's ending."""
+    secrets = []
     for file in sorted(path.parent.iterdir()):
         content = file.read_bytes()
-        found += [
+        secrets += [
             f"{secret} in {file.name}" for secret in SECRETS if secret[:-1].encode() in content
         ]
-    return found
+    return secrets
 
 
-async def with_secrets(memory: SqliteMemory) -> str:
-    """Fills the memory; the id of the event that holds the secrets is the answer."""
+async def store_secrets(memory: SqliteMemory) -> str:
+    """Fill the memory, and return the id of the event with the secrets."""
     for number in range(150):
         await memory.append_event("s", Event(text=f"plain line {number} of the session"))
         await memory.append_event("s", Event(text=f"line {number} of a user"), user="someone")
@@ -63,11 +63,11 @@ async def test_an_erasure_leaves_no_byte_in_any_file_s3_05(
 ) -> None:
     path = tmp_path / "m.db"
     async with SqliteMemory(path) as memory, SqliteMemory(path) as other:
-        secret = await with_secrets(memory)
+        secret = await store_secrets(memory)
         await other.recent("s")
         assert traces(path)
         assert await erase(memory, secret) == 1
-        assert traces(path) == []  # while it is open, and a log may stand beside the file
+        assert traces(path) == []  # while the file is open and has a write-ahead log
         assert await memory.retrieve("swordfish", 4, MemoryFilters(session_id="umbrella")) == []
         assert len(await other.retrieve("plain", 999, HERE)) == 200
         assert len(await memory.recent("s", limit=999, user="someone")) == 150
@@ -93,11 +93,11 @@ async def test_an_erased_user_leaves_no_byte_in_any_file_s3_05(tmp_path: Path) -
         assert [event.text for event in await memory.recent("s")] == ["plain"]
 
 
-async def test_bytes_that_were_deleted_before_go_too_s3_05(tmp_path: Path) -> None:
+async def test_an_erasure_removes_bytes_deleted_before_s3_05(tmp_path: Path) -> None:
     path = tmp_path / "m.db"
     async with SqliteMemory(path) as memory:
-        await with_secrets(memory)
-    # as another program may, on a SQLite that leaves free pages be
+        await store_secrets(memory)
+    # Like another program whose SQLite does not overwrite free pages.
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA secure_delete = OFF")
         connection.execute(
@@ -110,11 +110,11 @@ async def test_bytes_that_were_deleted_before_go_too_s3_05(tmp_path: Path) -> No
         assert traces(path) == []
 
 
-async def test_words_that_were_split_otherwise_go_too_s3_05(tmp_path: Path) -> None:
+async def test_an_erasure_removes_words_of_an_older_tokenizer_s3_05(tmp_path: Path) -> None:
     path = tmp_path / "m.db"
     async with SqliteMemory(path) as memory:
-        await with_secrets(memory)
-    # as an index of a version with other rules of splitting
+        await store_secrets(memory)
+    # Like the index of a version that split words by other rules.
     with closing(sqlite3.connect(path)) as connection:
         [number] = connection.execute(
             "SELECT id FROM events WHERE session_id = 'umbrella'"
@@ -141,15 +141,16 @@ async def test_a_memory_may_forget_any_number_of_times_s3_05(tmp_path: Path, tim
         assert await memory.recent("t") == []
 
 
-async def test_an_erasure_behind_a_reader_says_so_and_is_finished_s3_05(tmp_path: Path) -> None:
+async def test_an_erasure_during_a_read_raises_and_can_be_repeated_s3_05(tmp_path: Path) -> None:
     path = tmp_path / "m.db"
     async with SqliteMemory(path, lock_timeout_s=0.2) as memory:
-        await with_secrets(memory)
+        await store_secrets(memory)
         with closing(sqlite3.connect(path, isolation_level=None)) as reader:
             reader.execute("BEGIN")
             reader.execute("SELECT count(*) FROM events").fetchone()
             with pytest.raises(
-                LockTimeoutError, match=r"m\.db-wal may hold their bytes.*call forget again"
+                LockTimeoutError,
+                match=r"m\.db-wal may still contain their bytes.*call forget again",
             ):
                 await memory.forget(session_id="umbrella")
             assert traces(path)
@@ -160,14 +161,14 @@ async def test_an_erasure_behind_a_reader_says_so_and_is_finished_s3_05(tmp_path
 
 @pytest.fixture
 def old(tmp_path: Path) -> Path:
-    """A file that version 1 of the schema wrote: three events in `s`, one in `other`."""
+    """Return a file of schema version 1 with three events in `s` and one in `other`."""
     path = tmp_path / "m.db"
     text = Path(__file__).with_name("version1.txt").read_text()
     path.write_bytes(gzip.decompress(base64.b64decode(text)))
     return path
 
 
-async def test_an_older_file_keeps_all_and_learns_the_rest_s3_05(old: Path) -> None:
+async def test_an_older_file_is_migrated_with_all_its_events_s3_05(old: Path) -> None:
     async with SqliteMemory(old) as memory:
         texts = ["the zebra escaped", "call getUserName for swordfish", "the zebra is back"]
         assert [event.text for event in await memory.recent("s")] == texts
@@ -190,7 +191,7 @@ async def test_an_older_file_keeps_all_and_learns_the_rest_s3_05(old: Path) -> N
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
 
-async def test_an_older_files_events_can_be_erased_s3_05(old: Path) -> None:
+async def test_events_of_an_older_file_can_be_erased_s3_05(old: Path) -> None:
     async with SqliteMemory(old) as memory:
         assert traces(old)
         assert await memory.forget(session_id="s") == 3
@@ -200,5 +201,5 @@ async def test_an_older_files_events_can_be_erased_s3_05(old: Path) -> None:
 
 async def test_two_memories_migrate_one_file_s3_05(old: Path, tmp_path: Path) -> None:
     copy = shutil.copy(old, tmp_path / "copy.db")
-    async with SqliteMemory(copy) as one, SqliteMemory(copy) as two:
-        assert await one.recent("s") == await two.recent("s")
+    async with SqliteMemory(copy) as first, SqliteMemory(copy) as second:
+        assert await first.recent("s") == await second.recent("s")

@@ -1,4 +1,4 @@
-"""The names of `llm_common.memory`."""
+"""Tests the public names of `llm_common.memory`."""
 
 import subprocess
 import sys
@@ -22,7 +22,7 @@ def output_of(program: str) -> str:
     ).stdout
 
 
-def test_without_the_extra_the_way_out_is_named_s3_05() -> None:
+def test_a_missing_extra_is_an_error_with_its_install_command_s3_05() -> None:
     program = """
 try:
     memory.PostgresMemory

@@ -9,7 +9,7 @@ SECRET = "canary"
 
 
 @pytest.mark.parametrize("kind", [InMemoryMemory, SqliteMemory])
-async def test_memory_operations_have_the_conventions_names_and_no_text(
+async def test_spans_of_memory_operations_follow_the_conventions_and_contain_no_text(
     kind: type[InMemoryMemory] | type[SqliteMemory], tmp_path: Path, exported: InMemorySpanExporter
 ) -> None:
     memory: FactMemory = (
@@ -27,9 +27,9 @@ async def test_memory_operations_have_the_conventions_names_and_no_text(
         "search_memory",
         "delete_memory",
     ]
-    facts = [dict(span.attributes or {}) for span in spans]
-    assert [each["gen_ai.operation.name"] for each in facts] == [span.name for span in spans]
-    assert [each["gen_ai.memory.record.count"] for each in facts] == [1, 1, 2, 2]
-    assert facts[2]["llm_common.retrieval.ids"] == tuple(hit.id for hit in hits)
-    assert {each["llm_common.memory"] for each in facts} == {kind.__name__}
+    attributes = [dict(span.attributes or {}) for span in spans]
+    assert [of["gen_ai.operation.name"] for of in attributes] == [span.name for span in spans]
+    assert [of["gen_ai.memory.record.count"] for of in attributes] == [1, 1, 2, 2]
+    assert attributes[2]["llm_common.retrieval.ids"] == tuple(hit.id for hit in hits)
+    assert {of["llm_common.memory"] for of in attributes} == {kind.__name__}
     assert SECRET not in "".join(span.to_json() for span in spans)

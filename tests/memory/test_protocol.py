@@ -1,4 +1,4 @@
-"""Events as every store can hold them."""
+"""Tests events, and the summaries made of them."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta, timezone
@@ -15,14 +15,14 @@ from llm_common.memory.protocol import episode_summary
 WEST = timezone(timedelta(hours=-5))
 
 
-def test_an_event_is_the_users_and_of_now_by_default_s3_04() -> None:
+def test_an_event_defaults_to_role_user_and_the_current_time_s3_04() -> None:
     event = Event(text="x")
     assert (event.role, event.metadata) == (MessageRole.USER, {})
     assert abs(datetime.now(UTC) - event.timestamp) < timedelta(minutes=1)
 
 
 @given(st.text(alphabet=st.characters()))
-def test_texts_are_what_every_store_can_hold_s3_05(text: str) -> None:
+def test_texts_become_storable_everywhere_s3_05(text: str) -> None:
     event = Event(text=text, metadata={text: text})
     event.text.encode()
     assert "\0" not in event.text
@@ -31,15 +31,15 @@ def test_texts_are_what_every_store_can_hold_s3_05(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given_time", "kept"),
+    ("timestamp", "stored"),
     [
         (datetime(2026, 1, 1, 12), datetime(2026, 1, 1, 12, tzinfo=UTC)),  # noqa: DTZ001 - a time without a zone
         (datetime(2026, 1, 1, 12, tzinfo=WEST), datetime(2026, 1, 1, 17, tzinfo=UTC)),
         (datetime(1, 1, 1, tzinfo=UTC), datetime(1, 1, 1, tzinfo=UTC)),
     ],
 )
-def test_times_are_kept_in_utc_s3_05(given_time: datetime, kept: datetime) -> None:
-    assert Event(text="x", timestamp=given_time).timestamp == kept
+def test_timestamps_are_stored_in_utc_s3_05(timestamp: datetime, stored: datetime) -> None:
+    assert Event(text="x", timestamp=timestamp).timestamp == stored
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_times_are_kept_in_utc_s3_05(given_time: datetime, kept: datetime) -> No
         {"text": "x", "unknown": 1},
     ],
 )
-def test_what_no_store_can_hold_is_refused_s3_04(fields: dict[str, object]) -> None:
+def test_invalid_fields_of_an_event_raise_s3_04(fields: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
         Event.model_validate(fields)
 
@@ -69,16 +69,16 @@ def test_what_no_store_can_hold_is_refused_s3_04(fields: dict[str, object]) -> N
         ("x" * 500, f"user: {'x' * 153}…"),
     ],
 )
-def test_an_events_first_sentence_stands_for_it_s3_04(text: str, line: str) -> None:
+def test_a_summary_has_the_first_sentence_of_an_event_s3_04(text: str, line: str) -> None:
     assert episode_summary([Event(text=text)]) == line
 
 
-def test_events_without_words_make_no_summary_s3_04() -> None:
+def test_events_without_words_have_no_summary_s3_04() -> None:
     assert episode_summary([]) is None
     assert episode_summary([Event(text=" \n"), Event(text="")]) is None
 
 
-def test_the_newest_lines_win_when_not_all_fit_s3_04() -> None:
+def test_a_summary_has_the_newest_lines_that_fit_s3_04() -> None:
     events = [
         Event(role=MessageRole.ASSISTANT, text=f"{number} {'word ' * 60}") for number in range(20)
     ]
@@ -88,16 +88,16 @@ def test_the_newest_lines_win_when_not_all_fit_s3_04() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "summary"), [(" it went well \n", "it went well"), (" ", None), (None, None)]
+    ("reply", "summary"), [(" it went well \n", "it went well"), (" ", None), (None, None)]
 )
 async def test_a_callers_summariser_is_used_s3_04(
-    tmp_path: Path, told: str | None, summary: str | None
+    tmp_path: Path, reply: str | None, summary: str | None
 ) -> None:
     seen: list[list[str]] = []
 
     async def summariser(events: Sequence[Event]) -> str | None:
         seen.append([event.text for event in events])
-        return told
+        return reply
 
     memories: list[Memory] = [
         InMemoryMemory(summariser=summariser),

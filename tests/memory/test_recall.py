@@ -1,4 +1,4 @@
-"""How lines are ranked, whatever store holds them."""
+"""Tests the ranking that all stores share."""
 
 from hypothesis import given, strategies as st
 
@@ -17,7 +17,7 @@ def test_a_rare_word_outweighs_a_common_one_s3_05() -> None:
     assert best([[90, 80, 70, 60], [5]], lines=100) == [5, 90, 80, 70]
 
 
-def test_how_far_back_the_newest_matches_reach_tells_how_common_a_word_is_s3_05() -> None:
+def test_matches_that_reach_far_back_mean_a_rare_word_s3_05() -> None:
     everywhere = list(range(10_000, 10_000 - MAX_MATCHES, -1))
     scattered = list(range(10_000, 10_000 - 20 * MAX_MATCHES, -20))
     weights = shortlist([everywhere, [7]], lines=10_000, k=1_000)
@@ -36,19 +36,19 @@ def test_a_short_line_outweighs_a_long_one_s3_05() -> None:
     ]
 
 
-def test_a_line_gains_from_its_neighbours_s3_05() -> None:
+def test_a_match_raises_the_lines_next_to_it_s3_05() -> None:
     assert best([[10, 40, 41]], lines=100)[:2] == [41, 40]
     assert best([[41, 40, 10], [99, 98, 97, 96]], lines=100, k=3)[:2] == [41, 40]
 
 
-def test_a_line_that_is_gone_is_left_out_s3_05() -> None:
+def test_a_line_without_a_word_count_is_left_out_s3_05() -> None:
     weights = shortlist([[1, 2]], lines=2, k=4)
     assert [position for position, _ in best_lines(weights, {1: 3}, lines=2, k=4)] == [1]
     assert best_lines(weights, {}, lines=2, k=4) == []
 
 
 @given(st.lists(st.sets(st.integers(1, 500), max_size=60), max_size=5), st.integers(1, 80))
-def test_order_of_words_never_matters_and_the_newest_of_equals_is_first_s3_05(
+def test_the_order_of_words_does_not_change_the_ranking_s3_05(
     words: list[set[int]], k: int
 ) -> None:
     matches = [sorted(positions, reverse=True) for positions in words]
@@ -58,9 +58,9 @@ def test_order_of_words_never_matters_and_the_newest_of_equals_is_first_s3_05(
     assert best(matches[:1], lines=500, k=k) == best([*matches[:1], []], lines=500, k=k)
 
 
-def test_a_line_gains_from_its_neighbour_and_from_being_new_s3_05() -> None:
+def test_neighbours_and_newer_lines_rank_higher_s3_05() -> None:
     counts = dict.fromkeys((1, 2, 100), 5)
-    beside = best_lines({1: 1.0, 2: 0.5, 100: 1.0}, counts, lines=100, k=3)
-    assert [position for position, _ in beside] == [1, 100, 2]
+    with_neighbour = best_lines({1: 1.0, 2: 0.5, 100: 1.0}, counts, lines=100, k=3)
+    assert [position for position, _ in with_neighbour] == [1, 100, 2]
     newer = best_lines({1: 1.0, 100: 0.97}, {1: 5, 100: 5}, lines=100, k=2)
     assert [position for position, _ in newer] == [100, 1]

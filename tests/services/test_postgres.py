@@ -1,4 +1,4 @@
-"""`PostgresMemory` against a real server."""
+"""Tests `PostgresMemory` with a real server."""
 
 import asyncio
 import hashlib
@@ -27,7 +27,7 @@ FILTERS = MemoryFilters(session_id="s")
 
 @pytest.fixture
 def schema() -> str:
-    """A new one for each test, since they share the server."""
+    """Return a new schema for each test, since all tests share the server."""
     return f'memory "{next(NUMBERS)}"'
 
 
@@ -54,10 +54,7 @@ async def test_the_newest_fact_wins_in_every_story_s3_04(memory: PostgresMemory)
 
 
 def traces(postgres: PostgresServer, *secrets: str) -> list[str]:
-    """Files of tables and indexes that hold a secret.
-
-    The server's log and temporary files are not among them.
-    """
+    """List the files of tables and indexes that contain a secret."""
     files = [file for file in (postgres.folder / "data/base").rglob("*") if file.is_file()]
     return [
         file.name
@@ -85,7 +82,7 @@ async def test_an_erasure_leaves_no_byte_in_tables_and_indexes_s3_05(
     assert await memory.append_event("marzipan", Event(text="back"), user="jabberwock")
 
 
-async def test_an_erasure_that_waits_too_long_says_so_s3_05(
+async def test_an_erasure_that_waits_too_long_raises_s3_05(
     postgres: PostgresServer, schema: str
 ) -> None:
     async with PostgresMemory(
@@ -136,7 +133,7 @@ async def test_english_is_stemmed_s3_05(memory: Memory) -> None:
         assert len(await memory.retrieve(query, 4, FILTERS)) == 1
 
 
-async def test_eight_processes_lose_nothing_and_mix_nothing_s3_05_f_145(
+async def test_eight_processes_lose_and_mix_no_events_s3_05_f_145(
     postgres: PostgresServer, schema: str
 ) -> None:
     make = partial(
@@ -160,7 +157,7 @@ async def test_the_longest_indexed_text_fits_s3_05(memory: Memory) -> None:
         assert (await memory.recent(session_id))[0].text == text
 
 
-async def test_nobody_at_the_address_is_a_typed_error_without_the_password_s3_05() -> None:
+async def test_an_unreachable_server_raises_without_the_password_s3_05() -> None:
     memory = PostgresMemory("postgresql://user:hunter2@127.0.0.1:9/none", timeout_s=1)
     for _ in range(2):
         with pytest.raises(StoreError, match="cannot be reached") as caught:
@@ -171,9 +168,7 @@ async def test_nobody_at_the_address_is_a_typed_error_without_the_password_s3_05
         await memory.recent("s")
 
 
-async def test_connections_that_broke_are_replaced_s3_05(
-    postgres: PostgresServer, schema: str
-) -> None:
+async def test_broken_connections_are_replaced_s3_05(postgres: PostgresServer, schema: str) -> None:
     async with PostgresMemory(postgres.conninfo, schema=schema, timeout_s=2) as memory:
         await memory.append_event("s", Event(text="zebra"))
         await asyncio.to_thread(postgres.stop)
@@ -183,9 +178,7 @@ async def test_connections_that_broke_are_replaced_s3_05(
         assert [event.text for event in await memory.recent("s")] == ["zebra"]
 
 
-async def test_a_server_that_takes_too_long_is_a_typed_error_s3_05(
-    postgres: PostgresServer, schema: str
-) -> None:
+async def test_a_slow_server_raises_s3_05(postgres: PostgresServer, schema: str) -> None:
     async with PostgresMemory(postgres.conninfo, schema=schema, timeout_s=0.5) as memory:
         await memory.append_event("s", Event(text="zebra"))
         async with await psycopg.AsyncConnection.connect(postgres.conninfo) as other:
@@ -197,7 +190,7 @@ async def test_a_server_that_takes_too_long_is_a_typed_error_s3_05(
         assert len(await memory.recent("s")) == 1
 
 
-async def test_newer_tables_are_refused_s3_05(
+async def test_newer_tables_raise_s3_05(
     postgres: PostgresServer, memory: Memory, schema: str
 ) -> None:
     async with await psycopg.AsyncConnection.connect(postgres.conninfo) as other:
@@ -227,30 +220,30 @@ async def test_the_event_loop_never_waits_for_the_server_s3_05(
     assert len(await memory.retrieve("zebra", 4, FILTERS)) == 1
 
 
-SENSES = {"zebra": 0, "stripes": 0, "horse": 0, "invoice": 1, "bill": 1}
+MEANINGS = {"zebra": 0, "stripes": 0, "horse": 0, "invoice": 1, "bill": 1}
 
 
 async def embed(texts: Sequence[str]) -> list[list[float]]:
-    """A vector by the sense of the words, as a model would give."""
+    """Return a vector for each text by the meaning of its words."""
     vectors = []
     for text in texts:
         vector = [0.01 * hashlib.sha256(text.encode()).digest()[0] / 255, 0.0, 0.01]
         for word in text.split():
-            if word in SENSES:
-                vector[SENSES[word]] += 1
+            if word in MEANINGS:
+                vector[MEANINGS[word]] += 1
         vectors.append(vector)
     return vectors
 
 
 async def has_pgvector(postgres: PostgresServer) -> bool:
     async with await psycopg.AsyncConnection.connect(postgres.conninfo) as connection:
-        found = await connection.execute(
+        cursor = await connection.execute(
             "SELECT 1 FROM pg_available_extensions WHERE name = 'vector'"
         )
-        return await found.fetchone() is not None
+        return await cursor.fetchone() is not None
 
 
-async def test_with_pgvector_a_line_is_found_by_its_sense_s3_05(
+async def test_with_pgvector_a_line_matches_by_meaning_s3_05(
     postgres: PostgresServer, schema: str
 ) -> None:
     if not await has_pgvector(postgres):
@@ -276,13 +269,13 @@ async def test_with_pgvector_a_line_is_found_by_its_sense_s3_05(
         async with PostgresMemory(postgres.conninfo, schema=schema) as without:
             assert await without.forget(user="u") == 2
         async with await psycopg.AsyncConnection.connect(postgres.conninfo) as other:
-            found = await other.execute(qualified("SELECT count(*) FROM {schema}.vectors", schema))
-            assert await found.fetchone() == (4,)
-        await faulty_sizes(postgres, schema)
+            cursor = await other.execute(qualified("SELECT count(*) FROM {schema}.vectors", schema))
+            assert await cursor.fetchone() == (4,)
+        await check_other_sizes(postgres, schema)
 
 
-async def faulty_sizes(postgres: PostgresServer, schema: str) -> None:
-    """Vectors of another length, as after a change of model, are left out."""
+async def check_other_sizes(postgres: PostgresServer, schema: str) -> None:
+    """Check that vectors of another length, as after a change of model, are left out."""
 
     async def short(texts: Sequence[str]) -> list[list[float]]:
         return [[1.0, 0.0] for _ in texts]
@@ -291,7 +284,7 @@ async def faulty_sizes(postgres: PostgresServer, schema: str) -> None:
         assert [hit.event.text for hit in await memory.retrieve("lunch", 4, FILTERS)] == ["lunch"]
 
 
-async def test_without_pgvector_words_alone_are_used_s3_05(
+async def test_without_pgvector_a_search_uses_words_only_s3_05(
     postgres: PostgresServer, schema: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     if await has_pgvector(postgres):

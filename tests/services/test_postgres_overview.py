@@ -1,4 +1,4 @@
-"""What `llm-common memory` shows of a memory on PostgreSQL, and that reading it changes nothing."""
+"""Tests `llm-common memory` with a memory on PostgreSQL."""
 
 import asyncio
 
@@ -24,29 +24,29 @@ async def test_sessions_and_events_are_listed_and_forgotten(postgres: PostgresSe
         )
         await memory.append_event("s1", Event(text="tea"))
         sessions, total = await list_sessions(memory, user="ann", limit=5)
-        assert [(one.user, one.session_id, one.events, one.current) for one in sessions] == [
+        assert [(row.user, row.session_id, row.events, row.current) for row in sessions] == [
             ("ann", "s1", 2, 1)
         ]
         assert total == 1
         events, total = await list_events(memory, user="ann", session_id="s1", limit=1)
-        assert ([one.event.text for one in events], events[0].event.metadata, total) == (
+        assert ([row.event.text for row in events], events[0].event.metadata, total) == (
             ["It is Rome now"],
             {"n": 1},
             2,
         )
 
-    async def shown(command: str, *options: str) -> dict[str, object]:
+    async def output_of(command: str, *options: str) -> dict[str, object]:
         return await asyncio.to_thread(
             run_json, command, postgres.conninfo, "--schema", schema, *options
         )
 
-    assert (await shown("memory list"))["total"] == 2
-    assert (await shown("memory search", "Oslo", "--user", "ann"))["hits"]
-    assert (await shown("memory forget", "--user", "ann", "--yes"))["events"] == 2
-    assert (await shown("memory list"))["total"] == 1
+    assert (await output_of("memory list"))["total"] == 2
+    assert (await output_of("memory search", "Oslo", "--user", "ann"))["hits"]
+    assert (await output_of("memory forget", "--user", "ann", "--yes"))["events"] == 2
+    assert (await output_of("memory list"))["total"] == 1
 
 
-async def test_reading_makes_no_tables_and_writes_nothing(postgres: PostgresServer) -> None:
+async def test_reading_creates_no_tables_and_writes_nothing(postgres: PostgresServer) -> None:
     async with PostgresMemory(
         postgres.conninfo, schema="overview_absent", read_only=True
     ) as memory:
@@ -55,7 +55,7 @@ async def test_reading_makes_no_tables_and_writes_nothing(postgres: PostgresServ
         with pytest.raises(StoreError):
             await memory.append_event("s1", Event(text="never"))
     async with await psycopg.AsyncConnection.connect(postgres.conninfo) as connection:
-        found = await connection.execute(
+        cursor = await connection.execute(
             "SELECT 1 FROM pg_namespace WHERE nspname = 'overview_absent'"
         )
-        assert await found.fetchall() == []
+        assert await cursor.fetchall() == []
