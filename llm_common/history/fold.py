@@ -118,7 +118,7 @@ async def fold(
         folded=folded,
         session_id=session_id,
         limit_tokens=policy.max_tokens,
-        given=len(history),
+        message_count=len(history),
     )
     return folded
 

@@ -1,4 +1,4 @@
-"""Records what a run chose, and shows why."""
+"""Records what a run chose, and explains it."""
 
 from llm_common.trace.differing import diff
 from llm_common.trace.sink import Run, Trace, begin_run

@@ -1,4 +1,4 @@
-"""`diff`: compares what two runs chose, and tells from which byte on their prompts differ."""
+"""`diff`: compares what two runs chose, and finds the first byte at which their prompts differ."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -20,13 +20,13 @@ from llm_common.trace.trace_file import RecordedRun
 
 @dataclass(frozen=True, slots=True)
 class StepDiff:
-    """One step of two runs.
+    """A step of two runs.
 
     Attributes:
-        name: What it is, such as `packing 1`.
-        before: Its line in the first run; None if that has no such step.
-        after: Its line in the second.
-        changes: What differs, in sentences; empty if nothing does.
+        name: Its kind and number, such as `packing 1`.
+        before: Number of its line in the first run. None if that run has no such step.
+        after: Number of its line in the second run. None if that run has no such step.
+        changes: Sentences about the differences. Empty if there are none.
     """
 
     name: str
@@ -36,16 +36,17 @@ class StepDiff:
 
 
 def diff(before: RecordedRun, after: RecordedRun) -> tuple[StepDiff, ...]:
-    """Return the steps of both runs, paired by their kind and order.
+    """Compare two runs step by step. Steps are paired by their kind and order.
 
-    Those of the second run that are new come last.
+    Returns:
+        A diff for each step of the first run, then for each step only in the second.
     """
-    old, new = _named_steps(before), _named_steps(after)
+    old, new = _steps_by_name(before), _steps_by_name(after)
     names = dict.fromkeys([*old, *new])
-    return tuple(_compared(name, old.get(name), new.get(name)) for name in names)
+    return tuple(_compare(name, old.get(name), new.get(name)) for name in names)
 
 
-def _named_steps(run: RecordedRun) -> dict[str, Line]:
+def _steps_by_name(run: RecordedRun) -> dict[str, Line]:
     counts = Counter[str]()
     steps: dict[str, Line] = {}
     for line in run.lines:
@@ -59,7 +60,7 @@ def _named_steps(run: RecordedRun) -> dict[str, Line]:
     return steps
 
 
-def _compared(name: str, before: Line | None, after: Line | None) -> StepDiff:
+def _compare(name: str, before: Line | None, after: Line | None) -> StepDiff:
     if after is None:
         assert before is not None
         return StepDiff(name, before.seq, None, (f"only in the first run: {title(before)}",))
@@ -69,12 +70,14 @@ def _compared(name: str, before: Line | None, after: Line | None) -> StepDiff:
 
 
 def step_changes(before: Line, after: Line) -> list[str]:
-    """Return what two steps chose or sent differently, in sentences."""
+    """Return sentences about what two steps chose or sent differently."""
     changes: list[str] = []
     if title(before) != title(after):
         changes.append(f"{title(before)} → {title(after)}")
     if isinstance(before, SelectionLine) and isinstance(after, SelectionLine):
-        changes += _changed(_reasons(before), _reasons(after))
+        old = {candidate.id: candidate.reason for candidate in before.candidates}
+        new = {candidate.id: candidate.reason for candidate in after.candidates}
+        changes += _value_changes(old, new)
     elif isinstance(before, PackingLine) and isinstance(after, PackingLine):
         changes += packing_changes(before, after)
     elif isinstance(before, ModelCallLine) and isinstance(after, ModelCallLine):
@@ -84,11 +87,7 @@ def step_changes(before: Line, after: Line) -> list[str]:
 
 def packing_changes(before: PackingLine, after: PackingLine) -> list[str]:
     """Return each item that is new, gone, or shown in another form or size."""
-    return _changed(_forms(before), _forms(after))
-
-
-def _reasons(line: SelectionLine) -> dict[str, str]:
-    return {candidate.id: candidate.reason for candidate in line.candidates}
+    return _value_changes(_forms(before), _forms(after))
 
 
 def _forms(line: PackingLine) -> dict[str, str]:
@@ -99,8 +98,8 @@ def _forms(line: PackingLine) -> dict[str, str]:
     return forms
 
 
-def _changed(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
-    """Return what changed, then what is new, then what is gone."""
+def _value_changes(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
+    """Return sentences about changed values, then new ones, then removed ones."""
     changed, new = [], []
     for name, value in after.items():
         if name not in before:
@@ -112,37 +111,40 @@ def _changed(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
 
 
 def _prompt_change(before: SentPrompt, after: SentPrompt) -> list[str]:
-    """Return where two prompts begin to differ: to the byte with texts, else within a chunk."""
+    """Return where two prompts begin to differ: a byte if both have texts, else a range."""
     if before.digest == after.digest:
         return []
     least, most = same_prefix(before, after)
-    place = f"byte {least:,}" if least == most else f"a byte from {least:,} to {most:,}"
+    first_change = f"byte {least:,}"
+    if least != most:
+        first_change = f"a byte from {least:,} to {most:,}"
     share = int(100 * least / max(after.bytes, 1))
-    differ = f"the prompts differ from {place} of {after.bytes:,} on"
-    return [f"{differ}; a cache can serve {share}% at least"]
+    sentence = f"the prompts differ from {first_change} of {after.bytes:,} on"
+    return [f"{sentence}, and a cache can serve at least {share}%"]
 
 
 def same_prefix(before: SentPrompt, after: SentPrompt) -> tuple[int, int]:
-    """Return the least and the most bytes that both prompts may begin with."""
-    if _is_whole(before) and _is_whole(after):
-        exact = same_bytes((before.text or "").encode(), (after.text or "").encode())
+    """Return the minimum and maximum number of bytes with which both prompts may begin.
+
+    They are equal if both traces have the whole text. Otherwise the digests of the beginnings tell
+    the number to within a chunk.
+    """
+    old_text, new_text = (before.text or "").encode(), (after.text or "").encode()
+    # A text can be cut or redacted. Then its length is another one.
+    if len(old_text) == before.bytes > 0 and len(new_text) == after.bytes > 0:
+        exact = same_bytes(old_text, new_text)
         return exact, exact
     chunk = max(before.chunk_bytes, after.chunk_bytes)
-    old, new = _digests_at(before, chunk), _digests_at(after, chunk)
-    least = max((end for end, digest in old.items() if new.get(end) == digest), default=0)
+    shared = _digests_by_end(before, chunk).items() & _digests_by_end(after, chunk).items()
+    least = max((end for end, _ in shared), default=0)
     return least, min(least + chunk - 1, before.bytes, after.bytes)
 
 
-def _digests_at(prompt: SentPrompt, chunk: int) -> dict[int, str]:
-    """Return the digests of the prompt's beginnings, by their bytes, in steps of a chunk."""
+def _digests_by_end(prompt: SentPrompt, chunk: int) -> dict[int, str]:
+    """Return the digests of a prompt's beginnings whose length is a multiple of a chunk."""
     digests = {}
     for number, digest in enumerate(prompt.prefixes, 1):
         end = number * prompt.chunk_bytes
         if end % chunk == 0:  # the other prompt may have longer chunks
             digests[end] = digest
     return digests
-
-
-def _is_whole(prompt: SentPrompt) -> bool:
-    """Return whether the trace has all of the prompt's text."""
-    return bool(prompt.text) and len((prompt.text or "").encode()) == prompt.bytes

@@ -1,8 +1,8 @@
-"""The lines of a trace: frozen values, one JSON object each.
+"""The lines of a trace: frozen models, each written as one JSON object.
 
-`docs/trace.schema.json` is made of them. Ids, digests, sizes, scores and reasons are always there.
-Texts (questions, prompts, items) are None unless the trace was told to hold them. A digest is the
-beginning of a SHA-256.
+`docs/trace.schema.json` is generated from them. Lines always have ids, digests, sizes, scores and
+reasons. Texts (questions, prompts, items) are None unless the trace was created with `texts=True`.
+A digest is the first 16 digits of a SHA-256.
 """
 
 from typing import Annotated, Any, Final, Literal
@@ -15,25 +15,24 @@ from llm_common.core.structured import Attempt
 from llm_common.history.folding import FoldedPart
 
 FORMAT: Final = 1
-"""The version of the format; a line of a later one may have more fields, which a reader ignores."""
-
+"""The version of the format. Readers ignore fields that a later version adds."""
 
 OVER_THE_CAP: Final = "over the cap"
-"""The reason of a candidate that fits, where others filled the limit."""
+"""The reason of a candidate that matches but exceeds the limit of the choice."""
 
 
-class _Facts(BaseModel):
+class _Frozen(BaseModel):
     model_config = ConfigDict(frozen=True)
 
 
-class _Line(_Facts):
-    """Where a line belongs.
+class _Line(_Frozen):
+    """The position of a line in its run.
 
     Attributes:
-        seq: Its number in the run, from 1.
-        at: When it was recorded: UTC, ISO 8601.
-        step: The span that it ends or belongs to; 0 is the run.
-        parent: The span around that.
+        seq: Number of the line, from 1.
+        at: Time of recording, in UTC as ISO 8601.
+        step: Number of the span that the line ends or belongs to. 0 is the run.
+        parent: Number of the span around that span.
     """
 
     seq: int = 0
@@ -43,7 +42,7 @@ class _Line(_Facts):
 
 
 class RunBegin(_Line):
-    """The first line: what the run is about."""
+    """The first line: the query and the version of the library."""
 
     kind: Literal["run_begin"] = "run_begin"
     version: int = FORMAT
@@ -55,7 +54,7 @@ class RunBegin(_Line):
 
 
 class RunEnd(_Line):
-    """The last line; `lost` lines had no room, or could not be made."""
+    """The last line. `lost` counts lines that did not fit or could not be encoded."""
 
     kind: Literal["run_end"] = "run_end"
     status: str
@@ -63,21 +62,21 @@ class RunEnd(_Line):
     lost: int = 0
 
 
-class Candidate(_Facts):
-    """A tool or an output that could have been chosen.
+class Candidate(_Frozen):
+    """A tool or an output that could be chosen.
 
     Attributes:
-        id: A tool's name, or a pointer's id.
-        name: The tool that gave an output; of a tool nothing.
-        digest: Of the output's bytes, or of the tool's definition.
-        size_bytes: Bytes of the output; of a tool, of its definition.
-        tokens: At most so many tokens of a tool's signature.
-        score: By the lexical ranking, where that chose.
-        probability: By a decision model.
-        share: Likewise.
-        reason: `chosen`, `not chosen`, `over the cap`, `not shown`; `dropped` for a tool whose
+        id: Name of the tool, or id of the pointer.
+        name: The tool that returned an output. Empty for a tool.
+        digest: Digest of the output's bytes, or of the tool's definition.
+        size_bytes: Bytes of the output, or of the tool's definition.
+        tokens: Upper bound of the tokens of a tool's signature.
+        score: Score of the word ranking, if that chose.
+        probability: Probability by a decision model, if that chose.
+        share: Its part of the choice between all candidates, by a decision model.
+        reason: `chosen`, `not chosen`, `over the cap`, `not shown`, or `dropped` for a tool whose
             calls cannot run.
-        text: Its summary or signature.
+        text: Summary of the output, or signature of the tool.
     """
 
     id: str
@@ -92,8 +91,8 @@ class Candidate(_Facts):
     text: str | None = None
 
 
-class Dropped(_Facts):
-    """An entry of the model's reply that does not count, and why."""
+class Dropped(_Frozen):
+    """An entry of the model's reply that was ignored, and why."""
 
     id: str
     reason: str
@@ -104,17 +103,17 @@ class SelectionLine(_Line):
     """A choice of tools or outputs.
 
     Attributes:
-        of: What was chosen from.
-        task: The task of the plan.
-        status: As of the selection's result.
-        used: What chose.
-        query_digest: Of the question.
+        of: Whether tools or outputs were chosen.
+        task: Id of the task in the plan.
+        status: Status of the selection's result.
+        used: What chose: a model or the word ranking.
+        query_digest: Digest of the question.
         chosen: Ids of outputs, or names of the tools to call, most useful first.
-        candidates: The first 200: the chosen ones, then by score and probability.
-        unlisted: How many more candidates there were.
-        dropped: Entries of the reply that do not count.
-        attempts: One a model call.
-        limits: The settings that decide the choice.
+        candidates: The first 200: chosen ones, then by score and probability.
+        unlisted: Number of further candidates.
+        dropped: Entries of the reply that were ignored.
+        attempts: An entry for each model call.
+        limits: Settings that decided the choice.
     """
 
     kind: Literal["selection"] = "selection"
@@ -135,8 +134,8 @@ class SelectionLine(_Line):
     limits: dict[str, float] = Field(default_factory=dict)
 
 
-class PackedItem(_Facts):
-    """An item of the pool, as its account in the bundle describes it."""
+class PackedItem(_Frozen):
+    """An item of the pool, with the fields of its account in the bundle."""
 
     source: Kind
     id: str
@@ -156,14 +155,13 @@ class PackingLine(_Line):
     """A packing under a budget.
 
     Attributes:
-        allocation: Tokens for each part, as they were shared before items competed.
-        items: The first 200: those that are in, in the order of the prompt, then the others by
-            score.
-        unlisted: How many more there were.
-        counter: The class that counted tokens.
-        not_weighed: Of a folder, how many files were not among the items, by reason; a folder that
-            was not entered counts as one.
-        text_digest: Of the rendered text.
+        allocation: Tokens of each part, before items competed.
+        items: The first 200: packed items in the order of the prompt, then the rest by score.
+        unlisted: Number of further items.
+        counter: Name of the class that counted tokens.
+        not_weighed: Number of files of a folder that are not among the items, by reason. A folder
+            that was not entered counts as one file.
+        text_digest: Digest of the rendered text.
     """
 
     kind: Literal["packing"] = "packing"
@@ -184,7 +182,7 @@ class PackingLine(_Line):
 
 
 class FoldLine(_Line):
-    """A history that was folded; `parts` are behind pointers."""
+    """A folded history. `parts` are the messages behind pointers."""
 
     kind: Literal["fold"] = "fold"
     session_id: str
@@ -196,28 +194,28 @@ class FoldLine(_Line):
     unlisted: int = 0
 
 
-class SentMessage(_Facts):
-    """One message of a prompt: who speaks, its bytes, and what they are."""
+class SentMessage(_Frozen):
+    """A message of a prompt by its role, size and digest."""
 
     role: str
     bytes: int
     digest: str
 
 
-class SentPrompt(_Facts):
-    """The bytes that a model was sent.
+class SentPrompt(_Frozen):
+    """The prompt of a model call.
 
     Attributes:
-        digest: Of all bytes.
-        bytes: How many.
-        chunk_bytes: The distance between two prefixes.
-        prefixes: The digest of the first chunk, of the first two, and so on: two prompts are the
-            same up to there.
-        same_bytes: How many bytes begin an earlier prompt of this process for the same model alike;
-            None without one.
-        same_as: The run and line of that one.
-        messages: The first 200.
-        text: The prompt as JSON.
+        digest: Digest of its bytes.
+        bytes: Number of its bytes.
+        chunk_bytes: Bytes between the ends of two prefixes.
+        prefixes: Digest of the first chunk, of the first two chunks, and so on. Two prompts begin
+            alike as far as these are equal.
+        same_bytes: Largest number of bytes shared with the beginning of an earlier prompt of this
+            process for the same model. None if there is no earlier prompt.
+        same_as: Run and line of that earlier prompt.
+        messages: The first 200 messages.
+        text: The messages as lines of JSON.
     """
 
     digest: str
@@ -243,7 +241,7 @@ class ModelCallLine(_Line):
 
 
 class ToolCallLine(_Line):
-    """A call of a tool; its output is behind the pointer. `failure` is the class of an error."""
+    """A call of a tool. Its output is behind the pointer. `failure` is the class of an error."""
 
     kind: Literal["tool_call"] = "tool_call"
     tool: str
@@ -258,7 +256,7 @@ class ToolCallLine(_Line):
 
 
 class AnswerLine(_Line):
-    """The answer of a run, and what it rests on."""
+    """The answer of a run, and the outputs that its prompt showed."""
 
     kind: Literal["answer"] = "answer"
     status: str
@@ -283,11 +281,11 @@ Line = (
 )
 
 LINE: TypeAdapter[Line] = TypeAdapter(Annotated[Line, Field(discriminator="kind")])
-"""Reads any line."""
+"""The adapter that validates a line of any kind."""
 
 
 def json_schema() -> dict[str, Any]:
-    """The published schema of a line."""
+    """Return the JSON Schema of a line, which `docs/trace.schema.json` publishes."""
     schema = LINE.json_schema(mode="serialization")
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

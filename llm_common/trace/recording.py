@@ -1,4 +1,4 @@
-"""`Recording`: makes the lines of a trace from what a run chose and did."""
+"""`Recording`: builds the lines of a trace from the objects that the library records."""
 
 import hashlib
 from collections import deque
@@ -48,75 +48,79 @@ from llm_common.trace.lines import (
     ToolCallLine,
 )
 
+# Limits of a line. Longer texts are cut, and further entries are counted.
 MAX_LISTED: Final = 200
 _MAX_ID_CHARS: Final = 200
 _MAX_NAME_CHARS: Final = 120
 _MAX_PROBLEM_CHARS: Final = 500
 _MAX_PROBLEMS: Final = 5  # of one refused call
-_MAX_LINE_CHARS: Final = 400_000  # of the texts of a line
-_DIGEST_CHARS: Final = 16
-_MAX_PREFIXES: Final = 64
+_MAX_LINE_CHARS: Final = 400_000  # of all texts of a line
+
+_DIGEST_CHARS: Final = 16  # 64 bits, enough to tell contents apart
+_MAX_PREFIXES: Final = 64  # of a prompt
 _MIN_CHUNK_BYTES: Final = 256
+_MAX_CLEANED: Final = 4_096  # names in the cache
+# Agents alternate between prompts, such as one that selects and one that answers.
 _MAX_PROMPTS: Final = 8
-_MAX_CLEAN: Final = 4_096
 _MAX_PROMPT_BYTES: Final = 1_000_000
 
 _Item = TurnEntry | ContextFile | MemorySnippet | ProjectState | ContextPointer
 
 
 class Answered(Protocol):
-    """What is recorded of an answer."""
+    """The recorded properties of an answer."""
 
     @property
     def text(self) -> str | None:
-        """The answer; None for a failure."""
+        """Return the answer, or None if it failed."""
 
     @property
     def status(self) -> str:
-        """How it ended."""
+        """Return how the answer ended."""
 
     @property
     def problem(self) -> str:
-        """What went wrong."""
+        """Return what went wrong, or an empty text."""
 
     @property
     def prompt_tokens(self) -> int:
-        """Tokens of the prompt."""
+        """Return the tokens of the prompt."""
 
     @property
     def context(self) -> ContextBundle | None:
-        """What the model was shown."""
+        """Return the outputs in the prompt, or None if there was no prompt."""
 
     @property
     def attempts(self) -> tuple[Attempt, ...]:
-        """One a model call."""
+        """Return an entry for each model call."""
 
 
-class _KnownPrompt(NamedTuple):
+class _EarlierPrompt(NamedTuple):
     model: str | None
-    place: str
+    line_id: str
     data: bytes
 
 
 class Recording:
-    """Makes the lines of traces.
+    """Builds the lines of a trace. For one thread.
 
-    Keeps the last eight prompts of up to 1 MB, to tell how much of the next one is the same.
+    It keeps the last eight prompts of up to 1 MB, to compare the next prompt with them.
 
     Args:
         texts: Whether lines contain texts.
-        redactor: Takes secrets out of names and texts of others. Digests and pointer ids stay.
+        redactor: Redacts names and texts. Digests and pointer ids are not redacted.
     """
 
     def __init__(self, *, texts: bool, redactor: Redactor = DEFAULT_REDACTOR) -> None:
-        self._texts, self._redactor = texts, redactor
-        # The same names come again and again: of tools, items and models.
-        self._cleaned = lru_cache(_MAX_CLEAN)(
+        self._texts = texts
+        self._redactor = redactor
+        # Names of tools, items and models recur in nearly every line, and redaction is slow.
+        self._cleaned = lru_cache(_MAX_CLEANED)(
             lambda text, chars: one_line(redactor.text(text), max_chars=chars)
         )
         self._chars_left = 0
-        self._prompts: deque[_KnownPrompt] = deque(maxlen=_MAX_PROMPTS)
-        self._makers: dict[str, Callable[..., Line]] = {
+        self._prompts: deque[_EarlierPrompt] = deque(maxlen=_MAX_PROMPTS)
+        self._builders: dict[str, Callable[..., Line]] = {
             "tools": self._tools,
             "outputs": self._outputs,
             "packing": self._packing,
@@ -126,20 +130,25 @@ class Recording:
             "answer": self._answer,
         }
 
-    def line(self, kind: str, facts: Mapping[str, object], *, place: str) -> Line:
-        """Make the line for what was recorded, without its number and time.
+    def line(self, kind: str, fields: Mapping[str, object], *, line_id: str) -> Line:
+        """Build a line without its number and time.
 
         Args:
-            kind: What was recorded.
-            facts: As the code hands them to `record`.
-            place: The run and the number of the line, by which later prompts name this one.
+            kind: The kind of the line.
+            fields: The arguments of `record`.
+            line_id: Run and number of the line, under which later prompts refer to it.
+
+        Raises:
+            KeyError: If the kind is unknown.
+            TypeError: If the fields do not match the kind.
         """
         self._chars_left = _MAX_LINE_CHARS
-        extra = {"place": place} if kind == "model_call" else {}
-        return self._makers[kind](**facts, **extra)
+        if kind == "model_call":
+            return self._builders[kind](**fields, line_id=line_id)
+        return self._builders[kind](**fields)
 
     def _text(self, text: str) -> str | None:
-        """Return as much of a text as the line has room for, None where texts are not wanted."""
+        """Return as much of a text as still fits the line, or None without `texts`."""
         if not self._texts:
             return None
         beginning = printable(self._redactor.beginning(text, max_chars=self._chars_left))
@@ -147,7 +156,7 @@ class Recording:
         return beginning
 
     def _one_line(self, text: str, max_chars: int) -> str:
-        # Twice what is kept: the redactor sees a secret whole that stands at the cut.
+        # Twice the limit, so that the redactor sees a whole secret at the cut.
         return self._cleaned(text[: 2 * max_chars], max_chars)
 
     def _attempts(self, attempts: Sequence[Attempt]) -> tuple[Attempt, ...]:
@@ -178,18 +187,18 @@ class Recording:
                 digest=digest(tool.text),
                 size_bytes=len(tool.text),
                 tokens=tool.signature_tokens,
-                probability=choice.probability if choice else None,
-                share=choice.share if choice else None,
                 reason=outcomes.of(tool.name),
                 text=self._text(self._one_line(tool.signature, _MAX_PROBLEM_CHARS)),
             )
+            if choice is not None:
+                weights = {"probability": choice.probability, "share": choice.share}
+                candidate = candidate.model_copy(update=weights)
             candidates.append(candidate)
         dropped = []
         for call in selection.dropped[:MAX_LISTED]:
-            problems = [
-                self._one_line(str(problem), _MAX_PROBLEM_CHARS)
-                for problem in call.problems[:_MAX_PROBLEMS]
-            ]
+            problems = []
+            for problem in call.problems[:_MAX_PROBLEMS]:
+                problems.append(self._one_line(str(problem), _MAX_PROBLEM_CHARS))
             name = self._one_line(call.tool, _MAX_ID_CHARS)
             dropped.append(Dropped(id=name, reason=call.reason, problems=tuple(problems)))
         request = "\n".join(filter(None, (task.description, query)))
@@ -248,10 +257,10 @@ class Recording:
                 text=self._text(self._one_line(pointer.summary, _MAX_PROBLEM_CHARS)),
             )
             listed.append(candidate)
-        dropped = [
-            Dropped(id=self._one_line(entry.id, _MAX_ID_CHARS), reason=entry.reason)
-            for entry in selection.dropped[:MAX_LISTED]
-        ]
+        dropped = []
+        for entry in selection.dropped[:MAX_LISTED]:
+            entry_id = self._one_line(entry.id, _MAX_ID_CHARS)
+            dropped.append(Dropped(id=entry_id, reason=entry.reason))
         return SelectionLine(
             of="outputs",
             chosen=tuple(chosen[:MAX_LISTED]),
@@ -278,13 +287,12 @@ class Recording:
         allocation: BudgetAllocation,
         not_weighed: Mapping[str, int] = MappingProxyType({}),
     ) -> PackingLine:
-        pool_items = _items_of(pool)
-        others = sorted(bundle.dropped, key=lambda account: -(_finite(account.score) or 0.0))
-        accounts = [*bundle.kept, *others]
-        items = [
-            self._packed(account, pool_items[account.kind, account.id])
-            for account in accounts[:MAX_LISTED]
-        ]
+        pool_items = _items_by_key(pool)
+        dropped = sorted(bundle.dropped, key=lambda account: -(_finite(account.score) or 0.0))
+        accounts = [*bundle.kept, *dropped]
+        items = []
+        for account in accounts[:MAX_LISTED]:
+            items.append(self._packed_item(account, pool_items[account.kind, account.id]))
         shares = asdict(allocation)
         text = bundle.render()
         return PackingLine(
@@ -304,7 +312,7 @@ class Recording:
             text=self._text(text),
         )
 
-    def _packed(self, account: ItemAccount, item: _Item) -> PackedItem:
+    def _packed_item(self, account: ItemAccount, item: _Item) -> PackedItem:
         match item:
             case ContextFile():
                 name = item.path
@@ -316,7 +324,7 @@ class Recording:
                 name = ""
         parts = {}
         for part, value in account.parts.items():
-            if isfinite(value):  # JSON has no other numbers
+            if isfinite(value):  # JSON has no infinity and no NaN
                 parts[one_line(part, max_chars=_MAX_NAME_CHARS)] = value
         return PackedItem(
             source=account.kind,
@@ -333,24 +341,27 @@ class Recording:
             digest=item_digest(item),
         )
 
-    def _fold(self, *, folded: Folded, session_id: str, limit_tokens: int, given: int) -> FoldLine:
+    def _fold(
+        self, *, folded: Folded, session_id: str, limit_tokens: int, message_count: int
+    ) -> FoldLine:
         return FoldLine(
             session_id=self._one_line(session_id, _MAX_ID_CHARS),
             limit_tokens=limit_tokens,
             tokens=folded.tokens,
-            messages_given=given,
+            messages_given=message_count,
             messages_sent=len(folded.messages),
             parts=folded.parts[:MAX_LISTED],
             unlisted=max(len(folded.parts) - MAX_LISTED, 0),
         )
 
     def _model_call(
-        self, *, prompt: object, attempt: Attempt, answer: object, place: str
+        self, *, prompt: object, attempt: Attempt, answer: object, line_id: str
     ) -> ModelCallLine:
-        sent = self._sent(prompt, attempt.model, place)  # by the model's own name, not the cleaned
+        # By the original name of the model, since two redacted names can be equal.
+        sent = self._sent_prompt(prompt, attempt.model, line_id)
         line = ModelCallLine(attempt=self._attempts([attempt])[0], prompt=sent)
         changes: dict[str, object] = {}
-        # A failed call has no answer, and an adapter's may lack either field.
+        # A failed call has no answer, and an adapter's answer may lack either field.
         finish_reason = getattr(answer, "finish_reason", None)
         if isinstance(finish_reason, str):
             changes["finish_reason"] = self._one_line(finish_reason, _MAX_NAME_CHARS)
@@ -361,23 +372,26 @@ class Recording:
             changes["reply"] = self._text(reply)
         return line.model_copy(update=changes)
 
-    def _sent(self, prompt: object, model: str | None, place: str) -> SentPrompt:
+    def _sent_prompt(self, prompt: object, model: str | None, line_id: str) -> SentPrompt:
         messages = [*prompt] if isinstance(prompt, Sequence) else [prompt]
-        encoded = [_prompt_bytes(message) for message in messages]
+        encoded: list[bytes] = []
+        sent: list[SentMessage] = []
+        for message in messages:
+            text = _prompt_bytes(message)
+            role = message.role if isinstance(message, LLMMessage) else "data"
+            role = one_line(str(role), max_chars=_MAX_NAME_CHARS)
+            encoded.append(text)
+            sent.append(SentMessage(role=role, bytes=len(text), digest=_hex(text)))
         data = b"\n".join(encoded)
         most, same_as = None, None
-        for known in self._prompts:
-            if known.model == model:
-                same = same_bytes(known.data, data)
+        for earlier in self._prompts:
+            if earlier.model == model:
+                same = same_bytes(earlier.data, data)
                 if most is None or same > most:
-                    most, same_as = same, known.place
+                    most, same_as = same, earlier.line_id
         if len(data) <= _MAX_PROMPT_BYTES:
-            self._prompts.append(_KnownPrompt(model, place, data))
+            self._prompts.append(_EarlierPrompt(model, line_id, data))
         chunk_bytes, prefixes = _prefixes(data)
-        sent = [
-            SentMessage(role=_role(message), bytes=len(text), digest=_hex(text))
-            for message, text in zip(messages[:MAX_LISTED], encoded, strict=False)
-        ]
         return SentPrompt(
             digest=_hex(data),
             bytes=len(data),
@@ -385,7 +399,7 @@ class Recording:
             prefixes=prefixes,
             same_bytes=most,
             same_as=same_as,
-            messages=tuple(sent),
+            messages=tuple(sent[:MAX_LISTED]),
             text=self._text(data.decode("utf-8", "replace")),
         )
 
@@ -438,19 +452,17 @@ class Recording:
 
 
 class _ToolOutcomes:
-    """What became of the tools that a selection was offered."""
+    """The outcomes of the tools that a selection was offered."""
 
     def __init__(self, selection: ToolSelection, shown: Sequence[str]) -> None:
         self.called = dict.fromkeys(call.tool for call in selection.calls)
         self._refused = {call.tool for call in selection.dropped}
-        self._capped = {
-            choice.tool for choice in selection.choices if choice.reason == OVER_THE_CAP
-        }
+        self._reasons = {choice.tool: choice.reason for choice in selection.choices}
         self._shown = {*shown}
 
     def of(self, name: str) -> str:
         """Return the reason of a tool's candidate."""
-        if name in self._capped:
+        if self._reasons.get(name) == OVER_THE_CAP:
             return OVER_THE_CAP
         if name in self.called:
             return "chosen"
@@ -459,17 +471,16 @@ class _ToolOutcomes:
         return "not chosen" if name in self._shown else "not shown"
 
     def rank(self, name: str) -> tuple[bool, ...]:
-        """Sort called tools first, then refused ones, then those that were shown."""
+        """Sort called tools first, then refused tools, then other tools in the prompt."""
         return name not in self.called, name not in self._refused, name not in self._shown
 
 
 def digest(text: str) -> str:
-    """Return the first sixteen digits of the text's SHA-256."""
+    """Return the first 16 hex digits of a text's SHA-256."""
     return _hex(text.encode("utf-8", "surrogatepass"))
 
 
-def _items_of(pool: DataPoolSnapshot) -> dict[tuple[Kind, str], _Item]:
-    """Return every item of a pool, by its kind and id."""
+def _items_by_key(pool: DataPoolSnapshot) -> dict[tuple[Kind, str], _Item]:
     items: dict[tuple[Kind, str], _Item] = {("turn", turn.id): turn for turn in pool.session_log}
     items |= {("file", file.id): file for file in pool.context_files}
     items |= {("memory", memory.id): memory for memory in pool.memory_hits}
@@ -480,7 +491,7 @@ def _items_of(pool: DataPoolSnapshot) -> dict[tuple[Kind, str], _Item]:
 
 
 def item_digest(item: _Item) -> str:
-    """Return the digest of an item's text, of an output that of its bytes."""
+    """Return the digest of an item's text, or of an output's bytes."""
     match item:
         case ContextPointer():
             return (item.result_sha256 or "")[:_DIGEST_CHARS]
@@ -492,7 +503,7 @@ def item_digest(item: _Item) -> str:
 
 
 def _prompt_bytes(message: object) -> bytes:
-    """Return the bytes of a message, by which prompts are compared."""
+    """Return a message as a line of JSON, the form in which prompts are compared."""
     plain = message.model_dump(exclude_none=True) if isinstance(message, LLMMessage) else message
     try:
         return orjson.dumps(plain, option=orjson.OPT_NON_STR_KEYS, default=repr)
@@ -501,7 +512,8 @@ def _prompt_bytes(message: object) -> bytes:
 
 
 def same_bytes(before: bytes, after: bytes) -> int:
-    """Return with how many equal bytes both begin, by bisection."""
+    """Return the length of the common prefix."""
+    # Bisection compares slices in C, which is far faster than a loop over bytes.
     low, high = 0, min(len(before), len(after))
     while low < high:
         middle = (low + high + 1) // 2
@@ -513,7 +525,10 @@ def same_bytes(before: bytes, after: bytes) -> int:
 
 
 def _prefixes(data: bytes) -> tuple[int, tuple[str, ...]]:
-    """Return the size of a chunk, and the digests of the first chunk, the first two, and so on."""
+    """Return the size of a chunk, and the digests of the first chunk, the first two, and so on.
+
+    Sizes are 256 times a power of two, so chunks of two prompts have common ends.
+    """
     chunk_bytes = _MIN_CHUNK_BYTES
     while len(data) > chunk_bytes * _MAX_PREFIXES:
         chunk_bytes *= 2
@@ -523,11 +538,6 @@ def _prefixes(data: bytes) -> tuple[int, tuple[str, ...]]:
         state.update(data[start : start + chunk_bytes])
         digests.append(state.copy().hexdigest()[:_DIGEST_CHARS])
     return chunk_bytes, tuple(digests)
-
-
-def _role(message: object) -> str:
-    role = message.role if isinstance(message, LLMMessage) else "data"
-    return one_line(str(role), max_chars=_MAX_NAME_CHARS)
 
 
 def _hex(data: bytes) -> str:

@@ -1,13 +1,14 @@
-"""`Trace`: keeps what runs chose and did, as one file of lines a run.
+"""`Trace`: writes what a run chose and did to a file, one line for each event.
 
-A failure costs the trace, never the run.
+A failure to write loses the trace, and never affects the run.
 """
 
+import errno
 import logging
 import os
 import re
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from datetime import UTC, datetime
 from functools import cache, partial
@@ -32,20 +33,20 @@ from llm_common.trace.recording import Recording, digest
 
 _log = logging.getLogger(__name__)
 
-_MAX_PENDING: Final = 1_000  # lines that wait for the disk
+_MAX_PENDING: Final = 1_000  # lines that wait for a slow disk
 _MAX_QUERY_CHARS: Final = 20_000
-_END_BYTES: Final = 1_000  # kept free for the last line
-_CHECKED_EVERY: Final = 16  # runs, between two looks for old ones
-_MAX_ATTEMPTS: Final = 8
-_MOMENT: Final = "%Y%m%dT%H%M%S%fZ"
+_END_BYTES: Final = 1_000  # reserved for the last line, which says how many are missing
+_RUNS_PER_CLEANUP: Final = 16  # listing the folder for every run would be slow
+_MAX_ATTEMPTS: Final = 8  # to create a file while another process removes its folder
+_MOMENT: Final = "%Y%m%dT%H%M%S%fZ"  # sorts by time as a text
 _FILE = re.compile(r"\d{8}T\d{12}Z-[0-9a-f]{8}\.jsonl")
 _FLAGS = (
     os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | os.O_CLOEXEC
 )
-# One thread, so that the lines of a file keep their order.
+# One thread keeps the lines of a file in order.
 _WRITER: Final = Threads(1, "trace")
-# All that making a line of values of others, or writing it, can raise.
-_LOST = (
+# A line is built from values of callers and adapters, whose methods can raise any of these.
+_LINE_ERRORS = (
     OSError,
     ValueError,
     TypeError,
@@ -58,24 +59,25 @@ _LOST = (
 
 
 class Trace:
-    """Writes one file a run, with a line for each choice, fold, model call and tool call.
+    """Writes a file for each run, with a line for each choice, fold, model call and tool call.
 
-    The file is `<directory>/<folder of the query>/<run>.jsonl`, for its owner alone. Lines hold
-    ids, digests, sizes, scores and reasons. A thread writes them, one `write` a line: the run does
-    not wait. A file that cannot be written costs the trace of that run and, once, a warning. A
-    process that is killed leaves whole lines, and at most a part of one more, which readers ignore.
+    The file is `<directory>/<folder of the query>/<run>.jsonl`, and only its owner can read it. A
+    line has ids, digests, sizes, scores and reasons. A thread writes the lines, so the run does not
+    wait. If a file cannot be written, the run has no trace, and a warning is logged once. A killed
+    process leaves whole lines and at most a part of another, which readers skip.
 
     Args:
-        directory: Where the files go; a folder for traces alone. Made with the first line.
-        texts: Also keeps questions, prompts, replies, arguments and the texts of items, up to
-            400,000 characters a line.
-        redactor: Takes secrets out of every line.
-        max_runs: Most files; the oldest are removed when a run begins. A second process may keep 16
-            more.
-        max_run_bytes: Most bytes of a file; what comes later is counted in the last line.
+        directory: Folder for the files, and for nothing else. It is created with the first line.
+        texts: Whether to keep questions, prompts, replies, arguments and the texts of items too, up
+            to 400,000 characters a line. Defaults to False.
+        redactor: Redacts every line.
+        max_runs: Maximum number of files, over 16. Defaults to 200. The oldest are removed when a
+            run begins. A second process may keep 16 more.
+        max_run_bytes: Maximum bytes of a file, over 1,000. Defaults to 8 MB. Lines that do not fit
+            are counted in the last line.
 
     Raises:
-        ValueError: A limit is too small.
+        ValueError: If a limit is too small.
     """
 
     def __init__(
@@ -87,10 +89,10 @@ class Trace:
         max_runs: int = 200,
         max_run_bytes: int = 8_000_000,
     ) -> None:
-        if max_runs <= _CHECKED_EVERY or max_run_bytes <= _END_BYTES:
+        if max_runs <= _RUNS_PER_CLEANUP or max_run_bytes <= _END_BYTES:
             raise ValueError(
-                f"max_runs is {max_runs} and max_run_bytes {max_run_bytes}; "
-                f"give over {_CHECKED_EVERY} and {_END_BYTES}"
+                f"max_runs is {max_runs} and max_run_bytes is {max_run_bytes}. "
+                f"Set them over {_RUNS_PER_CLEANUP} and {_END_BYTES}"
             )
         self.directory = Path(directory)
         self.texts = texts
@@ -104,20 +106,26 @@ class Trace:
 
     @staticmethod
     def from_env() -> "Trace | None":
-        """The trace in `LLM_COMMON_TRACE_DIR`, the same one each time; None if that is not set.
+        """Return the trace in `LLM_COMMON_TRACE_DIR`, or None if that is not set.
+
+        The same folder gives the same object.
 
         Raises:
-            ConfigError: `~` names an unknown home folder.
+            ConfigError: If `~` names an unknown home folder.
         """
         directory = read_path(TRACE_DIR)
         return None if directory is None else _trace_in(str(directory))
 
     def begin(self, query_id: str, *, query: str | None = None) -> "Run":
-        """A run that is recorded; the caller ends it.
+        """Begin to record a run. The caller ends it.
 
         Args:
-            query_id: Names the folder; one that no store takes is named by its digest.
-            query: The question; its digest is kept, and its text if the trace holds texts.
+            query_id: Names the folder of the file. An id that stores refuse is replaced by its
+                digest.
+            query: The question. Its digest is recorded, and its text if the trace has texts.
+
+        Returns:
+            The run, to which nothing is recorded before `Run.active` or `Run.recorded`.
         """
         run = Run(self, query_id)
         run.begin(query)
@@ -125,44 +133,52 @@ class Trace:
 
     @contextmanager
     def run(self, query_id: str, *, query: str | None = None) -> Iterator["Run"]:
-        """Records what happens in the block; arguments as for `begin`."""
+        """Record what happens in the block. The arguments are those of `begin`."""
         with self.begin(query_id, query=query).recorded() as run:
             yield run
 
     def flush(self, *, timeout_s: float = 10.0) -> bool:
-        """Waits until what was recorded so far is written; False if that takes longer."""
+        """Wait until all recorded lines are written.
+
+        Args:
+            timeout_s: Maximum seconds to wait. Defaults to 10.
+
+        Returns:
+            Whether they were written in time.
+        """
         done = _WRITER.submit(lambda: None)
         with suppress(TimeoutError):
             done.result(timeout_s)
         return done.done()
 
     def delete(self, query_id: str) -> int:
-        """Removes the files of a query's runs, after those that are being written.
+        """Delete the files of a query's runs, after all recorded lines are written.
 
-        How many there were.
+        Returns:
+            The number of deleted files.
 
         Raises:
-            OSError: A file cannot be removed.
+            OSError: If a file cannot be deleted.
         """
         self.flush()
-        files = [
-            path
-            for path in (self.directory / folder_name(query_id)).glob("*.jsonl")
-            if _FILE.fullmatch(path.name)
-        ]
-        for path in files:
-            path.unlink()
-        return len(files)
+        deleted = 0
+        for path in [*(self.directory / folder_name(query_id)).glob("*.jsonl")]:
+            if _FILE.fullmatch(path.name):  # other programs may have files here
+                path.unlink()
+                deleted += 1
+        return deleted
 
     def open(self, path: Path) -> int:
-        """A new file, after old ones have made room for it; for the writer's thread.
+        """Create the file of a run, and delete the oldest files now and then.
+
+        Only the writer's thread may call this.
 
         Raises:
-            OSError: The file cannot be made.
+            OSError: If the file cannot be created.
         """
-        if next(self._runs) % _CHECKED_EVERY == 0:
-            with suppress(OSError):  # other processes remove them too
-                self._make_room()
+        if next(self._runs) % _RUNS_PER_CLEANUP == 0:
+            with suppress(OSError):  # another process may delete the same files
+                self._delete_oldest()
         self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         attempts = 0
         while True:
@@ -174,77 +190,80 @@ class Trace:
                 if attempts == _MAX_ATTEMPTS:
                     raise
 
-    def _make_room(self) -> None:
-        files = [each for each in self.directory.glob("*/*.jsonl") if _FILE.fullmatch(each.name)]
+    def _delete_oldest(self) -> None:
+        files = [path for path in self.directory.glob("*/*.jsonl") if _FILE.fullmatch(path.name)]
         now = f"{datetime.now(UTC):{_MOMENT}}~"
-        # Files of a later moment than now are of a clock that was wrong: they go first, not the
-        # runs of today.
-        files.sort(key=lambda each: (each.name < now, each.name), reverse=True)
-        for old in files[self._max_runs - _CHECKED_EVERY :]:
-            old.unlink(missing_ok=True)
+        # A file from the future was written with a wrong clock. It is deleted first, because it
+        # would otherwise outlive the runs of today.
+        files.sort(key=lambda path: (path.name < now, path.name), reverse=True)
+        for path in files[self._max_runs - _RUNS_PER_CLEANUP :]:
+            path.unlink(missing_ok=True)
             with suppress(OSError):
-                old.parent.rmdir()  # if it is empty
+                path.parent.rmdir()  # fails unless it is empty
 
-    def line(self, kind: str, facts: Mapping[str, object], *, place: str) -> Line:
-        """The line for what was recorded; see `Recording.line`."""
-        return self._recording.line(kind, facts, place=place)
+    def line(self, kind: str, fields: Mapping[str, object], *, line_id: str) -> Line:
+        """Build a line. See `Recording.line`."""
+        return self._recording.line(kind, fields, line_id=line_id)
 
     def warn(self, error: BaseException) -> None:
-        """Logs the first failure."""
+        """Log the first failure, and ignore the rest."""
         if not self._has_warned:
             self._has_warned = True
             reason = error.strerror if isinstance(error, OSError) else type(error).__name__
-            _log.warning(
-                "a run is not traced: %s; runs go on without a trace where that lasts", reason
-            )
+            _log.warning("a run is not traced: %s. Later failures are not logged", reason)
 
 
 class Run(Recorder):
-    """One run that is recorded, or none: without a trace nothing has an effect.
+    """A recorded run. Without a trace, its methods have no effect.
 
     Attributes:
-        run_id: Its moment and eight random digits; names the file.
-        path: The file; None without a trace.
+        run_id: Time of its begin and eight random digits, which name the file.
+        path: The file. None without a trace.
     """
 
     def __init__(self, trace: Trace | None, query_id: str) -> None:
         moment = datetime.now(UTC)
         self.run_id = f"{moment:{_MOMENT}}-{secrets.token_hex(4)}"
-        self.path = (
-            None
-            if trace is None
-            else trace.directory / folder_name(query_id) / f"{self.run_id}.jsonl"
-        )
+        self.path: Path | None = None
+        if trace is not None:
+            self.path = trace.directory / folder_name(query_id) / f"{self.run_id}.jsonl"
         self._trace = trace
         self._query_id = query_id
         self._started = monotonic()
-        self._steps, self._seqs = count(1), count(1)
+        self._steps = count(1)
+        self._seqs = count(1)
         self._descriptor: int | None = None
-        self._bytes = self._lost = 0
+        self._bytes = 0
+        self._lost = 0
         self._has_ended = trace is None
 
     def begin(self, query: str | None) -> None:
-        """Writes the first line."""
+        """Write the first line."""
         assert self._trace is not None
-        shown = None
-        if query is not None and self._trace.texts:
-            shown = printable(self._trace.redactor.beginning(query, max_chars=_MAX_QUERY_CHARS))
+        redactor = self._trace.redactor
         line = RunBegin(
             library=__version__,
-            query_id=one_line(self._trace.redactor.text(self._query_id), max_chars=200),
-            query_digest=None if query is None else digest(query),
-            query=shown,
+            query_id=one_line(redactor.text(self._query_id), max_chars=200),
             texts=self._trace.texts,
         )
-        self._submit("", {"line": line}, 0, 0)
+        if query is not None:
+            line = line.model_copy(update={"query_digest": digest(query)})
+            if self._trace.texts:
+                text = printable(redactor.beginning(query, max_chars=_MAX_QUERY_CHARS))
+                line = line.model_copy(update={"query": text})
+        self._submit(lambda **_: line, step=0, parent=0)
 
     def active(self) -> AbstractContextManager[None]:
-        """Records what happens in the block; not around a `yield` of an async generator."""
-        return recording(self) if not self._has_ended else nullcontext()
+        """Record what happens in the block, and do not end the run with it.
+
+        The block must not contain a `yield` of an async generator: the caller's code would then
+        be recorded too.
+        """
+        return nullcontext() if self._has_ended else recording(self)
 
     @contextmanager
     def recorded(self) -> Iterator[Self]:
-        """Records what happens in the block, and ends with it: `ok`, or `error` if it raised."""
+        """Record what happens in the block, then end the run as `ok`, or `error` if it raised."""
         status = "error"
         try:
             with self.active():
@@ -254,74 +273,62 @@ class Run(Recorder):
             self.end(status)
 
     def end(self, status: str = "ok") -> None:
-        """Writes the last line and closes the file; once."""
+        """Write the last line and close the file. Further calls have no effect."""
         if not self._has_ended:
             self._has_ended = True
             seconds = round(monotonic() - self._started, 3)
-            self._submit("", {"line": RunEnd(status=status, seconds=seconds)}, 0, 0, is_last=True)
+            line = RunEnd(status=status, seconds=seconds)
+            self._submit(lambda **_: line, step=0, parent=0, is_last=True)
 
     def next_step(self) -> int:
-        """See `Recorder`."""
+        """Return the number of a new step. See `Recorder`."""
         return next(self._steps)
 
-    def record(self, kind: str, facts: Mapping[str, object], /, *, step: int, parent: int) -> None:
-        """See `Recorder`."""
+    def record(self, kind: str, fields: Mapping[str, object], /, *, step: int, parent: int) -> None:
+        """Write a line. See `Recorder`."""
         if not self._has_ended:
-            self._submit(kind, facts, step, parent)
+            assert self._trace is not None
+            self._submit(partial(self._trace.line, kind, fields), step=step, parent=parent)
 
     def _submit(
-        self,
-        kind: str,
-        facts: Mapping[str, object],
-        step: int,
-        parent: int,
-        *,
-        is_last: bool = False,
+        self, build: Callable[..., Line], *, step: int, parent: int, is_last: bool = False
     ) -> None:
+        """Have the writer's thread build a line and append it."""
         assert self._trace is not None
-        room = self._trace.pending
-        # the last line closes the file: it waits in any case
-        if not is_last and not room.acquire(blocking=False):
+        pending = self._trace.pending
+        # The last line closes the file, so it is queued even when the queue is full.
+        if not is_last and not pending.acquire(blocking=False):
             self._lost += 1
             return
-        place: dict[str, object] = {
-            "at": datetime.now(UTC).isoformat(),
-            "step": step,
-            "parent": parent,
-        }
+        position = {"at": datetime.now(UTC).isoformat(), "step": step, "parent": parent}
         try:
-            written = _WRITER.submit(partial(self._write, self._trace, kind, facts, place))
-        except NoThreadError:  # also where the interpreter ends
+            write = _WRITER.submit(partial(self._write, self._trace, build, position))
+        except NoThreadError:  # also at the exit of the interpreter
             if not is_last:
-                room.release()
+                pending.release()
             return
         if not is_last:
-            written.add_done_callback(lambda _: room.release())
+            write.add_done_callback(lambda _: pending.release())
 
     def _write(
-        self, trace: Trace, kind: str, facts: Mapping[str, object], place: dict[str, object]
+        self, trace: Trace, build: Callable[..., Line], position: Mapping[str, object]
     ) -> None:
-        """Makes the line and appends it, in the writer's thread."""
         try:
             seq = next(self._seqs)
-            made = (
-                facts["line"] if not kind else trace.line(kind, facts, place=f"{self.run_id}#{seq}")
-            )
-            assert isinstance(made, Line)
-            last = {"lost": self._lost} if isinstance(made, RunEnd) else {}
-            line = made.model_copy(update={**place, **last, "seq": seq})
-            self._append(
-                trace,
-                orjson.dumps(line.model_dump(mode="json", exclude_none=True)) + b"\n",
-                is_last=bool(last),
-            )
-            if last:
+            line = build(line_id=f"{self.run_id}#{seq}").model_copy(update={**position, "seq": seq})
+            is_last = isinstance(line, RunEnd)
+            if is_last:
+                line = line.model_copy(update={"lost": self._lost})
+            encoded = orjson.dumps(line.model_dump(mode="json", exclude_none=True)) + b"\n"
+            self._append(trace, encoded, is_last=is_last)
+            if is_last:
                 self._close()
-        except OSError as exc:  # one line that is cut ends the file: nothing may follow it
+        except OSError as exc:
+            # A part of a line may be in the file, and a reader skips only the last one.
             trace.warn(exc)
             self._has_ended = True
             self._close()
-        except _LOST as exc:
+        except _LINE_ERRORS as exc:
             trace.warn(exc)
             self._lost += 1
 
@@ -331,17 +338,17 @@ class Run(Recorder):
                 return  # closed
             assert self.path is not None
             self._descriptor = trace.open(self.path)
-        room = trace.max_run_bytes - self._bytes - (0 if is_last else _END_BYTES)
-        if len(data) > room:
+        free_bytes = trace.max_run_bytes - self._bytes - (0 if is_last else _END_BYTES)
+        if len(data) > free_bytes:
             self._lost += 1
             return
         written = os.write(self._descriptor, data)
         self._bytes += written
         if written < len(data):
-            raise OSError(28, "no room for a whole line")
+            raise OSError(errno.ENOSPC, "no space for a whole line")
 
     def _close(self) -> None:
-        self._bytes += 1
+        self._bytes += 1  # so that `_append` never opens a second file
         if self._descriptor is not None:
             with suppress(OSError):
                 os.close(self._descriptor)
@@ -349,16 +356,16 @@ class Run(Recorder):
 
 
 def begin_run(query_id: str, *, query: str | None = None, trace: Trace | None = None) -> Run:
-    """Begin a run of the trace, else of the one that `LLM_COMMON_TRACE_DIR` names.
-
-    Without either, the run records nothing.
-
-    A run within another one records into that one.
+    """Begin a run of a trace, by default of the one in `LLM_COMMON_TRACE_DIR`.
 
     Args:
-        query_id: As for `Trace.begin`.
-        query: Likewise.
-        trace: Where to; None reads the environment now.
+        query_id: See `Trace.begin`.
+        query: See `Trace.begin`.
+        trace: The trace. Defaults to the one that the environment names now.
+
+    Returns:
+        The run. It records nothing if there is no trace, or within another run, which then gets
+        its lines.
     """
     try:
         chosen = None if is_recording() else trace or Trace.from_env()
@@ -369,7 +376,7 @@ def begin_run(query_id: str, *, query: str | None = None, trace: Trace | None = 
 
 
 def folder_name(query_id: str) -> str:
-    """Return the folder of a query's traces: as in a store, or a digest of an invalid id."""
+    """Return the folder name of a query: that of stores, or a digest if the id is invalid."""
     try:
         return folder_of(query_id)
     except InvalidIdError:

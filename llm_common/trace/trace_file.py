@@ -1,4 +1,4 @@
-"""`read_trace`: reads the lines of one run, as far as they are whole."""
+"""`read_trace`: reads the lines of one run, and skips damaged ones."""
 
 import os
 from dataclasses import dataclass
@@ -11,20 +11,20 @@ from pydantic import ValidationError
 from llm_common.errors import StoreError
 from llm_common.trace.lines import LINE, Line, RunBegin, RunEnd
 
-_MAX_FILE_BYTES: Final = 256_000_000
-_MAX_NOTES: Final = 10
+_MAX_FILE_BYTES: Final = 256_000_000  # decoded lines take several times as much memory
+_MAX_NOTES: Final = 10  # a file that is not a trace would have one a line
 
 LineT = TypeVar("LineT", bound=Line)
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedRun:
-    """A run as its trace contains it.
+    """The recorded lines of a run.
 
     Attributes:
         path: The file.
-        lines: The readable lines, in their order.
-        notes: What could not be read, in sentences.
+        lines: The readable lines, in order.
+        notes: Sentences about lines that could not be read.
     """
 
     path: Path
@@ -33,17 +33,17 @@ class RecordedRun:
 
     @property
     def run_id(self) -> str:
-        """Return the run's name, which is the file's."""
+        """Return the id of the run, which is the name of its file."""
         return self.path.stem
 
     @property
     def begin(self) -> RunBegin | None:
-        """Return the first line, None if it is missing."""
+        """Return the first line, or None if it is missing."""
         return next(iter(self.of(RunBegin)), None)
 
     @property
     def end(self) -> RunEnd | None:
-        """Return the last line, None for a run that goes on or was killed."""
+        """Return the last line, or None if the run is not over or was killed."""
         return next(iter(self.of(RunEnd)), None)
 
     def of(self, kind: type[LineT]) -> list[LineT]:
@@ -52,12 +52,15 @@ class RecordedRun:
 
 
 def read_trace(path: str | Path) -> RecordedRun:
-    """Read the run of a file, or the newest run in a folder and the folders in it.
+    """Read the run of a file, or the newest run in a folder and its subfolders.
 
-    Ignores a last line that is cut, and lines of another kind or form. `notes` tells of them.
+    A truncated last line and lines of an unknown kind are skipped, and listed in `notes`.
 
     Args:
-        path: A `.jsonl` file of a trace, or a folder of them.
+        path: A `.jsonl` file of a trace, or a folder with such files.
+
+    Returns:
+        The run with its readable lines, at least one.
 
     Raises:
         StoreError: If there is no such file, it cannot be read, or it is not a trace.
@@ -65,26 +68,32 @@ def read_trace(path: str | Path) -> RecordedRun:
     file = Path(path)
     try:
         if file.is_dir():
+            # File names begin with the time of the run.
             file = max(file.rglob("*.jsonl"), key=lambda trace: trace.name)
         with file.open("rb") as opened:
             is_readable = os.fstat(opened.fileno()).st_size <= _MAX_FILE_BYTES
             data = opened.read(_MAX_FILE_BYTES) if is_readable else b""
-    except ValueError as exc:  # of `max`: the folder has no trace
-        raise StoreError(f"{file} holds no trace; give a .jsonl file that a Trace wrote") from exc
+    except ValueError as exc:  # from `max` of nothing
+        raise StoreError(
+            f"{file} contains no trace. Give a .jsonl file that a Trace wrote"
+        ) from exc
     except OSError as exc:
         raise StoreError(
-            f"{file} cannot be read ({exc.strerror}); give a .jsonl file that a Trace wrote"
+            f"{file} cannot be read ({exc.strerror}). Give a .jsonl file that a Trace wrote"
         ) from exc
-    *texts, rest = data.split(b"\n")
+    *texts, incomplete = data.split(b"\n")
     lines: list[Line] = []
     notes = []
-    if rest:
+    if incomplete:
         notes.append("the last line is cut: the process was killed, or the disk was full")
     for number, text in enumerate(texts, 1):
         try:
             lines.append(LINE.validate_python(orjson.loads(text)))
         except (ValidationError, orjson.JSONDecodeError):
-            notes.append(f"line {number} is of another kind or form and was ignored")
+            # A later version of the library may write kinds that this one does not know.
+            notes.append(f"line {number} is of an unknown kind or form and was skipped")
     if not lines:
-        raise StoreError(f"{file} holds no line of a trace; give a .jsonl file that a Trace wrote")
+        raise StoreError(
+            f"{file} contains no line of a trace. Give a .jsonl file that a Trace wrote"
+        )
     return RecordedRun(file, tuple(lines), tuple(notes[:_MAX_NOTES]))

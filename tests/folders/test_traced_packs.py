@@ -68,12 +68,10 @@ def test_a_line_says_of_each_weighed_file_why_it_is_in_or_out(tree: Path, traces
         assert (item.chars_shown == 0) == (item.form == "left_out")
     assert (line.tokens, line.budget, line.allocation["files"]) == (pack.tokens, 400, 400)
     assert line.not_weighed == {"secret": 1, "binary": 1, "lower ranked": 1}
-    assert "Not weighed in line 2 were 1 binary, 1 lower ranked, 1 secret files." in verdicts(run)
+    assert "Line 2 skipped 1 binary, 1 lower ranked, 1 secret files." in verdicts(run)
     reasons = {one.id: one.why for one in unseen(run)}
     assert reasons["long.py"].startswith("A part is shown")
-    assert re.match(
-        r"No room for a passage of it: [\d,]+ of 400 tokens are free", reasons["shop_1.py"]
-    )
+    assert re.match(r"No passage of it fits: [\d,]+ of 400 tokens are free", reasons["shop_1.py"])
 
 
 def test_a_pack_of_its_own_is_a_run_named_by_its_folder(tree: Path, traces: Path) -> None:
@@ -130,4 +128,4 @@ def test_the_commands_pack_and_trace_show_go_together(tree: Path, traces: Path) 
     assert Trace(traces).flush()
     shown = CliRunner().invoke(app, ["trace", "show", str(traces)], env={"COLUMNS": "200"}).stdout
     assert "shop_1.py" in shown
-    assert "No room for a passage of it" in shown
+    assert "No passage of it fits" in shown

@@ -221,28 +221,28 @@ async def no_data(_: FileContextPointerStore) -> None:
 
 # The run, a part of what was left out, and the reason as the page says it.
 STORIES: Mapping[str, tuple[Story, str, str]] = {
-    "no room": (no_room, "8.txt", "No room: it needs about"),
+    "no room": (no_room, "8.txt", "It does not fit: it needs about"),
     "a small part": (
         small_part,
         "best.txt",
         "A conversational request has 80 tokens for files and outputs",
     ),
-    "six memories": (six_memories, "m5", "As many better ones as the limit allows are in."),
+    "six memories": (six_memories, "m5", "Better items filled the limit for its kind."),
     "excluded": (excluded_file, "second.txt", "A pattern of the request excludes it."),
-    "said twice": (said_twice, "m1", "It says the same as turn t1, which is shown."),
-    "not chosen": (not_chosen, "lookup", "The model was shown it and did not choose it."),
+    "said twice": (said_twice, "m1", "It has the same text as turn t1, which is shown."),
+    "not chosen": (not_chosen, "lookup", "The model saw it and did not choose it."),
     "over the cap": (
         over_the_cap,
         "lookup",
-        "It fits, but 1 better ones are the most that are kept.",
+        "It matches, but better candidates filled the limit of 1.",
     ),
-    "improbable": (improbable, "lookup", "likely to help; more than 50% is needed."),
+    "improbable": (improbable, "lookup", "to help. More than 50% is required."),
     "choosing failed": (
         choosing_failed,
         "lookup",
         "Choosing failed (timeout), so nothing was chosen",
     ),
-    "tool not shown": (tool_not_shown, "other_1", "The model was not shown it"),
+    "tool not shown": (tool_not_shown, "other_1", "The model did not see it"),
     "call refused": (
         call_refused,
         "track_parcel",

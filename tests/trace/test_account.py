@@ -43,7 +43,7 @@ async def test_the_page_says_why_the_model_did_not_see_it(name: str, tmp_path: P
 async def test_the_page_says_why_no_model_was_asked(tmp_path: Path) -> None:
     page = render_html(await recorded(no_data, tmp_path))
     assert (
-        "No model was asked for an answer: tool &#39;track_parcel&#39; failed (TimeoutError)"
+        "No model was called for an answer: tool &#39;track_parcel&#39; failed (TimeoutError)"
         in page
     )
 

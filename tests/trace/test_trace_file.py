@@ -1,4 +1,4 @@
-"""Reading traces: what is whole is read, what is not is said."""
+"""Reading traces: whole lines are read, damaged ones are noted."""
 
 from pathlib import Path
 
@@ -16,9 +16,9 @@ END = '{"seq": 2, "kind": "run_end", "status": "ok", "seconds": 1.5}\n'
     [
         (BEGIN + END, 2, None),
         (BEGIN + END[:-20], 1, "the last line is cut"),
-        (BEGIN + '{"kind": "later"}\n' + END, 2, "line 2 is of another kind"),
-        (BEGIN + "\0\0\n[]\n7\n" + END, 2, "line 2 is of another kind"),
-        (BEGIN + '{"kind": "run_end", "seconds": "x"}\n', 1, "line 2 is of another kind"),
+        (BEGIN + '{"kind": "later"}\n' + END, 2, "line 2 is of an unknown kind"),
+        (BEGIN + "\0\0\n[]\n7\n" + END, 2, "line 2 is of an unknown kind"),
+        (BEGIN + '{"kind": "run_end", "seconds": "x"}\n', 1, "line 2 is of an unknown kind"),
     ],
 )
 def test_whole_lines_of_known_kinds_are_read(
@@ -37,7 +37,7 @@ def test_whole_lines_of_known_kinds_are_read(
 def test_what_is_no_trace_is_refused(text: str, tmp_path: Path) -> None:
     path = tmp_path / "x.jsonl"
     path.write_text(text, encoding="utf-8")
-    with pytest.raises(StoreError, match=r"give a [.]jsonl file that a Trace wrote"):
+    with pytest.raises(StoreError, match=r"Give a [.]jsonl file that a Trace wrote"):
         read_trace(path)
 
 
@@ -51,5 +51,5 @@ def test_of_a_folder_the_newest_run_is_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["absent", "absent.jsonl", "."])
 def test_a_path_without_a_trace_is_named(name: str, tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match=r"give a [.]jsonl file that a Trace wrote"):
+    with pytest.raises(StoreError, match=r"Give a [.]jsonl file that a Trace wrote"):
         read_trace(tmp_path / name)

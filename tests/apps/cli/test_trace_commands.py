@@ -33,9 +33,9 @@ def test_show_says_why(run: RecordedRun) -> None:
     shown = call("show", run.path).stdout
     assert QUERY in shown
     assert "Chose 1 of 2 outputs by a model" in shown
-    assert "The model was shown it and did not choose it." in shown
+    assert "The model saw it and did not choose it." in shown
     document = json.loads(call("show", run.path, "--json").stdout)
-    assert document["unseen"][0]["why"] == "The model was shown it and did not choose it."
+    assert document["unseen"][0]["why"] == "The model saw it and did not choose it."
     assert [line["kind"] for line in document["lines"]] == [
         "run_begin",
         "model_call",
@@ -69,7 +69,7 @@ async def test_diff_ends_with_one_where_runs_differ(run: RecordedRun, tmp_path: 
 
 @pytest.mark.parametrize("command", [["show"], ["diff", "."], ["export"]])
 @pytest.mark.parametrize(
-    ("is_there", "code", "said"), [(True, 1, "holds no line"), (False, 2, "does not exist")]
+    ("is_there", "code", "said"), [(True, 1, "contains no line"), (False, 2, "does not exist")]
 )
 def test_what_is_no_trace_is_named_harmlessly(
     command: list[str], is_there: bool, code: int, said: str, tmp_path: Path
