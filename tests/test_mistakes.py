@@ -363,21 +363,21 @@ MISTAKES = [
         "no client to choose outputs",
         lambda at: ContextRelevanceSelector(None),
         TypeError,
-        "NoneType is no client: it has no chat_completion that can be called; pass an LLMClient, "
+        "NoneType is not a client: it has no callable chat_completion; pass an LLMClient, "
         "such as llm_common.core.OpenAICompatibleClient.from_env()",
     ),
     Mistake(
         "a client of another dialect",
         lambda at: ToolSelector(AsyncOpenAI()),
         TypeError,
-        "AsyncOpenAI is no client: it has no chat_completion that can be called; wrap it: "
+        "AsyncOpenAI is not a client: it has no callable chat_completion; wrap it: "
         'llm_common.clients.OpenAISDKClient(client, model="...")',
     ),
     Mistake(
         "a client that is none",
         lambda at: ToolSelector(object()),
         TypeError,
-        "object is no client: it has no chat_completion that can be called; pass an LLMClient, "
+        "object is not a client: it has no callable chat_completion; pass an LLMClient, "
         "such as llm_common.core.OpenAICompatibleClient.from_env()",
     ),
     Mistake(

@@ -1,4 +1,4 @@
-"""Talks to a model: messages, clients, structured replies, token counts."""
+"""Calls to chat models: messages, clients, structured replies and token counts."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -55,7 +55,7 @@ __all__ = [
     "extract_json",
 ]
 
-# httpx takes 110 ms to import: what needs it is imported on first use.
+# Importing httpx takes 110 ms, so the modules that need it are imported on first use.
 _MODULES = {
     "OpenAICompatibleClient": "llm_common.core.http.openai_compatible",
     "UsageTotals": "llm_common.core.http.costs",

@@ -9,18 +9,15 @@ from llm_common.core.models import LLMConfig, LLMMessage, LLMResponse
 
 
 class LLMClient(ABC):
-    """Answers a conversation; subclasses implement one method.
+    """A client for a chat model. Subclasses implement `chat_completion`.
 
     An `async with` block closes the client's connections. Subclassing is optional: the selectors
-    take any object with a matching `chat_completion`.
+    accept any object with a matching `chat_completion`.
 
     Attributes:
-        default_model: Name of the model that answers a call which names none; None if the client
-            does not say.
-        provider: Name of the endpoint's provider, such as `zai` or `openai`; None if the client
-            does not say.
-        host: Host of the endpoint, with the port that its address names; None if the client does
-            not say.
+        default_model: Name of the model for calls that name none. None if unknown.
+        provider: Name of the endpoint's provider, such as `zai` or `openai`. None if unknown.
+        host: Host of the endpoint, with the port if its address has one. None if unknown.
     """
 
     default_model: str | None = None
@@ -36,24 +33,24 @@ class LLMClient(ABC):
         max_tokens: int | None = None,
         **options: Any,
     ) -> LLMResponse:
-        """The model's answer to the conversation.
+        """Return the model's answer to a conversation.
 
         Args:
             messages: The conversation, oldest first.
-            model: Name at the endpoint; None takes the client's default.
-            temperature: Sampling temperature; None takes the client's default.
-            max_tokens: Limit of the answer in tokens; None takes the client's default.
+            model: Name at the endpoint. None uses the client's default.
+            temperature: Sampling temperature. None uses the client's default.
+            max_tokens: Maximum length of the answer in tokens. None uses the client's default.
             **options: Further options of the endpoint, such as `response_format`.
 
         Returns:
             One whole answer.
 
         Raises:
-            LLMError: The call failed; its subclasses say why.
+            LLMError: If the call failed. The subclass says why.
         """
 
     async def aclose(self) -> None:
-        """Closes the client's connections; safe to call twice."""
+        """Close the client's connections. Safe to call twice."""
         return
 
     async def __aenter__(self) -> Self:
@@ -68,9 +65,9 @@ class LLMClient(ABC):
         await self.aclose()
 
 
-# Attributes by which a client of another package is known without importing it, and what makes it
-# an `LLMClient`. The first that fits counts: LiteLLM's router has a `chat` as well.
-_DIALECTS: Final = (
+# Clients of other packages by a method, which needs no import of the package, and the adapter for
+# each. The order matters: LiteLLM's router has a `chat` as well.
+_ADAPTERS: Final = (
     ("ainvoke", "LangChainClient(client)"),
     ("acompletion", 'LiteLLMClient(client.acompletion, model="...")'),
     ("chat.completions.create", 'OpenAISDKClient(client, model="...")'),
@@ -81,13 +78,13 @@ _DIALECTS: Final = (
 
 
 def check_client(client: object) -> None:
-    """Nothing, if the object has a `chat_completion` that can be called.
+    """Check that an object has a callable `chat_completion`.
 
     Raises:
-        TypeError: It has none. The text names the adapter for a client of another package, which is
-            known by its shape.
+        TypeError: If it has none. For a client of another package the text names the adapter.
     """
     method = getattr(client, "chat_completion", None)
+    # A class has the function too, but calling it would lack `self`.
     unbound = isinstance(client, type) and inspect.isfunction(
         inspect.getattr_static(client, "chat_completion", None)
     )
@@ -95,16 +92,17 @@ def check_client(client: object) -> None:
         return
     name = client.__name__ if isinstance(client, type) else type(client).__name__
     raise TypeError(
-        f"{name} is no client: it has no chat_completion that can be called; {_way_out(client)}"
+        f"{name} is not a client: it has no callable chat_completion; {_remedy(client)}"
     )
 
 
-def _way_out(client: object) -> str:
+def _remedy(client: object) -> str:
+    """Return what to pass instead of an object that is not a chat client."""
     if isinstance(client, type):
         return f"pass an instance of {client.__name__}"
-    # Other packages' decision models have a chat client's methods as well.
-    kinds = [kind.__name__ for kind in type(client).__mro__]
-    if callable(getattr(client, "decide", None)) or "BaseDecisionModel" in kinds:
+    # First, since other packages' decision models also have the methods of their chat clients.
+    base_names = [base.__name__ for base in type(client).__mro__]
+    if callable(getattr(client, "decide", None)) or "BaseDecisionModel" in base_names:
         return (
             "pass a decision client to DecisionRelevanceSelector or DecisionToolSelector of "
             "llm_common.decisions"
@@ -113,16 +111,14 @@ def _way_out(client: object) -> str:
         return "pass OpenAICompatibleClient(config)"
     if inspect.isfunction(client) and client.__name__ == "acompletion":
         return 'wrap it: llm_common.clients.LiteLLMClient(acompletion, model="...")'
-    for path, adapter in _DIALECTS:
-        found: object = client
+    for path, adapter in _ADAPTERS:
+        method: object = client
         for name in path.split("."):
-            found = getattr(found, name, None)
-        if callable(found):
-            blocking = adapter.startswith("OpenAISDK") and not inspect.iscoroutinefunction(
-                inspect.unwrap(found)
-            )
-            return (
-                f"{'take the async client and ' if blocking else ''}wrap it: "
-                f"llm_common.clients.{adapter}"
-            )
+            method = getattr(method, name, None)
+        if callable(method):
+            is_async = inspect.iscoroutinefunction(inspect.unwrap(method))
+            wrapped = "it"
+            if adapter.startswith("OpenAISDK") and not is_async:
+                wrapped = "the async client instead"
+            return f"wrap {wrapped}: llm_common.clients.{adapter}"
     return "pass an LLMClient, such as llm_common.core.OpenAICompatibleClient.from_env()"

@@ -1,9 +1,9 @@
-"""Translates third-party exceptions by their shape, without their packages.
+"""Translation of third-party exceptions to `LLMError`, without importing their packages.
 
-Shapes: a `status_code` (OpenAI's SDK and those generated like it, LiteLLM, pydantic-ai), a `status`
-(aiohttp), a `code` (Google's), or one of these on `.response` (httpx, requests); else the names of
-the exception's classes, which all of them choose alike, httpx2 those of httpx. Chained causes are
-read too, since packages wrap each other's exceptions.
+An exception is recognised by its HTTP status: a `status_code` (OpenAI's SDK and those generated
+like it, LiteLLM, pydantic-ai), a `status` (aiohttp), a `code` (Google), or `response.status_code`
+(httpx, requests). Otherwise the names of its classes decide, which are similar in all packages.
+Chained causes are read too, since packages wrap each other's exceptions.
 """
 
 import json
@@ -33,21 +33,23 @@ _MALFORMED: Final = re.compile(
 )
 _KEY_HEADERS: Final = frozenset({"authorization", "api-key", "x-api-key", "x-goog-api-key"})
 _HTTP_ERRORS: Final = range(400, 600)
-_MAX_CAUSES: Final = 8
+_SERVER_ERRORS: Final = range(500, 600)
+_MAX_CAUSES: Final = 8  # exceptions can be chained in a circle
 _MAX_BODY_CHARS: Final = 2_000
 
 
 @contextmanager
 def external_errors(client: str, *, timeout_s: float) -> Iterator[None]:
-    """A block of third-party code whose exceptions are raised as `LLMError`.
+    """Raise the exceptions of a block of third-party code as `LLMError`.
+
+    An error's text repeats nothing of the exception but the name of its class.
 
     Args:
-        client: The client's name for the error's text, which repeats only the class of the
-            exception.
-        timeout_s: The limit that a timeout is reported with.
+        client: The client's name for the error's text.
+        timeout_s: Deadline that a timeout error reports.
 
     Raises:
-        LLMError: Of the class that fits, else itself.
+        LLMError: The subclass that fits, else the class itself.
     """
     handled = sys.exception()
     try:
@@ -55,30 +57,32 @@ def external_errors(client: str, *, timeout_s: float) -> Iterator[None]:
     except LLMError:
         raise
     except Exception as exc:  # a third-party client may raise anything
-        causes = list(_causes(exc, handled))
+        causes = _causes(exc, handled)
         error = _error_of(causes, client, timeout_s=timeout_s)
-        requests = (_fact(cause, name) for cause in causes for name in ("request", "_request"))
-        error.locate(
-            model=None,
-            host=next(filter(None, (host_of(_fact(sent, "url")) for sent in requests)), None),
-        )
+        for cause in causes:
+            for name in ("request", "_request"):
+                # `locate` keeps the first host that is not None.
+                error.locate(model=None, host=host_of(_stored(_stored(cause, name), "url")))
         raise error from exc
 
 
-def _causes(exc: BaseException, handled: BaseException | None) -> Iterator[BaseException]:
-    """Yield the exception and its causes, without one that the caller was already handling."""
+def _causes(exc: BaseException, handled: BaseException | None) -> list[BaseException]:
+    """Return an exception and its causes, up to one that the caller was already handling."""
+    causes: list[BaseException] = []
     cause: BaseException | None = exc
-    for _ in range(_MAX_CAUSES):
-        if cause is None or cause is handled:
-            return
-        yield cause
-        cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
+    while cause is not None and cause is not handled and len(causes) < _MAX_CAUSES:
+        causes.append(cause)
+        if cause.__cause__ is not None or cause.__suppress_context__:
+            cause = cause.__cause__
+        else:
+            cause = cause.__context__
+    return causes
 
 
 def _error_of(causes: list[BaseException], client: str, *, timeout_s: float) -> LLMError:
-    refusal: LLMStatusError | None = None
+    status_error: LLMStatusError | None = None
     for cause in causes:
-        names = [kind.__name__ for kind in type(cause).__mro__]
+        names = [base.__name__ for base in type(cause).__mro__]
         if any(map(_TIMEOUT.search, names)):
             return LLMTimeoutError(
                 f"{client} timed out; raise its timeout, or use a faster model", timeout_s=timeout_s
@@ -92,65 +96,69 @@ def _error_of(causes: list[BaseException], client: str, *, timeout_s: float) -> 
                 f"{client} could not read the reply; check its address, or take another model",
                 reason="unreadable",
             )
-        refusal = refusal or _refusal(cause, causes)
-        # LiteLLM says 500 for whatever it cannot name, also for a connection that was refused.
-        if refusal is not None and refusal.status < 500:  # noqa: PLR2004 - where the statuses of servers' faults begin
-            return refusal
-    kind = type(causes[0]).__name__
-    return refusal or LLMError(
-        f"{client} raised {kind}; see the cause, or raise an LLMError from the client"
+        status_error = status_error or _status_error(cause, causes)
+        # LiteLLM reports 500 for any error that it does not know, even a refused connection: a
+        # cause may be more exact.
+        if status_error is not None and status_error.status not in _SERVER_ERRORS:
+            return status_error
+    return status_error or LLMError(
+        f"{client} raised {type(causes[0]).__name__}; see the cause, or raise an LLMError from the "
+        "client"
     )
 
 
-def _refusal(exc: BaseException, causes: list[BaseException]) -> LLMStatusError | None:
-    """The error for the HTTP status that an exception holds."""
-    found = [_fact(exc, name) for name in ("status_code", "status", "code")]
-    found.append(_fact(_fact(exc, "response"), "status_code"))
-    # With a status below 400 the answer failed for another reason.
-    statuses = [status for status in found if isinstance(status, int) and status in _HTTP_ERRORS]
-    if not statuses:
-        return None
-    status = statuses[0]
-    body = _without_keys(_body(exc), causes)[:_MAX_BODY_CHARS]
-    return error_of_status(status, body, retry_after=_retry_after(exc))
+def _status_error(exc: BaseException, causes: list[BaseException]) -> LLMStatusError | None:
+    """Return the error for the HTTP status of an exception, or None without one."""
+    statuses = [_stored(exc, name) for name in ("status_code", "status", "code")]
+    statuses.append(_stored(_stored(exc, "response"), "status_code"))
+    for status in statuses:
+        # With a status below 400 the call failed for another reason.
+        if isinstance(status, int) and status in _HTTP_ERRORS:
+            body = _without_keys(_body(exc), causes)[:_MAX_BODY_CHARS]
+            return error_of_status(status, body, retry_after=_retry_after(exc))
+    return None
 
 
-def _fact(owner: object, name: str) -> object:
-    """Return a stored attribute, without running a third-party property, which could raise."""
+def _stored(owner: object, name: str) -> object:
+    """Return an attribute without running a third-party property, which could raise."""
     return getattr_static(owner, name, None)
 
 
+def _headers(owner: object, name: str = "headers") -> list[tuple[str, str]]:
+    """Return names in lower case and values of the headers that an object stores."""
+    headers = _stored(owner, name)
+    if not isinstance(headers, Mapping):
+        return []
+    return [(str(header).lower(), str(value)) for header, value in headers.items()]
+
+
 def _body(exc: BaseException) -> str:
-    """The endpoint's text: the decoded body, else the exception's message."""
-    body = _fact(exc, "body")
+    """Return the endpoint's text: the decoded body, else the exception's message."""
+    body = _stored(exc, "body")
     if isinstance(body, dict | list):
         return json.dumps(body, default=lambda _: None, ensure_ascii=False)
-    said = (body, _fact(exc, "message"), *exc.args)
-    return next((text for text in said if isinstance(text, str)), "")
+    for text in (body, _stored(exc, "message"), *exc.args):
+        if isinstance(text, str):
+            return text
+    return ""
 
 
 def _retry_after(exc: object) -> str | None:
-    for owner, name in (
-        (exc, "headers"),
-        (_fact(exc, "response"), "headers"),
-        (exc, "litellm_response_headers"),
+    for header, value in (
+        *_headers(exc),
+        *_headers(_stored(exc, "response")),
+        *_headers(exc, "litellm_response_headers"),
     ):
-        for header, value in _mapping(_fact(owner, name)).items():
-            if str(header).lower() == "retry-after":
-                return str(value)
+        if header == "retry-after":
+            return value
     return None
 
 
 def _without_keys(text: str, causes: list[BaseException]) -> str:
-    """The text without the request's API keys, which some endpoints repeat."""
+    """Return a text without the request's API keys, which some endpoints repeat."""
     for cause in causes:
-        for header, value in _mapping(_fact(_fact(cause, "request"), "headers")).items():
-            if str(header).lower() in _KEY_HEADERS and (
-                key := str(value).removeprefix("Bearer ").strip()
-            ):
+        for header, value in _headers(_stored(cause, "request")):
+            key = value.removeprefix("Bearer ").strip()
+            if header in _KEY_HEADERS and key:
                 text = text.replace(key, "[api key]")
     return text
-
-
-def _mapping(value: object) -> Mapping[object, object]:
-    return value if isinstance(value, Mapping) else {}

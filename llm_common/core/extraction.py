@@ -1,19 +1,19 @@
-"""Extracts the one JSON object, or the tool calls, from a reply; never repairs.
+"""Extraction of the only JSON object, or of the tool calls, from a reply, without any repair.
 
-An object, in time linear in the reply, by three rules:
+Three rules find the object, in time linear in the reply:
 
-1. Thinking is not the answer. Text between `<think>` and `</think>`, or other models' thinking
-   marks, is skipped. A closing mark alone, from models whose prompt holds the opening one,
-   discards everything before it.
-2. Brackets are paired over the rest of the reply, outside strings, and only an outermost pair is a
-   candidate: a cut reply never yields one of its inner parts. Fences, box tokens and prose hold no
-   brackets and need no rule.
+1. Thinking is not the answer. Text between `<think>` and `</think>`, or between other models'
+   thinking marks, is skipped. A lone closing mark discards everything before it: some models'
+   prompts end with the opening mark.
+2. Brackets outside strings are paired over the rest of the reply, and only an outermost pair is a
+   candidate. A cut reply therefore never yields one of its inner parts. Fences, box tokens and
+   prose contain no brackets and need no rule.
 3. A candidate that is not JSON (`use {x}`) is prose, and so is every list (`see [1]`). Exactly one
-   object must remain, however often repeated.
+   object must remain, which may be repeated.
 
-Tool calls are read only from notations that hold JSON and mark the end of the whole: a list, or a
-section with an end mark. Others are refused (`<tool_call>{...}</tool_call>` in a row, arguments as
-XML or Python): cut between two calls they would look whole, or their values would have to be
+Tool calls are read only from notations that contain JSON and mark the end of the whole: a list, or
+a section with an end mark. Other notations are rejected. A series of `<tool_call>{...}</tool_call>`
+that was cut between two calls would look whole, and values in XML or Python would have to be
 guessed.
 """
 
@@ -28,20 +28,21 @@ from typing import Any, Final
 from llm_common.errors import MalformedReplyError
 
 MAX_REPLY_CHARS: Final = 1_000_000
-"""A longer reply is refused unread."""
+"""Maximum length of a reply that is read."""
 
+# Bounds on a hostile reply: the JSON decoder recurses, and int() of n digits takes n^2 steps.
 _MAX_DEPTH: Final = 100
 _MAX_CANDIDATES: Final = 1_000
 _MAX_NUMBER_CHARS: Final = 1_000
 
 _FAULTS: Final = {
-    "ambiguous": "holds several different objects; ask for one alone",
-    "bad_number": f"holds a number that is not finite or has over {_MAX_NUMBER_CHARS:,} "
+    "ambiguous": "contains several different objects; ask for one alone",
+    "bad_number": f"contains a number that is not finite or has over {_MAX_NUMBER_CHARS:,} "
     f"characters; ask again",
     "duplicate_keys": "repeats a key within an object, so its meaning is open; ask again",
     "empty": "is empty; ask again, or try another model",
-    "no_json": "holds no JSON object; ask again, or try another model",
-    "not_strict": "holds something like JSON that is not strict JSON; ask again, or try another "
+    "no_json": "contains no JSON object; ask again, or try another model",
+    "not_strict": "contains something like JSON that is not strict JSON; ask again, or try another "
     "model",
     "too_deep": f"is nested deeper than {_MAX_DEPTH} levels; ask for a flatter answer",
     "too_large": f"has over {MAX_REPLY_CHARS:,} characters; ask for less",
@@ -68,8 +69,8 @@ _CLOSING_MARK: Final = "|".join(
 _ATTRIBUTES: Final = r"(?:\s[^<>]{0,200}+)?"
 _OPENS: Final = rf"<(?P<tag>{_TAGS}){_ATTRIBUTES}>|(?P<mark>{_OPENING_MARK})"
 
-# Outside a value: the begin or end of thinking, a bracket, an object that was encoded once more as
-# a JSON string.
+# Outside a value: the beginning or end of thinking, a bracket, or an object that the model encoded
+# once more as a JSON string.
 _LANDMARK: Final = re.compile(
     rf"{_OPENS}|(?P<closing></{_TAGS}{_ATTRIBUTES}>|{_CLOSING_MARK})|[{{}}\[\]]"
     r'|(?P<encoded>"(?:\\[nrt]|\ )*+\{(?:\\[nrt]|\ )*+\\")'
@@ -85,23 +86,28 @@ _OPENING_STARTS: Final = (
 _UNENDED_TAG: Final = re.compile(rf"<{_TAGS}{_ATTRIBUTES}")
 _MAX_CLOSING_CHARS: Final = 64
 _STRING: Final = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
-# Strings and plain text in one match, then a bracket; a quote instead opens a string that never
-# ends.
+# Strings and plain text in one match, then a bracket, or the quote of a string without an end.
 _SPAN: Final = re.compile(rf'(?:[^"{{}}\[\]]++|{_STRING.pattern})*+([{{}}\[\]"]?)', re.DOTALL)
 _CLOSER: Final = {"{": "}", "[": "]"}
 
 
 def extract_json(text: str) -> dict[str, object]:
-    """The JSON object that a reply holds.
+    """Return the only JSON object of a reply.
 
-    Skips code fences, prose, thinking blocks and box tokens, reads a repeated object once, whatever
-    its key order, and undoes one level of string encoding. Takes only strict JSON (RFC 8259, unique
-    keys, finite numbers): never returns a proper prefix or a part of an object.
+    Code fences, prose, thinking blocks and box tokens are skipped. A repeated object is read once,
+    in any key order. One level of string encoding is undone. Only strict JSON is accepted
+    (RFC 8259, unique keys, finite numbers), and never a part of an object.
+
+    Args:
+        text: The whole reply of a model.
+
+    Returns:
+        The object as a dict.
 
     Raises:
-        MalformedReplyError: No object, or no certain one. `.reason` is one of `ambiguous`,
+        MalformedReplyError: If there is no object, or several. `.reason` is one of `ambiguous`,
             `bad_number`, `duplicate_keys`, `empty`, `no_json`, `not_strict`, `too_deep` (over 100
-            levels), `too_large` (over 1,000,000 characters), `truncated`, `unclosed_thinking`.
+            levels), `too_large` (over 1,000,000 characters), `truncated` and `unclosed_thinking`.
     """
     try:
         return _only_object(text)
@@ -121,7 +127,7 @@ def _only_object(text: str) -> dict[str, object]:
         try:
             answer = _DECODER.decode(candidate)
             if isinstance(answer, str):  # an object that was encoded once more
-                _end_of_value(answer, 0)
+                _end_of_value(answer, 0)  # checks the depth before the decoder recurses
                 answer = _DECODER.decode(answer)
         except JSONDecodeError:
             continue
@@ -135,11 +141,11 @@ def _only_object(text: str) -> dict[str, object]:
 
 
 def without_thinking(text: str) -> str:
-    """The text of a reply without the thinking at its beginning, if any.
+    """Return the text of a reply without the thinking at its beginning.
 
     Raises:
-        MalformedReplyError: Nothing is left (`empty`), or the thinking has no end
-            (`unclosed_thinking`).
+        MalformedReplyError: `empty` if nothing remains. `unclosed_thinking` if the thinking has no
+            end.
     """
     opening = _OPENING.match(text)
     position = _end_of_thinking(text, opening) if opening else 0
@@ -150,73 +156,73 @@ def without_thinking(text: str) -> str:
 
 
 class AnswerFilter:
-    """Takes the thinking at the beginning out of a text that arrives in pieces.
+    """A filter that removes the thinking at the beginning of a text that arrives in pieces.
 
-    What `feed` and then `end` return, joined, is what `without_thinking` makes of the whole. The
-    beginning is held back while it may open thinking, and white space while it may be the end.
+    The results of `feed` and `end`, joined, are the result of `without_thinking` for the whole
+    text. The beginning is buffered while it may open thinking, and white space while it may be the
+    end.
     """
 
     def __init__(self) -> None:
-        # while it may be thinking: its beginning, then the end that may begin a closing mark
-        self._held = ""
+        # The beginning of the text, or in thinking the last characters, which may begin the end
+        # mark.
+        self._buffer = ""
         self._opening: re.Match[str] | None = None
         self._may_think = True
         self._has_begun = False
-        # a list, because a text that grows with each piece takes quadratic time
+        # A list, since a str that grows with each piece takes quadratic time.
         self._spaces: list[str] = []
 
     def feed(self, piece: str) -> str:
-        """What can be shown now; "" if nothing can."""
+        """Return the text that is certainly not thinking so far, or ""."""
         if not self._may_think:
-            return self._shown(piece)
-        self._held += piece
+            return self._without_trailing_space(piece)
+        self._buffer += piece
         if self._opening is None:
-            self._held = self._held.lstrip()
-            self._opening = _OPENING.match(self._held)
+            self._buffer = self._buffer.lstrip()
+            self._opening = _OPENING.match(self._buffer)
             if self._opening is None:
-                self._may_think = _may_open(self._held)
+                # More text could still complete the opening mark.
+                start = self._buffer.lower()
+                self._may_think = bool(_UNENDED_TAG.fullmatch(self._buffer)) or any(
+                    mark.startswith(start) for mark in _OPENING_STARTS
+                )
             else:
-                self._held = self._held[self._opening.end() :]
+                self._buffer = self._buffer[self._opening.end() :]
         if self._opening:
-            closing = _closing(self._opening).search(self._held)
+            closing = _closing(self._opening).search(self._buffer)
             if closing is None:
-                self._held = self._held[-_MAX_CLOSING_CHARS:]
+                self._buffer = self._buffer[-_MAX_CLOSING_CHARS:]
             else:
-                self._held = self._held[closing.end() :]
+                self._buffer = self._buffer[closing.end() :]
                 self._opening = None
                 self._may_think = False
-        return "" if self._may_think else self._shown(self._held)
+        return "" if self._may_think else self._without_trailing_space(self._buffer)
 
     def end(self) -> str:
-        """What was held back as a possible mark of thinking, and was none."""
-        return self._shown(self._held) if self._may_think and self._opening is None else ""
+        """Return the buffered text if it was not the beginning of thinking."""
+        if self._may_think and self._opening is None:
+            return self._without_trailing_space(self._buffer)
+        return ""
 
-    def _shown(self, text: str) -> str:
-        """The text up to the white space at its end, after that which was held back."""
+    def _without_trailing_space(self, text: str) -> str:
+        """Return the text after the buffered spaces, and buffer those at its end."""
         text = text if self._has_begun else text.lstrip()
-        shown = text.rstrip()
-        if not shown:
+        stripped = text.rstrip()
+        if not stripped:
             self._spaces.append(text)
             return ""
         self._has_begun = True
-        whole = "".join((*self._spaces, shown))
-        self._spaces = [text[len(shown) :]]
+        whole = "".join((*self._spaces, stripped))
+        self._spaces = [text[len(stripped) :]]
         return whole
 
 
-def _may_open(text: str) -> bool:
-    """Whether more text could make this the opening of thinking."""
-    start = text.lower()
-    return bool(_UNENDED_TAG.fullmatch(text)) or any(
-        mark.startswith(start) for mark in _OPENING_STARTS
-    )
-
-
 def parse_whole(text: str) -> object:
-    """The JSON object or list that is the whole text, as strict as `extract_json`.
+    """Parse a text that is a JSON object or list as a whole, as strictly as `extract_json`.
 
     Raises:
-        MalformedReplyError: Anything else; `.reason` as for `extract_json`.
+        MalformedReplyError: If it is anything else. `.reason` is as for `extract_json`.
     """
     if not text.startswith(("{", "[")):
         raise _fault("no_json")
@@ -229,13 +235,13 @@ def parse_whole(text: str) -> object:
 
 
 def _candidates(text: str) -> list[str]:
-    """Return the outermost objects and the strings that hold one, outside thinking and lists."""
-    found: list[str] = []
+    """Return the outermost objects and the strings with one, outside thinking and lists."""
+    candidates: list[str] = []
     position = 0
     while landmark := _LANDMARK.search(text, position):
         start = landmark.start()
         if landmark["closing"]:
-            found.clear()
+            candidates.clear()  # all of it was thinking
             position = landmark.end()
         elif landmark["tag"] or landmark["mark"]:
             position = _end_of_thinking(text, landmark)
@@ -247,10 +253,10 @@ def _candidates(text: str) -> list[str]:
             else:
                 raise _fault("truncated")
             if text[start] != "[":
-                found.append(text[start:position])
-        if len(found) > _MAX_CANDIDATES:
+                candidates.append(text[start:position])
+        if len(candidates) > _MAX_CANDIDATES:
             raise _fault("ambiguous")
-    return found
+    return candidates
 
 
 def _end_of_thinking(text: str, opening: re.Match[str]) -> int:
@@ -266,7 +272,7 @@ def _closing(opening: re.Match[str]) -> re.Pattern[str]:
 
 
 def _end_of_value(text: str, start: int) -> int:
-    """Where the bracket at `start` is closed; bounds the depth, since JSON parsers recurse."""
+    """Return the position after the bracket that closes the one at `start`."""
     open_brackets: list[str] = []
     for span in _SPAN.finditer(text, start):
         bracket = span[1]
@@ -297,7 +303,7 @@ def _integer(literal: str) -> int:
 
 
 def _real(literal: str) -> float:
-    """A finite float; the decoder also passes NaN, Infinity and numbers such as 1e999."""
+    """Return a finite float. The decoder also calls this for NaN, Infinity and 1e999."""
     number = float(literal)
     if len(literal) > _MAX_NUMBER_CHARS or not math.isfinite(number):
         raise _fault("bad_number")
@@ -313,8 +319,8 @@ def _fault(reason: str) -> MalformedReplyError:
     return MalformedReplyError(f"The reply {_FAULTS[reason]}", reason=reason)
 
 
-# Mistral up to v7; Granite 3 and Phi-4-mini; Command R7B and Command A. What follows the list is
-# special tokens alone.
+# Mistral up to v7, then Granite 3 and Phi-4-mini, then Command R7B and Command A. Only special
+# tokens may follow the list.
 _LIST: Final = re.compile(
     r"(?:\[TOOL_CALLS\]|<\|tool_call\|>|<\|START_ACTION\|>)\s*(?P<list>\[.*\])\s*(?:<[^<>\s]{1,40}>\s*)*",
     re.DOTALL,
@@ -344,53 +350,58 @@ _BEGINS: Final = re.compile(
 
 
 def read_text_calls(text: str) -> list[dict[str, Any]] | None:
-    """The tool calls that a reply holds as text, in the API's form; None without.
+    """Return the tool calls that a model wrote as text, or None if the text is another answer.
 
-    Skips thinking at the beginning. Allows prose without brackets before the calls, and only
+    Thinking at the beginning is skipped. Prose without brackets may come before the calls, and only
     special tokens after them. All or nothing: a mark inside a call's text could have cut it in two.
 
+    Args:
+        text: The whole reply of a model.
+
+    Returns:
+        The calls as `{"name", "arguments"}`, in the order of the text.
+
     Raises:
-        MalformedReplyError: The notation begins, but no whole list of calls follows.
+        MalformedReplyError: If the notation begins, but no whole list of calls follows.
     """
     if len(text) > MAX_REPLY_CHARS or not _BEGINS.search(text):
         return None
     answer = without_thinking(text)
     begin = _BEGINS.search(answer)
+    # A bracket before the mark may belong to an object that is the answer.
     if begin is None or any(bracket in answer[: begin.start()] for bracket in "{["):
         return None
-    calls = answer[begin.start() :]
-    if found := _LIST.fullmatch(calls):
-        return _listed(parse_whole(found["list"]))
-    if found := _DEEPSEEK.fullmatch(calls):
-        each = _each(_DEEPSEEK_CALL, found["calls"])
-        return [_call(call["v3"] or call["v31"], call["fenced"] or call["plain"]) for call in each]
-    if found := _KIMI.fullmatch(calls):
-        return [
-            _call(call["name"], call["arguments"]) for call in _each(_KIMI_CALL, found["calls"])
-        ]
-    raise _cut_off_call()
-
-
-def _listed(entries: object) -> list[dict[str, Any]]:
+    section = answer[begin.start() :]
     calls = []
-    for entry in entries if isinstance(entries, list) else [entries]:
-        facts = entry if isinstance(entry, dict) else {}
-        name = facts.get("name", facts.get("tool_name"))
-        calls.append({"name": name, "arguments": facts.get("arguments", facts.get("parameters"))})
+    if match := _LIST.fullmatch(section):
+        entries = parse_whole(match["list"])
+        for entry in entries if isinstance(entries, list) else [entries]:
+            fields = entry if isinstance(entry, dict) else {}
+            name = fields.get("name", fields.get("tool_name"))
+            arguments = fields.get("arguments", fields.get("parameters"))
+            calls.append({"name": name, "arguments": arguments})
+    elif match := _DEEPSEEK.fullmatch(section):
+        for call in _adjacent(_DEEPSEEK_CALL, match["calls"]):
+            calls.append(_call(call["v3"] or call["v31"], call["fenced"] or call["plain"]))
+    elif match := _KIMI.fullmatch(section):
+        for call in _adjacent(_KIMI_CALL, match["calls"]):
+            calls.append(_call(call["name"], call["arguments"]))
+    else:
+        raise _cut_off_call()
     return calls
 
 
-def _each(pattern: re.Pattern[str], text: str) -> list[re.Match[str]]:
-    """The adjacent calls of a section."""
-    found: list[re.Match[str]] = []
+def _adjacent(pattern: re.Pattern[str], text: str) -> list[re.Match[str]]:
+    """Return the matches of a pattern, which must cover the whole text."""
+    matches: list[re.Match[str]] = []
     position = 0
     while position < len(text):
-        call = pattern.match(text, position)
-        if call is None:
+        match = pattern.match(text, position)
+        if match is None:
             raise _cut_off_call()
-        found.append(call)
-        position = call.end()
-    return found
+        matches.append(match)
+        position = match.end()
+    return matches
 
 
 def _call(name: str, arguments: str) -> dict[str, Any]:
@@ -399,7 +410,6 @@ def _call(name: str, arguments: str) -> dict[str, Any]:
 
 def _cut_off_call() -> MalformedReplyError:
     return MalformedReplyError(
-        "The reply holds tool calls in a notation that is not whole; ask again, or try another "
-        "model",
+        "The reply contains tool calls that are cut off; ask again, or try another model",
         reason="truncated",
     )

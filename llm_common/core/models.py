@@ -1,4 +1,4 @@
-"""Messages, responses and settings of a model call: frozen values."""
+"""Messages, responses and settings of a model call, as frozen values."""
 
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -11,7 +11,7 @@ _PER_MILLION = 1_000_000
 
 
 class MessageRole(StrEnum):
-    """Who speaks."""
+    """The speaker of a message."""
 
     SYSTEM = "system"
     USER = "user"
@@ -34,7 +34,7 @@ class LLMMessage(BaseModel):
 
 
 class LLMUsage(BaseModel):
-    """The endpoint's token counts; `cached_tokens` are part of `prompt_tokens`."""
+    """The endpoint's token counts. `cached_tokens` are part of `prompt_tokens`."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -45,14 +45,17 @@ class LLMUsage(BaseModel):
 
     def __add__(self, other: "LLMUsage") -> "LLMUsage":
         return LLMUsage(
-            **{name: getattr(self, name) + getattr(other, name) for name in LLMUsage.model_fields}
+            prompt_tokens=self.prompt_tokens + other.prompt_tokens,
+            completion_tokens=self.completion_tokens + other.completion_tokens,
+            total_tokens=self.total_tokens + other.total_tokens,
+            cached_tokens=self.cached_tokens + other.cached_tokens,
         )
 
 
 class LLMResponse(BaseModel):
     """One answer of a model.
 
-    `content` may be None or a list of parts, `logprobs` is as the endpoint gave it.
+    `content` can be None or a list of parts. `logprobs` is the endpoint's object, unchecked.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -75,7 +78,7 @@ class LLMResponse(BaseModel):
 
 
 class LLMDelta(BaseModel):
-    """What a stream adds to an answer: a text; at the end, once, the whole response."""
+    """A piece of a streamed answer. The last one has no text and the whole response."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -84,7 +87,7 @@ class LLMDelta(BaseModel):
 
 
 class TokenPrices(BaseModel):
-    """Dollars for a million tokens; without a price for cached tokens they cost what others do."""
+    """Dollars for a million tokens. Without a `cached` price, cached tokens cost `prompt`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -93,49 +96,46 @@ class TokenPrices(BaseModel):
     cached: float | None = Field(default=None, ge=0, allow_inf_nan=False)
 
     def cost_usd(self, usage: LLMUsage) -> float:
-        """The cost of a call; cached tokens of the prompt have their own price."""
+        """Return the cost of a call in dollars."""
         cached = min(usage.cached_tokens, usage.prompt_tokens)
-        fresh = usage.prompt_tokens - cached
         cached_price = self.prompt if self.cached is None else self.cached
-        return (
-            fresh * self.prompt + cached * cached_price + usage.completion_tokens * self.completion
-        ) / _PER_MILLION
+        prompt_cost = (usage.prompt_tokens - cached) * self.prompt + cached * cached_price
+        return (prompt_cost + usage.completion_tokens * self.completion) / _PER_MILLION
 
 
 class LLMConfig(BaseModel):
     """The endpoint of a client, and its limits.
 
     Attributes:
-        api_key: Never in repr, logs or errors; empty for a local server without a key.
-        base_url: Without `/chat/completions`.
-        default_model: Used when a call names none.
-        provider: Name for reports and for the table of model profiles.
-        temperature: Sent with every call that names none; None leaves it to the endpoint.
-        max_tokens: Limit of the answer for every call that names none; None leaves it to the
+        api_key: Key of the endpoint, which never appears in repr, logs or errors. Empty for a local
+            server without a key.
+        base_url: Address without `/chat/completions`.
+        default_model: Model for calls that name none.
+        provider: Name for reports, and for the prices and options in the table of model profiles.
+        temperature: Temperature for calls that name none. None leaves it to the endpoint.
+        max_tokens: Maximum length of the answer for calls that name none. None leaves it to the
             endpoint.
         timeout_s: Deadline of one call in seconds, retries and waits included.
-        max_attempts: Most HTTP requests of one call.
-        max_response_bytes: A longer answer, after decompression, is refused.
-        cost_limit_usd: Dollars that the client may spend in total; None sets no limit. A request
-            that could pass it is not sent. Four things can still pass it: an answer of more than
-            1,000 tokens where no `max_tokens` is set, prompt tokens that are not in the request (an
-            image given by its address, a tool of the endpoint), a call that timed out here and was
-            charged there, and prices that differ from those that the client knows.
-        prices: Dollars by the model's name as calls give it, for models whose price the library
-            does not know.
-        unknown_price: What a limit does about a model without a known price: `refuse` sends
-            nothing; `dearest` counts it as the dearest known model, or as the dearest reply so far
-            if that cost more.
-        prefers_json_schema: Selectors ask for a reply by its JSON Schema, with the allowed names as
-            an enum, instead of any JSON object. For endpoints that decode under a grammar, such as
-            OpenAI, llama.cpp and vLLM. Off by default: z.ai and DeepSeek support no schema,
-            OpenRouter's providers differ, and the
-                schema costs tokens.
-            An endpoint that refuses it is asked for a JSON object from then on.
+        max_attempts: Maximum number of HTTP requests for one call.
+        max_response_bytes: Maximum size of an answer after decompression.
+        cost_limit_usd: Dollars that the client may spend in total. None sets no limit. A request
+            that could exceed the limit is not sent. Four things can still exceed it: an answer of
+            more than 1,000 tokens without `max_tokens`, prompt tokens that are not in the request
+            (an image by its address, a tool of the endpoint), a call that timed out here and was
+            charged there, and prices that differ from the known ones.
+        prices: Prices by the model's name in calls, for models whose price the library does not
+            know.
+        unknown_price: Treatment of models without a known price under a limit. `refuse` sends
+            nothing. `dearest` counts the price of the most expensive known model, or the cost of
+            the most expensive reply so far if that is higher.
+        prefers_json_schema: Whether selectors request replies by JSON Schema, with the allowed
+            names as an enum, instead of as any JSON object. For endpoints that decode under a
+            grammar, such as OpenAI, llama.cpp and vLLM. Off by default: z.ai and DeepSeek support
+            no schema, OpenRouter's providers differ, and the schema costs tokens. An endpoint that
+            refuses a schema is asked for a JSON object from then on.
     """
 
-    # Its validator is built when the first one is made, not on import. Errors quote no input, since
-    # it holds the key.
+    # Validation errors must not quote their input, which contains the key.
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     api_key: SecretStr = SecretStr("")

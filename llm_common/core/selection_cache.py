@@ -1,4 +1,4 @@
-"""`SelectionCache`: replies of models that chose, kept for a while."""
+"""`SelectionCache`: an in-memory cache of the replies that led to a selection."""
 
 import json
 import threading
@@ -10,21 +10,20 @@ from cachetools import TTLCache
 
 
 class SelectionCache:
-    """Model replies, reused for a limited time instead of paid for again.
+    """An LRU cache of model replies, which saves the cost of asking again.
 
-    Pass one to a selector, or to several. A reply is found again only for the same client, model,
-    temperature, schema and prompt, byte for byte, and the same settings and registry. The cache
-    holds the reply and not the selection: each use checks it against the current registry or
-    candidates. Only replies that led to a selection are kept, never failures. In memory, LRU, safe
-    among threads.
+    Pass one to a selector, or to several. A reply is reused only for the same client, model,
+    temperature, schema, settings, registry and prompt, byte for byte. The cache stores the reply
+    and not the selection, so each use checks it against the current registry or candidates. It
+    stores only replies that led to a selection, never failures. In memory and thread-safe.
 
     Args:
-        ttl_s: Seconds for which a reply is used.
-        max_entries: Most replies; the least recently used ones are evicted first.
-        clock: Monotonic seconds; for tests.
+        ttl_s: Seconds until a reply expires.
+        max_entries: Maximum number of replies. The least recently used are evicted first.
+        clock: Returns monotonic seconds. For tests.
 
     Raises:
-        ValueError: A limit is not positive.
+        ValueError: If a limit is not positive.
     """
 
     def __init__(
@@ -38,8 +37,7 @@ class SelectionCache:
             raise ValueError(
                 f"ttl_s is {ttl_s} and max_entries {max_entries}; both must be more than 0"
             )
-        # The client is kept with its reply, since the id in the key could otherwise become another
-        # client's.
+        # The key contains the client's id. Storing the client keeps that id from being reused.
         self._entries: TTLCache[str, tuple[object, str]] = TTLCache(max_entries, ttl_s, timer=clock)
         self._lock = threading.Lock()
 
@@ -47,18 +45,18 @@ class SelectionCache:
         return len(self._entries)
 
     def clear(self) -> None:
-        """Removes every reply."""
+        """Remove all replies."""
         with self._lock:
             self._entries.clear()
 
     def get(self, key: str, *, client: object) -> Any:
-        """A copy of this client's reply as plain data; None if missing or expired."""
+        """Return a copy of this client's reply as plain data, or None if missing or expired."""
         with self._lock:
             owner, reply = self._entries.get(key, (None, ""))
         return json.loads(reply) if reply and owner is client else None
 
     def put(self, key: str, reply: object, *, client: object) -> None:
-        """Stores a reply; ignores one that is not JSON."""
+        """Store a reply. Ignores one that is not JSON."""
         try:
             text = json.dumps(reply)
         except (TypeError, ValueError, RecursionError):

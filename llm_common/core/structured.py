@@ -1,7 +1,7 @@
-"""One question to a model, answered by a typed value or by an `LLMError`.
+"""Model calls that return a validated value or raise an `LLMError`.
 
-Contains all faults of a third-party client: the outcome is a validated reply, an `LLMError` or a
-cancellation.
+Whatever a third-party client does, a call ends in one of three ways: with a checked reply, an
+`LLMError` or a cancellation.
 """
 
 import asyncio
@@ -49,7 +49,7 @@ ReadToolCalls = Callable[[list[dict[str, Any]]], object]
 
 
 class SupportsChat(Protocol):
-    """What `ask` needs of a client: this one method, which every `LLMClient` has."""
+    """The only method that `ask` needs of a client. Every `LLMClient` has it."""
 
     def chat_completion(
         self,
@@ -59,32 +59,32 @@ class SupportsChat(Protocol):
         temperature: float,
         response_format: dict[str, Any],
     ) -> Awaitable[object]:
-        """A response with the reply as `content`, and a `finish_reason`."""
+        """Return a response with the reply as `content`, and a `finish_reason`."""
 
 
 class SupportsStream(Protocol):
-    """What `answer_turn` needs of a client whose answers it passes on as they are written."""
+    """The method that `answer_turn` needs of a client to stream its answer."""
 
     def stream(
         self, *, messages: list[LLMMessage], model: str | None, **options: Any
     ) -> AsyncGenerator[LLMDelta, None]:
-        """Deltas with text, then one with the whole response."""
+        """Yield deltas with text, then one with the whole response."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """Cost and outcome of one model call, without text of prompt or reply.
+    """Cost and outcome of one model call, without any text of its prompt or reply.
 
     Attributes:
-        model: The model that answered as the endpoint names it, else the one that was asked for.
+        model: The model that answered, as the endpoint names it, else the requested model.
         latency_ms: Wall time in milliseconds.
-        usage: Tokens, where the endpoint counted them.
-        cost_usd: Dollars, where the client knows them.
+        usage: Tokens, or None if the endpoint did not count them.
+        cost_usd: Dollars, or None if unknown.
         error: None for success, else `timeout`, `connection`, `status`, `auth`, `rate_limit`,
             `model_not_found`, `too_long`, `cost_limit`, `malformed` or `client` (any other
             exception of the client, or a cancellation).
-        reason: A detail of the error: the reason code of a malformed reply, an HTTP status, or a
-            class name.
+        reason: Detail of the error: the reason code of a malformed reply, an HTTP status, or the
+            name of an exception's class.
     """
 
     model: str | None
@@ -96,15 +96,18 @@ class Attempt:
 
 
 def usage_of(attempts: Iterable[Attempt]) -> LLMUsage:
-    """Tokens of all attempts together; an uncounted one adds nothing."""
+    """Return the tokens of all attempts. An attempt without a count adds nothing."""
     return sum((attempt.usage for attempt in attempts if attempt.usage is not None), LLMUsage())
 
 
 def cost_of(attempts: Iterable[Attempt]) -> float | None:
-    """Dollars of all attempts, 0 for none; None if the price of one is unknown."""
-    costs = [attempt.cost_usd for attempt in attempts]
-    known = [cost for cost in costs if cost is not None]
-    return sum(known) if len(known) == len(costs) else None
+    """Return the dollars of all attempts, or None if the cost of any is unknown."""
+    total_usd = 0.0
+    for attempt in attempts:
+        if attempt.cost_usd is None:
+            return None
+        total_usd += attempt.cost_usd
+    return total_usd
 
 
 async def ask(
@@ -119,37 +122,38 @@ async def ask(
     read_tool_calls: ReadToolCalls | None = None,
     json_schema: Mapping[str, Any] | None = None,
 ) -> ModelT:
-    """The model's reply as a `reply_model`.
+    """Ask a model once, and return its reply as a `reply_model`.
 
-    One model call, no retry. The deadline always holds: a later answer is discarded, and a client
-    that ignores its cancellation is abandoned. Cancelling the caller cancels the call at once. Safe
+    There is no retry. The deadline always holds: a late answer is discarded, and a client that
+    ignores its cancellation is abandoned. Cancelling the caller cancels the call immediately. Safe
     to run concurrently.
 
     Args:
-        client: What answers; its `chat_completion` gets every argument by keyword.
-        messages: The conversation, oldest first, of messages or of dicts of the chat completions
-            API; the client gets a list of messages.
-        reply_model: What the JSON object of the reply must validate as.
-        model: Name at the endpoint; None takes the client's default.
-        timeout_s: Seconds until the call counts as failed.
-        temperature: Sampling temperature; 0 for choices that should repeat.
+        client: The client, whose `chat_completion` gets every argument by keyword.
+        messages: The conversation, oldest first: messages, or dicts of the chat completions API.
+            The client gets a list of messages.
+        reply_model: The pydantic model of the reply's JSON object.
+        model: Name at the endpoint. None uses the client's default.
+        timeout_s: Seconds until the call fails.
+        temperature: Sampling temperature. The default 0 makes choices repeatable.
         attempts: Gets exactly one record of this call, also if it fails or is cancelled.
-        read_tool_calls: Makes the object to validate from tool calls, for a model that sends those
-            instead of text, or writes them as text (`read_text_calls`); raises MalformedReplyError
-            for calls that it cannot read. None: native calls alone count as an empty reply.
-        json_schema: `{"name", "strict", "schema"}` as the API takes it, for a client whose
-            `prefers_json_schema` is True; without either, the client is asked for a JSON object.
+        read_tool_calls: Converts tool calls to the object to validate, for models that send calls
+            instead of text, or write them as text (`read_text_calls`). It raises
+            MalformedReplyError for calls that it cannot read. With None, native calls without text
+            are an empty reply.
+        json_schema: `{"name", "strict", "schema"}` of the API, which is sent to clients whose
+            `prefers_json_schema` is True. Otherwise the client is asked for a JSON object.
 
     Returns:
         The validated reply of a model that finished its answer.
 
     Raises:
-        LLMTimeoutError: No answer in time.
-        MalformedReplyError: No single, whole, valid reply. `.reason` is one of those of
-            `extract_json`, or `cut`, `content_filter`, `refusal`, `unknown_finish`, or `schema`.
-        LLMError: Its other classes as the client raised them; itself for any other exception of the
-            client.
-        TypeError: `messages` is not a list of messages.
+        LLMTimeoutError: If no answer came in time.
+        MalformedReplyError: If there is no single, whole, valid reply. `.reason` is a code of
+            `extract_json`, or `cut`, `content_filter`, `refusal`, `unknown_finish` or `schema`.
+        LLMError: Any other subclass that the client raised. The class itself for any other
+            exception of the client.
+        TypeError: If `messages` is not a list of messages.
     """
 
     def read(response: _ProviderResponse) -> ModelT:
@@ -180,24 +184,27 @@ async def answer_text(
     max_tokens: int | None = None,
     attempts: list[Attempt] | None = None,
 ) -> str:
-    """The model's whole answer as text, without its thinking.
+    """Ask a model once, and return its whole answer as text, without its thinking.
 
-    One call under the rules of `ask`: no retry, and a deadline that always holds.
+    As with `ask`, there is no retry and the deadline always holds.
 
     Args:
-        client: What answers.
+        client: The client to call.
         messages: As for `ask`.
-        model: Name at the endpoint; None takes the client's default.
-        timeout_s: Seconds until the call counts as failed.
-        max_tokens: Limit of the answer; None takes the client's default.
+        model: Name at the endpoint. None uses the client's default.
+        timeout_s: Seconds until the call fails.
+        max_tokens: Maximum length of the answer. None uses the client's default.
         attempts: Gets exactly one record of this call.
 
+    Returns:
+        The answer, which is never empty.
+
     Raises:
-        LLMTimeoutError: No answer in time.
-        MalformedReplyError: An answer that is empty, cut, withheld or refused, or ends before its
+        LLMTimeoutError: If no answer came in time.
+        MalformedReplyError: If the answer is empty, cut, withheld or refused, or ends before its
             thinking does.
         LLMError: As from `ask`.
-        TypeError: `messages` is not a list of messages.
+        TypeError: If `messages` is not a list of messages.
     """
     turn = await answer_turn(
         client, messages, model=model, timeout_s=timeout_s, max_tokens=max_tokens, attempts=attempts
@@ -207,11 +214,11 @@ async def answer_text(
 
 @dataclass(frozen=True, slots=True)
 class AnswerTurn:
-    """A model's turn: a text without thinking, and the tool calls that it makes.
+    """A model's turn: a text without thinking, and its tool calls.
 
     Attributes:
-        text: The answer; with calls a remark, or "".
-        calls: As the API gives them, or `{"name", "arguments"}` where the model wrote them as text.
+        text: The answer. With calls, a remark or "".
+        calls: Calls in the API's form, or `{"name", "arguments"}` if the model wrote them as text.
     """
 
     text: str
@@ -229,31 +236,37 @@ async def answer_turn(
     tools: Sequence[Mapping[str, Any]] = (),
     on_text: Callable[[str], None] | None = None,
 ) -> AnswerTurn:
-    """The model's next turn: an answer, or calls of the offered tools.
+    """Ask a model once, and return its next turn: an answer, or calls of the offered tools.
 
-    One call under the rules of `ask`: no retry, and a deadline that always holds.
+    As with `ask`, there is no retry and the deadline always holds.
 
     Args:
-        client: What answers.
+        client: The client to call.
         messages: As for `ask`.
         model: As for `ask`.
         timeout_s: As for `ask`.
-        max_tokens: Limit of the turn; None takes the client's default.
+        max_tokens: Maximum length of the turn. None uses the client's default.
         attempts: As for `ask`.
-        tools: Definitions in the API's form; the client gets them as `tools`, if there are any.
-        on_text: Called with the text as it comes, without thinking, if the client has an async
-            generator `stream`. The pieces, joined, are the turn's text, unless the call fails.
+        tools: Definitions in the API's form. The client gets them as `tools` if there are any.
+        on_text: Called with each piece of the text as it arrives, without thinking, if the client
+            has an async generator `stream`. Unless the call fails, the joined pieces are the turn's
+            text.
+
+    Returns:
+        The turn of a model that finished it.
 
     Raises:
-        LLMTimeoutError: As from `answer_text`, as are the others.
-        MalformedReplyError: Also tool calls that the model wrote as text and did not finish.
+        LLMTimeoutError: As from `answer_text`.
+        MalformedReplyError: As from `answer_text`, or if the model did not finish tool calls that
+            it wrote as text.
         LLMError: As from `ask`.
-        TypeError: `messages` is not a list of messages.
+        TypeError: If `messages` is not a list of messages.
     """
 
     def read(response: _ProviderResponse) -> AnswerTurn:
         response.check_whole()
-        if tools and response.tool_calls:  # a remark may be nothing but thinking
+        if tools and response.tool_calls:
+            # `without_thinking` would raise for a remark that is only thinking.
             return AnswerTurn(AnswerFilter().feed(response.content), response.tool_calls)
         if tools and (written := read_text_calls(response.content)):
             return AnswerTurn("", tuple(written))
@@ -286,22 +299,26 @@ async def recorded(
     timeout_s: float,
     attempts: list[Attempt] | None,
 ) -> ValueT:
-    """Return what `read` makes of a call's answer, for any kind of model, by the rules of `ask`.
+    """Run one call of any kind of model under the rules of `ask`, and record it.
 
     Args:
-        client: What answers; named in errors by its `default_model` and `host`.
-        call: All contact with it; raises only LLMError.
-        read: Checks the answer; raises only LLMError.
-        prompt: What is sent, for the record of the run.
+        client: The client. Its `default_model` and `host` are named in errors.
+        call: All contact with the client. Raises only LLMError.
+        read: Checks the answer. Raises only LLMError.
+        prompt: The input of the model, for the record of the run.
         model: As for `ask`.
         timeout_s: As for `ask`.
         attempts: Gets exactly one record, however the call ends.
+
+    Returns:
+        The result of `read`.
 
     Raises:
         LLMError: As from `ask`.
     """
     answered_by, usage, cost_usd = model, None, None
     answer: AnsweredT | None = None
+    # Stays so if neither branch below runs: a CancelledError is not caught.
     error: str | None = "client"
     reason: str | None = "cancelled"
     started = time.perf_counter()
@@ -313,10 +330,12 @@ async def recorded(
             value = read(answer)
             error = reason = None
         except LLMError as exc:
-            error, reason = (
-                next(code for kind, code in _CODES if isinstance(exc, kind)),
-                _detail(exc),
-            )
+            error = next(code for kind, code in _CODES if isinstance(exc, kind))
+            reason = type(exc.__cause__).__name__ if exc.__cause__ else None
+            if isinstance(exc, MalformedReplyError):
+                reason = exc.reason
+            elif isinstance(exc, LLMStatusError):
+                reason = str(exc.status)
             if isinstance(exc.usage, LLMUsage):
                 usage, cost_usd = exc.usage, exc.cost_usd
             exc.locate(
@@ -334,30 +353,31 @@ async def recorded(
 
 
 class Answered(Protocol):
-    """What a record is made of."""
+    """The fields of an answer that are recorded."""
 
     @property
     def model(self) -> str | None:
-        """The model that answered."""
+        """Return the model that answered."""
 
     @property
     def usage(self) -> LLMUsage | None:
-        """Tokens, where they were counted."""
+        """Return the tokens, or None if they were not counted."""
 
     @property
     def cost_usd(self) -> float | None:
-        """Dollars, where they are known."""
+        """Return the dollars, or None if unknown."""
 
 
 async def _within(timeout_s: float, call: Coroutine[Any, Any, ValueT]) -> ValueT:
-    """The call's answer; waits in another task, since a client may swallow its cancellation."""
+    """Return the call's answer, or raise LLMTimeoutError after `timeout_s` seconds."""
+    # Not `asyncio.timeout`: a client that swallows its cancellation would go on past the deadline.
     task = asyncio.create_task(call)
     try:
         await asyncio.wait({task}, timeout=timeout_s)
     finally:
         finished = task.done()
         task.cancel()
-        # Retrieves the exception of an abandoned call, which asyncio would log otherwise.
+        # asyncio would log the exception of an abandoned call if nothing retrieved it.
         task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
     if not finished:
         raise LLMTimeoutError(
@@ -373,10 +393,10 @@ async def _call(
     arguments: dict[str, Any],
     json_schema: Mapping[str, Any] | None,
 ) -> "_ProviderResponse":
-    """All contact with the third-party client and its response; raises only LLMError.
+    """Call a third-party client and read its response. Raises only LLMError.
 
-    None for `json_schema` asks for text; else JSON is asked for, by the schema if it is not empty
-    (see `ask`).
+    With None as `json_schema` the client is asked for text, else for JSON, by the schema if it is
+    not empty (see `ask`).
     """
     with external_errors(type(client).__name__, timeout_s=timeout_s):
         if json_schema and getattr(client, "prefers_json_schema", False) is True:
@@ -397,22 +417,21 @@ async def _streamed_call(
     arguments: dict[str, Any],
     on_text: Callable[[str], None],
 ) -> "_ProviderResponse":
-    """As `_call`, with the text of the answer passed on as it comes."""
-    shown = AnswerFilter()
+    """Call a client as `_call` does, and pass on the text of the answer as it arrives."""
+    answer_filter = AnswerFilter()
     with external_errors(type(client).__name__, timeout_s=timeout_s):
         async with aclosing(client.stream(**arguments)) as deltas:
             async for delta in deltas:
-                if text := shown.feed(delta.text):
+                if text := answer_filter.feed(delta.text):
                     on_text(text)
                 if delta.response is not None:
-                    if text := shown.end():
+                    if text := answer_filter.end():
                         on_text(text)
                     return _ProviderResponse.of(delta.response)
-    raise LLMConnectionError("the stream broke off before the answer was whole; try again")
+    raise LLMConnectionError("the stream ended before the answer was whole; try again")
 
 
-# The `finish_reason` of a whole answer at OpenAI, Anthropic, text-generation-inference and gateways
-# before them.
+# Finish reasons of whole answers, from OpenAI, Anthropic, text-generation-inference and gateways.
 _WHOLE: Final = frozenset(
     {
         "",
@@ -427,7 +446,7 @@ _WHOLE: Final = frozenset(
     }
     | {"complete", "completed", "done", "finished"}
 )
-# And of one that is not whole: OpenAI, then z.ai, Anthropic, Mistral, DeepSeek, vLLM and Gemini.
+# Finish reasons of other answers, from OpenAI, z.ai, Anthropic, Mistral, DeepSeek, vLLM and Gemini.
 _UNFINISHED: Final = {
     "length": "cut",
     "content_filter": "content_filter",
@@ -446,19 +465,19 @@ _UNFINISHED: Final = {
     "guardrail_intervened": "content_filter",
 }
 _FAULTS: Final = {
-    "cut": "The model was stopped before its answer was whole; allow more tokens, or ask for less",
+    "cut": "The answer was cut off before its end; allow more tokens, or ask for less",
     "content_filter": "The endpoint withheld the answer; rephrase the request, or use another "
     "model",
     "refusal": "The model refused to answer; rephrase the request, or use another model",
-    "unknown_finish": "The endpoint ended the answer for a reason that is not known to mean a "
-    "whole one; ask again",
+    "unknown_finish": "The endpoint ended the answer for an unknown reason, so that it may not be "
+    "whole; ask again",
 }
 _TEXT_PARTS: Final = ("text", "output_text")
 
 
 @dataclass(frozen=True, slots=True)
 class _ProviderResponse:
-    """The parts of a response that matter.
+    """The fields of a response that are used.
 
     A value of another type, as in a mock, counts as absent.
     """
@@ -473,27 +492,31 @@ class _ProviderResponse:
 
     @classmethod
     def of(cls, response: object) -> Self:
-        """Reads a client's response, whose attributes may raise anything."""
+        """Read a client's response, whose attributes may raise anything."""
+        calls = _typed(response, "tool_calls", list) or []
+        function = _typed(response, "function_call", dict)
+        if not calls and function:  # the API's older form of a single call
+            calls = [{"type": "function", "function": function}]
+        if not all(isinstance(call, dict) for call in calls):
+            calls = []
         return cls(
             content=_text_of(getattr(response, "content", None)),
             finish_reason=_typed(response, "finish_reason", str),
             refusal=_typed(response, "refusal", str),
-            tool_calls=_tool_calls_of(response),
+            tool_calls=tuple(calls),
             model=_typed(response, "model", str),
             usage=_typed(response, "usage", LLMUsage),
             cost_usd=_typed(response, "cost_usd", float),
         )
 
     def check_whole(self) -> None:
-        """Nothing, if the answer is whole.
-
-        Providers invent reasons, so one that is not known to mean a whole answer counts as
-        unfinished.
+        """Check that the model finished its answer.
 
         Raises:
             MalformedReplyError: `cut`, `content_filter`, `refusal` or `unknown_finish`.
         """
         reason = "refusal" if self.refusal else (self.finish_reason or "").lower()
+        # An allowlist, since providers invent reasons: an unknown one may mean a cut answer.
         if reason not in _WHOLE:
             fault = _UNFINISHED.get(reason, "unknown_finish")
             raise MalformedReplyError(_FAULTS[fault], reason=fault, reply=self.content)
@@ -505,16 +528,13 @@ def _typed(response: object, name: str, kind: type[ValueT]) -> ValueT | None:
 
 
 def _stored(client: object, name: str) -> str | None:
-    """A stored text of a third-party client, of which no property is run."""
+    """Return a stored str of a third-party client without running its properties."""
     value = inspect.getattr_static(client, name, None)
     return value if isinstance(value, str) else None
 
 
 def _text_of(content: object) -> str:
-    """The text of a reply that is a string or a list of parts.
-
-    Images and other parts are left out.
-    """
+    """Return the text of a reply: a str, or a list of parts whose images are left out."""
     if isinstance(content, str):
         return content
     if not isinstance(content, list):
@@ -527,15 +547,6 @@ def _text_of(content: object) -> str:
     return "".join(texts)
 
 
-def _tool_calls_of(response: object) -> tuple[dict[str, Any], ...]:
-    """Native tool calls in today's shape, also from the older `function_call`; all or none."""
-    calls = _typed(response, "tool_calls", list) or []
-    function = _typed(response, "function_call", dict)
-    if not calls and function:
-        calls = [{"type": "function", "function": function}]
-    return tuple(calls) if all(isinstance(call, dict) for call in calls) else ()
-
-
 _MAX_PROBLEMS: Final = 5
 _FIELD_NAME: Final = re.compile(r"[A-Za-z_]\w{0,39}", re.ASCII)
 
@@ -546,27 +557,26 @@ def _validated(value: object, reply_model: type[ModelT], *, reply: str) -> Model
     except ValidationError as exc:
         problems = exc.errors(include_url=False, include_context=False, include_input=False)
     # Outside the handler, since a chained ValidationError would quote the reply in every traceback.
-    places = ", ".join(map(_place, problems[:_MAX_PROBLEMS]))
+    listing = ", ".join(map(_problem_text, problems[:_MAX_PROBLEMS]))
     raise MalformedReplyError(
-        f"The reply does not fit {reply_model.__name__}: {places}; ask again, or use another model",
+        f"The reply does not fit {reply_model.__name__}: {listing}; ask again, or use another "
+        "model",
         reason="schema",
         reply=reply,
     )
 
 
-def _place(problem: ErrorDetails) -> str:
-    """Where and how a value does not fit.
-
-    Hides a name that cannot be a field's, since it is the model's text.
-    """
+def _problem_text(problem: ErrorDetails) -> str:
+    """Return the location and the type of a problem."""
     steps = []
     for step in problem["loc"]:
+        # A key that cannot be a field's name may be any text of the model.
         is_safe = isinstance(step, int) or _FIELD_NAME.fullmatch(step)
         steps.append(str(step) if is_safe else "?")
-    return f"{'.'.join(steps) or 'the whole'} ({problem['type']})"
+    return f"{'.'.join(steps) or 'the whole reply'} ({problem['type']})"
 
 
-# The first class that fits names the error: subclasses come before their base.
+# The first matching class names the error, so subclasses come before their base.
 _CODES: Final[tuple[tuple[type[LLMError], str], ...]] = (
     (LLMTimeoutError, "timeout"),
     (LLMConnectionError, "connection"),
@@ -579,11 +589,3 @@ _CODES: Final[tuple[tuple[type[LLMError], str], ...]] = (
     (CostLimitError, "cost_limit"),
     (LLMError, "client"),
 )
-
-
-def _detail(error: LLMError) -> str | None:
-    if isinstance(error, MalformedReplyError):
-        return error.reason
-    if isinstance(error, LLMStatusError):
-        return str(error.status)
-    return type(error.__cause__).__name__ if error.__cause__ else None

@@ -1,4 +1,4 @@
-"""`ask_with_fallback`: a chat model's choice, in at most two calls that share one deadline."""
+"""`ask_with_fallback`: a model's choice in at most two calls that share one deadline."""
 
 import asyncio
 import hashlib
@@ -21,24 +21,25 @@ ReplyT = TypeVar("ReplyT")
 ModelT = TypeVar("ModelT", bound=BaseModel)
 ChoiceT = TypeVar("ChoiceT")
 
-_FINAL = frozenset({"auth", "cost_limit"})  # the endpoint would refuse another model too
+# After these errors the endpoint would refuse another model too.
+_FINAL = frozenset({"auth", "cost_limit"})
 
 
 @dataclass(frozen=True, slots=True)
 class CallOptions:
-    """Which models a choice asks, and for how long.
+    """Models and limits of a choice.
 
     Attributes:
-        model: Asked first; None is the client's default.
-        fallback_model: Asked once if the first reply was not usable; None makes no second call.
+        model: Model of the first call. None uses the client's default.
+        fallback_model: Model of a second call if the first reply needs a correction. None makes no
+            second call.
         timeout_s: Seconds for one call.
-        deadline_s: Seconds for the whole choice; None is `timeout_s` for each model that may be
-            asked.
+        deadline_s: Seconds for the whole choice. None allows `timeout_s` for each possible call.
         temperature: Sampling temperature.
-        cache: Looked up before a model is asked; None asks every time.
+        cache: Cache of replies. None asks the model every time.
 
     Raises:
-        ValueError: `timeout_s` or `deadline_s` is not positive.
+        ValueError: If `timeout_s` or `deadline_s` is not positive.
     """
 
     model: str | None = None
@@ -55,26 +56,26 @@ class CallOptions:
 
     @property
     def total_s(self) -> float:
-        """Seconds that the whole choice may take."""
+        """Return the seconds that the whole choice may take."""
         if self.deadline_s is not None:
             return self.deadline_s
         return self.timeout_s * (1 if self.fallback_model is None else 2)
 
     def ends_at(self) -> float:
-        """The deadline of a choice that starts now, on the running loop's clock."""
+        """Return the deadline of a choice that starts now, on the running loop's clock."""
         return asyncio.get_running_loop().time() + self.total_s
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict(Generic[ChoiceT]):
-    """The result of judging one reply.
+    """The judgement of one reply.
 
     Attributes:
-        choice: What the model chose, with an account of it.
-        count: How many of the chosen entries are valid.
-        usable: Whether the reply counts as an answer; "nothing fits" does.
-        feedback: A correction for the fallback model, which is asked if this is not empty.
-        reason: Why the reply is not usable, as a code for the attempt's record.
+        choice: The model's choice.
+        count: Number of chosen entries that are valid.
+        usable: Whether the reply is an answer. "Nothing fits" is one.
+        feedback: Correction for the fallback model, which is asked only if this is not empty.
+        reason: Reason code of an unusable reply, for the attempt's record.
     """
 
     choice: ChoiceT
@@ -86,7 +87,7 @@ class Verdict(Generic[ChoiceT]):
 
 @dataclass(frozen=True, slots=True)
 class ModelCall:
-    """How one call is made: the model, its temperature, seconds, and where its record goes."""
+    """The settings of one call, and the list that its record is appended to."""
 
     model: str | None
     temperature: float
@@ -95,43 +96,43 @@ class ModelCall:
 
 
 class Inquiry(ABC, Generic[ClientT, ReplyT, ChoiceT]):
-    """What a model is asked, whatever its kind, and the check of its reply.
+    """A question to a model of any kind, and the judge of its reply.
 
-    `Prompt` asks a chat model. Rooms above add inquiries of other models, which share the
-    deadline, the cache and the account of `ask_with_fallback`.
+    `Prompt` is the question to a chat model. Packages above add those to other models, which then
+    share the deadline, the cache and the records of `ask_with_fallback`.
     """
 
     judge: Callable[[ReplyT], Verdict[ChoiceT]]
 
     @abstractmethod
     async def ask(self, client: ClientT, feedback: str, call: ModelCall, /) -> ReplyT:
-        """The reply to one call, which appends one record; raises only LLMError."""
+        """Return the reply to one call, which appends one record. Raises only LLMError."""
 
     @abstractmethod
     def inputs(self, feedback: str, /) -> object:
-        """What a reply depends on besides client, model and temperature, as plain data."""
+        """Return as JSON data what a reply depends on besides client, model and temperature."""
 
     @abstractmethod
     def dump(self, reply: ReplyT) -> object:
-        """The reply as plain data."""
+        """Convert a reply to JSON data."""
 
     @abstractmethod
     def restore(self, data: Any) -> ReplyT:
-        """The reply that `dump` made this data of."""
+        """Restore a reply from the data of `dump`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prompt(Inquiry[SupportsChat, ModelT, ChoiceT]):
-    """The question to a chat model, and the check of its reply.
+    """A question to a chat model, and the judge of its reply.
 
     Attributes:
-        system: The system message: the part that rarely changes.
+        system: The system message, which rarely changes.
         user: The user message.
-        reply_model: What the reply must validate as.
-        judge: Makes a verdict of a valid reply.
+        reply_model: The pydantic model of the reply.
+        judge: Returns the verdict on a valid reply.
         json_schema: As for `ask`.
         read_tool_calls: As for `ask`.
-        scope: What a cached reply depends on besides the prompt, such as settings.
+        scope: Anything but the prompt that a cached reply depends on, such as settings.
     """
 
     system: str
@@ -143,17 +144,17 @@ class Prompt(Inquiry[SupportsChat, ModelT, ChoiceT]):
     scope: str = ""
 
     def messages(self, feedback: str = "") -> list[LLMMessage]:
-        """The conversation; feedback comes last, for the provider's prefix cache."""
-        complaint = (
-            f"\n\nAn earlier answer was not usable:\n{in_fence(feedback)}" if feedback else ""
-        )
+        """Return the conversation."""
+        user = self.user
+        if feedback:  # at the end, since providers cache the prefix that both calls share
+            user += f"\n\nAn earlier answer was not usable:\n{in_fence(feedback)}"
         return [
             LLMMessage(role=MessageRole.SYSTEM, content=self.system),
-            LLMMessage(role=MessageRole.USER, content=self.user + complaint),
+            LLMMessage(role=MessageRole.USER, content=user),
         ]
 
     async def ask(self, client: SupportsChat, feedback: str, call: ModelCall, /) -> ModelT:
-        """See `Inquiry`."""
+        """See `Inquiry.ask`."""
         return await ask(
             client,
             self.messages(feedback),
@@ -167,16 +168,16 @@ class Prompt(Inquiry[SupportsChat, ModelT, ChoiceT]):
         )
 
     def inputs(self, feedback: str, /) -> object:
-        """See `Inquiry`."""
+        """See `Inquiry.inputs`."""
         texts = [message.content for message in self.messages(feedback)]
         return [self.json_schema and dict(self.json_schema), self.scope, texts]
 
     def dump(self, reply: ModelT) -> object:
-        """See `Inquiry`."""
+        """See `Inquiry.dump`."""
         return reply.model_dump()
 
     def restore(self, data: Any) -> ModelT:
-        """See `Inquiry`."""
+        """See `Inquiry.restore`."""
         return self.reply_model.model_validate(data)
 
 
@@ -185,7 +186,7 @@ SelectionStatus = Literal["ok", "empty", "no_candidates"] | FailureStatus
 
 
 def status_of(error: LLMCommonError | None) -> FailureStatus:
-    """The status for a call's error; None: a reply that holds nothing usable."""
+    """Return the status for an error, or for an unusable reply without one."""
     if isinstance(error, LLMTimeoutError):
         return "timeout"
     return "invalid" if error is None or isinstance(error, MalformedReplyError) else "error"
@@ -196,8 +197,8 @@ class Outcome(Generic[ChoiceT]):
     """The outcome of `ask_with_fallback`.
 
     Attributes:
-        verdict: On the reply that counts; None if no reply could be read.
-        error: Why no reply could be read.
+        verdict: Verdict on the reply that counts. None if no reply could be read.
+        error: Error of the call if no reply could be read.
         attempts: One record for each call.
         cached: Whether the reply that counts came from the cache.
     """
@@ -209,33 +210,30 @@ class Outcome(Generic[ChoiceT]):
 
     @property
     def feedback(self) -> str:
-        """A correction for the fallback model; "" if the reply needs none."""
+        """Return the correction for the fallback model, or "" if the reply needs none."""
         if self.error is not None:
             return self.error.message
         return self.verdict.feedback if self.verdict else ""
 
     @property
     def failure(self) -> str:
-        """Why there is no usable reply, for the caller, or "".
-
-        Names model and host where no reply could be read.
-        """
+        """Return why there is no usable reply, for the caller, or ""."""
         if self.error is not None:
-            return str(self.error)
+            return str(self.error)  # begins with the model and the host
         if self.status in {"ok", "empty"}:
-            return ""  # of a usable reply some calls may still be worth a correction
+            return ""  # `feedback` may still correct single entries of a usable reply
         return self.feedback.partition("\n")[0]
 
     @property
     def status(self) -> SelectionStatus:
-        """What came of it, in one word."""
+        """Return the outcome in one word."""
         if self.verdict is not None and self.verdict.usable:
             return "ok" if self.verdict.count else "empty"
         return status_of(self.error)
 
     @property
     def count(self) -> int:
-        """How many of the chosen entries are valid."""
+        """Return the number of chosen entries that are valid."""
         return self.verdict.count if self.verdict else 0
 
 
@@ -246,26 +244,25 @@ async def ask_with_fallback(
     *,
     ends_at: float,
 ) -> Outcome[ChoiceT]:
-    """The decision of the first model, or of the fallback if that needs correction.
+    """Ask a model for a choice, and a fallback model if the reply needs a correction.
 
-    The fallback is asked once, but not after a refused key, a spent budget or the deadline. Its
-    answer counts unless the first one holds more valid entries: a failed second attempt takes
-    nothing away.
+    The fallback model is asked once, and not after a refused key, a spent budget or the deadline.
+    Its reply counts unless the first one has more valid entries, so that a failed second call
+    loses nothing.
 
     Args:
-        client: What answers.
-        prompt: What to ask.
-        options: Models, timeout of one call, cache.
-        ends_at: The deadline on the running loop's clock; see `CallOptions.ends_at`.
+        client: The client to call.
+        prompt: The question.
+        options: Models, timeout of one call, and cache.
+        ends_at: Deadline on the running loop's clock, from `CallOptions.ends_at`.
 
-    Raises:
-        asyncio.CancelledError: The caller was cancelled; every other failure is the decision's
-            `error`.
+    Returns:
+        The outcome. An LLMError is its `error` and is not raised.
     """
     first = await _attempt(client, prompt, options, options.model, ends_at=ends_at)
-    final = bool(first.attempts) and first.attempts[-1].error in _FINAL
-    late = asyncio.get_running_loop().time() >= ends_at
-    if not first.feedback or options.fallback_model is None or final or late:
+    is_final = bool(first.attempts) and first.attempts[-1].error in _FINAL
+    is_late = asyncio.get_running_loop().time() >= ends_at
+    if not first.feedback or options.fallback_model is None or is_final or is_late:
         return first
     second = await _attempt(
         client, prompt, options, options.fallback_model, ends_at=ends_at, feedback=first.feedback
@@ -283,32 +280,33 @@ async def _attempt(
     ends_at: float,
     feedback: str = "",
 ) -> Outcome[ChoiceT]:
-    """One cached reply or one model call, with its verdict."""
+    """Return the verdict on one cached reply or one model call."""
     key = ""
     if options.cache is not None:
-        # One digest of everything that a reply depends on.
-        facts = json.dumps(
+        text = json.dumps(
             [id(client), model, options.temperature, prompt.inputs(feedback)], sort_keys=True
         )
-        key = hashlib.sha256(facts.encode()).hexdigest()
-        known = options.cache.get(key, client=client)
-        if known is not None:
-            return Outcome(prompt.judge(prompt.restore(known)), cached=True)
-    left_s = ends_at - asyncio.get_running_loop().time()
-    if left_s <= 0:
+        key = hashlib.sha256(text.encode()).hexdigest()
+        data = options.cache.get(key, client=client)
+        if data is not None:
+            # Judged again, since the candidates may have changed.
+            return Outcome(prompt.judge(prompt.restore(data)), cached=True)
+    remaining_s = ends_at - asyncio.get_running_loop().time()
+    if remaining_s <= 0:
         error = LLMTimeoutError(
-            "The deadline passed before a model was asked; raise it", timeout_s=options.timeout_s
+            "The deadline passed before a model was called; raise it", timeout_s=options.timeout_s
         )
         error.locate(model=model, host=None)
         return Outcome(error=error)
     attempts: list[Attempt] = []
-    call = ModelCall(model, options.temperature, min(options.timeout_s, left_s), attempts)
+    call = ModelCall(model, options.temperature, min(options.timeout_s, remaining_s), attempts)
     try:
         reply = await prompt.ask(client, feedback, call)
     except LLMError as exc:
         return Outcome(error=exc, attempts=tuple(attempts))
     verdict = prompt.judge(reply)
     if not verdict.usable:
+        # The call succeeded by its record, which was made before the verdict.
         attempts[-1] = replace(attempts[-1], error="malformed", reason=verdict.reason)
     elif options.cache is not None:
         options.cache.put(key, prompt.dump(reply), client=client)
@@ -316,7 +314,7 @@ async def _attempt(
 
 
 def closed_object(properties: Mapping[str, Any]) -> dict[str, Any]:
-    """A JSON Schema of an object that has exactly these properties."""
+    """Return the JSON Schema of an object with exactly these properties."""
     return {
         "type": "object",
         "properties": properties,

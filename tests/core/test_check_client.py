@@ -1,4 +1,4 @@
-"""What is no client is refused where it is passed, with the adapter that takes it."""
+"""What is not a client is refused where it is passed, with the adapter that takes it."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -48,7 +48,7 @@ WRONG: dict[str, tuple[object, str]] = {
     ),
     "OpenAI": (
         at("chat.completions.create", blocking),
-        "take the async client and wrap it: .*OpenAISDKClient",
+        "wrap the async client instead: .*OpenAISDKClient",
     ),
     "Anthropic": (at("messages.create"), "LiteLLMClient.*anthropic/"),
     "LangChain": (at("ainvoke"), r"LangChainClient\(client\)"),
@@ -65,11 +65,11 @@ WRONG: dict[str, tuple[object, str]] = {
         LLMConfig(base_url="http://box/v1", default_model="m", api_key=SecretStr("sk-secret")),
         r"pass OpenAICompatibleClient\(config\)",
     ),
-    "a model's name": ("gpt-4.1-mini", "str is no client.*OpenAICompatibleClient.from_env"),
-    "None": (None, "NoneType is no client"),
+    "a model's name": ("gpt-4.1-mini", "str is not a client.*OpenAICompatibleClient.from_env"),
+    "None": (None, "NoneType is not a client"),
     "a value as the method": (
         SimpleNamespace(chat_completion="x"),
-        "no chat_completion that can be called",
+        "no callable chat_completion",
     ),
 }
 

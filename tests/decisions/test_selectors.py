@@ -518,7 +518,7 @@ def test_a_chat_selector_names_the_class_for_a_decision_client(
 
 def test_arguments_are_written_by_a_chat_client() -> None:
     assert isinstance(DECIDES, DecisionClient)
-    with pytest.raises(TypeError, match="no client"):
+    with pytest.raises(TypeError, match="not a client"):
         DecisionToolSelector(DECIDES, arguments=DECIDES)  # type: ignore[arg-type]
 
 
