@@ -10,7 +10,7 @@ from cachetools import TTLCache
 
 
 class SelectionCache:
-    """An LRU cache of model replies, which saves the cost of asking again.
+    """An LRU cache of model replies, which saves the cost of repeated calls.
 
     Pass one to a selector, or to several. A reply is reused only for the same client, model,
     temperature, schema, settings, registry and prompt, byte for byte. The cache stores the reply

@@ -1,4 +1,4 @@
-"""Token counts: an upper bound, and exact ones with the extra `tokens`."""
+"""Token counts: an upper bound, or exact with the extra `tokens`."""
 
 import json
 import operator
@@ -21,11 +21,12 @@ from llm_common.errors import ConfigError, install_command, missing_extra
 
 EncodingName = Literal["cl100k_base", "o200k_base"]
 
-# Where both tokenizers cut a text, in their order: an apostrophe's ending; a word without a change
-# from small to capital letters; three digits; blanks that end in line ends; blanks but the last
-# one, which may join the next piece; marks with the space before and the line ends after them;
-# non-ASCII with the space before it; a single blank. A space that joins a word is left out. A later
-# alternative consumes what an earlier one rejects: linear time.
+# The pieces into which both tokenizers cut a text, in their order: an apostrophe's ending, a word
+# without a change from small to capital letters, three digits, blanks that end in line ends, blanks
+# but the last one (which may join the next piece), marks with the space before and the line ends
+# after them, non-ASCII with the space before it, and a single blank. A space that joins a word is
+# left out. Matching takes linear time, since a later alternative consumes what an earlier one
+# rejects.
 _PIECE = re.compile(
     r"'(?:[sdmtSDMT]|[lL][lL]|[vV][eE]|[rR][eE])"
     r"|[a-z]+|[A-Z]+[a-z]*|[0-9]{1,3}"
@@ -35,34 +36,36 @@ _PIECE = re.compile(
 )
 # Pairs that cl100k_base joins first, across the change of case where o200k_base cuts.
 _ACROSS_CASE = re.compile(r"x[A-F]|d[BT]|k[BJ]|u[CD]|aN|gL|iT|mA|nP|oS|zM")
-_MAX_SPACES = 79  # both vocabularies hold every run of spaces up to here
-# No piece crosses the end of a line, except for adjacent line ends, and slashes at the beginning of
-# a line.
+_MAX_SPACES = 79  # both vocabularies have every run of spaces up to this length
+# No piece crosses the end of a line, apart from adjacent line ends and slashes that begin a line.
 _LINES = re.compile(r"[^\r\n]*[\r\n]+(?:/[^\r\n]*[\r\n]*)*|[^\r\n]+")
+# Together they bound the text in the cache of lines to 13 MB.
 _MAX_LINE_CHARS = 200
 _MAX_CACHED = 65_536
 _BINDINGS = "bpe_openai._bindings"
 _LOADING = threading.Lock()
+# https://cookbook.openai.com/examples/how_to_count_tokens_with_tiktoken: three around a message and
+# one for its role
 _MESSAGE_TOKENS = 4
-_RATIO_MARGIN = 1.03  # a text of another kind may have more tokens a word than those before it
+_RATIO_MARGIN = 1.03  # the next text may have more tokens a word than the texts so far
 _RATIOS = 8
-_MIN_LEARNT_TOKENS = 200  # of a shorter prompt the marks around messages are a large part
-_MIN_RATIO, _MAX_RATIO = 0.2, 4.0
+_MIN_LEARNT_TOKENS = 200  # in a shorter prompt the marks around messages distort the ratio
+_MIN_RATIO, _MAX_RATIO = 0.2, 4.0  # bounds the effect of a wrong report
 
 
 @runtime_checkable
 class TokenCounter(Protocol):
-    """Counts tokens; one method, safe to share between tasks and threads."""
+    """An object that counts tokens. Its method must be safe to call from any task or thread."""
 
     def count(self, text: str) -> int:
-        """The number of tokens of the text, or an upper bound."""
+        """Return the number of tokens of a text, or an upper bound."""
 
 
 def count_tokens(counter: TokenCounter, text: str) -> int:
-    """The tokens of a text by a caller's counter, as an int.
+    """Count the tokens of a text with a caller's counter, and return an int.
 
     Raises:
-        TypeError: The counter returned anything but a whole number; `5.0` is one.
+        TypeError: If the counter returned anything but a whole number. `5.0` is one.
     """
     tokens = cast("SupportsIndex | float", counter.count(text))
     if isinstance(tokens, float) and tokens.is_integer():
@@ -78,66 +81,65 @@ def count_tokens(counter: TokenCounter, text: str) -> int:
 
 
 def message_tokens(fields: Mapping[str, object], count: Callable[[str], int]) -> int:
-    """Return the tokens of a chat message: its text, its other fields as JSON, and four more.
+    """Count the tokens of a chat message: its text, its other fields as JSON, and four more.
 
-    The four for the role and its marks are those of OpenAI's chat format:
-    https://cookbook.openai.com/examples/how_to_count_tokens_with_tiktoken.
+    The four are those of OpenAI's chat format for the role and its marks.
 
     Args:
-        fields: The message as a dict of plain data; what is None is not sent.
+        fields: The message as a dict of plain data. Fields with None are not sent.
         count: Counts a text.
     """
-    rest = {name: value for name, value in fields.items() if value is not None}
-    rest.pop("role", None)
+    sent = {name: value for name, value in fields.items() if value is not None}
+    sent.pop("role", None)
     tokens = _MESSAGE_TOKENS
-    content = rest.get("content")
+    content = sent.get("content")
     if isinstance(content, str):
-        del rest["content"]
+        del sent["content"]
         tokens += count(content)
-    if rest:
-        tokens += count(json.dumps(rest))
+    if sent:
+        tokens += count(json.dumps(sent))
     return tokens
 
 
 class UpperBoundCounter:
-    """An upper bound of the tokens in cl100k_base and o200k_base; needs no extra.
+    """A counter of at least the tokens in cl100k_base and o200k_base, which needs no extra.
 
-    A text is cut where both tokenizers cut it. A piece that both know whole is one token. For other
-    words and runs of marks the bound is the longest cut in which no two neighbours join into a
-    known piece: byte pair encoding stops only when no two neighbours join (Sennrich et al. 2016,
-    https://arxiv.org/abs/1508.07909). A non-ASCII character that is not a token counts as its UTF-8
-    bytes.
+    A text is cut where both tokenizers cut it. A piece that is in both vocabularies is one token.
+    For other words and runs of marks the bound is the longest cut in which no two neighbours form a
+    known piece, since byte pair encoding stops only when no two neighbours join (Sennrich et al.
+    2016, https://arxiv.org/abs/1508.07909). A non-ASCII character that is not a token counts as its
+    UTF-8 bytes.
 
-    This is proven for single pieces, and sampled for adjacent ones: about one of 100,000 random
-    joins of words across a change of case (`untoEquality`) takes one token more in cl100k_base; no
-    text of more than a few words did.
+    The bound is proven for single pieces, and sampled for adjacent ones. About one in 100,000
+    random joins of words across a change of case (`untoEquality`) needs one token more in
+    cl100k_base. No text of more than a few words did.
 
-    Measured against the larger of the two exact counts: English prose 1.25 to 1.6 times, code 1.1
-    to 1.4, JSON 1.2, base64 1.1, Chinese 1.2, French 1.6, Russian 2.2. Linear in the length, about
-    5 MB a second, and ten times that for lines that the counter has cached, up to 65,536 of at most
-    200 characters. Other models' tokenizers differ: for an exact budget use the model's own
-    counter.
+    Measured against the larger of the two exact counts, the bound is 1.25 to 1.6 times as high for
+    English prose, 1.1 to 1.4 for code, 1.2 for JSON, 1.1 for base64, 1.2 for Chinese, 1.6 for
+    French and 2.2 for Russian. The time is linear, about 5 MB a second, and ten times as fast for
+    cached lines (65,536 of at most 200 characters). Other models' tokenizers differ, so use the
+    model's own counter for an exact budget.
     """
 
     def __init__(self) -> None:
         self._of_lines = _BoundCache(_lines_bound, max_chars=_MAX_LINE_CHARS)
 
     def count(self, text: str) -> int:
-        """At least as many tokens as cl100k_base and o200k_base make of the text."""
+        """Return at least the number of tokens of a text in cl100k_base and o200k_base."""
         return sum(map(self._of_lines.__getitem__, _LINES.findall(text)))
 
 
 class ExactCounter:
-    """The exact number of tokens in one encoding, offline; needs the extra `tokens`.
+    """A counter of exact tokens in one encoding. Works offline, and needs the extra `tokens`.
 
     Special tokens such as `<|endoftext|>` count as plain text, as in a message to an endpoint. The
-    first counter of a process takes some 60 ms and 67 MB.
+    first counter of a process takes about 60 ms and 67 MB.
 
     Args:
         encoding: `o200k_base` for GPT-4o and later, `cl100k_base` for GPT-4 and GPT-3.5.
 
     Raises:
-        ConfigError: The extra is not installed.
+        ConfigError: If the extra is not installed.
     """
 
     def __init__(self, encoding: EncodingName = "o200k_base") -> None:
@@ -148,25 +150,25 @@ class ExactCounter:
         self._tokenizer = bindings.tokenizer_for_encoding(encoding)
 
     def count(self, text: str) -> int:
-        """The number of tokens; a lone surrogate is sent and counted as `?`."""
+        """Return the number of tokens of a text. A lone surrogate is sent and counted as `?`."""
         return int(self._tokenizer.count(text.encode(errors="replace").decode()))
 
 
 class DefaultCounter:
-    """Exact o200k_base counts where the extra `tokens` is installed, else the upper bound.
+    """A counter that is exact for o200k_base with the extra `tokens`, else an upper bound.
 
-    Decides at the first count, which then takes some 60 ms and 67 MB, once in a process. Another
-    model's tokenizer may count more than o200k_base: for such a model pass its counter, or
+    The first count of a process loads the extra, which takes about 60 ms and 67 MB. Other models'
+    tokenizers may need more tokens than o200k_base. For such a model use its own counter, or
     `UpperBoundCounter`.
     """
 
     def count(self, text: str) -> int:
-        """The number of tokens of the text, exact or bounded."""
+        """Return the number of tokens of a text, exact or as an upper bound."""
         return _default().count(text)
 
 
 def counter_label() -> str:
-    """How a `DefaultCounter` counts, in words, with the way to exact counts."""
+    """Describe how `DefaultCounter` counts here, and how to get exact counts."""
     if isinstance(_default(), ExactCounter):
         return "counted exactly, as o200k_base"
     return f"an upper bound; for exact counts {install_command('tokens')}"
@@ -181,9 +183,9 @@ def _default() -> TokenCounter:
 
 
 def _bindings() -> ModuleType:
-    """Load the core of bpe-openai without its package.
+    """Load the compiled module of bpe-openai without its package.
 
-    The package unpacks more vocabularies, which takes 0.5 s and 80 MB.
+    Importing the package unpacks more vocabularies, which takes 0.5 s and 80 MB.
     """
     with _LOADING:
         if _BINDINGS not in sys.modules:
@@ -203,23 +205,22 @@ def _bindings() -> ModuleType:
 
 @cache
 def _known_pieces() -> tuple[Mapping[str, None], Mapping[str, None]]:
-    """Words and marks, and single non-ASCII characters, that are one token in both encodings.
-
-    Dict keys and not sets: the garbage collector skips a dict of strings, but visits each element
-    of a set.
-    """
+    """Return the words and marks, and the non-ASCII characters, that are one token in both."""
     pieces = orjson.loads(Path(__file__).with_name("token_pieces.json").read_bytes())
-    return dict.fromkeys([*pieces["words"].split(), *pieces["marks"]]), dict.fromkeys(
-        pieces["characters"]
-    )
+    # Dicts and not sets: the garbage collector skips a dict of strings, but visits every element of
+    # a set.
+    words_and_marks = dict.fromkeys([*pieces["words"].split(), *pieces["marks"]])
+    return words_and_marks, dict.fromkeys(pieces["characters"])
 
 
 class _BoundCache(dict[str, int]):
-    """A cache of bounds; a dict, since a lookup of a cached text then runs no Python code.
+    """A cache of the bounds of texts.
+
+    A dict subclass, since the lookup of a cached text then runs no Python code.
 
     Args:
-        bound: Computes a bound.
-        max_chars: Longer texts are not cached; of the others 65,536 at most.
+        bound: Computes the bound of a text.
+        max_chars: Maximum length of a cached text.
     """
 
     def __init__(self, bound: Callable[[str], int], *, max_chars: int) -> None:
@@ -256,16 +257,14 @@ _OF_PIECES = _BoundCache(_bound, max_chars=32)
 
 
 def _bytes_bound(piece: str, characters: Container[str]) -> int:
-    """One for a character that is a token, else its bytes.
-
-    A leading space may join a token's first byte.
-    """
+    """Return the sum of one for each character that is a token, and of the bytes of the others."""
     text = piece.removeprefix(" ")
     tokens = 0
     for char in text:
         tokens += 1 if char in characters else _size(char)
     if text == piece:
         return tokens
+    # The space may join the first byte of a token, whose other bytes then count singly.
     if text[0] in characters:
         return tokens + _size(text[0]) - 1
     return tokens + 1
@@ -276,10 +275,10 @@ def _size(char: str) -> int:
 
 
 def _max_parts(text: str, known: Container[str]) -> int:
-    """At least the most parts of a text of which no two neighbours join into a known piece.
+    """Return a bound on the parts of a text in which no two neighbours form a known piece.
 
-    `most[i]` bounds the parts of `text[i:]`: two parts from i on extend at least to the first end
-    that is unknown.
+    `most[i]` bounds the parts of `text[i:]`. Two parts that start at i reach at least to the first
+    end at which `text[i:end]` is not known.
     """
     size = len(text)
     most = [0] * (size + 1)
@@ -299,17 +298,16 @@ def _joins(text: str, known: Container[str]) -> bool:
 
 
 class CalibratedCounter:
-    """Counts tokens by another counter, corrected by what the endpoint reported so far.
+    """A counter that corrects another one by the token counts that the endpoint reports.
 
-    The first prompts are counted as the other counter does. After each call whose usage is known,
-    the factor is the highest of the last eight ratios of reported to counted tokens, and 3% more.
-    So English prose, which `UpperBoundCounter` counts half too high, soon gets half as much more
-    room, and a model with a smaller vocabulary than OpenAI's less. It is an estimate: a prompt of
-    another kind than those before it may take more. Safe to share between tasks and threads; one
-    for each model.
+    The correction is a factor: the highest of the last eight ratios of reported to counted tokens,
+    plus 3 %. English prose, which `UpperBoundCounter` overestimates by half, soon gets half as much
+    more of the budget, and a model with a smaller vocabulary than OpenAI's gets less. The result is
+    an estimate: a prompt of a new kind may need more tokens. Safe to share between tasks and
+    threads. Use one counter for each model.
 
     Args:
-        counter: What counts; None takes `DefaultCounter`.
+        counter: The counter to correct. None uses `DefaultCounter`.
     """
 
     def __init__(self, counter: TokenCounter | None = None) -> None:
@@ -320,24 +318,24 @@ class CalibratedCounter:
 
     @property
     def factor(self) -> float:
-        """By what the other counter's counts are multiplied; 1.0 until a usage was reported."""
+        """Return the factor of the correction. It is 1.0 until a usage was reported."""
         return self._factor
 
     def count(self, text: str) -> int:
-        """The tokens of the text, as the endpoint is expected to count them."""
+        """Return the number of tokens that the endpoint is expected to count."""
         return ceil(count_tokens(self._counter, text) * self._factor)
 
     def observe(self, *, counted_tokens: int, reported_tokens: int) -> None:
-        """Learns from one call; a prompt of under 200 tokens teaches nothing.
+        """Update the factor after a call. Prompts of fewer than 200 tokens are ignored.
 
         Args:
-            counted_tokens: What this counter counted for the prompt before it was sent.
-            reported_tokens: `usage.prompt_tokens` of the response; 0 where the endpoint reports
-                none.
+            counted_tokens: This counter's count of the prompt before it was sent.
+            reported_tokens: `usage.prompt_tokens` of the response, 0 if the endpoint reports none.
         """
         with self._lock:
             if counted_tokens < _MIN_LEARNT_TOKENS or reported_tokens <= 0:
                 return
+            # `counted_tokens` contains the factor, which the ratio to the other counter does not.
             ratio = reported_tokens / counted_tokens * self._factor
             self._ratios.append(min(max(ratio, _MIN_RATIO), _MAX_RATIO))
             self._factor = max(self._ratios) * _RATIO_MARGIN

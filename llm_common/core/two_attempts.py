@@ -289,7 +289,7 @@ async def _attempt(
         key = hashlib.sha256(text.encode()).hexdigest()
         data = options.cache.get(key, client=client)
         if data is not None:
-            # Judged again, since the candidates may have changed.
+            # A new verdict, since the candidates may have changed.
             return Outcome(prompt.judge(prompt.restore(data)), cached=True)
     remaining_s = ends_at - asyncio.get_running_loop().time()
     if remaining_s <= 0:
