@@ -196,6 +196,16 @@ def test_the_readme_shows_each_framework_as_its_page_does() -> None:
     assert not [(page, code) for page, code in shown if code not in PAGES[page]]
 
 
+def test_the_modules_that_the_design_names_exist() -> None:
+    missing = []
+    for row in re.findall(r"^\| (`[\w/.]+/`) \|.*\| ([^|]*) \|$", PAGES["design.md"], re.MULTILINE):
+        folder = ROOT / "llm_common" / row[0].strip("`")
+        for module in re.findall(r"`([\w.]+\.py)`", row[1]):
+            if not (folder / module).exists():
+                missing.append(f"{folder.name}/{module}")
+    assert missing == []
+
+
 def test_every_make_target_that_a_page_names_is_in_the_makefile() -> None:
     targets = set(
         re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
