@@ -1,9 +1,9 @@
-"""Classifies what a request asks for by its words, without a model.
+"""Classify what a request asks for by its words, without a model.
 
-The first verb of the request decides. A request becomes a string of roles, one letter a word, in
-which regular expressions find the verbs that ask for something: those that begin a clause, or
-follow "could you", "I want you to", "let's" and the like; not "the build", "a fix", "don't run" or
-"when I run".
+The first verb that asks for something decides. A request is converted to a string of roles, one
+letter a word, and regular expressions find such verbs in it. They begin a clause, or follow "could
+you", "I want you to", "let's" and the like. The verbs in "the build", "a fix", "don't run" and
+"when I run" ask for nothing.
 """
 
 import re
@@ -20,9 +20,9 @@ def _words(text: str) -> frozenset[str]:
 
 
 def _first_wins(words: Mapping[IntentType, str]) -> dict[str, IntentType]:
-    """Each word or phrase with its intent; of two lists the first wins, as in the specification.
+    """Map each word or phrase to its intent, the first one in the order of the specification.
 
-    A phrase is written with underscores.
+    Phrases are written with underscores.
     """
     table: dict[str, IntentType] = {}
     for intent in IntentType:
@@ -75,10 +75,11 @@ VERBS: Final = _first_wins(
         """,
     }
 )
-"""Verbs and phrases in their base form, by what they ask for."""
+"""Verbs and phrases in their base form, by the intent that they express."""
 
 
 def _gerunds() -> dict[str, str]:
+    """Return the verbs by their forms in -ing, some of which no verb has."""
     gerunds: dict[str, str] = {}
     for verb in VERBS:
         if " " not in verb:
@@ -88,14 +89,13 @@ def _gerunds() -> dict[str, str]:
 
 
 _GERUNDS: Final = _gerunds()
-"""The verbs by their forms in -ing, with some that no verb has."""
 
 _COMMANDS: Final = _words("""
     apt aptget brew bundle cargo chmod chown conda cp curl docker dockercompose dotnet gcc git
     gradle grep helm kubectl ls mkdir mv mvn mypy npm npx pip pip3 pnpm podman poetry psql pytest
     python python3 rm rsync ruff scp ssh sudo systemctl tar terraform tox touch uv wget yarn
     """)
-"""Programs that are called by their names."""
+"""Programs whose name alone asks to run them."""
 
 CUES: Final = _first_wins(
     {
@@ -120,7 +120,7 @@ CUES: Final = _first_wins(
         IntentType.COMMAND_EXECUTION: "deployment rollback",
     }
 )
-"""Words that show the subject of a request without a verb."""
+"""Words that reveal the intent of a request without a verb."""
 
 _OBJECTS: Final = _first_wins(
     {
@@ -148,7 +148,7 @@ _OBJECTS: Final = _first_wins(
         """,
     }
 )
-"""Objects of a verb that say more than the verb."""
+"""Objects that decide the intent of a verb such as "write" or "update"."""
 
 _REFINED: Final[tuple[tuple[str, str], ...]] = (
     ("create build make generate", "project_planning documentation command_execution"),
@@ -171,21 +171,21 @@ _REFINED_BY_OBJECT: Final[Mapping[str, frozenset[IntentType]]] = {
     for phrases, intents in _REFINED
     for phrase in phrases.split()
 }
-"""The intents that the object of a verb may change it to: "write the docs" asks for no code."""
+"""The intents that an object may give each verb. "Write the docs" asks for documentation."""
 
 _NOTHING_WITHOUT_OBJECT: Final = frozenset({"give me", "need a", "need an", "want a", "want an"})
-"""Verbs that ask for one of the intents only if their object does."""
+"""Verbs that express an intent only through their object."""
 
 _CODE_NOUNS: Final = _words("""
     code codebase repo repository file variable parameter argument interface algorithm loop
     implementation logic config configuration constructor implemented defined
     """) | {noun for noun, intent in _OBJECTS.items() if intent is IntentType.CODE_WRITING}
-"""What a question about code is about, in the singular."""
+"""Nouns of a question about code, in the singular."""
 
 _BETTER: Final = _words(
     "faster cleaner simpler smaller shorter safer better nicer easier clearer leaner more less"
 )
-"""After "make" they ask for a change of what there is."""
+"""Words that make "make" a request to improve existing code."""
 
 _OBJECT_ENDS: Final = _words("""
     for of to in into on from with by about that which who when where so and or but then as at via
@@ -195,7 +195,7 @@ _OBJECT_ENDS: Final = _words("""
 """Words that end the object of a verb."""
 
 _PLACES: Final = frozenset({"to", "in", "into", "on"})
-"""Of these the ones that a place follows: "add a section to the readme"."""
+"""Object ends that introduce a target, as in "add a section to the readme"."""
 
 _WANTS: Final = _words("""
     want wants need needs like love wish going have got you me us how time sure possible way ways
@@ -236,7 +236,7 @@ _ROLES: Final = {
 
 
 def _by_first_word(*tables: Iterable[str]) -> dict[str, list[str]]:
-    """Return every word and phrase of the tables by its first word, the longest first."""
+    """Index the words and phrases of the tables by their first word, the longest first."""
     phrases: dict[str, list[str]] = {}
     for phrase in sorted(set(chain(*tables)), key=lambda phrase: (-phrase.count(" "), phrase)):
         phrases.setdefault(phrase.split()[0], []).append(phrase)
@@ -256,7 +256,7 @@ CONFIDENCES: Final[Mapping[IntentType, float]] = {
     IntentType.DOCUMENTATION: 0.75,
     IntentType.COMMAND_EXECUTION: 0.8,
 }
-"""Confidence by intent (four from the specification, "Intent Classification")."""
+"""Confidence by intent. Four are from the specification, section "Intent Classification"."""
 
 _NEEDS_CODE_AND_PROJECT: Final = IntentMetadata(
     requires_code=True, requires_files=True, requires_project=True
@@ -288,9 +288,10 @@ _MARKS: Final = {_BREAK: "B", _QUESTION: "B", _PAUSE: "C"}
 _MAX_OBJECT_WORDS: Final = 12
 _DENIALS: Final = frozenset({"no", "without", "zero"})
 
-# One letter a word; `_ROLES` says which. V, G and R are verbs, forms in -ing and programs, W is
-# "need a" and the like, T and t are "to" that does and does not ask for something, x is a word that
-# does not count. Repetitions are bounded, so matching takes linear time.
+# `_WORDS_BY_ROLE` lists the letters of most words. V, G and R are verbs, their forms in -ing, and
+# programs. W is "need a" and the like. T is a "to" that asks for something, t is any other "to". x
+# is a word that does not count, and X an unknown one. Repetitions are bounded, so that matching
+# takes linear time.
 _SUBORDINATE: Final = re.compile(r"S(?!YM|[MU])[^BC]*")
 _NEGATED: Final = re.compile(r"N[XFMUPYTt]{0,3}[VWG]")
 _NOUN: Final = re.compile(r"[VWR](?=[XVG]?Z|O)")
@@ -307,20 +308,23 @@ _ANY_VERB: Final = re.compile(r"(?:\A|[BCJLTtMUSQ])F{0,6}[VW]|(?:\A|[BCJS])F{0,6
 
 
 def classify_intent(text: str, *, current_project: str | None = None) -> UserIntent:
-    """The request with its intent, needs and entities, by its English words; pure.
+    """Classify a request by its English words, and find its needs and entities. Pure.
 
-    Words are compared whole. The first verb that asks for something decides; without one the first
-    word that shows the subject, such as "bug" or "roadmap"; then any other verb; then a question
-    about code is file analysis. Everything else is conversational: other languages and empty texts
-    too. A word of two intents has the one that comes first in the specification. Reads the first
-    4,000 and the last 2,000 characters of a longer text.
+    The first of these decides: a verb that asks for something, a word such as "bug" or "roadmap",
+    any other verb. Otherwise a question about code is file analysis. Everything else is
+    conversational, including empty texts and other languages. Words are compared whole. A word with
+    two intents has the one that is first in the specification. Reads the first 4,000 and the last
+    2,000 characters of a longer text.
 
     Args:
-        text: What the user wrote.
+        text: The user's request.
         current_project: Name of the current project, whose memories are preferred.
 
+    Returns:
+        The intent, with a fixed confidence for each classification.
+
     Raises:
-        TypeError: `text` is no text.
+        TypeError: If `text` is not a str.
     """
     if not isinstance(text, str):
         raise TypeError(
@@ -336,18 +340,20 @@ def intent_of(
     confidence: float | None = None,
     current_project: str | None = None,
 ) -> UserIntent:
-    """The request with a known intent.
+    """Build the intent of a request whose classification is known.
 
     Args:
-        text: What the user wrote.
-        classification: What it asks for.
-        confidence: Within [0, 1]; None takes that of `CONFIDENCES`.
+        text: The user's request.
+        classification: The kind of task.
+        confidence: Within [0, 1]. None uses `CONFIDENCES`.
         current_project: Name of the current project.
     """
+    if confidence is None:
+        confidence = CONFIDENCES[classification]
     return UserIntent(
         text=text,
         classification=classification,
-        confidence=CONFIDENCES[classification] if confidence is None else confidence,
+        confidence=confidence,
         entities=extract_entities(text),
         metadata=_NEEDS[classification].model_copy(update={"current_project": current_project}),
     )
@@ -355,6 +361,7 @@ def intent_of(
 
 def _classified(text: str) -> IntentType:
     words = list(_spoken_words(head_and_tail(text)))
+    # What is negated, a noun ("the build fails") or subordinate ("when I run") asks for nothing.
     roles = _NOUN.sub("x", _NEGATED.sub(_blanked, _roles(words)))
     main_clauses = _SUBORDINATE.sub(_blanked, roles)
     intent = _verb_intent(words, _REQUEST.search(main_clauses)) or _first_cue(words)
@@ -365,9 +372,13 @@ def _classified(text: str) -> IntentType:
 
 
 def _spoken_words(text: str) -> Iterator[str]:
-    """Yield the words in lower case, and marks for what is between them."""
+    """Yield the words in lower case, and the marks between them.
+
+    Blocks of code are skipped. A URL, a call and a name in backquotes become names, and a quoted
+    phrase becomes an unknown word.
+    """
     text = URL.sub(" a.b ", _BLOCK.sub("\n", text.replace("\u2019", "'").replace("()", ".x")))
-    plain = QUOTED.sub(lambda quoted: f" {_OTHER if quoted['code'] is None else 'a.b'} ", text)
+    plain = QUOTED.sub(lambda match: f" {'a.b' if match['code'] else _OTHER} ", text)
     for chunk in _CHUNK.findall(plain):
         if chunk in "(),;\n":
             yield _PAUSE if chunk == "," else _BREAK
@@ -381,41 +392,40 @@ def _spoken_words(text: str) -> Iterator[str]:
 
 
 def _read(word: str) -> list[str]:
-    """Return a word in lower case, in its parts, or a mark for what it stands for."""
+    """Return a word in lower case, or its parts, or the mark or word that replaces it."""
     if _RAISED.fullmatch(word):
         return ["error"]
     if _PROSE_FILE.fullmatch(word):
         return ["docs"]
-    parts = word.split("/")
-    are_words = [bool(_WORD.fullmatch(part)) for part in parts]
-    if _NAMED.match(word) and not all(are_words):
-        return [_NAME]
-    lowered = [part.lower().replace("-", "") for part in parts]
-    return [part if is_word else _OTHER for part, is_word in zip(lowered, are_words, strict=True)]
+    parts: list[str] = []
+    for part in word.split("/"):
+        parts.append(part.lower().replace("-", "") if _WORD.fullmatch(part) else _OTHER)
+    return [_NAME] if _OTHER in parts and _NAMED.match(word) else parts
 
 
 def _roles(words: Sequence[str]) -> str:
-    """Return one letter a word. The first word of a phrase has its role, the others have none."""
+    """Return one letter a word. The first word of a phrase has its role, and the others have x."""
     roles = ""
     while len(roles) < len(words):
-        place = len(roles)
-        entry = _entry(words, place)
-        roles += _role(words, place, entry) + "x" * entry.count(" ")
+        index = len(roles)
+        entry = _entry(words, index)
+        roles += _role(words, index, entry) + "x" * entry.count(" ")
     return roles
 
 
-def _role(words: Sequence[str], place: int, entry: str) -> str:
-    word = words[place]
+def _role(words: Sequence[str], index: int, entry: str) -> str:
+    word = words[index]
     if word == "to":
-        return "T" if place and words[place - 1] in _WANTS else "t"
+        return "T" if index and words[index - 1] in _WANTS else "t"
     if entry in _NOTHING_WITHOUT_OBJECT:
-        return "W" if _intent_of_object(words, place, entry) else "X"
+        return "W" if _intent_of_object(words, index, entry) else "X"
     if entry in VERBS:
         return "V"
     if word in _GERUNDS:
         return "G"
     if word in _COMMANDS:
         return "R"
+    # Most adverbs end in -ly, and may come before a verb.
     return _MARKS.get(word) or _ROLES.get(entry) or ("F" if word.endswith("ly") else "X")
 
 
@@ -423,24 +433,24 @@ def _blanked(match: re.Match[str]) -> str:
     return "x" * len(match.group())
 
 
-def _entry(words: Sequence[str], place: int) -> str:
+def _entry(words: Sequence[str], index: int) -> str:
     """Return the longest phrase of the lexicon that begins at that word, else the word."""
-    for phrase in _PHRASES.get(words[place], ()):
-        if " ".join(words[place : place + phrase.count(" ") + 1]) == phrase:
+    for phrase in _PHRASES.get(words[index], ()):
+        if " ".join(words[index : index + phrase.count(" ") + 1]) == phrase:
             return phrase
-    return words[place]
+    return words[index]
 
 
 def _verb_intent(words: Sequence[str], match: re.Match[str] | None) -> IntentType | None:
-    """Return the intent of the verb that a match ends with, or the one that its object makes it."""
+    """Return the intent of the verb at the end of a match, or of the verb's object."""
     if match is None:
         return None
-    place = match.end() - 1
-    entry = _entry(words, place)
+    index = match.end() - 1
+    entry = _entry(words, index)
     if entry not in VERBS:
         entry = _GERUNDS.get(entry, entry)
-    following = words[place + 1 : place + 1 + _MAX_OBJECT_WORDS]
-    intent = _intent_of_object(words, place, entry)
+    following = words[index + 1 : index + 1 + _MAX_OBJECT_WORDS]
+    intent = _intent_of_object(words, index, entry)
     if intent is None:
         intent = VERBS.get(entry, IntentType.COMMAND_EXECUTION)
     if entry == "make" and intent is IntentType.CODE_WRITING and not _BETTER.isdisjoint(following):
@@ -448,16 +458,16 @@ def _verb_intent(words: Sequence[str], match: re.Match[str] | None) -> IntentTyp
     return intent
 
 
-def _intent_of_object(words: Sequence[str], place: int, verb: str) -> IntentType | None:
+def _intent_of_object(words: Sequence[str], index: int, verb: str) -> IntentType | None:
     """Return the intent of the object of a verb, if it has one.
 
-    "add a section to the readme" is about the readme: the object ends with the last word before a
-    word such as "to", and a place follows it.
+    The object ends before a word such as "to", and its last noun counts. A target may follow: "add
+    a section to the readme" is about the readme.
     """
     allowed = _REFINED_BY_OBJECT.get(verb)
     if allowed is None:
         return None
-    start = place + verb.count(" ") + 1
+    start = index + verb.count(" ") + 1
     head, is_object = "", True
     for word in [*words[start : start + _MAX_OBJECT_WORDS], _BREAK]:
         if word not in _MARKS and word not in _OBJECT_ENDS:
@@ -473,14 +483,14 @@ def _intent_of_object(words: Sequence[str], place: int, verb: str) -> IntentType
 
 
 def _first_cue(words: Sequence[str]) -> IntentType | None:
-    for place, word in enumerate(words):
-        intent = CUES.get(_entry(words, place)) if word in _PHRASES else None
-        if intent is not None and words[max(0, place - 1)] not in _DENIALS:
+    for index in range(len(words)):
+        intent = CUES.get(_entry(words, index))
+        if intent is not None and words[max(0, index - 1)] not in _DENIALS:
             return intent
     return None
 
 
 def _asks_about_code(words: Sequence[str]) -> bool:
-    asks = _QUESTION in words or any(_ROLES.get(word) == "K" for word in words)
+    is_question = _QUESTION in words or "K" in map(_ROLES.get, words)
     singulars = {word.removesuffix("s") for word in words}
-    return asks and not {_NAME, *_CODE_NOUNS}.isdisjoint(singulars.union(words))
+    return is_question and not {_NAME, *_CODE_NOUNS}.isdisjoint(singulars.union(words))

@@ -1,7 +1,8 @@
-"""Weighs the best items of a pool by one request to a decision model."""
+"""Weigh the best items of a pool by one call of a decision model."""
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Final
 
 from llm_common._threads import in_thread
@@ -24,9 +25,8 @@ from llm_common.text.display import excerpt_text, in_fence, one_line, printable,
 
 _MAX_ITEM_CHARS: Final = 600
 _MAX_QUERY_CHARS: Final = 8_000
-# Of a weighed item's score; the rest is that of the words. Chosen on bfcl_memory and 60 queries of
-# qmsum with a scripted model: one that is right nine times in ten never made a set worse with .3,
-# and did with .5.
+# Share of the model in a score. Chosen on bfcl_memory and 60 queries of qmsum with a scripted model
+# that is right nine times in ten. With .3 it made no set worse, and with .5 it did.
 _JUDGE_SHARE: Final = 0.3
 _BY_WORDS: Final = "ranked by words alone: "
 
@@ -42,19 +42,22 @@ async def judge_items(
     *,
     timeout_s: float,
 ) -> tuple[Scores, JudgeAccount]:
-    """Add a decision model's probabilities to the scores as the part `judge`, with an account.
+    """Add a decision model's probabilities to the scores as the part `judge`.
 
-    The model weighs the 40 best items that may be packed, of all kinds but the project. Three
-    tenths of such an item's score are its probability of helping, the rest is its former score.
-    Every other score is scaled alike, so that no item overtakes a weighed one without being
-    weighed. After any failure all scores are as they were.
+    The model weighs the 40 best items that may be packed, of all kinds but the project. Its
+    probability that an item helps becomes three tenths of the item's score, and the former score
+    seven tenths. Every other score is scaled down too, so that no item overtakes a weighed one
+    without being weighed.
 
     Args:
         client: Called once, if there is an item to weigh.
-        pool: Where the items are.
-        request: What they are for.
+        pool: The items.
+        request: The request that the items should help with.
         scores: From `score_pool`.
-        timeout_s: Seconds for the whole.
+        timeout_s: Seconds for the whole call.
+
+    Returns:
+        The new scores with an account of the call, or the old scores after any failure.
     """
     ends_at = asyncio.get_running_loop().time() + timeout_s
     try:
@@ -66,68 +69,69 @@ async def judge_items(
         )
     if questions is None:
         return scores, JudgeAccount(status="no_candidates", items=0)
-    outcome = await ask_with_fallback(
-        client, questions, CallOptions(timeout_s=timeout_s), ends_at=ends_at
-    )
+    options = CallOptions(timeout_s=timeout_s)
+    outcome = await ask_with_fallback(client, questions, options, ends_at=ends_at)
     failed = outcome.status != "ok"
-    usage = usage_of(outcome.attempts)
     account = JudgeAccount(
         status=outcome.status,
         items=len(keys),
         note=f"{_BY_WORDS}{outcome.failure}" if failed else "",
-        model=next((attempt.model for attempt in outcome.attempts), None),
-        tokens=usage.total_tokens,
-        cost_usd=next((attempt.cost_usd for attempt in outcome.attempts), None),
+        tokens=usage_of(outcome.attempts).total_tokens,
         latency_ms=sum(attempt.latency_ms for attempt in outcome.attempts),
     )
+    if outcome.attempts:
+        first = outcome.attempts[0]
+        account = replace(account, model=first.model, cost_usd=first.cost_usd)
     if failed or outcome.verdict is None:
         return scores, account
-    found = {keys[name]: weight.probability for name, weight in outcome.verdict.choice.items()}
-    return {key: _mixed(score, found.get(key)) for key, score in scores.items()}, account
+    probabilities: dict[_Key, float] = {}
+    for name, weight in outcome.verdict.choice.items():
+        probabilities[keys[name]] = weight.probability
+    mixed = {key: _mixed(score, probabilities.get(key)) for key, score in scores.items()}
+    return mixed, account
 
 
 def _questions(
     pool: DataPoolSnapshot, request: ContextSelectionRequest, scores: Scores
 ) -> tuple[_Questions | None, dict[str, _Key]]:
-    """The questions about the best items, and the keys of these by name.
-
-    None if there is none to weigh.
-    """
-    able = [
-        key for key, score in scores.items() if key[0] != "project" and score.rule not in REFUSED
-    ]
-    best = sorted(able, key=lambda key: (-scores[key].value, key))[:DEFAULT_CANDIDATES]
-    keys = {f"{kind} {item_id}": (kind, item_id) for kind, item_id in best}
-    texts = {key: text for key, text in _texts(pool) if key in scores}
-    lines = {
-        name: to_json({"kind": key[0], "text": _shown(texts[key])}) for name, key in keys.items()
-    }
+    """Return the questions about the best items, if there are any, and the items' keys by name."""
+    candidates: list[_Key] = []
+    for key, score in scores.items():
+        if key[0] != "project" and score.rule not in REFUSED:
+            candidates.append(key)
+    candidates.sort(key=lambda key: (-scores[key].value, key))
+    texts = dict(_texts(pool))
+    keys: dict[str, _Key] = {}
+    lines: dict[str, str] = {}
+    for kind, item_id in candidates[:DEFAULT_CANDIDATES]:
+        name = f"{kind} {item_id}"
+        excerpt = excerpt_text(texts[kind, item_id], _MAX_ITEM_CHARS).text
+        keys[name] = (kind, item_id)
+        lines[name] = to_json({"kind": kind, "text": one_line(excerpt, max_chars=_MAX_ITEM_CHARS)})
     if not lines:
         return None, keys
     query = "\n".join([request.intent.text, *request.priority_hints])
-    asked = printable(excerpt_text(query, _MAX_QUERY_CHARS).text)
+    shown_query = printable(excerpt_text(query, _MAX_QUERY_CHARS).text)
     questions = weighing_questions(
         lines,
         noun="item",
         purpose="helps to answer the query",
         seed=query,
-        sections=[f"Query:\n{in_fence(asked)}"],
+        sections=[f"Query:\n{in_fence(shown_query)}"],
         judge=lambda weights: Verdict(weights, len(weights)),
     )
     return questions, keys
 
 
-def _texts(pool: DataPoolSnapshot) -> Iterable[tuple[_Key, str]]:
-    yield from ((("turn", turn.id), f"{turn.role}: {turn.content}") for turn in pool.session_log)
-    yield from ((("file", file.id), f"{file.path}: {file.content}") for file in pool.context_files)
-    yield from ((("memory", snippet.id), snippet.text) for snippet in pool.memory_hits)
-    yield from (
-        (("output", each.pointer_id), f"{each.summary} {each.digest}") for each in pool.tool_outputs
-    )
-
-
-def _shown(text: str) -> str:
-    return one_line(excerpt_text(text, _MAX_ITEM_CHARS).text, max_chars=_MAX_ITEM_CHARS)
+def _texts(pool: DataPoolSnapshot) -> Iterator[tuple[_Key, str]]:
+    for turn in pool.session_log:
+        yield ("turn", turn.id), f"{turn.role}: {turn.content}"
+    for file in pool.context_files:
+        yield ("file", file.id), f"{file.path}: {file.content}"
+    for snippet in pool.memory_hits:
+        yield ("memory", snippet.id), snippet.text
+    for output in pool.tool_outputs:
+        yield ("output", output.pointer_id), f"{output.summary} {output.digest}"
 
 
 def _mixed(score: Score, probability: float | None) -> Score:

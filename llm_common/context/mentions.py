@@ -1,11 +1,10 @@
-"""What a text names: keywords, files, symbols, URLs, phrases, and files of the pool."""
+"""Find what a text names: keywords, files, symbols, URLs, phrases, and files of the pool."""
 
 import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fnmatch import translate
-from itertools import islice
 from typing import Final, NamedTuple
 
 from llm_common.context.request import (
@@ -21,9 +20,9 @@ from llm_common.ranking.lexical import STOP_WORDS, stem
 _RUN: Final = re.compile(r"[0-9a-z_]+|[^\W0-9a-z_]+")
 _SEPARATOR: Final = re.compile(r"[/\\]")
 _NO_PATH: Final = re.compile(r"[^\w.@+~$/\\-]")
-_MAX_PATH_CHARS: Final = 1_024
-# What continues a name: `my-config.ts`, `config.ts.bak`, `config.ts~` and `main.c++` do not name
-# `config.ts`, `main.c`.
+_MAX_PATH_CHARS: Final = 1_024  # bounds the work at each name
+# Characters that continue a name. `my-config.ts`, `config.ts.bak` and `config.ts~` do not name
+# `config.ts`, and `main.c++` does not name `main.c`.
 _CONTINUED_BEFORE: Final = re.compile(r"[0-9a-z_~.]\Z|[0-9a-z_]-\Z")
 _CONTINUED_AFTER: Final = re.compile(r"[0-9a-z_/\\~]|[.@-][0-9a-z_]|\+\+")
 _QUOTES: Final = frozenset("'\"`\u2018\u2019\u201c\u201d\u00ab\u00bb")
@@ -34,8 +33,9 @@ def mentioned_files(
     files: Sequence[ContextFile], request: ContextSelectionRequest
 ) -> frozenset[str]:
     """Return the ids of the files that the request's text or a priority hint names."""
-    hints = "\n".join(f'"{hint}"' for hint in request.priority_hints)
-    text = f"{request.intent.text}\n{hints}"
+    text = request.intent.text
+    for hint in request.priority_hints:
+        text += f'\n"{hint}"'  # quoted, so that a name such as "build" counts
     lowered = text.lower()
 
     def is_spelled(file: ContextFile) -> bool:
@@ -44,39 +44,45 @@ def mentioned_files(
     return MentionFinder(filter(is_spelled, files)).find(text)
 
 
-class _Named(NamedTuple):
+class _LowerPath(NamedTuple):
+    """The path of a file in lower case, and its components."""
+
     file_id: str
     path: str
-    parts: tuple[str, ...]
+    components: tuple[str, ...]
 
 
 class MentionFinder:
     """Finds the files that a text names by path or name, as whole tokens (S1-09).
 
     A name without an extension that may be a word, such as `build`, counts only within quotes or
-    after a folder; `README` and `Makefile` are no such words. A name after a path, as in
-    `src/config.ts`, means the files whose path ends that way, or else those whose path the text's
-    ends with, as when it is absolute. One pass over the text, however many files.
+    after a folder. `README` and `Makefile` cannot be words. A name after a folder, such as
+    `src/config.ts`, means the files whose path ends that way. If there are none, it means the files
+    whose path ends the path in the text, which may be absolute. The text is read in one pass,
+    however many files there are.
 
     Args:
         files: The files to look for.
     """
 
     def __init__(self, files: Iterable[ContextFile]) -> None:
-        self._files: dict[str, list[_Named]] = {}
+        self._files: dict[str, list[_LowerPath]] = {}
         self._words: set[str] = set()
         for file in files:
             path = file.path.lower()
-            named = _Named(file.id, path, _path_parts(path))
+            lower_path = _LowerPath(file.id, path, _components(path))
             for spelling in _spellings(file):
                 name = spelling.lower()
-                self._files.setdefault(name, []).append(named)
+                self._files.setdefault(name, []).append(lower_path)
                 if _may_be_a_word(spelling):
                     self._words.add(name)
         self._names: dict[str, list[tuple[int, str]]] = {}
         for name in self._files:
-            if key := _longest_run(name):
-                self._names.setdefault(key.group(), []).append((key.start(), name))
+            # Indexed by the longest run of the stem, because many names share an extension.
+            runs = _RUN.finditer(name.rpartition(".")[0] or name)
+            longest = max(runs, key=lambda run: len(run.group()), default=None)
+            if longest is not None:
+                self._names.setdefault(longest.group(), []).append((longest.start(), name))
 
     def find(self, text: str) -> frozenset[str]:
         """Return the ids of the files that the text names."""
@@ -110,43 +116,40 @@ def _may_be_a_word(name: str) -> bool:
     return name.isalnum() and not acronym and not (name.endswith("file") and name[0].isupper())
 
 
-def _longest_run(name: str) -> re.Match[str] | None:
-    """Return the run of word characters that is the index key of a name.
-
-    Too many names share an extension.
-    """
-    stem = name.rpartition(".")[0] or name
-    return max(_RUN.finditer(stem), key=lambda run: len(run.group()), default=None)
-
-
 def _is_whole(text: str, start: int, end: int) -> bool:
     before = text[max(0, start - 2) : start]
     return not _CONTINUED_BEFORE.search(before) and not _CONTINUED_AFTER.match(text, end)
 
 
-def _named_by_path(text: str, start: int, end: int, files: Sequence[_Named]) -> list[str]:
-    """Return the files of one name that the path before the name leads to, by the closest fit."""
+def _named_by_path(text: str, start: int, end: int, files: Sequence[_LowerPath]) -> list[str]:
+    """Return the files of one name that fit the path in the text best."""
     folder = _NO_PATH.split(text[max(0, start - _MAX_PATH_CHARS) : start])[-1]
-    components = _path_parts(folder + text[start:end])
-    fits = [(_fit(components, file, text, end), file.file_id) for file in files]
-    closest = max(fit for fit, _ in fits)
-    return [file_id for fit, file_id in fits if fit == closest > 0]
+    components = _components(folder + text[start:end])
+    by_fit: dict[float, list[str]] = {0: []}
+    for file in files:
+        by_fit.setdefault(_fit(components, file, text, end), []).append(file.file_id)
+    closest = max(by_fit)
+    return by_fit[closest] if closest else []
 
 
-def _fit(components: tuple[str, ...], file: _Named, text: str, end: int) -> float:
-    """Return infinity where the file's path ends with the text's.
+def _fit(components: tuple[str, ...], file: _LowerPath, text: str, end: int) -> float:
+    """Return infinity if the file's path ends with the path in the text.
 
-    Else the length of the file's path if it ends the text's.
+    Else return the length of the file's path if it ends the path in the text, or 0.
     """
-    own = file.parts
-    if own[-len(components) :] == components:
+    length = len(file.components)
+    if file.components[-len(components) :] == components:
         return math.inf
+    if components[-length:] == file.components:
+        return length
+    # A path with spaces is not found by its components.
     start = end - len(file.path)
-    spelled_out = start >= 0 and text.startswith(file.path, start) and _is_whole(text, start, end)
-    return len(own) if spelled_out or components[-len(own) :] == own else 0
+    if start >= 0 and text.startswith(file.path, start) and _is_whole(text, start, end):
+        return length
+    return 0
 
 
-def _path_parts(path: str) -> tuple[str, ...]:
+def _components(path: str) -> tuple[str, ...]:
     return tuple(part for part in _SEPARATOR.split(path) if part not in {"", "."})
 
 
@@ -160,13 +163,16 @@ _ANY_DEPTH: Final = "**"
 def excluded_items(pool: DataPoolSnapshot, patterns: Sequence[str]) -> frozenset[tuple[Kind, str]]:
     """Return kind and id of the items whose path, name or id matches a pattern, in any case.
 
-    As in a `.gitignore`: a pattern without a slash matches at any depth, one with a slash from the
-    root on, `*` stays within a component, `**` spans any number of them, and a pattern that matches
-    a folder covers its content. Only files have paths and names; the project's id is its name.
+    Patterns work as in a `.gitignore`. A pattern without a slash matches at any depth, and one with
+    a slash from the root. `*` matches within a component, and `**` matches any number of
+    components. A pattern that matches a folder covers its content. Only files have paths and names,
+    and the id of the project is its name.
     """
     globs = [*filter(None, map(_glob, patterns))]
     excluded: set[tuple[Kind, str]] = set()
-    for kind, item_id, spellings in _items(pool) if globs else ():
+    if not globs:
+        return frozenset()
+    for kind, item_id, spellings in _items(pool):
         for spelling in spellings:
             components = _components(spelling.lower())
             if any(_matches(glob, components) for glob in globs):
@@ -175,7 +181,7 @@ def excluded_items(pool: DataPoolSnapshot, patterns: Sequence[str]) -> frozenset
 
 
 def _items(pool: DataPoolSnapshot) -> Iterator[tuple[Kind, str, set[str]]]:
-    """Yield kind and id of every item, and what a pattern may match."""
+    """Yield kind and id of every item, and the texts that a pattern may match."""
     for file in pool.context_files:
         yield "file", file.id, {file.path, file.name, file.id}
     for turn in pool.session_log:
@@ -188,48 +194,43 @@ def _items(pool: DataPoolSnapshot) -> Iterator[tuple[Kind, str, set[str]]]:
         yield "project", pool.project_state.name, {pool.project_state.name}
 
 
-# The test of each component; None is `**`.
+# A test for each component. None is `**`.
 _Glob = tuple[Callable[[str], object] | None, ...]
 
 
 def _glob(pattern: str) -> _Glob:
-    """Return the tests of a pattern's components, several `**` in a row as one."""
-    parts = _components(pattern.lower())
-    if len(parts) == 1 and "/" not in pattern.rstrip("/"):
-        parts = (_ANY_DEPTH, *parts)
+    """Compile a pattern to the tests of its components, with consecutive `**` as one."""
+    components = _components(pattern.lower())
+    if len(components) == 1 and "/" not in pattern.rstrip("/"):
+        components = (_ANY_DEPTH, *components)
     tests: list[Callable[[str], object] | None] = []
-    for part in parts:
-        if part != _ANY_DEPTH:
-            tests.append(re.compile(translate(part)).match)
+    for component in components:
+        if component != _ANY_DEPTH:
+            tests.append(re.compile(translate(component)).match)
         elif tests[-1:] != [None]:
             tests.append(None)
     return tuple(tests)
 
 
-def _matches(glob: _Glob, parts: tuple[str, ...]) -> bool:
-    """Return whether the parts begin with what the glob matches.
-
-    After a failure only the last `**` takes one part more.
-    """
-    place = at = retry = 0
+def _matches(glob: _Glob, components: tuple[str, ...]) -> bool:
+    """Return whether a path, or a folder above it, matches the glob."""
+    position = index = retry = 0
     star = -1
-    while place < len(glob):
-        test = glob[place]
+    while position < len(glob):
+        test = glob[position]
         if test is None:
-            star, retry = place, at
-        elif at < len(parts) and test(parts[at]):
-            at += 1
-        elif star < 0 or retry >= len(parts):
+            star, retry = position, index
+        elif index < len(components) and test(components[index]):
+            index += 1
+        elif star < 0 or retry >= len(components):
             return False
         else:
-            place, retry = star, retry + 1
-            at = retry
-        place += 1
+            # Only the last `**` has to be retried with one more component. An earlier one cannot
+            # help, because the last one already started at the first place that it could.
+            position, retry = star, retry + 1
+            index = retry
+        position += 1
     return True
-
-
-def _components(path: str) -> tuple[str, ...]:
-    return tuple(part for part in path.replace("\\", "/").split("/") if part not in {"", "."})
 
 
 _CODE_EXTENSIONS: Final = frozenset(  # one paragraph, since a list would take a page
@@ -251,7 +252,7 @@ FILE_EXTENSIONS: Final = _CODE_EXTENSIONS | frozenset(
     yaml yml zip
     """.split()  # noqa: SIM905
 )
-"""Extensions that distinguish a file from other words with a dot."""
+"""Extensions that tell a file name from other words with a dot."""
 
 _CODE_NAMES: Final = frozenset(
     {"dockerfile", "gemfile", "jenkinsfile", "makefile", "procfile", "rakefile"}
@@ -266,10 +267,10 @@ _NO_CODE: Final = frozenset(
 
 
 def is_code(path: str, language: str | None = None) -> bool:
-    """Return whether a file holds code: by its extension or name, else by its language."""
-    name = path.replace("\\", "/").rpartition("/")[2].lower()
-    extension = name.rpartition(".")[2] if "." in name else ""
-    if extension in FILE_EXTENSIONS:
+    """Return whether a file contains code, by its extension or name, else by its language."""
+    name = _basename(path).lower()
+    _, dot, extension = name.rpartition(".")
+    if dot and extension in FILE_EXTENSIONS:
         return extension in _CODE_EXTENSIONS
     return name in _CODE_NAMES or (language or "").lower() not in _NO_CODE
 
@@ -280,7 +281,7 @@ def is_test(path: str) -> bool:
 
 
 MAX_ENTITIES: Final = 64
-"""Most entities of a text: every turn is searched for each, and the first say most."""
+"""Maximum number of entities of a text. Every turn is searched for each of them."""
 
 URL: Final = re.compile(r"(?:https?|ftp|file|ssh|git)://[^\s<>\"'`]{1,2000}", re.IGNORECASE)
 QUOTED: Final = re.compile(
@@ -318,48 +319,47 @@ _CAMEL: Final = re.compile(r"[a-z]+[A-Z]|[A-Z]+[a-z0-9]+[A-Z]|[A-Z]{2,}[a-z]{2}"
 
 
 def extract_entities(text: str) -> tuple[ExtractedEntity, ...]:
-    """Return the first 64 distinct entities that the text names, in their order.
+    """Return the first 64 distinct entities of a text, in their order.
 
-    URLs; paths and file names with an extension that is known; symbols, which are names such as
-    `HttpClient`, `get_user`, `os.path.join` and `run()`, the last without its brackets; quoted
-    phrases, unless such a phrase is itself one of the former. Reads the first 4,000 and the last
-    2,000 characters of a longer text.
+    Entities are URLs, paths, file names with a known extension, symbols and quoted phrases. Symbols
+    are names such as `HttpClient`, `get_user`, `os.path.join` and `run()`, the last without its
+    parentheses. A quoted phrase that is itself another entity does not count as a phrase. Reads the
+    first 4,000 and the last 2,000 characters of a longer text.
     """
     text = head_and_tail(text)
-    urls = URL.finditer(text)
-    entities: list[_Located] = [(url.start(), "url", _url(url.group())) for url in urls]
+    entities: list[_Located] = []
+    for url in URL.finditer(text):
+        entities.append((url.start(), "url", _url(url.group())))
     unlinked = URL.sub(lambda match: " " * len(match.group()), text)
-    entities += _quoted(unlinked)
-    entities += _named(unlinked)
-    entities.sort()
-    distinct = dict.fromkeys((kind, name) for _, kind, name in entities)
-    return tuple(
-        ExtractedEntity(kind=kind, text=name) for kind, name in islice(distinct, MAX_ENTITIES)
-    )
+    for match in QUOTED.finditer(unlinked):
+        phrase = match.group()[1:-1].strip()
+        names = {name for _, _, name in _names(phrase)}
+        if phrase and phrase.removesuffix("()") not in names:
+            entities.append((match.start(), "quoted", phrase))
+    entities += _names(unlinked)
+    distinct: dict[tuple[EntityKind, str], ExtractedEntity] = {}
+    for _, kind, name in sorted(entities):
+        distinct[kind, name] = ExtractedEntity(kind=kind, text=name)
+    return tuple(distinct.values())[:MAX_ENTITIES]
 
 
 def head_and_tail(text: str) -> str:
-    """Return the text, or the beginning and the end of a long one, around pasted text."""
+    """Return the text, or the beginning and the end of a long one, which surround pasted text."""
     if len(text) <= _HEAD_CHARS + _TAIL_CHARS:
         return text
     return f"{text[:_HEAD_CHARS]}\n{text[-_TAIL_CHARS:]}"
 
 
 def _url(text: str) -> str:
+    """Remove the punctuation of the sentence around a URL."""
     url = text.rstrip(".,;:!?")
     while url.endswith(")") and url.count(")") > url.count("("):
         url = url[:-1].rstrip(".,;:!?")
     return url
 
 
-def _quoted(text: str) -> Iterator[_Located]:
-    for match in QUOTED.finditer(text):
-        phrase = match.group()[1:-1].strip()
-        if phrase and phrase.removesuffix("()") not in {name for _, _, name in _named(phrase)}:
-            yield match.start(), "quoted", phrase
-
-
-def _named(text: str) -> Iterator[_Located]:
+def _names(text: str) -> Iterator[_Located]:
+    """Yield the paths, files and symbols of a text."""
     for match in _TOKEN.finditer(text):
         name = match.group().removesuffix("(").lstrip("@+$-").rstrip(_TRAILING)
         kind = _kind(name, called=match["call"] is not None)
@@ -368,33 +368,33 @@ def _named(text: str) -> Iterator[_Located]:
 
 
 def _kind(name: str, *, called: bool) -> EntityKind | None:
-    extension = name.rpartition(".")[2].lower() if "." in name[1:] else ""
-    known = extension in FILE_EXTENSIONS
+    """Return the kind of a name, or None for a plain word."""
+    _, dot, extension = name[1:].rpartition(".")  # a leading dot marks a hidden file
+    has_extension = dot != "" and extension.lower() in FILE_EXTENSIONS
     if _SEPARATORS.search(name):
-        return "path" if known or _leads_somewhere(name) else None
+        return "path" if has_extension or _is_path(name) else None
     if called and (_IDENTIFIER.fullmatch(name) or _DOTTED.fullmatch(name)):
         return "symbol"
     if _INITIALS.fullmatch(name):
         return None
-    if known or name in _FILE_NAMES or _HIDDEN_FILE.fullmatch(name):
+    if has_extension or name in _FILE_NAMES or _HIDDEN_FILE.fullmatch(name):
         return "file"
-    if _DOTTED.fullmatch(name):
+    looks_like_code = "_" in name.strip("_") or name[:2] == "__" or _CAMEL.match(name)
+    if _DOTTED.fullmatch(name) or (_IDENTIFIER.fullmatch(name) and looks_like_code):
         return "symbol"
-    is_symbol = _IDENTIFIER.fullmatch(name) and (
-        "_" in name.strip("_") or name[:2] == "__" or _CAMEL.match(name)
-    )
-    return "symbol" if is_symbol else None
+    return None
 
 
-def _leads_somewhere(path: str) -> bool:
-    if _ROOTED.match(path):
+def _is_path(name: str) -> bool:
+    """Return whether a name with slashes, but without a known extension, is a path."""
+    if _ROOTED.match(name):
         return True
-    folders = [*filter(None, _SEPARATORS.split(path))]
+    folders = [*filter(None, _SEPARATORS.split(name))]
     return len(folders) >= _MIN_FOLDERS or not _FOLDERS.isdisjoint(folders[:1])
 
 
 _MAX_KEYWORDS: Final = 64
-"""Most keywords of a text: each is searched for in every file, and the first say most."""
+"""Maximum number of keywords of a text. Every file is searched for each of them."""
 
 _WORD: Final = re.compile(r"\w+")
 
@@ -402,8 +402,8 @@ _WORD: Final = re.compile(r"\w+")
 def extract_keywords(text: str) -> tuple[str, ...]:
     """Return the first 64 distinct words of a text, in lower case, without stop words.
 
-    An identifier such as `get_user` is one word. Single ASCII characters are left out, since every
-    text holds them.
+    An identifier such as `get_user` is one word. Single ASCII characters are omitted, since every
+    text contains them.
     """
     words: dict[str, None] = {}
     for match in _WORD.finditer(text):
@@ -416,14 +416,15 @@ def extract_keywords(text: str) -> tuple[str, ...]:
 
 
 def stem_counts(text: str) -> dict[str, int]:
-    """Return how often each word occurs, by its stem, without English stop words."""
+    """Count the words of a text by their stems, without English stop words."""
     return Counter(stem(word) for word in _WORD.findall(text.lower()) if word not in STOP_WORDS)
 
 
 def similarity(left: Mapping[str, int], right: Mapping[str, int]) -> float:
-    """Return the cosine of two `stem_counts`, within [0, 1] and symmetric. 0 when either is empty.
+    """Return the cosine of two `stem_counts`, within [0, 1], symmetric, and 0 if one is empty.
 
-    A cheap measure without embeddings (Salton's vector space model, without weights of rarity).
+    A cheap measure without embeddings: Salton's vector space model, without inverse document
+    frequencies.
     """
     if len(left) > len(right):
         left, right = right, left

@@ -1,4 +1,4 @@
-"""What is selected from and for: the pool, the request, its intent, budget and scores."""
+"""Define what a selection works on: the pool, the request, its intent, budget and scores."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -23,25 +23,23 @@ from llm_common.pointers.pointer import ContextPointer
 from llm_common.text.display import one_line
 
 
-def _text(value: object) -> object:
-    return "" if value is None else value
-
-
-def _with_zone(moment: datetime) -> datetime:
-    """A time without a zone is UTC, so that all times of a pool can be compared."""
+def with_zone(moment: datetime) -> datetime:
+    """Return a time with its zone, or else in UTC, so that all times can be compared."""
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
-Text = Annotated[str, BeforeValidator(_text)]
-Moment = Annotated[datetime, AfterValidator(_with_zone)]
+# Exports of other applications have null for an empty text.
+Text = Annotated[str, BeforeValidator(lambda value: "" if value is None else value)]
+Moment = Annotated[datetime, AfterValidator(with_zone)]
 
 
-class _Shape(BaseModel):
+class _Item(BaseModel):
+    # Items come from the exports of other applications, which may have more fields.
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
-class TurnEntry(_Shape):
-    """One turn of the conversation. `tokens` is the owner's count, which is never used."""
+class TurnEntry(_Item):
+    """A turn of the conversation. `tokens` is the application's count and is never used."""
 
     id: str
     timestamp: Moment
@@ -51,7 +49,7 @@ class TurnEntry(_Shape):
     metadata: dict[str, Any] = Field(default_factory=dict)
 
 
-class FileMetadata(_Shape):
+class FileMetadata(_Item):
     """Size in bytes, time of the last change, and whether the user pinned the file."""
 
     size: int = 0
@@ -59,8 +57,8 @@ class FileMetadata(_Shape):
     is_pinned: bool = False
 
 
-class ContextFile(_Shape):
-    """One file with its text. `tokens` is never used; `summary` may replace the text."""
+class ContextFile(_Item):
+    """A file with its text. `summary` may replace the text, and `tokens` is never used."""
 
     id: str
     path: str
@@ -73,14 +71,14 @@ class ContextFile(_Shape):
     metadata: FileMetadata = FileMetadata()
 
 
-class MemoryMetadata(_Shape):
+class MemoryMetadata(_Item):
     """The project that a memory belongs to, if any."""
 
     project: str | None = None
 
 
-class MemorySnippet(_Shape):
-    """One remembered text, with its store's relevance. `tokens` is never used."""
+class MemorySnippet(_Item):
+    """A remembered text, with the relevance that its store returned. `tokens` is never used."""
 
     id: str
     text: Text
@@ -91,8 +89,8 @@ class MemorySnippet(_Shape):
     metadata: MemoryMetadata = MemoryMetadata()
 
 
-class ProjectState(_Shape):
-    """Name, place and purpose of the project."""
+class ProjectState(_Item):
+    """Name, root folder, language and purpose of the project."""
 
     name: str
     root_path: str
@@ -104,13 +102,13 @@ class ProjectState(_Shape):
     recent_changes: tuple[str, ...] | None = None
 
 
-class DataPoolSnapshot(_Shape):
+class DataPoolSnapshot(_Item):
     """All candidates at one moment.
 
-    The order within a kind never matters. An unknown name is an error.
+    The order within a kind never matters. An unknown field raises.
 
     Raises:
-        ValueError: Two items of a kind share an id.
+        ValueError: If two items of a kind have the same id.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -144,7 +142,7 @@ EntityKind = Literal["file", "path", "symbol", "url", "quoted"]
 
 
 class IntentType(StrEnum):
-    """What the user wants done."""
+    """The kind of task that the user wants done."""
 
     CODE_WRITING = "code_writing"
     CODE_DEBUGGING = "code_debugging"
@@ -157,7 +155,7 @@ class IntentType(StrEnum):
 
 
 class APIType(StrEnum):
-    """What kind of call the bundle is for; `realtime` caps the budget at 4,096 tokens."""
+    """The kind of call that the bundle is for. `realtime` caps the budget at 4,096 tokens."""
 
     REALTIME = "realtime"
     COMPLETION = "completion"
@@ -166,7 +164,7 @@ class APIType(StrEnum):
 
 
 class ExtractedEntity(BaseModel):
-    """Something that the request names: its kind, and its text in the request."""
+    """A name in the request, such as a file or a symbol, with its kind."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -200,10 +198,10 @@ class UserIntent(BaseModel):
 
 
 def require_intent(value: object) -> object:
-    """Return the value, if it may be an intent.
+    """Return the value unless it is a str, which is a request that was not classified.
 
     Raises:
-        TypeError: It is a text that was not classified.
+        TypeError: If the value is a str.
     """
     if isinstance(value, str):
         raise TypeError("intent is a str; pass classify_intent(text)")
@@ -223,26 +221,25 @@ _SPEC_NAMES: Final[Mapping[str, str]] = {
 
 
 class ContextSelectionRequest(BaseModel):
-    """What to select for, and within how many tokens.
+    """The task to select for, and the token budget.
 
-    `selection_strategy` and `custom_weights`, the specification's names, are understood for
-    `strategy` and `weights`. An unknown name is an error.
+    The specification's names `selection_strategy` and `custom_weights` are accepted for `strategy`
+    and `weights`. An unknown field raises.
 
     Attributes:
-        intent: The classified request; see `classify_intent`.
-        token_budget: Most tokens that the rendered bundle may take, positive; only an int is
-            accepted.
-        target_api: Caps the budget.
-        priority_hints: Paths, names or topics that the user called important; they count as
+        intent: The classified request. See `classify_intent`.
+        token_budget: Maximum number of tokens of the rendered bundle, a positive int.
+        target_api: The kind of call, which may cap the budget.
+        priority_hints: Paths, names or topics that the user called important. They count as
             mentioned.
-        exclude_patterns: Globs of paths and ids that stay out in any case.
-        min_relevance: Items that score less are left out, the newest turns too; only files that are
-            mentioned or pinned stay. The scores of `measured` are between 0 and 1. None takes the
+        exclude_patterns: Globs of paths and ids that are always excluded.
+        min_relevance: Items that score less are dropped, even the newest turns. Only files that are
+            mentioned or pinned stay. The scores of `measured` are between 0 and 1. None uses the
             strategy's own cut-off.
         strategy: Name of the scoring strategy: `measured`, the default, or `spec`.
-        weights: Factors for parts of the strategy's score, by name.
-        counter: Counts what is sent; the default is `DefaultCounter`.
-        now: The moment that ages are measured from; None lets the selector take the present one.
+        weights: Factors for the parts of the strategy's score, by name.
+        counter: Counts tokens. The default is `DefaultCounter`.
+        now: The time from which ages are measured. None lets the selector use the current time.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
@@ -260,18 +257,18 @@ class ContextSelectionRequest(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _with_our_names(cls, fields: Any) -> Any:
+    def _accept_spec_names(cls, fields: Any) -> Any:
         if not isinstance(fields, Mapping) or _SPEC_NAMES.keys().isdisjoint(fields):
             return fields
-        for theirs, ours in _SPEC_NAMES.items():
-            if theirs in fields and ours in fields:
-                raise ValueError(f"{ours} and {theirs} are the same field; give one of them")
+        for spec_name, name in _SPEC_NAMES.items():
+            if spec_name in fields and name in fields:
+                raise ValueError(f"{name} and {spec_name} are the same field; give one of them")
         return {_SPEC_NAMES.get(name, name): value for name, value in fields.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class BudgetAllocation:
-    """Tokens per part; `system` and the parts together are `total_budget` exactly."""
+    """Tokens per part. `system` and the parts add up to `total_budget` exactly."""
 
     system: int
     recent_turns: int
@@ -282,14 +279,15 @@ class BudgetAllocation:
 
 
 class Score(NamedTuple):
-    """The relevance of an item to a request, and why.
+    """The relevance of an item to a request, with its parts.
 
     Attributes:
-        value: Finite; higher is better; compares within a kind. From `score_pool` it is between 0
-            and 1 by the strategy `measured`, and up to 2.0 for a file by `spec`.
-        parts: The summands by name.
-        rule: The rule that decides its place: `mentioned`, `pinned`, `ranked`, `excluded`,
-            `below_cut_off`, `not_required`.
+        value: The finite score. Higher is better, and scores compare within a kind. `score_pool`
+            returns values from 0 to 1 for the strategy `measured`, and up to 2.0 for a file with
+            `spec`.
+        parts: The summands of the value, by name.
+        rule: The rule that applies to the item: `mentioned`, `pinned`, `ranked`, `excluded`,
+            `below_cut_off` or `not_required`.
     """
 
     value: float
@@ -302,18 +300,16 @@ Scores = Mapping[tuple[Kind, str], Score]
 
 
 _SYSTEM_TOKENS: Final = 200
-"""Tokens reserved for the text around the items: headings and fences.
+"""Tokens reserved for headings and fences.
 
 The specification reserves them for a system prompt ("Phase 1: Budget Allocation"). Here the budget
-is that of the bundle alone: the tokens of the reserve that headings and fences do not need go to
-the items.
+covers the bundle alone, and the items get what headings and fences leave over.
 """
 
 _API_CAPS: Final[Mapping[APIType, int]] = {APIType.REALTIME: 4_096}
-"""The window of a target, where it has a fixed one."""
+"""The window of each target with a fixed window."""
 
-# In percent, so that the parts come out exact for any whole number of tokens: turns, files, memory,
-# project.
+# Whole percentages, so that the parts are exact for any number of tokens.
 SHARES: Final[Mapping[IntentType, tuple[int, int, int, int]]] = {
     IntentType.CODE_WRITING: (20, 60, 10, 10),
     IntentType.CODE_DEBUGGING: (30, 50, 10, 10),
@@ -324,54 +320,54 @@ SHARES: Final[Mapping[IntentType, tuple[int, int, int, int]]] = {
     IntentType.DOCUMENTATION: (15, 60, 10, 15),
     IntentType.COMMAND_EXECUTION: (40, 25, 15, 20),
 }
-"""Percent for turns, files, memory and project, after the system part, by intent."""
+"""Percentages for turns, files, memory and project, after the system part, by intent."""
 
 
 FOLDER_STRATEGY: Final = "files"
-"""The strategy in the account of a packed folder.
-
-No `ContextSelector` has one of this name unless a caller adds it.
-"""
+"""The name of the strategy of a packed folder. No `ContextSelector` has it by default."""
 
 
 def effective_budget(request: ContextSelectionRequest) -> int:
-    """Return the request's budget, or the window of its target where that is smaller."""
+    """Return the request's budget, or the window of its target if that is smaller."""
     return min(request.token_budget, _API_CAPS.get(request.target_api, request.token_budget))
 
 
 def allocate_budget(request: ContextSelectionRequest) -> BudgetAllocation:
-    """Return whole tokens for each part, which sum up to the effective budget.
+    """Divide the effective budget into whole tokens for each part, without a remainder.
 
-    The tokens that rounding down leaves over go to the parts that lost most by it, the first of
-    equals first. A budget of at most 200 tokens belongs to the system part: nothing can be
+    Shares are rounded down. The tokens left over go to the parts that lost most, and to the first
+    of equals. A budget of at most 200 tokens belongs to the system part, so nothing can be
     selected.
 
     Args:
-        request: Its intent decides the shares (specification, "Phase 1: Budget Allocation").
+        request: The request, whose intent decides the shares (specification, "Phase 1: Budget
+            Allocation").
     """
     budget = effective_budget(request)
     system = min(budget, _SYSTEM_TOKENS)
-    shares = SHARES[request.intent.classification]
-    whole, lost = zip(*(divmod((budget - system) * share, 100) for share in shares), strict=True)
-    neediest = sorted(range(len(shares)), key=lambda part: -lost[part])[
-        : budget - system - sum(whole)
-    ]
-    turns, files, memory, project = (
-        tokens + (part in neediest) for part, tokens in enumerate(whole)
-    )
+    parts: list[int] = []
+    lost: list[int] = []
+    for share in SHARES[request.intent.classification]:
+        tokens, remainder = divmod((budget - system) * share, 100)
+        parts.append(tokens)
+        lost.append(remainder)
+    leftover = budget - system - sum(parts)
+    for neediest in sorted(range(len(parts)), key=lambda part: -lost[part])[:leftover]:
+        parts[neediest] += 1
+    turns, files, memory, project = parts
     return BudgetAllocation(system, turns, files, memory, project, total_budget=budget)
 
 
 def shares_of(classification: IntentType, allocation: BudgetAllocation) -> tuple[float, ...]:
-    """Return the shares of turns, files, memory and project.
+    """Return the shares of turns, files, memory and project in an allocation.
 
-    They are those of the intent, or of an allocation of the caller's own.
-
-    They do not change with the budget, as the parts of an allocation do by rounding.
+    Returns the exact shares of the intent if the allocation differs only by rounding. So the shares
+    of `allocate_budget` do not change with the budget.
     """
     parts = (allocation.recent_turns, allocation.files, allocation.memory, allocation.project)
-    whole = sum(parts)
+    total = sum(parts)
     shares = SHARES[classification]
-    if all(abs(part - share * whole / 100) < 1 for part, share in zip(parts, shares, strict=True)):
-        return shares
-    return tuple(part / whole for part in parts) if whole else shares
+    for part, share in zip(parts, shares, strict=True):
+        if total and abs(part - share * total / 100) >= 1:
+            return tuple(part / total for part in parts)
+    return shares

@@ -1,4 +1,4 @@
-"""The strategy `spec`: the formulas of "Phase 2: Relevance Scoring"."""
+"""Score items by the formulas of the specification, section "Phase 2: Relevance Scoring"."""
 
 import math
 import re
@@ -27,8 +27,10 @@ from llm_common.context.request import (
     TurnEntry,
     UserIntent,
     require_intent,
+    with_zone,
 )
 
+# All numbers of this module are from the specification.
 _MAX_FILE_SCORE: Final = 2.0
 
 _HOUR: Final = timedelta(hours=1)
@@ -44,70 +46,78 @@ def score_conversation_turn(
     *,
     now: datetime | None = None,
 ) -> float:
-    """`recency_weight * exp(-age in hours) + .2 * similarity + .1 * entity overlap`; finite.
+    """Return `recency_weight * exp(-age in hours) + .2 * similarity + .1 * entity overlap`.
 
-    The similarity is `entities.similarity`; the overlap is the share of the intent's entities that
-    the turn holds. A turn of the future has the age 0.
+    The similarity is the cosine of the word counts. The overlap is the share of the intent's
+    entities that the turn names. A turn of the future has the age 0. The score is always finite.
 
     Args:
         turn: The turn.
-        intent: What it is scored for.
-        recency_weight: The recency of a turn of this moment.
-        now: The moment that ages are measured from; None takes the present one. UTC when it has no
-            zone.
+        intent: The classified request.
+        recency_weight: The weight of recency, which a turn of this moment has in full.
+        now: The time from which ages are measured. None uses the current time, and a time without a
+            zone is in UTC.
+
+    Raises:
+        TypeError: If `intent` is a str.
     """
-    return _total(
-        _turn_parts(
-            turn.content, turn.timestamp, _Query.of(intent), _moment_of(now), recency_weight
-        )
-    )
+    query = _Query.of(intent)
+    parts = _turn_parts(turn.content, turn.timestamp, query, _now(now), recency_weight)
+    return _total(parts)
 
 
 def score_context_file(
     file: ContextFile, intent: UserIntent, *, now: datetime | None = None
 ) -> float:
-    """The sum of six parts, at most 2.0; finite.
+    """Return the sum of six parts, at most 2.0 and always finite.
 
-    1.0 where the query names the file (see `MentionFinder`); .8 times the cosine of the embeddings
-    where both have usable ones; .3 for code where the intent requires code; .5 for a pin; .2 for a
-    change within a day; .4 times the share of the query's keywords that the content holds, 0 when
-    the query has none.
+    - 1.0 if the query names the file (see `MentionFinder`)
+    - .8 times the cosine of the embeddings, if both have comparable ones
+    - .3 for code, if the intent requires code
+    - .5 for a pinned file
+    - .2 for a change within a day
+    - .4 times the share of the query's keywords that the content contains
 
     Args:
         file: The file.
-        intent: What it is scored for.
-        now: The moment that ages are measured from; None takes the present one. UTC when it has no
-            zone.
+        intent: The classified request.
+        now: The time from which ages are measured. None uses the current time, and a time without a
+            zone is in UTC.
+
+    Raises:
+        TypeError: If `intent` is a str.
     """
     query = _Query.of(intent)
     mentioned = bool(MentionFinder([file]).find(intent.text))
-    return min(
-        _total(_file_parts(file, query, _moment_of(now), mentioned=mentioned)), _MAX_FILE_SCORE
-    )
+    parts = _file_parts(file, query, _now(now), mentioned=mentioned)
+    return min(_total(parts), _MAX_FILE_SCORE)
 
 
 def score_memory_snippet(
     snippet: MemorySnippet, intent: UserIntent, *, now: datetime | None = None
 ) -> float:
-    """The store's relevance `+ .2 * exp(-age in days)`, `+ .3` for the same project.
+    """Return the store's relevance, plus `.2 * exp(-age in days)`, plus .3 for the same project.
 
-    A relevance that is no finite number counts as 0.
+    A relevance that is not finite counts as 0.
 
     Args:
         snippet: The memory.
-        intent: What it is scored for.
-        now: The moment that ages are measured from; None takes the present one. UTC when it has no
-            zone.
+        intent: The classified request.
+        now: The time from which ages are measured. None uses the current time, and a time without a
+            zone is in UTC.
+
+    Raises:
+        TypeError: If `intent` is a str.
     """
-    return _total(_memory_parts(snippet, _Query.of(intent), _moment_of(now)))
+    return _total(_memory_parts(snippet, _Query.of(intent), _now(now)))
 
 
 class SpecStrategy:
-    """The formulas of the specification, unchanged.
+    """Scores by the formulas of the specification, unchanged.
 
-    Beyond the specification: an output is scored as a turn, by its summary, its digest and its
-    time; a project scores 1; priority hints are part of the query; a request's weights are factors
-    of the parts.
+    The specification leaves some things open. An output is scored as a turn, by its summary, its
+    description and its time. A project scores 1. Priority hints are part of the query. The
+    request's weights are factors of the parts.
     """
 
     cut_offs: Mapping[Kind, float] = {"file": _FILE_CUT_OFF}
@@ -115,7 +125,7 @@ class SpecStrategy:
     def score(
         self, pool: DataPoolSnapshot, request: ContextSelectionRequest, *, now: datetime
     ) -> Scores:
-        """Return value and parts of every item of the pool. Linear in the pool."""
+        """Return the value and the parts of every item. Takes time linear in the pool."""
         query = _Query.of(request.intent, request.priority_hints)
         mentioned = mentioned_files(pool.context_files, request)
         parts: dict[tuple[Kind, str], dict[str, float]] = {}
@@ -127,17 +137,19 @@ class SpecStrategy:
             parts["memory", snippet.id] = _memory_parts(snippet, query, now)
         for pointer in pool.tool_outputs:
             text = f"{pointer.summary} {pointer.digest}"
-            parts["output", pointer.pointer_id] = _turn_parts(
-                text, _moment(pointer.created_at), query, now
-            )
+            moment = _moment(pointer.created_at)
+            parts["output", pointer.pointer_id] = _turn_parts(text, moment, query, now)
         if pool.project_state:
             parts["project", pool.project_state.name] = {"project": 1.0}
-        return {key: _score(key[0], item, request.weights) for key, item in parts.items()}
+        scores: dict[tuple[Kind, str], Score] = {}
+        for key, item_parts in parts.items():
+            scores[key] = _score(key[0], item_parts, request.weights)
+        return scores
 
 
 @dataclass(frozen=True, slots=True)
 class _Query:
-    """An intent with the words of its text, computed once for all items."""
+    """An intent with the words of its text, which are extracted once for all items."""
 
     intent: UserIntent
     keywords: tuple[str, ...]
@@ -148,8 +160,11 @@ class _Query:
     def of(cls, intent: UserIntent, hints: Sequence[str] = ()) -> "_Query":
         require_intent(intent)
         text = "\n".join([intent.text, *hints])
-        names = sorted({entity.text.lower() for entity in intent.entities} - {""})
-        entities = {name: re.compile(rf"(?<!\w){re.escape(name)}(?!\w)") for name in names}
+        entities: dict[str, re.Pattern[str]] = {}
+        for entity in intent.entities:
+            name = entity.text.lower()
+            if name:
+                entities[name] = re.compile(rf"(?<!\w){re.escape(name)}(?!\w)")
         return cls(intent, extract_keywords(text), stem_counts(text), entities)
 
 
@@ -161,14 +176,15 @@ def _turn_parts(
     recency_weight: float = _RECENCY_WEIGHT,
 ) -> dict[str, float]:
     lower = text.lower()
-    named = 0
+    shared = 0
     for name, whole_name in query.entities.items():
+        # The search for a plain str is fast, and rules out most names.
         if name in lower and whole_name.search(lower):
-            named += 1
+            shared += 1
     return {
-        "recency": recency_weight * _decay(moment, now, _HOUR),
+        "recency": recency_weight * decay(moment, now, _HOUR),
         "similarity": 0.2 * similarity(query.stems, stem_counts(text)),
-        "entities": 0.1 * named / max(len(query.entities), 1),
+        "entities": 0.1 * shared / max(len(query.entities), 1),
     }
 
 
@@ -178,12 +194,12 @@ def _file_parts(
     content = file.content.lower()
     changed = file.metadata.last_modified
     shared = sum(keyword in content for keyword in query.keywords)
-    is_wanted_code = query.intent.metadata.requires_code and is_code(file.path, file.language)
+    is_required_code = query.intent.metadata.requires_code and is_code(file.path, file.language)
     is_recent = changed is not None and now - changed < _DAY
     return {
         "mention": 1.0 * mentioned,
         "embeddings": 0.8 * _cosine(file.embeddings or (), query.intent.embeddings or ()),
-        "code": 0.3 * is_wanted_code,
+        "code": 0.3 * is_required_code,
         "pin": 0.5 * file.metadata.is_pinned,
         "change": 0.2 * is_recent,
         "keywords": 0.4 * shared / max(len(query.keywords), 1),
@@ -195,7 +211,7 @@ def _memory_parts(snippet: MemorySnippet, query: _Query, now: datetime) -> dict[
     is_of_project = bool(project) and project == query.intent.metadata.current_project
     return {
         "relevance": snippet.relevance_score if math.isfinite(snippet.relevance_score) else 0.0,
-        "recency": 0.2 * _decay(snippet.timestamp, now, _DAY),
+        "recency": 0.2 * decay(snippet.timestamp, now, _DAY),
         "project": 0.3 * is_of_project,
     }
 
@@ -211,16 +227,13 @@ def _total(parts: Mapping[str, float]) -> float:
     return total if math.isfinite(total) else 0.0
 
 
-def _decay(moment: datetime | None, now: datetime, unit: timedelta) -> float:
+def decay(moment: datetime | None, now: datetime, unit: timedelta) -> float:
     """Return `exp(-age)` in that unit: 1 for a time in the future, 0 without a time."""
     return math.exp(-max(0.0, (now - moment) / unit)) if moment else 0.0
 
 
 def _cosine(left: Sequence[float], right: Sequence[float]) -> float:
-    """Return the cosine of two vectors.
-
-    0 without a common length or a direction, or with a value that is not finite.
-    """
+    """Return the cosine of two vectors, or 0 if they are not comparable or not finite."""
     if len(left) != len(right) or not all(map(math.isfinite, (*left, *right))):
         return 0.0
     if not any(left) or not any(right):
@@ -237,16 +250,12 @@ def _scaled(vector: Sequence[float]) -> list[float]:
 
 
 def _moment(text: str) -> datetime | None:
-    """Return the time of an ISO 8601 text, or None."""
+    """Parse an ISO 8601 time. Return None for any other text."""
     try:
-        return _aware(datetime.fromisoformat(text))
+        return with_zone(datetime.fromisoformat(text))
     except ValueError:
         return None
 
 
-def _moment_of(now: datetime | None) -> datetime:
-    return datetime.now(UTC) if now is None else _aware(now)
-
-
-def _aware(moment: datetime) -> datetime:
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+def _now(now: datetime | None) -> datetime:
+    return datetime.now(UTC) if now is None else with_zone(now)
