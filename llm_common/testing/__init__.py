@@ -1,4 +1,4 @@
-"""Public doubles and contract suites, for tests of what is built on llm-common."""
+"""Test doubles and contract suites for code that is built on llm-common."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -30,7 +30,7 @@ __all__ = [
     "UnexpectedCallError",
 ]
 
-# The contract suites need pytest: they are imported on first use.
+# The contract suites need pytest, so they are imported on first use.
 _MODULES = {
     "BlobStoreContract": "llm_common.testing.blob_contract",
     "ContextPointerStoreContract": "llm_common.testing.pointer_contract",

@@ -1,4 +1,4 @@
-"""Contract suites: what every implementation of a protocol must do, as pytest classes."""
+"""Contract suites for blob stores: pytest classes that test a `BlobStore`."""
 
 import threading
 import time
@@ -15,70 +15,66 @@ from llm_common.errors import (
 from llm_common.storage import BlobStore, LockingBlobStore
 from llm_common.storage.blob import OWN_FOLDER
 
-_CLOCK_TICK_S = 0.1
+_CLOCK_TICK_S = 0.1  # coarser than the time stamps of common file systems
 _FORBIDDEN_KEYS = (
-    *(
-        "",
-        "name",
-        "q/",
-        "/name",
-        "q//name",
-        "a/b/c",
-        "../name",
-        "q/..",
-        "q/.hidden",
-        ".q/name",
-        "q/a b",
-        "q/a\\b",
-    ),
-    *(
-        "q/a\0b",
-        "q/%2e%2e",
-        "q/nul",
-        "CON.x/name",
-        "q/é",
-        "q/name.",
-        "q/" + "a" * 129,
-        " /name",
-        "-q/name",
-    ),
+    "",
+    "name",
+    "q/",
+    "/name",
+    "q//name",
+    "a/b/c",
+    "../name",
+    "q/..",
+    "q/.hidden",
+    ".q/name",
+    "q/a b",
+    "q/a\\b",
+    "q/a\0b",
+    "q/%2e%2e",
+    "q/nul",  # a device on Windows, as CON
+    "CON.x/name",
+    "q/é",
+    "q/name.",
+    "q/" + "a" * 129,
+    " /name",
+    "-q/name",
 )
 
 
 class BlobStoreContract:
-    """What a `BlobStore` promises.
+    """The tests of a `BlobStore`.
 
-    Inherit it in a test class whose fixture `blobs` gives a new, empty store.
+    Inherit from it in a test class with a fixture `blobs` that returns a new, empty store.
     """
 
-    def test_gives_back_the_bytes_that_were_put(self, blobs: BlobStore) -> None:
-        """Empty, binary and large blobs come back as they were."""
-        for number, data in enumerate((b"", b"\0\xff\n", bytes(range(256)) * 1000)):
-            blobs.put(f"q/{number}", data)
-            assert blobs.get(f"q/{number}") == data
+    def test_returns_the_bytes_that_were_put(self, blobs: BlobStore) -> None:
+        """Put empty, binary and large blobs, and get the same bytes."""
+        for index, data in enumerate((b"", b"\0\xff\n", bytes(range(256)) * 1000)):
+            blobs.put(f"q/{index}", data)
+            assert blobs.get(f"q/{index}") == data
 
-    def test_the_last_put_counts(self, blobs: BlobStore) -> None:
-        """A second put replaces the first, whatever its length."""
+    def test_a_put_replaces_an_earlier_one(self, blobs: BlobStore) -> None:
+        """Replace a blob by a shorter one."""
         blobs.put("q/a", b"old and long")
         blobs.put("q/a", b"new")
         assert blobs.get("q/a") == b"new"
         assert blobs.scan("q").blobs["a"].size == 3  # noqa: PLR2004 - bytes of "new"
 
-    def test_a_missing_blob_is_an_error_that_says_so(self, blobs: BlobStore) -> None:
-        """`get` raises PointerNotFoundError."""
+    def test_getting_a_missing_blob_raises(self, blobs: BlobStore) -> None:
+        """Raise PointerNotFoundError for a missing blob or folder."""
         blobs.put("q/a", b"1")
         for key in ("q/b", "other/a"):
             with pytest.raises(PointerNotFoundError):
                 blobs.get(key)
 
     def test_get_many_keeps_the_order_and_marks_gaps(self, blobs: BlobStore) -> None:
-        """`get_many` answers for each key, in a folder that is missing too."""
+        """Return None for a missing blob, also if its folder is missing."""
         blobs.put("q/a", b"1")
         assert list(blobs.get_many("q", ["a", "no", "a"])) == [b"1", None, b"1"]
         assert list(blobs.get_many("s", ["no"])) == [None]
 
-    def test_a_blob_may_have_just_as_many_bytes_as_asked(self, blobs: BlobStore) -> None:
-        """One byte more than `max_bytes` is damage for `get`, and nothing for `get_many`."""
+    def test_a_blob_may_have_exactly_max_bytes(self, blobs: BlobStore) -> None:
+        """Raise for one byte more in `get`, and return None in `get_many`."""
         blobs.put("q/a", b"12345")
         assert blobs.get("q/a", max_bytes=5) == b"12345"
         assert list(blobs.get_many("q", ["a"], max_bytes=5)) == [b"12345"]
@@ -86,33 +82,33 @@ class BlobStoreContract:
             blobs.get("q/a", max_bytes=4)
         assert list(blobs.get_many("q", ["a"], max_bytes=4)) == [None]
 
-    def test_an_update_takes_a_larger_blob_for_none(self, blobs: BlobStore) -> None:
-        """`max_bytes` itself is not larger."""
+    def test_an_update_treats_a_larger_blob_as_missing(self, blobs: BlobStore) -> None:
+        """Pass a blob of exactly `max_bytes` to the function, and None for a larger one."""
         blobs.put("q/a", b"12345")
         blobs.update("q/a", lambda data: (data or b"") + b"6", max_bytes=5)
         assert blobs.get("q/a") == b"123456"
         blobs.update("q/a", lambda data: (data or b"") + b"7", max_bytes=5)
         assert blobs.get("q/a") == b"7"
 
-    def test_lists_the_folders_of_queries_alone(self, blobs: BlobStore) -> None:
-        """Neither the store's own folder nor one without blobs is a query's."""
+    def test_lists_only_folders_of_queries(self, blobs: BlobStore) -> None:
+        """List no empty folder, and not the folder of the store itself."""
         assert list(blobs.folders()) == []
         for key in ("q/a", "user;42/a", f"{OWN_FOLDER}/a"):
             blobs.put(key, b"1")
         assert sorted(blobs.folders()) == ["q", "user;42"]
 
     def test_scans_one_folder_in_the_order_of_names(self, blobs: BlobStore) -> None:
-        """`scan` knows names and sizes of its folder alone."""
+        """Return names and sizes of the blobs in this folder only."""
         assert blobs.scan("q").blobs == {}
         for key in ("q/c", "q/a", "q/b.json", "q2/a"):
             blobs.put(key, key.encode())
         sizes = [(name, entry.size) for name, entry in blobs.scan("q").blobs.items()]
         assert sizes == [("a", 3), ("b.json", 8), ("c", 3)]
 
-    def test_an_etag_differs_after_a_put_of_other_bytes(self, blobs: BlobStore) -> None:
-        """An ETag compares equal until then.
+    def test_an_etag_changes_with_the_bytes(self, blobs: BlobStore) -> None:
+        """Compare the ETags of a blob and its folder before and after a put.
 
-        So does that of the folder. Either may be None for a moment.
+        The folder's ETag may be None, which means that it is unknown.
         """
         blobs.put("q/a", b"1")
         time.sleep(_CLOCK_TICK_S)
@@ -123,98 +119,91 @@ class BlobStoreContract:
         assert blobs.scan("q").blobs["a"].etag != first.etag
         assert folder is None or blobs.folder_etag("q") != folder
 
-    def test_no_update_of_several_at_once_is_lost(self, blobs: BlobStore) -> None:
-        """`update` is atomic, from no blob on."""
+    def test_concurrent_updates_are_not_lost(self, blobs: BlobStore) -> None:
+        """Update atomically, beginning with a missing blob."""
+
+        def append(_: int) -> None:
+            blobs.update("q/a", lambda data: (data or b"") + b"1")
+
         with ThreadPoolExecutor(4) as threads:
-            for one in [
-                threads.submit(blobs.update, "q/a", lambda data: (data or b"") + b"1")
-                for _ in range(20)
-            ]:
-                one.result()
+            list(threads.map(append, range(20)))
         assert blobs.get("q/a") == b"1" * 20
 
     def test_deleting_is_idempotent(self, blobs: BlobStore) -> None:
-        """Deleting what is not there is no error."""
+        """Delete a missing blob without an error."""
         blobs.put("q/a", b"1")
         for key in ("q/a", "q/a", "none/a"):
             blobs.delete(key)
         assert blobs.scan("q").blobs == {}
 
     @pytest.mark.parametrize("key", _FORBIDDEN_KEYS)
-    def test_refuses_keys_outside_the_rules(self, blobs: BlobStore, key: str) -> None:
-        """Every method checks its key."""
-        for use in (blobs.get, blobs.delete, blobs.location, lambda bad: blobs.put(bad, b"x")):
+    def test_refuses_invalid_keys(self, blobs: BlobStore, key: str) -> None:
+        """Check the key in every method."""
+        for method in (blobs.get, blobs.delete, blobs.location, lambda key: blobs.put(key, b"x")):
             with pytest.raises(InvalidIdError):
-                use(key)
+                method(key)
 
-    def test_a_reader_sees_whole_blobs_while_others_put(self, blobs: BlobStore) -> None:
-        """Puts are atomic."""
-        versions = [bytes([letter]) * 20_000 for letter in b"abcd"]
+    def test_a_reader_sees_whole_blobs_during_puts(self, blobs: BlobStore) -> None:
+        """Put atomically."""
+        versions = [letter * 20_000 for letter in (b"a", b"b", b"c", b"d")]
         blobs.put("q/a", versions[0])
         with ThreadPoolExecutor(4) as threads:
-            writing = [threads.submit(blobs.put, "q/a", version) for version in versions * 10]
-            seen = {blobs.get("q/a") for _ in range(100)}
-            for one in writing:
-                one.result()
-        assert seen <= set(versions)
+            puts = threads.map(lambda version: blobs.put("q/a", version), versions * 10)
+            for _ in range(100):
+                assert blobs.get("q/a") in versions
+            list(puts)
 
 
 class LockingBlobStoreContract(BlobStoreContract):
-    """What a `LockingBlobStore` promises beside.
+    """The tests of a `LockingBlobStore`.
 
-    Its lock timeout must be under a second, since one test waits.
+    The lock timeout of the store must be under a second, because a test waits for it.
     """
 
-    def test_several_are_put_in_their_order(self, blobs: LockingBlobStore) -> None:
-        """`put` of a locked folder stores all and replaces what is there.
-
-        `get` and `delete` see it.
-        """
+    def test_a_locked_folder_puts_several_blobs(self, blobs: LockingBlobStore) -> None:
+        """Put new blobs and replace old ones, then get and delete them under the lock."""
         blobs.put("q/a", b"old and long")
         with blobs.lock("q") as folder:
-            folder.put(*((name, name.encode()) for name in "cab"))
-            assert [folder.get(name) for name in "cabd"] == [b"c", b"a", b"b", None]
+            folder.put(("c", b"c"), ("a", b"a"), ("b", b"b"))
+            assert [*map(folder.get, "cabd")] == [b"c", b"a", b"b", None]
             folder.delete("c", "d")
             folder.put()
         assert list(blobs.get_many("q", ["c", "a", "b"])) == [None, b"a", b"b"]
 
-    def test_none_of_several_is_there_before_those_ahead_of_it(
-        self, blobs: LockingBlobStore
-    ) -> None:
-        """A reader that sees a later one sees the earlier ones."""
+    def test_several_blobs_appear_in_the_order_of_the_put(self, blobs: LockingBlobStore) -> None:
+        """Show a reader the first blob whenever it sees the second."""
 
-        def put(*names: str) -> None:
+        def put(first: str, second: str) -> None:
             with blobs.lock("q") as folder:
-                folder.put(*((name, b"1") for name in names))
+                folder.put((first, b"1"), (second, b"1"))
 
         with ThreadPoolExecutor(1) as threads:
-            for number in range(50):
-                first, second = f"{number}-first", f"{number}-second"
+            for index in range(50):
+                first, second = f"{index}-first", f"{index}-second"
                 putting = threads.submit(put, first, second)
                 while not putting.done():
-                    there = list(blobs.get_many("q", [second, first]))
-                    assert there[0] is None or there[1] is not None
+                    second_data, first_data = blobs.get_many("q", [second, first])
+                    assert second_data is None or first_data is not None
                 putting.result()
 
-    def test_the_lock_lets_one_in_at_a_time(self, blobs: LockingBlobStore) -> None:
-        """Exclusive holders exclude each other."""
-        inside, most = 0, 0
+    def test_the_lock_has_one_holder_at_a_time(self, blobs: LockingBlobStore) -> None:
+        """Count the holders while 40 tasks take the lock in 4 threads."""
+        holders, most = 0, 0
 
-        def work() -> None:
-            nonlocal inside, most
+        def work(_: int) -> None:
+            nonlocal holders, most
             with blobs.lock("q"):
-                inside += 1
-                most = max(most, inside)
+                holders += 1
+                most = max(most, holders)
                 blobs.put("q/a", b"1")
-                inside -= 1
+                holders -= 1
 
         with ThreadPoolExecutor(4) as threads:
-            for one in [threads.submit(work) for _ in range(40)]:
-                one.result()
+            list(threads.map(work, range(40)))
         assert most == 1
 
     def test_waiting_for_the_lock_ends_with_an_error(self, blobs: LockingBlobStore) -> None:
-        """Waiting ends with LockTimeoutError, and the lock is free afterwards."""
+        """Raise LockTimeoutError while another thread holds the lock, and enter afterwards."""
         held, done = threading.Event(), threading.Event()
 
         def hold() -> None:
@@ -232,8 +221,8 @@ class LockingBlobStoreContract(BlobStoreContract):
         with blobs.lock("q"):
             blobs.put("q/a", b"1")
 
-    def test_the_lock_ends_with_an_error_in_its_block(self, blobs: LockingBlobStore) -> None:
-        """An error inside the block frees the lock."""
+    def test_an_error_in_the_block_frees_the_lock(self, blobs: LockingBlobStore) -> None:
+        """Enter again after an error in the block."""
         with pytest.raises(ZeroDivisionError), blobs.lock("q"):
             raise ZeroDivisionError
         with blobs.lock("q"):

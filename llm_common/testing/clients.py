@@ -1,4 +1,4 @@
-"""`ScriptedClient`: a model with scripted replies, for tests."""
+"""`ScriptedClient`: a chat model with scripted replies."""
 
 import inspect
 from collections import deque
@@ -14,12 +14,15 @@ Reply = FixedReply | Callable[[list[LLMMessage]], FixedReply | Awaitable[FixedRe
 
 
 class UnexpectedCallError(BaseException):
-    """The script is at its end; no Exception, since selectors would hide that."""
+    """A call was made after the end of the script.
+
+    It is not an `Exception`, because selectors turn exceptions of a client into empty selections.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class ScriptedCall:
-    """One call as the client received it; `options` are the further keywords."""
+    """The arguments of a call. `options` are the additional keyword arguments."""
 
     messages: tuple[LLMMessage, ...]
     model: str | None
@@ -29,19 +32,18 @@ class ScriptedCall:
 
 
 class ScriptedClient(LLMClient):
-    """A client that gives the replies of a script, one a call, and records the calls.
+    """A client that returns the replies of a script in order, and records the calls.
 
-    A reply is the text of a finished answer, a whole `LLMResponse`, an exception to raise, or a
-    function of the messages that returns one of these. An async function may wait, block or ignore
-    its cancellation.
+    A reply is the text of a complete answer, an `LLMResponse`, an exception to raise, or a function
+    of the messages that returns one of these. A function may be async, to wait or to block.
 
     Args:
-        replies: The script, in the order of the calls; a single text is a script of one.
-        default: The reply to every call after the script. None: such a call raises
-            UnexpectedCallError, which fails the test, since the library never catches it.
+        replies: The script. A single text is a script of one reply.
+        default: The reply to every call after the script. By default, such a call raises
+            UnexpectedCallError, which the library never catches, so the test fails.
 
     Attributes:
-        calls: One record a call, oldest first, also of failed calls.
+        calls: The calls, oldest first, including failed ones.
     """
 
     def __init__(self, replies: Iterable[Reply], *, default: Reply | None = None) -> None:
@@ -57,20 +59,20 @@ class ScriptedClient(LLMClient):
         max_tokens: int | None = None,
         **options: Any,
     ) -> LLMResponse:
-        """The next reply of the script.
+        """Return the next reply of the script. See `LLMClient`.
 
         Raises:
-            UnexpectedCallError: The script is at its end and there is no default.
+            UnexpectedCallError: If the script has ended and there is no default.
         """
         self.calls.append(ScriptedCall(tuple(messages), model, temperature, max_tokens, options))
         reply = self._replies.popleft() if self._replies else self._default
         if reply is None:
             raise UnexpectedCallError(
-                f"call {len(self.calls)} has no reply; add one to the script, or give a default"
+                f"call {len(self.calls)} has no reply. Add one to the script, or set a default"
             )
         if callable(reply):
-            made = reply(list(messages))
-            reply = await made if inspect.isawaitable(made) else made
+            result = reply(list(messages))
+            reply = await result if inspect.isawaitable(result) else result
         if isinstance(reply, BaseException):
             raise reply
         if isinstance(reply, LLMResponse):

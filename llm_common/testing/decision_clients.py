@@ -1,4 +1,4 @@
-"""`ScriptedDecisionClient`: a decision model with scripted answers, for tests."""
+"""`ScriptedDecisionClient`: a decision model with scripted answers."""
 
 import inspect
 from collections import deque
@@ -16,7 +16,7 @@ Answers = (
 
 @dataclass(frozen=True, slots=True)
 class ScriptedDecision:
-    """One call as the client received it."""
+    """The arguments of a call."""
 
     state: State
     questions: Mapping[str, Question]
@@ -25,20 +25,24 @@ class ScriptedDecision:
 
 
 class ScriptedDecisionClient:
-    """A decision client that gives the answers of a script, one set a call, and records the calls.
+    """A decision client that returns the answers of a script in order, and records the calls.
 
-    A set of answers is a dict by question (a probability, a dict by option, a list by level, or
-    `REFUSED`), which is checked as a real model's reply is; a whole `Decisions`; an exception to
-    raise; or a function of the state and the questions that returns one of these. An async function
-    may wait, block or ignore its cancellation.
+    An entry of the script is one of these:
+
+    - a dict of answers by question: a probability, a dict by option, a list by level, or `REFUSED`.
+      It is validated like a real model's reply.
+    - a `Decisions`
+    - an exception to raise
+    - a function of the state and the questions that returns one of these. It may be async, to wait
+      or to block.
 
     Args:
-        script: In the order of the calls; a single dict is a script of one.
-        default: The answers to every call after the script. None: such a call raises
-            UnexpectedCallError, which fails the test, since the library never catches it.
+        script: The entries. A single dict is a script of one entry.
+        default: The entry for every call after the script. By default, such a call raises
+            UnexpectedCallError, which the library never catches, so the test fails.
 
     Attributes:
-        calls: One record a call, oldest first, also of failed calls.
+        calls: The calls, oldest first, including failed ones.
     """
 
     def __init__(
@@ -59,25 +63,25 @@ class ScriptedDecisionClient:
         model: str | None = None,
         timeout_s: float | None = None,
     ) -> Decisions:
-        """The next answers of the script.
+        """Return the next answers of the script. See `DecisionClient`.
 
         Raises:
-            UnexpectedCallError: The script is at its end and there is no default.
-            MalformedReplyError: The answers fit none of the questions, or are to a question that
-                was not asked.
+            UnexpectedCallError: If the script has ended and there is no default.
+            MalformedReplyError: If no answer fits its question, or there is an answer to an unknown
+                question.
         """
         check_arguments(state, questions, timeout_s)
         self.calls.append(ScriptedDecision(state, dict(questions), model, timeout_s))
-        given = self._script.popleft() if self._script else self._default
-        if given is None:
+        answers = self._script.popleft() if self._script else self._default
+        if answers is None:
             raise UnexpectedCallError(
-                f"call {len(self.calls)} has no answers; add them to the script, or give a default"
+                f"call {len(self.calls)} has no answers. Add them to the script, or set a default"
             )
-        if callable(given):
-            made = given(state, questions)
-            given = await made if inspect.isawaitable(made) else made
-        if isinstance(given, BaseException):
-            raise given
-        if isinstance(given, Decisions):
-            return given
-        return decisions_of(questions, given, model=model or "scripted")
+        if callable(answers):
+            result = answers(state, questions)
+            answers = await result if inspect.isawaitable(result) else result
+        if isinstance(answers, BaseException):
+            raise answers
+        if isinstance(answers, Decisions):
+            return answers
+        return decisions_of(questions, answers, model=model or "scripted")

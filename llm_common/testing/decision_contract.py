@@ -1,4 +1,4 @@
-"""Contract suite of decision clients: what every `DecisionClient` must do, as a pytest class."""
+"""Contract suite for decision clients: a pytest class that tests a `DecisionClient`."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -10,7 +10,6 @@ import pytest
 from llm_common.decisions.questions import (
     Choice,
     DecisionClient,
-    Decisions,
     Predicate,
     Question,
     Score,
@@ -30,24 +29,24 @@ Answering = Callable[[Mapping[str, object]], AbstractAsyncContextManager[Decisio
 
 
 class DecisionClientContract:
-    """What a `DecisionClient` promises.
+    """The tests of a `DecisionClient`.
 
-    Inherit it in a test class with a fixture `answering`: a function that takes a dict of answers
-    by the *text* of a question, and gives an async context of a client whose model answers so. A
-    question whose text is not in the dict gets no answer. An answer is a number, a dict by option,
-    or a list by level; it may be nonsense.
+    Inherit from it in a test class with a fixture `answering`. The fixture is a function that takes
+    a dict of answers by the *text* of a question, and returns an async context manager of a client
+    whose model gives these answers. A question that is not in the dict gets no answer. An answer
+    is a number, a dict by option, or a list by level. It may be invalid.
     """
 
-    async def test_gives_each_kind_of_answer_under_the_id_of_its_question(
+    async def test_returns_each_kind_of_answer_by_the_id_of_its_question(
         self, answering: Answering
     ) -> None:
-        """In the order of options and levels, as probabilities."""
-        told = {
+        """Return probabilities in the order of options and levels."""
+        replies = {
             LATE.text: 0.75,
             TEAM.text: dict(reversed(_TEAMS.items())),
             ANGER.text: [0.0, 0.5, 0.5],
         }
-        async with answering(told) as client:
+        async with answering(replies) as client:
             decisions = await client.decide(_STATE, {"a": LATE, "b": TEAM, "c": ANGER})
         assert isinstance(client, DecisionClient)
         assert decisions.yes("a") == pytest.approx(0.75)
@@ -62,7 +61,7 @@ class DecisionClientContract:
     async def test_takes_a_text_or_json_as_the_state(
         self, answering: Answering, state: Any
     ) -> None:
-        """Any text, also one that UTF-8 cannot hold."""
+        """Accept any text, even one that UTF-8 cannot encode."""
         async with answering({LATE.text: 0.75}) as client:
             assert (await client.decide(state, {"late": LATE})).yes("late") == pytest.approx(0.75)
 
@@ -70,27 +69,25 @@ class DecisionClientContract:
     async def test_takes_any_text_as_the_id_of_a_question(
         self, answering: Answering, name: str
     ) -> None:
-        """The id comes back unchanged, and no other."""
+        """Return the answer under the unchanged id, and no other answer."""
         async with answering({LATE.text: 0.75}) as client:
             assert [*(await client.decide(_STATE, {name: LATE})).answers] == [name]
 
     async def test_a_missing_answer_is_a_no_with_a_reason(self, answering: Answering) -> None:
-        """Of every kind; the other answers stay."""
+        """Return a reason for each missing answer of any kind, and keep the other answers."""
         async with answering({LATE.text: 0.75}) as client:
             decisions = await client.decide(
                 _STATE, {"late": LATE, "paid": PAID, "team": TEAM, "anger": ANGER}
             )
         assert decisions.yes("late") == pytest.approx(0.75)
-        assert (
-            decisions.yes("paid"),
-            dict(decisions.options("team")),
-            decisions.score("anger"),
-        ) == (0.0, {}, None)
+        assert decisions.yes("paid") == 0.0
+        assert dict(decisions.options("team")) == {}
+        assert decisions.score("anger") is None
         assert [*decisions.unanswered] == ["paid", "team", "anger"]
         assert all(decisions.unanswered.values())
 
-    async def test_no_answer_at_all_is_an_error(self, answering: Answering) -> None:
-        """Nothing can be decided by it."""
+    async def test_a_reply_without_answers_raises(self, answering: Answering) -> None:
+        """Raise an error that does not quote the state."""
         async with answering({}) as client:
             with pytest.raises(LLMError) as caught:
                 await client.decide(_STATE, {"late": LATE, "paid": PAID})
@@ -106,32 +103,35 @@ class DecisionClientContract:
         ],
         ids=["over-1", "option-over-1", "option-not-offered", "level-over-1"],
     )
-    async def test_an_answer_that_does_not_fit_is_no_answer(
+    async def test_an_invalid_answer_counts_as_missing(
         self, answering: Answering, text: str, nonsense: object
     ) -> None:
-        """A probability above 1, an option that was not offered; the other answers stay."""
+        """Ignore a probability above 1 or an unknown option, and keep the other answers."""
         questions: dict[str, Question] = {"late": LATE, "paid": PAID, "team": TEAM, "anger": ANGER}
-        told = {
+        replies = {
             LATE.text: 0.75,
             PAID.text: 0.25,
             TEAM.text: _TEAMS,
             ANGER.text: [0.0, 0.5, 0.5],
         } | {text: nonsense}
-        async with answering(told) as client:
+        async with answering(replies) as client:
             decisions = await client.decide(_STATE, questions)
-        [bad] = [name for name, question in questions.items() if question.text == text]
-        assert [*decisions.unanswered] == [bad]
-        assert decisions.answers.keys() == questions.keys() - {bad}
+        [invalid] = decisions.unanswered
+        assert questions[invalid].text == text
+        assert decisions.answers.keys() == questions.keys() - {invalid}
 
     async def test_concurrent_calls_get_their_own_answers(self, answering: Answering) -> None:
-        """One client serves many tasks."""
-        asked = [Predicate(f"It weighs {n} kg.") for n in range(1, 9)]
-        async with answering({each.text: n / 10 for n, each in enumerate(asked, 1)}) as client:
-            calls = (client.decide(_STATE, {"weight": each}) for each in asked)
-            found: list[Decisions] = await asyncio.gather(*calls)
-        assert [each.yes("weight") for each in found] == pytest.approx(
-            [n / 10 for n in range(1, 9)]
-        )
+        """Serve many tasks with one client."""
+        probabilities: dict[str, object] = {}
+        for number in range(1, 9):
+            probabilities[f"It weighs {number} kg."] = number / 10
+        async with answering(probabilities) as client:
+
+            async def decide(text: str) -> None:
+                decisions = await client.decide(_STATE, {"weight": Predicate(text)})
+                assert decisions.yes("weight") == pytest.approx(probabilities[text])
+
+            await asyncio.gather(*map(decide, probabilities))
 
     @pytest.mark.parametrize(
         ("arguments", "error"),
@@ -148,16 +148,16 @@ class DecisionClientContract:
             ({"timeout_s": float("nan")}, ValueError),
         ],
     )
-    async def test_refuses_what_it_cannot_ask(
+    async def test_refuses_invalid_arguments(
         self, answering: Answering, arguments: dict[str, Any], error: type[Exception]
     ) -> None:
-        """Wrong arguments are the caller's fault, not the model's."""
+        """Raise ValueError or TypeError, and not an error of the model."""
         async with answering({LATE.text: 0.75}) as client:
             with pytest.raises(error):
                 await client.decide(**{"state": _STATE, "questions": {"late": LATE}} | arguments)
 
-    async def test_an_unknown_question_is_a_key_error(self, answering: Answering) -> None:
-        """A mistyped id never reads as a no."""
+    async def test_an_unknown_question_raises_key_error(self, answering: Answering) -> None:
+        """Raise for a mistyped id, which would otherwise read as a no."""
         async with answering({LATE.text: 0.75}) as client:
             decisions = await client.decide(_STATE, {"late": LATE})
         with pytest.raises(KeyError):

@@ -1,6 +1,7 @@
-"""Contract suites of memories: what a `Memory` and a `FactMemory` must do, as pytest classes."""
+"""Contract suites for memories: pytest classes that test a `Memory` or a `FactMemory`."""
 
 import asyncio
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any, cast
 
@@ -9,21 +10,20 @@ import pytest
 from llm_common.core.models import MessageRole
 from llm_common.errors import InvalidIdError
 from llm_common.memory import Event, FactMemory, Memory, MemoryFilters, UserMemory
-from llm_common.memory.protocol import MAX_SUMMARY_CHARS, SUMMARISED_EVENTS, Scalar
+from llm_common.memory.protocol import MAX_SUMMARY_CHARS, SUMMARISED_EVENTS, MemoryHit, Scalar
 
 _BAD_SESSION_IDS = ("", " ", "a\0b", "a\nb", "\ud800", "s" * 201)
 
 
 class MemoryContract:
-    """What a `Memory` promises.
+    """The tests of a `Memory`.
 
-    Inherit it in a test class whose async fixture `memory` gives a new, empty one.
-
-    The queries are whole words of the text, which full-text search and substrings find alike.
+    Inherit from it in a test class with an async fixture `memory` that returns a new, empty memory.
+    Queries are whole words of the text, because some memories search words and others substrings.
     """
 
     async def test_gives_back_the_event_that_was_appended_s3_04_s3_05(self, memory: Memory) -> None:
-        """Every field comes back unchanged."""
+        """Check that every field comes back unchanged."""
         moment = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=timezone(timedelta(hours=2)))
         metadata: dict[str, Scalar] = {
             "text": "x",
@@ -39,17 +39,17 @@ class MemoryContract:
             "zebra \u2028 ☃ \U0001f600 'quoted' \"%s\" {schema}",
             "zebra\0\ud83d",
         )
-        for number, text in enumerate(texts):
+        for index, text in enumerate(texts):
             event = Event(
                 role=MessageRole.ASSISTANT, text=text, timestamp=moment, metadata=metadata
             )
-            await memory.append_event(f"s{number}", event)
-            [hit] = await memory.retrieve("zebra", 4, MemoryFilters(session_id=f"s{number}"))
-            assert (hit.session_id, hit.event) == (f"s{number}", event)
-            assert await memory.recent(f"s{number}") == [event]
+            await memory.append_event(f"s{index}", event)
+            [hit] = await memory.retrieve("zebra", 4, MemoryFilters(session_id=f"s{index}"))
+            assert (hit.session_id, hit.event) == (f"s{index}", event)
+            assert await memory.recent(f"s{index}") == [event]
 
     async def test_no_line_reaches_another_session_s3_04_f_145(self, memory: Memory) -> None:
-        """Sessions whose ids look alike share nothing."""
+        """Keep sessions with similar ids apart."""
         sessions = (
             "s",
             "S",
@@ -66,7 +66,7 @@ class MemoryContract:
             await memory.append_event(session_id, Event(text=f"zebra of {session_id}"))
         for session_id in sessions:
             hits = await memory.retrieve("zebra", 100, MemoryFilters(session_id=session_id))
-            assert [hit.event.text for hit in hits] == [f"zebra of {session_id}"]
+            assert _hit_texts(hits) == [f"zebra of {session_id}"]
             assert (
                 await memory.summarize_episode(session_id) == f"user: zebra of {session_id}".strip()
             )
@@ -78,64 +78,65 @@ class MemoryContract:
     async def test_finds_nothing_without_a_word_to_find_s3_04_f_146(
         self, memory: Memory, query: str
     ) -> None:
-        """A blank query, marks alone, or words that no event holds.
+        """Return nothing for a query without words, or with words of no event.
 
-        Nothing in a query is syntax.
+        Operators of a search syntax have no effect.
         """
         await memory.append_event("s", Event(text="a lion"))
-        found = await memory.retrieve(query, 4, MemoryFilters(session_id="s"))
-        assert [hit.event.text for hit in found] == (["a lion"] if "lion" in query else [])
+        hits = await memory.retrieve(query, 4, MemoryFilters(session_id="s"))
+        assert _hit_texts(hits) == (["a lion"] if "lion" in query else [])
 
     @pytest.mark.parametrize(("k", "hits"), [(-1, 0), (0, 0), (1, 1), (4, 4), (1_000, 6)])
     async def test_finds_at_most_k_s3_04(self, memory: Memory, k: int, hits: int) -> None:
-        """`k` is a ceiling, and 0 or less asks for nothing."""
-        for number in range(6):
-            await memory.append_event("s", Event(text=f"zebra number {number}"))
+        """Return at most `k` hits, and none if `k` is 0 or less."""
+        for index in range(6):
+            await memory.append_event("s", Event(text=f"zebra number {index}"))
         assert len(await memory.retrieve("zebra", k, MemoryFilters(session_id="s"))) == hits
 
     async def test_an_unknown_session_is_empty_s3_04(self, memory: Memory) -> None:
-        """No hits, no summary, no events, no error."""
+        """Return no hits, no summary and no events, and raise no error."""
         assert await memory.retrieve("zebra", 4, MemoryFilters(session_id="none")) == []
         assert await memory.summarize_episode("none") is None
         assert await memory.recent("none") == []
 
-    async def test_a_line_with_more_and_rarer_words_stands_first_s3_05(
-        self, memory: Memory
-    ) -> None:
-        """Relevance first, at any distance, and only lines that share a word."""
+    async def test_an_event_with_more_and_rarer_words_is_first_s3_05(self, memory: Memory) -> None:
+        """Rank by relevance, however old an event is, and return only events that share a word."""
         await memory.append_event("s", Event(text="the zebra escaped from its enclosure at noon"))
-        for number in range(50):
-            await memory.append_event("s", Event(text=f"report {number}: the enclosure is clean"))
+        for index in range(50):
+            await memory.append_event("s", Event(text=f"report {index}: the enclosure is clean"))
         await memory.append_event("s", Event(text="lunch"))
         hits = await memory.retrieve(
             "When did the zebra leave the enclosure?", 4, MemoryFilters(session_id="s")
         )
         assert "zebra" in hits[0].event.text
-        assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
-        assert all("enclosure" in hit.event.text for hit in hits)
+        scores = [hit.score for hit in hits]
+        assert scores == sorted(scores, reverse=True)
+        assert all("enclosure" in text for text in _hit_texts(hits))
 
-    async def test_between_equals_the_newer_line_stands_first_s3_05(self, memory: Memory) -> None:
-        """Order of appending counts, not the timestamps, which callers may invent."""
-        for number in range(300):
-            moment = datetime(2026, 1, 1, tzinfo=UTC) - timedelta(days=number)
+    async def test_the_newer_of_two_equal_events_is_first_s3_05(self, memory: Memory) -> None:
+        """Use the order of appending, not the timestamps, which callers may invent."""
+        for index in range(300):
+            moment = datetime(2026, 1, 1, tzinfo=UTC) - timedelta(days=index)
             await memory.append_event(
-                "s", Event(text="the same zebra", timestamp=moment, metadata={"number": number})
+                "s", Event(text="the same zebra", timestamp=moment, metadata={"number": index})
             )
         hits = await memory.retrieve("zebra", 3, MemoryFilters(session_id="s"))
         assert {hit.event.metadata["number"] for hit in hits} <= set(range(297, 300))
 
-    async def test_an_old_line_is_found_behind_many_common_ones_s3_05(self, memory: Memory) -> None:
-        """Common words are looked up in the newest lines only, a rare word in all of them."""
+    async def test_an_old_event_is_found_behind_many_similar_ones_s3_05(
+        self, memory: Memory
+    ) -> None:
+        """Search all events for a rare word, even if common words search only the newest."""
         await memory.append_event("s", Event(text="the password of the zebra project is swordfish"))
-        for number in range(500):
-            await memory.append_event("s", Event(text=f"project meeting {number}"))
+        for index in range(500):
+            await memory.append_event("s", Event(text=f"project meeting {index}"))
         [hit] = await memory.retrieve("zebra project", 1, MemoryFilters(session_id="s"))
         assert "swordfish" in hit.event.text
 
     async def test_identifiers_and_other_scripts_are_found_by_their_parts_s3_05(
         self, memory: Memory
     ) -> None:
-        """`getUserName` answers to `user`; Chinese needs no spaces; case does not count."""
+        """Find `getUserName` by `user`, Chinese words without spaces, and words of any case."""
         for text in ("call getUserName there", "我们明天开会", "STRASSE und Öl"):
             await memory.append_event("s", Event(text=text))
         for query, text in (
@@ -147,14 +148,14 @@ class MemoryContract:
             [hit] = await memory.retrieve(query, 4, MemoryFilters(session_id="s"))
             assert text in hit.event.text
 
-    async def test_filters_leave_only_what_agrees_with_all_s3_04(self, memory: Memory) -> None:
-        """Role and metadata filter before the best are taken.
+    async def test_hits_match_every_filter_s3_04(self, memory: Memory) -> None:
+        """Filter by role and metadata before the best hits are chosen.
 
-        `1`, `1.0`, `True` and `"1"` differ.
+        The values `1`, `1.0`, `True` and `"1"` differ.
         """
         values = (1, 1.0, True, "1", None)
-        for number in range(250):
-            await memory.append_event("s", Event(text="zebra", metadata={"n": number}))
+        for index in range(250):
+            await memory.append_event("s", Event(text="zebra", metadata={"n": index}))
         for value in values:
             await memory.append_event(
                 "s", Event(role=MessageRole.TOOL, text="zebra", metadata={"v": value, "x": "y"})
@@ -166,11 +167,10 @@ class MemoryContract:
             assert type(hit.event.metadata["v"]) is type(value)
         [old] = await memory.retrieve("zebra", 4, MemoryFilters(session_id="s", metadata={"n": 0}))
         assert old.event.metadata == {"n": 0}
-        others: list[dict[str, Scalar]] = [{"v": 1, "x": "z"}, {"v": 2}, {"w": None}]
-        for none in others:
-            assert not await memory.retrieve(
-                "zebra", 4, MemoryFilters(session_id="s", metadata=none)
-            )
+        unmatched: list[dict[str, Scalar]] = [{"v": 1, "x": "z"}, {"v": 2}, {"w": None}]
+        for metadata in unmatched:
+            filters = MemoryFilters(session_id="s", metadata=metadata)
+            assert not await memory.retrieve("zebra", 4, filters)
         assert not await memory.retrieve(
             "zebra", 4, MemoryFilters(session_id="other", role=MessageRole.TOOL)
         )
@@ -178,10 +178,10 @@ class MemoryContract:
     async def test_summarises_the_newest_events_in_a_bounded_text_s3_04(
         self, memory: Memory
     ) -> None:
-        """Role and first sentence of each, oldest first, at most 1,200 characters."""
-        for number in range(60):
+        """Return the role and first sentence of each event, oldest first, in 1,200 characters."""
+        for index in range(60):
             await memory.append_event(
-                "s", Event(text=f"Step {number} is done. {'And so on. ' * 200}")
+                "s", Event(text=f"Step {index} is done. {'And so on. ' * 200}")
             )
         await memory.append_event(
             "s", Event(role=MessageRole.ASSISTANT, text="All is done\nReally.")
@@ -194,58 +194,52 @@ class MemoryContract:
         assert summary == await memory.summarize_episode("s")
 
     async def test_recent_events_come_oldest_first_s3_06(self, memory: Memory) -> None:
-        """The newest `limit` events, in the order in which they were appended."""
-        for number in range(30):
-            role = MessageRole.ASSISTANT if number % 2 else MessageRole.USER
-            await memory.append_event("s", Event(role=role, text=str(number)))
-        assert [event.text for event in await memory.recent("s", limit=3)] == ["27", "28", "29"]
+        """Return the newest `limit` events in the order of appending."""
+        for index in range(30):
+            role = MessageRole.ASSISTANT if index % 2 else MessageRole.USER
+            await memory.append_event("s", Event(role=role, text=str(index)))
+        assert _event_texts(await memory.recent("s", limit=3)) == ["27", "28", "29"]
         assert [event.role for event in await memory.recent("s", limit=2)] == ["user", "assistant"]
         assert len(await memory.recent("s", limit=100)) == len(range(30))
         assert await memory.recent("s", limit=0) == await memory.recent("s", limit=-1) == []
 
     async def test_concurrent_appends_lose_nothing_s3_05(self, memory: Memory) -> None:
-        """Appends to one session from many tasks, with searches in between."""
+        """Append to one session from many tasks, and search in between."""
         filters = MemoryFilters(session_id="s")
         async with asyncio.TaskGroup() as tasks:
-            for number in range(100):
-                tasks.create_task(memory.append_event("s", Event(text=f"zebra number{number:03}")))
+            for index in range(100):
+                tasks.create_task(memory.append_event("s", Event(text=f"zebra number{index:03}")))
                 tasks.create_task(memory.retrieve("zebra", 4, filters))
-        events = await memory.recent("s", limit=1_000)
-        assert sorted(event.text for event in events) == sorted(
-            f"zebra number{number:03}" for number in range(100)
-        )
-        for number in range(0, 100, 9):
-            [hit] = await memory.retrieve(f"number{number:03}", 1, filters)
-            assert hit.event.text.endswith(f"number{number:03}")
+        texts = _event_texts(await memory.recent("s", limit=1_000))
+        assert sorted(texts) == [f"zebra number{index:03}" for index in range(100)]
+        for index in range(0, 100, 9):
+            [hit] = await memory.retrieve(f"number{index:03}", 1, filters)
+            assert hit.event.text.endswith(f"number{index:03}")
 
-    async def test_what_a_caller_does_to_events_changes_nothing_inside_s3_04(
-        self, memory: Memory
-    ) -> None:
-        """Events go in and come out as copies."""
-        given = Event(text="zebra", metadata={"n": 1})
-        await memory.append_event("s", given)
-        given.metadata["n"] = 2
+    async def test_changes_to_an_event_do_not_reach_the_memory_s3_04(self, memory: Memory) -> None:
+        """Store and return copies of events."""
+        appended = Event(text="zebra", metadata={"n": 1})
+        await memory.append_event("s", appended)
+        appended.metadata["n"] = 2
         [hit] = await memory.retrieve("zebra", 1, MemoryFilters(session_id="s"))
         hit.event.metadata["n"] = 3
         [event] = await memory.recent("s")
         assert event.metadata == {"n": 1}
 
-    async def test_ids_of_one_hash_prefix_are_two_sessions_s3_04_f_145(
+    async def test_sessions_with_one_hash_prefix_stay_apart_s3_04_f_145(
         self, memory: Memory
     ) -> None:
-        """The SHA-256 of both ids begins with the same 12 digits, a prefix an index may use."""
-        for session_id, texts in {
-            "s5294434": ("rain", "zebra"),
-            "s34989017": ("rain", "lion"),
-        }.items():
-            for text in texts:
-                await memory.append_event(session_id, Event(text=text))
+        """Keep sessions apart whose ids have SHA-256 hashes with the same first 12 digits."""
+        # An index may use such a prefix as its key.
+        for session_id, animal in (("s5294434", "zebra"), ("s34989017", "lion")):
+            await memory.append_event(session_id, Event(text="rain"))
+            await memory.append_event(session_id, Event(text=animal))
         assert await memory.retrieve("zebra", 4, MemoryFilters(session_id="s34989017")) == []
         [hit] = await memory.retrieve("zebra", 4, MemoryFilters(session_id="s5294434"))
         assert hit.event.text == "zebra"
 
     async def test_takes_a_session_id_of_200_characters_s3_04(self, memory: Memory) -> None:
-        """The longest that is allowed."""
+        """Accept the longest allowed id."""
         await memory.append_event("é" * 200, Event(text="zebra"))
         assert len(await memory.retrieve("zebra", 4, MemoryFilters(session_id="é" * 200))) == 1
 
@@ -253,7 +247,7 @@ class MemoryContract:
     async def test_refuses_session_ids_outside_the_rules_s3_04(
         self, memory: Memory, session_id: str
     ) -> None:
-        """Every method checks."""
+        """Check the id in every method."""
         with pytest.raises(InvalidIdError):
             await memory.append_event(session_id, Event(text="x"))
         with pytest.raises(InvalidIdError):
@@ -263,10 +257,10 @@ class MemoryContract:
         with pytest.raises(InvalidIdError):
             await memory.retrieve("x", 4, MemoryFilters(session_id=session_id))
 
-    async def test_arguments_of_another_kind_are_type_errors_s3_04_u_b17(
+    async def test_arguments_of_a_wrong_type_raise_type_errors_s3_04_u_b17(
         self, memory: Memory
     ) -> None:
-        """Each says what to pass; nothing is kept."""
+        """Say what to pass, and store nothing."""
         wrong: Any = None
         with pytest.raises(TypeError, match="event must be an Event, got str; pass Event"):
             await memory.append_event("s", cast("Event", "hello"))
@@ -282,14 +276,15 @@ class MemoryContract:
             await memory.recent(wrong)
         assert await memory.recent("s") == []
 
-    async def test_closing_twice_is_no_error_s3_05(self, memory: Memory) -> None:
-        """`aclose` is idempotent, also after an `async with` block."""
+    async def test_closing_twice_raises_no_error_s3_05(self, memory: Memory) -> None:
+        """Close again after an `async with` block and after `aclose`."""
         async with memory:
             await memory.append_event("s", Event(text="zebra"))
         await memory.aclose()
         await memory.aclose()
 
 
+# Ids that a database could confuse: by case, padding, normalization or wildcards.
 _USERS = (
     None,
     "a",
@@ -306,28 +301,24 @@ _SESSIONS = ("s", "a", "%", 's" OR words:"zebra')
 
 
 class FactMemoryContract(MemoryContract):
-    """What a `FactMemory` promises beside; its fixture `memory` gives one."""
+    """The tests of a `FactMemory`. The fixture `memory` must return one."""
 
     async def test_an_event_has_an_id_which_its_hit_shows_s3_04(self, memory: FactMemory) -> None:
-        """Ids are texts and all differ."""
-        ids = [
-            await memory.append_event(session, Event(text=f"zebra of {session}"))
-            for session in ("s", "t")
-        ]
-        hits = [
-            await memory.retrieve("zebra", 4, MemoryFilters(session_id=session))
-            for session in ("s", "t")
-        ]
-        assert [[hit.id for hit in found] for found in hits] == [[one] for one in ids]
-        assert len(set(ids)) == len(ids)
-        assert all(ids)
+        """Return a unique id for each event, and the same id in its hit."""
+        ids = []
+        for session in ("s", "t"):
+            event_id = await memory.append_event(session, Event(text=f"zebra of {session}"))
+            [hit] = await memory.retrieve("zebra", 4, MemoryFilters(session_id=session))
+            assert hit.id == event_id != ""
+            ids.append(event_id)
+        assert ids[0] != ids[1]
 
-    async def test_the_newest_fact_under_a_key_hides_the_older_ones_s3_04(
+    async def test_the_newest_fact_of_a_key_hides_older_ones_s3_04(
         self, memory: FactMemory
     ) -> None:
-        """In searches, recent events and summaries, unless the history is asked for.
+        """Hide older facts in searches, recent events and summaries, unless `history` is set.
 
-        Other scopes keep theirs.
+        Facts of other scopes stay.
         """
         await memory.append_event(
             "other", Event(text="zebra street of another session"), key="address"
@@ -340,30 +331,25 @@ class FactMemoryContract(MemoryContract):
         await memory.append_event("s", Event(text="zebra crossing"), key="crossing")
         await memory.append_event("s", Event(text="street with a zebra"))
         here = MemoryFilters(session_id="s")
-        assert {
-            hit.event.text for hit in await memory.retrieve("zebra street fourth", 9, here)
-        } == {*("the fourth", "zebra crossing", "street with a zebra")}
+        hits = await memory.retrieve("zebra street fourth", 9, here)
+        assert {*_hit_texts(hits)} == {"the fourth", "zebra crossing", "street with a zebra"}
         assert (await memory.recent("s"))[0].text == "the fourth"
         assert "first" not in (await memory.summarize_episode("s") or "")
         past = await memory.retrieve(
             "zebra street fourth", 9, here.model_copy(update={"history": True})
         )
         assert [hit.current for hit in past] == [True] * 3 + [False] * 3
-        assert [event.text[-6:] for event in await memory.recent("s", history=True)][:3] == [
-            " first",
-            "second",
-            " third",
-        ]
+        texts = _event_texts(await memory.recent("s", history=True))
+        assert [text.rpartition(" ")[2] for text in texts][:3] == ["first", "second", "third"]
         only = MemoryFilters(session_id="s", key="address", history=True)
-        assert [
-            (hit.event.text, hit.key) for hit in await memory.retrieve("zebra fourth", 1, only)
-        ] == [("the fourth", "address")]
+        [hit] = await memory.retrieve("zebra fourth", 1, only)
+        assert (hit.event.text, hit.key) == ("the fourth", "address")
         assert len(await memory.retrieve("zebra", 9, MemoryFilters(session_id="other"))) == 1
 
     async def test_words_of_an_older_fact_find_the_newest_s3_05(self, memory: FactMemory) -> None:
-        """Within the filters, and unless it expired or was forgotten.
+        """Find a fact by words of the facts it replaced, unless it expired or was forgotten.
 
-        A fact may change by key and by id.
+        The filters apply to the newest fact. A fact can be replaced by key or by id.
         """
         first = await memory.append_event(
             "s", Event(text="I live in zebra town"), user="u", key="home"
@@ -371,18 +357,18 @@ class FactMemoryContract(MemoryContract):
         await memory.append_event("s", Event(text="now lion town"), user="u", key="home")
         last = await memory.append_event("t", Event(text="a village"), user="u", supersedes=first)
         here = MemoryFilters(session_id="s", user="u")
-        wanted: dict[str, list[dict[str, Any]]] = {
+        filters_by_text: dict[str, list[dict[str, Any]]] = {
             "a village": [{"all_sessions": True}],
             "": [{}, {"all_sessions": True, "key": "home"}, {"all_sessions": True, "role": "user"}],
         }
-        for text, updates in wanted.items():
+        for text, updates in filters_by_text.items():
             for update in updates:
                 hits = await memory.retrieve("zebra", 9, here.model_copy(update=update))
-                assert [hit.event.text for hit in hits] == [text][: bool(text)]
+                assert _hit_texts(hits) == [text][: bool(text)]
         ever = await memory.retrieve(
             "zebra", 9, MemoryFilters(session_id="s", user="u", all_sessions=True, history=True)
         )
-        assert [hit.event.text for hit in ever] == ["a village", "I live in zebra town"]
+        assert _hit_texts(ever) == ["a village", "I live in zebra town"]
         past = datetime.now(UTC) - timedelta(hours=1)
         await memory.append_event(
             "s", Event(text="gone"), user="u", supersedes=last, valid_until=past
@@ -396,22 +382,24 @@ class FactMemoryContract(MemoryContract):
         assert await memory.forget(id=hit.id) == 1
         assert await memory.retrieve("zebra village hut", 9, here) == []
 
-    async def test_a_fact_of_a_user_is_one_in_all_sessions_s3_04(self, memory: FactMemory) -> None:
-        """The scope of a key is the user."""
+    async def test_a_key_is_shared_by_all_sessions_of_a_user_s3_04(
+        self, memory: FactMemory
+    ) -> None:
+        """Replace a user's fact from another session."""
         await memory.append_event("s", Event(text="zebra one"), user="u", key="k")
         await memory.append_event("t", Event(text="zebra two"), user="u", key="k")
         await memory.append_event("s", Event(text="zebra of v"), user="v", key="k")
         for session_id, texts in (("s", []), ("t", ["zebra two"])):
             hits = await memory.retrieve("zebra", 9, MemoryFilters(session_id=session_id, user="u"))
-            assert [hit.event.text for hit in hits] == texts
+            assert _hit_texts(hits) == texts
         everywhere = MemoryFilters(session_id="new", user="u", all_sessions=True)
         [hit] = await memory.retrieve("zebra", 9, everywhere)
         assert (hit.session_id, hit.event.text) == ("t", "zebra two")
         past = await memory.retrieve("zebra", 9, everywhere.model_copy(update={"history": True}))
-        assert [hit.event.text for hit in past] == ["zebra two", "zebra one"]
+        assert _hit_texts(past) == ["zebra two", "zebra one"]
 
     async def test_an_event_supersedes_the_one_it_names_s3_04(self, memory: FactMemory) -> None:
-        """By its id, in its scope alone; another id is refused and nothing is kept."""
+        """Supersede an event by its id, refuse ids of other scopes, and then store nothing."""
         old = await memory.append_event("s", Event(text="zebra one"))
         theirs = await memory.append_event("s", Event(text="zebra of u"), user="u")
         new = await memory.append_event("s", Event(text="zebra two"), supersedes=old)
@@ -420,34 +408,34 @@ class FactMemoryContract(MemoryContract):
         for wrong in (theirs, "", "0", "-1", f"0{new}", "9" * 40, "x' OR 1 --", "\u0663"):
             with pytest.raises(InvalidIdError, match="supersedes must be the id of an event"):
                 await memory.append_event("s", Event(text="zebra three"), supersedes=wrong)
-        assert [event.text for event in await memory.recent("s")] == ["zebra two"]
+        assert _event_texts(await memory.recent("s")) == ["zebra two"]
         assert len(await memory.recent("s", user="u")) == 1
 
     async def test_an_expired_event_is_not_found_s3_04(self, memory: FactMemory) -> None:
-        """A time without a zone is UTC; history holds it still."""
+        """Hide expired events, except in the history. A time without a zone is UTC."""
         now = datetime.now(UTC)
         for hours in (-1, 1):
-            for number, zone in enumerate((None, UTC, timezone(timedelta(hours=9)))):
+            for index, zone in enumerate((None, UTC, timezone(timedelta(hours=9)))):
                 moment = now + timedelta(hours=hours)
                 until = moment.replace(tzinfo=None) if zone is None else moment.astimezone(zone)
                 await memory.append_event(
-                    "s", Event(text=f"zebra {hours} {number}"), valid_until=until
+                    "s", Event(text=f"zebra {hours} {index}"), valid_until=until
                 )
         await memory.append_event(
             "s", Event(text="zebra for good"), valid_until=datetime.max.replace(tzinfo=UTC)
         )
-        wanted = ["zebra 1 0", "zebra 1 1", "zebra 1 2", "zebra for good"]
+        current = ["zebra 1 0", "zebra 1 1", "zebra 1 2", "zebra for good"]
         here = MemoryFilters(session_id="s")
-        assert sorted(hit.event.text for hit in await memory.retrieve("zebra", 9, here)) == wanted
-        assert [event.text for event in await memory.recent("s")] == wanted
+        assert sorted(_hit_texts(await memory.retrieve("zebra", 9, here))) == current
+        assert _event_texts(await memory.recent("s")) == current
         assert "-1" not in (await memory.summarize_episode("s") or "")
         past = await memory.retrieve("zebra", 9, here.model_copy(update={"history": True}))
         assert [hit.current for hit in past] == [True] * 4 + [False] * 3
 
-    async def test_an_echo_is_kept_once_s3_04(self, memory: FactMemory) -> None:
-        """Not again after an answer, with other metadata, key or end, or once superseded."""
+    async def test_a_repeated_event_is_stored_once_s3_04(self, memory: FactMemory) -> None:
+        """Store an event again only after another event, or with other metadata, key or end."""
         later = datetime.now(UTC) + timedelta(hours=1)
-        facts: list[dict[str, Any]] = [
+        options: list[dict[str, Any]] = [
             {},
             {"key": "k"},
             {"key": "k", "valid_until": later},
@@ -468,28 +456,28 @@ class FactMemoryContract(MemoryContract):
             != first
         )
         assert await memory.append_event("s", question) != first
-        assert [event.text for event in await memory.recent("s")] == [
+        assert _event_texts(await memory.recent("s")) == [
             "zebra?",
             "zebra rows",
             "zebra?",
             "zebra?",
         ]
-        for index, fact in enumerate(facts):
+        for index, option in enumerate(options):
             event = Event(text="zebra.")
-            kept = await memory.append_event(f"t{index}", event, **fact)
-            assert await memory.append_event(f"t{index}", event, **fact) == kept
-            assert await memory.append_event(f"t{index}", event, **facts[index - 1]) != kept
+            event_id = await memory.append_event(f"t{index}", event, **option)
+            assert await memory.append_event(f"t{index}", event, **option) == event_id
+            assert await memory.append_event(f"t{index}", event, **options[index - 1]) != event_id
         for text in ("zebra 1", "zebra 2", "zebra 1"):
             await memory.append_event("u", Event(text=text), key="k")
-        assert [event.text for event in await memory.recent("u", history=True)] == [
+        assert _event_texts(await memory.recent("u", history=True)) == [
             "zebra 1",
             "zebra 2",
             "zebra 1",
         ]
-        assert [event.text for event in await memory.recent("u")] == ["zebra 1"]
+        assert _event_texts(await memory.recent("u")) == ["zebra 1"]
 
-    async def test_no_user_ever_meets_another_s3_04(self, memory: FactMemory) -> None:
-        """Users and sessions whose ids look alike, in every combination and by every method."""
+    async def test_users_never_see_events_of_others_s3_04(self, memory: FactMemory) -> None:
+        """Combine users and sessions with similar ids, and call every method."""
         pairs = [(user, session_id) for user in _USERS for session_id in _SESSIONS]
         texts = {pair: f"zebra number{index:03}" for index, pair in enumerate(pairs)}
         for (user, session_id), text in texts.items():
@@ -497,45 +485,44 @@ class FactMemoryContract(MemoryContract):
                 session_id, Event(text=text), user=user, key="k" if user is None else session_id
             )
         for (user, session_id), text in texts.items():
-            found = await memory.retrieve(
+            [hit] = await memory.retrieve(
                 "zebra", 99, MemoryFilters(session_id=session_id, user=user)
             )
-            assert [(hit.session_id, hit.event.text) for hit in found] == [(session_id, text)]
-            assert [event.text for event in await memory.recent(session_id, user=user)] == [text]
+            assert (hit.session_id, hit.event.text) == (session_id, text)
+            assert _event_texts(await memory.recent(session_id, user=user)) == [text]
             assert await memory.summarize_episode(session_id, user=user) == f"user: {text}"
         for user in _USERS[1:]:
             filters = MemoryFilters(session_id="none", user=user, all_sessions=True)
-            found = await memory.retrieve("zebra", 99, filters)
-            assert {hit.event.text for hit in found} == {
-                texts[user, session_id] for session_id in _SESSIONS
-            }
+            hit_texts = _hit_texts(await memory.retrieve("zebra", 99, filters))
+            assert sorted(hit_texts) == sorted(texts[user, name] for name in _SESSIONS)
             assert not await memory.retrieve(
                 "zebra", 99, MemoryFilters(session_id="none", user=user)
             )
         mine = UserMemory(memory, "a")
         for filters in (MemoryFilters(session_id="s", user="A"), MemoryFilters(session_id="s")):
-            assert [hit.event.text for hit in await mine.retrieve("zebra", 99, filters)] == [
-                texts["a", "s"]
-            ]
+            assert _hit_texts(await mine.retrieve("zebra", 99, filters)) == [texts["a", "s"]]
 
-    async def test_users_of_one_hash_prefix_are_two_s3_04_f_145(self, memory: FactMemory) -> None:
-        """The SHA-256 of both scopes begins with the same 12 digits, a prefix an index may use."""
-        for user, texts in {"u6714372": ("rain", "zebra"), "u18455147": ("rain", "lion")}.items():
-            for text in texts:
-                await memory.append_event("s", Event(text=text), user=user)
+    async def test_users_with_one_hash_prefix_stay_apart_s3_04_f_145(
+        self, memory: FactMemory
+    ) -> None:
+        """Keep users apart whose scopes have SHA-256 hashes with the same first 12 digits."""
+        # An index may use such a prefix as its key.
+        for user, animal in (("u6714372", "zebra"), ("u18455147", "lion")):
+            await memory.append_event("s", Event(text="rain"), user=user)
+            await memory.append_event("s", Event(text=animal), user=user)
         filters = MemoryFilters(session_id="none", user="u18455147", all_sessions=True)
         assert await memory.retrieve("zebra", 4, filters) == []
         [hit] = await memory.retrieve("zebra", 4, filters.model_copy(update={"user": "u6714372"}))
         assert hit.event.text == "zebra"
 
     async def test_forgets_a_session_a_user_or_an_event_s3_04(self, memory: FactMemory) -> None:
-        """Says how many were erased; the rest stays, and no id comes back."""
+        """Return the number of erased events, keep all others, and never reuse an id."""
         ids = {}
         for user in (None, "u", "v"):
             for session_id in ("s", "t"):
-                for number in range(3):
-                    event = Event(text=f"zebra {number} of {user}")
-                    ids[user, session_id, number] = await memory.append_event(
+                for index in range(3):
+                    event = Event(text=f"zebra {index} of {user}")
+                    ids[user, session_id, index] = await memory.append_event(
                         session_id, event, user=user
                     )
         mine = UserMemory(memory, "u")
@@ -554,13 +541,10 @@ class FactMemoryContract(MemoryContract):
             ("v", "s", ""),
             ("v", "t", "01"),
         ):
+            expected = [f"zebra {index} of {user}" for index in texts]
             filters = MemoryFilters(session_id=session_id, user=user)
-            assert sorted(
-                hit.event.text[6] for hit in await memory.retrieve("zebra", 9, filters)
-            ) == list(texts)
-            assert [event.text[6] for event in await memory.recent(session_id, user=user)] == list(
-                texts
-            )
+            assert sorted(_hit_texts(await memory.retrieve("zebra", 9, filters))) == expected
+            assert _event_texts(await memory.recent(session_id, user=user)) == expected
         assert [await mine.forget(session_id="s"), await mine.forget(), await mine.forget()] == [
             3,
             3,
@@ -573,37 +557,36 @@ class FactMemoryContract(MemoryContract):
             0
         ].id == again
 
-    async def test_a_fact_that_was_superseded_stays_history_s3_04(self, memory: FactMemory) -> None:
-        """Also when the newer one is forgotten."""
+    async def test_a_superseded_fact_stays_history_s3_04(self, memory: FactMemory) -> None:
+        """Keep an old fact superseded when the newer fact is forgotten."""
         await memory.append_event("s", Event(text="zebra one"), key="k")
         newer = await memory.append_event("s", Event(text="zebra two"), key="k")
         assert await memory.forget(id=newer) == 1
         assert await memory.retrieve("zebra", 9, MemoryFilters(session_id="s")) == []
         assert len(await memory.recent("s", history=True)) == 1
 
-    async def test_of_concurrent_facts_under_a_key_one_is_current_s3_04(
+    async def test_one_of_concurrent_facts_of_a_key_is_current_s3_04(
         self, memory: FactMemory
     ) -> None:
-        """The newest; the others are history, and echoes are kept once."""
+        """Make the newest fact current, and store repeated events once."""
         async with asyncio.TaskGroup() as tasks:
-            for number in range(20):
+            for index in range(20):
                 tasks.create_task(
-                    memory.append_event("s", Event(text=f"zebra {number // 2}"), user="u", key="k")
+                    memory.append_event("s", Event(text=f"zebra {index // 2}"), user="u", key="k")
                 )
                 tasks.create_task(memory.append_event("t", Event(text="zebra"), user="u"))
         events = await memory.recent("s", user="u", history=True)
         assert await memory.recent("s", user="u") == events[-1:]
         assert len(await memory.recent("t", user="u")) == 1
 
-    async def test_facts_of_another_kind_are_refused_s3_04(self, memory: FactMemory) -> None:
-        """Each error says what to pass; nothing is kept or erased."""
+    async def test_invalid_arguments_of_facts_are_refused_s3_04(self, memory: FactMemory) -> None:
+        """Say what to pass, and store or erase nothing."""
         event, wrong = Event(text="zebra"), cast("Any", 5)
         for bad in ("", " ", "a\nb", "\x1fu", "u" * 201):
-            for fact in ("user", "key"):
-                with pytest.raises(
-                    InvalidIdError, match=f"the {fact} .* is not allowed; use 1 to 200 printable"
-                ):
-                    await memory.append_event("s", event, **cast("Any", {fact: bad}))
+            for argument in ("user", "key"):
+                message = f"the {argument} .* is not allowed; use 1 to 200 printable"
+                with pytest.raises(InvalidIdError, match=message):
+                    await memory.append_event("s", event, **cast("Any", {argument: bad}))
             with pytest.raises(InvalidIdError, match="the user "):
                 await memory.recent("s", user=bad)
             with pytest.raises(InvalidIdError, match="the user "):
@@ -621,3 +604,11 @@ class FactMemoryContract(MemoryContract):
         with pytest.raises(TypeError, match="forget needs session_id, user or id"):
             await memory.forget()
         assert await memory.recent("s") == []
+
+
+def _hit_texts(hits: Sequence[MemoryHit]) -> list[str]:
+    return [hit.event.text for hit in hits]
+
+
+def _event_texts(events: Sequence[Event]) -> list[str]:
+    return [event.text for event in events]

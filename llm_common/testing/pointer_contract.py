@@ -1,4 +1,4 @@
-"""`ContextPointerStoreContract`: what every home of pointers must do, as a pytest class."""
+"""Contract suite for pointer stores: a pytest class that tests a `ContextPointerStore`."""
 
 import asyncio
 import json
@@ -16,18 +16,16 @@ from llm_common.pointers.pointer import ContextPointer, compute_pointer_id
 from llm_common.pointers.store import ContextPointerStore
 
 _RESULTS: tuple[Any, ...] = (
-    *(
-        None,
-        0,
-        "",
-        [],
-        {},
-        "\u2028é😀",
-        2**200,
-        {"rows": [1, 2.5, None]},
-        {"\ud800": 1},
-        "x" * 1_000_000,
-    ),
+    None,
+    0,
+    "",
+    [],
+    {},
+    "\u2028é😀",
+    2**200,
+    {"rows": [1, 2.5, None]},
+    {"\ud800": 1},
+    "x" * 1_000_000,
 )
 
 
@@ -42,14 +40,14 @@ async def _save(store: ContextPointerStore, result: Any, /, **changes: Any) -> C
 
 
 class ContextPointerStoreContract:
-    """What a `ContextPointerStore` promises.
+    """The tests of a `ContextPointerStore`.
 
-    Inherit it where a fixture `store` gives a new, empty store. The store must have been made with
-    `max_result_bytes=2_000_000`.
+    Inherit from it in a test class with a fixture `store` that returns a new, empty store, created
+    with `max_result_bytes=2_000_000`.
     """
 
     async def test_a_saved_result_is_listed_and_loaded(self, store: ContextPointerStore) -> None:
-        """Under the id of its call."""
+        """List and load it under the id of its call."""
         pointer = await _save(store, {"a": 1})
         assert pointer.pointer_id == compute_pointer_id(
             tool_name="tool", args={"query": "x"}, query_id="q", task_id="t"
@@ -57,15 +55,15 @@ class ContextPointerStoreContract:
         assert store.list(query_id="q") == [pointer]
         assert store.load_result(pointer=pointer) == {"a": 1}
 
-    async def test_every_json_value_comes_back_as_it_was(self, store: ContextPointerStore) -> None:
-        """Whatever its size and its characters."""
-        for number, result in enumerate(_RESULTS):
-            pointer = await _save(store, result, args={"n": number})
+    async def test_every_json_value_is_loaded_unchanged(self, store: ContextPointerStore) -> None:
+        """Save values of every type, large values and unusual characters."""
+        for index, result in enumerate(_RESULTS):
+            pointer = await _save(store, result, args={"n": index})
             assert store.load_result(pointer=pointer) == json.loads(json.dumps(result))
         assert len(store.list(query_id="q")) == len(_RESULTS)
 
     async def test_the_same_call_replaces_its_result(self, store: ContextPointerStore) -> None:
-        """Longer, shorter or the same."""
+        """Replace a result by a longer, a shorter and an equal one."""
         first = await _save(store, "old")
         for result in ("new and longer", "n", "n"):
             pointer = await _save(store, result)
@@ -74,42 +72,34 @@ class ContextPointerStoreContract:
             assert store.load_result(pointer=first) == result
 
     async def test_repeats_are_kept_on_request(self, store: ContextPointerStore) -> None:
-        """Each under an id of its own, in the order of the saves."""
-        kept = [
-            await _save(store, result, keep_repeats=True) for result in ("a", "b", "b", "a", "c")
-        ]
-        assert [pointer.pointer_id[12:] for pointer in kept] == ["", "0001", "0001", "0002", "0003"]
-        assert [store.load_result(pointer=pointer) for pointer in store.list(query_id="q")] == [
-            "a",
-            "b",
-            "a",
-            "c",
-        ]
+        """Save each changed result under a new id, in the order of the saves."""
+        saves = [("a", ""), ("b", "0001"), ("b", "0001"), ("a", "0002"), ("c", "0003")]
+        for result, suffix in saves:
+            pointer = await _save(store, result, keep_repeats=True)
+            assert pointer.pointer_id[12:] == suffix
+        assert _load_all(store, "q") == ["a", "b", "a", "c"]
 
-    async def test_saves_at_the_same_time_are_all_kept(self, store: ContextPointerStore) -> None:
-        """Of different calls, and of one call whose repeats are kept."""
-        await asyncio.gather(*(_save(store, number, args={"n": number}) for number in range(8)))
+    async def test_concurrent_saves_are_all_kept(self, store: ContextPointerStore) -> None:
+        """Save different calls, and one call whose repeats are kept."""
+        await asyncio.gather(*(_save(store, index, args={"n": index}) for index in range(8)))
         await asyncio.gather(
-            *(_save(store, number, query_id="r", keep_repeats=True) for number in range(8))
+            *(_save(store, index, query_id="r", keep_repeats=True) for index in range(8))
         )
         for query_id in "qr":
-            results = [
-                store.load_result(pointer=pointer) for pointer in store.list(query_id=query_id)
-            ]
-            assert sorted(results) == list(range(8))
+            assert sorted(_load_all(store, query_id)) == list(range(8))
 
-    async def test_saves_of_one_call_at_the_same_time_leave_one_of_them(
+    async def test_concurrent_saves_of_one_call_leave_one_whole_result(
         self, store: ContextPointerStore
     ) -> None:
-        """Whole."""
-        await asyncio.gather(*(_save(store, [number] * 10) for number in range(8)))
+        """Keep the result and the size of the same save."""
+        await asyncio.gather(*(_save(store, [index] * 10) for index in range(8)))
         (pointer,) = store.list(query_id="q")
         result = store.load_result(pointer=pointer)
         assert result == [result[0]] * 10
         assert pointer.result_bytes == len(json.dumps(result, separators=(",", ":")))
 
-    async def test_queries_are_apart(self, store: ContextPointerStore) -> None:
-        """Neither listing nor loading nor deleting reaches another query."""
+    async def test_queries_are_isolated(self, store: ContextPointerStore) -> None:
+        """List, load and delete nothing of another query."""
         pointer = await _save(store, 1)
         assert store.list(query_id="r") == []
         with pytest.raises(PointerNotFoundError):
@@ -117,23 +107,24 @@ class ContextPointerStoreContract:
         assert store.delete(query_id="r") == 0
         assert store.list(query_id="q") == [pointer]
 
-    async def test_a_deleted_query_is_gone_and_can_be_filled_again(
-        self, store: ContextPointerStore
-    ) -> None:
-        """One pointer, then all; deleting is idempotent."""
-        one, two, three = [await _save(store, number, args={"n": number}) for number in range(3)]
-        assert store.delete(query_id="q", pointer_ids=[two.pointer_id]) == 1
-        assert store.list(query_id="q") == [one, three]
-        assert [store.delete(query_id="q") for _ in range(2)] == [2, 0]
+    async def test_a_deleted_query_can_be_used_again(self, store: ContextPointerStore) -> None:
+        """Delete one pointer, then all pointers, then nothing, and save again."""
+        first = await _save(store, 0, args={"n": 0})
+        second = await _save(store, 1, args={"n": 1})
+        third = await _save(store, 2, args={"n": 2})
+        assert store.delete(query_id="q", pointer_ids=[second.pointer_id]) == 1
+        assert store.list(query_id="q") == [first, third]
+        assert store.delete(query_id="q") == 2  # noqa: PLR2004 - the first and the third
+        assert store.delete(query_id="q") == 0
         assert store.list(query_id="q") == []
-        for pointer in (one, two):
+        for pointer in (first, second):
             with pytest.raises(PointerNotFoundError):
                 store.load_result(pointer=pointer)
         again = await _save(store, "again")
         assert store.list(query_id="q") == [again]
 
-    async def test_what_cannot_be_saved_leaves_nothing(self, store: ContextPointerStore) -> None:
-        """A bad id, a value that is no JSON, a result over the limit."""
+    async def test_a_refused_save_leaves_nothing(self, store: ContextPointerStore) -> None:
+        """Refuse an invalid id, a value that is not JSON, and a result over the limit."""
         with pytest.raises(InvalidIdError):
             await _save(store, 1, query_id="../q")
         with pytest.raises(UnserialisableError):
@@ -142,23 +133,22 @@ class ContextPointerStoreContract:
             await _save(store, "x" * 2_000_000)
         assert store.list_detailed(query_id="q").model_dump() == {"pointers": (), "skipped": 0}
 
-    async def test_a_result_whose_time_is_over_is_gone(self, store: ContextPointerStore) -> None:
-        """For every reader, before and after `gc`, which removes it and nothing else."""
-        over, kept = [
-            await _save(store, 1, args={"n": n}, ttl_s=ttl_s) for n, ttl_s in ((1, 1e-6), (2, 1e6))
-        ]
+    async def test_an_expired_result_cannot_be_loaded(self, store: ContextPointerStore) -> None:
+        """Hide it before and after `gc`, which removes nothing else."""
+        expired = await _save(store, 1, args={"n": 1}, ttl_s=1e-6)
+        current = await _save(store, 1, args={"n": 2}, ttl_s=1e6)
         for _ in range(2):
-            assert store.list(query_id="q") == [kept]
-            _assert_missing(store, over, "expired")
+            assert store.list(query_id="q") == [current]
+            _assert_missing(store, expired, "expired")
             removed = await store.gc()
         assert (removed.expired, removed.passed_over) == (0, 0)
-        assert store.load_result(pointer=kept) == 1
+        assert store.load_result(pointer=current) == 1
         again = await _save(store, "again", args={"n": 1})
-        assert store.load_result(pointer=over) == "again"
+        assert store.load_result(pointer=expired) == "again"
         assert again.expires_at is None
 
-    async def test_a_pin_outlasts_time_and_saves(self, store: ContextPointerStore) -> None:
-        """Until it is taken back."""
+    async def test_a_pinned_result_does_not_expire(self, store: ContextPointerStore) -> None:
+        """Keep the pin through a save and `gc`, until `unpin`."""
         pointer = await _save(store, 1)
         pinned = store.pin(pointer)
         assert (
@@ -172,14 +162,15 @@ class ContextPointerStoreContract:
         assert store.load_result(pointer=pointer) == "again"
         store.unpin(pointer)
         _assert_missing(store, pointer, "expired")
-        for use in (store.pin, store.unpin):
+        for method in (store.pin, store.unpin):
             with pytest.raises(PointerNotFoundError) as caught:
-                use(pointer)
+                method(pointer)
             assert caught.value.reason == "expired"
 
-    async def test_a_miss_says_why(self, store: ContextPointerStore) -> None:
-        """Erased, or never known; nothing at all is remembered on request."""
-        erased, forgotten = [await _save(store, n, args={"n": n}) for n in range(2)]
+    async def test_a_lookup_error_says_why(self, store: ContextPointerStore) -> None:
+        """Say `erased`, or `unknown` for a pointer that was deleted with `remember=False`."""
+        erased = await _save(store, 0, args={"n": 0})
+        forgotten = await _save(store, 1, args={"n": 1})
         store.delete(query_id="q", pointer_ids=[forgotten.pointer_id], remember=False)
         store.delete(query_id="q")
         assert not store.records.blobs.scan("q").blobs
@@ -189,18 +180,21 @@ class ContextPointerStoreContract:
         with pytest.raises(PointerNotFoundError):
             store.pin(erased)
 
-    async def test_damage_is_named_and_repaired(self, store: ContextPointerStore) -> None:
-        """Once, and without touching what is whole."""
-        bad, lost, whole = [await _save(store, n, args={"n": n}) for n in range(3)]
+    async def test_damage_is_reported_and_repaired(self, store: ContextPointerStore) -> None:
+        """Repair damaged pointers, and keep whole ones and unrecognized files."""
+        damaged = await _save(store, 0, args={"n": 0})
+        missing = await _save(store, 1, args={"n": 1})
+        whole = await _save(store, 2, args={"n": 2})
         assert (await store.verify()).model_dump() == {"queries": 1, "pointers": 3, "findings": ()}
         blobs = store.records.blobs
-        names = [store.records.result_names(pointer)[0] for pointer in (bad, lost)]
-        blobs.put(f"q/{names[0]}", b"7")
-        blobs.delete(f"q/{names[1]}")
+        damaged_name = store.records.result_names(damaged)[0]
+        missing_name = store.records.result_names(missing)[0]
+        blobs.put(f"q/{damaged_name}", b"7")
+        blobs.delete(f"q/{missing_name}")
         blobs.put("q/notes.txt", b"mine")
         kinds = {
-            (names[0], "digest_mismatch"),
-            (names[1], "missing_result"),
+            (damaged_name, "digest_mismatch"),
+            (missing_name, "missing_result"),
             ("notes.txt", "unrecognized"),
         }
         for repair in (False, True):
@@ -212,6 +206,10 @@ class ContextPointerStoreContract:
         assert [finding.name for finding in report.findings] == ["notes.txt"]
         assert store.list(query_id="q") == [whole]
         assert blobs.get("q/notes.txt") == b"mine"
+
+
+def _load_all(store: ContextPointerStore, query_id: str) -> list[Any]:
+    return [store.load_result(pointer=pointer) for pointer in store.list(query_id=query_id)]
 
 
 def _assert_missing(store: ContextPointerStore, pointer: ContextPointer, reason: str) -> None:

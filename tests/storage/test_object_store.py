@@ -113,12 +113,12 @@ class TestInLocalDirectory(BlobStoreContract):
     def blobs(self, tmp_path: Path) -> BlobStore:
         return ObjectBlobStore(obstore.store.LocalStore(tmp_path))
 
-    def test_no_update_of_several_at_once_is_lost(self, blobs: BlobStore) -> None:
+    def test_concurrent_updates_are_not_lost(self, blobs: BlobStore) -> None:
         """None at all, since a directory keeps no conditions."""
         with pytest.raises(StoreError, match="FileContextPointerStore"):
             blobs.update("q/a", lambda _: b"1")
 
-    test_an_update_takes_a_larger_blob_for_none = test_no_update_of_several_at_once_is_lost
+    test_an_update_treats_a_larger_blob_as_missing = test_concurrent_updates_are_not_lost
 
 
 @pytest.mark.torture
