@@ -222,37 +222,37 @@ MISTAKES = [
         "bytes as the task id",
         lambda at: save(at, task_id=b"x"),
         InvalidIdError,
-        "task_id must be text of at most 100,000 characters, not bytes",
+        "task_id must be a str of at most 100,000 characters, got bytes",
     ),
     Mistake(
         "no tool name",
         lambda at: save(at, tool_name=None),
         InvalidIdError,
-        "tool_name must be text of at most 100,000 characters, not NoneType",
+        "tool_name must be a str of at most 100,000 characters, got NoneType",
     ),
     Mistake(
         "no arguments",
         lambda at: save(at, args=None),
         UnserialisableError,
-        "args must be a mapping of names to values, not NoneType",
+        "args must be a mapping, got NoneType. Pass names and values",
     ),
     Mistake(
         "a list of arguments",
         lambda at: save(at, args=["AAPL"]),
         UnserialisableError,
-        "args must be a mapping of names to values, not list",
+        "args must be a mapping, got list. Pass names and values",
     ),
     Mistake(
         "a number as the source",
         lambda at: save(at, source_urls=5),
         UnserialisableError,
-        "source_urls must be a list of addresses, not int",
+        "source_urls must be a list, got int. Pass web addresses",
     ),
     Mistake(
         "one address as the sources",
         lambda at: save(at, source_urls="https://a.example"),
         UnserialisableError,
-        "source_urls must be a list of addresses, not str",
+        "source_urls must be a list, got str. Pass web addresses",
     ),
     Mistake(
         "a lock as the result",
@@ -270,13 +270,13 @@ MISTAKES = [
         "a negative lifetime",
         lambda at: save(at, ttl_s=-1),
         ValueError,
-        "ttl_s is -1; pass more than 0 seconds, or use delete() for what must go now",
+        "ttl_s must be above 0, got -1. To remove a result immediately, call delete()",
     ),
     Mistake(
         "a lifetime as text",
         lambda at: save(at, ttl_s="1h"),
         TypeError,
-        "ttl_s is a str; pass a number, or None for no limit",
+        "ttl_s must be a number, got str. Pass None for no limit",
     ),
     Mistake(
         "a result over the limit",
@@ -302,20 +302,20 @@ MISTAKES = [
         "no room for any result",
         lambda at: FileContextPointerStore(at, max_bytes_per_query=0),
         ValueError,
-        "max_bytes_per_query is 0; pass more than 0, or None for no limit",
+        "max_bytes_per_query must be above 0, got 0. Pass None for no limit",
     ),
     Mistake(
         "a pointer id for a pointer",
         lambda at: FileContextPointerStore(at).load_result(pointer="abcdefabcdef"),
         TypeError,
-        "pointer must be a ContextPointer, not str; load_payload takes the id of one",
+        "pointer must be a ContextPointer, got str. To load by id, call load_payload",
     ),
     Mistake(
         "a pointer of another store",
         lambda at: FileContextPointerStore(at).load_result(pointer=POINTER),
         PointerNotFoundError,
-        "Nothing is stored under the pointer abcdefabcdef of query 'q'; use one that the store "
-        "gave",
+        "Nothing is stored under the pointer abcdefabcdef of query 'q'. Use a pointer from "
+        "the store",
     ),
     Mistake(
         "a pointer whose id is a path",
@@ -323,29 +323,29 @@ MISTAKES = [
             pointer=POINTER.model_copy(update={"pointer_id": "../x"})
         ),
         UnsafePathError,
-        "'../x' is no pointer id; use one that the store gave: 12 to 16 lower-case hex digits",
+        "'../x' is not a pointer id. Use an id from the store: 12 to 16 lower-case hex digits",
     ),
     Mistake(
         "to pin what is not there",
         lambda at: FileContextPointerStore(at).pin(POINTER),
         PointerNotFoundError,
-        "Nothing is stored under the pointer abcdefabcdef of query 'q'; use one that the store "
-        "gave",
+        "Nothing is stored under the pointer abcdefabcdef of query 'q'. Use a pointer from "
+        "the store",
     ),
     Mistake(
         "ids where pointers are chosen",
         lambda at: chosen(at, pointers=["abcdefabcdef"]),
         TypeError,
-        "pointers holds a str; pass a list of ContextPointer, as store.list(query_id=...) "
-        "returns it; ContextPointer.model_validate(...) makes one of a dict",
+        "pointers contains a str. Pass a list of ContextPointer, as store.list(query_id=...) "
+        "returns it. ContextPointer.model_validate(...) turns a dict into a pointer",
     ),
     Mistake(
         "a store where pointers are chosen",
         lambda at: chosen(at, pointers=FileContextPointerStore(at)),
         TypeError,
-        "pointers is a FileContextPointerStore; pass a list of ContextPointer, as "
-        "store.list(query_id=...) returns it; ContextPointer.model_validate(...) makes one of "
-        "a dict",
+        "pointers must be a list, got FileContextPointerStore. Pass a list of ContextPointer,"
+        " as store.list(query_id=...) returns it. ContextPointer.model_validate(...) turns a "
+        "dict into a pointer",
     ),
     Mistake(
         "no question",
@@ -414,14 +414,15 @@ MISTAKES = [
             pointers=["abcdefabcdef"], store=FileContextPointerStore(at)
         ),
         TypeError,
-        "pointers holds a str; pass a list of ContextPointer, as store.list(query_id=...) "
-        "returns it; ContextPointer.model_validate(...) makes one of a dict",
+        "pointers contains a str. Pass a list of ContextPointer, as store.list(query_id=...) "
+        "returns it. ContextPointer.model_validate(...) turns a dict into a pointer",
     ),
     Mistake(
         "a folder to render from",
         lambda at: format_selected_contexts(pointers=[POINTER], store="store"),
         TypeError,
-        "store is a str; pass the store or the session that holds the results",
+        "store must have a load_result method, which str lacks. Pass the store or the session"
+        " of the results",
     ),
     Mistake(
         "negative room",
@@ -429,7 +430,7 @@ MISTAKES = [
             pointers=[POINTER], store=FileContextPointerStore(at), max_chars=-1
         ),
         ValueError,
-        "max_chars is -1; it must be 0 or more",
+        "max_chars must be 0 or more, got -1",
     ),
     Mistake(
         "a number as a tool",

@@ -1,17 +1,15 @@
-"""Filters of read-back: JMESPath with a budget of work, because a model writes the filter.
+"""JMESPath filters with a limited amount of work, because a model writes them.
 
-jmespath evaluates without a limit, and `[@,@,@]|[@,@,@]|…` grows threefold with each step. Here its
-own interpreter spends units of a budget. Work is counted instead of time, so a busy machine changes
-no answer. The count is sound:
+jmespath has no limits, and `[@,@,@]|[@,@,@]|…` triples its value with each step. Here its
+interpreter spends units of a budget. The budget limits work and not time, so the answer is the same
+on a busy machine. Every cost is paid before it arises:
 
-- each visit of a node of the expression pays one unit, for each element of a loop again;
-- a step whose cost grows with its input pays for it before it runs: for the elements that it
-  copies, compares or sorts, and for the characters that it compares or writes. A part that occurs
-  twice in a value is paid twice;
-- the answer is measured in the same way before it becomes text.
+- Each visit of a node of the expression pays one unit, in a loop for each element.
+- A step pays for the elements that it copies, compares or sorts, and for the characters that it
+  compares or writes. Shared parts are paid at each occurrence.
+- The answer is measured in the same way before it is written as JSON.
 
-So one unit stands for about a microsecond and less than 250 bytes, and the units of one filter are
-limited.
+A unit is about a microsecond and less than 250 bytes.
 """
 
 from math import isfinite
@@ -23,47 +21,44 @@ from jmespath.visitor import Options, TreeInterpreter  # type: ignore[import-unt
 
 _Node: TypeAlias = dict[str, Any]
 
-_BASE_UNITS = 300_000
 _MAX_UNITS = 2_000_000  # about two seconds
-_BASE_SIZE = 1_000_000
-_SIZE_PER_BYTE = 5  # JSON of empty lists has three bytes for each value, which counts as eight
 _VALUE_SIZE = 8
-_DICT_UNITS = 3  # a dict takes the memory of three lists
-_MAX_NEEDLE_CHARS = 100  # CPython searches for a longer text in linear time
 
 
 def apply_filter(value: Any, expression: str, *, payload_bytes: int) -> Any:
-    """What a JMESPath expression gives for a value: plain JSON data.
+    """Evaluate a JMESPath expression on a value, and return plain JSON data.
 
     Args:
         value: Decoded JSON.
-        expression: At most some thousand characters.
-        payload_bytes: Size of the stored result. A filter over a larger result may do more work.
+        expression: Expression of at most a few thousand characters.
+        payload_bytes: Size of the stored result. A larger result allows more work.
 
     Raises:
-        ValueError: The expression is wrong, does not fit the data, takes too much work, or gives
-            something that is not JSON. The text repeats neither the expression nor the data.
+        ValueError: If the expression is invalid, does not fit the data, needs too much work, or
+            returns something other than JSON. The text repeats neither expression nor data.
     """
-    budget = _Budget(min(_BASE_UNITS + payload_bytes, _MAX_UNITS))
+    budget = _Budget(min(300_000 + payload_bytes, _MAX_UNITS))
     try:
-        found = _Interpreter(budget).visit(Parser().parse(expression).parsed, value)
-        _measure(found, max_size=_BASE_SIZE + _SIZE_PER_BYTE * payload_bytes)
+        answer = _Interpreter(budget).visit(Parser().parse(expression).parsed, value)
+        # Five per byte, since JSON of empty lists has three bytes for a value, which counts eight.
+        _measure(answer, max_size=1_000_000 + 5 * payload_bytes)
     except _OverBudgetError as exc:
         raise ValueError(
-            "the filter took too much work and was stopped; "
-            "use a simpler filter, or narrow it with a path"
+            "the filter needed too much work and was stopped. "
+            "Use a simpler filter, or narrow it with a path"
         ) from exc
     except RecursionError as exc:
         raise ValueError(
-            "the filter took too much depth and was stopped; use a simpler filter"
+            "the filter is nested too deeply and was stopped. Use a simpler filter"
         ) from exc
     except _NotJsonError as exc:
-        raise ValueError("what the filter gives is no JSON data") from exc
+        raise ValueError("the filter does not return JSON. Use another filter") from exc
     except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError) as exc:
         raise ValueError(
-            f"the filter is no JMESPath expression that fits the data ({type(exc).__name__})"
+            f"the filter is not valid JMESPath, or does not fit the data ({type(exc).__name__}). "
+            "Correct it, or look at the data with keys"
         ) from exc
-    return found
+    return answer
 
 
 class _OverBudgetError(Exception):
@@ -75,22 +70,22 @@ class _NotJsonError(Exception):
 
 
 def _measure(value: Any, *, max_size: int) -> int:
-    """The size of a value as JSON, roughly in characters.
+    """Return the approximate size of a value as JSON, in characters.
 
-    Each occurrence of a shared part counts.
+    Shared parts count at each occurrence.
     """
-    size, waiting = 0, [value]
-    while waiting:
-        item = waiting.pop()
+    size, pending = 0, [value]
+    while pending:
+        item = pending.pop()
         kind = type(item)
         size += _VALUE_SIZE
         if kind is str:
             size += len(item)
         elif kind is list:
-            waiting += item
+            pending += item
         elif kind is dict:
             size += sum(map(len, item))
-            waiting += item.values()
+            pending += item.values()
         elif kind is int:
             size += item.bit_length()
         elif kind is float:
@@ -98,13 +93,13 @@ def _measure(value: Any, *, max_size: int) -> int:
                 raise _NotJsonError
         elif item is not None and kind is not bool:
             raise _NotJsonError
-        if size + len(waiting) * _VALUE_SIZE > max_size:
+        if size + len(pending) * _VALUE_SIZE > max_size:
             raise _OverBudgetError
     return size
 
 
 class _Budget:
-    """Units that are left to spend."""
+    """The remaining units of a filter."""
 
     __slots__ = ("units",)
 
@@ -121,14 +116,12 @@ class _Budget:
 
 
 class _Interpreter(TreeInterpreter):  # type: ignore[misc]
-    """JMESPath's interpreter.
-
-    A visit pays one unit, a step that copies or compares pays for what it meets.
-    """
+    """JMESPath's interpreter, which pays for each visit, copy and comparison."""
 
     def __init__(self, budget: _Budget) -> None:
         super().__init__(Options(custom_functions=_PaidFunctions(budget)))
         self._budget = budget
+        # Looked up once, where jmespath builds and looks up the name at each visit.
         self._methods = {
             name[6:]: getattr(self, name) for name in dir(self) if name.startswith("visit_")
         }
@@ -140,7 +133,7 @@ class _Interpreter(TreeInterpreter):  # type: ignore[misc]
         return self._methods[node["type"]](node, *args, **kwargs)
 
     def visit_multi_select_dict(self, node: _Node, value: Any) -> Any:
-        self._budget.spend(_DICT_UNITS)
+        self._budget.spend(3)  # a dict takes the memory of three lists
         return super().visit_multi_select_dict(node, value)
 
     def visit_flatten(self, node: _Node, value: Any) -> Any:
@@ -161,10 +154,10 @@ class _Interpreter(TreeInterpreter):  # type: ignore[misc]
         elif (
             isinstance(right, list | dict) and type(left) is type(right) and len(left) == len(right)
         ):
-            self._budget.spend_size_of(right)  # a comparison meets each part once at most
+            self._budget.spend_size_of(right)  # a comparison visits each part at most once
         name = node["value"]
         if name not in self._EQUALITY_OPS and not {type(left), type(right)} <= {int, float, str}:
-            return None  # only numbers and texts have an order
+            return None  # only numbers and strings have an order
         return self.COMPARATOR_FUNC[name](left, right)
 
 
@@ -173,7 +166,7 @@ def _literal(value: Any) -> _Node:
 
 
 class _PaidFunctions(Functions):  # type: ignore[misc]
-    """JMESPath's functions; a call pays for the size of its arguments before it runs."""
+    """JMESPath's functions, which pay for the size of their arguments before they run."""
 
     def __init__(self, budget: _Budget) -> None:
         self._budget = budget
@@ -190,7 +183,7 @@ class _PaidFunctions(Functions):  # type: ignore[misc]
         return super().call_function(function_name, resolved_args)
 
     def _pay(self, name: str, arguments: list[Any]) -> None:
-        """Pays for what a call does beyond going through its arguments once."""
+        """Charge a call for its work beyond one pass through its arguments."""
         spend = self._budget.spend
         match name, arguments:
             case ("sort_by", [list(items), _]):
@@ -200,7 +193,8 @@ class _PaidFunctions(Functions):  # type: ignore[misc]
             case "join", [str(separator), list(items)]:
                 spend((len(separator) * len(items) + _count_chars(items)) // 16)
             case "contains", [str(text), str(part)]:
-                spend(len(text) * min(len(part), _MAX_NEEDLE_CHARS) // 256)
+                # CPython searches for texts of over 100 characters in linear time.
+                spend(len(text) * min(len(part), 100) // 256)
             case (("reverse" | "to_number"), [str(text)]):
                 spend(len(text) // 16)
             case ("contains", [list(argument), _]) | ("to_string", [argument]):

@@ -1,7 +1,7 @@
-"""Lists the queries of a store and the pointers of a query, without reading any result.
+"""Lists the queries of a store and the pointers of a query, without reading results.
 
-`PointerIndex` serves the many lists of a running program. The functions serve a person who looks at
-a store once: they keep nothing, change nothing, and read no more records than they show.
+`PointerIndex` caches, for a program that lists often. The functions serve a person who looks at a
+store once. They cache nothing, change nothing, and read only the records that they return.
 """
 
 import logging
@@ -29,7 +29,9 @@ from llm_common.storage.blob import folder_of, query_id_of
 _log = logging.getLogger(__name__)
 
 _CANONICAL_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}\+00:00", re.ASCII)
-_MAX_CACHED = 200_000  # pointers of all queries, some 3 KB each
+# Pointers of all queries together, at about 3 KB each.
+_MAX_CACHED = 200_000
+# A program that edits a file in place changes the file's ETag, but not the folder's.
 _MAX_UNSEEN_S = 1.0
 _AGE = attrgetter("age")
 
@@ -44,15 +46,15 @@ class PointerListing(BaseModel):
 
 
 class QuerySummary(BaseModel):
-    """A query, by the names and sizes in its folder.
+    """A query, summarized from the names and sizes in its folder.
 
     Attributes:
         query_id: The query.
-        pointers: Pointers with a record, including expired ones until they are collected.
-        bytes: Size of their records and results.
-        changed_at: When one of their files changed last, in the form of `created_at`. None without
-            any.
-        problem: `unreadable` or `unsafe` for a folder that could not be read, else "".
+        pointers: Number of records, including those of expired pointers that await collection.
+        bytes: Total size of the records and results.
+        changed_at: Time of the last change of a file, in the form of `created_at`. None for an
+            empty query.
+        problem: `unreadable` or `unsafe` if the folder could not be read, else "".
     """
 
     model_config = ConfigDict(frozen=True)
@@ -65,7 +67,7 @@ class QuerySummary(BaseModel):
 
 
 class PointerPage(BaseModel):
-    """Some pointers of a query, newest first, and how many records the query has."""
+    """A page of a query's pointers, newest first, and the number of all of its records."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -74,10 +76,10 @@ class PointerPage(BaseModel):
 
 
 class _Listed(NamedTuple):
-    """A pointer that loads, and its sort key.
+    """A pointer that can be loaded, and its sort key.
 
     Attributes:
-        fingerprint: Of the blobs from which this was concluded. None if they may be changing.
+        fingerprint: Hash of the pointer's blobs. None if they may be changing.
     """
 
     age: tuple[str, str]
@@ -86,10 +88,10 @@ class _Listed(NamedTuple):
 
 
 class _Cached(NamedTuple):
-    """A listing, and the ETag of the folder it was made from.
+    """A listing, and the ETag of its folder.
 
     Attributes:
-        until_s: When to scan the folder again, whatever its ETag.
+        until_s: Time of `time.monotonic` after which the folder is scanned in any case.
     """
 
     listing: PointerListing
@@ -106,11 +108,11 @@ class _Cached(NamedTuple):
 class PointerIndex:
     """Lists the pointers of a query that can be loaded.
 
-    Parses a meta again only when an ETag of its pair has changed. A save or a deletion, in any
-    process, shows at once. A file that another program writes into shows within a second.
+    Decodes a record again only if an ETag of its pair has changed. The next read shows the saves
+    and deletions of all processes. It shows a file that another program edits within a second.
 
     Args:
-        records: Where the pairs are.
+        records: The pairs of the store.
     """
 
     def __init__(self, records: PointerRecords) -> None:
@@ -125,7 +127,8 @@ class PointerIndex:
             StoreError: If the folder cannot be read.
         """
         cached = self._cache.get(query_id)
-        # Before the scan, which may see later changes: these are found by the next read.
+        # Read before the scan. A change between the two then differs from this ETag, and the next
+        # read scans again.
         folder_etag = self._records.blobs.folder_etag(folder_of(query_id))
         if cached is not None and cached.is_fresh(folder_etag):
             listing = cached.listing
@@ -172,20 +175,20 @@ class PointerIndex:
         return listing
 
     def _load_changed(self, files: QueryFiles, pointer_ids: list[str]) -> Iterator[_Listed]:
-        """Yield those of the pointers that load."""
+        """Yield the pointers that can be loaded."""
         records = read_records(self._records.blobs, files.query_id, pointer_ids)
         for pointer_id, pointer in zip(pointer_ids, records, strict=True):
             entries = files.by_pointer[pointer_id]
             if pointer is not None and self._is_whole(pointer, entries):
                 yield _Listed(_age(pointer), pointer, _fingerprint(entries))
                 continue
-            # Damaged, or a writer is at work: only a verified load can tell.
+            # Either damaged or being written. Only a verified load can distinguish the two.
             with suppress(PointerNotFoundError, CorruptPointerError, UnsafePathError):
                 current, _ = self._records.load(files.query_id, pointer_id)
                 yield _Listed(_age(current), current, None)
 
     def _is_whole(self, pointer: ContextPointer, entries: Mapping[str, BlobEntry]) -> bool:
-        """Return whether the names and sizes alone prove that the pointer loads."""
+        """Return whether names and sizes prove that the pointer can be loaded."""
         if any(name.endswith(".next") for name in entries):
             return False
         for name in self._records.result_names(pointer):
@@ -233,8 +236,8 @@ def newest_pointers(
 ) -> PointerPage:
     """Return one page of a query's pointers, most recently changed first.
 
-    Reads at most `limit` records. Damaged and expired records are skipped, so a page can be shorter
-    than `limit` before the last one.
+    Reads at most `limit` records, and skips damaged and expired ones. Any page can therefore be
+    shorter than `limit`.
     """
     changed_at: dict[str, float] = {}
     for pointer_id, entries in QueryFiles.of(blobs, query_id).by_pointer.items():
@@ -264,7 +267,7 @@ def _fingerprint(entries: Mapping[str, BlobEntry]) -> int | None:
 
 
 def _age(pointer: ContextPointer) -> tuple[str, str]:
-    """Return a key that sorts pointers by time, in whatever form it was written, then by id."""
+    """Return a key that sorts pointers by time, in any ISO 8601 form, then by id."""
     moment = pointer.created_at
     if not _CANONICAL_TIME.fullmatch(moment):
         with suppress(ValueError, OverflowError):

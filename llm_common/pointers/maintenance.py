@@ -1,7 +1,7 @@
-"""What is done with results that are stored already: erasing, collecting garbage, verifying.
+"""Maintenance of stored results: deletion, garbage collection and verification.
 
-All three scan a query without a lock first, and change it only if something is to go: a walk
-through many healthy queries disturbs no writer. What goes is decided again inside the change.
+Each scans a query without a lock first, and changes it only if something must be removed. A walk
+through many healthy queries therefore blocks no writer. The decision is repeated under the lock.
 """
 
 import logging
@@ -39,35 +39,38 @@ FindingKind = Literal[
     "unreadable",
     "unsafe",
 ]
-"""What can be wrong with a file.
+"""The problem of a file.
 
-`bad_meta`: a pointer's record is damaged, or that of another place. `digest_mismatch`: a result is
-not what was saved. `missing_result`: a pointer has lost its result. `orphan_result`: no pointer
-names the result of a killed save. `leftover_next`: a killed save of a known call is unfinished.
-`stale_temporary`: a killed writer's, over an hour old. `unsafe`: a link, a file with several names
-or of another owner, a directory or a device under a name of ours. `unreadable`: the whole query
-cannot be looked at. `unrecognized`: a file that no store writes.
+- `bad_meta`: the record of a pointer is damaged, or belongs to another pointer.
+- `digest_mismatch`: a result differs from the saved one.
+- `missing_result`: a pointer has lost its result.
+- `orphan_result`: a result has no pointer, since its save was killed.
+- `leftover_next`: a repeated save was killed and is unfinished.
+- `stale_temporary`: a temporary file of a killed writer is over an hour old.
+- `unsafe`: a link, directory or device, or a file with several hard links or another owner.
+- `unreadable`: the query's folder cannot be read.
+- `unrecognized`: no store writes files of this name.
 """
 
-# what is wrong with the files, by name, by the pointer that owns them
+# Problems by file name, by pointer id.
 _Faults = dict[str, dict[str, FindingKind]]
 
 _log = logging.getLogger(__name__)
 
 
 class GcReport(BaseModel):
-    """What a run of `gc` found and removed.
+    """The counts of a run of `gc`.
 
     Attributes:
-        queries: Queries looked at.
-        passed_over: Queries that could not be worked on, such as one that a writer held; the next
-            run tries again.
-        expired: Pointers removed since their time was over.
-        orphans: Results removed that no pointer named.
-        leftovers: Unfinished saves of killed writers, completed or dropped.
+        queries: Queries examined.
+        passed_over: Queries skipped because of an error, such as the lock of a writer. The next run
+            tries again.
+        expired: Expired pointers removed.
+        orphans: Results without a pointer removed.
+        leftovers: Unfinished saves of killed writers finished or removed.
         temporaries: Temporary files of killed writers removed.
-        freed_bytes: Bytes of all that was removed.
-        forgotten: Pointers of which it is no longer known that they expired or were erased.
+        freed_bytes: Total size of the removed files.
+        forgotten: Tombstones removed after a month.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -83,14 +86,14 @@ class GcReport(BaseModel):
 
 
 class StoreFinding(BaseModel):
-    """One thing that is not as a save leaves it.
+    """A problem with one file of a query.
 
     Attributes:
         query_id: The query.
-        name: The file, or last part of the key, in the query's folder; empty for the folder itself.
-        pointer_id: The pointer that owns it, if any.
-        kind: What is wrong with it.
-        repaired: Whether it has been put right since.
+        name: Name of the file in the query's folder. Empty for the folder itself.
+        pointer_id: The pointer that the file belongs to, if any.
+        kind: The problem.
+        repaired: Whether the problem was repaired.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -103,12 +106,12 @@ class StoreFinding(BaseModel):
 
 
 class StoreReport(BaseModel):
-    """What `verify` found.
+    """The result of `verify`.
 
     Attributes:
-        queries: Queries looked at.
-        pointers: Pointers whose record and result are whole.
-        findings: Everything else.
+        queries: Number of queries examined.
+        pointers: Number of pointers with an intact record and result.
+        findings: The problems.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -119,21 +122,16 @@ class StoreReport(BaseModel):
 
     @property
     def is_clean(self) -> bool:
-        """Whether nothing is wrong, or all of it has been put right.
-
-        Files of other programs do not count.
-        """
+        """Return whether all problems were repaired, apart from files of other programs."""
         return all(finding.repaired or finding.kind == "unrecognized" for finding in self.findings)
 
 
 class Maintenance:
-    """Walks through a store, one query at a time.
-
-    The memory that it takes is that of the largest query and result.
+    """Walks through a store, with one query and one result in memory at a time.
 
     Args:
-        records: The store's pairs.
-        tombstones: Where removed pointers are noted.
+        records: The pairs of the store.
+        tombstones: Records the removed pointers.
     """
 
     def __init__(self, records: PointerRecords, tombstones: Tombstones) -> None:
@@ -143,9 +141,9 @@ class Maintenance:
     def delete(
         self, query_id: str, pointer_ids: Collection[str] | None, *, remember: bool, now: datetime
     ) -> int:
-        """How many pointers were removed; see `ContextPointerStore.delete`."""
+        """Delete pointers, and return their number. See `ContextPointerStore.delete`."""
 
-        def chosen() -> list[str]:
+        def select() -> list[str]:
             files = self._scan(query_id)
             ids = files.by_pointer.keys() | files.unreadable
             if pointer_ids is not None:
@@ -153,43 +151,43 @@ class Maintenance:
             return sorted(ids)
 
         def remove(transaction: Transaction) -> int:
-            removed = chosen()
+            removed = select()
             noted = not remember or self._tombstones.mark(query_id, removed, "erased", now=now)
             transaction.remove(*removed)
-            if not noted:  # for want of room, which there is now
+            if not noted:  # a full device, which now has space
                 self._tombstones.mark(query_id, removed, "erased", now=now)
             return len(removed)
 
         count = 0
-        if chosen():  # a lock would make the folder of an unknown query
+        if select():  # locking would create the folder of an unknown query
             count = self._records.change(query_id, remove)
         if pointer_ids is None or self._scan(query_id).is_empty:
             self._records.blobs.remove_folder(folder_of(query_id))
         return count
 
     def gc(self, *, now: datetime, stopped: Callable[[], bool]) -> GcReport:
-        """What was removed.
+        """Remove the garbage of all queries, and count it.
 
         Args:
-            now: What expired by then is removed.
-            stopped: Asked before each query; True ends the walk.
+            now: Time by which pointers have expired.
+            stopped: Called before each query. True ends the walk.
 
         Raises:
-            StoreError: The queries cannot be listed.
+            StoreError: If the queries cannot be listed.
         """
         counts = self._walk(lambda query_id: self._collect_query(query_id, now), stopped)
         counts["forgotten"] = self._tombstones.prune(now=now)
         return GcReport(**counts)
 
     def garbage(self, *, now: datetime, stopped: Callable[[], bool]) -> GcReport:
-        """What `gc` would remove; changes nothing, and does not look at what is to be forgotten.
+        """Count what `gc` would remove, without tombstones, and change nothing.
 
         Args:
             now: As for `gc`.
             stopped: As for `gc`.
 
         Raises:
-            StoreError: The queries cannot be listed.
+            StoreError: If the queries cannot be listed.
         """
         return GcReport(**self._walk(lambda query_id: self._garbage_of(query_id, now), stopped))
 
@@ -205,21 +203,19 @@ class Maintenance:
                 counts += count(query_id)
             except StoreError as exc:
                 counts["passed_over"] += 1
-                _log.warning(
-                    "a query was passed over while collecting garbage: %s", type(exc).__name__
-                )
+                _log.warning("skipped a query while collecting garbage: %s", type(exc).__name__)
         return counts
 
     def verify(self, *, repair: bool, now: datetime, stopped: Callable[[], bool]) -> StoreReport:
-        """What is wrong.
+        """Report the problems of all queries. See `ContextPointerStore.verify`.
 
         Args:
-            repair: True completes what can be completed and removes what can never be loaded.
-            now: Tells which unfinished saves have lost their writer.
-            stopped: Asked before each query; True ends the walk.
+            repair: True finishes unfinished saves, and removes pairs that can never be loaded.
+            now: Current time, by which unfinished saves have lost their writer.
+            stopped: Called before each query. True ends the walk.
 
         Raises:
-            StoreError: The queries cannot be listed.
+            StoreError: If the queries cannot be listed.
         """
         queries = pointers = 0
         findings: list[StoreFinding] = []
@@ -262,15 +258,16 @@ class Maintenance:
         return counts
 
     def _garbage_of(self, query_id: str, now: datetime) -> Counter[str]:
-        """What `_collect_query` would count."""
+        """Return the counts of a `_collect_query` that has not run."""
         files = self._scan(query_id)
         leftovers = self._records.leftovers(files, now=now)
-        if leftovers:  # or a writer at work
+        if leftovers:  # or a writer's unfinished work
             with self._records.quiet(query_id):
                 files = self._scan(query_id)
                 leftovers = self._records.leftovers(files, now=now)
         kinds, expired = Counter(leftovers.values()), self._expired(files, now)
-        sizes = dict(files.temporaries)  # by name: what an expired pointer left counts once
+        # By name, since a file of an expired pointer can also be a leftover.
+        sizes = dict(files.temporaries)
         for pointer_id, entries in files.by_pointer.items():
             for name, entry in entries.items():
                 if pointer_id in expired or name in leftovers:
@@ -284,7 +281,7 @@ class Maintenance:
         )
 
     def _collect(self, transaction: Transaction, query_id: str, now: datetime) -> Counter[str]:
-        """Removes the garbage of a query; counts what goes."""
+        """Remove the garbage of a query, and count it."""
         files = self._scan(query_id)
         leftovers = self._records.leftovers(files, now=now)
         kinds = Counter(leftovers.values())
@@ -292,6 +289,7 @@ class Maintenance:
         for name in leftovers:
             counts["freed_bytes"] += files.by_pointer[owner_of(name) or ""][name].size
         transaction.clean(leftovers)
+        # Finishing a save can have replaced an expired record by one that has not expired.
         files = self._scan(query_id)
         expired = self._expired(files, now)
         self._tombstones.mark(query_id, expired, "expired", now=now)
@@ -309,7 +307,7 @@ class Maintenance:
     def _verify_query(
         self, query_id: str, *, repair: bool, now: datetime
     ) -> tuple[list[StoreFinding], int]:
-        """The findings of a query, and how many of its pointers are whole."""
+        """Return the problems of a query, and the number of its intact pointers."""
         files = self._scan(query_id)
         faults = self._faults(files, files.by_pointer, now)
         whole = len(files.by_pointer.keys() - faults.keys() - files.unreadable)
@@ -319,26 +317,26 @@ class Maintenance:
             faults = self._records.change(
                 query_id, lambda txn: self._repair(txn, query_id, list(faults), now)
             )
-        elif faults:  # a writer may have been at work
+        elif faults:  # these may be a writer's unfinished work
             with self._records.quiet(query_id):
                 faults = self._faults(self._scan(query_id), faults, now)
         return _findings(files, faults, repaired=repair), whole
 
     def _faults(self, files: QueryFiles, pointer_ids: Collection[str], now: datetime) -> _Faults:
-        """What is wrong with these pointers; those that are whole are left out."""
+        """Return the problems of some pointers, without the intact ones."""
         faults: _Faults = {}
         for name, kind in self._records.leftovers(files, now=now).items():
             owner = owner_of(name) or ""
             if owner in pointer_ids:
                 faults.setdefault(owner, {})[name] = kind
         for pointer_id in (files.recorded - files.unreadable).intersection(pointer_ids):
-            wrong = self._what_is_wrong(files.query_id, pointer_id)
-            if wrong:
-                faults.setdefault(pointer_id, {}).update(wrong)
+            problem = self._load_problem(files.query_id, pointer_id)
+            if problem:
+                faults.setdefault(pointer_id, {}).update(problem)
         return faults
 
-    def _what_is_wrong(self, query_id: str, pointer_id: str) -> dict[str, FindingKind]:
-        """What keeps a pointer from being loaded, by the name of the file."""
+    def _load_problem(self, query_id: str, pointer_id: str) -> dict[str, FindingKind]:
+        """Return the problem that prevents loading a pointer, by the name of the file."""
         try:
             self._records.load_once(query_id, pointer_id)
         except (PointerNotFoundError, CorruptPointerError) as exc:
@@ -357,12 +355,13 @@ class Maintenance:
     def _repair(
         self, transaction: Transaction, query_id: str, suspects: list[str], now: datetime
     ) -> _Faults:
-        """What was wrong with the pointers, and no longer is."""
+        """Repair some pointers of a query, and return their former problems."""
         files = self._scan(query_id)
         faults = self._faults(files, suspects, now)
         transaction.clean(
             [name for name in self._records.leftovers(files, now=now) if owner_of(name) in faults]
         )
+        # Only what is still damaged after the cleaning is lost.
         lost = list(self._faults(self._scan(query_id), list(faults), now))
         orphans = faults.keys() - files.recorded
         self._tombstones.mark(query_id, orphans.union(lost), "erased", now=now)
@@ -371,7 +370,7 @@ class Maintenance:
 
 
 def _findings(files: QueryFiles, faults: _Faults, *, repaired: bool) -> list[StoreFinding]:
-    """Return the findings of a query: those about single files, then those about pointers."""
+    """Return the problems of a query, first of files without a pointer."""
     findings: list[StoreFinding] = []
 
     def add(name: str, kind: FindingKind, *, repaired: bool) -> None:
@@ -391,7 +390,7 @@ def _findings(files: QueryFiles, faults: _Faults, *, repaired: bool) -> list[Sto
         add(name, "unrecognized", repaired=False)
     for name in files.unsafe:
         add(name, "unsafe", repaired=False)
-    for wrong in faults.values():
-        for name, kind in wrong.items():
+    for problems in faults.values():
+        for name, kind in problems.items():
             add(name, kind, repaired=repaired)
     return findings

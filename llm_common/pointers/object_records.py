@@ -1,18 +1,17 @@
 """`ObjectContextPointerStore`: results in an object store, for agents on many machines.
 
-An object store has no lock but conditional puts. A save is two requests:
+An object store has no locks, but conditional puts. A save is two requests:
 
-    1. result  put     `{id}.{12 digits of a SHA-256 of its digest and its time}.result.json`
-    2. meta    put-if  `{id}.meta.json`, if it is still the version that the writer has seen, or
-    still missing
+    1. put     `{id}.{12 digits}.result.json`, the result
+    2. put-if  `{id}.meta.json`, the commit record, if its version has not changed
 
-The meta is the commit record and holds digest and time: a reader has the old pair or the new one,
-and two writers of one pointer cannot mix theirs. Step 1 changes nothing that a reader sees. What no
-meta names is garbage once it is an hour old, which no healthy save is; `gc` removes it. The time is
-part of the name because deletions have no condition: a later save of the same bytes must not rely
-on an object that `gc` is about to remove.
+The 12 digits are a hash of the result's SHA-256 and time, which meta also contains. A reader
+therefore sees the old pair or the new one, and two writers of a pointer cannot mix their pairs.
+Step 1 is invisible to readers. A result that no meta refers to is garbage after an hour, because no
+healthy save takes so long. The name contains the time because deletions are unconditional. A later
+save of the same bytes must not depend on an object that `gc` is about to remove.
 
-Objects of version 1.0.0, `{id}.result.json` under the same meta, still load.
+Results of version 1.0.0, named `{id}.result.json`, can still be loaded.
 """
 
 from collections.abc import Callable, Collection
@@ -51,14 +50,15 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_MAX_READS: Final = 8  # each but the first follows a save of the same pointer within one reading
+# Each further read means that the pointer was saved again during the read before.
+_MAX_READS: Final = 8
 
 
 class ObjectRecords:
-    """`PointerRecords` without a lock, beside writers on any number of machines.
+    """`PointerRecords` without locks, for writers on any number of machines.
 
     Args:
-        blobs: Where the bytes are.
+        blobs: The store of the bytes.
     """
 
     def __init__(self, blobs: ObjectBlobStore) -> None:
@@ -66,22 +66,19 @@ class ObjectRecords:
 
     @property
     def blobs(self) -> BlobStore:
-        """Where the bytes are."""
+        """Return the store of the bytes."""
         return self._blobs
 
     def change(self, query_id: str, work: Callable[[Transaction], T]) -> T:
-        """What the work returns, called again whenever another writer was faster.
-
-        See `PointerRecords.change`.
-        """
+        """Run some work until no other writer was faster. See `PointerRecords.change`."""
         return retry_overtaken(lambda: work(_ObjectTransaction(self, self._blobs, query_id)))
 
-    def quiet(self, query_id: str) -> AbstractContextManager[None]:  # noqa: ARG002 - pairs are whole at any instant
-        """A block that does nothing; see `PointerRecords.quiet`."""
+    def quiet(self, query_id: str) -> AbstractContextManager[None]:  # noqa: ARG002 - pairs are complete at any time
+        """Return a context that does nothing, since readers see only complete pairs."""
         return nullcontext()
 
     def load(self, query_id: str, pointer_id: str) -> tuple[ContextPointer, bytes]:
-        """The pointer and its verified result; see `PointerRecords.load`."""
+        """Load a pointer and its verified result. See `PointerRecords.load`."""
         key = blob_key(query_id, meta_name(pointer_id))
         last = None
         for _ in range(_MAX_READS):
@@ -90,24 +87,21 @@ class ObjectRecords:
             payload = self._result(pointer)
             if payload is not None and matches_digest(pointer, payload):
                 return pointer, payload
-            if version == last:  # nobody has saved it again since it was read
+            if version == last:  # not saved again in between, so the pair is damaged
                 break
             last = version
         if payload is None:
             raise PointerNotFoundError(
-                f"The result of {pointer_id} is gone; use a pointer that the store lists"
+                f"The result of {pointer_id} is missing. Use a pointer that the store lists"
             )
         raise CorruptPointerError(
-            f"The result of {pointer_id} is not what was saved; restore its object from a copy"
+            f"The result of {pointer_id} differs from the saved one. Restore its object from a copy"
         )
 
     load_once = load
 
     def result_names(self, pointer: ContextPointer) -> tuple[str, ...]:
-        """The name by digest and time, then that of version 1.0.0.
-
-        See `PointerRecords.result_names`.
-        """
+        """Return the name with the hash, then the name of version 1.0.0."""
         old = f"{pointer.pointer_id}.result.json"
         if pointer.result_sha256 is None:
             return (old,)
@@ -115,20 +109,20 @@ class ObjectRecords:
         return f"{pointer.pointer_id}.{digits}.result.json", old
 
     def leftovers(self, files: QueryFiles, *, now: datetime) -> dict[str, LeftoverKind]:
-        """Return results that no meta names, and unfinished saves of version 1.0.0, an hour old."""
+        """List results without a meta and unfinished saves of version 1.0.0, an hour old."""
         before_s = (now - ABANDONED_AFTER).timestamp()
         leftovers: dict[str, LeftoverKind] = {}
         for pointer_id, entries in files.by_pointer.items():
             old = {name for name, entry in entries.items() if entry.modified_s < before_s}
             old.discard(meta_name(pointer_id))
-            if not old:  # spares a request for each healthy pointer
+            if not old:  # saves a request for each healthy pointer
                 continue
             for name in old.difference(self._named(files, pointer_id)):
                 leftovers[name] = "leftover_next" if name.endswith(".next") else "orphan_result"
         return leftovers
 
     def _named(self, files: QueryFiles, pointer_id: str) -> Collection[str]:
-        """Return the result that the meta names, or every blob if the meta is damaged."""
+        """Return the result of a pointer, or every blob if its meta is damaged."""
         entries = files.by_pointer[pointer_id]
         if meta_name(pointer_id) not in entries:
             return ()
@@ -151,13 +145,14 @@ class ObjectRecords:
 
 
 class _ObjectTransaction:
-    """A `Transaction` that replaces the very versions which it has read, or nothing."""
+    """A `Transaction` that replaces only the versions that it has read."""
 
     def __init__(self, records: ObjectRecords, blobs: ObjectBlobStore, query_id: str) -> None:
         self._records = records
         self._blobs = blobs
         self._query_id = query_id
         self._versions: dict[str, BlobVersion | None] = {}
+        # `commit_new` uploads the result even if the id is used. `commit` then need not repeat it.
         self._uploaded: set[str] = set()
 
     def current(self, pointer_id: str) -> ContextPointer | None:
@@ -190,7 +185,7 @@ class _ObjectTransaction:
             return
         files = QueryFiles.of(self._blobs, self._query_id)
         for pointer_id in pointer_ids:
-            # The meta goes first: without it the rest counts for nothing.
+            # The meta is deleted first, since results without a meta are ignored.
             self._blobs.delete(blob_key(self._query_id, meta_name(pointer_id)))
             for name in files.by_pointer.get(pointer_id, ()):
                 self._blobs.delete(blob_key(self._query_id, name))
@@ -200,7 +195,8 @@ class _ObjectTransaction:
     ) -> bool:
         name = self._records.result_names(pointer)[0]
         if name not in self._uploaded:
-            self._blobs.check_conditions()  # before anything is stored that no meta could ever name
+            # Checked first, or the result would stay without a meta.
+            self._blobs.check_conditions()
             self._blobs.put(blob_key(self._query_id, name), payload)
             self._uploaded.add(name)
         return self._put_meta(pointer, replaces=replaces)
@@ -211,18 +207,20 @@ class _ObjectTransaction:
 
 
 class ObjectContextPointerStore(ContextPointerStore):
-    """Keeps results as objects: `{id}.meta.json` and `{id}.{digits}.result.json` under a prefix.
+    """Keeps results as objects in a bucket, for agents on many machines.
 
-    Any number of processes on any number of machines save and read at the same time without a lock.
-    The top of this module says how. Needs a store that keeps conditional puts: S3, Google Cloud
-    Storage, Azure, most of what speaks S3, and obstore's memory; the first save fails on one that
-    does not, such as a local directory. A first save takes two requests, a later one four, a load
-    two. A replaced result is garbage until `gc` has run an hour later. A save in flight may go with
-    a deletion of its pointer; a meta that stays then neither loads nor is listed.
+    Any number of processes and machines save and read in parallel without locks. A pair is
+    `{id}.meta.json` and `{id}.{digits}.result.json` under a prefix.
+
+    Needs a store with conditional puts: S3 and most compatible servers, Google Cloud Storage,
+    Azure, or obstore's memory. On any other, such as a local directory, the first save raises. A
+    first save takes two requests, a repeated one four, and a load two. A replaced result remains
+    until `gc` runs an hour later. A deletion can also remove a concurrent save of the pointer. A
+    meta without its result is neither listed nor loaded.
 
     Args:
-        store: An obstore store; its prefix is the root of the keys.
-        **options: Limits, redaction, lifetime and clock; see `ContextPointerStore`.
+        store: An obstore store. Its prefix is the root of the keys.
+        **options: Limits, redaction, expiry and clock. See `ContextPointerStore`.
     """
 
     def __init__(self, store: "ObjectStore", **options: Unpack[StoreOptions]) -> None:
@@ -230,14 +228,14 @@ class ObjectContextPointerStore(ContextPointerStore):
 
     @classmethod
     def from_url(cls, url: str, **options: Any) -> Self:
-        """The store at an address such as `s3://bucket/prefix`.
+        """Open the store at an address such as `s3://bucket/prefix`.
 
         Args:
             url: See `open_object_store`.
-            **options: Those of `ContextPointerStore`, and those of `open_object_store`.
+            **options: Options of `ContextPointerStore` and of `open_object_store`.
 
         Raises:
-            StoreError: No store that obstore knows, or an option that it does not.
+            StoreError: If obstore does not support the store or an option.
         """
         ours = {name: options.pop(name) for name in StoreOptions.__annotations__ if name in options}
         return cls(open_object_store(url, **options), **cast("StoreOptions", ours))

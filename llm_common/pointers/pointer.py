@@ -1,8 +1,7 @@
-"""`ContextPointer`: what stands for a stored result, with the rules for its ids, times and summary.
+"""`ContextPointer`: the record of a stored result, its ids, times and texts.
 
-Ranking that reads the first 500 characters of an output beside its summary finds the right one of
-ten in 90 cases of a hundred instead of 80 (HotpotQA-style pools, BM25), so that is what a digest
-holds, after the shape of the whole.
+The description of a result holds its shape and its first 500 characters. With them, BM25 ranks the
+right output of ten first in 90 % of cases, with the summary alone in 80 % (HotpotQA-style pools).
 """
 
 import hashlib
@@ -26,36 +25,36 @@ from llm_common.storage.blob import check_query_id
 from llm_common.text.canonical import Json, encode_json, json_text, stable_json
 from llm_common.text.display import one_line
 
+# The shape, the numbers, and 500 characters of text.
 MAX_DESCRIPTION_CHARS = 640
 
 _SHAPE_CHARS = 120
-_NUMBER_CHARS = 60
-_TEXT_CHARS = MAX_DESCRIPTION_CHARS + 100  # white space takes some away
-# so does redaction, and what may be the beginning of a secret at its end
+# More than the line has room for, since runs of white space become one space.
+_TEXT_CHARS = MAX_DESCRIPTION_CHARS + 100
+# Redaction shortens the text too, and drops a possible beginning of a secret at its end.
 _READ_CHARS = 2 * MAX_DESCRIPTION_CHARS
-_READ_JSON_CHARS = 100_000  # a millisecond
+# Limits of the work for one description, which then takes about a millisecond.
+_READ_JSON_CHARS = 100_000
 _READ_NODES = 400
 _READ_LEVELS = 50
 _READ_KEY_CHARS = 256
-_READ_BITS = 4_096  # Python writes no integer of over 4,300 digits
-_KEYS = 12
+_READ_BITS = 4_096  # Python refuses to write integers of over 4,300 digits
 _PLAIN = frozenset({str, int, float, bool, type(None), dict, list})
 
 
 def describe_result(
     value: object, *, size_bytes: int, redactor: Redactor = DEFAULT_REDACTOR
 ) -> str:
-    """Describe a result in one line: its shape, its numbers, and how its text begins.
+    """Describe a result in one line: its shape, its numbers, and the beginning of its text.
 
-    The line has at most `MAX_DESCRIPTION_CHARS`. The same value gives the same line. Reads only the
-    head of the value, so the work is bounded however large the result is. Leaves out values under
-    secret names, and redacts secrets in texts. A text that holds JSON counts as its value.
+    The line has at most `MAX_DESCRIPTION_CHARS` and depends on the value only. The work is bounded,
+    because only the head of the value is read. Values under secret names are left out,
+    and secrets in texts are redacted. A str of JSON is described as its value.
 
     Args:
-        value: Plain data; tuples and enum members count as what they are in JSON, other objects are
-            passed over.
-        size_bytes: Size of the stored result, told in the line.
-        redactor: Tells the secrets.
+        value: Plain data. Tuples and enum members are read as in JSON, other objects are skipped.
+        size_bytes: Size of the stored result, which the line contains.
+        redactor: Finds the secrets.
     """
     value = _read_json(value)
     head = _Head(redactor).read(value)
@@ -73,17 +72,14 @@ def describe_result(
         return one_line(redactor.beginning(text, max_chars=read_chars), max_chars=max_chars)
 
     shape = line(f"{_shape(value)}, {size_bytes:,} bytes", _SHAPE_CHARS, 2 * _SHAPE_CHARS)
-    number_line = line(", ".join(numbers), _NUMBER_CHARS, 2 * _SHAPE_CHARS)
+    number_line = line(", ".join(numbers), 60, 2 * _SHAPE_CHARS)
     front = f"{shape}; {number_line}" if number_line else shape
     text = line(" ".join(texts), MAX_DESCRIPTION_CHARS - len(front) - len("; "), _TEXT_CHARS)
     return f"{front}; {text}" if text else front
 
 
 def _read_json(value: object) -> object:
-    """What a text says that holds a JSON object or list, as many tools answer.
-
-    Else the value itself.
-    """
+    """Parse a str of a JSON object or list, which many tools return. Returns others unchanged."""
     if isinstance(value, str) and value.startswith(("{", "[")) and len(value) <= _READ_JSON_CHARS:
         with suppress(ValueError, RecursionError):
             return json.loads(value)
@@ -104,19 +100,19 @@ def _shape(value: object) -> str:
 
 
 def _keys(value: Mapping[str, object]) -> str:
-    return " ".join(str(key) for key in islice(value, _KEYS))
+    return " ".join(str(key) for key in islice(value, 12))
 
 
 @dataclass(slots=True)
 class _Head:
-    """Reads the beginning of a value as plain data. Keeps its structure, which tells secrets."""
+    """Reads the head of a value as plain data, with the keys that mark secrets."""
 
     redactor: Redactor
     room_chars: int = _READ_CHARS
     nodes_left: int = _READ_NODES
 
     def read(self, value: object, key: str = "", depth: int = 0) -> Json:
-        """Return the value without the objects under secret names. None for what is skipped."""
+        """Return the head of a value, None for objects under secret names and other skips."""
         item: Any = value if type(value) in _PLAIN else _plain(value)
         kind = type(item)
         if kind is str:
@@ -130,7 +126,7 @@ class _Head:
 
     def _object(self, item: dict[object, object], depth: int) -> dict[str, Json]:
         members: dict[str, Json] = {}
-        # A list first: the tool may still change the object in another thread.
+        # Copied first, because the tool may still change the dict in another thread.
         for key, value in list(islice(item.items(), _READ_NODES)):
             name = str(key)
             if len(name) <= _READ_KEY_CHARS:
@@ -153,10 +149,7 @@ class _Head:
         return self.nodes_left >= 0 and self.room_chars > 0
 
     def _text(self, text: str, key: str, depth: int) -> str:
-        """The text.
-
-        Of one that is longer than the room, the beginning: of what it says, if it holds JSON.
-        """
+        """Return a text, cut to the room that remains. Long JSON is cut as a value."""
         if len(text) > self.room_chars and (inner := _read_json(text)) is not text:
             return encode_json(self.read(inner, key, depth + 1)).data.decode()
         if len(text) > self.room_chars:
@@ -179,10 +172,7 @@ def _leaves(value: Json, key: str = "") -> Iterator[tuple[str, str | float]]:
 
 
 def _plain(item: Any) -> object:
-    """What stands in JSON for an object of another kind, of a long one for its beginning.
-
-    None if it is passed over.
-    """
+    """Return the head of an object as JSON would hold it, None if it is skipped."""
     value = item.value if isinstance(item, Enum) else item
     if isinstance(value, Mapping):
         return dict(islice(value.items(), _READ_NODES))
@@ -195,45 +185,40 @@ def _plain(item: Any) -> object:
 
 
 KEY_ARGS = ("ticker", "query", "q", "symbol", "cusip", "isin", "period", "limit", "count", "url")
-"""Arguments that say most about a call, in the order in which a summary names them."""
+"""The most telling arguments of a call, in the order of a summary."""
 
 _POINTER_ID = re.compile(r"[0-9a-f]{12,16}")
 _MAX_HEADING_CHARS = 80
-_SHOWN_ID_CHARS = 40
-_SHOWN_QUERY_ID_CHARS = 80
-_SUMMARY_CHARS = 300
 _VALUE_CHARS = 120
-_LONG = 1 << 64
-_OTHER_ARGS = 3
 _TICK: Final = timedelta(microseconds=1)
+# Time synchronization makes smaller steps. A larger one means that the clock was wrong before.
 _MAX_STEP_BACK: Final = timedelta(seconds=5)
 
 
 class ContextPointer(BaseModel):
-    """A stored result without the result: small, frozen, good to show to a model that chooses.
+    """The record of a stored result, small enough to show to a model that selects results.
 
     Attributes:
         pointer_id: 12 to 16 lower-case hexadecimal digits, unique within its query.
-        query_id: What the user asked, as an id; names the folder.
+        query_id: Id of the query, which names the folder.
         task_id: Task of the plan, if any.
-        tool_name: Tool that gave the result.
-        args: What the tool was called with, as plain data without its secrets; cut short when they
-            take over 8 KB, or over 100 levels.
-        created_at: When it was saved last: UTC, ISO 8601 with microseconds, so that text order is
+        tool_name: Tool that returned the result.
+        args: Arguments of the call as plain data, with secrets redacted. Cut if they exceed 8 KB or
+            100 levels.
+        created_at: Time of the last save: UTC, ISO 8601 with microseconds, so that text order is
             time order.
-        summary: One line about the call; see `deterministic_summary`.
-        result_path: Where a person finds the result. Information only: loading goes by the ids.
-        source_urls: Where the result came from, at most 50, http(s) only. Never fetched.
-        result_bytes: Size of the stored result; None in files of older versions.
-        result_sha256: SHA-256 of the stored result, which loading verifies; None in files of older
+        summary: One line about the call. See `deterministic_summary`.
+        result_path: Location of the result, for people. Loading uses the ids only.
+        source_urls: Sources of the result, at most 50, http(s) only. Never fetched.
+        result_bytes: Size of the stored result. None in files of older versions.
+        result_sha256: SHA-256 of the stored result, verified on load. None in files of older
             versions.
-        digest: One line about the result; see `describe_result`.
-        args_sha256: SHA-256 of the whole arguments' `stable_json`; differs from that of `args` when
-            those are cut or redacted. Like the id it is taken over the secrets too, since both tell
-            whether two calls are the same: whoever knows the rest of the arguments can test a
-            guess, so a short password can be found by trying.
-        expires_at: When it stops being there, in the form of `created_at`; None for never.
-        pinned: Whether it stays all the same, also when its query is full.
+        digest: One line about the result. See `describe_result`.
+        args_sha256: SHA-256 of the `stable_json` of the unredacted arguments. It identifies a call,
+            as the id does, so it covers secrets. A short secret can therefore be guessed by someone
+            who knows the other arguments.
+        expires_at: Time of expiry in the form of `created_at`. None for never.
+        pinned: True protects it from expiry and eviction.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -256,14 +241,13 @@ class ContextPointer(BaseModel):
 
     @property
     def heading(self) -> str:
-        """The line above the result in a prompt: the tool's name and the pointer's id."""
+        """Return the heading of the result in a prompt: tool name and pointer id."""
         name = one_line(self.tool_name, max_chars=_MAX_HEADING_CHARS)
         return f"### {name} ({one_line(self.pointer_id, max_chars=_MAX_HEADING_CHARS)})"
 
 
-# pydantic-core prepares itself at the first use of a model, under locks that it takes without the
-# interpreter's. A child that is forked meanwhile would wait for them for ever, so the first use of
-# a pointer is here and not in a thread that saves.
+# pydantic-core initializes a model on first use, under locks that it takes without the GIL. A child
+# that is forked at that moment would deadlock, so the first use is here and not in a worker thread.
 _FIRST = ContextPointer(
     pointer_id="0" * 12, query_id="q", tool_name="t", created_at="", summary="", result_path=""
 )
@@ -271,66 +255,63 @@ ContextPointer.model_validate_json(_FIRST.model_dump_json())
 
 
 def checked_query_id(query_id: object, redactor: Redactor) -> str:
-    """The id itself when it is allowed; see `check_query_id`.
+    """Check a query id, and return it unchanged. See `check_query_id`.
 
     Raises:
-        InvalidIdError: It is not; the text names it without its secrets.
+        InvalidIdError: If it is not an id. The text names it with secrets redacted.
     """
-    return check_query_id(
-        query_id, shorten=lambda text: redactor.beginning(text, max_chars=_SHOWN_QUERY_ID_CHARS)
-    )
+    return check_query_id(query_id, shorten=lambda text: redactor.beginning(text, max_chars=80))
 
 
 def check_pointer_id(pointer_id: str) -> str:
-    """The id itself when it has the form of one.
+    """Check the form of a pointer id, and return it unchanged.
 
     Raises:
-        PointerNotFoundError: Hexadecimal digits, but too many, too few or in capitals: no such
-            pointer can exist.
-        UnsafePathError: Any other text.
-        TypeError: No text.
+        PointerNotFoundError: If it consists of hexadecimal digits, but of the wrong number or in
+            capitals. A model that miscopies an id gets this error.
+        UnsafePathError: If it is any other str.
+        TypeError: If it is not a str.
     """
     if not isinstance(pointer_id, str):
         raise TypeError(
-            f"A pointer id must be text, not {type(pointer_id).__name__}; pass pointer.pointer_id"
+            f"pointer_id must be a str, got {type(pointer_id).__name__}. Pass pointer.pointer_id"
         )
     if _POINTER_ID.fullmatch(pointer_id):
         return pointer_id
-    shown = repr(pointer_id[:_SHOWN_ID_CHARS])
+    quoted = repr(pointer_id[:40])
     if re.fullmatch(r"[0-9A-Fa-f]+", pointer_id):
         raise PointerNotFoundError(
-            f"Nothing has the id {shown}; use one of 12 to 16 lower-case hex digits"
+            f"No pointer has the id {quoted}. Use an id of 12 to 16 lower-case hex digits"
         )
     raise UnsafePathError(
-        f"{shown} is no pointer id; use one that the store gave: 12 to 16 lower-case hex digits"
+        f"{quoted} is not a pointer id. Use an id from the store: 12 to 16 lower-case hex digits"
     )
 
 
 def time_text(moment: datetime) -> str:
-    """Format a moment as pointers hold it: UTC, ISO 8601 with microseconds, which sorts by time."""
+    """Format a time as in a pointer: UTC, ISO 8601 with microseconds."""
     return moment.astimezone(UTC).isoformat(timespec="microseconds")
 
 
 def has_expired(pointer: ContextPointer, now: datetime) -> bool:
-    """Return whether a pointer's time is over. One that is pinned, or has no expiry, stays."""
+    """Return whether a pointer has expired. Pinned pointers never expire."""
     if pointer.expires_at is None or pointer.pinned:
         return False
     try:
         return datetime.fromisoformat(pointer.expires_at).astimezone(UTC) <= now
-    except (ValueError, OverflowError):
+    except (ValueError, OverflowError):  # edited by hand, or beyond the year 9999
         return False
 
 
 class SteadyClock:
-    """Tells the time in UTC, and never goes back by up to 5 seconds.
+    """A UTC clock that smooths backward steps of up to 5 seconds.
 
-    While the system corrects its clock, each time is a microsecond after the one before, so what
-    has expired stays expired. A clock that goes back further is believed: it was wrong before, as
-    after a virtual machine resumes. Takes no lock, which a forked child could inherit held, so two
-    threads can get the same time.
+    While the system corrects its clock, each time is one microsecond after the previous one, so an
+    expired result stays expired. A larger step back is accepted, since the clock was wrong before,
+    as after a virtual machine resumes. Two threads can get the same time.
 
     Args:
-        read: The clock underneath. None uses the system's.
+        read: The underlying clock. None uses the system's.
     """
 
     def __init__(self, read: Callable[[], datetime] | None = None) -> None:
@@ -338,7 +319,8 @@ class SteadyClock:
         self._last = datetime.min.replace(tzinfo=UTC)
 
     def now(self) -> datetime:
-        """The time, in UTC."""
+        """Return the current time in UTC."""
+        # Without a lock, which a forked child could inherit locked.
         now = self.read()
         if timedelta(0) < self._last + _TICK - now <= _MAX_STEP_BACK:
             now = self._last + _TICK
@@ -346,20 +328,19 @@ class SteadyClock:
         return now
 
     def read(self) -> datetime:
-        """The time of the clock underneath, in UTC, whatever it told before."""
+        """Return the time of the underlying clock in UTC, with any backward step."""
         return self._read().astimezone(UTC)
 
 
 def call_digest(
     *, tool_name: str, args: Mapping[str, Any], query_id: str, task_id: str | None
 ) -> str:
-    """64 hexadecimal digits that are the same for the same call only.
+    """Hash a call to 64 hexadecimal digits, whose first digits are the pointer id.
 
-    Pointer ids are their beginning. The order of keys never matters; None, "None" and "null" as
-    `task_id` are three.
+    The order of keys does not matter. The task ids None, "None" and "null" differ.
 
     Raises:
-        UnserialisableError: JSON cannot stand for the arguments.
+        UnserialisableError: If the arguments cannot be represented in JSON.
     """
     return call_digest_of(
         stable_json(args), tool_name=tool_name, query_id=query_id, task_id=task_id
@@ -367,37 +348,38 @@ def call_digest(
 
 
 def call_digest_of(args_json: str, *, tool_name: str, query_id: str, task_id: str | None) -> str:
-    """`call_digest` of arguments whose `stable_json` is known."""
-    rest = stable_json({"query_id": query_id, "task_id": task_id, "tool_name": tool_name})
-    # "args" comes first in the order of the keys
-    return text_digest(f'{{"args":{args_json},{rest[1:]}')
+    """Hash a call as `call_digest` does, from the `stable_json` of its arguments."""
+    ids_json = stable_json({"query_id": query_id, "task_id": task_id, "tool_name": tool_name})
+    # The same text as `stable_json` of all four, since "args" sorts first. Large arguments are thus
+    # encoded once.
+    return text_digest(f'{{"args":{args_json},{ids_json[1:]}')
 
 
 def compute_pointer_id(
     *, tool_name: str, args: Mapping[str, Any], query_id: str, task_id: str | None
 ) -> str:
-    """The 12 digits under which a call's result is stored, unless another call already has them.
+    """Return the 12-digit id of a call's result, used unless another call has it.
 
-    Stable for ever, since files outlive versions: the beginning of `sha256(stable_json({tool_name,
-    args, query_id, task_id}))`.
+    The first digits of `sha256(stable_json({tool_name, args, query_id, task_id}))`. The formula
+    never changes, because files outlive versions.
 
     Raises:
-        UnserialisableError: JSON cannot stand for the arguments.
+        UnserialisableError: If the arguments cannot be represented in JSON.
     """
     return call_digest(tool_name=tool_name, args=args, query_id=query_id, task_id=task_id)[:12]
 
 
 def digest_of(value: object) -> str:
-    """SHA-256 of the value's `stable_json`, as 64 hexadecimal digits.
+    """Hash the `stable_json` of a value to the 64 hexadecimal digits of SHA-256.
 
     Raises:
-        UnserialisableError: JSON cannot stand for the value.
+        UnserialisableError: If the value cannot be represented in JSON.
     """
     return text_digest(stable_json(value))
 
 
 def text_digest(text: str) -> str:
-    """SHA-256 of a text, which may hold halves of surrogate pairs, as 64 hexadecimal digits."""
+    """Hash a text, lone surrogates included, to the 64 hexadecimal digits of SHA-256."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -410,18 +392,18 @@ def deterministic_summary(
 ) -> str:
     """Summarize a call in at most 300 characters, such as `web_search query=foo count=3`.
 
-    The tool's name, then `key=value` for the key arguments that are present, else for the first
-    three of the sorted arguments. None is left out. A value has at most 120 characters. Lists and
-    dicts are compact JSON, secrets are redacted, control characters become spaces.
+    The tool's name is followed by `key=value` for each key argument. A call without key arguments
+    shows its first three arguments by name. None is left out. A value has at most 120 characters.
+    Lists and dicts are compact JSON, secrets are redacted, and control characters become spaces.
 
     Args:
         tool_name: Name of the tool.
-        args: What it was called with.
-        key_args: Names of the arguments worth showing, in the order of their mention.
-        redactor: Tells the secrets.
+        args: Arguments of the call.
+        key_args: Names of the key arguments, in the order of the summary.
+        redactor: Finds the secrets.
 
     Raises:
-        UnserialisableError: JSON cannot stand for the arguments.
+        UnserialisableError: If the arguments cannot be represented in JSON.
     """
     return summary_line(
         tool_name=redactor.text(tool_name), args=redactor.args(args), key_args=key_args
@@ -431,19 +413,19 @@ def deterministic_summary(
 def summary_line(
     *, tool_name: str, args: Mapping[str, Json], key_args: Sequence[str] = KEY_ARGS
 ) -> str:
-    """`deterministic_summary` of a name and plain arguments that hold no secrets any more."""
-    names = [key for key in key_args if args.get(key) is not None] or sorted(args)[:_OTHER_ARGS]
+    """Summarize a call as `deterministic_summary` does, from redacted plain arguments."""
+    names = [key for key in key_args if args.get(key) is not None] or sorted(args)[:3]
     parts = [one_line(tool_name, max_chars=_VALUE_CHARS)]
     for name in names:
         if args[name] is not None:
             value = one_line(_value_text(args[name]), max_chars=_VALUE_CHARS)
             parts.append(f"{one_line(name, max_chars=_VALUE_CHARS)}={value}")
-    return one_line(" ".join(parts), max_chars=_SUMMARY_CHARS)
+    return one_line(" ".join(parts), max_chars=300)
 
 
 def _value_text(value: Json) -> str:
-    # `str` refuses to write an integer of over 4,300 digits.
-    if isinstance(value, str | bool) or (type(value) is int and abs(value) < _LONG):
+    # `str` refuses to write integers of over 4,300 digits.
+    if isinstance(value, str | bool) or (type(value) is int and abs(value) < 1 << 64):
         return str(value)
     return json_text(value)
 
@@ -452,17 +434,17 @@ def as_pointers(pointers: Iterable[ContextPointer]) -> list[ContextPointer]:
     """Return the pointers as a list.
 
     Raises:
-        TypeError: If they are something else, such as ids or dicts. The text says what to pass.
+        TypeError: If they are not pointers, for example ids or dicts.
     """
     advice = (
-        "pass a list of ContextPointer, as store.list(query_id=...) returns it; "
-        "ContextPointer.model_validate(...) makes one of a dict"
+        "Pass a list of ContextPointer, as store.list(query_id=...) returns it. "
+        "ContextPointer.model_validate(...) turns a dict into a pointer"
     )
     argument: object = pointers  # a caller without a type checker passes anything
     if not isinstance(argument, Iterable) or isinstance(argument, str | Mapping | BaseModel):
-        raise TypeError(f"pointers is a {type(pointers).__name__}; {advice}")
+        raise TypeError(f"pointers must be a list, got {type(pointers).__name__}. {advice}")
     listed = list(pointers)
     for pointer in listed:
         if not hasattr(pointer, "pointer_id"):
-            raise TypeError(f"pointers holds a {type(pointer).__name__}; {advice}")
+            raise TypeError(f"pointers contains a {type(pointer).__name__}. {advice}")
     return listed

@@ -1,18 +1,18 @@
-"""Results and their pointers as pairs of blobs that are never seen half written.
+"""Results and their pointers as pairs of blobs, written atomically.
 
-`PointerRecords` is the seam: what a store of pointers needs, whatever keeps the bytes.
-`LockedRecords` writes under the folder's lock; `ObjectRecords` (`object_records.py`) by conditional
-puts.
+A store of pointers needs `PointerRecords`. `LockedRecords` writes under the lock of a folder, and
+`ObjectRecords` (`object_records.py`) with conditional puts.
 
-The pointer's blob, the meta, is the commit record; it holds the digest of its result. Under a lock:
+The blob of the pointer, called meta, is the commit record. It contains the SHA-256 of the result.
+Under a lock, a save writes in this order:
 
     first save:  result, meta
-    re-save:     next (the new meta), result, meta, drop next
+    re-save:     next (the new meta), result, meta, remove next
 
-Between any two steps the result on disk is described by the meta or by `next`: a reader, and the
-writer that follows a killed one, can tell which version is whole. Each step of a re-save is on the
-disk before the one that relies on it. Of a first save both files are flushed before either has its
-name, and a result without a meta counts for nothing.
+Between any two steps, either meta or next describes the result on disk. Readers, and the writer
+after a killed one, can therefore find the complete version. Each step of a re-save is flushed
+before the next one. A first save flushes both files before it renames them, and a result without a
+meta is ignored.
 """
 
 import hashlib
@@ -35,36 +35,34 @@ T = TypeVar("T")
 LeftoverKind = Literal["leftover_next", "orphan_result"]
 
 ABANDONED_AFTER: Final = timedelta(hours=1)
-"""No healthy save takes as long: what is unfinished by then has lost its writer."""
+"""An unfinished save of this age has lost its writer, since no healthy save takes an hour."""
 
 MAX_RECORD_BYTES: Final = 10_000_000
-"""Far over any record of a pointer, a few KB; a larger one is damaged, and not read."""
+"""Maximum size of a record, far above its usual few KB. A larger one is damaged and not read."""
 
+# Older versions did not record the size of a result.
 _MAX_UNRECORDED_BYTES: Final = 500_000_000
-"""Most bytes of a result whose size no record tells, as those of older versions."""
 
 _NAME = re.compile(
     r"([0-9a-f]{12,16})\.(?:meta\.json|next|result\.json"
-    # on an object store; the last by version 1.0.0
+    # on an object store, where version 1.0.0 wrote the last one
     r"|[0-9a-f]{12}\.result\.json|[0-9a-f]{16}\.next)"
 )
+# Between result and meta, a writer takes about a millisecond. After this many mismatches a reader
+# waits for the lock.
 _MAX_READS = 3
-"""A writer takes about a millisecond from result to meta.
-
-After so many mismatches a reader waits for the lock.
-"""
 
 
 @dataclass(frozen=True)
 class QueryFiles:
-    """What a scan finds under one query.
+    """The files of a query, grouped by pointer.
 
     Attributes:
         query_id: The query.
-        by_pointer: The blobs by name, by the pointer that owns them.
-        unrecognized: Names that no pointer owns.
-        temporaries: Size by name of what killed writers left.
-        unsafe: Names under which there is no regular file.
+        by_pointer: Blobs by name, by the id of their pointer.
+        unrecognized: Names that belong to no pointer.
+        temporaries: Sizes by name of the temporary files that killed writers left.
+        unsafe: Names of links, directories and other things that are not regular files.
     """
 
     query_id: str
@@ -75,7 +73,7 @@ class QueryFiles:
 
     @classmethod
     def of(cls, blobs: BlobStore, query_id: str) -> "QueryFiles":
-        """Scan a query's folder. The result is empty for an unknown query.
+        """Scan the folder of a query. The result is empty for an unknown query.
 
         Raises:
             UnsafePathError: If the query's folder is a link or belongs to another user.
@@ -94,12 +92,12 @@ class QueryFiles:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the folder holds nothing worth keeping."""
+        """Return whether the folder contains only temporary files or nothing."""
         return not (self.by_pointer or self.unrecognized or self.unsafe)
 
     @property
     def recorded(self) -> set[str]:
-        """The pointers that have a commit record, whether it can be read or not."""
+        """Return the ids of the pointers that have a commit record, readable or not."""
         recorded = set()
         for pointer_id, entries in self.by_pointer.items():
             if meta_name(pointer_id) in entries:
@@ -108,94 +106,94 @@ class QueryFiles:
 
     @property
     def unreadable(self) -> set[str]:
-        """The pointers of which a part is not a regular file: the rest proves nothing."""
+        """Return the ids of pointers with an unsafe file, whose other files prove nothing."""
         owners = {owner_of(name) for name in self.unsafe}
         return {owner for owner in owners if owner}
 
     def size(self, pointer_id: str) -> int:
-        """Bytes of a pointer and its results."""
+        """Sum the bytes of a pointer's files."""
         return sum(entry.size for entry in self.by_pointer.get(pointer_id, {}).values())
 
 
 class Transaction(Protocol):
-    """Changes of one query's pairs.
-
-    Handed to the function that `PointerRecords.change` was given.
-    """
+    """Changes the pairs of a query, in the function passed to `PointerRecords.change`."""
 
     def current(self, pointer_id: str) -> ContextPointer | None:
-        """Return the committed pointer, after completing or dropping what a killed writer left.
+        """Return the committed pointer, after finishing or removing a killed writer's save.
 
-        Call it before writing: a transaction may answer from its first look.
+        Call it before writing, because a transaction may cache the answer.
         """
 
     def commit_new(self, pointer: ContextPointer, payload: bytes) -> bool:
-        """Commits a pointer whose id nothing has.
+        """Commit a pointer under an unused id.
 
-        False when something has it, and nothing was changed.
+        Returns:
+            False if the id is used. Nothing was changed then.
         """
 
     def commit(self, pointer: ContextPointer, payload: bytes) -> None:
-        """Replaces the version that `current` of this id gave.
+        """Replace the version that `current` returned for this id.
 
         Raises:
-            StoreError: Not committed: the old version is still there, or, once the new result has
-                replaced the old one, the new version. A first save leaves nothing.
+            StoreError: If a write fails. A failed first save leaves nothing. A failed re-save
+                leaves the old version, or the new one if its result was already in place.
         """
 
     def update(self, pointer: ContextPointer) -> None:
-        """Replace the record that `current` of this id returned, and keep its result."""
+        """Replace the record that `current` returned for this id, and keep its result."""
 
     def clean(self, leftovers: Collection[str]) -> None:
-        """Finishes or removes what `PointerRecords.leftovers` names."""
+        """Finish or remove the unfinished saves that `PointerRecords.leftovers` listed."""
 
     def remove(self, *pointer_ids: str) -> None:
-        """Removes pairs, and whatever else their pointers own."""
+        """Remove pointers with all of their files."""
 
 
 class PointerRecords(Protocol):
-    """Pairs of results and pointers, of which readers see whole versions only."""
+    """Pairs of results and pointers. Readers see only complete versions."""
 
     @property
     def blobs(self) -> BlobStore:
-        """Where the bytes are."""
+        """Return the store of the bytes."""
 
     def change(self, query_id: str, work: Callable[[Transaction], T]) -> T:
-        """What the work returns; it may be called again if another writer was faster.
+        """Run some work in a transaction, and return its result.
+
+        The work may be called again if another writer was faster.
 
         Raises:
-            LockTimeoutError: Other writers were at work all the time that the store waits.
+            LockTimeoutError: If other writers were faster for as long as the store waits.
         """
 
     def quiet(self, query_id: str) -> AbstractContextManager[None]:
-        """A block during which pairs can be looked at as if no writer were at work."""
+        """Keep writers out for the duration of the block, where that is needed to read pairs."""
 
     def load(self, query_id: str, pointer_id: str) -> tuple[ContextPointer, bytes]:
-        """The pointer and its verified result, both of one version, while others write.
+        """Load a pointer and its verified result, both of the same version.
 
         Raises:
-            PointerNotFoundError: There is no such pointer, or its result is gone.
-            CorruptPointerError: The result is not what was saved.
+            PointerNotFoundError: If the pointer or its result is missing.
+            CorruptPointerError: If the result differs from the saved one.
         """
 
     def load_once(self, query_id: str, pointer_id: str) -> tuple[ContextPointer, bytes]:
         """Load without waiting for a writer, whose work can look like a `CorruptPointerError`."""
 
     def result_names(self, pointer: ContextPointer) -> tuple[str, ...]:
-        """The names that the pointer's result may have, the one of a new save first.
+        """Return the possible names of a pointer's result, first the name that saves use now.
 
-        The first that is there counts.
+        The first name with a blob counts.
         """
 
     def leftovers(self, files: QueryFiles, *, now: datetime) -> dict[str, LeftoverKind]:
-        """The names of what killed writers left; certain in a quiet block only."""
+        """List the files of unfinished saves. Only reliable within a `quiet` block."""
 
 
 class LockedRecords:
-    """`PointerRecords` in a store whose folders can be locked.
+    """`PointerRecords` in a store with locks.
 
     Args:
-        blobs: Where the bytes are.
+        blobs: The store of the bytes.
     """
 
     def __init__(self, blobs: LockingBlobStore) -> None:
@@ -203,23 +201,20 @@ class LockedRecords:
 
     @property
     def blobs(self) -> BlobStore:
-        """Where the bytes are."""
+        """Return the store of the bytes."""
         return self._blobs
 
     def change(self, query_id: str, work: Callable[[Transaction], T]) -> T:
-        """What the work returns, called once under the query's lock.
-
-        See `PointerRecords.change`.
-        """
+        """Run some work once, under the lock of the query. See `PointerRecords.change`."""
         with self._blobs.lock(folder_of(query_id)) as folder:
             return work(_LockedTransaction(folder, query_id))
 
     def quiet(self, query_id: str) -> AbstractContextManager[None]:
-        """A block under a shared lock; see `PointerRecords.quiet`."""
+        """Keep writers out with a shared lock. See `PointerRecords.quiet`."""
         return self._blobs.lock_shared(folder_of(query_id))
 
     def load(self, query_id: str, pointer_id: str) -> tuple[ContextPointer, bytes]:
-        """The pointer and its verified result; see `PointerRecords.load`."""
+        """Load a pointer and its verified result. See `PointerRecords.load`."""
         for _ in range(_MAX_READS):
             with suppress(CorruptPointerError):
                 return self.load_once(query_id, pointer_id)
@@ -227,29 +222,30 @@ class LockedRecords:
             return self.load_once(query_id, pointer_id)
 
     def load_once(self, query_id: str, pointer_id: str) -> tuple[ContextPointer, bytes]:
-        """As `load`, without waiting for a writer; see `PointerRecords.load_once`."""
-        # The record comes before the result, which the order of the steps relies on.
+        """Load without waiting for a writer. See `PointerRecords.load_once`."""
+        # Record before result, the reverse of the order in which a save writes them.
         meta = self._blobs.get(
             blob_key(query_id, meta_name(pointer_id)), max_bytes=MAX_RECORD_BYTES
         )
         pair = self._described(meta, query_id, pointer_id)
-        # one of an older version describes whatever is there
+        # A record of an older version has no digest and matches any result, so `next` decides.
         if pair is None or pair[0].result_sha256 is None:
             names = [_next_name(pointer_id)]
             [pending] = self._blobs.get_many(folder_of(query_id), names, max_bytes=MAX_RECORD_BYTES)
             pair = self._described(pending, query_id, pointer_id) or pair
         if pair is None:
-            # raises if it is the record that is damaged
+            # Raises its own error if the record is damaged.
             parse_meta(meta, query_id=query_id, pointer_id=pointer_id)
             raise CorruptPointerError(
-                f"The result of {pointer_id} is not what was saved; restore its file from a copy"
+                f"The result of {pointer_id} differs from the saved one. Restore its file from a "
+                "copy"
             )
         return pair
 
     def _described(
         self, record: bytes | None, query_id: str, pointer_id: str
     ) -> tuple[ContextPointer, bytes] | None:
-        """Return a record's pointer with its result, None if it is damaged or of another result."""
+        """Return a record's pointer with its result, None if they do not match."""
         with suppress(CorruptPointerError):
             pointer = parse_meta(record or b"", query_id=query_id, pointer_id=pointer_id)
             key = blob_key(query_id, _result_name(pointer_id))
@@ -259,18 +255,15 @@ class LockedRecords:
         return None
 
     def result_names(self, pointer: ContextPointer) -> tuple[str, ...]:
-        """The one name of the pointer's result."""
+        """Return the only name of a pointer's result."""
         return (_result_name(pointer.pointer_id),)
 
     def leftovers(self, files: QueryFiles, *, now: datetime) -> dict[str, LeftoverKind]:  # noqa: ARG002 - a lock needs no age
-        """Every pending record, and every result without a record.
-
-        See `PointerRecords.leftovers`.
-        """
+        """List every pending record, and every result without a record."""
         leftovers: dict[str, LeftoverKind] = {}
         unreadable = files.unreadable
         for pointer_id, names in files.by_pointer.items():
-            if pointer_id in unreadable:
+            if pointer_id in unreadable:  # a link may hide the record
                 continue
             pending = [name for name in names if name.endswith(".next")]
             if pending:
@@ -286,13 +279,13 @@ class _LockedTransaction:
     def __init__(self, folder: LockedFolder, query_id: str) -> None:
         self._folder = folder
         self._query_id = query_id
-        # no other writer changes it while the lock is held
-        self._seen: dict[str, ContextPointer | None] = {}
+        # Cached, since no other writer changes the folder while the lock is held.
+        self._current: dict[str, ContextPointer | None] = {}
 
     def current(self, pointer_id: str) -> ContextPointer | None:
-        if pointer_id not in self._seen:
-            self._seen[pointer_id] = self._rolled_forward(pointer_id)
-        return self._seen[pointer_id]
+        if pointer_id not in self._current:
+            self._current[pointer_id] = self._rolled_forward(pointer_id)
+        return self._current[pointer_id]
 
     def _rolled_forward(self, pointer_id: str) -> ContextPointer | None:
         committed = self._read(meta_name(pointer_id), pointer_id)
@@ -305,6 +298,7 @@ class _LockedTransaction:
                 _result_name(pointer_id), max_bytes=max_result_bytes(pending)
             )
         if payload is not None and matches_digest(pending, payload):
+            # The killed writer had replaced the result already, so only its meta is missing.
             self._folder.put((meta_name(pointer_id), meta_bytes(pending)))
             committed = pending
         self._folder.delete(_next_name(pointer_id), fsync=False)
@@ -316,7 +310,7 @@ class _LockedTransaction:
         meta, result = meta_name(pointer.pointer_id), _result_name(pointer.pointer_id)
         try:
             self._folder.put((result, payload), (meta, meta_bytes(pointer)))
-        except BaseException:
+        except BaseException:  # a Ctrl-C too must leave nothing behind
             with suppress(StoreError):
                 self._folder.delete(meta, result, fsync=False)
             raise
@@ -343,9 +337,9 @@ class _LockedTransaction:
 
     def remove(self, *pointer_ids: str) -> None:
         for pointer_id in pointer_ids:
-            # What is pending goes first: `current` could bring the pair back from it.
+            # `next` is removed first, because `current` could restore the pair from it.
             names = _next_name(pointer_id), meta_name(pointer_id), _result_name(pointer_id)
-            with suppress(UnsafePathError):  # a directory under a name of ours
+            with suppress(UnsafePathError):  # a directory that has the name of a file
                 self._folder.delete(*names, fsync=pointer_id == pointer_ids[-1])
 
     def _read(self, name: str, pointer_id: str) -> ContextPointer | None:
@@ -358,16 +352,16 @@ class _LockedTransaction:
 
 
 def blob_key(query_id: str, name: str) -> str:
-    """The key of a blob of a query.
+    """Return the key of a blob of a query.
 
     Raises:
-        InvalidIdError: `query_id` is not allowed.
+        InvalidIdError: If `query_id` is not an id.
     """
     return f"{folder_of(query_id)}/{name}"
 
 
 def meta_name(pointer_id: str) -> str:
-    """Name of the commit record."""
+    """Return the name of a pointer's commit record."""
     return f"{pointer_id}.meta.json"
 
 
@@ -380,35 +374,38 @@ def _next_name(pointer_id: str) -> str:
 
 
 def owner_of(name: str) -> str | None:
-    """Return the pointer that owns a blob of this name, None if no pointer does."""
+    """Return the id of the pointer that a blob belongs to, None if it has no valid name."""
     match = _NAME.fullmatch(name)
     return None if match is None else match[1]
 
 
 def meta_bytes(pointer: ContextPointer) -> bytes:
-    """The commit record of a pointer, which `parse_meta` reads."""
-    return encode_json(pointer.__dict__).data  # all plain, in the order of the class
+    """Encode the commit record of a pointer, which `parse_meta` decodes."""
+    # All values are plain, so `model_dump` would only copy them.
+    return encode_json(pointer.__dict__).data
 
 
 def parse_meta(data: bytes, *, query_id: str, pointer_id: str) -> ContextPointer:
-    """Parse a commit record, and ignore the fields of other versions.
+    """Decode a commit record. Ignores fields of other versions.
 
     Raises:
-        CorruptPointerError: If the bytes are not a commit record, or are that of another pointer.
+        CorruptPointerError: If the bytes are not a commit record, or belong to another pointer.
     """
     pointer = None
-    if b"NaN" not in data and b"Infinity" not in data:  # older files may hold these, and mean None
-        with suppress(ValidationError):  # of half a surrogate pair, which pydantic's reader refuses
+    # Older files may contain NaN or Infinity for None, and lone surrogates, which pydantic's JSON
+    # parser refuses. `decode_json` reads both.
+    if b"NaN" not in data and b"Infinity" not in data:
+        with suppress(ValidationError):
             pointer = ContextPointer.model_validate_json(data)
     try:
         pointer = pointer or ContextPointer.model_validate(decode_json(data))
     except (ValidationError, CorruptPointerError) as exc:
         raise CorruptPointerError(
-            f"The record of {pointer_id} is damaged; restore its file from a copy"
+            f"The record of {pointer_id} is damaged. Restore its file from a copy"
         ) from exc
     if (pointer.query_id, pointer.pointer_id) != (query_id, pointer_id):
         raise CorruptPointerError(
-            f"The record of {pointer_id} is that of another place; move its file back"
+            f"The record of {pointer_id} belongs to another pointer. Move its file back"
         )
     return pointer
 
@@ -416,7 +413,7 @@ def parse_meta(data: bytes, *, query_id: str, pointer_id: str) -> ContextPointer
 def read_records(
     blobs: BlobStore, query_id: str, pointer_ids: Collection[str]
 ) -> Iterator[ContextPointer | None]:
-    """Yield the pointer of each id, None for one whose record is damaged or gone."""
+    """Yield the pointer of each id, None if its record is missing or damaged."""
     names = [meta_name(pointer_id) for pointer_id in pointer_ids]
     records = blobs.get_many(folder_of(query_id), names, max_bytes=MAX_RECORD_BYTES)
     for pointer_id, record in zip(pointer_ids, records, strict=True):
@@ -427,20 +424,23 @@ def read_records(
 
 
 def read_pointers(blobs: BlobStore, files: QueryFiles) -> list[ContextPointer]:
-    """Return the pointers of a query whose records can be read, in no order, unverified."""
+    """Return the pointers of a query with readable records, in no order.
+
+    Does not verify their results.
+    """
     records = read_records(blobs, files.query_id, files.recorded)
     return [pointer for pointer in records if pointer is not None]
 
 
 def max_result_bytes(pointer: ContextPointer) -> int:
-    """Return the size over which a result is damaged, and not read."""
+    """Return the maximum size of a pointer's result. A larger one is damaged and not read."""
     if pointer.result_bytes is None:
         return _MAX_UNRECORDED_BYTES
     return pointer.result_bytes
 
 
 def matches_digest(pointer: ContextPointer, payload: bytes) -> bool:
-    """Return whether a pointer was saved with these bytes. One without a digest is believed."""
+    """Return whether the bytes are a pointer's saved result. True if it has no digest."""
     if pointer.result_sha256 is None:
         return True
     return (

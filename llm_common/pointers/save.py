@@ -1,7 +1,7 @@
 """A save, from the call to the committed pair.
 
-`Call` checks and redacts what the tool was called with, `describe` makes the pointer of a result,
-and `Saver` commits the two: it finds the id, makes room, and hands finished bytes to the records.
+`Call` checks and redacts a call. `describe` creates the pointer of a result. `Saver` chooses the
+id, commits the pair, and evicts older results by the rules of `Retention`.
 """
 
 import hashlib
@@ -44,14 +44,15 @@ from llm_common.pointers.tombstones import Tombstones
 from llm_common.redaction.redactor import Redactor
 from llm_common.text.canonical import Encoded, Json, encode_json, json_text, stable_json, to_plain
 
+# A pointer stays small enough to list thousands of them, or to show dozens to a model.
 MAX_ARGS_BYTES = 8_192
 MAX_SOURCE_URLS = 50
 
 _URL = re.compile(r"https?://[^\s<>\"\x00-\x1f\x7f\ud800-\udfff]{1,2000}", re.IGNORECASE)
 _MAX_NAME_CHARS: Final = 100_000
-_MAX_ARGS_LEVELS: Final = 100
 _KEPT_ARGS: Final = 24
 _KEPT_CHARS: Final = 120
+# A repeat's id ends with its ordinal in four hexadecimal digits.
 _MAX_REPEATS: Final = 0xFFFF
 
 _log = logging.getLogger(__name__)
@@ -59,26 +60,25 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call of a tool, checked: everything of a pointer that does not depend on the result.
+    """A checked call of a tool, with all fields of its pointer that precede the result.
 
     Attributes:
-        query_id: What the user asked, as an id.
+        query_id: Id of the query.
         task_id: Task of the plan, if any.
-        tool_name: Tool that was called.
-        shown_task_id: The task's id without secrets, as it is stored.
-        shown_tool_name: The tool's name without secrets, as it is stored.
-        args: Its arguments as plain data without their secrets, cut when they take over 8 KB or 100
-            levels.
-        args_sha256: Of the whole arguments.
-        call_sha256: Of the call; its id is the beginning.
-        summary: One line about it.
+        tool_name: Name of the tool.
+        redacted_task_id: The stored `task_id`, with secrets redacted.
+        redacted_tool_name: The stored `tool_name`, with secrets redacted.
+        args: Arguments as plain data, with secrets redacted. Cut if they exceed 8 KB or 100 levels.
+        args_sha256: SHA-256 of the unredacted arguments.
+        call_sha256: SHA-256 of the call. Its first digits are the pointer id.
+        summary: One line about the call.
     """
 
     query_id: str
     task_id: str | None
     tool_name: str
-    shown_task_id: str | None
-    shown_tool_name: str
+    redacted_task_id: str | None
+    redacted_tool_name: str
     args: dict[str, Json]
     args_sha256: str
     call_sha256: str
@@ -94,65 +94,63 @@ class Call:
         args: Mapping[str, Any],
         redactor: Redactor,
     ) -> "Call":
-        """The call, a snapshot that later changes of the arguments do not reach.
+        """Check and redact a call, and copy its arguments.
 
         Raises:
-            InvalidIdError: `query_id`, `task_id` or `tool_name` is not allowed.
-            UnserialisableError: JSON cannot stand for the arguments.
+            InvalidIdError: If `query_id`, `task_id` or `tool_name` is not allowed.
+            UnserialisableError: If the arguments cannot be represented in JSON.
         """
         query_id = checked_query_id(query_id, redactor)
         task = None
-        if isinstance(task_id, int) and not isinstance(task_id, bool):
+        if isinstance(task_id, int) and not isinstance(task_id, bool):  # a bool is an int
             task = str(task_id)
         elif task_id is not None:
             task = _checked_name(task_id, "task_id")
         tool_name = _checked_name(tool_name, "tool_name")
         if not isinstance(args, Mapping):
             raise UnserialisableError(
-                f"args must be a mapping of names to values, not {type(args).__name__}"
+                f"args must be a mapping, got {type(args).__name__}. Pass names and values"
             )
         plain = to_plain(dict(args))
         stable = stable_json(args)
         redacted_args = _redacted(plain, redactor)
         assert isinstance(redacted_args, dict)
-        shown_name = redactor.text(tool_name)
+        redacted_name = redactor.text(tool_name)
         return cls(
             query_id=query_id,
             task_id=task,
             tool_name=tool_name,
-            shown_task_id=None if task is None else redactor.text(task),
-            shown_tool_name=shown_name,
+            redacted_task_id=None if task is None else redactor.text(task),
+            redacted_tool_name=redacted_name,
             args=_shortened(redacted_args),
             args_sha256=text_digest(stable),
             call_sha256=call_digest_of(
                 stable, tool_name=tool_name, query_id=query_id, task_id=task
             ),
-            summary=summary_line(tool_name=shown_name, args=redacted_args),
+            summary=summary_line(tool_name=redacted_name, args=redacted_args),
         )
 
     @property
     def short_id(self) -> str:
-        """The id of the call: 12 digits."""
+        """Return the 12-digit id of the call."""
         return self.call_sha256[:12]
 
     @property
     def long_id(self) -> str:
-        """The id of the call when another call owns the short one: 16 digits."""
+        """Return the 16-digit id, for a call whose short id belongs to another call."""
         return self.call_sha256[:16]
 
     def repeat_id(self, ordinal: int) -> str:
-        """The id of a further result of the call."""
+        """Return the id of a repeated result of the call."""
         return f"{self.short_id}{ordinal:04x}"
 
     def owns(self, pointer: ContextPointer) -> bool:
-        """Whether the pointer stands for this very call, whatever its id.
-
-        Older versions stored names with secrets.
-        """
+        """Return whether a pointer belongs to this call, whatever its id."""
+        # Older versions stored names without redaction.
         return (
             pointer.query_id == self.query_id
-            and pointer.tool_name in (self.tool_name, self.shown_tool_name)
-            and pointer.task_id in (self.task_id, self.shown_task_id)
+            and pointer.tool_name in (self.tool_name, self.redacted_tool_name)
+            and pointer.task_id in (self.task_id, self.redacted_task_id)
             and (pointer.args_sha256 or digest_of(pointer.args)) == self.args_sha256
         )
 
@@ -166,22 +164,23 @@ def describe(
     created_at: datetime,
     expires_at: str | None,
 ) -> ContextPointer:
-    """The pointer of a call and its result, under the call's short id.
+    """Create the pointer of a call and its result, with the short id of the call.
 
     Raises:
-        UnserialisableError: The result was changed meanwhile, or a key is half a surrogate pair.
+        UnserialisableError: If another thread changed the result, or an argument's name contains a
+            lone surrogate.
     """
     try:
         digest = describe_result(encoded.value, size_bytes=len(encoded.data), redactor=redactor)
         urls = _web_urls(source_urls, encoded.value, redactor)
-    except (IndexError, RuntimeError) as exc:  # of a container that another thread shrinks or grows
-        raise UnserialisableError("The result was changed while being saved; save a copy") from exc
+    except (IndexError, RuntimeError) as exc:  # another thread shrinks a list or resizes a dict
+        raise UnserialisableError("The result changed during the save. Save a copy") from exc
     try:
         return ContextPointer(
             pointer_id=call.short_id,
             query_id=call.query_id,
-            task_id=call.shown_task_id,
-            tool_name=call.shown_tool_name,
+            task_id=call.redacted_task_id,
+            tool_name=call.redacted_tool_name,
             args=call.args,
             created_at=time_text(created_at),
             summary=call.summary,
@@ -195,15 +194,15 @@ def describe(
         )
     except ValidationError as exc:
         raise UnserialisableError(
-            "A name among the arguments is no valid Unicode; pass plain text"
+            "The name of an argument is not valid Unicode. Pass plain text"
         ) from exc
 
 
 def redacted_result(result: object, redactor: Redactor, *, redact_results: bool) -> object:
-    """Redact a result, or only the `error` of a failed tool where results are stored as they are.
+    """Redact a result, or only its `error` if `redact_results` is False.
 
     Raises:
-        UnserialisableError: JSON cannot stand for the result.
+        UnserialisableError: If the result cannot be represented in JSON.
     """
     if redact_results:
         plain = to_plain(_without_secret_error(result, redactor))
@@ -213,14 +212,17 @@ def redacted_result(result: object, redactor: Redactor, *, redact_results: bool)
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """The rules of one store; each pointer carries its own expiry, which every process obeys.
+    """The limits of a store on the age and total size of results.
+
+    Each pointer records its own expiry, which all processes obey.
 
     Attributes:
-        ttl_s: Seconds from its last save after which a result is gone; None and infinity keep it.
-        max_bytes_per_query: Most bytes of the results of one query together; None sets no limit.
+        ttl_s: Seconds from the last save of a result to its expiry. None and infinity keep it.
+        max_bytes_per_query: Maximum total size of the results of a query. None sets no limit.
 
     Raises:
-        ValueError: A number that is not above zero.
+        TypeError: If a limit is not a number or None.
+        ValueError: If a limit is zero or negative.
     """
 
     ttl_s: float | None = None
@@ -233,21 +235,21 @@ class Retention:
         ):
             if limit is not None and not isinstance(limit, int | float):
                 raise TypeError(
-                    f"{name} is a {type(limit).__name__}; pass a number, or None for no limit"
+                    f"{name} must be a number, got {type(limit).__name__}. Pass None for no limit"
                 )
         if self.ttl_s is not None and not self.ttl_s > 0:  # `<= 0` would let NaN pass
             raise ValueError(
-                f"ttl_s is {self.ttl_s}; "
-                "pass more than 0 seconds, or use delete() for what must go now"
+                f"ttl_s must be above 0, got {self.ttl_s}. "
+                "To remove a result immediately, call delete()"
             )
         if self.max_bytes_per_query is not None and self.max_bytes_per_query <= 0:
             raise ValueError(
-                f"max_bytes_per_query is {self.max_bytes_per_query}; "
-                "pass more than 0, or None for no limit"
+                f"max_bytes_per_query must be above 0, got {self.max_bytes_per_query}. "
+                "Pass None for no limit"
             )
 
     def expires_at(self, saved_at: datetime) -> str | None:
-        """Return when a result saved at a moment expires, None for never."""
+        """Return the expiry of a result saved at some time, None for never."""
         if self.ttl_s is None:
             return None
         try:
@@ -256,30 +258,29 @@ class Retention:
             return None
 
     def select_evictions(
-        self, others: Iterable[ContextPointer], *, new_bytes: int, now: datetime
+        self, pointers: list[ContextPointer], *, new_bytes: int, now: datetime
     ) -> list[ContextPointer]:
-        """Select the pointers of a query to evict for a new result: expired ones, then the oldest.
+        """Select the pointers of a query to evict for a new result.
 
-        Pinned ones stay.
+        Expired pointers come first, then the oldest. Pinned ones are never evicted.
 
         Args:
-            others: The pointers that would remain beside it.
-            new_bytes: Size of the result.
-            now: Tells which have expired.
+            pointers: The other pointers of the query.
+            new_bytes: Size of the new result.
+            now: Current time, by which pointers have expired.
 
         Raises:
-            ResultTooLargeError: The result alone is over the limit.
-            StoreFullError: What is pinned leaves no room for it.
+            ResultTooLargeError: If the new result alone exceeds the limit.
+            StoreFullError: If the pinned results leave too little room.
         """
         limit = self.max_bytes_per_query
         if limit is None:
             return []
         if new_bytes > limit:
             raise ResultTooLargeError(
-                f"The result takes more than the {limit:,} bytes that a query may hold; "
-                "raise max_bytes_per_query or store less"
+                f"The result exceeds the {limit:,} bytes that a query may have. "
+                "Raise max_bytes_per_query or store less"
             )
-        pointers = list(others)
         pointers.sort(key=lambda p: (not has_expired(p, now), p.created_at, p.pointer_id))
         excess = new_bytes + sum(pointer.result_bytes or 0 for pointer in pointers) - limit
         evicted: list[ContextPointer] = []
@@ -289,21 +290,21 @@ class Retention:
                 excess -= pointer.result_bytes or 0
         if excess > 0:
             raise StoreFullError(
-                f"Pinned results leave no room for this one in the {limit:,} bytes that a query "
-                "may hold; unpin or delete some, or raise max_bytes_per_query. Nothing was changed"
+                f"Pinned results leave too little of the {limit:,} bytes that a query may have, "
+                "and nothing was changed. Unpin or delete some, or raise max_bytes_per_query"
             )
         return evicted
 
 
 class Saver:
-    """Commits results under the ids of their calls.
+    """Commits results under the ids of their calls, and evicts others afterwards.
 
-    What must be evicted for a result goes after it is committed: a save that fails costs nothing. A
-    process that dies in between leaves a query over its limit until the next save.
+    A save that fails therefore evicts nothing. If the process dies between the two steps, the query
+    exceeds its limit until the next save.
 
     Args:
-        records: The store's pairs.
-        tombstones: Where the evicted are noted.
+        records: The pairs of the store.
+        tombstones: Records the evictions.
     """
 
     def __init__(self, records: PointerRecords, tombstones: Tombstones) -> None:
@@ -321,31 +322,31 @@ class Saver:
         retention: Retention,
         now: datetime,
     ) -> ContextPointer:
-        """The pointer under the id that it now has.
+        """Commit a pair, and return its pointer with the final id and location.
 
         Args:
-            transaction: Changes the call's query.
-            call: What the pointer stands for.
-            pointer: The pointer, described.
-            payload: Its result.
-            keep_repeats: Whether a result that differs from the call's last gets an id of its own.
-            retention: Tells what must go.
-            now: Tells what has expired.
+            transaction: Transaction of the query.
+            call: The call.
+            pointer: The pointer of the call's result.
+            payload: The encoded result.
+            keep_repeats: True stores a result that differs from the last one under a new id.
+            retention: Limits of the save.
+            now: Current time, by which pointers have expired.
 
         Raises:
-            StoreFullError: What is pinned leaves no room.
-            StoreError: Not committed.
+            StoreFullError: If the pinned results leave too little room.
+            StoreError: If the pair was not committed.
         """
         pointer = self._placed(pointer)
         evicted: list[ContextPointer] = []
         is_committed = False
         if not keep_repeats:
-            # Most calls are saved once: only if something has the id is its owner read.
+            # Most calls are saved once. The owner of an id is read only if the id is used.
             evicted = self._evictions(pointer, retention, now)
             is_committed = transaction.commit_new(pointer, payload)
         if not is_committed:
             pointer_id, owner = _choose_id(transaction, call, pointer, keep_repeats=keep_repeats)
-            pinned = owner is not None and owner.pinned
+            pinned = owner is not None and owner.pinned  # a pin survives new saves of the call
             pointer = self._placed(
                 pointer.model_copy(update={"pointer_id": pointer_id, "pinned": pinned})
             )
@@ -356,7 +357,7 @@ class Saver:
         return pointer
 
     def _placed(self, pointer: ContextPointer) -> ContextPointer:
-        """The pointer with the place of its result."""
+        """Return the pointer with the location of its result."""
         name = self._records.result_names(pointer)[0]
         location = self._records.blobs.location(blob_key(pointer.query_id, name))
         return pointer.model_copy(update={"result_path": location})
@@ -364,7 +365,7 @@ class Saver:
     def _evictions(
         self, pointer: ContextPointer, retention: Retention, now: datetime
     ) -> list[ContextPointer]:
-        """Select others of the query that must go for this one. Reads records only if any must."""
+        """Select the pointers to evict for a new one. Reads records only if the query is full."""
         limit, new_bytes = retention.max_bytes_per_query, pointer.result_bytes or 0
         if limit is None:
             return []
@@ -372,19 +373,16 @@ class Saver:
         other_ids = files.by_pointer.keys() - {pointer.pointer_id}
         if new_bytes + sum(map(files.size, other_ids)) <= limit:
             return []
-        others: list[ContextPointer] = []
-        for other in read_pointers(self._records.blobs, files):
-            if other.pointer_id in other_ids:
-                others.append(other)
-        return retention.select_evictions(others, new_bytes=new_bytes, now=now)
+        candidates: list[ContextPointer] = []
+        for candidate in read_pointers(self._records.blobs, files):
+            if candidate.pointer_id in other_ids:
+                candidates.append(candidate)
+        return retention.select_evictions(candidates, new_bytes=new_bytes, now=now)
 
     def _evict(
         self, transaction: Transaction, evicted: list[ContextPointer], now: datetime
     ) -> None:
-        """Remove the evicted, and note why.
-
-        The new result is committed, so those that cannot be removed are left to the next save.
-        """
+        """Remove the evicted pointers and record why. Leaves failed removals to the next save."""
         query_id = evicted[0].query_id
         expired: list[str] = []
         erased: list[str] = []
@@ -395,20 +393,20 @@ class Saver:
         try:
             transaction.remove(*expired, *erased)
         except StoreError as exc:
-            _log.warning("a query stays over its limit for now: %s", type(exc).__name__)
+            _log.warning("a query exceeds its limit until the next save: %s", type(exc).__name__)
 
 
 def _choose_id(
     transaction: Transaction, call: Call, pointer: ContextPointer, *, keep_repeats: bool
 ) -> tuple[str, ContextPointer | None]:
-    """The id to save under, and the pointer that this replaces."""
+    """Return the id to save under, and the pointer that the save replaces."""
     for pointer_id in (call.short_id, call.long_id):
         owner = transaction.current(pointer_id)
         if owner is None or call.owns(owner):
             break
     else:
         raise StoreError(
-            "Two other calls own both ids of this call; save it under another query_id"
+            "Two other calls have both ids of this call. Save it under another query_id"
         )
     if not keep_repeats or owner is None or pointer_id == call.long_id:
         return pointer_id, owner
@@ -418,10 +416,8 @@ def _choose_id(
 def _choose_repeat(
     transaction: Transaction, call: Call, pointer: ContextPointer, first: ContextPointer
 ) -> tuple[str, ContextPointer | None]:
-    """Return the id of the call's next result, or of its last if that is the same.
-
-    Ordinals have no gaps, so the last one is found by bisection.
-    """
+    """Return the id of the call's next result, or of its last one if the result is the same."""
+    # Ordinals have no gaps, so doubling and bisection find the last one in a few reads.
     newest = first
     last, beyond = 0, 1
     while (repeat := transaction.current(call.repeat_id(beyond))) is not None:
@@ -436,7 +432,7 @@ def _choose_repeat(
     if call.owns(newest) and newest.result_sha256 == pointer.result_sha256:
         return newest.pointer_id, newest
     if beyond > _MAX_REPEATS:
-        raise StoreError(f"One call has been saved {_MAX_REPEATS:,} times; use another query_id")
+        raise StoreError(f"The call has {_MAX_REPEATS:,} results already. Use another query_id")
     return call.repeat_id(beyond), None
 
 
@@ -445,7 +441,7 @@ def _checked_name(name: object, what: str) -> str:
         return name
     got = f"{len(name):,} characters" if isinstance(name, str) else type(name).__name__
     raise InvalidIdError(
-        f"{what} must be text of at most {_MAX_NAME_CHARS:,} characters, not {got}"
+        f"{what} must be a str of at most {_MAX_NAME_CHARS:,} characters, got {got}"
     )
 
 
@@ -454,21 +450,21 @@ def _redacted(plain: Json, redactor: Redactor) -> Json:
         return redactor.data(plain, encoded=encode_json(plain).data)
     except RecursionError as exc:
         raise UnserialisableError(
-            "A value is nested too deeply for its secrets to be found; flatten it"
+            "A value is nested too deeply to redact its secrets. Flatten it"
         ) from exc
 
 
 def _shortened(args: dict[str, Json]) -> dict[str, Json]:
-    """Return the arguments, or the beginnings of 24 if they are over 8 KB or 100 levels."""
+    """Return the arguments, or the heads of 24 if they exceed 8 KB or 100 levels."""
     if len(encode_json(args).data) <= MAX_ARGS_BYTES and not _is_deep(args):
         return args
     return {key[:_KEPT_CHARS]: _beginning(value) for key, value in islice(args.items(), _KEPT_ARGS)}
 
 
 def _is_deep(value: Json) -> bool:
-    """Return whether the data is so deep that a copy of a pointer, which recurses, might fail."""
+    """Return whether data has over 100 levels, which a recursive copy might not survive."""
     level = [value]
-    for _ in range(_MAX_ARGS_LEVELS + 1):
+    for _ in range(101):
         inner: list[Json] = []
         for item in level:
             if isinstance(item, dict):
@@ -489,7 +485,7 @@ def _beginning(value: Json) -> Json:
 
 
 def _without_secret_error(result: object, redactor: Redactor) -> object:
-    """Redact the `error` of a failed tool's result. Returns any other result itself."""
+    """Redact the `error` of a failed tool's result. Returns any other result unchanged."""
     error = getattr(result, "__dict__", {}).get("error")
     if not isinstance(error, str) or redactor.text(error) == error:
         return result
@@ -499,12 +495,12 @@ def _without_secret_error(result: object, redactor: Redactor) -> object:
     return plain
 
 
-def _web_urls(named: Iterable[object], result: object, redactor: Redactor) -> list[str]:
-    """Return the web addresses that the caller names, then those of the result, each once."""
-    urls = list(named)
+def _web_urls(source_urls: Iterable[object], result: object, redactor: Redactor) -> list[str]:
+    """Return the caller's web addresses, then the result's, without duplicates."""
+    urls = list(source_urls)
     if isinstance(result, dict) and isinstance(result.get("source_urls"), list | tuple):
         urls += result["source_urls"]
-    web_urls: dict[str, None] = {}  # each once, in order
+    web_urls: dict[str, None] = {}  # an ordered set
     for url in urls:
         if len(web_urls) == MAX_SOURCE_URLS:
             break

@@ -1,7 +1,7 @@
 """Searches stored outputs by words, without an index.
 
-A search reads every record of its queries, and every result if it is told to. It keeps counts of
-the words only, so memory holds one batch of results at a time. Nothing in the store changes.
+A search reads every record of its queries, and optionally every result. It stores only counts of
+the words, so one batch of results is in memory at a time. The store is not changed.
 """
 
 import re
@@ -25,8 +25,8 @@ from llm_common.pointers.records import (
 from llm_common.ranking.lexical import StreamedScan, find_stem, folded
 from llm_common.storage.blob import folder_of
 
-_BATCH: Final = 16  # an object store fetches as many results at once
-_CALL_WEIGHT: Final = 2.0  # a word of the call says more than one of a long result
+_BATCH: Final = 16  # as many as an object store fetches in parallel
+_CALL_WEIGHT: Final = 2.0  # a word of the call is more telling than one of a long result
 _JSON_ESCAPE: Final = re.compile(r"\\(?:u([0-9a-fA-F]{4})|.)", re.DOTALL)
 
 SplitResult = Callable[[ContextPointer, bytes], Iterable[tuple[str, str]]]
@@ -37,13 +37,13 @@ class PointerMatch(BaseModel):
     """A stored output that shares a word with the request.
 
     Attributes:
-        pointer: The output.
-        score: How well it matches, 1 for the best. Scores compare within one search.
+        pointer: Pointer of the output.
+        score: Relevance, 1 for the best match. Comparable within one search only.
         path: JSON pointer to the matching document within the result, "" for the whole result.
         passage: The part of the document with most of the words. "" if results were not searched,
-            or only the call has the words.
-        start: Where the passage starts in the document, in characters.
-        total_chars: Characters of the document.
+            or only the call contains the words.
+        start: Offset of the passage in the document, in characters.
+        total_chars: Size of the document in characters.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -57,14 +57,14 @@ class PointerMatch(BaseModel):
 
 
 class PointerSearch(BaseModel):
-    """The outcome of a search by words.
+    """The result of a search by words.
 
     Attributes:
         matches: The best matches, best first.
-        total: Documents that share a word with the request.
-        searched: Pointers that were searched.
-        unreadable: Pointers that were not, because their record or result is damaged.
-        unreadable_queries: Queries whose folder cannot be read to its end.
+        total: Number of documents that share a word with the request.
+        searched: Number of pointers searched.
+        unreadable: Number of pointers skipped because their record or result is damaged.
+        unreadable_queries: Queries whose folder cannot be read completely.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -77,7 +77,7 @@ class PointerSearch(BaseModel):
 
 
 def whole_result(_pointer: ContextPointer, payload: bytes) -> Iterator[tuple[str, str]]:
-    """Yield a stored result as one document, in the text that a reader of it sees."""
+    """Yield a stored result as one document, in the form in which it is read back."""
     yield "", stored_text(payload).text
 
 
@@ -94,23 +94,23 @@ def search_pointers(
     max_passage_chars: int = 300,
     progress: Callable[[int], object] = lambda _: None,
 ) -> PointerSearch:
-    """Search the stored outputs of some queries, by BM25.
+    """Search the stored outputs of some queries with BM25.
 
-    The same words over the same outputs give the same matches in the same order.
+    See `ContextPointerStore.find`.
 
     Args:
-        records: Where the outputs are.
-        words: What to look for, in any form and case. A blank text matches nothing.
+        records: Records of the outputs.
+        words: The words to find, in any inflection and case. A blank text matches nothing.
         query_ids: The queries to search.
         limit: Maximum number of matches.
-        now: Leaves out what has expired by then.
-        in_results: True searches each stored result too. False searches the records alone, whose
-            description has the first 500 characters of a result.
-        pointer_ids: Searches these pointers alone.
-        split: Splits a result into the documents that are ranked. The words of the call count for
-            a document that is the whole result.
-        max_passage_chars: Maximum size of a passage.
-        progress: Called with the number of pointers searched so far, after each few.
+        now: Time by which pointers have expired.
+        in_results: True also searches the stored results. False searches the records, whose
+            descriptions contain the first 500 characters of a result.
+        pointer_ids: The pointers to search. None searches all.
+        split: Splits a result into ranked documents. The words of the call count for a document
+            that is the whole result.
+        max_passage_chars: Maximum size of a match's passage.
+        progress: Called now and then with the number of pointers searched so far.
     """
     scan = StreamedScan(words)
     outputs = _Outputs(records, now, split if in_results else None)
@@ -134,10 +134,10 @@ def search_pointers(
     matches: list[PointerMatch] = []
     for hit in hits:
         query_id, pointer_id, _, path = hit.key.split("\n", maxsplit=3)
-        # not `read`: listing the query again for each match takes seconds where it is large
+        # Not `read`, which would scan the folder of a large query again for each match.
         for output in outputs.read_listed(query_id, [pointer_id]):
             text = None if output is None else output.texts.get(path)
-            if output is None or text is None:  # replaced or deleted since it was counted
+            if output is None or text is None:  # replaced or deleted since the count
                 continue
             start, passage = _best_passage(text, scan.stems, max_passage_chars)
             match = PointerMatch(
@@ -170,9 +170,9 @@ class _Outputs:
     """Reads the outputs of a query in batches.
 
     Attributes:
-        records: Where they are.
-        now: Leaves out what has expired by then.
-        split: Splits their results; None reads no result.
+        records: Records of the outputs.
+        now: Time by which pointers have expired.
+        split: Splits results into documents. None reads no results.
     """
 
     records: PointerRecords
@@ -180,7 +180,7 @@ class _Outputs:
     split: SplitResult | None
 
     def read(self, query_id: str, pointer_ids: Collection[str] | None) -> Iterator[_Output | None]:
-        """Yield the outputs of a query by id, None for each one that is damaged.
+        """Yield the outputs of a query in the order of their ids, None for a damaged output.
 
         Raises:
             StoreError: If the query's folder cannot be read.
@@ -192,7 +192,7 @@ class _Outputs:
         yield from self.read_listed(query_id, ids)
 
     def read_listed(self, query_id: str, ids: Sequence[str]) -> Iterator[_Output | None]:
-        """Yield the outputs of these pointers, None for each one that is damaged or gone."""
+        """Yield the outputs of some pointers, None for a damaged or missing output."""
         for start in range(0, len(ids), _BATCH):
             batch: list[ContextPointer] = []
             for pointer in read_records(self.records.blobs, query_id, ids[start : start + _BATCH]):
@@ -216,7 +216,7 @@ class _Outputs:
             current, data = pointer, payload
             try:
                 if data is None or not matches_digest(pointer, data):
-                    # damaged, under the name of an older version, or a writer is at work
+                    # Damaged, under the name of an older version, or being written.
                     current, data = self.records.load(query_id, pointer.pointer_id)
                 texts = dict(split(current, data))
             except StoreError:
@@ -228,12 +228,12 @@ class _Outputs:
 def _count_words(scan: StreamedScan, output: _Output) -> None:
     pointer = output.pointer
     call = f"{pointer.summary} {pointer.args} {' '.join(pointer.source_urls)}"
-    for number, (path, text) in enumerate(output.texts.items()):
+    for index, (path, text) in enumerate(output.texts.items()):
         fields = [(_comparable(text, is_json=_is_json(text)), 1.0)]
         if path == "":
             fields += [(folded(call), _CALL_WEIGHT), (folded(pointer.digest), 1.0)]
-        # The number keeps documents of equal score in the order of their result.
-        scan.add(f"{pointer.query_id}\n{pointer.pointer_id}\n{number:09}\n{path}", fields)
+        # The index sorts documents of equal score by their order in the result.
+        scan.add(f"{pointer.query_id}\n{pointer.pointer_id}\n{index:09}\n{path}", fields)
 
 
 def _is_json(text: str) -> bool:
@@ -241,10 +241,8 @@ def _is_json(text: str) -> bool:
 
 
 def _comparable(text: str, *, is_json: bool) -> str:
-    r"""Return a text as it is compared: folded, and without the escapes of JSON.
-
-    The word after an escape would otherwise begin with its letter, as in `first\nsecond`.
-    """
+    """Return a text in the form for comparison: folded, with the escapes of JSON decoded."""
+    # In `first\nsecond` of JSON, the second word would otherwise begin with the n of the escape.
     return folded(_JSON_ESCAPE.sub(_unescape, text) if is_json and "\\" in text else text)
 
 
@@ -253,10 +251,11 @@ def _unescape(escape: re.Match[str]) -> str:
 
 
 def _best_passage(text: str, stems: Sequence[str], size: int) -> tuple[int, str]:
-    """Return the first passage of a text with the most words, and where it starts."""
+    """Return the first passage of a text with the most words, and its offset."""
     is_json = _is_json(text)
     best_start, most = 0, 0
-    for start in range(0, len(text), max(size // 2, 1)):  # half a step: no word is cut in both
+    # Windows overlap by half, so no word is cut in both.
+    for start in range(0, len(text), max(size // 2, 1)):
         window = _comparable(text[start : start + size], is_json=is_json)
         count = sum(bool(find_stem(stem, (window,))) for stem in stems)
         if count > most:

@@ -1,6 +1,6 @@
 """`FileContextPointerStore`: results on disk, each behind a small pointer.
 
-`ContextPointerStore`: the same anywhere.
+`ContextPointerStore` is the same store over any kind of records.
 """
 
 import asyncio
@@ -59,9 +59,10 @@ from llm_common.storage.blob import folder_of, query_id_of
 from llm_common.text.canonical import decode_json, encode_json
 
 DEFAULT_MAX_RESULT_BYTES = 100_000_000
-"""Far over any output that a model could use, and small enough to hash and load without a pause."""
+"""More than a model could ever use, and small enough to hash and load within a second."""
 
-_THREADS: Final = 4  # keep a disk busy; each more would hold one more encoded result in memory
+# Four keep a disk busy. Each further thread could hold another encoded result in memory.
+_THREADS: Final = 4
 
 T = TypeVar("T")
 
@@ -69,7 +70,7 @@ _log = logging.getLogger(__name__)
 
 
 class StoreOptions(TypedDict, total=False):
-    """What every `ContextPointerStore` takes beside the place of its bytes; see there."""
+    """The options of every `ContextPointerStore`, documented there."""
 
     max_result_bytes: int
     redactor: Redactor
@@ -82,30 +83,27 @@ class StoreOptions(TypedDict, total=False):
 class ContextPointerStore:
     """Keeps results as pairs of blobs: a result, and the pointer that commits it.
 
-    Every pointer that `list` returns can be loaded while others save, save again or are killed, in
-    this process or another. Nothing that is stored is ever revived into an object.
+    Every pointer that `list` returns can be loaded, even while other threads or processes save,
+    replace results, or are killed. Loading returns plain data and never creates other objects.
 
     Attributes:
-        records: As given.
+        records: The records of the store.
 
     Args:
-        records: The pairs: where the bytes are, and what keeps writers apart.
-        max_result_bytes: A larger result is refused.
-        redactor: Takes secrets out of arguments, summary, digest, addresses and a failed tool's
-            error before anything is written; made of further patterns and names, it knows yours
-            too.
-        redact_results: True takes them out of results as well, for good: what loads then is the
-            redacted result.
-        ttl_s: Seconds after its last save at which a result is gone; None keeps it until it is
+        records: Stores the pairs and coordinates writers.
+        max_result_bytes: Maximum size of an encoded result. A larger one is refused.
+        redactor: Redacts secrets in arguments, summary, description, addresses and a failed tool's
+            error before they are written. Pass your own for more patterns and names.
+        redact_results: True also redacts the results. Only the redacted result can be loaded then.
+        ttl_s: Seconds from the last save of a result to its expiry. None keeps it until it is
             deleted.
-        max_bytes_per_query: Most bytes of a query's results together: for a save beyond it the
-            query's oldest go, expired ones first. Read anew at each save, since other processes
-            save too. None sets no limit.
-        clock: Tells the time; None takes the system's. Should it go back by up to 5 seconds, what
-            has expired stays expired.
+        max_bytes_per_query: Maximum total size of a query's results. A save above it evicts expired
+            results, then the oldest. None sets no limit.
+        clock: Returns the current time. None uses the system's clock. After a backward step of up
+            to 5 seconds, expired results stay expired.
 
     Raises:
-        ValueError: `ttl_s` or `max_bytes_per_query` is not above zero.
+        ValueError: If `ttl_s` or `max_bytes_per_query` is zero or negative.
     """
 
     def __init__(
@@ -133,7 +131,7 @@ class ContextPointerStore:
 
     @property
     def redactor(self) -> Redactor:
-        """What takes the secrets out."""
+        """Return the redactor of the store."""
         return self._redactor
 
     async def save(
@@ -148,43 +146,40 @@ class ContextPointerStore:
         keep_repeats: bool = False,
         ttl_s: float | None = None,
     ) -> ContextPointer:
-        """The pointer to a result that is now stored.
+        """Save a result, and return its pointer.
 
-        The same call saved again in the same query replaces its result and `created_at` as one:
-        readers see the old pair or the new one. A different call is never replaced: if its id is
-        taken, it gets a longer one.
+        Saving the same call again in the same query replaces its result and `created_at`
+        atomically. Different calls never replace each other: if the id is used, the new call gets a
+        longer one. No error leaves a partial save visible.
 
-        Encoding, hashing, waiting and writing happen in one of four threads of the store. Encoding
-        holds the interpreter for about 1.2 ms a megabyte, and takes the result as it is at that
-        instant. A cancelled save stores nothing, or everything if it was being written already.
+        Encoding, hashing, waiting and writing run in one of the store's four threads. Encoding
+        holds the GIL for about 1.2 ms per megabyte. The result must not change before the save
+        returns. A cancelled save stores everything or nothing.
 
         Args:
-            query_id: What the user asked, as an id of 1 to 200 of `A-Za-z0-9_-.` and, inside,
-                `:/@+=,` and single spaces, such as `user:42:session`; names the folder, see
-                `folder_of`. Stored as it is.
-            task_id: Task of the plan, if there is one; a number counts as its text.
-            tool_name: Tool that gave the result.
-            args: What the tool was called with; plain data, or what `to_plain` makes so.
-            result: What the tool returned, likewise.
-            source_urls: Web addresses of the result, added before those under its own
-                `source_urls`; kept are http(s) ones of up to 2,000 characters without their
-                secrets, each once, at most 50.
-            keep_repeats: True gives a call whose result differs from its last one a further
-                pointer: id and a count.
-            ttl_s: Seconds after which this result is gone, infinity for never; None takes those of
-                the store.
+            query_id: Id of the query, such as `user:42:session`, which names the folder (see
+                `folder_of`). 1 to 200 of `A-Za-z0-9_-.` and, inside, `:/@+=,` and single spaces.
+                Stored without redaction.
+            task_id: Task of the plan, if any. An int is stored as its text.
+            tool_name: Name of the tool.
+            args: Arguments of the call: plain data, or values that `to_plain` converts.
+            result: The tool's result, in the same form.
+            source_urls: Web addresses of the result, stored before those in its `source_urls`. At
+                most 50 distinct http(s) addresses of up to 2,000 characters are stored, with
+                secrets redacted.
+            keep_repeats: True stores a result that differs from the call's last one under a new id.
+                False replaces the last one.
+            ttl_s: Seconds to the expiry of this result, infinity for never. None uses the store's.
 
         Raises:
-            InvalidIdError: `query_id`, `task_id` or `tool_name` is not allowed.
-            UnserialisableError: JSON cannot stand for the arguments or the result, or `source_urls`
-                is no list of text.
-            ResultTooLargeError: The result takes more than `max_result_bytes` or
-                `max_bytes_per_query`.
-            ValueError: `ttl_s` is not above zero.
-            LockTimeoutError: Another writer held the query's folder for too long.
-            StoreFullError: No room left on the device, or beside what is pinned in the query.
-            StoreError: It could not be written for another reason. After none of these is anything
-                half visible.
+            InvalidIdError: If `query_id`, `task_id` or `tool_name` is not allowed.
+            UnserialisableError: If the arguments or the result cannot be represented in JSON, or
+                `source_urls` is not a list of str.
+            ResultTooLargeError: If the result exceeds `max_result_bytes` or `max_bytes_per_query`.
+            ValueError: If `ttl_s` is zero or negative.
+            LockTimeoutError: If another writer held the query's folder for too long.
+            StoreFullError: If the device is full, or the pinned results leave too little room.
+            StoreError: If the result cannot be written for another reason.
         """
         retention = self._retention
         if ttl_s is not None:
@@ -209,10 +204,10 @@ class ContextPointerStore:
         return pointer
 
     async def as_stored(self, result: Any) -> Any:
-        """Redact a result as a save of it does, for what shows it beside the stored one.
+        """Redact a result as `save` does, for code that shows it without loading it.
 
         Raises:
-            UnserialisableError: JSON cannot stand for the result.
+            UnserialisableError: If the result cannot be represented in JSON.
         """
         if not self._redact_results:
             return redacted_result(result, self._redactor, redact_results=False)
@@ -221,20 +216,23 @@ class ContextPointerStore:
         )
 
     def list(self, *, query_id: str) -> list[ContextPointer]:
-        """The pointers of a query that can be loaded, by `created_at`, then id.
+        """List the pointers of a query that can be loaded, oldest first.
 
-        None for an unknown query. Unrecognized and damaged files are skipped and counted in the
-        log; `list_detailed` returns the count.
+        Pointers of the same time are sorted by id. Unrecognized and damaged files are skipped, and
+        their number is logged. `list_detailed` returns it.
+
+        Args:
+            query_id: The query. An unknown one has no pointers.
 
         Raises:
-            InvalidIdError: `query_id` is not allowed.
-            UnsafePathError: The query's folder is a link or belongs to another user.
-            StoreError: The folder cannot be read.
+            InvalidIdError: If `query_id` is not allowed.
+            UnsafePathError: If the query's folder is a link or belongs to another user.
+            StoreError: If the folder cannot be read.
         """
         return [*self.list_detailed(query_id=query_id).pointers]
 
     def list_detailed(self, *, query_id: str) -> PointerListing:
-        """The pointers of a query and how many files were skipped; otherwise as `list`."""
+        """List the pointers of a query as `list` does, and count the skipped files."""
         with span("llm_common.pointers.list") as current:
             listing = self._index.read(checked_query_id(query_id, self._redactor))
             now = self._clock.now()
@@ -244,21 +242,21 @@ class ContextPointerStore:
         return listing
 
     def queries(self) -> builtins.list[QuerySummary]:
-        """Every query with its pointers and bytes, the one that changed last first.
+        """List every query with the number and size of its pointers, last changed first.
 
-        Changes nothing. Takes about a second for 100,000 pointers.
+        Takes about a second for 100,000 pointers.
 
         Raises:
-            StoreError: The queries cannot be listed.
+            StoreError: If the queries cannot be listed.
         """
         summaries = list(query_summaries(self.records.blobs))
         summaries.sort(key=lambda query: (query.changed_at or "", query.query_id), reverse=True)
         return summaries
 
     def newest(self, *, query_id: str, limit: int, offset: int = 0) -> PointerPage:
-        """Return one page of a query's pointers, newest first. Reads no other record.
+        """Return one page of a query's pointers, newest first, and read only their records.
 
-        Unlike `list` it does not check that the results are there, and keeps nothing in memory.
+        Unlike `list`, it does not check that the results exist, and caches nothing.
 
         Args:
             query_id: The query. An unknown one has an empty page.
@@ -266,8 +264,8 @@ class ContextPointerStore:
             offset: Number of newer pointers to skip.
 
         Raises:
-            InvalidIdError: `query_id` is not allowed.
-            StoreError: The folder cannot be read.
+            InvalidIdError: If `query_id` is not allowed.
+            StoreError: If the folder cannot be read.
         """
         checked = checked_query_id(query_id, self._redactor)
         return newest_pointers(
@@ -286,24 +284,23 @@ class ContextPointerStore:
         max_passage_chars: int = 300,
         progress: Callable[[int], object] = lambda _: None,
     ) -> PointerSearch:
-        """Find the outputs that share a word with a text, best first.
+        """Find the outputs that share a word with a text, best match first.
 
-        Reads every record, or every result, of the queries and changes nothing. Over a whole store
-        that takes seconds at 100,000 pointers. The same words over the same outputs give the same
-        matches in the same order. A damaged output is skipped and counted.
+        Reads every record, or every result, of the queries. A whole store of 100,000 pointers takes
+        seconds. The order of matches is deterministic. Damaged outputs are skipped and counted.
 
         Args:
-            words: What to look for, in any form and case. A blank text matches nothing.
-            query_id: The query to search, or several. None searches all.
-            pointer_ids: Looks at these pointers alone. None looks at all.
+            words: The words to find, in any inflection and case. A blank text matches nothing.
+            query_id: The query or queries to search. None searches all.
+            pointer_ids: The pointers to search. None searches all.
             limit: Maximum number of matches.
-            in_results: True searches each stored result too. False searches the calls and the
-                descriptions, which hold the first 500 characters of a result.
-            split: Splits a result into the documents that are ranked, by their JSON pointers. By
-                default a result is one document.
-            max_passage_chars: Maximum size of the passage that a match shows.
-            progress: Called with the number of pointers searched so far, after each few. What it
-                raises ends the search.
+            in_results: True also searches the stored results. False searches the calls and the
+                descriptions, which contain the first 500 characters of a result.
+            split: Splits a result into ranked documents with their JSON pointers. By default, a
+                result is one document.
+            max_passage_chars: Maximum size of a match's passage.
+            progress: Called now and then with the number of pointers searched so far. An exception
+                from it ends the search.
 
         Raises:
             InvalidIdError: If `query_id` is not allowed.
@@ -329,50 +326,51 @@ class ContextPointerStore:
         )
 
     def is_stored(self, *, query_id: str, pointer_id: str) -> bool:
-        """Return whether the store still has a pointer, whichever process removed it.
+        """Return whether the store still has a pointer, from its record alone.
 
-        Reads the pointer's record alone, so that a cache of results can ask before each answer. A
-        damaged record counts as gone. The result is not checked.
+        Cheap enough for a cache of results to call before each use. A damaged record counts as
+        missing. The result is not checked.
 
         Raises:
-            InvalidIdError: `query_id` is not allowed.
-            PointerNotFoundError: `pointer_id` has the form of no id, though of hexadecimal digits.
-            UnsafePathError: `pointer_id` is none, or the query's folder is a link or belongs to
-                another user.
-            StoreError: The folder cannot be read.
+            InvalidIdError: If `query_id` is not allowed.
+            PointerNotFoundError: If `pointer_id` has the wrong number of hexadecimal digits.
+            UnsafePathError: If `pointer_id` is not an id, or the query's folder is a link or
+                belongs to another user.
+            StoreError: If the folder cannot be read.
         """
         checked = checked_query_id(query_id, self._redactor)
         [stored] = read_records(self.records.blobs, checked, [check_pointer_id(pointer_id)])
         return stored is not None and not has_expired(stored, self._clock.now())
 
     def load_result(self, *, pointer: ContextPointer) -> Any:
-        """Load a result as plain data: what `json.loads(json.dumps(result))` returns for JSON.
+        """Load the newest result of a pointer as plain data, as `json.loads` returns it.
 
-        Reads the pointer's ids only, so it loads the newest version from wherever the store is now.
+        Uses only the ids of the pointer, so a store can be moved.
 
         Raises:
-            PointerNotFoundError: There is no such pointer, or its result is gone.
-            CorruptPointerError: What is stored is not what was saved.
-            InvalidIdError: The pointer's `query_id` is not allowed.
-            UnsafePathError: The pointer's id is none, or its files are links or otherwise not the
-                store's own.
-            StoreError: The files cannot be read.
+            TypeError: If `pointer` is not a ContextPointer.
+            PointerNotFoundError: If the pointer or its result is missing or has expired.
+            CorruptPointerError: If the result differs from the saved one.
+            InvalidIdError: If the pointer's `query_id` is not allowed.
+            UnsafePathError: If the pointer's id is not an id, or its files are links or belong to
+                another user.
+            StoreError: If the files cannot be read.
         """
         _check_pointer(pointer)
         return decode_json(self.load_payload(pointer.pointer_id, query_id=pointer.query_id)[1])
 
     def load_payload(self, pointer_id: str, *, query_id: str) -> tuple[ContextPointer, bytes]:
-        """The pointer and its result as the bytes of a JSON file, both of the newest version.
+        """Load a pointer by its id, with its result as the bytes of JSON.
 
-        Otherwise `load_result`.
+        Both are of the newest version.
 
         Raises:
-            PointerNotFoundError: There is no such pointer, or its result is gone.
-            CorruptPointerError: What is stored is not what was saved.
-            InvalidIdError: `query_id` is not allowed.
-            UnsafePathError: `pointer_id` is none, or its files are links or otherwise not the
-                store's own.
-            StoreError: The files cannot be read.
+            PointerNotFoundError: If the pointer or its result is missing or has expired.
+            CorruptPointerError: If the result differs from the saved one.
+            InvalidIdError: If `query_id` is not allowed.
+            UnsafePathError: If `pointer_id` is not an id, or its files are links or belong to
+                another user.
+            StoreError: If the files cannot be read.
         """
         query_id = checked_query_id(query_id, self._redactor)
         check_pointer_id(pointer_id)
@@ -383,7 +381,7 @@ class ContextPointerStore:
         if has_expired(stored, self._clock.now()):
             raise not_found("expired", query_id, pointer_id)
         if stored.result_sha256 is None:
-            _log.warning("loaded a result of an older version, which has no digest to verify it by")
+            _log.warning("loaded a result of an older version, which has no SHA-256 to verify")
         return stored, payload
 
     def delete(
@@ -391,84 +389,83 @@ class ContextPointerStore:
     ) -> int:
         """Delete a query's pointers and results, pinned ones too. Unrecognized files stay.
 
-        A query that is deleted whole leaves no byte: no damaged or unfinished file, no lock, no
-        folder. For a month salted hashes remember that its pointers were erased, see `Tombstones`.
-        Safe beside readers and writers, and idempotent. If it is interrupted, the pointers it did
-        not reach are whole.
+        Deleting a whole query also removes its damaged and unfinished files, its lock and its
+        folder. Salted hashes record for a month that its pointers were erased (see `Tombstones`).
+        Idempotent, and safe while others read and write. If it is interrupted, the remaining
+        pointers are intact.
 
         Args:
             query_id: The query.
-            pointer_ids: Which pointers. None removes all.
-            remember: False leaves no hash either: a later miss says `unknown`, not `erased`.
+            pointer_ids: The pointers to delete. None deletes all.
+            remember: False records no hashes. Later lookups then report `unknown`, not `erased`.
 
         Returns:
             The number of pointers removed.
 
         Raises:
-            InvalidIdError: `query_id` is not allowed.
-            LockTimeoutError: Another writer held the query's folder for too long.
-            StoreError: The files cannot be removed.
-            TypeError: `pointer_ids` is a text.
+            InvalidIdError: If `query_id` is not allowed.
+            LockTimeoutError: If another writer held the query's folder for too long.
+            StoreError: If the files cannot be removed.
+            TypeError: If `pointer_ids` is a str.
         """
-        if isinstance(pointer_ids, str):
-            raise TypeError("pointer_ids must be a list of ids, not a text; pass [pointer_id]")
+        if isinstance(pointer_ids, str):  # which is a collection of its characters
+            raise TypeError("pointer_ids must be a list of ids, got str. Pass [pointer_id]")
         now = self._clock.now()
         return self._maintenance.delete(
             checked_query_id(query_id, self._redactor), pointer_ids, remember=remember, now=now
         )
 
     def pin(self, pointer: ContextPointer) -> ContextPointer:
-        """The pointer as it is stored now: it neither expires nor is evicted until it is unpinned.
+        """Protect a result from expiry and eviction, and return its current pointer.
 
-        Kept by the store, for every process and across saves of the same call; idempotent. It can
-        still be deleted.
+        The store keeps the pin for all processes and across saves of the same call. A pinned result
+        can still be deleted. Idempotent.
 
         Raises:
-            PointerNotFoundError: There is no such pointer, or it has expired.
-            InvalidIdError: The pointer's `query_id` is not allowed.
-            LockTimeoutError: Another writer held the query for too long.
-            StoreError: The store could not be written; the pin is what it was.
+            PointerNotFoundError: If the pointer is missing or has expired.
+            InvalidIdError: If the pointer's `query_id` is not allowed.
+            LockTimeoutError: If another writer held the query for too long.
+            StoreError: If the store cannot be written. The pin is unchanged then.
         """
         return self._set_pinned(pointer, pinned=True)
 
     def unpin(self, pointer: ContextPointer) -> ContextPointer:
-        """The pointer as it is stored now, without a pin.
+        """Remove the pin of a result, and return its current pointer.
 
-        Its time counts from its last save. Otherwise as `pin`.
+        The result expires by the time of its last save. Raises as `pin`.
         """
         return self._set_pinned(pointer, pinned=False)
 
     async def gc(self, *, now: datetime | None = None, dry_run: bool = False) -> GcReport:
-        """Remove expired pointers, and what killed writers left behind, in every query.
+        """Remove the expired pointers of all queries, and the remains of killed writers.
 
-        No reader sees what has expired, collected or not, so once an hour is often enough. Safe
-        beside savers on any number of machines. Locks one query at a time, and only if it has
-        garbage. A query that cannot be locked or read is counted and skipped. On a store without
-        locks, a result that is saved again at the moment its expired version is removed may be
-        removed with it.
+        Readers never see expired pointers, so once an hour is often enough. Safe while any number
+        of machines save. Locks one query at a time, and only if it has garbage. A query that cannot
+        be locked or read is skipped and counted. On a store without locks, a result that is saved
+        again while its expired version is removed may be removed too.
 
         Args:
-            now: Removes what has expired by then. None uses the current time.
+            now: Time by which pointers have expired. None uses the current time.
             dry_run: True changes nothing, and reports what would be removed.
 
         Raises:
-            StoreError: The queries cannot be listed.
+            StoreError: If the queries cannot be listed.
         """
+        # Not `now()`: after the clock was once far ahead, that could collect live results.
         moment = self._clock.read() if now is None else now.astimezone(UTC)
         collect = self._maintenance.garbage if dry_run else self._maintenance.gc
         return await self._in_thread(lambda stopped: collect(now=moment, stopped=stopped))
 
     async def verify(self, *, repair: bool = False) -> StoreReport:
-        """Compare every result with its digest, and report whatever is not as a save leaves it.
+        """Compare every result with its SHA-256, and report missing, damaged and unknown files.
 
         Args:
-            repair: True completes the saves that killed writers began, and removes what can never
-                be loaded. Look at the report first if a copy could still restore it. Unrecognized
-                files and links are reported and never touched. Idempotent: the next report is
-                clean.
+            repair: True finishes the saves of killed writers, and removes pairs that can never be
+                loaded. Read a report first if you could restore them from a copy. Unrecognized
+                files and links are only reported. Idempotent: the next report is clean.
 
         Raises:
-            StoreError: The queries cannot be listed.
+            StoreError: If the queries cannot be listed.
         """
         now = self._clock.now()
         return await self._in_thread(
@@ -485,7 +482,7 @@ class ContextPointerStore:
         keep_repeats: bool,
         given_up: Callable[[], bool],
     ) -> ContextPointer:
-        """The whole of a save beside the event loop: encode, describe, then lock and commit."""
+        """Encode, describe and commit a result, in a worker thread."""
         plain = redacted_result(result, self._redactor, redact_results=self._redact_results)
         encoded = encode_json(plain, max_bytes=self._max_result_bytes)
         now = self._clock.now()
@@ -500,9 +497,9 @@ class ContextPointerStore:
         )
 
         def commit(transaction: Transaction) -> ContextPointer:
-            # while it waited for the lock; a later save must not be replaced by this one
+            # Cancelled while it waited for the lock. It must not replace a later save.
             if given_up():
-                raise StoreError("The save was cancelled; save again if the result is still wanted")
+                raise StoreError("The save was cancelled. Save again if you still need the result")
             return self._saver.commit(
                 transaction,
                 call,
@@ -531,7 +528,7 @@ class ContextPointerStore:
                 transaction.update(stored)
             return stored
 
-        # a lock would make the folder of an unknown query
+        # Checked first, because locking would create the folder of an unknown query.
         if self.records.blobs.scan(folder_of(query_id)).blobs:
             return self.records.change(query_id, change)
         raise self._miss(query_id, pointer_id)
@@ -540,42 +537,42 @@ class ContextPointerStore:
         return not_found(self._tombstones.reason(query_id, pointer_id), query_id, pointer_id)
 
     async def _in_thread(self, work: Callable[[Callable[[], bool]], T]) -> T:
-        """Run some work in a thread, and tell it when its caller has given up.
-
-        The store has threads of its own, so that a disk that hangs takes none from the program.
+        """Run some work in a thread, and let it check whether its caller has given up.
 
         Raises:
-            StoreError: No thread can be started.
+            StoreError: If no thread can be started.
         """
+        # Own threads, so that a disk that hangs cannot block the program's default executor.
         given_up = threading.Event()
         try:
             return await asyncio.wrap_future(self._threads.submit(partial(work, given_up.is_set)))
         except NoThreadError as exc:
             raise StoreError(
-                "No thread could be started; nothing was changed: end some threads and try again"
+                "No thread could be started, and nothing was changed. End some threads and try "
+                "again"
             ) from exc
         finally:
             given_up.set()
 
 
 class FileContextPointerStore(ContextPointerStore):
-    """Keeps results as files: `{pointer_id}.meta.json` and `….result.json` in `base_dir/query_id`.
+    """Keeps results as files that survive kill -9 and, by default, power failure.
 
-    Survives kill -9 at any instant and, with full durability, power failure. Needs POSIX; several
-    processes may share a directory, on network file systems only where flock(2) works.
+    A pair is `{pointer_id}.meta.json` and `{pointer_id}.result.json` in `base_dir/query_id`. Needs
+    POSIX. Several processes can share a directory. A network file system must support flock(2).
 
     Args:
-        base_dir: Directory of the store, `~` expanded, made absolute at once; None takes
-            `LLM_COMMON_POINTER_STORE_DIR`, else `.llm-common/context`.
-        durability: `full` or `rename`; see `FileBlobStore`.
+        base_dir: Directory of the store. `~` is expanded, and a relative path is resolved when the
+            store is created. None uses `LLM_COMMON_POINTER_STORE_DIR`, else `.llm-common/context`.
+        durability: `full` or `rename`. See `FileBlobStore`.
         lock_timeout_s: Seconds that a save waits for other writers of its query.
         allow_hard_links: See `FileBlobStore`.
         allow_unsafe_dir: See `FileBlobStore`.
-        **options: Limits, redaction, lifetime and clock; see `ContextPointerStore`.
+        **options: Limits, redaction, expiry and clock. See `ContextPointerStore`.
 
     Raises:
-        ConfigError: The variable names a home that is not known.
-        StoreError: The system is not POSIX.
+        ConfigError: If the variable names an unknown user's home.
+        StoreError: If the system is not POSIX.
     """
 
     def __init__(
@@ -600,7 +597,7 @@ class FileContextPointerStore(ContextPointerStore):
 
     @property
     def base_dir(self) -> Path:
-        """The absolute directory of the store."""
+        """Return the absolute directory of the store."""
         return self._files.base_dir
 
 
@@ -609,7 +606,7 @@ class InMemoryContextPointerStore(ContextPointerStore):
 
     Args:
         lock_timeout_s: Seconds that a save waits for other writers of its query.
-        **options: Limits, redaction, lifetime and clock; see `ContextPointerStore`.
+        **options: Limits, redaction, expiry and clock. See `ContextPointerStore`.
     """
 
     def __init__(self, *, lock_timeout_s: float = 10.0, **options: Unpack[StoreOptions]) -> None:
@@ -619,19 +616,19 @@ class InMemoryContextPointerStore(ContextPointerStore):
 def _check_pointer(pointer: object) -> None:
     if not isinstance(pointer, ContextPointer):
         raise TypeError(
-            f"pointer must be a ContextPointer, not {type(pointer).__name__}; "
-            "load_payload takes the id of one"
+            f"pointer must be a ContextPointer, got {type(pointer).__name__}. "
+            "To load by id, call load_payload"
         )
 
 
 def _checked_urls(source_urls: Iterable[str] | None) -> tuple[str, ...]:
-    """The addresses as a tuple.
+    """Return the addresses as a tuple.
 
     Raises:
-        UnserialisableError: They are no list of texts.
+        UnserialisableError: If they are not a list.
     """
     if isinstance(source_urls, str) or not isinstance(source_urls, Iterable | None):
         raise UnserialisableError(
-            f"source_urls must be a list of addresses, not {type(source_urls).__name__}"
+            f"source_urls must be a list, got {type(source_urls).__name__}. Pass web addresses"
         )
     return tuple(source_urls or ())

@@ -1,4 +1,4 @@
-"""Remembers, for a month, why a stored result is gone."""
+"""Tombstones: why a result was removed, recorded for a month."""
 
 import hashlib
 import logging
@@ -17,11 +17,12 @@ from llm_common.storage.blob import OWN_FOLDER
 Reason = Literal["expired", "erased"]
 
 _MISSES = {
-    "expired": "The time of the result {pointer} is over and it is gone; go on without it",
-    "erased": "The result {pointer} was erased; go on without it",
-    "unknown": "Nothing is stored under the pointer {pointer}; use one that the store gave",
+    "expired": "The result {pointer} has expired. Go on without it",
+    "erased": "The result {pointer} was erased. Go on without it",
+    "unknown": "Nothing is stored under the pointer {pointer}. Use a pointer from the store",
 }
-_MAX_SHARD_BYTES: Final = 1_000_000  # a full one has 60 KB
+# A full shard has 60 KB. A larger one is damaged.
+_MAX_SHARD_BYTES: Final = 1_000_000
 _MAX_ENTRIES_PER_SHARD: Final = 1_024
 _KEPT: Final = timedelta(days=30)
 
@@ -31,16 +32,18 @@ _log = logging.getLogger(__name__)
 def not_found(
     reason: Literal["expired", "erased", "unknown"], query_id: str, pointer_id: str
 ) -> PointerNotFoundError:
-    """Make the error for a missing pointer, which does not invite a model to run a tool again."""
+    """Build the error for a missing pointer."""
+    # A model reads the text, which must not tempt it to repeat an expensive tool call.
     text = _MISSES[reason].format(pointer=f"{pointer_id} of query {query_id!r}")
     return PointerNotFoundError(text, reason=reason)
 
 
 class _Shard(BaseModel):
-    """One blob of tombstones: which tags were removed, why and when; the oldest first."""
+    """One blob of tombstones: reason and day of removal by salted hash, oldest first."""
 
     model_config = ConfigDict(frozen=True)
 
+    # Without a salt, anyone who knows the ids could check whether a pointer was erased.
     salt: Annotated[str, Field(pattern="^[0-9a-f]{32}$")] = Field(
         default_factory=lambda: secrets.token_hex(16)
     )
@@ -48,7 +51,7 @@ class _Shard(BaseModel):
 
     @classmethod
     def read(cls, data: bytes | None) -> "_Shard":
-        """The shard of these bytes, a new one for damaged ones."""
+        """Decode a shard. Returns a new one for damaged bytes."""
         try:
             return cls.model_validate_json(data or b"{}")
         except ValidationError:
@@ -60,22 +63,21 @@ class _Shard(BaseModel):
 
 
 class Tombstones:
-    """Remembers for a month, for every process, that a pointer expired or was erased.
+    """Records for a month, for all processes, that pointers expired or were erased.
 
-    Kept in the store's own folder. An erased query leaves no name, id or content, only salted
-    8-byte hashes and the day. Bounded: 256 blobs, chosen by a hash of the query, of the newest
-    1,024 pointers each, 14 MB at most. A blob that is damaged or cannot be written is not an error,
-    because erasing must not depend on it.
+    Stores salted 8-byte hashes and days in the store's own folder, but no name, id or content of an
+    erased query. Limited to 256 blobs of the newest 1,024 pointers each, at most 14 MB. A blob that
+    is damaged or unwritable raises no error, because erasing must not depend on it.
 
     Args:
-        blobs: Where the blobs are.
+        blobs: The store of the blobs.
     """
 
     def __init__(self, blobs: BlobStore) -> None:
         self._blobs = blobs
 
     def reason(self, query_id: str, pointer_id: str) -> Literal["expired", "erased", "unknown"]:
-        """Return why a pointer is not there."""
+        """Return why a pointer is missing."""
         with suppress(StoreError):
             shard = _Shard.read(self._blobs.get(_shard_key(query_id), max_bytes=_MAX_SHARD_BYTES))
             return shard.gone.get(shard.tag(query_id, pointer_id), ("unknown", None))[0]
@@ -84,14 +86,14 @@ class Tombstones:
     def mark(
         self, query_id: str, pointer_ids: Collection[str], reason: Reason, *, now: datetime
     ) -> bool:
-        """Note why pointers are removed, before they are. Returns False if that failed."""
+        """Record why pointers will be removed. Returns False if that failed."""
 
         def add(data: bytes | None) -> bytes:
             shard = _Shard.read(data)
             gone = dict(shard.gone)
             for pointer_id in pointer_ids:
                 tag = shard.tag(query_id, pointer_id)
-                gone.pop(tag, None)  # the newest come last
+                gone.pop(tag, None)  # moves the tag to the end, where the newest are
                 gone[tag] = reason, now.date()
             newest = dict(list(gone.items())[-_MAX_ENTRIES_PER_SHARD:])
             return shard.model_copy(update={"gone": newest}).model_dump_json().encode()
@@ -101,7 +103,7 @@ class Tombstones:
                 self._blobs.update(_shard_key(query_id), add, max_bytes=_MAX_SHARD_BYTES)
         except StoreError as exc:
             _log.warning(
-                "why %d pointers are gone could not be noted: %s",
+                "could not record why %d pointers are removed: %s",
                 len(pointer_ids),
                 type(exc).__name__,
             )
@@ -109,7 +111,7 @@ class Tombstones:
         return True
 
     def prune(self, *, now: datetime) -> int:
-        """Forget the pointers that went over a month ago. Returns how many."""
+        """Forget the pointers removed over a month ago, and return their number."""
         oldest, pruned = (now - _KEPT).date(), 0
 
         def drop(data: bytes | None) -> bytes:

@@ -157,7 +157,7 @@ def test_zero_gives_nothing_and_less_is_refused_s0_50() -> None:
     assert render("x", max_chars=0).text == ""
     assert render("x", max_chars=0).blocks[0].status == "left_out"
     assert render().text == ""
-    with pytest.raises(ValueError, match="max_chars is -1"):
+    with pytest.raises(ValueError, match="max_chars must be 0 or more, got -1"):
         render("x", max_chars=-1)
 
 

@@ -344,7 +344,7 @@ async def test_what_does_not_fit_is_refused_and_costs_nothing_s0_21(
     before = store.list(query_id="q")
     with pytest.raises(ResultTooLargeError):
         await save(store, "new", "x" * 999)
-    with pytest.raises(StoreFullError, match="unpin or delete"):
+    with pytest.raises(StoreFullError, match="Unpin or delete"):
         await save(store, "new", "x" * 499)
     with pytest.raises(StoreFullError):
         await save(store, "free", "x" * 499)

@@ -42,12 +42,12 @@ CHOICES: dict[str, Pick] = {
     ),
 }
 NO_POINTERS: list[tuple[object, str]] = [
-    (["24248a36f5e3"], "holds a str; pass a list of ContextPointer"),
-    ([POINTER, POINTER.model_dump()], r"holds a dict; .* ContextPointer.model_validate"),
-    ("24248a36f5e3", "is a str"),
-    (POINTER, "is a ContextPointer; pass a list"),
-    (None, "is a NoneType"),
-    ([None], "holds a NoneType"),
+    (["24248a36f5e3"], r"contains a str\. Pass a list of ContextPointer"),
+    ([POINTER, POINTER.model_dump()], r"contains a dict\. .* ContextPointer.model_validate"),
+    ("24248a36f5e3", "must be a list, got str"),
+    (POINTER, r"must be a list, got ContextPointer\. Pass a list"),
+    (None, "must be a list, got NoneType"),
+    ([None], "contains a NoneType"),
 ]
 
 

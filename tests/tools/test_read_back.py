@@ -312,7 +312,7 @@ async def test_nothing_blocks_the_loop(tmp_path: Path, blockbuster: BlockBuster)
         ({"path": "/a~2b"}, "~0"),
         ({"filter": "items["}, "JMESPath"),
         ({"filter": "unknown(@)"}, "JMESPath"),
-        ({"filter": "&items"}, "no JSON data"),
+        ({"filter": "&items"}, "does not return JSON"),
         ({"filter": "to_number('1e999')"}, "JSON"),
         ({"regex": "("}, "regex is not valid"),
         ({"path": "/text", "lines": [4, 5]}, "only 1 lines"),
@@ -341,7 +341,7 @@ async def test_a_cursor_belongs_to_its_part_and_version_s4_08(cursor: str) -> No
     part = await read_context(pointer_id, load=load, select={"path": "/0"})
     other = str(part.cursor).partition(".")[2]
     assert checksum != other
-    with pytest.raises(ToolArgumentsError, match="begin again"):
+    with pytest.raises(ToolArgumentsError, match="start again"):
         await read_context(
             pointer_id, load=load, cursor=cursor.format(checksum=checksum, other=other)
         )

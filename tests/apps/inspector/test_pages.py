@@ -196,7 +196,7 @@ async def test_a_damaged_result_is_named_beside_its_pointer(
     file.write_text('{"a":2}')
     page = client.get(address)
     assert page.status_code == 200
-    assert "is not what was saved" in page.text
+    assert "differs from the saved one" in page.text
     assert "The result</h2>" not in page.text
 
 
