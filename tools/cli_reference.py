@@ -13,22 +13,22 @@ DOCS = Path(__file__).parent.parent / "docs"
 PAGE = DOCS / "cli.md"
 HEAD = """# The command line
 
-Made from the help by `python tools/cli_reference.py`.
+`python tools/cli_reference.py` generates this page from the help of the commands.
 
-Text goes to stdout, talk and progress to stderr. On a terminal lists are tables; elsewhere they
-are lines with tabs between the cells. `--json` prints one JSON document instead: the values of the
-library that the command shows, under the names that they have there. `NO_COLOR` turns colours off.
-Nothing in a name or a text of others drives the terminal; what a pipe or a file gets is as it is.
+Results go to stdout, and progress and messages go to stderr. Lists are tables on a terminal, and
+tab-separated lines in a pipe. `--json` prints one JSON document with the names that the library
+uses. `NO_COLOR` turns colours off. Control characters in stored text are escaped on a terminal,
+and kept in a pipe or file.
 
-`llm-common --install-completion` teaches your shell the commands, options and ids of queries.
+`llm-common --install-completion` adds completion of commands, options and query ids to your shell.
 
-| exit code | meaning |
+| Exit code | Meaning |
 |---|---|
 """
 
 
 def page() -> str:
-    """The page as it should be."""
+    """Return the page."""
     command = typer.main.get_command(app)
     context: Any = command.make_context("llm-common", [], resilient_parsing=True)
     shown = get_docs_for_click(
