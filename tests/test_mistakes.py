@@ -666,7 +666,7 @@ MISTAKES = [
         "a question of a folder that is no text",
         lambda at: pack_folder(None, [at]),
         ConfigError,
-        "the question is of type NoneType; give what the packed text is for",
+        "the question must be a str, got NoneType; pass the question that the text is for",
     ),
     Mistake(
         "an intent of no text",
@@ -813,13 +813,13 @@ MISTAKES = [
         "a folder that is not there",
         lambda at: pack_folder("where?", at / "nowhere"),
         ConfigError,
-        "{at}/nowhere does not exist or cannot be read; check it",
+        "{at}/nowhere does not exist or cannot be read; check the path",
     ),
     Mistake(
         "no budget to pack into",
         lambda at: pack_folder("where?", at, budget_tokens=0),
         ConfigError,
-        "0 is no budget; give a whole number of tokens, at least 256",
+        "0 is not a valid budget; pass a whole number of tokens, at least 256",
     ),
     Mistake(
         "a database address that is none",

@@ -1,4 +1,4 @@
-"""Finds the files of folders that answer a question, and packs them within a budget of tokens."""
+"""Find the files in folders that answer a question, and pack them within a token budget."""
 
 from llm_common.folders.folder_pack import FolderPack, PackedFile, pack_folder
 

@@ -1,4 +1,4 @@
-"""`search_folders` ranks the files of folders, `candidate_files` reads those worth weighing."""
+"""Rank the files of folders for a question, and read those worth weighing."""
 
 import math
 import re
@@ -33,17 +33,48 @@ from llm_common.redaction.redactor import DEFAULT_REDACTOR
 
 _MAX_NAMES = 64
 _MIN_NAME_CHARS = 4
-# `snake_case`, `camelCase`, what is called or quoted as code, and what follows a dot.
+# `snake_case`, `camelCase`, names before a parenthesis or in backquotes, and names after a dot.
 _CODE_NAME = re.compile(
     r"\b(?:(?=[A-Za-z]*_[A-Za-z]|[A-Za-z]*[a-z0-9][A-Z])\w+|[A-Za-z_]\w*(?=\())|(?<=`)[A-Za-z_]\w*(?=`)|(?<=\w\.)[A-Za-z_]\w*"
 )
 
+_MAX_WEIGHED = 60  # relevant files rank well above this, and each further file has to be read
+
+# Chosen on the half `tune` of commits and issues of public repositories. "Finding files" in
+# docs/benchmarks.md has the results. The best match by words scores 1.
+_CODE = 0.7  # code answers most questions about a folder, although prose matches more words
+_SECONDARY = 0.5  # the share of `_CODE` for vendored code, documentation, examples and scripts
+_SIZE = 0.05  # per tenfold size: BM25 prefers short files, and long ones answer more often
+_NAMED = 0.5  # for a path in the query, divided among the files that it may mean
+_DEFINES = 0.2  # for a name in the query, divided among the files that define it
+_TEST_LOSS_OF_CHANGES = 0.1  # a change of code often changes its tests too
+_TEST_LOSS = 0.4  # tests seldom answer a question or explain a bug
+_RECENT = 0.2  # not measured, because the evaluation sets have no modification times
+_WEEK_S = 7 * 24 * 3600.0
+_MAX_DEFINERS = 5  # a name that more files define is an ordinary word
+_TEST_WORDS = frozenset({"test", "tests", "testing"})
+_IS_QUESTION_OR_REPORT = re.compile(
+    r"[?\n]|\A(?:what|where|when|which|who|whose|why|how|is|are|do|does|did|can|could|should|explain|find|show|describe)\b",
+    re.IGNORECASE,
+)
+_IS_SECONDARY = re.compile(
+    r"(?:^|/)(?:_?vendor(?:ed|s)?|third[_-]?party|extern(?:al)?|_?bundled|docs?|docs?[_-]src|documentation|website|\.github"
+    r"|examples?|samples?|demos?|tutorials?|benchmarks?|scripts?|tools?)/"
+    r"|\.(?:html?|css|scss|less|ipynb|sh|bash|bat|ps1|cmake|tf)$",
+    re.IGNORECASE,
+)
+# The end of the year 9999. File systems store later times, `datetime` cannot.
+_MAX_TIME_S = 253_402_300_799.0
+
 
 @dataclass(frozen=True, slots=True)
 class FileFilter:
-    """Which files are searched.
+    """The choice of files to search.
 
-    `exclude` holds globs of shown paths to leave out, as in a `.gitignore`.
+    Attributes:
+        hidden: Whether to search hidden files and folders.
+        generated: Whether to search generated files.
+        exclude: Globs of displayed paths to leave out, as in a `.gitignore`.
     """
 
     hidden: bool = False
@@ -53,23 +84,21 @@ class FileFilter:
 
 @dataclass(slots=True)
 class FolderSearch:
-    """What a search found.
+    """The result of a search. Files are keyed by the path to display.
 
     Attributes:
-        places: The files that may be packed, by the path to show.
-        sizes: Their sizes in bytes, by the path to show.
-        scores: How well each matches the query, for all that share a word with it, by the path to
-            show.
-        titles: The same for the query's first line.
-        definers: By each name of the query that looks like code, the paths of the files that define
-            it.
-        left_out: Number of files that may not be packed, by reason; a folder that was not entered
+        files: The files that may be packed.
+        sizes: The sizes of these files in bytes.
+        scores: The match with the query, for the files that share a word with it.
+        titles: The match with the first line of the query.
+        definers: For each name in the query that looks like code, the files that define it.
+        left_out: Number of files that may not be packed, by reason. A folder that was not entered
             counts as one.
-        read: Number of the files that may be packed that were read, since the index did not hold
-            them as they are.
+        read: Number of packable files that were read because the index did not have their current
+            state.
     """
 
-    places: dict[str, ContainedFile] = field(default_factory=dict)
+    files: dict[str, ContainedFile] = field(default_factory=dict)
     sizes: dict[str, int] = field(default_factory=dict)
     scores: dict[str, float] = field(default_factory=dict)
     titles: dict[str, float] = field(default_factory=dict)
@@ -86,22 +115,20 @@ def search_folders(
     indexes: IndexCache,
     progress: ProgressCallback,
 ) -> FolderSearch:
-    """Lists folders, brings their indexes up to date and ranks their files.
-
-    Reads only files that changed.
+    """List folders, update their indexes and rank their files. Only changed files are read.
 
     Args:
-        query: What to rank for.
-        folders: Existing folders, resolved, by the prefix of their shown paths: "", or a path and a
-            slash.
-        file_filter: Which files to search.
-        indexes: Where the indexes are kept.
+        query: The text to rank for.
+        folders: Existing folders, resolved, by the prefix of their displayed paths: "", or a path
+            with a slash at its end.
+        file_filter: The choice of files.
+        indexes: Keeps the indexes.
         progress: Called while files are read.
 
     Raises:
-        ConfigError: SQLite was built without FTS5.
+        ConfigError: If SQLite was built without FTS5.
     """
-    found = FolderSearch()
+    result = FolderSearch()
     for prefix, root in folders.items():
         _search(
             query,
@@ -110,27 +137,27 @@ def search_folders(
             file_filter=file_filter,
             indexes=indexes,
             progress=progress,
-            found=found,
+            result=result,
         )
-    return found
+    return result
 
 
 def first_line(query: str) -> str:
-    """Return the first line of a query, where a report says what it is about."""
+    """Return the first line of a query, which is the title of a bug report."""
     return query.strip().partition("\n")[0]
 
 
 def code_names(query: str) -> list[str]:
-    """Return the first 64 names of a query that look like code.
+    """Return the first 64 names in a query that look like code.
 
-    `get_page`, `getPage`, `page()`, `.page`, and what stands in backquotes.
+    These are `get_page`, `getPage`, `page()`, `.page`, and names in backquotes.
     """
     names = dict.fromkeys(_CODE_NAME.findall(query))
     return [name for name in names if len(name) >= _MIN_NAME_CHARS][:_MAX_NAMES]
 
 
 def path_stub(path: str) -> ContextFile:
-    """Return a file without its text, for rules that look at the path alone."""
+    """Return a file without its text, for rules that need only the path."""
     return ContextFile(id=path, path=path, name=PurePosixPath(path).name, content="")
 
 
@@ -142,9 +169,10 @@ def _search(
     file_filter: FileFilter,
     indexes: IndexCache,
     progress: ProgressCallback,
-    found: FolderSearch,
+    result: FolderSearch,
 ) -> None:
-    files = list(_listed(root, file_filter, found.left_out))
+    """Search one folder and add its files to the result."""
+    files = list(_listed(root, file_filter, result.left_out))
     excluded: set[str] = set()
     if file_filter.exclude:
         stubs = [path_stub(prefix + file.path) for file in files]
@@ -160,32 +188,32 @@ def _search(
             definers={name: index.defining(name) for name in code_names(query)},
         )
 
-    result = indexes.use(
+    search = indexes.use(
         root, hidden=file_filter.hidden, generated=file_filter.generated, work=work
     )
-    shown: dict[str, str] = {}  # the path to show of each file that may be packed
+    displayed: dict[str, str] = {}  # the displayed path of each file that may be packed
     for file in files:
-        shown_path = prefix + file.path
-        if file.path in result.skip_reasons or shown_path in excluded:
+        path = prefix + file.path
+        if file.path in search.skip_reasons or path in excluded:
             continue
-        shown[file.path] = shown_path
-        found.places[shown_path] = ContainedFile(root, file.path)
-        found.sizes[shown_path] = file.size
-    for scores, hits in ((found.scores, result.hits), (found.titles, result.title_hits)):
+        displayed[file.path] = path
+        result.files[path] = ContainedFile(root, file.path)
+        result.sizes[path] = file.size
+    for scores, hits in ((result.scores, search.hits), (result.titles, search.title_hits)):
         for hit in hits:
-            if hit.key in shown:
-                scores[shown[hit.key]] = hit.score
-    for name, paths in result.definers.items():
-        definers = found.definers.setdefault(name, [])
-        definers += [shown[path] for path in paths if path in shown]
-    found.left_out.update(result.skip_reasons.values())
+            if hit.key in displayed:
+                scores[displayed[hit.key]] = hit.score
+    for name, paths in search.definers.items():
+        definers = result.definers.setdefault(name, [])
+        definers += [displayed[path] for path in paths if path in displayed]
+    result.left_out.update(search.skip_reasons.values())
     if excluded:
-        found.left_out["excluded"] += len(excluded)
-    found.read += sum(path in shown for path in result.read)
+        result.left_out["excluded"] += len(excluded)
+    result.read += sum(path in displayed for path in search.read)
 
 
 class _IndexSearch(NamedTuple):
-    """What the index of one folder returns for a query."""
+    """The results of one folder's index for a query."""
 
     read: list[str]
     skip_reasons: dict[str, str]
@@ -195,102 +223,74 @@ class _IndexSearch(NamedTuple):
 
 
 def _listed(root: Path, file_filter: FileFilter, left_out: Counter[str]) -> Iterator[ListedFile]:
-    """Yield the files that their names do not exclude, and count the others by reason."""
+    """Yield the files that their names do not exclude, and count the other files by reason."""
     for path, file in stat_files(root, list_paths(root, hidden=file_filter.hidden)):
         reason = skip_reason_by_name(
             path, hidden=file_filter.hidden, generated=file_filter.generated
         )
+        # A link with a harmless name must not lead to a secret.
         if file and file.target and usually_holds_secrets(file.target):
             reason = "secret"
-        if file is None or reason:
-            left_out[reason or ("unreadable" if path.endswith("/") else "no plain file")] += 1
-        else:
+        if file and not reason:
             yield file
-
-
-_MAX_WEIGHED = 60  # a file that answers ranks well before, and each one costs a reading
-# Chosen on the half `tune` of commits and issues of public repositories; "Finding files" in
-# docs/benchmarks.md says what else was seen. The best match by words counts 1.
-_CODE = 0.7  # what is asked of a folder is mostly answered by code, though prose has more words
-# of it, for code that documents, shows or builds, and for what was taken from other projects
-_ELSEWHERE = 0.5
-_SIZE = 0.05  # for ten times the size: BM25 prefers short files, and long ones answer more often
-_NAMED = 0.5  # a path of the query, divided among the files that it may mean
-_DEFINES = 0.2  # a name of the query, divided among the files that define it
-_TEST_LOSS_OF_CHANGES = 0.1  # who changes code changes its tests with it
-_TEST_LOSS = 0.4  # a question or a report is seldom answered by a test
-_RECENT = 0.2  # not measured: the trees of the sets have no times
-_WEEK_S = 7 * 24 * 3600.0
-_MAX_DEFINERS = 5  # what more files define is no name but a word
-_TEST_WORDS = frozenset({"test", "tests", "testing"})
-_IS_QUESTION_OR_REPORT = re.compile(
-    r"[?\n]|\A(?:what|where|when|which|who|whose|why|how|is|are|do|does|did|can|could|should|explain|find|show|describe)\b",
-    re.IGNORECASE,
-)
-_IS_ELSEWHERE = re.compile(
-    r"(?:^|/)(?:_?vendor(?:ed|s)?|third[_-]?party|extern(?:al)?|_?bundled|docs?|docs?[_-]src|documentation|website|\.github"
-    r"|examples?|samples?|demos?|tutorials?|benchmarks?|scripts?|tools?)/"
-    r"|\.(?:html?|css|scss|less|ipynb|sh|bash|bat|ps1|cmake|tf)$",
-    re.IGNORECASE,
-)
-# the end of the year 9999; file systems keep later times, `datetime` does not
-_MAX_TIME_S = 253_402_300_799.0
+        elif reason:
+            left_out[reason] += 1
+        else:
+            left_out["unreadable" if path.endswith("/") else "no plain file"] += 1
 
 
 def candidate_files(
     query: str, search: FolderSearch, named: Mapping[str, ContainedFile], *, now: datetime
 ) -> tuple[tuple[ContextFile, ...], Scores]:
-    """Return the files worth weighing for a query, each once, and their scores.
+    """Return the files worth weighing for a query, each once, with their scores.
 
-    First the files that the caller named, then the 60 of the highest scores among those that share
-    a word with the query, or that it names by path or by something they define. None when there are
-    none.
+    The files that the caller named come first. Then come the 60 files with the highest scores,
+    among those that share a word with the query, or whose path or definitions it names.
 
     Args:
         query: The question.
-        search: What a search of folders for it found.
-        named: Files that the caller named, by the path to show. Other names of the same file are
-            dropped.
-        now: The moment that ages are measured from.
+        search: The result of the search for it.
+        named: Files that the caller named, by the path to display. Other paths of the same file
+            are dropped.
+        now: The time from which ages are measured.
     """
     parts = _parts_by_path(query, search)
     loss = _test_loss(query)
 
-    def total(path: str, recent: float = 0.0) -> Score:
+    def score_of(path: str, recent: float = 0.0) -> Score:
         summands = {**parts.get(path, {"words": 0.0}), "recent": recent}
         summands["test"] = -loss * math.fsum(summands.values()) * is_test(path)
         rule = "mentioned" if path in named or summands.get("named") else "ranked"
         return Score(math.fsum(summands.values()), summands, rule)
 
-    best = sorted(parts, key=lambda path: (-total(path).value, path))[:_MAX_WEIGHED]
+    best = sorted(parts, key=lambda path: (-score_of(path).value, path))[:_MAX_WEIGHED]
     files: list[ContextFile] = []
     scores: dict[tuple[Kind, str], Score] = {}
     seen: set[Path] = set()
     for path in [*named, *best]:
-        place = named.get(path) or search.places[path]
-        real = place.real_path()
-        # Another name of a file before, or one that is no longer in its folder.
-        if real is None or place.root / real in seen:
+        source = named.get(path) or search.files[path]
+        real = source.real_path()
+        # The file was removed since it was listed, or it is another path of an earlier file.
+        if real is None or source.root / real in seen:
             continue
-        seen.add(place.root / real)
-        file = read_file(path, place)
+        seen.add(source.root / real)
+        file = read_file(path, source)
         if file is not None:
             files.append(file)
-            scores["file", path] = total(path, _recent(file, now))
+            scores["file", path] = score_of(path, _recency(file, now))
     return tuple(files), scores
 
 
-def read_file(path: str, place: ContainedFile) -> ContextFile | None:
-    """A text file, with line feeds alone.
+def read_file(path: str, source: ContainedFile) -> ContextFile | None:
+    """Read a text file, with line feeds only and with recognizable keys and tokens redacted.
 
-    None when it cannot be read, is binary or holds over 1 MB. Keys and tokens that their shape
-    gives away are redacted.
+    Returns None if the file cannot be read, is binary or is larger than 1 MB.
 
     Args:
-        path: The path to show; also its id.
-        place: Where it is.
+        path: The path to display, which is also the id.
+        source: The file to read.
     """
-    content = place.read(max_bytes=MAX_FILE_BYTES)
+    content = source.read(max_bytes=MAX_FILE_BYTES)
     if content is None or is_binary(content.data):
         return None
     changed_s = min(max(content.mtime_s, 0.0), _MAX_TIME_S)
@@ -307,14 +307,15 @@ def read_file(path: str, place: ContainedFile) -> ContextFile | None:
 
 
 def _parts_by_path(query: str, search: FolderSearch) -> dict[str, dict[str, float]]:
-    """The summands of the score of each file that has to do with the query."""
+    """Return the summands of the score of each file that is related to the query."""
     title = max_normalised(search.titles)
-    # The first line of a report says what it is about, and its many other words would drown it.
+    # The first line of a bug report is its title. Ranked only with the whole text, it would be lost
+    # among the many words of the other lines.
     words: dict[str, float] = {}
     for path, share in max_normalised(search.scores).items():
         words[path] = share + title.get(path, 0.0)
     words = max_normalised(words)
-    mentioned = MentionFinder(map(path_stub, search.places)).find(query)
+    mentioned = MentionFinder(map(path_stub, search.files)).find(query)
     homonyms = Counter(PurePosixPath(path).name for path in mentioned)
     named = {path: _NAMED / homonyms[PurePosixPath(path).name] for path in mentioned}
     defines: Counter[str] = Counter()
@@ -324,10 +325,12 @@ def _parts_by_path(query: str, search: FolderSearch) -> dict[str, dict[str, floa
             defines.update(dict.fromkeys(sources, 1 / len(sources)))
     parts: dict[str, dict[str, float]] = {}
     for path in {*words, *named, *defines}:
-        elsewhere = _ELSEWHERE if _IS_ELSEWHERE.search(path) else 1.0
+        code = _CODE * is_code(path)
+        if _IS_SECONDARY.search(path):
+            code *= _SECONDARY
         parts[path] = {
             "words": words.get(path, 0.0),
-            "code": _CODE * elsewhere * is_code(path),
+            "code": code,
             "size": _SIZE * math.log10(100 + search.sizes.get(path, 0)),
             "named": named.get(path, 0.0),
             "defines": _DEFINES * min(defines[path], 1.0),
@@ -336,16 +339,19 @@ def _parts_by_path(query: str, search: FolderSearch) -> dict[str, dict[str, floa
 
 
 def _test_loss(query: str) -> float:
-    """Return how much less a test counts.
+    """Return the share of its score that a test file loses.
 
-    Nothing if tests are asked for, little for one line that asks for a change.
+    It loses nothing if the query mentions tests, and little if the query is one line that asks for
+    a change.
     """
     if not _TEST_WORDS.isdisjoint(query_terms(query)):
         return 0.0
-    return _TEST_LOSS if _IS_QUESTION_OR_REPORT.search(query.strip()) else _TEST_LOSS_OF_CHANGES
+    if _IS_QUESTION_OR_REPORT.search(query.strip()):
+        return _TEST_LOSS
+    return _TEST_LOSS_OF_CHANGES
 
 
-def _recent(file: ContextFile, now: datetime) -> float:
+def _recency(file: ContextFile, now: datetime) -> float:
     changed = file.metadata.last_modified
     if changed is None:
         return 0.0

@@ -1,9 +1,9 @@
-"""`ContainedFile`: a file that is read only if its path leads to a regular file of its folder.
+"""Read a file only if its path leads to a regular file inside its folder: `ContainedFile`.
 
-A folder may change after it was listed, and whoever writes there may swap a file for a link that
-leads out, or for a pipe that never answers. Links are resolved first. The resolved path is then
-opened one component after the other, each relative to the one before (openat), and none of them may
-be a link by then: a swap at any instant leads nowhere.
+A folder may change after it was listed. Another process that can write there may replace a file by
+a link that leads out, or by a pipe that never delivers data. So links are resolved first, then the
+resolved path is opened component by component, each relative to the one before (openat). A
+component that has become a link is refused, so a swap at any moment leads nowhere.
 """
 
 import os
@@ -11,53 +11,59 @@ import stat
 from pathlib import Path, PurePosixPath
 from typing import Final, NamedTuple
 
-# What a system lacks is 0: Windows has neither pipes at paths nor, for most users, links.
+# Flags that a system lacks are 0. Windows has no pipes at paths and, for most users, no links.
 _O_NOFOLLOW: Final = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+# O_NONBLOCK keeps the open from waiting for the writer of a pipe.
 _FILE: Final = os.O_RDONLY | _O_NOFOLLOW | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+# O_PATH needs only the right to search a folder, not to list it.
 _FOLDER: Final = getattr(os, "O_PATH", os.O_RDONLY) | getattr(os, "O_DIRECTORY", 0) | _O_NOFOLLOW
 _HAS_OPENAT: Final = os.open in os.supports_dir_fd
 
 
 class FileContent(NamedTuple):
-    """The bytes of a file, and when it was changed, in seconds since 1970."""
+    """The bytes of a file, and its modification time in seconds since 1970."""
 
     data: bytes
     mtime_s: float
 
     def text(self, *, max_bytes: int | None = None) -> str:
-        """The data as UTF-8, without a byte order mark, every line ended by a line feed.
+        """Decode the data as UTF-8, without a byte order mark and with line feeds only.
 
         Args:
-            max_bytes: Bytes from the beginning that are decoded; None takes all.
+            max_bytes: Maximum number of bytes to decode, from the beginning. None decodes all.
         """
         text = self.data[:max_bytes].decode("utf-8-sig", errors="replace")
         return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 class ContainedFile(NamedTuple):
-    """A file by its folder, resolved, and its path there with forward slashes."""
+    """A file, given as a resolved folder and a relative path with forward slashes."""
 
     root: Path
     path: str
 
     def real_path(self) -> str | None:
-        """The path without links.
+        """Return the relative path without links.
 
-        None if it leads out of the folder, to nothing, or in a circle.
+        Returns None if the path leads out of the folder, to nothing, or in a circle.
         """
         try:
             real = Path(os.path.realpath(self.root / self.path, strict=True))
-        except (OSError, ValueError):  # a circle; a zero character
+        except (OSError, ValueError):  # a circle of links, or a null character
             return None
-        return real.relative_to(self.root).as_posix() if real.is_relative_to(self.root) else None
+        if not real.is_relative_to(self.root):
+            return None
+        return real.relative_to(self.root).as_posix()
 
     def read(self, *, max_bytes: int) -> FileContent | None:
-        """The content.
-
-        None if it is no regular file of the folder, is larger, or cannot be read. Never waits.
+        """Read the file without waiting.
 
         Args:
-            max_bytes: The largest size that is read.
+            max_bytes: Maximum size of the file.
+
+        Returns:
+            The content. None if the path does not lead to a regular file in the folder, or the file
+            is too large or cannot be read.
         """
         real = self.real_path()
         if real is None:
@@ -71,19 +77,23 @@ class ContainedFile(NamedTuple):
             if not stat.S_ISREG(status.st_mode):
                 return None
             with open(descriptor, "rb", closefd=False) as file:
-                data = file.read(max_bytes + 1)  # whatever its size is said to be
+                # The file may have grown since fstat, and files in /proc report a size of 0.
+                data = file.read(max_bytes + 1)
         except OSError:
             return None
         finally:
             os.close(descriptor)
-        return FileContent(data, status.st_mtime) if len(data) <= max_bytes else None
+        if len(data) > max_bytes:
+            return None
+        return FileContent(data, status.st_mtime)
 
 
 def _open(root: Path, path: str) -> int:
+    """Open a path below the root without following links, and return the descriptor."""
     if not _HAS_OPENAT:
         return os.open(root / path, _FILE)
-    descriptor = os.open(root, _FOLDER)
     *folders, name = PurePosixPath(path).parts
+    descriptor = os.open(root, _FOLDER)
     for part, flags in [*((folder, _FOLDER) for folder in folders), (name, _FILE)]:
         try:
             opened = os.open(part, flags, dir_fd=descriptor)

@@ -1,4 +1,4 @@
-"""Why a file is not searched: because of its name, or because of what it holds."""
+"""Decide by name or content that a file is not searched, and give the reason."""
 
 import re
 from pathlib import PurePosixPath
@@ -14,15 +14,17 @@ SkipReason = Literal[
     "hidden folder",
     "generated folder",
 ]
-"""Why a file or folder is not searched."""
+"""The reason why a file or folder is not searched."""
 
 MAX_FILE_BYTES = 1024 * 1024
-"""Larger files are data or generated: no megabyte in one file is written by hand."""
+"""The maximum size of a searched file. Larger ones are data or generated, not written by hand."""
 
-_SNIFFED_BYTES = 8192
-_HEAD_BYTES = 1000
+_SNIFFED_BYTES = 8192  # git looks for a null byte in its first 8,000 bytes
+_HEAD_BYTES = 1000  # notes of code generators are in a file's first lines
+# Text is minified if it is longer than this and its lines are this long on average.
 _MINIFIED_BYTES = 4096
 _MINIFIED_LINE_BYTES = 400
+# Folders that package managers, compilers and test runners write.
 _GENERATED_FOLDERS = frozenset(
     {
         "__pycache__",
@@ -51,15 +53,15 @@ _GENERATED_NOTE = re.compile(
 
 
 def skip_reason_by_name(path: str, *, hidden: bool, generated: bool) -> SkipReason | None:
-    """Why a file or folder is skipped whatever it holds, or None.
+    """Return the reason to skip a file or folder whatever its content, or None.
 
     Files that usually hold secrets (`.env`, keys, credentials) are always skipped.
 
     Args:
-        path: Relative, with forward slashes; a folder ends with one.
-        hidden: True accepts hidden files and folders.
-        generated: True accepts files that a tool wrote: lock files, minified and compiled sources,
-            snapshots.
+        path: Relative, with forward slashes. The path of a folder ends with a slash.
+        hidden: Whether to accept hidden files and folders.
+        generated: Whether to accept files that a tool wrote, such as lock files, minified and
+            compiled sources, and snapshots.
     """
     name = PurePosixPath(path).name
     if path.endswith("/"):
@@ -76,63 +78,70 @@ def skip_reason_by_name(path: str, *, hidden: bool, generated: bool) -> SkipReas
 
 
 def skip_reason_by_content(content: bytes, *, generated: bool) -> SkipReason | None:
-    """Why a file is skipped for what it holds, or None.
+    """Return the reason to skip a file because of its content, or None.
 
     Args:
-        content: All of it.
-        generated: True accepts text that says it was generated, and text with very long lines, as
-            minified text has.
+        content: The whole content.
+        generated: Whether to accept text with a generator's note or with very long lines, as in
+            minified sources.
     """
     if is_binary(content):
         return "binary"
     if generated:
         return None
-    minified = len(content) > _MINIFIED_BYTES and len(content) > _MINIFIED_LINE_BYTES * (
-        content.count(b"\n") + 1
-    )
-    return "generated" if minified or _GENERATED_NOTE.search(content[:_HEAD_BYTES]) else None
+    lines = content.count(b"\n") + 1
+    is_minified = len(content) > max(_MINIFIED_BYTES, _MINIFIED_LINE_BYTES * lines)
+    if is_minified or _GENERATED_NOTE.search(content[:_HEAD_BYTES]):
+        return "generated"
+    return None
 
 
 def is_hidden(path: str) -> bool:
-    """Whether a part of the path begins with a dot."""
+    """Return whether a part of the path begins with a dot."""
     return path.startswith(".") or "/." in path
 
 
 def is_binary(content: bytes) -> bool:
-    """Whether the content is no text: as in git, a zero byte near the beginning decides."""
+    """Return whether the content is binary: it has a null byte near its beginning, as in git."""
     return b"\0" in content[:_SNIFFED_BYTES]
 
 
-# A word such as `credentials` counts only in the name of a data file: `credentials.py` is about
-# secrets.
+# A word such as `credentials` counts only in the name of a data file: `credentials.py` is code that
+# handles secrets.
 _DATA: Final = frozenset(
-    (
-        *(
-            "",
-            "cfg",
-            "conf",
-            "config",
-            "csv",
-            "enc",
-            "env",
-            "ini",
-            "json",
-            "jsonl",
-            "plist",
-            "properties",
-            "toml",
-        ),
-        *("tsv", "txt", "xml", "yaml", "yml"),
-    )
+    {
+        "",
+        "cfg",
+        "conf",
+        "config",
+        "csv",
+        "enc",
+        "env",
+        "ini",
+        "json",
+        "jsonl",
+        "plist",
+        "properties",
+        "toml",
+        "tsv",
+        "txt",
+        "xml",
+        "yaml",
+        "yml",
+    }
 )
-"""Extensions of files that may hold nothing but a secret; "" stands for none."""
+"""Extensions of files that may consist of a secret. "" means no extension."""
 
+# In structured data, one secret may be among other values, so any word of the name counts.
 _STRUCTURED: Final = _DATA - {"", "csv", "tsv", "txt"}
+# Editors and people append these to the name of the original.
 _BACKUP: Final = re.compile(r"(?:\.(?:bak|backup|copy|old|orig|save|\d{1,3})|~)+\Z")
+# Samples hold placeholders instead of secrets.
 _SAMPLE: Final = re.compile(
     r"(?:example|sample|template)\.env"
     r"|.+[._-](?:dist|example|sample|template|tpl)(?:\.(?:env|ini|json|php|tfvars|toml|txt|ya?ml))?"
 )
+# Folders in which tools keep their credentials.
 _FOLDERS: Final = re.compile(
     r"(?:^|/)(?:\.(?:aws|azure|gcloud|git|gnupg|kube|password-store|secrets|ssh)/|\.config/(?:gcloud|gh)/|\.docker/config\.json\Z)"
 )
@@ -172,6 +181,7 @@ _NAMES: Final = _any_of(
     r"[._]netrc|\.(?:curlrc|fetchmailrc|gitcookies|mailrc|msmtprc|muttrc|wgetrc)",
     r".*\.(?:credentials?|secrets?|token)",
 )
+# The name ends with such a word: `db_password.txt`, but not `change-password.txt`.
 _LAST_WORDS: Final = _any_of(
     r"(?:.+[._ -])?(?:creds?|passphrases?|passwd|secrets?|token|vault[_-]?pass)",
     r"(?!.*(?:change|common|confirm|forgot|lost|reset|strong|update|weak))(?:.+[._ -])?passwords?",
@@ -184,10 +194,10 @@ _ANY_WORD: Final = re.compile(r"(?:.*[._ -])?(?:creds|secrets?)(?:[._ -].*)?")
 
 
 def usually_holds_secrets(path: str) -> bool:
-    """Return whether files of that name, or backups of them, usually hold secrets.
+    """Return whether files with such a name, or backups of them, usually hold secrets.
 
     Args:
-        path: With forward slashes; of a folder's files, relative to the folder.
+        path: The path relative to the searched folder, with forward slashes.
     """
     if _FOLDERS.search(path):
         return True
@@ -197,7 +207,8 @@ def usually_holds_secrets(path: str) -> bool:
     if _NAMES.fullmatch(name):
         return True
     stem, dot, extension = name.removeprefix(".").rpartition(".")
-    stem, extension = (stem, extension) if dot else (extension, "")
+    if not dot:
+        stem, extension = extension, ""
     if extension not in _DATA:
         return False
     is_word = "credential" in stem or _LAST_WORDS.fullmatch(stem) is not None

@@ -1,13 +1,13 @@
-"""The files of a folder that git tracks or would track, or that no `.gitignore` excludes."""
+"""List the files of a folder that git tracks or that no `.gitignore` excludes."""
 
 import os
 import re
 import stat
 import subprocess
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from llm_common._env import environment_without
 from llm_common.folders.contained_file import ContainedFile
@@ -15,23 +15,24 @@ from llm_common.folders.exclusion import skip_reason_by_name
 from llm_common.folders.ignore_rules import IgnoreRules
 
 _GIT_TIMEOUT_S = 20.0
-# Set where git itself has started us, as in a hook: they would name its repository in place of the
-# folder's.
+# Git sets these for its hooks. They would direct our git to the hook's repository.
 _GIT_VARIABLES = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_PREFIX")
+# One entry of `git ls-files --stage`: mode, object id, stage, a tab, and then the path.
 _STAGED = re.compile(rb"(?P<mode>\d{6}) [0-9a-f]{40,64} \d\t")
-_SUBMODULE = b"160000"
-_MAX_NESTED = 5
+_SUBMODULE = b"160000"  # the mode of a submodule
+_MAX_NESTED = 5  # checkouts in checkouts; each level starts a git process per checkout
 _MAX_IGNORE_BYTES = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class ListedFile:
-    """A regular file below a folder: its path with forward slashes, size and time of change.
+    """A regular file below a folder.
 
     Attributes:
-        mtime_ns: Nanoseconds since 1970, at least 1.
-        target: The path of the file that it leads to, below the same folder, where it or its folder
-            is a link.
+        path: The path relative to the folder, with forward slashes.
+        size: The size in bytes.
+        mtime_ns: The modification time in nanoseconds since 1970, at least 1.
+        target: If the file or one of its folders is a link, the real path relative to the folder.
     """
 
     path: str
@@ -41,35 +42,33 @@ class ListedFile:
 
 
 def list_paths(root: Path, *, hidden: bool = False) -> Iterator[str]:
-    """Paths below a folder, relative to it, with forward slashes, in a fixed order.
+    """Yield the paths below a folder, relative to it, with forward slashes, in a fixed order.
 
-    In a git checkout these are the files that git tracks or would track, also those of submodules
-    and other checkouts within it. Elsewhere: every file except those that `.gitignore` files
-    exclude. A folder that is not entered, since it is hidden, tools generate it or it cannot be
-    read, is one path that ends with a slash; "/" is the folder itself. Opens no file but
-    `.gitignore` files.
+    In a git checkout, these are the files that git tracks or would track, including those of
+    submodules and other checkouts inside it. In other folders, these are all files that no
+    `.gitignore` file excludes. A hidden, generated or unreadable folder is not entered. It is
+    yielded as one path that ends with a slash, and "/" is the folder itself. Only `.gitignore`
+    files are opened.
 
     Args:
         root: An existing folder, resolved.
-        hidden: True walks hidden folders too, where git is not asked; never `.git`.
+        hidden: Whether to enter hidden folders, except `.git`. Has no effect in a git checkout.
     """
     yield from _git_paths(root) or _walked_paths(root, hidden=hidden)
 
 
 def stat_files(root: Path, paths: Iterable[str]) -> Iterator[tuple[str, ListedFile | None]]:
-    """Yield each path with its file, or None.
+    """Yield each path with its file, or with None if it must not be read.
 
-    None for what is not a regular file, or lies outside the folder once links are followed.
-
-    None also for a path that does not print on one line, which a terminal or a prompt could
-    misread.
+    These are paths that do not lead to a regular file inside the folder, and paths with control
+    characters or line breaks, which a terminal or a prompt could misread.
 
     Args:
         root: The folder, resolved.
-        paths: Relative to it, with forward slashes.
+        paths: Paths relative to the folder, with forward slashes.
     """
 
-    @cache
+    @cache  # many files share a folder
     def real_folder(folder: str) -> str | None:
         return ContainedFile(root, folder).real_path()
 
@@ -78,27 +77,26 @@ def stat_files(root: Path, paths: Iterable[str]) -> Iterator[tuple[str, ListedFi
         target = None
         try:
             status = (root / path).lstat()
-            is_link = stat.S_ISLNK(status.st_mode)
-            if (is_link or real_folder(folder) != (folder or ".")) and (
-                target := ContainedFile(root, path).real_path()
-            ):
+            if stat.S_ISLNK(status.st_mode) or real_folder(folder) != (folder or "."):
+                target = ContainedFile(root, path).real_path()
+            if target:
                 status = (root / path).stat()
         except OSError:
             return None
-        inside = (
-            stat.S_ISREG(status.st_mode) and path.isprintable() and real_folder(folder) is not None
-        )
-        return (
-            ListedFile(path, status.st_size, max(status.st_mtime_ns, 1), target) if inside else None
-        )
+        # A link without a target inside the folder has a link's mode, so it is not regular.
+        is_regular = stat.S_ISREG(status.st_mode)
+        if not is_regular or not path.isprintable() or real_folder(folder) is None:
+            return None
+        # The index stores 0 for files that it has to read again.
+        return ListedFile(path, status.st_size, max(status.st_mtime_ns, 1), target)
 
     for path in paths:
         yield path, regular_file(path)
 
 
 def _git_paths(root: Path, depth: int = 0) -> list[str]:
-    """The files that git tracks or would track below the folder; empty where git does not work."""
-    # The checkout may be a third party's: its configuration must not start a program.
+    """Return the files below the folder that git tracks or would track, or [] if git fails."""
+    # The checkout may be untrusted, and `core.fsmonitor` in its configuration names a program.
     command = ["git", "-c", "core.fsmonitor=false", "-C", str(root), "ls-files", "-z"]
     command += ["--cached", "--others", "--exclude-standard", "--stage"]
     try:
@@ -115,20 +113,25 @@ def _git_paths(root: Path, depth: int = 0) -> list[str]:
     paths: set[str] = set()
     for entry in filter(None, listing.stdout.split(b"\0")):
         staged = _STAGED.match(entry)
-        path = os.fsdecode(entry[staged.end() if staged else 0 :])
-        is_checkout = path.endswith("/") or (staged is not None and staged["mode"] == _SUBMODULE)
-        inner = _checkout_paths(root, path.rstrip("/"), depth) if is_checkout else ()
+        path = os.fsdecode(entry)
+        is_checkout = path.endswith("/")  # an untracked one
+        if staged:
+            path = os.fsdecode(entry[staged.end() :])
+            is_checkout = staged["mode"] == _SUBMODULE
+        inner: list[str] = []
+        if is_checkout:
+            inner = _checkout_paths(root, path.rstrip("/"), depth)
         paths.update(inner or [path])
     return sorted(paths)
 
 
 def _checkout_paths(root: Path, path: str, depth: int) -> list[str]:
-    """The files of a checkout within another one, relative to that.
+    """Return the files of a checkout inside another one, relative to the outer one.
 
-    Empty if it is none, or nested too deep.
+    Returns [] if the path is not a checkout, or is nested too deep.
     """
     folder = root / path
-    # The methods of `Path` raise where a folder may not be searched.
+    # `Path.is_symlink` and `Path.exists` raise if a folder may not be searched.
     is_checkout = not os.path.islink(folder) and os.path.exists(folder / ".git")  # noqa: PTH110, PTH114
     if depth >= _MAX_NESTED or not is_checkout:
         return []
@@ -136,23 +139,7 @@ def _checkout_paths(root: Path, path: str, depth: int) -> list[str]:
 
 
 def _walked_paths(root: Path, *, hidden: bool) -> Iterator[str]:
-    rules: dict[str, IgnoreRules] = {}  # by the folder that holds the `.gitignore` file
-
-    def is_ignored(path: str) -> bool:
-        """As in git, the nearest file decides, and in it the last rule that matches.
-
-        A folder ends with a slash.
-        """
-        folder = path.rstrip("/")
-        while folder:
-            folder = folder.rpartition("/")[0]
-            verdict = (
-                rules[folder].verdict(path[len(folder) :].lstrip("/")) if folder in rules else None
-            )
-            if verdict is not None:
-                return verdict
-        return False
-
+    rules: dict[str, IgnoreRules] = {}  # by the folder of the `.gitignore` file
     unreadable: list[OSError] = []
     for folder, folders, files in os.walk(root, onerror=unreadable.append):
         prefix = _below(root, folder)
@@ -161,21 +148,38 @@ def _walked_paths(root: Path, *, hidden: bool) -> Iterator[str]:
                 content.data.decode("utf-8", errors="replace")
             )
         entered = []
-        for path in (f"{prefix}{name}/" for name in sorted(folders) if name != ".git"):
-            if is_ignored(path):
+        for name in sorted(folders):
+            path = f"{prefix}{name}/"
+            if name == ".git" or _is_ignored(path, rules):
                 continue
             if skip_reason_by_name(path, hidden=hidden, generated=False):
                 yield path
-            elif os.path.islink(root / path):  # noqa: PTH114 - `Path.is_symlink` raises where that cannot be told
+            elif os.path.islink(root / path):  # noqa: PTH114 - `Path.is_symlink` may raise
                 yield path.removesuffix("/")
             else:
-                entered.append(PurePosixPath(path).name)
-        folders[:] = entered
-        names = (name for name in sorted(files) if name != ".git")  # of a worktree or a submodule
-        yield from (path for name in names if not is_ignored(path := prefix + name))
-    yield from (_below(root, error.filename) or "/" for error in unreadable)
+                entered.append(name)
+        folders[:] = entered  # in place, as `os.walk` requires
+        for name in sorted(files):
+            # In a worktree or a submodule, `.git` is a file.
+            if name != ".git" and not _is_ignored(prefix + name, rules):
+                yield prefix + name
+    for error in unreadable:
+        yield _below(root, error.filename) or "/"
+
+
+def _is_ignored(path: str, rules: Mapping[str, IgnoreRules]) -> bool:
+    """Return whether git would ignore a path. The path of a folder ends with a slash."""
+    folder = path.rstrip("/")
+    # As in git, the nearest `.gitignore` file with a matching rule decides.
+    while folder:
+        folder = folder.rpartition("/")[0]
+        if folder in rules:
+            verdict = rules[folder].verdict(path[len(folder) :].lstrip("/"))
+            if verdict is not None:
+                return verdict
+    return False
 
 
 def _below(root: Path, folder: str) -> str:
-    """The path of a folder with a slash behind it; "" for the root."""
+    """Return the relative path of a folder with a slash at its end, or "" for the root."""
     return "" if folder == str(root) else f"{Path(folder).relative_to(root).as_posix()}/"

@@ -1,16 +1,16 @@
-"""`pack_folder`: the parts of folders and files that answer a question, within a budget of tokens.
+"""Pack the parts of folders and files that answer a question within a token budget: `pack_folder`.
 
-Not searched: what git ignores, hidden, generated and binary files, files over 1 MB, links that lead
-out of the folder, and files that usually hold secrets. In what is packed, keys and tokens that
-their shape gives away are redacted.
+Some files are not searched: those that git ignores, hidden, generated and binary files, files over
+1 MB, links that lead out of the folder, and files that usually hold secrets. In the packed text,
+recognizable keys and tokens are redacted.
 
-An index on disk, readable by its owner alone, holds the words of the files: the next call reads
-only what changed. Processes may share it. An interrupted call, also by KeyboardInterrupt, leaves it
-whole.
+An index on disk keeps the words of the files, readable by its owner only. The next call reads only
+changed files. Processes may share an index, and an interrupted call leaves it valid, even after a
+KeyboardInterrupt.
 
-Where a run is recorded, its trace has a line of the pack. Elsewhere the pack is a run of its own,
-if `LLM_COMMON_TRACE_DIR` is set; its query id is `pack-`, the folder's name, a hyphen and 8 digits
-of its path's hash.
+In a recorded run, the pack is a line of the run's trace. Otherwise, if `LLM_COMMON_TRACE_DIR` is
+set, it is a run by itself. The query id of that run is `pack-`, the folder's name, a hyphen and 8
+digits of its path's hash.
 """
 
 import glob
@@ -50,26 +50,27 @@ from llm_common.folders.passages import pack_passages
 from llm_common.folders.tree_index import IndexCache, ProgressCallback, default_cache_dir
 
 MIN_BUDGET_TOKENS: Final = 256
-"""The smallest budget that is accepted."""
+"""The smallest accepted budget."""
 
-_MAX_NAME_CHARS: Final = 100
+_MAX_NAME_CHARS: Final = 100  # of the folder in a query id
 
 
 @dataclass(frozen=True, slots=True)
 class PackedFile:
-    """One file that was weighed for the question: how much of it is shown, and why.
+    """A file that was weighed for the question, with how much of it is in the text, and why.
 
     Attributes:
-        path: The path that the text shows.
-        form: `whole`; `passages`: the definitions that match the question best; `left_out`:
-            nothing.
-        tokens: Tokens of the part that is shown; 0 when the file is left out.
-        score: Higher is better; compares within one pack. The best match by words counts 1.
-        parts: The summands of the score: `words`; `code`; `size`; `named` and `defines`: the
-            question names its path or something that it defines; `recent`; `test`, which lowers it.
-        reason: Shown: `mentioned` (by the caller, or the question names its path) or `share`. Left
-            out: `no_room`, `below_cut_off` (scores less than `min_score`), `limit_reached`
-                (`max_files`) or `empty`.
+        path: The path in the text.
+        form: `whole`, `passages` (the definitions that match the question best) or `left_out`.
+        tokens: Tokens of the part in the text, 0 if the file is left out.
+        score: The score, comparable within one pack. Higher is better, and the best match by words
+            scores 1.
+        parts: The summands of the score: `words`, `code`, `size`, `named` and `defines` (the
+            question names its path or one of its definitions), `recent`, and `test`, which is
+            negative.
+        reason: For a file in the text, `mentioned` (by the caller or by its path in the question)
+            or `share`. For a file left out, `no_room`, `below_cut_off` (scores less than
+            `min_score`), `limit_reached` (`max_files`) or `empty`.
     """
 
     path: str
@@ -82,23 +83,22 @@ class PackedFile:
 
 @dataclass(frozen=True, slots=True)
 class FolderPack:
-    """The packed text, and what was searched, weighed, chosen and left out.
+    """The packed text, with an account of the files that were searched, weighed and chosen.
 
     Attributes:
-        query: The question, without surrounding blanks.
-        folders: The folders that were searched, resolved; a folder inside another one is not
-            repeated.
-        text: For the prompt: fenced, never over the budget; empty when no file has to do with the
-            question, or none scores `min_score`.
-        counter: What counted the tokens, in words.
-        searched: Number of files that were searched.
-        read: Number of the searched files that were read because the index did not hold them as
-            they are now.
-        left_out: Number of files that were not searched, by reason; a folder that was not entered
+        query: The question, without surrounding whitespace.
+        folders: The searched folders, resolved. A folder inside another one is not repeated.
+        text: The text for the prompt, fenced and never over the budget. Empty if no file is related
+            to the question, or none scores `min_score`.
+        counter: A description of the token counter.
+        searched: Number of searched files.
+        read: Number of searched files that were read because the index did not have their current
+            state.
+        left_out: Number of files that were not searched, by reason. A folder that was not entered
             counts as one.
         notes: Problems that cost time but did not change the result, such as a damaged index.
         seconds: Wall time by step.
-        bundle: The choice with its full account.
+        bundle: The chosen files with the full account.
     """
 
     query: str
@@ -114,27 +114,27 @@ class FolderPack:
 
     @property
     def files(self) -> tuple[PackedFile, ...]:
-        """The files that the text shows: mentioned ones first, then by falling score."""
+        """Return the files in the text, mentioned ones first, then best first."""
         return tuple(map(_packed_file, self.bundle.kept))
 
     @property
     def dropped(self) -> tuple[PackedFile, ...]:
-        """The files that were weighed and are not shown, best first."""
+        """Return the files that were weighed and left out, best first."""
         return tuple(map(_packed_file, self.bundle.dropped))
 
     @property
     def intent(self) -> str:
-        """What kind of request the question was classified as."""
+        """Return the kind of request that the question was classified as."""
         return self.bundle.metadata.intent.value
 
     @property
     def budget_tokens(self) -> int:
-        """Most tokens that `text` may take."""
+        """Return the maximum tokens of `text`."""
         return self.bundle.metadata.budget
 
     @property
     def tokens(self) -> int:
-        """Tokens of `text`, by the counter."""
+        """Return the tokens of `text`, by the counter."""
         return self.bundle.metadata.total_tokens
 
 
@@ -151,38 +151,40 @@ def pack_folder(
     counter: TokenCounter | None = None,
     progress: ProgressCallback | None = None,
 ) -> FolderPack:
-    """The parts of folders and files that answer a question, as text for a prompt.
+    """Pack the parts of folders and files that answer a question as text for a prompt.
 
-    Ranks on this machine: asks no model and sends nothing. The text never takes more than the
-    budget. Files get tokens in proportion to their lead, and show the functions that match best
-    first; a larger budget shows the same and more. The text is empty where no file matches. The
-    same files, question and options give the same text, but for the weeks after a file's change,
-    when it counts more. Blocks until it is done: a coroutine awaits `asyncio.to_thread(pack_folder,
-    query, path)`.
+    Files are ranked on this machine, without a model and without network access. The text never
+    exceeds the budget. Files get tokens in proportion to a power of their score, and the functions
+    that match best come first. A larger budget keeps everything and adds more. The same files,
+    question and options return the same text, except that a file scores more in the weeks after a
+    change. The call blocks: in a coroutine, await `asyncio.to_thread(pack_folder, query, path)`.
 
     Args:
         query: The question or task. Files that it names are packed first.
-        paths: Folders to search, and text files to pack first, whatever their kind; none means the
-            working directory. The text shows paths relative to the working directory, or to a
-            folder elsewhere that is all that is given.
-        budget_tokens: Most tokens of the text, at least 256.
-        hidden: True searches hidden files and folders too.
-        generated: True searches generated files too: lock files, minified and compiled sources.
-        exclude: Globs of paths to leave out, as in a `.gitignore`; a `Path` leaves out that one
-            file.
-        max_files: Most files to show; None for as many as fit.
-        min_score: Files that score less are left out, except those in `paths`; see
+        paths: Folders to search, and text files to pack first, even if they would not be searched.
+            Without any, the working directory. Paths in the text are relative to the working
+            directory, or to a single folder elsewhere if there are no other paths.
+        budget_tokens: Maximum tokens of the text, at least 256.
+        hidden: Whether to search hidden files and folders.
+        generated: Whether to search generated files, such as lock files, minified and compiled
+            sources.
+        exclude: Globs of paths to leave out, as in a `.gitignore`. A `Path` leaves out one file.
+        max_files: Maximum number of files in the text. None for as many as fit.
+        min_score: Files that score less are left out, except those in `paths`. See
             `PackedFile.parts`.
-        cache_dir: Where indexes are kept; made if missing. None takes `llm-common` in the user's
+        cache_dir: The folder for indexes, created if missing. None for `llm-common` in the user's
             cache folder.
-        counter: Counts the tokens. None counts exactly, as o200k_base, with the extra `tokens`,
-            else an upper bound.
-        progress: Called in the calling thread, as `ProgressCallback` says.
+        counter: Counts tokens. None counts exactly, as o200k_base, if the extra `tokens` is
+            installed. Otherwise it counts an upper bound.
+        progress: Called in the calling thread, see `ProgressCallback`.
+
+    Returns:
+        The text and its account. The text is empty if no file matches.
 
     Raises:
-        ConfigError: Before any search: an empty query or none, a path that is neither a folder nor
-            a text file of at most 1 MB, a bad budget, or `exclude` as a single string. Later:
-            SQLite without FTS5, no home folder.
+        ConfigError: Before the search, if the query is empty or not a str, if a path is neither a
+            folder nor a text file of at most 1 MB, if a limit is invalid, or if `exclude` is one
+            string. Later, if SQLite has no FTS5, or the user has no home folder.
     """
     _check(query, budget_tokens, exclude, max_files=max_files, min_score=min_score)
     folders, files = _resolve(paths or (Path(),))
@@ -193,20 +195,23 @@ def pack_folder(
         _traced(query, folders, files),
         operation("retrieval", "folder", {"gen_ai.data_source.id": "folder"}),
     ):
-        found, notes = _search(
-            query, folders, file_filter, cache_dir, progress or (lambda *_: None)
+        indexes = IndexCache(cache_dir or default_cache_dir())
+        progress = progress or (lambda *_: None)
+        search = search_folders(
+            query, folders, file_filter=file_filter, indexes=indexes, progress=progress
         )
+        progress("Weighing the best files", 0, 0)
         searched = time.perf_counter()
-        bundle = _choose(request, found, files, max_files=max_files, min_score=min_score)
+        bundle = _choose(request, search, files, max_files=max_files, min_score=min_score)
     return FolderPack(
         query=query.strip(),
         folders=tuple(folders.values()),
         text=bundle.render(),
         counter=label,
-        searched=len(found.places),
-        read=found.read,
-        left_out=dict(found.left_out),
-        notes=notes,
+        searched=len(search.files),
+        read=search.read,
+        left_out=dict(search.left_out),
+        notes=tuple(indexes.notes),
         seconds={
             "searching": round(searched - begin, 3),
             "packing": round(time.perf_counter() - searched, 3),
@@ -224,32 +229,37 @@ def _check(
     min_score: float,
 ) -> None:
     if not isinstance(query, str) or not query.strip():
-        what = "empty" if isinstance(query, str) else f"of type {type(query).__name__}"
-        reason = f"the question is {what}; give what the packed text is for"
-        raise ConfigError(reason, variable="query", value=repr(query))
-    # True and 8e3 pass for numbers of tokens, but stand for a mistake.
+        problem = "not be empty"
+        if not isinstance(query, str):
+            problem = f"be a str, got {type(query).__name__}"
+        raise ConfigError(
+            f"the question must {problem}; pass the question that the text is for",
+            variable="query",
+            value=repr(query),
+        )
+    # `type`, not `isinstance`: True is an int, but not a number of tokens.
     if type(budget_tokens) is not int or budget_tokens < MIN_BUDGET_TOKENS:
         raise ConfigError(
-            f"{budget_tokens!r} is no budget; give a whole number of tokens, at least "
+            f"{budget_tokens!r} is not a valid budget; pass a whole number of tokens, at least "
             f"{MIN_BUDGET_TOKENS}",
             variable="budget_tokens",
             value=repr(budget_tokens),
         )
     if isinstance(exclude, str):
         raise ConfigError(
-            "exclude takes a list of globs; put the one in a list",
+            f"`exclude` must be a list of globs, got a str; pass [{exclude!r}]",
             variable="exclude",
             value=exclude,
         )
     if max_files is not None and (type(max_files) is not int or max_files < 1):
         raise ConfigError(
-            f"{max_files!r} is no number of files; give 1 or more, or None for as many as fit",
+            f"{max_files!r} is not a number of files; pass 1 or more, or None for as many as fit",
             variable="max_files",
             value=repr(max_files),
         )
     if type(min_score) not in (int, float) or not isfinite(min_score):
         raise ConfigError(
-            f"{min_score!r} is no score; give a finite number, such as 1.0",
+            f"{min_score!r} is not a score; pass a finite number, such as 1.0",
             variable="min_score",
             value=repr(min_score),
         )
@@ -258,7 +268,7 @@ def _check(
 def _request(
     query: str, budget_tokens: int, counter: TokenCounter | None
 ) -> tuple[ContextSelectionRequest, str]:
-    """What to pack, and how its tokens are counted, in words."""
+    """Return the request for packing, and a description of its token counter."""
     label = f"counted by {type(counter).__name__}"
     if counter is None:
         try:
@@ -275,133 +285,121 @@ def _request(
 def _traced(
     query: str, folders: Mapping[str, Path], files: Mapping[str, ContainedFile]
 ) -> AbstractContextManager[object]:
-    """Return a traced run for this pack; within another run it has no effect."""
-    places = list(folders.values()) or [file.root / file.path for file in files.values()]
-    name = re.sub(r"[^\w.-]+", "-", places[0].name, flags=re.ASCII)[:_MAX_NAME_CHARS]
-    key = hashlib.sha256(b"\0".join(map(os.fsencode, places))).hexdigest()[:8]
+    """Return a traced run for this pack. Inside another run, it has no effect."""
+    paths = list(folders.values()) or [file.root / file.path for file in files.values()]
+    name = re.sub(r"[^\w.-]+", "-", paths[0].name, flags=re.ASCII)[:_MAX_NAME_CHARS]
+    key = hashlib.sha256(b"\0".join(map(os.fsencode, paths))).hexdigest()[:8]
     return begin_run(f"pack-{name}-{key}", query=query.strip()).recorded()
 
 
 def _choose(
     request: ContextSelectionRequest,
-    found: FolderSearch,
+    search: FolderSearch,
     named: Mapping[str, ContainedFile],
     *,
     max_files: int | None,
     min_score: float,
 ) -> ContextBundle:
-    """What is shown of what was found; recorded, where a run is."""
+    """Return the bundle of the best passages, and record the choice in the run's trace."""
     now, budget = datetime.now(UTC), request.token_budget
-    files, scores = candidate_files(request.intent.text, found, named, now=now)
+    files, scores = candidate_files(request.intent.text, search, named, now=now)
     bundle = pack_passages(
         files, scores, request, named=named, max_files=max_files, min_score=min_score
     )
-    lower = len(found.places.keys() - {file.path for file in files})
+    lower = len(search.files.keys() - {file.path for file in files})
     record(
         "packing",
         request=request,
         pool=DataPoolSnapshot(context_files=files),
         bundle=bundle,
         allocation=BudgetAllocation(0, 0, budget, 0, 0, total_budget=budget),
-        not_weighed=dict(found.left_out + Counter({"lower ranked": lower})),
+        not_weighed=dict(search.left_out + Counter({"lower ranked": lower})),
     )
     return bundle
-
-
-def _search(
-    query: str,
-    folders: Mapping[str, Path],
-    file_filter: FileFilter,
-    cache_dir: Path | None,
-    progress: ProgressCallback,
-) -> tuple[FolderSearch, tuple[str, ...]]:
-    """What a search finds, and the notes of the indexes."""
-    indexes = IndexCache(cache_dir or default_cache_dir())
-    found = search_folders(
-        query, folders, file_filter=file_filter, indexes=indexes, progress=progress
-    )
-    progress("Weighing the best files", 0, 0)
-    return found, tuple(indexes.notes)
 
 
 def _file_filter(
     exclude: Sequence[str | Path], folders: Mapping[str, Path], *, hidden: bool, generated: bool
 ) -> FileFilter:
-    patterns = (
-        # Not `Path.resolve`, which raises for a circle of links.
-        each
-        if isinstance(each, str)
-        else "/" + glob.escape(_shown(Path(os.path.realpath(each)), folders))
-        for each in exclude
-    )
+    patterns: list[str] = []
+    for pattern in exclude:
+        if isinstance(pattern, str):
+            patterns.append(pattern)
+        else:
+            # Not `Path.resolve`, which raises for a circle of links.
+            path = Path(os.path.realpath(pattern))
+            patterns.append("/" + glob.escape(_displayed_path(path, folders)))
     return FileFilter(hidden=hidden, generated=generated, exclude=tuple(patterns))
 
 
 def _resolve(paths: Sequence[Path | str]) -> tuple[dict[str, Path], dict[str, ContainedFile]]:
-    """Return the folders by the prefix of their shown paths, and other files by their shown path.
+    """Return the folders by the prefix of their displayed paths, and the files by displayed path.
 
-    Drops a folder that lies within another one. A shown path can be opened from the working
-    directory. Paths below a folder elsewhere are relative to it if nothing else is given. Else they
-    begin with its name, or are absolute where the working directory has something of that name.
+    A folder inside another one is dropped. Displayed paths can be opened from the working
+    directory, except below a folder elsewhere. These are relative to it if there are no other
+    paths. Otherwise, they begin with its name, or are absolute if that name is taken.
     """
     resolved: dict[Path | str, Path] = {}
     for path in paths:
         try:
             resolved[path] = Path(path).resolve(strict=True)
         except (OSError, RuntimeError, ValueError) as exc:
-            # absent; a circle of links; a zero character
+            # The path does not exist, is a circle of links, or contains a null character.
             raise ConfigError(
-                f"{path} does not exist or cannot be read; check it",
+                f"{path} does not exist or cannot be read; check the path",
                 variable="paths",
                 value=str(path),
             ) from exc
     roots = {path for path in resolved.values() if path.is_dir()}
     outermost = sorted(root for root in roots if roots.isdisjoint(root.parents))
-    alone = len(outermost) == 1 and all(
+    is_single = len(outermost) == 1 and all(
         path.is_relative_to(outermost[0]) for path in resolved.values()
     )
     folders: dict[str, Path] = {}
     for root in outermost:
-        folders[_prefix(root, folders, alone=alone)] = root
+        folders[_prefix(root, folders, is_single=is_single)] = root
     files: dict[str, ContainedFile] = {}
-    for given, path in resolved.items():
+    for requested, path in resolved.items():
         if path in roots:
             continue
-        place = files[_shown(path, folders)] = ContainedFile(path.parent, path.name)
-        if read_file(str(given), place) is None:
+        file = files[_displayed_path(path, folders)] = ContainedFile(path.parent, path.name)
+        if read_file(str(requested), file) is None:
             raise ConfigError(
-                f"{path} is no text file of at most 1 MB; leave it out",
+                f"{path} is not a text file of at most 1 MB; leave it out",
                 variable="paths",
-                value=str(given),
+                value=str(requested),
             )
     return folders, files
 
 
-def _prefix(root: Path, taken: Mapping[str, Path], *, alone: bool) -> str:
-    if below := _below_here(root):
-        return "" if below == "." else f"{below}/"
-    if alone:
+def _prefix(root: Path, folders: Mapping[str, Path], *, is_single: bool) -> str:
+    """Return the prefix of the displayed paths of a folder, different from those of `folders`."""
+    relative = _relative_to_cwd(root)
+    if relative and relative != ".":
+        return f"{relative}/"
+    if relative == "." or is_single:
         return ""
-    # Another folder's files, or a named file, would be shown by the same paths.
-    is_taken = f"{root.name}/" in taken or os.path.lexists(root.name)
-    return f"{root.as_posix()}/" if is_taken else f"{root.name}/"
+    # A file in the working directory could have the same displayed path.
+    if f"{root.name}/" in folders or os.path.lexists(root.name):
+        return f"{root.as_posix()}/"
+    return f"{root.name}/"
 
 
-def _shown(file: Path, folders: Mapping[str, Path]) -> str:
-    """The path to show for a resolved file."""
+def _displayed_path(file: Path, folders: Mapping[str, Path]) -> str:
+    """Return the path to display for a resolved file."""
     for prefix, root in folders.items():
         if file.is_relative_to(root):
             return prefix + file.relative_to(root).as_posix()
-    return _below_here(file) or file.as_posix()
+    return _relative_to_cwd(file) or file.as_posix()
 
 
-def _below_here(path: Path) -> str | None:
-    """The path from the working directory; None if it is not below that, or that was removed."""
+def _relative_to_cwd(path: Path) -> str | None:
+    """Return the path relative to the working directory, or None if it is outside."""
     try:
-        here = Path.cwd()
-    except OSError:
+        cwd = Path.cwd()
+    except OSError:  # the working directory was removed
         return None
-    return path.relative_to(here).as_posix() if path.is_relative_to(here) else None
+    return path.relative_to(cwd).as_posix() if path.is_relative_to(cwd) else None
 
 
 def _packed_file(account: ItemAccount) -> PackedFile:

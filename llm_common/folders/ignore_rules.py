@@ -1,24 +1,25 @@
-"""`IgnoreRules`: the rules of a `.gitignore` file, which match a path in linear time.
+"""Match paths with the rules of a `.gitignore` file in linear time: `IgnoreRules`.
 
-The rules are third-party text. As a plain regular expression, the rule `*a*a*a*a*a*a*b` would take
-hours to fail on one long name. Here the text between two stars takes the first place where it fits,
-and never tries another: no later place could make a match that the first one prevents. The same
-holds for the folders between two `**`.
+The rules are untrusted text. As a plain regular expression, the rule `*a*a*a*a*a*a*b` would take
+hours to fail on one long name. Here, the text between two stars matches at its first occurrence and
+is never tried again (an atomic group). This loses no match: a later occurrence leaves less of the
+name for the rest of the rule. The same holds for the folders between two `**`.
 
-`pathspec` would take the place of this module. It is not used, since its regular expressions do
-backtrack: version 1.1.1 takes 12 s for that rule and a name of 80 letters.
+The package `pathspec` could replace this module, but its regular expressions backtrack: version
+1.1.1 takes 12 s for that rule and a name of 80 letters.
 """
 
 import re
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-_MAX_RULE_CHARS: Final = 4096  # no path is longer
+_MAX_RULE_CHARS: Final = 4096  # Linux allows no longer path
 _TOKEN: Final = re.compile(
     r"(?P<slash>\\?/)|\\(?P<escaped>.)|(?P<stars>\*+)|(?P<any>\?)"
     r"|\[(?P<negation>[!^]?)(?P<members>\]?+(?:\\.|\[:\w*:\]|[^\]\\])*+)\]|(?P<literal>[^\[\\])",
     re.DOTALL,
 )
+# One member of a class such as `[[:digit:]a-f_]`: a named class, a character or a range.
 _MEMBER: Final = re.compile(r"\[:(?P<name>\w*):\]|(?P<first>\\?.)(?:-(?P<last>\\?.))?", re.DOTALL)
 _POSIX: Final = {
     "alnum": "0-9A-Za-z",
@@ -34,32 +35,33 @@ _POSIX: Final = {
     "upper": "A-Z",
     "xdigit": "0-9A-Fa-f",
 }
+# Tokens that are not regular expressions: any text in one component, and any number of components.
 _STAR: Final = "*"
 _ANY_DEPTH: Final = "**"
 
 
 class IgnoreRules:
-    """The rules of one `.gitignore` file, as git reads them; lines that are no rule match nothing.
+    """The rules of one `.gitignore` file, as git reads them. Invalid lines match nothing.
 
     Args:
-        text: The file.
+        text: The content of the file.
     """
 
     def __init__(self, text: str) -> None:
         lines = text.removeprefix("\N{ZERO WIDTH NO-BREAK SPACE}").split("\n")
-        self._rules: list[_Rule] = []  # the last one first
+        # The last matching rule decides, so the last one is tried first.
+        self._rules: list[_Rule] = []
         for line in dict.fromkeys(reversed(lines)):
             rule = _rule(line.removesuffix("\r"))
             if rule is not None:
                 self._rules.append(rule)
 
     def verdict(self, path: str) -> bool | None:
-        """Return whether a path is ignored, or None where no rule matches.
-
-        The last rule that matches decides.
+        """Return whether a path is ignored, or None if no rule matches.
 
         Args:
-            path: Relative to the folder of the file, with forward slashes; a folder ends with one.
+            path: Relative to the folder of the file, with forward slashes. The path of a folder
+                ends with a slash.
         """
         name, is_folder = path.removesuffix("/"), path.endswith("/")
         for rule in self._rules:
@@ -75,11 +77,12 @@ class _Rule(NamedTuple):
 
 
 def _rule(line: str) -> _Rule | None:
-    """Return the rule of a line, or None for a comment, a blank line and a broken rule."""
+    """Return the rule of a line, or None for a comment, a blank line or an invalid rule."""
     if line.startswith("#") or len(line) > _MAX_RULE_CHARS:
         return None
     glob = line.rstrip(" ")
-    glob = line[: len(glob) + (len(glob) - len(glob.rstrip("\\"))) % 2]  # an escaped space stays
+    # An odd number of backslashes at the end escapes the first of the trailing spaces.
+    glob = line[: len(glob) + (len(glob) - len(glob.rstrip("\\"))) % 2]
     ignores, glob = not glob.startswith("!"), glob.removeprefix("!")
     folders_only, glob = glob.endswith("/"), glob.removesuffix("/")
     is_rooted, glob = "/" in glob, glob.removeprefix("/")
@@ -94,10 +97,10 @@ def _rule(line: str) -> _Rule | None:
 
 
 def _segments(glob: str) -> Iterator[list[str]]:
-    """Yield the tokens of each component of a glob: stars, and expressions of one character.
+    """Yield the tokens of each component of a glob: stars, and patterns of one character.
 
     Raises:
-        ValueError: The glob is empty or broken.
+        ValueError: If the glob is empty or invalid.
     """
     tokens: list[str] = []
     end = 0
@@ -115,7 +118,7 @@ def _segments(glob: str) -> Iterator[list[str]]:
         else:
             tokens.append(re.escape(match["escaped"] or match["literal"]))
     if not glob or end != len(glob):
-        raise ValueError("no rule")
+        raise ValueError("the glob is empty or invalid")
     yield tokens
 
 
@@ -123,17 +126,17 @@ def _class_pattern(members: str, *, negated: bool) -> str:
     """Return the regular expression of a class such as `[a-z_]`, which never matches a slash.
 
     Raises:
-        ValueError: It names a class that does not exist.
+        ValueError: If it names a class that does not exist.
     """
     parts: list[str] = []
     for match in _MEMBER.finditer(members):
         if (name := match["name"]) is not None:
             if name not in _POSIX:
-                raise ValueError("no such class of characters")
+                raise ValueError("unknown character class")
             parts.append(_POSIX[name])
             continue
         first = match["first"][-1]
-        # A range that runs backwards is its first character.
+        # In git, a range that runs backwards matches its first character only.
         last = max(first, (match["last"] or first)[-1])
         parts.append(f"{re.escape(first)}-{re.escape(last)}")
     return f"(?!/)[{'^' * negated}{''.join(parts)}]"
@@ -141,30 +144,37 @@ def _class_pattern(members: str, *, negated: bool) -> str:
 
 def _segment_pattern(tokens: Iterable[str]) -> str:
     """Return the regular expression of one component of a path."""
-    first, *rest = map("".join, _split(tokens, {_STAR, _ANY_DEPTH}))
-    if not rest:
+    first, *parts = map("".join, _split(tokens, {_STAR, _ANY_DEPTH}))
+    if not parts:
         return first
-    middle = [f"(?>[^/]*?{part})" for part in rest[:-1]]
-    return f"{first}{''.join(middle)}[^/]*{rest[-1]}"
+    *middle, last = parts
+    inner = [f"(?>[^/]*?{part})" for part in middle]
+    return f"{first}{''.join(inner)}[^/]*{last}"
 
 
 def _path_pattern(segments: Iterable[list[str]]) -> str:
-    """Return the regular expression of a path, from the folder of the file on."""
+    """Return the regular expression of a path relative to the folder of the file."""
     patterns: list[str] = []
     for tokens in segments:
-        is_any_depth = tokens == [_ANY_DEPTH]
-        patterns.append(_ANY_DEPTH if is_any_depth else _segment_pattern(tokens))
-    # A part of `**` alone has no components, another one may have an empty one.
-    first, *rest = _split(patterns, {_ANY_DEPTH})
-    if not rest:
+        if tokens == [_ANY_DEPTH]:
+            patterns.append(_ANY_DEPTH)
+        else:
+            patterns.append(_segment_pattern(tokens))
+    # A part between two `**` has no components. A part of `a//b` has an empty one, which is kept.
+    first, *parts = _split(patterns, {_ANY_DEPTH})
+    if not parts:
         return "/".join(first)
     begin = [f"{pattern}/" for pattern in first]
-    middle = [f"(?>(?:[^/]+/)*?{'/'.join(part)}/)" for part in rest[:-1] if part]
-    end = f"(?:[^/]+/)*?{'/'.join(rest[-1])}" if rest[-1] else ".+"
-    return "".join([*begin, *middle, end])
+    *middle, last = parts
+    inner = [f"(?>(?:[^/]+/)*?{'/'.join(part)}/)" for part in middle if part]
+    end = ".+"  # `folder/**` matches everything inside the folder
+    if last:
+        end = f"(?:[^/]+/)*?{'/'.join(last)}"
+    return "".join([*begin, *inner, end])
 
 
 def _split(items: Iterable[str], separators: set[str]) -> list[list[str]]:
+    """Return the items between separators, including empty parts."""
     parts: list[list[str]] = [[]]
     for item in items:
         if item in separators:

@@ -1,11 +1,12 @@
-"""`pack_passages`: the passages of files that answer a question, within a budget of tokens.
+"""Pack the passages of files that answer a question within a token budget: `pack_passages`.
 
 A file is divided where its definitions begin, so a passage is a function, a small class, or a part
-of a long one: this knows symbols, which `ranking/passages.py` does not, since a stored output has
-none. All passages of all files stand in one order, and as many of them are shown as fit.
-The order does not depend on the budget: a larger budget shows the same passages and more. The order
-is that of weighted fair queueing (Demers, Keshav and Shenker, "Analysis and simulation of a fair
-queueing algorithm", 1989): at any budget, files have got characters in proportion to their shares.
+of a long one. `ranking/passages.py` divides stored outputs, which have no definitions.
+
+All passages of all files have one common order, and as many as fit are packed. The order does not
+depend on the budget, so a larger budget keeps all passages and adds more. It is the order of
+weighted fair queueing (Demers, Keshav and Shenker, "Analysis and simulation of a fair queueing
+algorithm", 1989): at any budget, files have got characters in proportion to their shares.
 """
 
 import re
@@ -14,7 +15,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
 from math import inf
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 
 from llm_common.context.bundle import (
     FRACTIONS,
@@ -34,28 +35,28 @@ from llm_common.folders.symbols import Symbol, symbols_of
 from llm_common.ranking.lexical import folded, scan
 from llm_common.ranking.passages import gap_mark, join_spans
 
-# The longest passage, the steepness and the part of the title were chosen on the issues of the half
-# `tune`, see "Finding files" in docs/benchmarks.md. The others are limits.
-_MIN_CHARS = 200  # what is smaller belongs to the passage before it
-_MAX_CHARS = 1_100  # about what one function has; a longer one is divided
+# `_MAX_CHARS`, `_STEEPNESS` and `_TITLE` were chosen on the issues of the half `tune`, see "Finding
+# files" in docs/benchmarks.md. The others are limits.
+_MIN_CHARS = 200  # a shorter definition belongs to the passage before it
+_MAX_CHARS = 1_100  # about the size of one function; a longer passage is divided
 _LINE_END = re.compile(r"\n")
 _ABOVE = re.compile(r"[ \t]*(?:@|#|//|/?\*)")  # a decorator or a comment
 _FIRST_WORD = re.compile(r"\S")
-# up to eight lines, to the colon or brace
+# The lines that open a definition: up to eight, to the colon or brace, or only the first.
 _OPENING = re.compile(r"(?:[^\n]{0,300}\n){1,8}?(?<=[:{]\n)|[^\n]{0,300}\n")
-_MAX_PARSED_CHARS = 400_000  # 0.1 s of Python's own parser
-_MAX_DIVIDED = 30  # files; those after them get no tokens
-_STEEPNESS = 8.0  # a file with nine tenths of the best score gets two fifths of its tokens
-_TITLE = 0.5  # of the match with the first line, added to that with the whole query
-_NAMED_SHARE = 4.0  # of a file that the caller named; the best of the others has 1
+_MAX_PARSED_CHARS = 400_000  # Python's parser takes about 0.1 s for these
+_MAX_DIVIDED = 30  # files; the shares of later ones are too small for a passage
+_STEEPNESS = 8.0  # a file with 90 % of the best score gets 43 % of its tokens
+_TITLE = 0.5  # the weight of the match with the query's first line
+_NAMED_SHARE = 4.0  # the share of a file that the caller named; the best other file has 1
 
 Span = tuple[int, int]
-"""The first character and the one behind the last."""
+"""The index of the first character, and the index after the last."""
 
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A part of a file, and the spans of the signatures that enclose it."""
+    """A part of a file, with the spans of the signatures that enclose it."""
 
     span: Span
     context: tuple[Span, ...] = ()
@@ -66,26 +67,26 @@ class Passage:
 
 @dataclass(slots=True)
 class _Candidate:
-    """A file on its way into the bundle.
+    """A file that may go into the bundle.
 
     Attributes:
-        share: Its share of the tokens, relative to those of the other files.
-        passages: Its passages in the order in which they are shown.
-        shown: Those that are.
-        tokens: What they take, as the sum of their parts.
+        share: The share of the tokens, relative to the shares of the other files.
+        passages: The passages, in the order in which they are packed.
+        packed: The passages that are packed so far.
+        tokens: The tokens of the packed passages, as the sum of their parts.
     """
 
     file: ContextFile
     score: Score
     share: float
     passages: list[Passage] = field(default_factory=list)
-    shown: list[Passage] = field(default_factory=list)
+    packed: list[Passage] = field(default_factory=list)
     tokens: int = 0
 
     def block(self) -> tuple[Block, Form, str]:
-        """Return its block, its form, and the text that is shown."""
+        """Return the file's block, its form and the packed text."""
         text = self.file.content
-        spans = _union(self.shown)
+        spans = _union(self.packed)
         chars = sum(end - start for start, end in spans)
         if chars == len(text):
             return _block(self.file, text), "whole", text
@@ -93,9 +94,9 @@ class _Candidate:
         return _block(self.file, body, _note(self.file, chars)), "passages", body
 
     def account(self, form: Form, tokens: int, reason: str) -> ItemAccount:
-        """Return its account in that form."""
+        """Return the file's account."""
         value, parts, rule = self.score
-        chars_shown = sum(end - start for start, end in _union(self.shown))
+        chars_shown = sum(end - start for start, end in _union(self.packed))
         return ItemAccount(
             kind="file",
             id=self.file.id,
@@ -122,16 +123,15 @@ def pack_passages(
 ) -> ContextBundle:
     """Return the bundle of the passages that answer the request, never over its budget.
 
-    A file's share of the tokens is a power of its score over the best one. A larger budget never
-    shows less of a file.
+    A file's share of the tokens is a power of its score relative to the best score. A larger budget
+    never has less of a file.
 
     Args:
         files: The files to choose from, best first. Their lines end with line feeds.
-        scores: The score of each. The rule `mentioned` becomes the reason.
-        request: The question, the budget, and the counter.
-        named: Ids of the files that the caller named: they go first, and get more than the best of
-            the others.
-        max_files: Maximum number of files to show. None for as many as fit.
+        scores: The score of each file. The rule `mentioned` becomes the reason.
+        request: The question, the budget and the counter.
+        named: Ids of the files that the caller named. They come first and have the largest share.
+        max_files: Maximum number of files in the bundle. None for as many as fit.
         min_score: Files that score less are left out, unless the caller named them.
     """
     unnamed = [file for file in files if file.id not in named]
@@ -140,8 +140,10 @@ def pack_passages(
     for file in files:
         score = scores["file", file.id]
         share = (score.value / top) ** _STEEPNESS if top else 0.0
-        candidates.append(_Candidate(file, score, _NAMED_SHARE if file.id in named else share))
-    # Stable: those that the caller named stay in the caller's order.
+        if file.id in named:
+            share = _NAMED_SHARE
+        candidates.append(_Candidate(file, score, share))
+    # The sort is stable, so named files keep the caller's order.
     candidates.sort(key=attrgetter("share"), reverse=True)
 
     reasons = {file.id: "below_cut_off" for file in files}
@@ -156,12 +158,12 @@ def pack_passages(
         reasons[file.id] = "no_room" if file.content else "empty"
         eligible.append(candidate)
     _rank_passages(eligible[:_MAX_DIVIDED], request.intent.text)
-    _show(eligible, request.counter, request.token_budget)
+    _pack(eligible, request.counter, request.token_budget)
     return _bundle(candidates, request, reasons)
 
 
 def _rank_passages(candidates: Sequence[_Candidate], query: str) -> None:
-    """Divide the files, and order the passages of each by match, then by nearness to the best."""
+    """Divide the files, and sort the passages of each by match, then by distance to the best."""
     parsed_chars = 0
     texts: list[tuple[str]] = []
     for candidate in candidates:
@@ -176,16 +178,16 @@ def _rank_passages(candidates: Sequence[_Candidate], query: str) -> None:
     scores = [whole + _TITLE * title for whole, title in zip(by_query, by_title, strict=True)]
     start = 0
     for candidate in candidates:
-        own = scores[start : start + len(candidate.passages)]
-        start += len(own)
-        numbers = range(len(own))
-        best = max(numbers, key=own.__getitem__, default=0)
-        order = sorted(numbers, key=lambda number: (-own[number], abs(number - best), number))
-        candidate.passages = [candidate.passages[number] for number in order]
+        file_scores = scores[start : start + len(candidate.passages)]
+        start += len(file_scores)
+        indexes = range(len(file_scores))
+        best = max(indexes, key=file_scores.__getitem__, default=0)
+        ranks = [(-file_scores[index], abs(index - best), index) for index in indexes]
+        candidate.passages = [candidate.passages[index] for _, _, index in sorted(ranks)]
 
 
 def _passages(text: str, symbols: Sequence[Symbol]) -> Iterator[Passage]:
-    """Yield passages that begin at definitions, or at blank lines in a long one."""
+    """Yield passages that begin at definitions, or at blank lines in a long definition."""
     lines = [0, *(match.end() for match in _LINE_END.finditer(text))]
     ends = [lines[line] for line in _first_lines(text, lines, symbols)]
     parents = _parents(symbols)
@@ -204,25 +206,25 @@ def _passages(text: str, symbols: Sequence[Symbol]) -> Iterator[Passage]:
 
 
 def _first_lines(text: str, lines: Sequence[int], symbols: Sequence[Symbol]) -> Iterator[int]:
-    """Yield the line where the comments and decorators above each definition begin.
+    """Yield the first line of each definition, including decorators and comments above it.
 
-    Each line is read once.
+    Each line is matched once, so a long run of comments takes linear time.
     """
     firsts: dict[int, int] = {}
     for symbol in symbols:
         line = symbol.line - 1
         while line and line not in firsts and _ABOVE.match(text, lines[line - 1]):
             line -= 1
-        # A heading is a definition, and looks like a comment.
+        # A Markdown heading above is a definition, although it looks like a comment.
         firsts[symbol.line - 1] = line = firsts.get(line, line)
         yield line
 
 
 def _parents(symbols: Sequence[Symbol]) -> list[int]:
-    """Return the number of the last definition before each that is indented less, or -1."""
+    """Return for each definition the index of the one that encloses it, or -1."""
     parents: list[int] = []
-    for number, symbol in enumerate(symbols):
-        parent = number - 1
+    for index, symbol in enumerate(symbols):
+        parent = index - 1
         while parent >= 0 and symbols[parent].indent >= symbol.indent:
             parent = parents[parent]
         parents.append(parent)
@@ -230,76 +232,80 @@ def _parents(symbols: Sequence[Symbol]) -> list[int]:
 
 
 def _cut(text: str, start: int, end: int) -> int:
-    """Return the end of the last paragraph in the range, else of its last line, else its own."""
+    """Return the end of the last paragraph in the range, of its last line, or of the range."""
     for boundary in ("\n\n", "\n"):
-        place = text.rfind(boundary, start, end)
-        if place >= 0:
-            return place + len(boundary)
+        position = text.rfind(boundary, start, end)
+        if position >= 0:
+            return position + len(boundary)
     return end
 
 
 def _signatures(
     text: str, start: int, lines: Sequence[int], symbols: Sequence[Symbol], parents: Sequence[int]
 ) -> Iterator[Span]:
-    """Yield the lines that open the definitions around a place, innermost first."""
-    first = _FIRST_WORD.search(text, start)
-    level = first.start() - text.rfind("\n", 0, first.start()) - 1 if first else 0
-    number = bisect_left(symbols, start, key=lambda symbol: lines[symbol.line - 1]) - 1
-    while number >= 0 and level:
-        symbol, number = symbols[number], parents[number]
-        if symbol.indent < level:
-            level = symbol.indent
+    """Yield the spans that open the definitions around a position, innermost first."""
+    indent = 0
+    if first := _FIRST_WORD.search(text, start):
+        indent = first.start() - text.rfind("\n", 0, first.start()) - 1
+    index = bisect_left(symbols, start, key=lambda symbol: lines[symbol.line - 1]) - 1
+    while index >= 0 and indent:
+        symbol, index = symbols[index], parents[index]
+        if symbol.indent < indent:
+            indent = symbol.indent
             opened = _OPENING.match(text, lines[symbol.line - 1])
             if opened and opened.end() <= start:
                 yield opened.span()
 
 
-def _show(candidates: Sequence[_Candidate], counter: TokenCounter, budget: int) -> None:
-    """Show passages in their common order until one does not fit."""
+def _pack(candidates: Sequence[_Candidate], counter: TokenCounter, budget: int) -> None:
+    """Pack passages in their common order until one does not fit."""
     sizes = _Sizes(counter)
-    left = budget - sizes.count(frame(["file"]))
-    shown: list[_Candidate] = []
+    remaining = budget - sizes.count(frame(["file"]))
+    packed: list[_Candidate] = []
     for candidate, next_passage in _in_common_order(candidates):
         passage = next_passage
         tokens = sizes.with_passage(candidate, passage)
-        fits = tokens - candidate.tokens <= left
-        if not fits and not shown:
-            # The first of all is cut: a small budget shows something.
-            passage, tokens = _cut_to_fit(candidate, passage, sizes, left)
-        if tokens - candidate.tokens > left:
+        fits = tokens - candidate.tokens <= remaining
+        if not fits and not packed:
+            # Only the first passage is cut, so that a small budget still has an answer.
+            passage, tokens = _cut_to_fit(candidate, passage, sizes, remaining)
+        if tokens - candidate.tokens > remaining:
             break
-        left -= tokens - candidate.tokens
+        remaining -= tokens - candidate.tokens
         candidate.tokens = tokens
-        candidate.shown.append(passage)
-        shown.append(candidate)
+        candidate.packed.append(passage)
+        packed.append(candidate)
         if not fits:
             break
-    # The sum of the parts is hardly ever less than the count of the whole, but a caller's counter
-    # may differ.
-    while shown:
-        blocks = [candidate.block()[0] for candidate in candidates if candidate.shown]
+    # The parts' sum is rarely less than the count of the whole, but a caller's counter may differ.
+    while packed:
+        blocks = [candidate.block()[0] for candidate in candidates if candidate.packed]
         if count_tokens(counter, render_blocks(blocks)) <= budget:
             return
-        shown.pop().shown.pop()
+        packed.pop().packed.pop()
 
 
 def _in_common_order(candidates: Sequence[_Candidate]) -> list[tuple[_Candidate, Passage]]:
-    """Return the passages of all files by their ends, if each file grows by its share."""
-    queue: list[tuple[float, int, int]] = []
-    for place, candidate in enumerate(candidates):
+    """Return the passages of all files by finish time, with files served by their shares."""
+    queue: list[tuple[float, int, _Candidate, Passage]] = []
+    for order, candidate in enumerate(candidates):
         chars = 0
-        for number, passage in enumerate(candidate.passages):
+        for passage in candidate.passages:
             chars += len(passage)
-            end = chars / candidate.share if candidate.share else inf
-            queue.append((end, place, number))
-    queue.sort()
-    return [(candidates[place], candidates[place].passages[number]) for _, place, number in queue]
+            finish = chars / candidate.share if candidate.share else inf
+            queue.append((finish, order, candidate, passage))
+    # The sort is stable, so the passages of a file keep their order.
+    queue.sort(key=itemgetter(0, 1))
+    return [(candidate, passage) for _, _, candidate, passage in queue]
 
 
 def _cut_to_fit(
     candidate: _Candidate, passage: Passage, sizes: "_Sizes", max_tokens: int
 ) -> tuple[Passage, int]:
-    """Return the beginning of a passage that fits, or its shortest, and the tokens of that."""
+    """Return the longest tried beginning of a passage that fits, or the shortest, with its tokens.
+
+    Each try is a quarter to a half as long as the one before.
+    """
     tokens = sizes.with_passage(candidate, passage)
     while tokens > max_tokens and len(passage) > _MIN_CHARS:
         start = passage.span[0]
@@ -310,15 +316,15 @@ def _cut_to_fit(
 
 
 class _Sizes:
-    """Counts what is shown of a file as the sum of its parts, each of which is counted once."""
+    """Counts the packed text of a file as the sum of its parts, and each part once."""
 
     def __init__(self, counter: TokenCounter) -> None:
         self.count = cache(partial(count_tokens, counter))
 
     def with_passage(self, candidate: _Candidate, passage: Passage) -> int:
-        """Return the tokens of the file with the passages that are shown and a further one."""
+        """Return the tokens of the file with its packed passages and one more."""
         file = candidate.file
-        passages = [*candidate.shown, passage]
+        passages = [*candidate.packed, passage]
         gaps = len(_union(passages)) + 1
         tokens = self.count(_block(file, "", _note(file, len(file.content))).text)
         tokens += gaps * self.count(gap_mark(len(file.content)))
@@ -328,7 +334,7 @@ class _Sizes:
 
 
 def _spans(passages: Iterable[Passage]) -> set[Span]:
-    """Return the spans of the passages and of what encloses them, once each."""
+    """Return the spans of the passages and of the signatures around them."""
     spans: set[Span] = set()
     for passage in passages:
         spans.update((passage.span, *passage.context))
@@ -336,7 +342,7 @@ def _spans(passages: Iterable[Passage]) -> set[Span]:
 
 
 def _union(passages: Iterable[Passage]) -> list[Span]:
-    """Return what the passages show, in the order of the text, joined where it touches."""
+    """Return the spans of the passages in the order of the text, joined where they touch."""
     joined: list[Span] = []
     for start, end in sorted(_spans(passages)):
         if joined and start <= joined[-1][1]:
@@ -350,21 +356,21 @@ def _block(file: ContextFile, body: str, note: str = "") -> Block:
     return item_block("file", file.id, heading=file.path, body=body, note=note)
 
 
-def _note(file: ContextFile, shown: int) -> str:
-    return f"{shown:,} of {len(file.content):,} characters"
+def _note(file: ContextFile, chars: int) -> str:
+    return f"{chars:,} of {len(file.content):,} characters"
 
 
 def _bundle(
     candidates: Sequence[_Candidate], request: ContextSelectionRequest, reasons: Mapping[str, str]
 ) -> ContextBundle:
-    """Return the bundle of what is shown, with the reasons of the files that are left out."""
+    """Return the bundle of the packed passages, with the reason for each file left out."""
     files: list[ContextFile] = []
     blocks: list[Block] = []
-    kept: list[ItemAccount] = []
+    accounts: list[ItemAccount] = []
     dropped: list[ItemAccount] = []
     for candidate in candidates:
         file = candidate.file
-        if not candidate.shown:
+        if not candidate.packed:
             dropped.append(candidate.account("left_out", 0, reasons[file.id]))
             continue
         block, form, text = candidate.block()
@@ -374,7 +380,7 @@ def _bundle(
         reason = "mentioned" if candidate.score.rule == "mentioned" else "share"
         files.append(file)
         blocks.append(block)
-        kept.append(candidate.account(form, tokens, reason))
+        accounts.append(candidate.account(form, tokens, reason))
     intent, budget = request.intent.classification, request.token_budget
     total = count_tokens(request.counter, render_blocks(blocks)) if blocks else 0
     return ContextBundle(
@@ -384,7 +390,7 @@ def _bundle(
         project=None,
         outputs=(),
         blocks=tuple(blocks),
-        kept=tuple(kept),
+        kept=tuple(accounts),
         dropped=tuple(dropped),
         metadata=BundleMetadata(
             total_tokens=total,

@@ -1,4 +1,4 @@
-"""Which language a source file is in, and what it defines."""
+"""Find the language of a source file and the names that it defines."""
 
 import ast
 import re
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Final
 
-_SUFFIXES: Final[Mapping[str, str]] = {
+_LANGUAGES_BY_SUFFIX: Final[Mapping[str, str]] = {
     suffix: language
     for language, suffixes in {
         "python": "py pyi",
@@ -41,7 +41,7 @@ _SUFFIXES: Final[Mapping[str, str]] = {
     }.items()
     for suffix in suffixes.split()
 }
-_NAMES: Final[Mapping[str, str]] = {
+_LANGUAGES_BY_NAME: Final[Mapping[str, str]] = {
     "makefile": "make",
     "dockerfile": "docker",
     "rakefile": "ruby",
@@ -50,13 +50,13 @@ _NAMES: Final[Mapping[str, str]] = {
 
 
 def language_of(path: str) -> str | None:
-    """The language by the file's name, in lower case; None for a name that is not known."""
+    """Return the language of a file by its name, in lower case, or None if it is unknown."""
     name = PurePosixPath(path).name.lower()
-    return _NAMES.get(name) or _SUFFIXES.get(name.rpartition(".")[2])
+    return _LANGUAGES_BY_NAME.get(name) or _LANGUAGES_BY_SUFFIX.get(name.rpartition(".")[2])
 
 
-# Each pattern is one line's beginning with the defined `name`. Repetitions are bounded, so that no
-# line takes long.
+# Each pattern matches the beginning of a line that defines `name`. Repetitions are bounded, so that
+# hostile lines cannot make a search slow.
 _GAP = r"[ \t]{1,8}"
 _INDENT = r"^[ \t]{0,40}"
 _PYTHON = (
@@ -162,20 +162,25 @@ DEFINITIONS: Final[Mapping[str, tuple[re.Pattern[str], ...]]] = {
     language: tuple(re.compile(pattern, re.MULTILINE) for pattern in patterns)
     for language, patterns in _PATTERNS.items()
 }
-"""By language, patterns of the lines that define something.
-
-The group `name` is what they define.
-"""
+"""By language, patterns for lines that define something. The group `name` is the defined name."""
 
 
-_MAX_SIGNATURE_CHARS = 140
+_MAX_SIGNATURE_CHARS = 140  # a little over one line of code
 _LINE_END = re.compile(r"\n")
+# A signature whose parameters begin in the next line, up to the closing parenthesis.
 _OPEN_SIGNATURE = re.compile(r"[^\n]*\([ \t]*\n[^()]*(?:\([^()]*\)[^()]*){0,20}\)[^\n{]*")
 
 
 @dataclass(frozen=True, slots=True)
 class Symbol:
-    """One definition: its name, its line from 1, its indentation, its signature in one line."""
+    """A definition in a source file.
+
+    Attributes:
+        name: The defined name.
+        line: The line number, from 1.
+        indent: The number of characters before the definition in its line.
+        signature: The signature, on one line.
+    """
 
     name: str
     line: int
@@ -184,44 +189,46 @@ class Symbol:
 
 
 def defined_names(path: str, text: str) -> str:
-    """Return the names that a file defines, with spaces between.
+    """Return the names that a file defines, separated by spaces.
 
-    "" for a language that is not known. Linear, no parsing.
+    Returns "" if the language is unknown. Takes linear time, because nothing is parsed.
     """
-    # Two patterns may find the same definition.
-    by_start = {match.start("name"): match["name"] for match in _definitions(path, text)}
+    by_start: dict[int, str] = {}  # two patterns may match the same definition
+    for match in _definitions(path, text):
+        by_start[match.start("name")] = match["name"]
     return " ".join(by_start.values())
 
 
 def symbols_of(path: str, text: str, *, parse: bool = True) -> list[Symbol]:
-    """Return what a file defines, in the order of the lines.
+    """Return the definitions of a file, in the order of their lines.
 
     Args:
-        path: Names the language.
-        text: The file.
-        parse: True reads Python by its grammar, which finds signatures of several lines whole. Text
-            that does not parse, and every other language, is read line by line.
+        path: The file's path, which decides the language.
+        text: The file's content.
+        parse: Whether to parse Python, which finds long signatures whole. Text that does not parse
+            and other languages are searched line by line.
     """
     if parse and language_of(path) == "python":
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore", SyntaxWarning)  # string escapes of third-party code
-                return sorted(
-                    _python_symbols(ast.parse(text), indent=0), key=lambda symbol: symbol.line
-                )
+                # Invalid string escapes in the searched code are no concern of the caller.
+                warnings.simplefilter("ignore", SyntaxWarning)
+                symbols = _python_symbols(ast.parse(text), indent=0)
+                return sorted(symbols, key=lambda symbol: symbol.line)
         except (SyntaxError, ValueError, RecursionError, MemoryError):
-            pass  # read below, without a grammar
+            pass  # searched line by line below
     ends = [match.start() for match in _LINE_END.finditer(text)]
     by_line: dict[int, Symbol] = {}
     for match in _definitions(path, text):
         line = bisect_right(ends, match.start("name") - 1) + 1
         raw = text[match.start() : match.start() + 4 * _MAX_SIGNATURE_CHARS]
-        opened = _OPEN_SIGNATURE.match(raw)
-        signature = opened.group() if opened else raw.partition("\n")[0]
+        signature = raw.partition("\n")[0]
+        if opened := _OPEN_SIGNATURE.match(raw):
+            signature = opened.group()
         signature = _one_line(signature.strip().rstrip("{ \t"))
         indent = len(raw) - len(raw.lstrip())
         by_line.setdefault(line, Symbol(match["name"], line, indent, signature))
-    return [by_line[line] for line in sorted(by_line)]
+    return sorted(by_line.values(), key=lambda symbol: symbol.line)
 
 
 def _definitions(path: str, text: str) -> Iterator[re.Match[str]]:
@@ -230,16 +237,20 @@ def _definitions(path: str, text: str) -> Iterator[re.Match[str]]:
 
 
 def _python_symbols(parent: ast.AST, *, indent: int) -> Iterator[Symbol]:
+    """Yield functions, classes, methods and constants, but nothing defined inside a function."""
     for node in ast.iter_child_nodes(parent):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            keyword = "async def" if isinstance(node, ast.AsyncFunctionDef) else "def"
-            returns = f" -> {ast.unparse(node.returns)}" if node.returns else ""
-            signature = _one_line(f"{keyword} {node.name}({ast.unparse(node.args)}){returns}")
-            yield Symbol(node.name, node.lineno, indent, signature)
+            signature = f"def {node.name}({ast.unparse(node.args)})"
+            if isinstance(node, ast.AsyncFunctionDef):
+                signature = f"async {signature}"
+            if node.returns:
+                signature += f" -> {ast.unparse(node.returns)}"
+            yield Symbol(node.name, node.lineno, indent, _one_line(signature))
         elif isinstance(node, ast.ClassDef):
-            bases = ", ".join(map(ast.unparse, [*node.bases, *node.keywords]))
-            signature = _one_line(f"class {node.name}({bases})" if bases else f"class {node.name}")
-            yield Symbol(node.name, node.lineno, indent, signature)
+            signature = f"class {node.name}"
+            if bases := ", ".join(map(ast.unparse, [*node.bases, *node.keywords])):
+                signature += f"({bases})"
+            yield Symbol(node.name, node.lineno, indent, _one_line(signature))
             yield from _python_symbols(node, indent=indent + 4)
         elif isinstance(node, ast.Assign | ast.AnnAssign) and not indent:
             target = node.targets[0] if isinstance(node, ast.Assign) else node.target
@@ -251,4 +262,6 @@ def _python_symbols(parent: ast.AST, *, indent: int) -> Iterator[Symbol]:
 
 def _one_line(text: str) -> str:
     line = " ".join(text.split())
-    return line if len(line) <= _MAX_SIGNATURE_CHARS else f"{line[: _MAX_SIGNATURE_CHARS - 1]}…"
+    if len(line) > _MAX_SIGNATURE_CHARS:
+        line = f"{line[: _MAX_SIGNATURE_CHARS - 1]}…"
+    return line

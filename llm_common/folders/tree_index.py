@@ -1,4 +1,4 @@
-"""`TreeIndex`: one folder in a full-text index, and `IndexCache`, which keeps the indexes."""
+"""Index the files of a folder, and keep the indexes of many: `TreeIndex` and `IndexCache`."""
 
 import hashlib
 import os
@@ -22,18 +22,18 @@ from llm_common.ranking.lexical import STOP_WORDS, Hit, split_identifiers
 from llm_common.storage.sqlite_file import open_sqlite, sqlite_errors_as_store_errors, transaction
 
 ProgressCallback = Callable[[str, int, int], object]
-"""Called with the step, how many of its files are done, and how many there are.
+"""A function called with the name of a step, the number of files done, and their total.
 
-0 of 0 if the number is not known.
+Both numbers are 0 if the total is unknown.
 """
 
 _WEIGHTS: Final[Mapping[str, float]] = {"contents": 1.0, "paths": 0.5, "symbols": 0.3}
 _TYPICAL_FILES: Final = 100
 _TYPICAL_WORDS: Final[Mapping[str, int]] = {"contents": 800, "paths": 5, "symbols": 25}
-_NO_WORD = "0nowordofanyfile0"
+_NO_WORD = "0nowordofanyfile0"  # a token that no text contains
 _APPLICATION_ID: Final = 0x4C435449  # "LCTI"
 _TOKENIZER = "porter unicode61 remove_diacritics 2"
-_BATCH = 200  # files of one transaction: what was read before an interruption stays
+_BATCH = 200  # files of one transaction: an interruption loses at most one batch
 _TABLES: Final = (
     (
         "CREATE TABLE files (row INTEGER PRIMARY KEY AUTOINCREMENT, path TEXT NOT NULL UNIQUE, "
@@ -44,61 +44,59 @@ _TABLES: Final = (
         for table in _WEIGHTS
     ),
 )
-# Rows of no file, which no search returns. BM25 gives no weight to a word that half of the rows
-# have: these rows make the words of a small folder as rare as they are in a large one, and count
-# for little in a large one.
+# Rows without a file, which no search returns. BM25 gives no weight to a word that is in half of
+# the rows. With these rows, words of a small folder are as rare as those of a large one.
 _TYPICAL_ROWS: Final = tuple(
     f"INSERT INTO {table} (rowid, words) WITH RECURSIVE numbers (n) AS "  # noqa: S608 - our own tables
     f"(SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < {_TYPICAL_FILES}) "
     f"SELECT -n, '{' '.join([_NO_WORD] * words)}' FROM numbers"
     for table, words in _TYPICAL_WORDS.items()
 )
-_FOUND = " UNION ALL ".join(
+_MATCHES = " UNION ALL ".join(
     f"SELECT rowid AS row, {-weight} * bm25({table}) AS score "  # noqa: S608
     f"FROM {table} WHERE {table} MATCH :words"
     for table, weight in _WEIGHTS.items()
 )
 _SEARCH: Final = (
-    f"SELECT path, sum(score) AS total FROM ({_FOUND}) JOIN files USING (row) "  # noqa: S608 - our own tables
+    f"SELECT path, sum(score) AS total FROM ({_MATCHES}) JOIN files USING (row) "  # noqa: S608 - our own tables
     "GROUP BY path ORDER BY total DESC, path"
 )
 _DEFINING: Final = """SELECT path FROM symbols JOIN files ON row = symbols.rowid
     WHERE symbols MATCH :word ORDER BY path"""
 _MAX_WORDS: Final = 128
 _WORD = re.compile(r"\w+")
-_MAX_INDEXED_BYTES = 250_000  # the rest of so long a file repeats its words
-# a file may change again within one tick of its clock without a trace in its times
+_MAX_INDEXED_BYTES = 250_000  # the rest of such a long file mostly repeats its words
+# A file may change within one tick of its clock and keep its modification time. FAT's tick is 2 s.
 _CLOCK_TICK_NS = 2_000_000_000
-_MAX_SPLIT_WORDS = 500_000
+_MAX_SPLIT_WORDS = 500_000  # in the cache of one refresh
 
 
-class _Known(NamedTuple):
+class _IndexedFile(NamedTuple):
     file: ListedFile
     sha256: bytes
 
 
 class TreeIndex:
-    """Ranks the files of a folder by the words of their content, path and definitions.
+    """A full-text index that ranks the files of a folder by content, path and definitions.
 
-    Each of the three is ranked by itself (BM25) and added by weight. As fields of one table they
-    would share one length, and a long file's name would count for little. Measured on 450 commits
-    of three public repositories, subject against changed files: .65 of them in the first five,
-    where weighted fields find .60.
+    Each of the three has its own BM25 ranking, and their scores are added by weight. As fields of
+    one table, they would share one length, and the name of a long file would count for little. On
+    450 commits of three public repositories, the first five files for a commit's subject include
+    65 % of the changed files. With weighted fields, they include 60 %.
 
-    Kept in one SQLite file, readable by its owner alone. It holds words and their places, not the
-    texts. Several processes may use it at once: readers never wait, writers take turns for a batch
-    of files each. A reader finds what its own last `refresh` stored, or newer.
+    The index is one SQLite file that only its owner can read. It contains words and their
+    positions, not the texts. Several processes may use it at the same time: readers never wait, and
+    writers take turns, one batch of files each. A reader sees its own last `refresh`, or newer.
 
     Args:
-        file: Where it is kept; None keeps it in memory.
-        generated: Whether generated files are indexed; every user of one file gives the same
-            answer.
+        file: The SQLite file. None keeps the index in memory.
+        generated: Whether to index generated files. All users of one file must agree.
         lock_timeout_s: Seconds to wait while another process writes.
 
     Raises:
-        ConfigError: SQLite was built without FTS5; of an index in memory.
-        StoreError: The file is no index, is damaged, or cannot be opened. Every method may raise
-            `sqlite3.Error`.
+        ConfigError: If SQLite was built without FTS5 and the index is in memory.
+        StoreError: If the file is not an index, is damaged or cannot be opened. Every method may
+            raise `sqlite3.Error`.
     """
 
     def __init__(
@@ -131,34 +129,37 @@ class TreeIndex:
     ) -> list[str]:
         """Update the index to hold exactly these files, and return the paths of those that it read.
 
-        Does not open a file whose size and time of change are the same, nor index one again that
-        holds the same bytes. Each batch of files is one transaction: an interruption leaves a whole
-        index with the batches done so far.
+        A file with an unchanged size and modification time is not opened, and one with unchanged
+        bytes is not indexed again. Each batch of files is one transaction, so an interruption
+        leaves a valid index with the batches done so far.
 
         Args:
             root: The folder.
-            files: What it holds.
+            files: The files in it.
             progress: Called before the first file and after each batch.
         """
-        known = self._known()
+        indexed = self._indexed()
         [last_row] = self._connection.execute("SELECT coalesce(max(row), 0) FROM files").fetchone()
-        if len(known) * 3 + 1000 < last_row:  # rows of files that are gone count in every average
+        # Words of removed files stay in the tables, which have no content, and distort BM25's
+        # averages. When they are most of the rows, the index starts again.
+        if len(indexed) * 3 + 1000 < last_row:
             self._clear()
-            known = {}
-        gone = known.keys() - {file.path for file in files}
-        if gone:
+            indexed = {}
+        removed = indexed.keys() - {file.path for file in files}
+        if removed:
             with transaction(self._connection):
-                rows = [(path,) for path in gone]
+                rows = [(path,) for path in removed]
                 self._connection.executemany("DELETE FROM files WHERE path = ?", rows)
-        stale = _changed(files, known)
+        stale = _changed(files, indexed)
         split = lru_cache(_MAX_SPLIT_WORDS)(_split)  # the files of a folder share words
         for start in range(0, len(stale), _BATCH):
             progress("Reading what changed", start, len(stale))
             batch = stale[start : start + _BATCH]
             with transaction(self._connection):
-                known = self._known(batch)
-                for file in _changed(batch, known):  # another process may have been faster
-                    self._upsert(root, file, known.get(file.path), split)
+                # Another process may have indexed some of the batch since the first query.
+                indexed = self._indexed(batch)
+                for file in _changed(batch, indexed):
+                    self._upsert(root, file, indexed.get(file.path), split)
         progress("Reading what changed", len(stale), len(stale))
         return [file.path for file in stale]
 
@@ -166,8 +167,8 @@ class TreeIndex:
         """Return the files that share a word with the query, best first, ties by path.
 
         Args:
-            query: Any text; its first 128 words count, except stop words. A report names what is at
-                fault anywhere.
+            query: Any text. Its first 128 words count, without stop words. That is more than a
+                question needs, because a bug report may name the cause far from its beginning.
         """
         words = dict.fromkeys(split_identifiers(query).lower().split())
         counted = [f'"{word}"' for word in words if word not in STOP_WORDS][:_MAX_WORDS]
@@ -177,12 +178,12 @@ class TreeIndex:
         return [Hit(path, score) for path, score in rows]
 
     def defining(self, name: str) -> list[str]:
-        """Return the files that define a name: `get_page` also finds `getPage`."""
+        """Return the paths of the files that define a name. `get_page` also finds `getPage`."""
         rows = self._connection.execute(_DEFINING, {"word": f'"{name.replace("_", "")}"'})
         return [path for (path,) in rows]
 
     def skip_reasons(self) -> dict[str, str]:
-        """Return the files that are not searched because of what they hold, with the reason."""
+        """Return the reason for each file that is not searched because of its content."""
         return dict(
             self._connection.execute(
                 "SELECT path, skip_reason FROM files WHERE skip_reason IS NOT NULL"
@@ -202,44 +203,53 @@ class TreeIndex:
             for statement in _TYPICAL_ROWS:
                 self._connection.execute(statement)
 
-    def _known(self, files: Sequence[ListedFile] | None = None) -> dict[str, _Known]:
-        """Return what the index holds of these files, or of all."""
+    def _indexed(self, files: Sequence[ListedFile] | None = None) -> dict[str, _IndexedFile]:
+        """Return the entries of these files, or of all files, by path."""
         marks = "" if files is None else f" WHERE path IN ({', '.join('?' * len(files))})"
         rows = self._connection.execute(
             f"SELECT path, size, mtime_ns, sha256 FROM files{marks}",  # noqa: S608 - question marks
             [file.path for file in files or ()],
         )
-        known: dict[str, _Known] = {}
+        indexed: dict[str, _IndexedFile] = {}
         for path, size, mtime_ns, sha256 in rows:
-            known[path] = _Known(ListedFile(path, size, mtime_ns), sha256)
-        return known
+            indexed[path] = _IndexedFile(ListedFile(path, size, mtime_ns), sha256)
+        return indexed
 
     def _upsert(
-        self, root: Path, file: ListedFile, known: _Known | None, split: Callable[[str], str]
+        self,
+        root: Path,
+        file: ListedFile,
+        indexed: _IndexedFile | None,
+        split: Callable[[str], str],
     ) -> None:
-        reason: SkipReason | None = "too large" if file.size > MAX_FILE_BYTES else None
+        """Read a file, and write its entry and words unless its bytes are indexed already."""
+        reason: SkipReason | None = None
         # Time 0 makes the next refresh read the file again.
         mtime_ns = file.mtime_ns if time.time_ns() - file.mtime_ns > _CLOCK_TICK_NS else 0
-        read = None if reason else ContainedFile(root, file.path).read(max_bytes=MAX_FILE_BYTES)
-        if not reason and read is None:
-            reason, mtime_ns = "unreadable", 0
-        content = read.data if read else b""
-        digest = hashlib.sha256(content + bool(reason).to_bytes()).digest()
-        if known and known.sha256 == digest:
+        content = None
+        if file.size > MAX_FILE_BYTES:
+            reason = "too large"
+        else:
+            content = ContainedFile(root, file.path).read(max_bytes=MAX_FILE_BYTES)
+            if content is None:
+                reason, mtime_ns = "unreadable", 0
+        data = content.data if content else b""
+        digest = hashlib.sha256(data + bool(reason).to_bytes()).digest()
+        if indexed and indexed.sha256 == digest:
             times = (mtime_ns, file.size, file.path)
             self._connection.execute(
                 "UPDATE files SET mtime_ns = ?, size = ? WHERE path = ?", times
             )
             return
-        reason = reason or skip_reason_by_content(content, generated=self._generated)
+        reason = reason or skip_reason_by_content(data, generated=self._generated)
         self._connection.execute("DELETE FROM files WHERE path = ?", (file.path,))
         row = self._connection.execute(
             "INSERT INTO files (path, mtime_ns, size, sha256, skip_reason) VALUES (?, ?, ?, ?, ?)",
             (file.path, mtime_ns, file.size, digest, reason),
         ).lastrowid
-        if reason or read is None:
+        if reason or content is None:
             return
-        text = read.text(max_bytes=_MAX_INDEXED_BYTES)
+        text = content.text(max_bytes=_MAX_INDEXED_BYTES)
         texts = {"contents": text, "paths": file.path, "symbols": defined_names(file.path, text)}
         for table, value in texts.items():
             words = " ".join(map(split, _WORD.findall(value)))
@@ -255,23 +265,27 @@ class TreeIndex:
         self.close()
 
 
-def _changed(files: Sequence[ListedFile], known: Mapping[str, _Known]) -> list[ListedFile]:
-    indexed = {path: entry.file for path, entry in known.items()}
-    return [file for file in files if indexed.get(file.path) != file]
+def _changed(files: Sequence[ListedFile], indexed: Mapping[str, _IndexedFile]) -> list[ListedFile]:
+    """Return the files that the index does not have with their size and modification time."""
+    changed: list[ListedFile] = []
+    for file in files:
+        if file.path not in indexed or indexed[file.path].file != file:
+            changed.append(file)
+    return changed
 
 
 def _split(word: str) -> str:
-    """`split_identifiers` of one word.
+    """Return a word with its identifiers split, such as `getPage`. Numbers stay whole."""
+    # Most words have nothing to split, and this test is much faster than the split.
+    if word.isascii() and ((word.isalpha() and word.islower()) or word[0].isdigit()):
+        return word
+    return split_identifiers(word)
 
-    Most words have nothing to split, and numbers should not be.
-    """
-    plain = word.isascii() and ((word.isalpha() and word.islower()) or word[0].isdigit())
-    return word if plain else split_identifiers(word)
 
-
-# of the tables and of how words are split; another number leaves older indexes unread
+# The version of the tables and of how words are split. A new number leaves older indexes unread.
 _FORMAT: Final = 3
 _FILE_NAME = re.compile(r"(?P<key>[0-9a-f]{16})-(?P<generation>\d{1,6})\.sqlite")
+# Errors of SQLite that a new file would not cure.
 _NOT_DAMAGED: Final = frozenset(
     {
         sqlite3.SQLITE_CANTOPEN,
@@ -285,10 +299,12 @@ T = TypeVar("T")
 
 
 def default_cache_dir() -> Path:
-    """This user's cache folder for this library, by the platform's convention; it need not exist.
+    """Return the user's cache folder for this library, by the platform's convention.
+
+    The folder may not exist.
 
     Raises:
-        ConfigError: The system knows no home folder of this user, as in some containers.
+        ConfigError: If the user has no home folder, as in some containers.
     """
     if chosen := read_path(XDG_CACHE_HOME):
         return chosen / "llm-common"
@@ -306,15 +322,18 @@ def default_cache_dir() -> Path:
 
 
 class IndexCache:
-    """The indexes of many folders, one file each, below a cache folder.
+    """The indexes of many folders, one file each, in a cache folder.
 
-    A problem with an index never stops the work; `notes` says what happened. A damaged index is
-    replaced by a new file under the next number and never mended, since another process may have it
-    open. Where no index can be kept, one in memory serves.
+    A problem with an index never stops a search and is reported in `notes`. A damaged index is
+    never repaired, because another process may have it open. A new file with the next generation
+    number replaces it. If no file can be used, the index is built in memory.
 
     Args:
-        cache_dir: The cache folder; made when it is missing, for its owner alone.
-        lock_timeout_s: Seconds to wait for another process that writes the same index.
+        cache_dir: The cache folder. If missing, it is created for its owner only.
+        lock_timeout_s: Seconds to wait while another process writes the same index.
+
+    Attributes:
+        notes: Problems with indexes so far, in words.
     """
 
     def __init__(self, cache_dir: Path, *, lock_timeout_s: float = 20.0) -> None:
@@ -325,30 +344,28 @@ class IndexCache:
     def use(
         self, root: Path, *, generated: bool, hidden: bool, work: Callable[[TreeIndex], T]
     ) -> T:
-        """Calls `work` with the index of a folder and returns its result.
-
-        Calls it again if the index was damaged.
+        """Call `work` with the index of a folder and return its result.
 
         Args:
             root: The folder, resolved.
             generated: Whether the index holds generated files.
-            hidden: Whether it holds hidden ones.
-            work: Refreshes the index and asks it.
+            hidden: Whether the index holds hidden files.
+            work: Refreshes and searches the index. Called again if the index was damaged.
 
         Raises:
-            ConfigError: SQLite was built without FTS5.
+            ConfigError: If SQLite was built without FTS5.
         """
-        # One index for each choice of files, or two calls at once would undo each other's.
+        # One index per choice of files, or two concurrent calls would remove each other's files.
         name = f"{_FORMAT} {generated} {hidden} {root}"
         key = hashlib.sha256(name.encode("utf-8", "surrogateescape")).hexdigest()[:16]
         try:
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             if hasattr(os, "geteuid") and self._folder.stat().st_uid != os.geteuid():
                 raise PermissionError("the cache folder belongs to another user")
-            names = (
-                _FILE_NAME.fullmatch(each.name) for each in self._folder.glob(f"{key}-*.sqlite")
-            )
-            generation = max((int(name["generation"]) for name in names if name), default=1)
+            generation = 1
+            for path in self._folder.glob(f"{key}-*.sqlite"):
+                if match := _FILE_NAME.fullmatch(path.name):
+                    generation = max(generation, int(match["generation"]))
             file = self._folder / f"{key}-{generation}.sqlite"
             for attempt in range(2):
                 try:
@@ -362,19 +379,19 @@ class IndexCache:
                 except StoreError as exc:
                     if attempt or not _is_damaged(exc):
                         raise
-                    self.notes.append("the index of the folder was damaged; it was built anew")
+                    self.notes.append("the index of the folder was damaged and has been rebuilt")
                     file = _next_generation(file)
         except (StoreError, OSError) as exc:
             problem = type(exc.__cause__ or exc).__name__
             self.notes.append(
-                f"no index can be kept in {self._folder} ({problem}); it was built in memory"
+                f"no index can be stored in {self._folder} ({problem}), so it was built in memory"
             )
         with TreeIndex(None, generated=generated) as index:
             return work(index)
 
 
 def _next_generation(file: Path) -> Path:
-    """The name that follows; removes the file and the files that SQLite keeps beside it."""
+    """Remove an index with SQLite's other files, and return the path that replaces it."""
     key, _, generation = file.stem.partition("-")
     for suffix in ("", "-wal", "-shm"):
         with suppress(OSError):
@@ -383,12 +400,9 @@ def _next_generation(file: Path) -> Path:
 
 
 def _is_damaged(error: StoreError) -> bool:
-    """Whether a new file may help.
-
-    It does not where the disk or another process prevents the work.
-    """
+    """Return whether a new file may help, unlike with a full disk or a lock."""
     if isinstance(error, LockTimeoutError | StoreFullError) or isinstance(error.__cause__, OSError):
         return False
-    # absent where the Python module complains and not SQLite
+    # Errors that Python's module raises itself have no code of SQLite.
     code = getattr(error.__cause__, "sqlite_errorcode", 0)
     return code & 0xFF not in _NOT_DAMAGED

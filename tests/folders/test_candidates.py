@@ -33,7 +33,7 @@ def weigh(
         changed = (NOW - (ages or {}).get(path, LONG_AGO)).timestamp()
         os.utime(tree / path, (changed, changed))
     search = FolderSearch(
-        places={path: ContainedFile(tree, path) for path in ranked}, scores=dict(ranked)
+        files={path: ContainedFile(tree, path) for path in ranked}, scores=dict(ranked)
     )
     files, scores = candidate_files(query, search, {}, now=NOW)
     assert len(scores) == len(files)
@@ -52,7 +52,7 @@ def weigh(
         "t/unit/a.py",
     ],
 )
-def test_tests_count_less_unless_they_are_asked_for(tree: Path, path: str) -> None:
+def test_tests_score_less_unless_the_query_mentions_them(tree: Path, path: str) -> None:
     ranked = {path: 1.0, "zz.py": 0.95}
     assert list(weigh(tree, ranked)) == ["zz.py", path]
     assert list(weigh(tree, ranked, "which test covers this")) == [path, "zz.py"]
@@ -66,7 +66,7 @@ def test_code_counts_more_than_prose(tree: Path) -> None:
     ]
 
 
-def test_what_the_question_names_comes_first(tree: Path) -> None:
+def test_files_named_in_the_question_come_first(tree: Path) -> None:
     scores = weigh(tree, {"a.md": 1.0, "named.py": 0.1}, "what does named.py do")
     assert {path: score.rule for path, score in scores.items()} == {
         "named.py": "mentioned",
@@ -82,7 +82,7 @@ def test_the_parts_of_a_score_sum_up_to_it(tree: Path) -> None:
     assert score.parts["test"] < 0
 
 
-def test_a_test_loses_less_where_a_change_is_asked_for(tree: Path) -> None:
+def test_a_test_loses_less_if_the_query_asks_for_a_change(tree: Path) -> None:
     ranked = {"tests/a.py": 1.0, "a.py": 0.7}
     assert list(weigh(tree, ranked, "Close the port twice")) == ["tests/a.py", "a.py"]
     for query in (
@@ -92,32 +92,32 @@ def test_a_test_loses_less_where_a_change_is_asked_for(tree: Path) -> None:
         assert list(weigh(tree, ranked, query)) == ["a.py", "tests/a.py"]
 
 
-def test_source_goes_before_docs_examples_and_vendored_code(tree: Path) -> None:
+def test_source_ranks_before_docs_examples_and_vendored_code(tree: Path) -> None:
     elsewhere = ["docs/conf.py", "examples/a.py", "third_party/a.py", "a.html", "changelog.md"]
     assert next(iter(weigh(tree, {**dict.fromkeys(elsewhere, 1.0), "src/a.py": 0.8}))) == "src/a.py"
 
 
-def test_no_file_is_cut_before_kinds_are_weighed(tree: Path) -> None:
+def test_code_is_weighed_even_behind_many_better_matches(tree: Path) -> None:
     prose = {f"docs/{number}.md": 1.0 for number in range(300)}
     assert next(iter(weigh(tree, {**prose, "src/a.py": 0.5}))) == "src/a.py"
 
 
-def test_what_few_files_define_counts_for_them(tree: Path) -> None:
+def test_a_name_defined_by_few_files_raises_their_score(tree: Path) -> None:
     write(tree, dict.fromkeys(("a.py", "b.py"), "text\n"))
-    places = {path: ContainedFile(tree, path) for path in ("a.py", "b.py")}
+    sources = {path: ContainedFile(tree, path) for path in ("a.py", "b.py")}
     search = FolderSearch(
-        places=places, scores={"a.py": 1.0, "b.py": 0.9}, definers={"get_page": ["b.py"]}
+        files=sources, scores={"a.py": 1.0, "b.py": 0.9}, definers={"get_page": ["b.py"]}
     )
     files, _ = candidate_files("get_page fails", search, {}, now=NOW)
     assert [file.path for file in files] == ["b.py", "a.py"]
 
 
-def test_a_test_is_worth_all_where_tests_are_asked_for(tree: Path) -> None:
+def test_a_test_loses_nothing_if_the_query_mentions_tests(tree: Path) -> None:
     scores = weigh(tree, {"tests/a.py": 1.0, "a.py": 1.0}, "which test covers this")
     assert len({score.value for score in scores.values()}) == 1
 
 
-def test_a_recent_change_counts_at_the_scale_of_a_week(tree: Path) -> None:
+def test_the_score_of_a_recent_change_fades_within_weeks(tree: Path) -> None:
     ages = {"new.md": timedelta(0), "week.md": timedelta(days=7), "future.md": -timedelta(days=9)}
     scores = weigh(tree, dict.fromkeys(ages, 1.0), ages=ages)
     recent = {path: score.parts["recent"] for path, score in scores.items()}

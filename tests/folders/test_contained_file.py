@@ -60,7 +60,7 @@ def test_a_regular_file_of_the_folder_is_read_f_164(
     assert (content and content.data) == expected
 
 
-def test_the_time_of_change_comes_with_the_bytes(root: Path) -> None:
+def test_reading_returns_the_modification_time(root: Path) -> None:
     os.utime(root / "full", (7.5, 7.5))
     content = ContainedFile(root, "full").read(max_bytes=100)
     assert content
@@ -70,7 +70,7 @@ def test_the_time_of_change_comes_with_the_bytes(root: Path) -> None:
 @pytest.mark.skipif(
     sys.platform != "linux", reason="needs a file that is longer than its size says"
 )
-def test_a_file_that_grows_is_not_read_over_the_limit() -> None:
+def test_a_growing_file_is_not_read_beyond_the_limit() -> None:
     process = Path("/proc").resolve() / str(os.getpid())
     assert (process / "status").stat().st_size == 0
     assert ContainedFile(process, "status").read(max_bytes=10) is None
@@ -101,7 +101,7 @@ print(ContainedFile(root, "sub/c.txt").read(max_bytes=100).data, len(os.listdir(
 """
 
 
-def test_a_swap_while_a_file_is_opened_leads_nowhere_f_164(root: Path) -> None:
+def test_a_file_swapped_during_open_is_not_followed_f_164(root: Path) -> None:
     write(root, {"sub/b.txt": "b", "sub/c.txt": "c", "deep/secret": "inside"})
     command = [sys.executable, "-c", SWAPPED_WHILE_OPENING, str(root)]
     lines = subprocess.run(

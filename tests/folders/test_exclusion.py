@@ -35,17 +35,17 @@ from llm_common.folders.exclusion import skip_reason_by_content, skip_reason_by_
         ("credentials/", None),
     ],
 )
-def test_a_name_may_speak_against_a_file(path: str, reason: str | None) -> None:
+def test_a_name_may_exclude_a_file(path: str, reason: str | None) -> None:
     assert skip_reason_by_name(path, hidden=False, generated=False) == reason
 
 
 @pytest.mark.parametrize("path", [".github/ci.yml", ".env.example", "yarn.lock", ".venv/"])
-def test_hidden_and_generated_files_come_in_when_asked_for(path: str) -> None:
+def test_hidden_and_generated_files_are_accepted_on_request(path: str) -> None:
     assert skip_reason_by_name(path, hidden=True, generated=True) is None
 
 
 @pytest.mark.parametrize("path", [".env", "server.key", ".ssh/id_rsa"])
-def test_secrets_never_do(path: str) -> None:
+def test_secrets_are_never_accepted(path: str) -> None:
     assert skip_reason_by_name(path, hidden=True, generated=True) == "secret"
 
 
@@ -63,14 +63,14 @@ def test_secrets_never_do(path: str) -> None:
         (b"var a = 1;\n" * 2000, None),
     ],
 )
-def test_what_a_file_holds_may_speak_against_it(content: bytes, reason: str | None) -> None:
+def test_content_may_exclude_a_file(content: bytes, reason: str | None) -> None:
     assert skip_reason_by_content(content, generated=False) == reason
     assert skip_reason_by_content(content, generated=True) == (
         reason if reason == "binary" else None
     )
 
 
-def test_a_note_that_stands_far_down_does_not_make_a_file_generated() -> None:
+def test_a_generator_note_counts_only_near_the_beginning() -> None:
     lines = b"value = 1\n" * 100
     assert skip_reason_by_content(b"# @generated\n" + lines, generated=False) == "generated"
     assert skip_reason_by_content(lines + b"# @generated\n", generated=False) is None

@@ -40,7 +40,7 @@ def test_ignore_files_are_read_as_git_reads_them(tmp_path: Path) -> None:
     assert "sub/deep/local.txt" not in walked
 
 
-def test_a_checkouts_configuration_starts_no_program_f_164(tmp_path: Path) -> None:
+def test_the_configuration_of_a_checkout_starts_no_program_f_164(tmp_path: Path) -> None:
     checkout, trace = write(tmp_path / "checkout", {"a.py": ""}), tmp_path / "trace"
     program = write(tmp_path, {"program": f'#!/bin/sh\necho ran > "{trace}"\n'}) / "program"
     program.chmod(0o700)
@@ -54,7 +54,7 @@ def test_a_checkouts_configuration_starts_no_program_f_164(tmp_path: Path) -> No
     assert not trace.exists()
 
 
-def test_hidden_folders_are_walked_when_asked_but_never_gits_own(tmp_path: Path) -> None:
+def test_hidden_folders_except_git_are_walked_on_request(tmp_path: Path) -> None:
     write(tmp_path, {".github/ci.yml": "", ".git/config": "", "a.py": ""})
     assert list(list_paths(tmp_path)) == [".github/", "a.py"]
     assert list(list_paths(tmp_path, hidden=True)) == ["a.py", ".github/ci.yml"]
@@ -73,7 +73,7 @@ def test_a_file_is_listed_with_its_size_and_time(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ["folder", "absent", "out/secret", "link", "bad\nname"])
-def test_what_is_no_plain_file_of_the_folder_is_none(tmp_path: Path, path: str) -> None:
+def test_anything_but_a_regular_file_of_the_folder_is_none(tmp_path: Path, path: str) -> None:
     write(tmp_path, {"outside/secret": "s", "in/folder/x": "", "in/bad\nname": ""})
     root = tmp_path / "in"
     (root / "out").symlink_to(tmp_path / "outside")
@@ -81,14 +81,14 @@ def test_what_is_no_plain_file_of_the_folder_is_none(tmp_path: Path, path: str) 
     assert list(stat_files(root, [path])) == [(path, None)]
 
 
-def test_a_link_within_the_folder_is_its_file(tmp_path: Path) -> None:
+def test_a_link_inside_the_folder_has_its_target(tmp_path: Path) -> None:
     write(tmp_path, {"real.txt": "12"})
     (tmp_path / "link").symlink_to(tmp_path / "real.txt")
     assert [file.size for file in listed(tmp_path)] == [2, 2]
 
 
 @pytest.mark.parametrize("variable", ["GIT_DIR", "GIT_INDEX_FILE"])
-def test_a_repository_that_git_names_in_the_environment_is_not_asked(
+def test_a_repository_in_git_environment_variables_is_ignored(
     variable: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, other = write(tmp_path / "one", {"a.py": ""}), write(tmp_path / "other", {"b.py": ""})
@@ -101,7 +101,7 @@ def test_a_repository_that_git_names_in_the_environment_is_not_asked(
     assert list(list_paths(one)) == ["a.py"]
 
 
-def test_checkouts_within_a_checkout_are_listed_by_their_own_rules(tmp_path: Path) -> None:
+def test_nested_checkouts_are_listed_by_their_own_rules(tmp_path: Path) -> None:
     write(
         tmp_path,
         {
@@ -140,10 +140,10 @@ def test_checkouts_within_a_checkout_are_listed_by_their_own_rules(tmp_path: Pat
     }
 
 
-def test_the_file_git_of_a_worktree_is_never_listed(tmp_path: Path) -> None:
+def test_the_git_file_of_a_worktree_is_never_listed(tmp_path: Path) -> None:
     write(tmp_path, {".git": "gitdir: /absent\n", "a.py": ""})
     assert list(list_paths(tmp_path, hidden=True)) == ["a.py"]
 
 
-def test_a_folder_that_was_removed_is_one_path(tmp_path: Path) -> None:
+def test_a_removed_folder_is_one_path(tmp_path: Path) -> None:
     assert list(stat_files(tmp_path / "gone", list_paths(tmp_path / "gone"))) == [("/", None)]

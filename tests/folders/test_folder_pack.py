@@ -57,7 +57,7 @@ def paths(pack: FolderPack) -> list[str]:
     return [file.path for file in pack.files]
 
 
-def test_the_file_that_answers_comes_first_with_its_passages(tree: Path) -> None:
+def test_the_answering_file_comes_first_with_its_passages(tree: Path) -> None:
     pack = pack_folder("when does an expired cookie leave the jar", tree, budget_tokens=1000)
     assert (pack.files[0].path, pack.files[0].form) == ("src/cookies.py", "passages")
     assert "a cookie whose time is over leaves the jar" in pack.text
@@ -79,7 +79,7 @@ class Characters:
         return len(text)
 
 
-def test_the_callers_counter_rules_the_budget() -> None:
+def test_the_budget_is_counted_by_the_callers_counter() -> None:
     pack = pack_folder(
         "how are strings escaped", STANDARD_JSON, budget_tokens=2_000, counter=Characters()
     )
@@ -117,7 +117,7 @@ def test_ignored_hidden_secret_binary_and_generated_files_are_counted(tree: Path
     assert paths(pack_folder("cookie jar expire", tree)) == paths(pack)
 
 
-def test_hidden_and_generated_files_come_in_secrets_never(tree: Path) -> None:
+def test_hidden_and_generated_files_are_optional_secrets_never_packed(tree: Path) -> None:
     pack = pack_folder("cookie jar expire log", tree, generated=True, hidden=True)
     assert "yarn.lock" in paths(pack)
     assert pack.left_out == {"secret": 1, "binary": 1}
@@ -140,7 +140,7 @@ def test_the_second_pack_reads_only_what_changed(tree: Path) -> None:
     assert "src/server.py" in paths(pack)
 
 
-def test_named_files_are_packed_whatever_their_kind(tree: Path) -> None:
+def test_named_files_are_packed_even_if_they_would_be_skipped(tree: Path) -> None:
     pack = pack_folder("expire cookies like src/server.py", tree, tree / ".env", str(tree / "src"))
     reasons = {file.path: file.reason for file in pack.files}
     assert reasons[".env"] == reasons["src/server.py"] == "mentioned"
@@ -148,7 +148,7 @@ def test_named_files_are_packed_whatever_their_kind(tree: Path) -> None:
     assert pack.folders == (tree,)
 
 
-def test_files_alone_need_no_index(
+def test_named_files_without_a_folder_need_no_index(
     cache: Path, tree: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tree)
@@ -166,7 +166,7 @@ def test_without_a_path_the_working_directory_is_packed(
     assert pack_folder("serve a port").text == pack_folder("serve a port", tree).text
 
 
-def test_paths_are_shown_as_they_can_be_opened(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_displayed_paths_can_be_opened(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tree)
     assert paths(pack_folder("serve a port", "src")) == ["src/server.py"]
     monkeypatch.chdir(tree / "src")
@@ -174,7 +174,7 @@ def test_paths_are_shown_as_they_can_be_opened(tree: Path, monkeypatch: pytest.M
     assert paths(pack_folder("serve a port", tree, STANDARD_JSON))[0] == "tree/src/server.py"
 
 
-def test_two_files_are_never_shown_by_one_path(
+def test_two_files_never_share_a_displayed_path(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(
@@ -193,19 +193,19 @@ def test_two_files_are_never_shown_by_one_path(
     ]
 
 
-def test_where_no_word_is_found_nothing_is_packed(tree: Path) -> None:
+def test_nothing_is_packed_if_no_file_matches(tree: Path) -> None:
     pack = pack_folder("xylophone", tree)
     assert (pack.text, pack.tokens, pack.files, pack.dropped) == ("", 0, (), ())
     assert pack.searched == 5
 
 
-def test_an_empty_file_is_called_empty(tree: Path) -> None:
+def test_an_empty_file_is_left_out_as_empty(tree: Path) -> None:
     write(tree, {"src/jar/__init__.py": ""})
     pack = pack_folder("where is the jar", tree)
     assert {file.path: file.reason for file in pack.dropped} == {"src/jar/__init__.py": "empty"}
 
 
-def test_files_are_limited_by_number_and_by_score(tree: Path) -> None:
+def test_files_are_limited_by_count_and_score(tree: Path) -> None:
     every = pack_folder("cookie jar", tree)
     assert len(every.files) > 2
     first = pack_folder("cookie jar", tree, max_files=1)
@@ -253,7 +253,7 @@ def test_more_budget_never_shows_less_of_a_file(counter: TokenCounter | None) ->
         shown, lines = now, blocks
 
 
-def test_the_files_get_the_whole_budget_whatever_is_asked() -> None:
+def test_files_get_the_whole_budget_for_any_intent() -> None:
     files = [
         ContextFile(
             id=name, path=name, name=name, content=f"def auth_token_{name[0]}(): ...\n" * 200
@@ -274,7 +274,7 @@ def test_the_files_get_the_whole_budget_whatever_is_asked() -> None:
     assert packed[IntentType.CONVERSATIONAL].metadata.total_tokens > 450
 
 
-def test_an_empty_folder_gives_an_empty_text(tmp_path: Path) -> None:
+def test_an_empty_folder_returns_an_empty_text(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     pack = pack_folder("anything", tmp_path / "empty")
     assert (pack.text, pack.tokens, pack.files, pack.dropped) == ("", 0, (), ())
@@ -299,7 +299,7 @@ def test_an_empty_folder_gives_an_empty_text(tmp_path: Path) -> None:
         ((["q"], {"min_score": float("nan")}), "min_score"),
     ],
 )
-def test_wrong_arguments_raise_before_anything_is_done(
+def test_invalid_arguments_raise_before_the_search(
     cache: Path,
     tree: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -315,7 +315,7 @@ def test_wrong_arguments_raise_before_anything_is_done(
     assert not cache.exists()
 
 
-def test_a_pack_runs_in_a_thread_and_tells_its_steps(tree: Path) -> None:
+def test_a_pack_runs_in_a_thread_and_reports_progress(tree: Path) -> None:
     steps: list[tuple[str, int, int]] = []
     pack = asyncio.run(
         asyncio.to_thread(pack_folder, "jar", tree, progress=lambda *step: steps.append(step))
@@ -328,7 +328,7 @@ def test_a_pack_runs_in_a_thread_and_tells_its_steps(tree: Path) -> None:
     ]
 
 
-def test_an_interrupted_pack_leaves_a_whole_index(tmp_path: Path) -> None:
+def test_an_interrupted_pack_leaves_a_valid_index(tmp_path: Path) -> None:
     tree = write(
         tmp_path / "many", {f"f{number:03}.txt": f"word{number} shared" for number in range(450)}
     )
@@ -345,7 +345,7 @@ def test_an_interrupted_pack_leaves_a_whole_index(tmp_path: Path) -> None:
     assert pack.notes == ()
 
 
-def test_a_damaged_index_costs_a_note_and_nothing_else(cache: Path, tree: Path) -> None:
+def test_a_damaged_index_only_adds_a_note(cache: Path, tree: Path) -> None:
     expected = pack_folder("cookie jar", tree)
     next((cache / "indexes").glob("*.sqlite")).write_bytes(b"damaged" * 1000)
     pack = pack_folder("cookie jar", tree)
@@ -353,7 +353,7 @@ def test_a_damaged_index_costs_a_note_and_nothing_else(cache: Path, tree: Path) 
     assert "was damaged" in pack.notes[0]
 
 
-def test_the_same_folder_gives_the_same_text(tree: Path, tmp_path: Path) -> None:
+def test_the_same_folder_returns_the_same_text(tree: Path, tmp_path: Path) -> None:
     texts = {
         pack_folder("cookie jar", tree, cache_dir=cache).text
         for cache in (None, None, tmp_path / "elsewhere")

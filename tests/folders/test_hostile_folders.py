@@ -31,7 +31,7 @@ def tree(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("checkout", ["none", "untracked", "tracked"])
-def test_loops_of_links_are_left_out_and_counted_f_162(tree: Path, checkout: str) -> None:
+def test_circles_of_links_are_left_out_and_counted_f_162(tree: Path, checkout: str) -> None:
     for name, target in {
         "l": "l",
         "x": "y",
@@ -85,7 +85,7 @@ def swap_folder_for_link(tree: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("step", ["Reading what changed", "Weighing the best files"])
-def test_a_swap_after_listing_is_left_out_f_164(
+def test_a_file_swapped_after_listing_is_left_out_f_164(
     tree: Path, swap: Callable[[Path], None], step: str
 ) -> None:
     swaps = [swap]
@@ -101,14 +101,14 @@ def test_a_swap_after_listing_is_left_out_f_164(
     assert pack.left_out == ({"unreadable": 1} if step == "Reading what changed" else {})
 
 
-def test_a_named_file_that_is_swapped_is_left_out_f_164(tree: Path) -> None:
+def test_a_swapped_named_file_is_left_out_f_164(tree: Path) -> None:
     def progress(*_: object) -> None:
         swap_file_for_pipe(tree)
 
     assert pack_folder("port", tree / "a.py", progress=progress).files == ()
 
 
-def test_a_swapped_file_is_read_again_once_it_is_back_f_164(tree: Path) -> None:
+def test_a_swapped_file_is_read_once_restored_f_164(tree: Path) -> None:
     pack_folder("port", tree, progress=lambda *_: None)
     (tree / "b.py").write_text("b port\n")
     times = (tree / "b.py").stat()
@@ -125,7 +125,7 @@ def test_a_swapped_file_is_read_again_once_it_is_back_f_164(tree: Path) -> None:
 
 
 @pytest.mark.parametrize("checkout", [False, True])
-def test_a_rule_that_backtracks_takes_no_time_f_163(tree: Path, checkout: bool) -> None:
+def test_a_rule_that_would_backtrack_is_fast_f_163(tree: Path, checkout: bool) -> None:
     write(
         tree,
         {".gitignore": "*a*a*a*a*a*a*b\n", "a" * 100: "port\n", "b" * 9 + "a" * 90 + "b": "port\n"},
@@ -147,7 +147,7 @@ HIDDEN_SECRETS = ".git-credentials .pgpass .bash_history .dockercfg .envrc .npmr
 
 
 @pytest.mark.parametrize("hidden", [False, True])
-def test_files_of_secrets_are_left_out_and_counted_f_165(tree: Path, hidden: bool) -> None:
+def test_secret_files_are_left_out_and_counted_f_165(tree: Path, hidden: bool) -> None:
     names = [*SECRETS.split(), *HIDDEN_SECRETS.split()]
     write(tree, dict.fromkeys(names, f"port {PIT}\n"))
     pack = pack_folder("port", tree, hidden=hidden)
@@ -157,7 +157,7 @@ def test_files_of_secrets_are_left_out_and_counted_f_165(tree: Path, hidden: boo
     assert pack.left_out == {"secret": len(names) - len(folders), **folders}
 
 
-def test_a_link_to_a_file_of_secrets_is_one_f_165(tree: Path) -> None:
+def test_a_link_to_a_secret_file_is_left_out_f_165(tree: Path) -> None:
     write(tree, {"prod.env": PIT})
     (tree / "notes.txt").symlink_to("prod.env")
     (tree / "real.txt").symlink_to("a.py")
@@ -167,7 +167,7 @@ def test_a_link_to_a_file_of_secrets_is_one_f_165(tree: Path) -> None:
     assert pack.searched == 4
 
 
-def test_keys_in_what_is_packed_are_redacted_f_165(tree: Path) -> None:
+def test_keys_in_packed_text_are_redacted_f_165(tree: Path) -> None:
     key = f"ghp_{made_of(LETTERS, 36)}"
     code = f'token = next(tokens)\npassword: str = field()\ndef port(key="{key}"):\n    ...\n'
     write(
@@ -182,7 +182,7 @@ def test_keys_in_what_is_packed_are_redacted_f_165(tree: Path) -> None:
     assert key not in outlined.text
 
 
-def test_no_more_files_are_read_anew_than_are_searched(tree: Path) -> None:
+def test_the_count_of_read_files_includes_searched_files_only(tree: Path) -> None:
     binary = {f"{number}.bin": b"\0port" for number in range(5)}
     write(
         tree,
@@ -215,7 +215,7 @@ def test_a_skipped_folder_that_git_ignores_is_not_counted(tree: Path) -> None:
 @pytest.mark.skipif(
     not Path("/dev/shm").is_dir(), reason="needs a file system that keeps such times"
 )
-def test_a_time_of_change_beyond_the_calendar_is_taken(time_s: int) -> None:
+def test_modification_times_beyond_the_calendar_are_accepted(time_s: int) -> None:
     with TemporaryDirectory(dir="/dev/shm") as folder:
         write(Path(folder), {"a.py": "port"})
         os.utime(Path(folder, "a.py"), (time_s, time_s))
@@ -223,7 +223,7 @@ def test_a_time_of_change_beyond_the_calendar_is_taken(time_s: int) -> None:
 
 
 @pytest.mark.parametrize(("name", "line"), [("a.md", "# port\n"), ("a.java", "    class Port {\n")])
-def test_a_file_of_definitions_alone_is_divided_in_one_pass(
+def test_a_file_of_only_definitions_is_divided_in_linear_time(
     tree: Path, name: str, line: str
 ) -> None:
     write(tree, {name: line * 20_000})  # 20 s for headings, if each read all those above it
@@ -232,7 +232,7 @@ def test_a_file_of_definitions_alone_is_divided_in_one_pass(
 
 
 @pytest.mark.parametrize("end", ["\r", "\r\n"])
-def test_lines_may_end_as_on_any_system(tree: Path, end: str) -> None:
+def test_all_line_endings_are_accepted(tree: Path, end: str) -> None:
     filler = end.join(f"    x_{number} = {number}" for number in range(90))
     lines = ["class Harbour:", filler, "    def port(self):", "        return 'quay'"]
     write(tree, {"harbour.py": f"{end.join(lines)}\n"})
@@ -243,7 +243,7 @@ def test_lines_may_end_as_on_any_system(tree: Path, end: str) -> None:
 
 
 @pytest.mark.parametrize(("before", "end"), [("\ufeff", "\n"), ("", "\r\n")])
-def test_a_definition_is_found_in_files_of_windows(tree: Path, before: str, end: str) -> None:
+def test_definitions_are_found_in_files_with_crlf(tree: Path, before: str, end: str) -> None:
     write(
         tree,
         {
@@ -257,7 +257,7 @@ def test_a_definition_is_found_in_files_of_windows(tree: Path, before: str, end:
     assert pack_folder("what does castOff() do", tree).files[0].parts["defines"] == 0.2
 
 
-def test_a_folder_that_cannot_be_entered_costs_itself_alone(tree: Path) -> None:
+def test_an_unreadable_folder_does_not_affect_others(tree: Path) -> None:
     names = ["deep" * 60] * 18  # over the 4,096 bytes of a path
     place = os.open(tree, os.O_RDONLY)
     for name in names:
@@ -271,7 +271,7 @@ def test_a_folder_that_cannot_be_entered_costs_itself_alone(tree: Path) -> None:
 
 
 @pytest.mark.parametrize("checkout", [False, True])
-def test_a_link_into_gits_own_folder_is_left_out_f_165(tree: Path, checkout: bool) -> None:
+def test_a_link_into_the_git_folder_is_left_out_f_165(tree: Path, checkout: bool) -> None:
     if checkout:
         write(tree, {"old/config": "port"})
         git(tree, "init", "-q")
@@ -285,7 +285,7 @@ def test_a_link_into_gits_own_folder_is_left_out_f_165(tree: Path, checkout: boo
     assert pack.left_out["secret"] == 1 + checkout
 
 
-def test_a_working_directory_that_was_removed_is_not_needed(
+def test_a_removed_working_directory_is_not_needed(
     tree: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gone = tree.parent / "gone"

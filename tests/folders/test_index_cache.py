@@ -29,7 +29,7 @@ def files(cache: Path) -> list[str]:
     return sorted(path.name.partition("-")[2] for path in (cache / "indexes").glob("*.sqlite"))
 
 
-def test_an_index_is_kept_for_each_folder_and_filter(tmp_path: Path, tree: Path) -> None:
+def test_each_folder_and_filter_has_its_own_index(tmp_path: Path, tree: Path) -> None:
     indexes = IndexCache(tmp_path / "cache")
     assert (
         search(indexes, tree)
@@ -44,7 +44,7 @@ def test_an_index_is_kept_for_each_folder_and_filter(tmp_path: Path, tree: Path)
 
 
 @pytest.mark.parametrize("damage", ["text", "zeros", "middle", "table"])
-def test_a_damaged_index_is_built_anew_with_a_note(tmp_path: Path, tree: Path, damage: str) -> None:
+def test_a_damaged_index_is_rebuilt_with_a_note(tmp_path: Path, tree: Path, damage: str) -> None:
     search(IndexCache(tmp_path / "cache"), tree)
     file = next((tmp_path / "cache/indexes").glob("*.sqlite"))
     content = file.read_bytes()
@@ -60,20 +60,20 @@ def test_a_damaged_index_is_built_anew_with_a_note(tmp_path: Path, tree: Path, d
         )
     indexes = IndexCache(tmp_path / "cache")
     assert search(indexes, tree) == ["a.py"]
-    assert indexes.notes == ["the index of the folder was damaged; it was built anew"]
+    assert indexes.notes == ["the index of the folder was damaged and has been rebuilt"]
     assert files(tmp_path / "cache") == ["2.sqlite"]
     assert search(later := IndexCache(tmp_path / "cache"), tree) == ["a.py"]
     assert later.notes == []
 
 
-def test_without_a_cache_folder_an_index_in_memory_serves(tmp_path: Path, tree: Path) -> None:
+def test_without_a_cache_folder_the_index_is_in_memory(tmp_path: Path, tree: Path) -> None:
     write(tmp_path, {"cache": "a file"})
     indexes = IndexCache(tmp_path / "cache")
     assert search(indexes, tree) == ["a.py"]
     assert "built in memory" in indexes.notes[0]
 
 
-def test_an_index_locked_too_long_is_replaced_in_memory(tmp_path: Path, tree: Path) -> None:
+def test_an_index_locked_too_long_is_built_in_memory(tmp_path: Path, tree: Path) -> None:
     search(IndexCache(tmp_path / "cache"), tree)
     write(tree, {"b.py": "cookies"})
     file = next((tmp_path / "cache/indexes").glob("*.sqlite"))
@@ -86,7 +86,7 @@ def test_an_index_locked_too_long_is_replaced_in_memory(tmp_path: Path, tree: Pa
     assert files(tmp_path / "cache") == ["1.sqlite"]
 
 
-def test_errors_of_the_work_itself_are_not_taken_for_damage(tmp_path: Path, tree: Path) -> None:
+def test_errors_of_the_callback_do_not_count_as_damage(tmp_path: Path, tree: Path) -> None:
     def work(_: TreeIndex) -> None:
         raise KeyError("mine")
 
@@ -94,7 +94,9 @@ def test_errors_of_the_work_itself_are_not_taken_for_damage(tmp_path: Path, tree
         IndexCache(tmp_path / "cache").use(tree, generated=False, hidden=False, work=work)
 
 
-def test_the_cache_folder_is_the_platforms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_folder_follows_the_platform(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert default_cache_dir() == tmp_path / "llm-common"
     monkeypatch.delenv("XDG_CACHE_HOME")
@@ -105,7 +107,7 @@ def test_the_cache_folder_is_the_platforms(tmp_path: Path, monkeypatch: pytest.M
     assert default_cache_dir() == tmp_path / "Library/Caches/llm-common"
 
 
-def test_a_user_without_a_home_is_told_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_home_folder_names_the_variable_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
     def no_such_user(_: int) -> None:
         raise KeyError
 
@@ -125,4 +127,4 @@ def test_a_cache_folder_of_another_user_is_not_used(
     indexes = IndexCache(tmp_path / "cache")
     assert search(indexes, tree) == ["a.py"]
     assert files(tmp_path / "cache") == []
-    assert "(PermissionError); it was built in memory" in indexes.notes[0]
+    assert "(PermissionError), so it was built in memory" in indexes.notes[0]

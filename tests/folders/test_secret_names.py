@@ -38,19 +38,19 @@ HARMLESS = """
 
 
 @pytest.mark.parametrize("folder", ["", "deep/"])
-def test_names_of_secrets_are_known_f_165(folder: str) -> None:
+def test_names_of_secret_files_are_recognized_f_165(folder: str) -> None:
     assert [name for name in SECRET.split() if not usually_holds_secrets(folder + name)] == []
 
 
 @pytest.mark.parametrize("folder", ["", "deep/"])
-def test_names_of_sources_and_samples_are_no_secrets_f_165(folder: str) -> None:
+def test_names_of_sources_and_samples_are_not_secret_f_165(folder: str) -> None:
     assert [name for name in HARMLESS.split() if usually_holds_secrets(folder + name)] == []
 
 
 @pytest.mark.parametrize(
     "name", ["a_" * 120, f"a{'.env' * 60}x", f"a.env{'_dev' * 60}!", f"{'~' * 250}x", " key" * 60]
 )
-def test_a_long_name_is_read_at_once_f_165(name: str) -> None:
+def test_long_names_are_checked_quickly_f_165(name: str) -> None:
     begin = time.perf_counter()
     assert usually_holds_secrets(name) is name.endswith("key")
     assert time.perf_counter() - begin < 1

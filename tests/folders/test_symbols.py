@@ -96,7 +96,7 @@ def test_every_language_with_patterns_has_files() -> None:
     assert language_of("noext") is None
 
 
-def test_python_is_read_by_its_grammar() -> None:
+def test_python_is_parsed() -> None:
     source = (
         "if x:\n    class A(B, k=1):\n        def f(\n            self,\n            *, y: "
         "int = 2,\n"
@@ -112,11 +112,11 @@ def test_python_is_read_by_its_grammar() -> None:
 @pytest.mark.parametrize(
     "broken", ["def f(a,\n      b):\n  return (\nclass C:\n", "def f(a,\n      b): pass\n\0"]
 )
-def test_python_that_does_not_parse_is_read_line_by_line(broken: str) -> None:
+def test_python_that_does_not_parse_is_searched_line_by_line(broken: str) -> None:
     assert next((symbol.name, symbol.line) for symbol in symbols_of("a.py", broken)) == ("f", 1)
 
 
-def test_a_signature_of_several_lines_becomes_one() -> None:
+def test_a_long_signature_becomes_one_line() -> None:
     source = "\n\nexport function create(\n  a: A,\n  b = f(),\n): Promise<B> {\n  return\n}\n"
     assert symbols_of("a.ts", source) == [
         Symbol("create", 3, 0, "export function create( a: A, b = f(), ): Promise<B>")
@@ -128,7 +128,7 @@ def test_a_signature_of_several_lines_becomes_one() -> None:
 @pytest.mark.parametrize(
     "hostile", [" " * 200_000, "export const " + "a" * 200_000, "f(" * 60_000, "public " * 30_000]
 )
-def test_no_text_takes_long(path: str, hostile: str) -> None:
+def test_every_text_is_searched_quickly(path: str, hostile: str) -> None:
     begin = time.process_time()
     defined_names(path, hostile)
     assert time.process_time() - begin < 1
@@ -137,7 +137,7 @@ def test_no_text_takes_long(path: str, hostile: str) -> None:
 @pytest.mark.parametrize(
     "hostile", [" " * 9_000, "export const " + "a" * 9_000, "f(" * 3_000, "public " * 2_000]
 )
-def test_a_definition_behind_hostile_text_is_found(hostile: str) -> None:
+def test_a_definition_after_hostile_text_is_found(hostile: str) -> None:
     for path, (source, names) in SOURCES.items():
         found = defined_names(path, f"{hostile}\n{source}").split()
         assert set(names.split()) <= set(found), path

@@ -54,7 +54,7 @@ def packing(run: RecordedRun) -> PackingLine:
     return line
 
 
-def test_a_line_says_of_each_weighed_file_why_it_is_in_or_out(tree: Path, traces: Path) -> None:
+def test_the_trace_line_explains_each_weighed_file(tree: Path, traces: Path) -> None:
     pack = pack_folder(QUERY, tree, budget_tokens=400)
     run = run_of(traces)
     line = packing(run)
@@ -74,7 +74,7 @@ def test_a_line_says_of_each_weighed_file_why_it_is_in_or_out(tree: Path, traces
     assert re.match(r"No passage of it fits: [\d,]+ of 400 tokens are free", reasons["shop_1.py"])
 
 
-def test_a_pack_of_its_own_is_a_run_named_by_its_folder(tree: Path, traces: Path) -> None:
+def test_a_pack_outside_a_run_is_named_after_its_folder(tree: Path, traces: Path) -> None:
     pack_folder(QUERY, tree)
     run = run_of(traces)
     assert run.begin is not None
@@ -89,7 +89,9 @@ def test_a_pack_of_its_own_is_a_run_named_by_its_folder(tree: Path, traces: Path
     assert re.fullmatch(r"pack-small.py-[0-9a-f]{8}", run_of(traces).path.parent.name)
 
 
-def test_a_pack_within_a_run_is_a_line_of_it(tree: Path, traces: Path, tmp_path: Path) -> None:
+def test_a_pack_inside_a_run_is_a_line_of_its_trace(
+    tree: Path, traces: Path, tmp_path: Path
+) -> None:
     trace = Trace(tmp_path / "other", texts=True)
     with trace.run("shop") as run:
         asyncio.run(asyncio.to_thread(pack_folder, QUERY, tree))
@@ -99,14 +101,14 @@ def test_a_pack_within_a_run_is_a_line_of_it(tree: Path, traces: Path, tmp_path:
     assert not traces.exists()
 
 
-def test_texts_are_in_the_trace_only_where_they_are_wanted(tree: Path, traces: Path) -> None:
+def test_the_trace_contains_texts_only_if_enabled(tree: Path, traces: Path) -> None:
     pack_folder(QUERY, tree)
     text = run_of(traces).path.read_text()
     assert SENTENCE not in text
     assert QUERY not in text
 
 
-def test_a_trace_that_cannot_be_written_costs_the_pack_nothing(tree: Path, traces: Path) -> None:
+def test_an_unwritable_trace_does_not_affect_the_pack(tree: Path, traces: Path) -> None:
     expected = pack_folder(QUERY, tree).text
     assert Trace(traces).flush()
     traces.rename(traces.with_name("moved"))
@@ -123,7 +125,7 @@ def test_an_interrupted_pack_ends_its_run(tree: Path, traces: Path) -> None:
     assert "The run ended with the status error." in verdicts(run_of(traces))
 
 
-def test_the_commands_pack_and_trace_show_go_together(tree: Path, traces: Path) -> None:
+def test_the_command_trace_show_explains_a_pack(tree: Path, traces: Path) -> None:
     assert CliRunner().invoke(app, ["pack", QUERY, str(tree), "--budget", "400"]).exit_code == 0
     assert Trace(traces).flush()
     shown = CliRunner().invoke(app, ["trace", "show", str(traces)], env={"COLUMNS": "200"}).stdout

@@ -60,7 +60,7 @@ def test_the_same_folder_is_not_read_again(tmp_path: Path, tree: Path) -> None:
             assert found(index, "jar") == ["src/cookies.py"]
 
 
-def test_changed_new_and_removed_files_are_taken_in(index: TreeIndex, tree: Path) -> None:
+def test_changed_new_and_removed_files_update_the_index(index: TreeIndex, tree: Path) -> None:
     refresh(index, tree)
     write(tree, {"src/server.py": "def wait(): ...\n", "src/new.py": "def fresh(): ...\n"})
     (tree / "docs/readme.md").unlink()
@@ -79,7 +79,7 @@ def test_a_touched_file_is_read_but_not_indexed_again(index: TreeIndex, tree: Pa
     assert index.search("listen server") == scores
 
 
-def test_a_change_of_equal_size_within_one_tick_is_seen(index: TreeIndex, tree: Path) -> None:
+def test_a_change_of_equal_size_within_a_tick_is_noticed(index: TreeIndex, tree: Path) -> None:
     write(tree, {"a.py": "alpha"})
     now = time.time_ns()
     os.utime(tree / "a.py", ns=(now, now))
@@ -110,7 +110,7 @@ def test_unsearched_files_are_counted_with_their_reason(index: TreeIndex, tree: 
     assert "a.bin" in found(index, "cookies")
 
 
-def test_a_vanished_file_is_unreadable_until_it_is_back(index: TreeIndex, tree: Path) -> None:
+def test_a_missing_file_is_unreadable_until_restored(index: TreeIndex, tree: Path) -> None:
     files = listed(tree)
     (tree / "src/server.py").rename(tree / "away")
     index.refresh(tree, files, progress=lambda *_: None)
@@ -120,12 +120,12 @@ def test_a_vanished_file_is_unreadable_until_it_is_back(index: TreeIndex, tree: 
     assert found(index, "listen") == ["src/server.py"]
 
 
-def test_only_its_owner_reads_the_file(index: TreeIndex, tree: Path, tmp_path: Path) -> None:
+def test_only_the_owner_can_read_the_index(index: TreeIndex, tree: Path, tmp_path: Path) -> None:
     refresh(index, tree)
     assert {stat.S_IMODE(path.stat().st_mode) for path in tmp_path.glob("tree.sqlite*")} == {0o600}
 
 
-def test_an_interruption_keeps_whole_batches(index: TreeIndex, tmp_path: Path) -> None:
+def test_an_interruption_keeps_completed_batches(index: TreeIndex, tmp_path: Path) -> None:
     tree = write(
         tmp_path / "many", {f"f{number:03}.txt": f"word{number} shared" for number in range(450)}
     )
@@ -190,7 +190,7 @@ def test_a_sqlite_without_fts5_is_a_configuration_error(monkeypatch: pytest.Monk
     assert caught.value.value == sqlite3.sqlite_version
 
 
-def test_what_is_no_index_raises(tmp_path: Path) -> None:
+def test_a_file_that_is_not_an_index_raises(tmp_path: Path) -> None:
     file = tmp_path / "tree.sqlite"
     file.write_bytes(b"no database" * 1000)
     with pytest.raises(StoreError):

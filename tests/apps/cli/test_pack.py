@@ -154,7 +154,7 @@ def test_output_goes_to_a_file_that_is_never_packed(cache: Path, tree: Path, as_
         (["q", "absent"], "does not exist"),
         (["   ", "."], "empty"),
         (["q", ".", "--budget", "10"], "256"),
-        (["q", "logo.png"], "no text file"),
+        (["q", "logo.png"], "not a text file"),
         (
             ["q", ".", "-o", "absent/x.md"],
             "absent/x.md cannot be written (No such file or directory)",

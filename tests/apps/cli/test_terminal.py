@@ -87,7 +87,7 @@ def test_errors_quote_arguments_without_controls_f_174(
 
 def test_a_mistake_of_ours_keeps_its_own_error_f_174() -> None:
     result = CliRunner().invoke(app, ["pack", ""], env={"COLUMNS": "200"})
-    assert "the question is empty; give what the packed text is for" in result.output
+    assert "the question must not be empty; pass the question that the text is for" in result.output
 
 
 def test_a_terminal_shows_packed_text_inert_and_a_pipe_as_it_is_f_174(tmp_path: Path) -> None:
