@@ -436,7 +436,7 @@ MISTAKES = [
         "a number as a tool",
         lambda at: ToolRegistry([5]),
         ConfigError,
-        "a int is no tool; pass a function, a Tool, or an object with metadata and execute()",
+        "a int is not a tool; pass a function, a Tool, or an object with metadata and execute()",
     ),
     Mistake(
         "two tools of one name",
@@ -455,13 +455,13 @@ MISTAKES = [
         "a schema that is none",
         lambda at: ToolRegistry().register(print, name="show", parameters={"type": "obj"}),
         ConfigError,
-        'the parameters of show are no JSON Schema of an object; set its type to "object"',
+        'the parameters of show are not a JSON Schema of an object; set its type to "object"',
     ),
     Mistake(
         "a tool name with a space",
         lambda at: ToolRegistry().register(registry, name="the weather"),
         ConfigError,
-        "a tool's name takes 1 to 64 letters, digits and the characters _ . -; pass another one "
+        "a tool's name has 1 to 64 letters, digits and the characters _ . -; pass another name "
         "as name=",
     ),
     Mistake(
@@ -684,7 +684,7 @@ MISTAKES = [
         "a request that is no text",
         lambda at: ToolIndex(registry()).rank(None),
         TypeError,
-        "a request is of type NoneType; pass texts",
+        "a request must be a str, got NoneType",
     ),
     Mistake(
         "one text as steps of a plan",
@@ -696,8 +696,8 @@ MISTAKES = [
         "the text of a file as its tools",
         lambda at: read_definitions("[]"),
         ConfigError,
-        "there is no list of tools; pass a list of definitions, or an object with one under "
-        '"tools", as json.loads makes it of a text',
+        "the document has no list of tools; pass a list of definitions, or an object with one "
+        'under "tools", as json.loads makes it of a text',
     ),
     Mistake(
         "a folder and a store of a session",
@@ -766,7 +766,7 @@ MISTAKES = [
             [{"name": "weather", "description": "The weather.", "parameters": {}}]
         ),
         TypeError,
-        "a dict is no tool; pass a Tool or a ToolDefinition; read_definitions of "
+        "a dict is not a tool; pass a Tool or a ToolDefinition; read_definitions of "
         "llm_common.tools makes these of JSON",
     ),
     Mistake(

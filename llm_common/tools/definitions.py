@@ -1,7 +1,7 @@
-"""`ToolDefinition`: a tool as a model is told of it, wherever it came from.
+"""`ToolDefinition`: a tool as a model sees it, wherever it came from.
 
-Also reads definitions from every usual JSON spelling, names what is wrong with them, and tells by
-the verbs in its names whether a tool without a mark only reads.
+Also reads definitions from every usual JSON spelling, lists their problems, and guesses from the
+verbs in its names whether an unmarked tool only reads.
 """
 
 import re
@@ -20,10 +20,11 @@ from llm_common.tools.signature import properties_of, signature
 from llm_common.tools.validation import Problem, compile_schema, find_problems
 
 MAX_DEFINITION_TOKENS = 2_000
-"""Over so many tokens a definition is worth a second look: each call of a model pays for it."""
+"""Tokens above which `check_definitions` warns, since every model call pays for a definition."""
 
 ValueT = TypeVar("ValueT")
 
+# What OpenAI's API accepts as a function's name. MCP allows dots too, which OpenAI rejects.
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _SCHEMA_KEYS = ("parameters", "inputSchema", "input_schema")
 
@@ -41,17 +42,18 @@ class computed_once(Generic[ValueT]):  # noqa: N801 - reads as a decorator
 
     def __get__(self, instance: Any, owner: type) -> ValueT:
         value = self.func(instance)
-        vars(instance)[self.func.__name__] = value  # found before this descriptor from now on
+        # Python looks in the instance before a descriptor without `__set__`, so this runs once.
+        vars(instance)[self.func.__name__] = value
         return value
 
 
 @dataclass(frozen=True)
 class ToolDefinition:
-    """A tool as a model is told of it: what it is called, what it does, what it takes.
+    """A tool as a model sees it: its name, its description and its parameters.
 
     Attributes:
-        name: Its name.
-        description: What it does, for the model.
+        name: The tool's name.
+        description: What the tool does, for the model.
         parameters: JSON Schema of the arguments. Must not be changed.
         read_only: Whether a call changes nothing, as `Tool(read_only=...)` or MCP's `readOnlyHint`
             marks it. None if the tool is not marked.
@@ -64,20 +66,20 @@ class ToolDefinition:
 
     @computed_once
     def signature(self) -> str:
-        """The tool on one line. See `signature`."""
+        """Return the tool on one line. See `signature`."""
         return signature(self.name, self.description, self.parameters)
 
     @computed_once
     def signature_tokens(self) -> int:
-        """Upper bound of the tokens of a line with the signature."""
+        """Return an upper bound of the signature's tokens, with its line break."""
         return UpperBoundCounter().count(f"{self.signature}\n")
 
     @computed_once
     def text(self) -> str:
-        """The tool as canonical JSON, with MCP's `readOnlyHint` if it is marked.
+        """Return the tool as canonical JSON, with MCP's `readOnlyHint` if it is marked.
 
         Raises:
-            UnserialisableError: If JSON cannot stand for the parameters.
+            UnserialisableError: If the parameters cannot be written as JSON.
         """
         entry: dict[str, Any] = {
             "name": self.name,
@@ -90,19 +92,18 @@ class ToolDefinition:
 
     @computed_once
     def text_tokens(self) -> int:
-        """Upper bound of the tokens of a line with the JSON."""
+        """Return an upper bound of the JSON's tokens, with its line break."""
         return UpperBoundCounter().count(f"{self.text}\n")
 
     def find_problems(self, args: Mapping[str, Any]) -> tuple[Problem, ...]:
         """Return the rules of the schema that the arguments violate.
 
-        A schema that cannot be compiled checks nothing: the mistake is the tool's, and the tool
-        must stay usable.
+        A schema that cannot be compiled accepts all arguments.
         """
         try:
             return find_problems(self._schema_text, args)
         except (ConfigError, UnserialisableError):
-            return ()
+            return ()  # the mistake is the tool author's, and the tool must stay usable
 
     @computed_once
     def _schema_text(self) -> str:
@@ -110,7 +111,7 @@ class ToolDefinition:
 
 
 def _canonical(value: Any) -> str:
-    # Schemas are plain JSON nearly always, and writing that directly is three times as quick.
+    # Schemas are nearly always plain JSON, and writing it directly is three times as fast.
     try:
         return json_text(value, sort_keys=True)
     except (TypeError, UnserialisableError):
@@ -120,12 +121,13 @@ def _canonical(value: Any) -> str:
 def read_definition(entry: object, *, unnamed: str = "") -> ToolDefinition | None:
     """Read a definition in any of the usual spellings.
 
-    Understands the shape of MCP (`inputSchema`, `annotations`), of Anthropic (`input_schema`), of
-    chat completions (`{"type": "function", "function": {...}}`), and `parameters` beside the name.
+    Understands the shapes of MCP (`inputSchema`, `annotations`), of Anthropic (`input_schema`), of
+    chat completions (`{"type": "function", "function": {...}}`) and of OpenAI's responses
+    (`parameters` next to the name).
 
     Args:
         entry: The definition as JSON data.
-        unnamed: Name for an entry that has none.
+        unnamed: Name for an entry without one.
 
     Returns:
         The definition. None if the entry is not an object, or has no name and `unnamed` is empty.
@@ -140,16 +142,18 @@ def read_definition(entry: object, *, unnamed: str = "") -> ToolDefinition | Non
         name = unnamed
     if not name:
         return None
-    schemas = (function.get(key) for key in _SCHEMA_KEYS)
-    parameters = next((schema for schema in schemas if isinstance(schema, Mapping)), {})
+    if not isinstance(description, str):
+        description = ""
+    parameters: Mapping[str, Any] = {}
+    for key in _SCHEMA_KEYS:
+        if isinstance(function.get(key), Mapping):
+            parameters = function[key]
+            break
     annotations = function.get("annotations", entry.get("annotations"))
     read_only = annotations.get("readOnlyHint") if isinstance(annotations, Mapping) else None
-    return ToolDefinition(
-        name,
-        description if isinstance(description, str) else "",
-        parameters,
-        read_only if isinstance(read_only, bool) else None,
-    )
+    if not isinstance(read_only, bool):
+        read_only = None
+    return ToolDefinition(name, description, parameters, read_only)
 
 
 def read_definitions(document: object) -> tuple[ToolDefinition, ...]:
@@ -160,7 +164,7 @@ def read_definitions(document: object) -> tuple[ToolDefinition, ...]:
             list under `tools`, or the answer of an MCP server to `tools/list`.
 
     Returns:
-        The tools. The third of a document is called `#3` if it has no name.
+        The tools. A tool without a name is called by its position, such as `#3`.
 
     Raises:
         ConfigError: If the document is none of these.
@@ -171,8 +175,8 @@ def read_definitions(document: object) -> tuple[ToolDefinition, ...]:
     if not isinstance(document, Sequence) or isinstance(document, str | bytes):
         hint = ", as json.loads makes it of a text" if isinstance(document, str | bytes) else ""
         raise ConfigError(
-            "there is no list of tools; pass a list of definitions, or an object with one under "
-            f'"tools"{hint}',
+            "the document has no list of tools; pass a list of definitions, or an object with one "
+            f'under "tools"{hint}',
             variable="tools",
         )
     definitions: list[ToolDefinition] = []
@@ -180,7 +184,7 @@ def read_definitions(document: object) -> tuple[ToolDefinition, ...]:
         definition = read_definition(entry, unnamed=f"#{number}")
         if definition is None:
             raise ConfigError(
-                f"entry {number} of the tools is no definition; make it an object with a name",
+                f"tool {number} is not a definition; make it an object with a name",
                 variable="tools",
             )
         definitions.append(definition)
@@ -188,12 +192,12 @@ def read_definitions(document: object) -> tuple[ToolDefinition, ...]:
 
 
 class DefinitionProblem(BaseModel):
-    """Something wrong with a tool's definition.
+    """A problem of a tool's definition.
 
     Attributes:
-        tool: Its name.
-        severity: An `error` keeps it from being used; a `warning` makes it worse.
-        message: What is wrong, and the way out.
+        tool: The tool's name.
+        severity: `error` if the tool cannot be used, `warning` if models choose it less well.
+        message: The problem, and how to fix it.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -206,11 +210,12 @@ class DefinitionProblem(BaseModel):
 def check_definitions(
     tools: Sequence[ToolDefinition], *, counter: TokenCounter
 ) -> list[DefinitionProblem]:
-    """Return what is wrong with the tools, errors first, then in their order.
+    """Return the problems of the tools, errors first, then in the order of the tools.
 
-    Errors: a name that endpoints refuse or that another tool has, and a schema that does not
-    describe an object, refers to something outside itself, or takes too long to check. Warnings: no
-    description, parameters without one, and a definition of over `MAX_DEFINITION_TOKENS`.
+    An error is a name that endpoints refuse or that another tool has, or an unusable schema. A
+    schema is unusable if it does not describe an object, refers to something outside itself, or
+    takes too long to check. A warning is a missing description, of the tool or of a parameter, or
+    a definition of more than `MAX_DEFINITION_TOKENS`.
     """
     names = Counter(tool.name for tool in tools)
     problems: list[DefinitionProblem] = []
@@ -233,29 +238,27 @@ def _problems(
     if namesakes > 1:
         yield error(f"{namesakes} tools have this name; rename all but one")
     if tool.parameters.get("type", "object") != "object":
-        yield error('the schema is none of an object; set its type to "object"')
+        yield error('the schema does not describe an object; set its type to "object"')
     try:
         compile_schema(stable_json(tool.parameters))
     except (ConfigError, UnserialisableError) as exc:
         yield error(exc.message)
         return
     if not tool.description.strip():
-        yield warning(
-            "there is no description, by which models and searches choose; say what it does"
-        )
+        yield warning("the description is empty; models and searches choose by it, so add one")
     parameters = properties_of(tool.parameters, tool.parameters)
-    bare = [name for name, schema in parameters.items() if not schema.get("description")]
-    if bare:
+    undescribed = [name for name, schema in parameters.items() if not schema.get("description")]
+    if undescribed:
         yield warning(
-            f"{len(bare)} of {len(parameters)} parameters have no description: "
-            f"{', '.join(bare[:5])}"
+            f"{len(undescribed)} of {len(parameters)} parameters have no description: "
+            f"{', '.join(undescribed[:5])}"
         )
     tokens = counter.count(tool.text)
     if tokens > MAX_DEFINITION_TOKENS:
         yield warning(f"the definition takes {tokens:,} tokens in every call; shorten it")
 
 
-# Whether an unmarked tool only reads is told by these verbs. Words are no proof, so in doubt the
+# These verbs decide whether an unmarked tool only reads. Words prove nothing, so in doubt the
 # answer is no.
 # ruff: noqa: SIM905 - a list would have a line for each word
 _READING: Final = frozenset(
@@ -279,8 +282,8 @@ _WRITING: Final = frozenset(
     upsert wipe withdraw write
     """.split()
 )
-# Verbs at the beginning of a name and in that of a flag, else nouns: `order_pizza`, but `get_order`
-# and `start_date`.
+# Verbs at the beginning of a name and in the name of a flag, nouns elsewhere: `order_pizza`, but
+# `get_order` and `start_date`.
 _NOUNS: Final = frozenset(
     """
     accept archive block book charge copy deposit drop follow format join launch lock login mark
@@ -288,22 +291,22 @@ _NOUNS: Final = frozenset(
     """.split()
 )
 _READS_LAST: Final = "log"  # `git_log` reads, and `log_event` writes
-# `get_or_make`, `fetch_and_store`, `check_in`: what comes second may be any verb.
+# `get_or_make`, `fetch_and_store`, `check_in`: the second word may be any verb.
 _TWO_VERBS: Final = re.compile(r"\b(?:and|or|then)\b|\bcheck (?:in|out)\b")
 
 
 def has_writing_verb(name: str) -> bool:
-    """Whether a verb such as `send` stands in a tool's name."""
+    """Return whether a tool's name contains a verb such as `send`."""
     words = _words(name)
-    first = words[:2]  # of a compound the whole, and its first word
+    first = words[:2]  # `identifier_words` returns a compound before its parts
     return not (_WRITING - _NOUNS).isdisjoint(words) or not _NOUNS.isdisjoint(first)
 
 
 def only_reads(name: str, parameters: Mapping[str, Any]) -> bool:
-    """Whether a tool's name and parameters say that it only reads.
+    """Return whether a tool's name and parameters suggest that it only reads.
 
     The name has a verb such as `get`, none such as `send`, and joins no two verbs. No parameter
-    makes it write, as a flag `overwrite` would, or a path `save_to`.
+    makes the tool write, as a flag `overwrite` or a path `save_to` would.
 
     Args:
         name: In any form, such as `getFile` or `get_file`.

@@ -1,7 +1,4 @@
-"""Read-back: a model reads the part of a stored result that it needs.
-
-The rest stays out of the prompt.
-"""
+"""Read-back: a model reads the part of a stored result that it needs, and no more."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -37,8 +34,8 @@ LoadsPayload = Callable[[str], tuple[ContextPointer, bytes]]
 
 _DESCRIPTION = (
     "Reads a stored result, or a part of it, by its id. Ask for what you need: keys first to "
-    "see what is there, "
-    "then a path or a filter. A long answer ends with a cursor for the next piece."
+    "see what is there, then a path or a filter. A long answer ends with a cursor for the next "
+    "piece."
 )
 _RANGE = {"type": "array", "items": {"type": "integer"}, "minItems": 2, "maxItems": 2}
 _PARAMETERS = {
@@ -92,24 +89,23 @@ async def read_context(
 ) -> ContextReading:
     """Return a piece of a stored result, or of a part of it, within `max_tokens`.
 
-    The pieces that the cursors lead to, joined, are exactly the part. No state is kept: any process
-    that loads the same result can continue. The work runs in a thread. A pattern is stopped after
-    1.2 s of CPU time, a filter when it has done too much work: within two seconds on an idle
-    machine.
+    The pieces of all cursors, joined, are exactly the part. No state is kept, so any process that
+    loads the same result can continue. The work runs in a thread. A pattern stops after 1.2 s of
+    CPU time, and a filter when it has done too much work, within two seconds on an idle machine.
 
     Args:
-        pointer_id: Which result.
-        load: Loads it, in a thread.
-        select: Which part, as a `ResultPart` or its fields; None reads the whole.
-        cursor: From the previous piece; pass the same `select`.
-        max_tokens: Most tokens of the answer's `rendered`, `MIN_LIMIT_TOKENS` or more.
-        counter: Counts them; None takes the upper bound.
+        pointer_id: The id of the result.
+        load: Loads the result, in a thread.
+        select: The part, as a `ResultPart` or its fields. None reads the whole result.
+        cursor: The cursor of the previous piece, with the same `select`. None reads the first.
+        max_tokens: Maximum tokens of the answer's `rendered`, `MIN_LIMIT_TOKENS` or more.
+        counter: Counts tokens. None takes `DefaultCounter`.
 
     Raises:
-        PointerNotFoundError: `load` found no such result; `.reason` says why.
-        ToolArgumentsError: The part is not there, or its filter, pattern or cursor cannot be used.
-        StoreError: The result cannot be loaded.
-        ValueError: `max_tokens` is too small.
+        PointerNotFoundError: If `load` finds no such result. `.reason` says why.
+        ToolArgumentsError: If the part is missing, or its filter, pattern or cursor is not valid.
+        StoreError: If the result cannot be loaded.
+        ValueError: If `max_tokens` is too small.
     """
     part = _part(select)
     tokens = counter or DefaultCounter()
@@ -132,13 +128,13 @@ class ReadBackTool(Tool):
         load: Loads only what the model may read: the session's `ToolContextManager.load_payload`,
             or `functools.partial(store.load_payload, query_id=...)` for the results of one query.
         name: The tool's name.
-        max_tokens: Most tokens of an answer.
-        counter: Counts them; None takes the upper bound.
+        max_tokens: Maximum tokens of an answer.
+        counter: Counts tokens. None takes `DefaultCounter`.
 
     Raises:
-        ConfigError: The name is not allowed.
-        TypeError: `load` cannot be called.
-        ValueError: `max_tokens` is under `MIN_LIMIT_TOKENS`.
+        ConfigError: If the name is not allowed.
+        TypeError: If `load` cannot be called.
+        ValueError: If `max_tokens` is under `MIN_LIMIT_TOKENS`.
     """
 
     __slots__ = ("_counter", "_load", "_max_tokens")
@@ -163,13 +159,13 @@ class ReadBackTool(Tool):
         self._counter = counter
 
     async def run(self, args: Mapping[str, Any]) -> ContextReading:
-        """The piece that the arguments request.
+        """Return the piece that the arguments request.
 
         Raises:
-            ToolArgumentsError: The arguments do not fit, or select a part that is not there; the
-                message says what to do.
-            ToolFailedError: The result cannot be read; the message says why, and does not ask to
-                run its tool again.
+            ToolArgumentsError: If the arguments do not fit, or select a part that is missing. The
+                message tells the model what to do.
+            ToolFailedError: If the result cannot be read. The message says why, and does not
+                suggest that the model runs the tool again.
         """
         arguments, problems = self._bind(_without_nulls(args))
         if problems:
@@ -177,15 +173,14 @@ class ReadBackTool(Tool):
                 f"{self.name} was not run: {'; '.join(map(str, problems))}; correct the call",
                 tool=self.name,
             )
-        pointer_id = arguments["pointer_id"].strip().lower()
-        given = {key: arguments[key] for key in ("select", "cursor") if key in arguments}
         try:
             return await read_context(
-                pointer_id,
+                arguments["pointer_id"].strip().lower(),  # models add blanks, or shout
                 load=self._load,
+                select=arguments.get("select"),
+                cursor=arguments.get("cursor"),
                 max_tokens=self._max_tokens,
                 counter=self._counter,
-                **given,
             )
         except StoreError as exc:
             raise ToolFailedError(explain_miss(exc), tool=self.name) from exc
@@ -207,7 +202,8 @@ def with_read_back(registry: object, reader: ReadBackTool) -> ToolRegistry:
 
 
 def explain_miss(error: StoreError) -> str:
-    """Why a result cannot be read, in words that do not make a model run its tool again."""
+    """Return why a result cannot be read, without a hint to run its tool again."""
+    # A model that reads only "not found" repeats the call, which may cost money or write twice.
     if not isinstance(error, PointerNotFoundError):
         return "the stored result cannot be read now; go on without it, and say so where it matters"
     if error.reason == "unknown":
@@ -218,13 +214,13 @@ def explain_miss(error: StoreError) -> str:
 
 
 def _without_nulls(args: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The arguments without the `null`s that strict function calling sends for what is left out."""
+    """Return the arguments without nulls, which strict function calling sends for omitted ones."""
     if not isinstance(args, Mapping):
-        return args  # `_bind` says what is wrong
-    given = {name: value for name, value in args.items() if value is not None}
-    if isinstance(select := given.get("select"), Mapping):
-        given["select"] = {name: value for name, value in select.items() if value is not None}
-    return given
+        return args  # `_bind` describes the problem
+    present = {name: value for name, value in args.items() if value is not None}
+    if isinstance(select := present.get("select"), Mapping):
+        present["select"] = {name: value for name, value in select.items() if value is not None}
+    return present
 
 
 def _part(select: ResultPart | Mapping[str, Any] | None) -> ResultPart | None:
@@ -233,11 +229,11 @@ def _part(select: ResultPart | Mapping[str, Any] | None) -> ResultPart | None:
     try:
         return ResultPart.model_validate(dict(select))
     except ValidationError as exc:
-        wrong = sorted(
-            {one_line(".".join(map(str, error["loc"][:1])), max_chars=20) for error in exc.errors()}
-        )
+        fields: set[str] = set()
+        for error in exc.errors():
+            fields.update(one_line(str(step), max_chars=20) for step in error["loc"][:1])
         raise ToolArgumentsError(
-            f"select cannot be used ({', '.join(filter(None, wrong)) or 'an empty range'}); "
+            f"select cannot be used ({', '.join(sorted(fields)) or 'an empty range'}); "
             "use path, filter, keys, lines, chars and regex",
             tool=READER_NAME,
         ) from exc

@@ -16,19 +16,20 @@ class ToolRegistry:
     Names, iteration and the schema are sorted by name, whatever the order of registration.
 
     Args:
-        tools: Registered first; see `register`.
+        tools: Tools to begin with, in any form that `register` takes.
 
     Raises:
-        TypeError: `tools` is no list.
+        ConfigError: As from `register`.
+        TypeError: If `tools` is not a list or another iterable.
     """
 
     def __init__(self, tools: Iterable[Any] = ()) -> None:
         self._tools: dict[str, Tool] = {}
         self._schema: str | None = None
-        given: object = tools  # a caller without a type checker passes anything
-        if not isinstance(given, Iterable) or isinstance(given, str | Mapping):
+        untyped: object = tools  # for mypy, which would call the check below unreachable
+        if not isinstance(untyped, Iterable) or isinstance(untyped, str | Mapping):
             raise TypeError(
-                f"tools is a {type(given).__name__}; pass a list, such as ToolRegistry([function])"
+                f"tools is a {type(tools).__name__}; pass a list, such as ToolRegistry([function])"
             )
         for tool in tools:
             self.register(tool)
@@ -43,36 +44,35 @@ class ToolRegistry:
         read_only: bool | None = None,
         replace: bool = False,
     ) -> Tool:
-        """The registered tool.
+        """Register a tool, and return it as a `Tool`.
 
         Args:
-            tool: A `Tool`; a function, sync or async; or an object with `metadata.name`,
+            tool: A `Tool`, a function, sync or async, or an object with `metadata.name`,
                 `metadata.description`, `metadata.to_schema()` and `execute(**kwargs)`.
-            name: For a function; see `Tool`.
-            description: For a function; see `Tool`.
-            parameters: For a function: JSON Schema of its arguments; None derives it from the type
-                hints.
-            read_only: For a function; see `Tool`.
-            replace: Replaces a registered tool of that name, which is an error otherwise: one tool
-                would silently run for the other.
+            name: The name of a function's tool. See `Tool`.
+            description: The description of a function's tool. See `Tool`.
+            parameters: JSON Schema of a function's arguments. None derives it from the type hints.
+            read_only: Whether calls of the function change nothing. See `Tool`.
+            replace: Whether a registered tool of the same name is replaced. Otherwise the name is
+                an error, because one tool would silently run for the other.
 
         Raises:
-            ConfigError: The name is taken or not allowed, or the arguments cannot be described; see
-                `Tool`.
+            ConfigError: If the name is taken or not allowed, or the arguments cannot be described.
+                See `Tool`.
         """
-        made = _tool_from(
+        registered = _tool_from(
             tool, name=name, description=description, parameters=parameters, read_only=read_only
         )
-        if made.name in self._tools and not replace:
+        if registered.name in self._tools and not replace:
             raise ConfigError(
-                f"a tool called {made.name} is registered already; choose another name, or "
+                f"a tool called {registered.name} is registered already; choose another name, or "
                 "pass replace=True",
                 variable="name",
-                value=made.name,
+                value=registered.name,
             )
-        self._tools[made.name] = made
+        self._tools[registered.name] = registered
         self._schema = None
-        return made
+        return registered
 
     @overload
     def tool(self, function: FunctionT, /) -> FunctionT: ...
@@ -94,7 +94,7 @@ class ToolRegistry:
         description: str | None = None,
         read_only: bool | None = None,
     ) -> FunctionT | Callable[[FunctionT], FunctionT]:
-        """`register` as a decorator, bare or with arguments; returns the function.
+        """Register the decorated function, and return the function. Takes arguments or none.
 
         Raises:
             ConfigError: As from `register`.
@@ -107,17 +107,17 @@ class ToolRegistry:
         return register if function is None else register(function)
 
     def unregister(self, name: str) -> None:
-        """Removes a tool; ignores a name that is not registered."""
+        """Remove a tool. A name that is not registered is ignored."""
         self._tools.pop(name, None)
         self._schema = None
 
     def get(self, name: str) -> Tool | None:
-        """The tool of exactly that name, or None."""
+        """Return the tool of exactly this name, or None."""
         return self._tools.get(name)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Every name, sorted."""
+        """Return the names of all tools, sorted."""
         return tuple(sorted(self._tools))
 
     def __contains__(self, name: object) -> bool:
@@ -132,8 +132,8 @@ class ToolRegistry:
     def get_tools_schema(self) -> str:
         """Return every tool's definition in one canonical JSON list, sorted by name.
 
-        The same tools give the same bytes: a provider can cache a prompt that holds them. Computed
-        once until the tools change.
+        The same tools always give the same bytes, so providers can cache prompts with them. The
+        list is computed once until the tools change.
         """
         if self._schema is None:
             self._schema = f"[{','.join(tool.definition.text for tool in self)}]"
@@ -142,29 +142,29 @@ class ToolRegistry:
     async def execute(
         self, tool_name: str, args: Mapping[str, Any] | None = None, /, **kwargs: Any
     ) -> Any:
-        """What the tool returns. Runs it once, or not at all if the arguments do not fit.
+        """Run a tool once and return its result. Calls may run concurrently.
 
-        Returns a `ToolResult` unchanged, also with `success=False`. Calls may run concurrently.
+        A tool whose arguments do not fit is not run. A `ToolResult` is returned unchanged, also
+        with `success=False`.
 
         Args:
-            tool_name: Exact name.
+            tool_name: The exact name.
             args: Arguments by name, as one mapping.
-            **kwargs: The same as keywords, instead of `args`.
+            **kwargs: The arguments as keywords, instead of `args`.
 
         Raises:
-            UnknownToolError: No tool of that name; the text suggests similar names.
-            ToolArgumentsError: The arguments do not fit the schema. The text names fields, not
+            UnknownToolError: If no tool has this name. The text suggests similar names.
+            ToolArgumentsError: If the arguments do not fit the schema. The text names fields, not
                 values.
-            ToolFailedError: The tool raised; the original is the cause.
+            ToolFailedError: If the tool raised. Its exception is the cause.
         """
         tool = self._tools.get(tool_name)
         if tool is None:
+            # A model may send a name of any length, and the comparison is quadratic.
             near = get_close_matches(str(tool_name)[:64], self.names, n=3)
-            choice = (
-                f"the nearest: {', '.join(near)}"
-                if near
-                else f"the {len(self)} that are registered"
-            )
+            choice = f"the {len(self)} that are registered"
+            if near:
+                choice = f"the nearest: {', '.join(near)}"
             raise UnknownToolError(
                 f"no tool of that name; use one of {choice}", tool=str(tool_name)
             )
@@ -185,7 +185,7 @@ def _tool_from(
     parameters: Mapping[str, Any] | None,
     read_only: bool | None,
 ) -> Tool:
-    """The tool itself, or one made from a function or from an object with metadata."""
+    """Return the tool itself, or make one from a function or from an object with metadata."""
     if isinstance(source, Tool):
         return source
     metadata = getattr(source, "metadata", None)
@@ -199,7 +199,7 @@ def _tool_from(
         )
     if not callable(source):
         raise ConfigError(
-            f"a {type(source).__name__} is no tool; pass a function, a Tool, or an object with "
+            f"a {type(source).__name__} is not a tool; pass a function, a Tool, or an object with "
             "metadata and execute()",
             variable="tool",
         )

@@ -1,6 +1,6 @@
-"""`signature`: a tool on one line, read from its JSON Schema.
+"""`signature`: a tool on one line, as its JSON Schema describes it.
 
-And the parts of a schema with `$ref` resolved.
+Also reads properties and required names of a schema, with `$ref` and `allOf` resolved.
 """
 
 import json
@@ -19,8 +19,9 @@ _WORDS: Final = {
     "boolean": "bool",
     "null": "null",
 }
+# Schemas come from servers that may be hostile, so everything below is bounded.
 _MAX_NAME_CHARS: Final = 64
-# names of third-party tools are longer than ours, and have to come back whole
+# The model has to return a tool's whole name, and those of servers are longer than ours.
 _MAX_TOOL_NAME_CHARS: Final = 256
 _MAX_VALUE_CHARS: Final = 24
 _MAX_VALUES: Final = 8
@@ -35,38 +36,38 @@ _SENTENCE_END: Final = re.compile(r"(?<=[.!?])\s|(?<=[\u3002\uff01\uff1f])")
 
 
 def signature(name: str, description: str, parameters: Schema) -> str:
-    """The tool on one line: name, typed parameters, first sentence of the description.
+    """Return a tool on one line: name, typed parameters, first sentence of the description.
 
-    A question mark marks an optional parameter. Names at most eight enum values or alternatives,
-    and the parameters of objects one level deep; types nested more than three levels deep are
-    `any`, and so are those after the first 1,000. Of `allOf` the first 100 parts count.
-    Removes line breaks and control characters.
+    A question mark marks an optional parameter. At most eight enum values or alternatives are
+    named, and the parameters of objects one level deep. Types nested more than three levels deep
+    are `any`, and so are those after the first 1,000. Only the first 100 parts of `allOf` count.
+    Line breaks and control characters are removed.
 
     Args:
         name: The tool's name.
         description: Cut to its first sentence and 160 characters.
         parameters: JSON Schema of the arguments.
     """
-    sentence = _SENTENCE_END.split(
-        one_line(description, max_chars=_MAX_SENTENCE_CHARS), maxsplit=1
-    )[0]
-    listed = ", ".join(_Types(parameters).parameters(parameters, limit=None, nested=True))
-    shown = f"{without_headings(one_line(name, max_chars=_MAX_TOOL_NAME_CHARS))}({listed})"
-    return f"{shown} - {sentence}" if sentence else shown
+    line = one_line(description, max_chars=_MAX_SENTENCE_CHARS)
+    sentence = _SENTENCE_END.split(line, maxsplit=1)[0]
+    typed = ", ".join(_Types(parameters).parameters(parameters, limit=None, nested=True))
+    call = f"{without_headings(one_line(name, max_chars=_MAX_TOOL_NAME_CHARS))}({typed})"
+    return f"{call} - {sentence}" if sentence else call
 
 
 def properties_of(schema: Schema, root: Schema) -> dict[str, Schema]:
-    """The properties of an object schema, resolved; an invalid one becomes empty."""
-    found: dict[str, Schema] = {}
+    """Return the properties of an object schema, resolved. An invalid one becomes empty."""
+    resolved: dict[str, Schema] = {}
     for part in _parts(schema, root):
         properties = part.get("properties")
         if isinstance(properties, Mapping):
-            found |= {name: resolve(value, root) for name, value in properties.items()}
-    return found
+            for name, value in properties.items():
+                resolved[name] = resolve(value, root)
+    return resolved
 
 
 def required_of(schema: Schema, root: Schema) -> frozenset[str]:
-    """The names that an object schema requires, with `$ref` and `allOf` resolved."""
+    """Return the names that an object schema requires, with `$ref` and `allOf` resolved."""
     required: set[str] = set()
     for part in _parts(schema, root):
         names = part.get("required")
@@ -76,8 +77,8 @@ def required_of(schema: Schema, root: Schema) -> frozenset[str]:
 
 
 def resolve(schema: object, root: Schema) -> Schema:
-    """The target of a local `$ref`, or the schema itself; else an empty one."""
-    for _ in range(_MAX_REFS):
+    """Return the target of a local `$ref`, or the schema itself, or an empty schema."""
+    for _ in range(_MAX_REFS):  # a reference may lead back to itself
         if not isinstance(schema, Mapping):
             return {}
         target = schema.get("$ref")
@@ -90,13 +91,13 @@ def resolve(schema: object, root: Schema) -> Schema:
 def _at(root: Schema, pointer: str) -> object:
     if not pointer.startswith("#"):
         return None
-    found: object = root
+    target: object = root
     for step in pointer.removeprefix("#").strip("/").split("/"):
         if step:
-            if not isinstance(found, Mapping):
+            if not isinstance(target, Mapping):
                 return None
-            found = found.get(step.replace("~1", "/").replace("~0", "~"))
-    return found
+            target = target.get(step.replace("~1", "/").replace("~0", "~"))
+    return target
 
 
 def _parts(schema: Schema, root: Schema) -> list[Schema]:
@@ -105,10 +106,7 @@ def _parts(schema: Schema, root: Schema) -> list[Schema]:
 
 
 def value_text(value: object) -> str:
-    """A value that a schema names, as text.
-
-    `{…}` or `[…]` for one with parts, which may be of any depth.
-    """
+    """Return a value of an enum as text, an object as `{…}` and a list as `[…]`."""
     if isinstance(value, str):
         return value
     if isinstance(value, Mapping):
@@ -119,23 +117,20 @@ def value_text(value: object) -> str:
 
 
 class _Types:
-    """The types of one tool's parameters in words.
-
-    The work is bounded, also for recursive schemas.
-    """
+    """Describes the types of one tool's parameters, in bounded time for any schema."""
 
     def __init__(self, root: Schema) -> None:
         self._root = root
-        self._left = _MAX_TYPES
-        self._unread = _MAX_READ
+        self._types_left = _MAX_TYPES
+        self._properties_left = _MAX_READ
 
     def parameters(
         self, schema: Schema, *, limit: int | None, nested: bool, level: int = 0
     ) -> list[str]:
-        """Each parameter with its type."""
+        """Return each parameter with its type."""
         needed = required_of(schema, self._root)
         properties = properties_of(schema, self._root)
-        self._unread -= len(needed) + len(properties)
+        self._properties_left -= len(needed) + len(properties)
         listed = []
         for name in list(properties)[:limit]:
             mark = "" if name in needed else "?"
@@ -146,48 +141,44 @@ class _Types:
         return listed
 
     def _type(self, schema: object, nested: bool, level: int) -> str:
-        """The type, alternatives joined by a bar."""
+        """Return a type, with its alternatives joined by a bar."""
         schema = resolve(schema, self._root)
-        self._left -= 1
+        self._types_left -= 1
         values = schema.get("enum")
         if "const" in schema:
             values = [schema["const"]]
+        names: list[str] = []
         if isinstance(values, list) and values:
-            names = [
-                one_line(value_text(value), max_chars=_MAX_VALUE_CHARS) or '""'
-                for value in values[:_MAX_VALUES]
-            ]
+            texts = map(value_text, values[:_MAX_VALUES])
+            names += [one_line(text, max_chars=_MAX_VALUE_CHARS) or '""' for text in texts]
             if len(values) > _MAX_VALUES:
                 names.append("…")
             return "|".join(names)
         alternatives = _schemas(schema.get("anyOf")) or _schemas(schema.get("oneOf"))
         if alternatives:
-            if level > _MAX_LEVELS or self._left < 0:
+            if level > _MAX_LEVELS or self._types_left < 0:
                 return "any"
-            types = [
-                self._type(alternative, nested, level + 1)
-                for alternative in alternatives[:_MAX_VALUES]
-            ]
+            names += [self._type(part, nested, level + 1) for part in alternatives[:_MAX_VALUES]]
             if len(alternatives) > _MAX_VALUES:
-                types.append("…")
-            return "|".join(dict.fromkeys(types))
+                names.append("…")
+            return "|".join(dict.fromkeys(names))
         kinds = schema.get("type")
         if isinstance(kinds, list):
-            plain = (
-                self._plain({**schema, "type": kind}, nested, level) for kind in kinds[:_MAX_VALUES]
-            )
-            return "|".join(plain) or "any"
+            plain = [{**schema, "type": kind} for kind in kinds[:_MAX_VALUES]]
+            return "|".join(self._plain(part, nested, level) for part in plain) or "any"
         return self._plain(schema, nested, level)
 
     def _plain(self, schema: Schema, nested: bool, level: int) -> str:
+        """Return a type that has no alternatives."""
         kind = schema.get("type")
-        deep = level > _MAX_LEVELS or self._left < 0 or self._unread < 0
+        is_cut = level > _MAX_LEVELS or self._types_left < 0 or self._properties_left < 0
         if kind == "array":
-            items = "any" if deep else self._type(schema.get("items"), nested, level + 1)
+            items = "any" if is_cut else self._type(schema.get("items"), nested, level + 1)
+            # Without brackets `a|b[]` would be an a, or a list of b.
             return f"({items})[]" if "|" in items else f"{items}[]"
         if kind == "object" or "properties" in schema or "allOf" in schema:
             inner: list[str] = []
-            if nested and not deep:
+            if nested and not is_cut:
                 inner = self.parameters(schema, limit=_MAX_NESTED, nested=False, level=level + 1)
             return f"{{{', '.join(inner)}}}" if inner else "{…}"
         if isinstance(kind, str):

@@ -25,6 +25,7 @@ _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONL
 _ARGS_HEADING = re.compile(r"^(Args|Arguments|Parameters):\s*$")
 _ARG_LINE = re.compile(r"^\*{0,2}(\w+)\s*(?:\([^)]*\))?:\s*(.*)$")
 _NAME = re.compile(r"[A-Za-z0-9_.\-]{1,64}")
+# The errors whose message pydantic writes without the value, so that it can be shown and logged.
 _WITHOUT_VALUE = frozenset(
     """
     bool_parsing bool_type dict_type enum extra_forbidden float_parsing float_type greater_than
@@ -38,14 +39,14 @@ _WITHOUT_VALUE = frozenset(
 class ToolResult(BaseModel):
     """Data with its sources, or an expected failure, as a value.
 
-    A registry returns it unchanged, also with `success=False`: the executor decides whether that
-    ends a task. Keeps further fields, such as evidence.
+    A registry returns it unchanged, also with `success=False`. The executor decides whether a
+    failure ends a task. Further fields, such as evidence, are kept.
 
     Attributes:
         success: Whether the tool succeeded.
         data: The tool's output.
-        source_urls: Sources of the data; become part of the stored pointer.
-        error: What went wrong, as text for a model.
+        source_urls: Sources of the data. They become part of the stored pointer.
+        error: The reason of a failure, as text for a model.
     """
 
     model_config = ConfigDict(frozen=True, extra="allow")
@@ -59,30 +60,32 @@ class ToolResult(BaseModel):
 class Tool:
     """A function with a name, a description and a JSON Schema of its arguments.
 
-    Without `parameters` the schema comes from the type hints, the description from the docstring's
-    first paragraph, those of the parameters from `Annotated[..., Field(description=...)]` or the
-    lines under `Args:`; the function then receives typed values: models, enums, dates. With
-    `parameters` it receives the raw arguments, checked against that schema. Safe to run
-    concurrently if the function is: an async function runs in the event loop, others in a thread.
+    Without `parameters` the schema comes from the type hints, and the description from the
+    docstring's first paragraph. The description of a parameter comes from `Annotated[...,
+    Field(description=...)]` or the lines under `Args:`. The function then receives typed values:
+    models, enums, dates. With `parameters` it receives the raw arguments, checked against that
+    schema.
+
+    An async function runs in the event loop, any other in a thread. Calls may run concurrently if
+    the function allows it.
 
     Args:
         function: Called with keyword arguments only.
-        name: 1 to 64 letters, digits and `_.-`, which every endpoint accepts; the function's name
-            by default.
-        description: Text for the model; the docstring's first paragraph by default.
-        parameters: JSON Schema of the arguments, an object schema. None derives it.
-        read_only: Whether a call changes nothing, as MCP's `readOnlyHint` says it; None says
-            neither. Selectors without a model call no other tools.
+        name: 1 to 64 letters, digits, `_`, `.` and `-`. The default is the function's name.
+        description: Text for the model. The default is the docstring's first paragraph.
+        parameters: JSON Schema of the arguments, which describes an object. None derives it.
+        read_only: Whether a call changes nothing, as in MCP's `readOnlyHint`. None leaves it open.
+            Selectors without a model call only tools that are marked read-only.
 
     Attributes:
-        definition: What a model is told of the tool. `definition.text` is its canonical JSON.
+        definition: The tool as a model sees it. `definition.text` is its canonical JSON.
 
     Raises:
-        ConfigError: A name outside the allow-list, a signature that cannot be passed by name, a
-            type without a JSON Schema, or a schema that is broken or has too many alternatives (see
+        ConfigError: If the name is not allowed, a parameter cannot be passed by name, a type has no
+            JSON Schema, or the schema is broken or has too many alternatives (see
             `compile_schema`).
-        TypeError: An argument of the wrong kind.
-        UnserialisableError: The schema is not JSON.
+        TypeError: If an argument has the wrong type.
+        UnserialisableError: If the schema is not JSON.
     """
 
     __slots__ = ("_bound", "_function", "definition")
@@ -96,7 +99,7 @@ class Tool:
         parameters: Mapping[str, Any] | None = None,
         read_only: bool | None = None,
     ) -> None:
-        for wanted, value, fits, hint in (
+        for argument, value, fits, hint in (
             ("function", function, callable(function), "a function, sync or async"),
             ("description", description, isinstance(description, str | None), "a text"),
             (
@@ -108,13 +111,13 @@ class Tool:
             ("read_only", read_only, isinstance(read_only, bool | None), "True, False or None"),
         ):
             if not fits:
-                raise TypeError(f"{wanted} of the tool is a {type(value).__name__}; pass {hint}")
+                raise TypeError(f"{argument} of the tool is a {type(value).__name__}; pass {hint}")
         if name is None:
             name = getattr(function, "__name__", type(function).__name__)
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise ConfigError(
-                "a tool's name takes 1 to 64 letters, digits and the characters _ . -; pass "
-                "another one as name=",
+                "a tool's name has 1 to 64 letters, digits and the characters _ . -; pass "
+                "another name as name=",
                 variable="name",
                 value=str(name)[:80],
             )
@@ -130,38 +133,38 @@ class Tool:
 
     @property
     def name(self) -> str:
-        """The name by which a model calls the tool."""
+        """Return the name by which a model calls the tool."""
         return self.definition.name
 
     @property
     def description(self) -> str:
-        """What the tool does, as text for a model."""
+        """Return the description that a model reads."""
         return self.definition.description
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """A copy of the JSON Schema of the arguments."""
+        """Return a copy of the JSON Schema of the arguments."""
         return dict(self.definition.parameters)
 
     @property
     def read_only(self) -> bool | None:
-        """Whether a call changes nothing. None if the tool is not marked."""
+        """Return whether a call changes nothing, or None if the tool is not marked."""
         return self.definition.read_only
 
     def __repr__(self) -> str:
         return f"Tool({self.name!r})"
 
     async def run(self, args: Mapping[str, Any]) -> Any:
-        """What the function returns for these arguments; called once, never retried.
+        """Call the function once, without retries, and return its result.
 
-        Returns a `ToolResult` unchanged, also an unsuccessful one. Cancelling stops an async
-        function; one in a thread runs to its end, and its result is dropped.
+        A `ToolResult` is returned unchanged, also an unsuccessful one. Cancelling stops an async
+        function. A function in a thread runs to its end, and its result is dropped.
 
         Raises:
-            ToolArgumentsError: The arguments do not fit; the function was not called. Names fields,
-                not values.
-            ToolFailedError: The function raised; the original is the cause.
-            NoThreadError: No thread can be started for the function; it was not called.
+            ToolArgumentsError: If the arguments do not fit. The function was not called. The text
+                names fields, not values.
+            ToolFailedError: If the function raised. Its exception is the cause.
+            NoThreadError: If no thread can be started. The function was not called.
         """
         arguments, problems = self._bind(args)
         if problems:
@@ -181,8 +184,8 @@ class Tool:
         return result
 
     def _bind(self, args: Mapping[str, Any]) -> tuple[Mapping[str, Any], tuple[Problem, ...]]:
-        given: object = args  # what a model sends may be anything
-        if not isinstance(given, Mapping) or not all(isinstance(key, str) for key in given):
+        untyped: object = args  # a model may send anything
+        if not isinstance(untyped, Mapping) or not all(isinstance(key, str) for key in untyped):
             return {}, (Problem("", "type", "the arguments must be one object with names as keys"),)
         if self._bound is None:
             return args, self.definition.find_problems(args)
@@ -196,15 +199,15 @@ class Tool:
 
 @contextmanager
 def third_party_code(tool: str) -> Iterator[None]:
-    """A block whose exceptions are raised as `ToolFailedError`, named by their class.
+    """Raise the exceptions of a block as `ToolFailedError`, which names their class.
 
     Cancellation, `SystemExit` and `KeyboardInterrupt` pass through.
 
     Args:
-        tool: Name of the tool, or of the other code in the block; becomes the error's `.tool`.
+        tool: Name of the tool, or of other code in the block. It becomes the error's `.tool`.
 
     Raises:
-        ToolFailedError: The block raised; the original is the cause.
+        ToolFailedError: If the block raised. The exception is the cause.
     """
     try:
         yield
@@ -217,11 +220,12 @@ def third_party_code(tool: str) -> Iterator[None]:
 
 
 def _object_schema(text: str, *, tool: str) -> dict[str, Any]:
-    """The schema as data, after it compiled and proved to describe an object."""
+    """Return a schema as data, after a check that it compiles and describes an object."""
     schema = json.loads(text)
     if not isinstance(schema, dict) or schema.get("type", "object") != "object":
         raise ConfigError(
-            f'the parameters of {tool} are no JSON Schema of an object; set its type to "object"',
+            f"the parameters of {tool} are not a JSON Schema of an object; "
+            'set its type to "object"',
             variable="parameters",
         )
     compile_schema(text)
@@ -233,37 +237,35 @@ class FunctionSchema:
     """The arguments of a function.
 
     Attributes:
-        parameters: Their JSON Schema: forbids unknown arguments, shows defaults, leaves out titles.
-        model: One field per parameter, `p0`, `p1` and so on, with the parameter's name as alias: a
-            parameter's name cannot clash with an attribute of the model.
+        parameters: Their JSON Schema. It forbids unknown arguments, and has defaults but no titles.
+        model: Has one field for each parameter, `p0`, `p1` and so on, with the parameter's name as
+            alias. So the name cannot clash with an attribute of the model.
     """
 
     parameters: dict[str, Any]
     model: type[BaseModel]
 
     def bind(self, args: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[Problem, ...]]:
-        """Typed keyword arguments with defaults, or the problems of `args`.
+        """Return typed keyword arguments with defaults, or the problems of `args`.
 
-        Coerces values by pydantic's rules: nested objects to models, strings to enums, numeric
+        Values are coerced by pydantic's rules: nested objects to models, strings to enums, numeric
         strings to numbers.
         """
         try:
             bound = self.model.model_validate(dict(args))
         except ValidationError as exc:
-            errors = exc.errors(include_url=False, include_context=False, include_input=False)
-            return {}, tuple(
-                Problem(
-                    redacted_line(".".join(map(str, error["loc"]))), error["type"], _expected(error)
-                )
-                for error in errors
-            )
+            problems: list[Problem] = []
+            for error in exc.errors(include_url=False, include_context=False, include_input=False):
+                path = redacted_line(".".join(map(str, error["loc"])))
+                problems.append(Problem(path, error["type"], _expected(error)))
+            return {}, tuple(problems)
         fields = self.model.model_fields
         return {str(info.alias): getattr(bound, name) for name, info in fields.items()}, ()
 
 
 def _expected(error: ErrorDetails) -> str:
-    """Return what was expected: pydantic's words, or the error's name if they may hold a value."""
-    # a validator's own words may hold the value, and so do some of pydantic's
+    """Return pydantic's message, or the type of an error whose message may hold the value."""
+    # A type's own validator may write anything, and some of pydantic's messages quote the value.
     if error["type"] not in _WITHOUT_VALUE:
         return error["type"].replace("_", " ")
     return redacted_line(error["msg"].replace("Input should", "must"))
@@ -273,19 +275,19 @@ class _ToolJsonSchema(GenerateJsonSchema):
     ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012 - as the base declares it
 
     def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002
-        """No: a title repeats the name and costs tokens."""
+        """Return False, since a title repeats the name and costs tokens."""
         return False
 
 
 def read_function(function: Callable[..., Any], *, tool: str) -> FunctionSchema:
-    """The arguments of the function, from its type hints, defaults and docstring.
+    """Read the arguments of a function from its type hints, defaults and docstring.
 
-    The description of a parameter is `Annotated[..., Field(description=...)]`, else its line under
+    A parameter is described by `Annotated[..., Field(description=...)]`, else by its line under
     `Args:`.
 
     Raises:
-        ConfigError: A parameter cannot be named in JSON (`*args`, `**kwargs`, positional-only), or
-            a type hint cannot be resolved or has no JSON Schema.
+        ConfigError: If a parameter cannot be passed by name (`*args`, `**kwargs`, positional-only),
+            or a type hint cannot be resolved or has no JSON Schema.
     """
     try:
         signature = inspect.signature(function, eval_str=True)
@@ -312,46 +314,50 @@ def read_function(function: Callable[..., Any], *, tool: str) -> FunctionSchema:
 
 
 def describe(function: Callable[..., Any]) -> str:
-    """The first paragraph of the function's docstring on one line; "" without one."""
+    """Return the first paragraph of a function's docstring on one line, or ""."""
     return " ".join(_doc(function).split("\n\n", maxsplit=1)[0].split())
 
 
 def _doc(function: Callable[..., Any]) -> str:
-    while isinstance(function, partial):  # its own docstring describes partial
+    while isinstance(function, partial):  # its docstring describes `functools.partial`
         function = function.func
     return inspect.getdoc(function) or ""
 
 
-def _field(parameter: inspect.Parameter, described: str | None) -> tuple[Any, Any]:
-    annotation = Any if parameter.annotation is parameter.empty else parameter.annotation
-    default = ... if parameter.default is parameter.empty else parameter.default
-    own = default.description if isinstance(default, FieldInfo) else None
-    own = own or FieldInfo.from_annotation(annotation).description
-    extra = Field(alias=parameter.name, description=own or described)
-    return Annotated[annotation, extra], default
+def _field(parameter: inspect.Parameter, documented: str | None) -> tuple[Any, Any]:
+    """Return the annotation and the default of a parameter, as `create_model` takes them."""
+    annotation, default = parameter.annotation, parameter.default
+    if annotation is parameter.empty:
+        annotation = Any
+    if default is parameter.empty:
+        default = ...  # pydantic's mark of a required field
+    description = default.description if isinstance(default, FieldInfo) else None
+    description = description or FieldInfo.from_annotation(annotation).description or documented
+    return Annotated[annotation, Field(alias=parameter.name, description=description)], default
 
 
 def _described_args(doc: str) -> dict[str, str]:
-    """Parameter name to description, from the `Args:` section of a Google-style docstring."""
-    lines = doc.splitlines()
-    start = next(
-        (index for index, line in enumerate(lines) if _ARGS_HEADING.match(line)), len(lines)
-    )
-    found: dict[str, str] = {}
+    """Return descriptions by parameter name, from the `Args:` of a Google-style docstring."""
+    descriptions: dict[str, str] = {}
     name, indent = "", 0
-    for line in lines[start + 1 :]:
+    is_args = False
+    for line in doc.splitlines():
+        if not is_args:
+            is_args = _ARGS_HEADING.match(line) is not None
+            continue
         if not line.strip():
             continue
         depth = len(line) - len(line.lstrip())
         if depth == 0:
             break
         match = _ARG_LINE.match(line.strip())
+        # A deeper line that looks like a parameter, such as `note: ...`, goes on with the text.
         if match and (not name or depth <= indent):
             name, indent = match[1], depth
-            found[name] = match[2]
+            descriptions[name] = match[2]
         elif name:
-            found[name] = f"{found[name]} {line.strip()}".strip()
-    return found
+            descriptions[name] = f"{descriptions[name]} {line.strip()}".strip()
+    return descriptions
 
 
 def _unusable(tool: str, problem: str) -> ConfigError:

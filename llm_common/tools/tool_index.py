@@ -1,6 +1,6 @@
 """`ToolIndex`: tools ranked for a request by their words, and by their meaning with an embedder.
 
-`ToolShortlist` shows the best of them where all take too many tokens.
+`ToolShortlist` chooses the best of them where all take too many tokens.
 """
 
 import heapq
@@ -8,7 +8,7 @@ import math
 import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import chain, compress, islice
 from typing import Any, Final, NamedTuple, TypeVar
 
 from cachetools import LRUCache
@@ -30,32 +30,32 @@ from llm_common.tools.definitions import ToolDefinition, read_definition
 from llm_common.tools.signature import properties_of, value_text
 from llm_common.tools.tool import Tool
 
-# Chosen on the tuning half of the tool sets, by the mean of Recall@5 over all of them; what they
-# share of it is in docs/benchmarks.md. The best match by words counts 1, the nearest in meaning as
-# much.
-# Chosen on the tuning half of the tool sets (benchmarks/quality_tools.py). k1 of 1.2 to 4, or b of
-# .3 to .5, changes Recall@5 by .004 at most. The paper's 1.2 and .75 lose .009 by words.
+# The constants were chosen on the tuning half of the tool sets (benchmarks/quality_tools.py), by
+# the mean of Recall@5 over all sets. docs/benchmarks.md says what each contributes.
+# k1 of 1.2 to 4, or b of .3 to .5, changes Recall@5 by .004 at most. The paper's 1.2 and .75 lose
+# .009 by words.
 _BM25: Final = BM25(k1=2.0, b=0.4)
 _NAME_WEIGHT: Final = 0.75
 _LETTERS_WEIGHT: Final = 0.3
-_MAX_LETTERS_TOOLS: Final = 100  # four letters of more tools say little, and cost most of the time
+_MAX_LETTERS_TOOLS: Final = 100  # letters that more tools share say little, and cost most time
 _PART_WEIGHT: Final = 0.5
-_MIN_SPAN: Final = 0.3  # of cosines: the small differences of few tools are chance
+_MIN_SPAN: Final = 0.3  # of cosines: smaller differences between few tools are chance
 
 # Chosen on the tuning half of the sets whose requests may fit no tool, bfcl_select and
 # metatool_select.
 MIN_SCORE: Final = 0.25
 """The score below which the best tool fits the request no better than chance."""
 
-_HALF_EVIDENCE: Final = 4.5  # nats; the evidence that scores .5
+_HALF_EVIDENCE: Final = 4.5  # in nats, the evidence that scores .5
 _NAME_EVIDENCE: Final = 8.0
 _VECTOR_EVIDENCE: Final = 12.0
-_UNRELATED: Final = 0.25  # the cosine of texts that have nothing to do with each other
+_UNRELATED: Final = 0.25  # the cosine of unrelated texts
 _MIN_POOL: Final = 1_000  # in a pool of three tools every word is frequent
 
-_FITS: Final = 0.5  # even odds; .5 to .65 are within .003 of each other on the requests in parts
-# of the best by words, and of the nearest in meaning; the rest is not among the first
+_FITS: Final = 0.5  # even odds. On requests with several parts, .5 to .65 differ by .003 at most
+# Of the ranking by words and of that by meaning. A tool that is lower never comes first in the sum.
 _MAX_WEIGHED: Final = 100
+# A schema may be huge or recursive, so only this much of it is indexed.
 _DEPTH: Final = 2
 _MAX_PARAMETERS: Final = 1_000
 _MAX_VALUES: Final = 50
@@ -67,14 +67,13 @@ DefinitionT = TypeVar("DefinitionT", bound=ToolDefinition | Tool | Mapping[str, 
 
 @dataclass(frozen=True, slots=True)
 class RankedTool:
-    """A tool's name, its score, and why it was found.
+    """A tool with its score for a request.
 
     Attributes:
         name: The tool's name.
-        score: From 0 to 1, compares between requests and indexes; `MIN_SCORE` parts tools that fit
-            from others.
-        why: The words of the request that the tool has, the share of its name among them, and the
-            cosine, if any.
+        score: From 0 to 1, comparable between requests and indexes. Tools fit from `MIN_SCORE` on.
+        why: The words of the request that the tool has, the share of its name that the request
+            has, and the cosine, if there is an embedder.
     """
 
     name: str
@@ -83,26 +82,31 @@ class RankedTool:
 
 
 class ToolIndex:
-    """Tools ranked for a request; one tool can be added, replaced or removed.
+    """Ranks tools for a request. Tools can be added, replaced and removed.
 
-    A tool is its name, description, and the names, descriptions and enum values of its parameters,
-    two levels deep. Its value for a request is BM25 over the stems of these words relative to the
-    best tool's, plus `.3` for BM25 over every four letters of a word, likewise, plus `.75` for the
-    share of its name that the request holds. A request of several parts (see `split_request`) adds
-    half of the value for the part that fits the tool best. With an embedder, the cosine of name and
-    description adds up to 1, stretched from the lowest of all tools to the highest.
+    The index reads a tool's name and description, and the names, descriptions and enum values of
+    its parameters, two levels deep. Its value for a request is a sum:
 
-    The order of insertion never matters, ties are in the order of names. Threads may share an
-    index. Filling one takes 0.2 ms a tool, a request to 10,000 tools some 3 ms.
+    - BM25 over the stems of these words, relative to the best tool
+    - 0.3 times BM25 over every four letters of a word, relative to the best tool
+    - 0.75 times the share of the tool's name that the request contains
+    - for a request of several parts (see `split_request`), half of the value for the part that
+      fits the tool best
+    - with an embedder, up to 1 for the cosine with name and description, stretched from the lowest
+      of all tools to the highest
+
+    The order of insertion never matters, and ties are in the order of names. Threads may share an
+    index. Adding a tool takes 0.2 ms, a request to 10,000 tools some 3 ms.
 
     Args:
-        tools: Tools, a `ToolRegistry`, or definitions, such as those that `read_definitions` makes
-            of the JSON of MCP or OpenAI. The last of a repeated name counts.
-        embedder: Compares texts by meaning, such as `StaticVectors`; None ranks by words alone.
-        min_score: A request whose best tool scores less gets none; 0 never abstains.
+        tools: Tools, a `ToolRegistry`, or definitions, such as `read_definitions` reads from the
+            JSON of MCP or OpenAI. The last of a repeated name counts.
+        embedder: Compares texts by meaning, such as `StaticVectors`. None ranks by words alone.
+        min_score: A request whose best tool scores less gets no tool. 0 always returns the best.
 
     Raises:
-        ValueError: `min_score` is not between 0 and 1.
+        TypeError: As from `add`.
+        ValueError: If `min_score` is not between 0 and 1.
     """
 
     def __init__(
@@ -119,6 +123,7 @@ class ToolIndex:
         self._lock = threading.Lock()
         self._words, self._letters, self._names = (Postings(_BM25) for _ in range(3))
         self._about: dict[str, str] = {}
+        # In the order of names, as the embedder needs them. Empty after a change.
         self._abouts: tuple[str, ...] = ()
         for tool in tools:
             self.add(tool)
@@ -137,7 +142,7 @@ class ToolIndex:
         """
         if not isinstance(tool, Tool | ToolDefinition):
             raise TypeError(
-                f"a {type(tool).__name__} is no tool; pass a Tool or a ToolDefinition; "
+                f"a {type(tool).__name__} is not a tool; pass a Tool or a ToolDefinition; "
                 "read_definitions of llm_common.tools makes these of JSON"
             )
         schema = tool.parameters
@@ -153,7 +158,7 @@ class ToolIndex:
             self._abouts = ()
 
     def remove(self, name: str) -> None:
-        """Removes a tool; ignores a name that the index does not have."""
+        """Remove a tool. A name that the index does not have is ignored."""
         with self._lock:
             for postings in (self._words, self._letters, self._names):
                 postings.discard(name)
@@ -163,24 +168,24 @@ class ToolIndex:
     def rank(
         self, query: str, limit: int = 10, sub_queries: Sequence[str] = ()
     ) -> tuple[RankedTool, ...]:
-        """The tools for a request, best first; none if the best scores below `min_score`.
+        """Return the tools for a request, best first, or none if the best scores too low.
 
-        With sub-queries, such as the steps of a plan, each is ranked alone; the request itself then
-        does not count. A tool goes by the sum of its odds, `score / (1 - score)`, so a sub-query
-        that fits no tool well moves few up; but the best tool of each comes before all others if it
-        scores .5. A sub-query whose best tool scores below `min_score` adds nothing. A tool's score
-        is that of the sub-query that it fits best.
+        With sub-queries, such as the steps of a plan, each is ranked alone and the request itself
+        does not count. Tools are in the order of their summed odds, `score / (1 - score)`, so a
+        sub-query that fits no tool well has little influence. Before all other tools comes the best
+        one of each sub-query, if it scores .5. A sub-query whose best tool scores below `min_score`
+        adds nothing. A tool has the score of the sub-query that it fits best.
 
         Args:
-            query: What the user asked.
+            query: The user's question.
             limit: Maximum number of tools to return.
-            sub_queries: What the request consists of.
+            sub_queries: The parts of the request.
 
         Returns:
-            At most `limit` rows; fewer when fewer tools share anything with the request.
+            At most `limit` rows, and fewer if fewer tools share anything with the request.
 
         Raises:
-            TypeError: `query` or a sub-query is no text, or `sub_queries` is one.
+            TypeError: If `query` or a sub-query is not a str, or `sub_queries` is not a list.
         """
         _check_texts(query, sub_queries)
         texts = [*dict.fromkeys(sub_queries or (query,))]
@@ -195,52 +200,53 @@ class ToolIndex:
         best: dict[str, RankedTool] = {}
         odds: dict[str, list[float]] = {}
         for row in chain.from_iterable(rankings):
-            best[row.name] = max(
-                best.get(row.name, row), row, key=lambda each: (each.score, each.why)
-            )
+            before = best.setdefault(row.name, row)
+            if (row.score, row.why) > (before.score, before.why):
+                best[row.name] = row
             odds.setdefault(row.name, []).append(row.score / (1 - row.score))
+        # `fsum` is exact, so the order of the sub-queries never decides between two tools.
         names = heapq.nsmallest(
             limit, odds, key=lambda name: (name not in firsts, -math.fsum(odds[name]), name)
         )
         return tuple(best[name] for name in names)
 
     def _ranked(self, text: str, limit: int) -> list[RankedTool]:
-        """The first tools for one text, or none."""
+        """Return the best tools for one text, or none."""
         if not query_terms(text):
             return []
-        keys, values, cosines = self._words.keys, self._by_words(text), self._cosines(text)
-        values = {place: values[place] for place in _best(values, _MAX_WEIGHED)}
-        if parts := [self._by_words(part, among=values) for part in split_request(text)]:
-            for place, value in values.items():
-                values[place] = value + _PART_WEIGHT * max([part.get(place, 0.0) for part in parts])
+        by_words, cosines = self._by_words(text), self._cosines(text)
+        values = {index: by_words[index] for index in _best(by_words, _MAX_WEIGHED)}
+        parts = [self._by_words(part, among=values) for part in split_request(text)]
+        if parts:
+            for index in values:
+                values[index] += _PART_WEIGHT * max(part.get(index, 0.0) for part in parts)
         if cosines:
             low, span = min(cosines), max(max(cosines) - min(cosines), _MIN_SPAN)
             nearest = heapq.nlargest(_MAX_WEIGHED, range(len(cosines)), key=cosines.__getitem__)
-            values = {
-                place: values.get(place, 0.0) + (cosines[place] - low) / span
-                for place in {*values, *nearest}
-            }
+            for index in {*values, *nearest}:
+                values[index] = values.get(index, 0.0) + (cosines[index] - low) / span
         best = _best(values, limit)
         if not best or values[best[0]] <= 0:
             return []
+
         stems = search_stems(text)
         shares = self._names.shares(stems, among=frozenset(best))
-        facts = [
-            (keys[place], shares.get(place, 0.0), cosines[place] if cosines else None)
-            for place in best
-        ]
-        top = self._score(*facts[0], stems)
-        if top < self._min_score:
-            return []
-        return [
-            RankedTool(
-                name, top * values[place] / values[best[0]], self._why(text, name, share, cosine)
-            )
-            for place, (name, share, cosine) in zip(best, facts, strict=True)
-        ]
+        ranked: list[RankedTool] = []
+        top_score = 0.0
+        for index in best:
+            name, share = self._words.keys[index], shares.get(index, 0.0)
+            cosine = cosines[index] if cosines else None
+            if not ranked:
+                # Only the first tool's score is measured. The others follow by their values.
+                top_score = self._score(name, share, cosine, stems)
+                if top_score < self._min_score:
+                    return []
+            score = top_score * values[index] / values[best[0]]
+            ranked.append(RankedTool(name, score, self._why(text, name, share, cosine)))
+        return ranked
 
     def _by_words(self, text: str, *, among: Mapping[int, float] | None = None) -> dict[int, float]:
-        """Return the value of each tool that shares words with the text, by its place."""
+        """Return the value of each tool that shares words with the text, by its index."""
         stems, terms = search_stems(text), query_terms(text)
         letters = dict.fromkeys(stems_and_letters(" ".join(terms))[1])
         parts = (
@@ -253,8 +259,8 @@ class ToolIndex:
         )
         values: dict[int, float] = {}
         for weight, scores in parts:
-            for place, score in scores.items():
-                values[place] = values.get(place, 0.0) + weight * score
+            for index, score in scores.items():
+                values[index] = values.get(index, 0.0) + weight * score
         return values
 
     def _cosines(self, text: str) -> list[float]:
@@ -262,11 +268,14 @@ class ToolIndex:
             return []
         if not self._abouts:
             self._abouts = tuple(self._about[name] for name in self._words.keys)
-        cosines = self._embedder.similarities(text, self._abouts)
-        return [min(cosine, 1.0) if math.isfinite(cosine) else 0.0 for cosine in cosines]
+        cosines: list[float] = []
+        for cosine in self._embedder.similarities(text, self._abouts):
+            # An application's embedder may return nan for an empty text, or a hair over 1.
+            cosines.append(min(cosine, 1.0) if math.isfinite(cosine) else 0.0)
+        return cosines
 
     def _score(self, name: str, share: float, cosine: float | None, stems: Sequence[str]) -> float:
-        """How far the tool fits, from 0 to 1, whatever the other tools are."""
+        """Return how well a tool fits, from 0 to 1, independent of the other tools."""
         evidence = (
             self._words.score_of(name, stems, min_documents=_MIN_POOL) + _NAME_EVIDENCE * share
         )
@@ -289,7 +298,7 @@ class ToolIndex:
 
 
 class _Indexed(NamedTuple):
-    """A set of tools that can be ranked, and the tokens of each definition by name."""
+    """A set of tools with its index, and the tokens of each definition by name."""
 
     ranking: ToolIndex
     tokens: Mapping[str, int]
@@ -299,9 +308,10 @@ class ToolShortlist:
     """Chooses tools by the words of a request, without a model. Safe among threads.
 
     Args:
-        max_tokens: Tokens of the definitions together. None shows all tools.
-        limit: How many tools are chosen besides those that are kept.
-        embedder: Compares tools with the request by meaning too.
+        max_tokens: Tokens of all definitions together, above which tools are chosen. None never
+            chooses.
+        limit: Maximum number of tools to choose, in addition to those that are kept.
+        embedder: Also compares tools with the request by meaning. None compares words alone.
         counter: Counts tokens.
     """
 
@@ -323,11 +333,11 @@ class ToolShortlist:
     def choose(
         self, tools: Sequence[DefinitionT], *, request: str, keep: Collection[str]
     ) -> list[DefinitionT]:
-        """Return the tools to show, in the order given; all of them if they fit.
+        """Return the tools to show, in their order. These are all tools if they fit.
 
         Args:
             tools: Tools, or definitions as MCP, OpenAI or Anthropic spell them.
-            request: What the tools should help with.
+            request: The text that the tools should help with.
             keep: Names of tools that are always shown.
 
         Raises:
@@ -337,11 +347,8 @@ class ToolShortlist:
             return list(tools)
         definitions = [_definition_of(tool) for tool in tools]
         names = self._names(definitions, request, keep, self._max_tokens)
-        return [
-            tool
-            for tool, definition in zip(tools, definitions, strict=True)
-            if definition.name in names
-        ]
+        in_names = [definition.name in names for definition in definitions]
+        return list(compress(tools, in_names))
 
     def _names(
         self,
@@ -354,19 +361,21 @@ class ToolShortlist:
         if sum(indexed.tokens.values()) <= max_tokens:
             return indexed.tokens.keys()
         names = {*keep} & indexed.tokens.keys()
-        room = max_tokens - sum(indexed.tokens[name] for name in names)
-        ranked = [row.name for row in indexed.ranking.rank(request, len(definitions))]
-        others = [name for name in ranked if name not in names]
-        for name in others[: self._limit]:
-            if indexed.tokens[name] <= room:
+        remaining = max_tokens - sum(indexed.tokens[name] for name in names)
+        candidates: list[str] = []
+        for row in indexed.ranking.rank(request, len(definitions)):
+            if row.name not in names:
+                candidates.append(row.name)
+        for name in candidates[: self._limit]:
+            if indexed.tokens[name] <= remaining:
                 names.add(name)
-                room -= indexed.tokens[name]
+                remaining -= indexed.tokens[name]
         return names
 
     def _index(self, definitions: Sequence[ToolDefinition]) -> _Indexed:
-        """Return the index of these tools, which is made once."""
+        """Return the index of these tools, which is built once."""
         texts = tuple(definition.text for definition in definitions)
-        with self._lock:  # indexing thousands of tools takes seconds, and is done by one thread
+        with self._lock:  # indexing thousands of tools takes seconds: one thread should do it
             if texts not in self._indexed:
                 tokens = {}
                 for definition, text in zip(definitions, texts, strict=True):
@@ -395,12 +404,12 @@ def _check_texts(query: object, sub_queries: object) -> None:
         raise TypeError(f"sub_queries is a {type(sub_queries).__name__}; pass a list of texts")
     for text in (query, *sub_queries):
         if not isinstance(text, str):
-            raise TypeError(f"a request is of type {type(text).__name__}; pass texts")
+            raise TypeError(f"a request must be a str, got {type(text).__name__}")
 
 
 def _best(values: Mapping[int, float], limit: int) -> list[int]:
-    """The places of the highest values, ties in the order of names."""
-    # keeps the order of equal values
+    """Return the indices of the highest values, ties in the order of names."""
+    # The indices are in the order of names, and `nlargest` keeps the order of equal values.
     return heapq.nlargest(limit, sorted(values), key=values.__getitem__)
 
 

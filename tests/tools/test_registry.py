@@ -544,5 +544,7 @@ def test_a_wrong_kind_of_argument_says_what_to_pass(make: Any, text: str) -> Non
 
 @pytest.mark.parametrize("wrong", [{"name": "t"}, "get_price", 5, None])
 def test_what_is_no_tool_cannot_be_registered(wrong: Any) -> None:
-    with pytest.raises(ConfigError, match=f"a {type(wrong).__name__} is no tool; pass a function"):
+    with pytest.raises(
+        ConfigError, match=f"a {type(wrong).__name__} is not a tool; pass a function"
+    ):
         ToolRegistry().register(wrong)

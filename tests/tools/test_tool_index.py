@@ -147,7 +147,7 @@ def test_an_embedder_out_of_bounds_leaves_the_scores_within_one() -> None:
 
 def test_wrong_arguments_say_what_to_pass() -> None:
     wrong: Any = "tool"
-    with pytest.raises(TypeError, match="a str is no tool; pass a Tool"):
+    with pytest.raises(TypeError, match="a str is not a tool; pass a Tool"):
         ToolIndex([wrong])
     with pytest.raises(ValueError, match="min_score is 2"):
         ToolIndex(min_score=2)
