@@ -678,7 +678,7 @@ MISTAKES = [
         "a search of a history for no text",
         lambda at: search_history(None, store=FileContextPointerStore(at), session_id="s"),
         TypeError,
-        "query is of type NoneType; pass the words to find as a text",
+        "query must be a str, got NoneType; pass the words to find",
     ),
     Mistake(
         "a request that is no text",

@@ -1,4 +1,4 @@
-"""Folds long histories: what is not shown goes behind pointers, and is found again."""
+"""Folds long histories: older messages go behind pointers, where the model can find them."""
 
 from llm_common.history.fold import Folded, fold, history_tools, search_history
 from llm_common.history.folding import FoldPolicy

@@ -1,4 +1,4 @@
-"""`fold` a long history to a token limit, and search what is not shown of it."""
+"""`fold` a long history to a token limit, and search its folded messages."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -26,17 +26,17 @@ from llm_common.text.display import in_fence
 from llm_common.tools.read_back import ReadBackTool
 from llm_common.tools.tool import Tool
 
-_MAX_FOUND: Final = 20
+_MAX_MATCHES: Final = 20
 
 
 class Folded(BaseModel):
     """A history within its limit.
 
     Attributes:
-        messages: What to send, in the shape of what was given: system messages, at most one message
-            that tells what was folded, then the messages that stay.
-        tokens: What they take.
-        parts: What is behind pointers, in the order in which it was folded.
+        messages: The messages to send, in the shape of the caller's: system messages, at most one
+            note about folded messages, then the messages that stay.
+        tokens: Tokens of these messages.
+        parts: The stored parts, in the order of folding.
     """
 
     model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True)
@@ -54,61 +54,64 @@ async def fold(
     policy: FoldPolicy | None = None,
     counter: TokenCounter | None = None,
 ) -> Folded:
-    """A history within `policy.max_tokens`.
+    """Return a history within `policy.max_tokens`, and store the messages that it leaves out.
 
-    What is not shown of it is stored, and can be read back word for word. Give the whole history
-    each time: the same history gives the same messages, and a longer one begins with the bytes of a
-    shorter one, but for the few turns that take a step of folding. Folded are, as far as needed:
-    earlier outputs of a repeated call, the largest outputs, the oldest messages. Calls and their
-    outputs stay together. The system messages at the head, the user's newest message and the newest
-    message stay; a text that alone takes most of the limit is cut in its middle, which is said and
-    stored. One message tells what was folded: wishes, decisions, names and numbers in their own
-    words, and a line for each message while there is room.
+    The model can read every folded message back word for word. Pass the whole history each time:
+    equal histories give equal messages. A longer history begins with the bytes of a shorter one,
+    except at the few turns with a step of folding.
+
+    Folding takes, in this order and only as far as needed, earlier outputs of a repeated call, the
+    largest outputs, and the oldest messages. Calls and their outputs stay together. The leading
+    system messages, the user's newest message and the newest message stay. A text that takes most
+    of the limit by itself is cut in its middle, which is stored and marked.
+
+    A note lists the folded messages. It quotes requests, decisions, names and numbers, and has a
+    line for each message while the note's share lasts.
 
     Args:
         messages: Oldest first: `LLMMessage`s, or dicts in the shape of OpenAI's chat completions or
-            of Anthropic's messages; calls and blocks may be the SDK's own objects. Not changed.
-        store: Keeps what is folded.
+            of Anthropic's messages. Calls and blocks may be the SDK's own objects. Never changed.
+        store: Keeps the folded messages.
         session_id: The conversation, as a query id of the store.
-        policy: Limits, and the names of the tools that read back; None takes the defaults.
-        counter: Counts tokens; None takes `DefaultCounter`.
+        policy: Limits, and the names of the tools that read back. None takes the defaults.
+        counter: Counts tokens. None takes `DefaultCounter`.
 
     Raises:
-        TokenBudgetError: What is never folded is over the limit; `.needed_tokens` holds how much it
-            takes.
-        TypeError: `messages` is no list, one is neither an `LLMMessage` nor a dict with a known
-            role, `store` is no `ContextPointerStore`, or the counter returned no whole number.
-        UnserialisableError: JSON cannot stand for a message.
-        InvalidIdError: `session_id` is not allowed.
-        StoreError: What is folded could not be stored; nothing may be sent then.
+        TokenBudgetError: If the messages that are never folded exceed the limit. `.needed_tokens`
+            is their size.
+        TypeError: If `messages` is not a list, a message is neither an `LLMMessage` nor a dict with
+            a known role, `store` is not a `ContextPointerStore`, or the counter does not return an
+            int.
+        UnserialisableError: If a message cannot be written as JSON.
+        InvalidIdError: If `session_id` is not allowed.
+        StoreError: If the folded messages could not be stored. Do not send anything then.
     """
     _check_store(store, session_id)
     policy, counter = policy or FoldPolicy(), counter or DefaultCounter()
     history = read_messages(messages)
-    stored_ids: dict[str, str] = {}  # by the id that a part would have
+    saved_ids: dict[str, str] = {}  # by the id that the plan expected
 
     def id_of(part: StoredPart) -> str:
-        own_id = compute_pointer_id(
+        expected_id = compute_pointer_id(
             tool_name=part.tool_name, args=part.args, query_id=session_id, task_id=part.task_id
         )
-        return stored_ids.get(own_id, own_id)
+        return saved_ids.get(expected_id, expected_id)
 
+    # The messages name the ids of their parts, so the plan needs the ids before anything is saved.
     while True:
         plan = await in_thread(plan_fold, history, policy=policy, counter=counter, id_of=id_of)
         parts = {part.pointer_id: stored for part, stored in plan.parts}
         if parts:
             for pointer in await in_thread(store.list, query_id=session_id):
                 parts.pop(pointer.pointer_id, None)
-        saved = await asyncio.gather(
-            *(_save(store, session_id, stored) for stored in parts.values())
-        )
-        moved = False
-        for own_id, pointer in zip(parts, saved, strict=True):
-            if own_id != pointer.pointer_id:
+        saves = [_save(store, session_id, stored) for stored in parts.values()]
+        is_final = True
+        for expected_id, pointer in zip(parts, await asyncio.gather(*saves), strict=True):
+            if expected_id != pointer.pointer_id:
                 # Another call has the short id: plan again with the longer one.
-                stored_ids[own_id] = pointer.pointer_id
-                moved = True
-        if not moved:
+                saved_ids[expected_id] = pointer.pointer_id
+                is_final = False
+        if is_final:
             break
     folded = Folded(
         messages=plan.messages, tokens=plan.tokens, parts=tuple(part for part, _ in plan.parts)
@@ -136,15 +139,15 @@ async def _save(store: ContextPointerStore, session_id: str, part: StoredPart) -
 async def search_history(
     query: str, *, store: ContextPointerStore, session_id: str, limit: int = 5
 ) -> tuple[FoundMessage, ...]:
-    """Find what was folded or stored in a session and shares words with a query, best first.
+    """Find the folded messages and outputs of a session that share words with a query, best first.
 
     A damaged output is skipped.
 
     Args:
-        query: What to find.
-        store: Keeps what was folded.
+        query: The words to find.
+        store: The store with the folded messages.
         session_id: The conversation.
-        limit: Maximum number of findings, up to 20.
+        limit: Maximum number of matches, up to 20.
 
     Raises:
         InvalidIdError: If `session_id` is not allowed.
@@ -153,15 +156,13 @@ async def search_history(
     """
     _check_store(store, session_id)
     if not isinstance(query, str):
-        raise TypeError(
-            f"query is of type {type(query).__name__}; pass the words to find as a text"
-        )
-    limit = min(max(limit, 0), _MAX_FOUND)
+        raise TypeError(f"query must be a str, got {type(query).__name__}; pass the words to find")
+    limit = min(max(limit, 0), _MAX_MATCHES)
     return await in_thread(search_messages, query, store, query_ids=[session_id], limit=limit)
 
 
 def _check_store(store: object, session_id: str) -> None:
-    # A short history needs neither: the mistake would show when the conversation has grown.
+    # A short history needs neither, and the mistake would appear only when it has grown.
     if not isinstance(store, ContextPointerStore):
         raise TypeError(
             f"store is a {type(store).__name__}; pass a store, such as "
@@ -177,26 +178,26 @@ def history_tools(
     reader_name: str = READER_NAME,
     search_name: str = SEARCH_NAME,
 ) -> tuple[Tool, Tool]:
-    """Return the tools that a model needs beside a folded history: to read and to search.
+    """Return the two tools that a model needs with a folded history, to read and to search.
 
     Args:
-        store: Keeps what was folded.
-        session_id: The conversation; nothing of another one can be read.
-        reader_name: As in the policy.
-        search_name: As in the policy.
+        store: The store with the folded messages.
+        session_id: The conversation. The tools cannot read another one.
+        reader_name: The reader's name, as in the policy.
+        search_name: The search's name, as in the policy.
 
     Raises:
-        ConfigError: A name is not allowed.
-        InvalidIdError: `session_id` is not allowed.
-        TypeError: `store` is no `ContextPointerStore`.
+        ConfigError: If a name is not allowed.
+        InvalidIdError: If `session_id` is not allowed.
+        TypeError: If `store` is not a `ContextPointerStore`.
     """
     _check_store(store, session_id)
 
     async def search(query: str) -> str:
-        found = await search_history(query, store=store, session_id=session_id)
-        if not found:
-            return "Nothing that was folded holds these words; try others."
-        return in_fence("\n".join(message.line for message in found))
+        matches = await search_history(query, store=store, session_id=session_id)
+        if not matches:
+            return "No folded message contains these words; try others."
+        return in_fence("\n".join(match.line for match in matches))
 
     parameters: Mapping[str, Any] = {
         "type": "object",

@@ -1,7 +1,7 @@
-"""`HistoryMessage`: what folding reads of a message of OpenAI, Anthropic or `LLMMessage`.
+"""`HistoryMessage`: one view of the messages of OpenAI, of Anthropic, and of `LLMMessage`.
 
-OpenAI's chat completions put calls in `tool_calls` and each output in a message of the role `tool`;
-Anthropic's messages put both in blocks of the content, `tool_use` and `tool_result`.
+OpenAI's chat completions put calls in `tool_calls`, and each output in a message of the role
+`tool`. Anthropic's messages put both in blocks of the content, `tool_use` and `tool_result`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +16,7 @@ from llm_common.text.canonical import stable_json, to_plain
 from llm_common.text.display import printable
 
 Message = LLMMessage | Mapping[str, Any]
-"""An `LLMMessage`, or a dict as the SDKs of OpenAI and Anthropic take it."""
+"""An `LLMMessage`, or a dict as the SDKs of OpenAI and Anthropic accept it."""
 
 _OUTPUT_ROLES: Final = frozenset({"tool", "function"})
 _SYSTEM_ROLES: Final = frozenset({"system", "developer"})
@@ -25,7 +25,7 @@ _ROLES: Final = _OUTPUT_ROLES | _SYSTEM_ROLES | {"user", "assistant"}
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A call that a message makes; `args` as a dict, or as the text that the model wrote."""
+    """A call in a message. `args` is a dict, or the text that the model wrote."""
 
     call_id: str
     name: str
@@ -34,73 +34,72 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class ToolOutput:
-    """What a call gave, as the model sees it: a text, or a list of blocks."""
+    """The output of a call as the model sees it: a text, or a list of blocks."""
 
     call_id: str
     value: object
 
     @property
     def text(self) -> str:
-        """The value as one text."""
+        """Return the value as one text."""
         return self.value if isinstance(self.value, str) else stable_json(self.value)
 
 
 @dataclass(frozen=True)
 class HistoryMessage:
-    """A message, and what folding reads of it.
+    """A message with the properties that folding reads.
 
     Attributes:
-        raw: The message as it was given; never changed.
-        data: Its fields as plain data: the SDKs' own objects in a dict, such as a `ToolUseBlock`,
-            count as dicts.
-        number: Its place in the history, from 1.
+        raw: The caller's message, never changed.
+        data: The message's fields as plain data. Objects of the SDKs, such as a `ToolUseBlock`,
+            are dicts here.
+        position: Position in the history, from 1.
     """
 
     raw: Message
     data: Mapping[str, Any]
-    number: int
+    position: int
 
     @property
     def role(self) -> str:
-        """Who speaks."""
+        """Return the role of the message."""
         return str(self.data["role"])
 
     @cached_property
     def text(self) -> str:
-        """What the message says, without calls and outputs."""
+        """Return the text of the message, without calls and outputs."""
         content = self.data.get("content")
         if self.role in _OUTPUT_ROLES:
             return ""
         if isinstance(content, str):
             return content
-        return "\n".join(
-            str(block["text"]) for block in self._blocks if isinstance(block.get("text"), str)
-        )
+        texts = [block.get("text") for block in self._blocks]
+        return "\n".join(text for text in texts if isinstance(text, str))
 
     @cached_property
     def calls(self) -> tuple[ToolCall, ...]:
-        """The calls that the message makes."""
+        """Return the calls of the message."""
         calls: list[ToolCall] = []
         for call in self.data.get("tool_calls") or ():
             function = None
             if isinstance(call, Mapping):
+                # Custom tools take free text, in `input` instead of `arguments`.
                 function = call.get("function") or call.get("custom")
             if isinstance(function, Mapping):
                 args = function.get("arguments", function.get("input"))
                 calls.append(ToolCall(str(call.get("id") or ""), str(function.get("name")), args))
         legacy = self.data.get("function_call")
         if isinstance(legacy, Mapping):
+            # The oldest shape has no ids, and its output names the function instead.
             name = str(legacy.get("name"))
             calls.append(ToolCall(f"function {name}", name, legacy.get("arguments")))
-        uses = self._blocks_of("tool_use")
-        calls += [
-            ToolCall(str(use.get("id")), str(use.get("name")), use.get("input")) for use in uses
-        ]
+        for use in self._blocks_of("tool_use"):
+            calls.append(ToolCall(str(use.get("id")), str(use.get("name")), use.get("input")))
         return tuple(calls)
 
     @cached_property
     def outputs(self) -> tuple[ToolOutput, ...]:
-        """The outputs of calls that the message holds."""
+        """Return the outputs of calls in the message."""
         if self.role == "function":
             call_id = f"function {self.data.get('name')}"
             return (ToolOutput(call_id, self.data.get("content")),)
@@ -108,10 +107,10 @@ class HistoryMessage:
             # Some servers give every call the id "", or none.
             call_id = str(self.data.get("tool_call_id") or "")
             return (ToolOutput(call_id, self.data.get("content")),)
-        results = self._blocks_of("tool_result")
-        return tuple(
-            ToolOutput(str(result.get("tool_use_id")), result.get("content")) for result in results
-        )
+        outputs: list[ToolOutput] = []
+        for block in self._blocks_of("tool_result"):
+            outputs.append(ToolOutput(str(block.get("tool_use_id")), block.get("content")))
+        return tuple(outputs)
 
     @property
     def _blocks(self) -> list[Mapping[str, Any]]:
@@ -128,33 +127,33 @@ class HistoryMessage:
         return [block for block in self._blocks if block.get("type") == kind]
 
     @property
-    def is_asked(self) -> bool:
-        """Whether the user speaks, by a text or an image, and does not only return outputs."""
-        is_said = bool(self.text) or any(
-            block.get("type") not in ("text", "tool_result") for block in self._blocks
-        )
-        return self.role == "user" and is_said
+    def is_question(self) -> bool:
+        """Return whether the user wrote a text or sent an image."""
+        if self.role != "user":
+            return False
+        # Anthropic's messages of the user also carry the outputs of tools.
+        kinds = {block.get("type") for block in self._blocks}
+        return bool(self.text) or not kinds <= {"text", "tool_result"}
 
     def tokens(self, counter: TokenCounter) -> int:
-        """What the message takes in a prompt, its marks included."""
+        """Return the tokens of the message in a prompt, with those around it."""
         return message_tokens(self.data, lambda text: counter.count(printable(text)))
 
     def with_outputs(self, texts: Mapping[str, str]) -> "HistoryMessage":
-        """Return the message with other outputs, by the ids of their calls."""
+        """Return the message with other outputs, which `texts` has by the ids of their calls."""
         if self.role in _OUTPUT_ROLES:
             return self.with_content(texts[self.outputs[0].call_id])
         content: list[Mapping[str, Any]] = []
         for block in self._blocks:
             call_id = str(block.get("tool_use_id"))
-            is_replaced = block.get("type") == "tool_result" and call_id in texts
-            content.append({**block, "content": texts[call_id]} if is_replaced else block)
+            if block.get("type") == "tool_result" and call_id in texts:
+                content.append({**block, "content": texts[call_id]})
+            else:
+                content.append(block)
         return self.with_content(content)
 
     def with_text(self, text: str) -> "HistoryMessage":
-        """Return the message with one text for all of its texts.
-
-        Its other blocks, such as images, stay.
-        """
+        """Return the message with one text in place of its texts. Images and other blocks stay."""
         content: list[Mapping[str, Any]] = []
         is_placed = has_other_blocks = False
         for block in self._blocks:
@@ -167,63 +166,64 @@ class HistoryMessage:
         return self.with_content(content if has_other_blocks else text)
 
     def with_content(self, content: object) -> "HistoryMessage":
-        """The message with another content, in the same shape."""
+        """Return the message with another content, in the same shape."""
         if isinstance(self.raw, LLMMessage):
             raw: Message = self.raw.model_copy(update={"content": content})
         else:
             raw = {**self.raw, "content": content}
-        return HistoryMessage(raw, {**self.data, "content": content}, self.number)
+        return HistoryMessage(raw, {**self.data, "content": content}, self.position)
 
 
 def read_messages(messages: Sequence[Message]) -> list[HistoryMessage]:
-    """Return the messages, each with its place.
+    """Read the messages of a history, and number them.
 
     Raises:
-        TypeError: One is neither an `LLMMessage` nor a dict with a known role.
-        UnserialisableError: JSON cannot stand for a message.
+        TypeError: If a message is neither an `LLMMessage` nor a dict with a known role.
+        UnserialisableError: If a message cannot be written as JSON.
     """
     if isinstance(messages, str | bytes | Mapping) or not isinstance(messages, Sequence):
         raise TypeError(
             f"messages is a {type(messages).__name__}; pass a list of messages, oldest first"
         )
-    return [_read(raw, number) for number, raw in enumerate(messages, 1)]
+    return [_read(raw, position) for position, raw in enumerate(messages, 1)]
 
 
-def _read(raw: object, number: int) -> HistoryMessage:
+def _read(raw: object, position: int) -> HistoryMessage:
     if isinstance(raw, LLMMessage):
-        return HistoryMessage(raw, raw.model_dump(mode="json", exclude_none=True), number)
+        return HistoryMessage(raw, raw.model_dump(mode="json", exclude_none=True), position)
     if not isinstance(raw, Mapping):
         raise TypeError(
-            f"message {number} is a {type(raw).__name__}; pass an LLMMessage or a dict with role "
+            f"message {position} is a {type(raw).__name__}; pass an LLMMessage or a dict with role "
             f"and content"
         )
     if raw.get("role") not in _ROLES:
         raise TypeError(
-            f"message {number} has no role that is known; pass one of {', '.join(sorted(_ROLES))}"
+            f"message {position} has no known role; pass one of {', '.join(sorted(_ROLES))}"
         )
     if not isinstance(raw.get("content"), str | list | None):
         raise TypeError(
-            f"the content of message {number} is a {type(raw['content']).__name__}; pass a text "
+            f"the content of message {position} is a {type(raw['content']).__name__}; pass a text "
             f"or a list of blocks"
         )
-    data = {
-        name: value if isinstance(value, str) else to_plain(value) for name, value in raw.items()
-    }
-    return HistoryMessage(raw, data, number)
+    data: dict[str, Any] = {}
+    for name, value in raw.items():
+        # Most messages are one long text, which needs no walk.
+        data[name] = value if isinstance(value, str) else to_plain(value)
+    return HistoryMessage(raw, data, position)
 
 
 def newest_first(messages: Sequence[Message]) -> Iterator[HistoryMessage]:
-    """Yield the messages from the newest on; reads no more of them than are taken.
+    """Yield the messages from the newest on, and read only those that are taken.
 
     Raises:
-        TypeError: If one is neither an `LLMMessage` nor a dict with a known role.
+        TypeError: If a message is neither an `LLMMessage` nor a dict with a known role.
     """
-    for number in range(len(messages), 0, -1):
-        yield _read(messages[number - 1], number)
+    for position in range(len(messages), 0, -1):
+        yield _read(messages[position - 1], position)
 
 
 def last_question(messages: Sequence[Message]) -> str:
-    """Return what the user said last, or an empty text."""
+    """Return the newest text of the user, or an empty text."""
     for message in newest_first(messages):
         if message.role == "user" and message.text:
             return message.text
@@ -231,7 +231,7 @@ def last_question(messages: Sequence[Message]) -> str:
 
 
 def newest_calls(messages: Sequence[Message]) -> tuple[ToolCall, ...]:
-    """Return the calls of the newest message that makes any."""
+    """Return the calls of the newest message with calls."""
     for message in newest_first(messages):
         if message.calls:
             return message.calls
@@ -244,7 +244,7 @@ def calls_of(messages: Sequence[Message]) -> list[ToolCall]:
 
 
 def user_message(text: str, like: Message) -> Message:
-    """Return a message of the user, in the shape of another message."""
+    """Return a message of the user in the shape of another message."""
     if isinstance(like, LLMMessage):
         return LLMMessage(role=MessageRole.USER, content=text)
     return {"role": "user", "content": text}
@@ -253,21 +253,22 @@ def user_message(text: str, like: Message) -> Message:
 def in_units(
     messages: Sequence[HistoryMessage],
 ) -> tuple[list[HistoryMessage], list[list[HistoryMessage]]]:
-    """Return the system messages at the head, and the others in units.
+    """Return the leading system messages, and the remaining messages in units.
 
-    A unit is one message, or all from a call to its output. It is kept or folded together, so no
-    output is ever without its call.
+    A unit is one message, or all messages from a call to its output. It is kept or folded together,
+    since APIs reject an output without its call.
     """
     head = [*takewhile(lambda message: message.role in _SYSTEM_ROLES, messages)]
     units: list[list[HistoryMessage]] = []
     unit_of_call: dict[str, int] = {}  # the last unit that makes a call, by the id of the call
     for message in messages[len(head) :]:
-        numbers = [unit_of_call.get(output.call_id, -1) for output in message.outputs]
-        number = max(numbers, default=-1)
-        if number < 0:
-            number = len(units)
-        units[number:] = [[*chain(*units[number:]), message]]
-        for unit_message in units[number]:
+        indexes = [unit_of_call.get(output.call_id, -1) for output in message.outputs]
+        index = max(indexes, default=-1)
+        if index < 0:
+            index = len(units)
+        # Everything since the call becomes one unit, also messages between call and output.
+        units[index:] = [[*chain(*units[index:]), message]]
+        for unit_message in units[index]:
             for call in unit_message.calls:
-                unit_of_call[call.call_id] = number
+                unit_of_call[call.call_id] = index
     return head, units

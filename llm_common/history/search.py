@@ -24,12 +24,12 @@ class FoundMessage(BaseModel):
     """A message or an output that shares words with a query.
 
     Attributes:
-        pointer_id: What to read back.
-        path: JSON pointer of the message within it. Empty for the whole.
-        role: Who spoke, or the name of the tool.
+        pointer_id: The id of the stored result to read back.
+        path: JSON pointer of the message within the result. Empty for the whole result.
+        role: The role of the message, or the name of the tool.
         text: The part with most of the words, in one line of at most 400 characters.
-        unread_chars: How many more characters there are.
-        score: From 0 to 1, the best first.
+        unread_chars: Number of characters that `text` leaves out.
+        score: From 0 to 1.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -43,11 +43,11 @@ class FoundMessage(BaseModel):
 
     @property
     def line(self) -> str:
-        """The finding as a model sees it."""
-        place = f"id {self.pointer_id}"
+        """Return the match as a model sees it."""
+        source = f"id {self.pointer_id}"
         if self.path:
-            place += f", path {self.path}"
-        line = f"{place}, {self.role}: {self.text}"
+            source += f", path {self.path}"
+        line = f"{source}, {self.role}: {self.text}"
         if self.unread_chars > 0:
             line += f" [{self.unread_chars:,} more characters are not shown and have not been read]"
         return line
@@ -61,16 +61,16 @@ def search_messages(
     pointer_ids: Collection[str] | None = None,
     limit: int,
 ) -> tuple[FoundMessage, ...]:
-    """Return the outputs and folded messages that share a word with a text, best first. Blocks.
+    """Return the outputs and folded messages that share a word with a text, best first.
 
-    A damaged output is skipped.
+    A damaged output is skipped. The search blocks, so event loops call it in a thread.
 
     Args:
-        words: What to find.
-        store: Where the outputs are.
-        query_ids: The queries that are searched.
-        pointer_ids: Searches these pointers alone. None searches all.
-        limit: Maximum number of findings.
+        words: The words to find.
+        store: The store with the outputs.
+        query_ids: The queries to search.
+        pointer_ids: The pointers to search. None searches all pointers of the queries.
+        limit: Maximum number of matches.
 
     Raises:
         InvalidIdError: If a query id is not allowed.
@@ -83,7 +83,7 @@ def search_messages(
         if not messages:
             yield from whole_result(pointer, payload)
         for message in messages:
-            path = f"/{message.number}"
+            path = f"/{message.position}"
             roles[pointer.pointer_id, path] = message.role
             yield path, "\n".join([message.text, *(output.text for output in message.outputs)])
 
@@ -101,18 +101,16 @@ def search_messages(
 
 
 def _folded_messages(pointer: ContextPointer, payload: bytes) -> list[HistoryMessage]:
-    """Return the messages that a pointer stands for.
-
-    None for an output, also of a tool whose name is that of folded messages.
-    """
+    """Return the folded messages behind a pointer, or no messages for an output."""
+    # A user's tool may be called `history` too, so the shape decides.
     result: Any = decode_json(payload) if pointer.tool_name == HISTORY_TOOL else None
     if not isinstance(result, dict):
         return []
     messages: list[HistoryMessage] = []
-    for number, data in result.items():
-        if not (number.isdecimal() and isinstance(data, dict) and "role" in data):
+    for position, data in result.items():
+        if not (position.isdecimal() and isinstance(data, dict) and "role" in data):
             return []
-        messages.append(HistoryMessage(data, data, int(number)))
+        messages.append(HistoryMessage(data, data, int(position)))
     return messages
 
 
@@ -125,7 +123,7 @@ def _found_message(
         best = RankedPassages(text, stems).best(max_size=_SHOWN_CHARS, count=len)
         text, chars_shown = best or (text[:_SHOWN_CHARS], _SHOWN_CHARS)
     elif not text:
-        text = pointer.digest  # only the call has the words
+        text = pointer.digest  # the words are in the call alone
     tool_name = one_line(pointer.tool_name, max_chars=_NAME_CHARS)
     return FoundMessage(
         pointer_id=pointer.pointer_id,

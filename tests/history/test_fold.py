@@ -253,8 +253,8 @@ async def test_what_cannot_be_folded_is_an_error_with_its_size(
     ("message", "text"),
     [
         ("hello", "message 1 is a str"),
-        ({"content": "hello"}, "message 1 has no role"),
-        ({"role": "robot", "content": "secret"}, "message 1 has no role that is known"),
+        ({"content": "hello"}, "message 1 has no known role"),
+        ({"role": "robot", "content": "secret"}, "message 1 has no known role"),
         ({"role": "user", "content": 5}, "the content of message 1 is a int"),
     ],
 )
