@@ -1,4 +1,4 @@
-"""`ContextSelector`: chooses what a prompt holds, within a token budget."""
+"""Select the context of a prompt within a token budget."""
 
 import inspect
 import logging
@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from time import perf_counter
 from typing import Literal
 
-from llm_common._telemetry import Attribute, facts_of_found, measure, operation, record
+from llm_common._telemetry import facts_of_found, measure, operation, record
 from llm_common._threads import in_thread
 from llm_common.context.bundle import ContextBundle, JudgeAccount
 from llm_common.context.judging import judge_items
@@ -43,17 +43,20 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ContextEvent:
-    """One step of a selection (specification, "Observable Events").
+    """A step of a selection (specification, "Observable Events").
 
-    A selection emits `context.selection.start`, then `context.file.scored` once a file in the order
-    of their ids, then `context.budget.exceeded` if the budget leaves nothing to select with, then
-    `context.selection.complete`.
+    A selection emits these events, in this order:
+
+    - `context.selection.start` with `intent` and the effective `budget`
+    - `context.file.scored` for each file, by id, with `file` and `score`
+    - `context.budget.exceeded`, if the budget is too small to select anything, with the `requested`
+      tokens of the system part and the `available` tokens
+    - `context.selection.complete` with `duration_ms`, `files_selected`, `turns_selected`,
+      `tokens_used` and `budget_utilization`
 
     Attributes:
-        name: Which step.
-        data: Its figures: `intent` and `budget` in effect; `file` and `score`; `requested` tokens
-            of the system part and `available` ones; `duration_ms`, `files_selected`,
-            `turns_selected`, `tokens_used` and `budget_utilization`.
+        name: The event.
+        data: The data of the event, by name.
     """
 
     name: _EventName
@@ -61,29 +64,30 @@ class ContextEvent:
 
 
 Listener = Callable[[ContextEvent], None]
-"""Called within the selection, which waits; its result and errors change nothing."""
+"""Called during the selection, which waits for it. Its result and its errors are ignored."""
 
 
+# Loading takes most of the time of a selection, and the best outputs fill most budgets.
 _MAX_LOADED = 12
-_MAX_LOADED_BYTES = 2_000_000  # of one output; a larger one is named, to be read in parts by its id
+_MAX_LOADED_BYTES = 2_000_000  # of an output. A larger one is named, so that the model can read it.
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class ContextSelector:
     """Packs turns, files, memories, project state and stored outputs under one hard budget.
 
-    Keeps nothing between selections but token counts and folded texts, which never change a result:
-    selections may run at the same time.
+    Token counts and folded texts are cached between selections, which never changes a result.
+    Selections may run concurrently.
 
     Args:
-        store: Where the stored outputs are; without one they can be named but not shown.
-        listeners: Called at every selection, in the order of `ContextEvent`, on the caller's
-            thread.
-        strategies: The strategies that a request may name. None takes `measured`, without vectors
-            and with a cache, and `spec`; `MeasuredStrategy` shows how to use vectors.
+        store: The store or session that contains the outputs. Without it outputs can be named, but
+            not shown.
+        listeners: Called with each `ContextEvent`, on the caller's thread.
+        strategies: The strategies that a request may name. None uses `measured`, with a cache and
+            without vectors, and `spec`. `MeasuredStrategy` describes how to use vectors.
 
     Raises:
-        TypeError: `store` loads no results.
+        TypeError: If `store` cannot load results.
     """
 
     def __init__(
@@ -110,65 +114,68 @@ class ContextSelector:
         *,
         previous: ContextBundle | None = None,
     ) -> ContextBundle:
-        """The bundle for the request, never over its budget; empty if that is too small.
+        """Select and pack the context for a request.
 
         Scoring, packing and the store run in a thread. The strategy's `judge`, if it has one, is
-        asked once in between; without its answer the items are ranked by words. An output is loaded
-        when there may be room for it: only the best twelve, of at most 2 MB each.
+        called once between scoring and packing. If it fails, the items are ranked by words. Outputs
+        are loaded only if they may fit, and at most the best twelve of up to 2 MB each.
 
         Args:
-            request: What to select for. Its `now`, where None, is the present moment.
-            pool: The candidates; never changed.
-            previous: The bundle of the turn before: what it held stays unless something is clearly
+            request: The task and the budget. If its `now` is None, the current time is used.
+            pool: The candidates, which are not changed.
+            previous: The bundle of the previous turn. Its items stay unless others are clearly
                 better.
 
         Returns:
-            The bundle. An output that the store cannot load is dropped as `unavailable`.
+            The bundle, never over the budget, and empty if the budget is too small. An output that
+            the store cannot load is dropped as `unavailable`.
 
         Raises:
-            ValueError: The request names no strategy that there is.
-            TypeError: The request is no `ContextSelectionRequest` or the pool no
-                `DataPoolSnapshot`, or a counter returned no whole number.
+            ValueError: If the request names an unknown strategy.
+            TypeError: If `request` is not a `ContextSelectionRequest`, if `pool` is not a
+                `DataPoolSnapshot`, or if a counter returns no whole number.
         """
-        _check_given(request, pool)
+        _check_types(request, pool)
         started = perf_counter()
         allocation = allocate_budget(request)
         intent = str(request.intent.classification)
         self._emit("context.selection.start", intent=intent, budget=allocation.total_budget)
         now = request.now or datetime.now(UTC)
-        asked = request.model_copy(update={"counter": self._metered(request.counter)})
+        metered = request.model_copy(update={"counter": self._metered(request.counter)})
         with operation("retrieval", "context", {"gen_ai.data_source.id": "context"}) as current:
-            scores = await in_thread(score_pool, pool, asked, now=now, strategies=self._strategies)
-            strategy = self._strategies[request.strategy]
+            strategies = self._strategies
+            scores = await in_thread(score_pool, pool, metered, now=now, strategies=strategies)
+            strategy = strategies[request.strategy]
             account: JudgeAccount | None = None
             if isinstance(strategy, MeasuredStrategy) and strategy.judge is not None:
                 timeout_s = strategy.judge_timeout_s
                 scores, account = await judge_items(
-                    strategy.judge, pool, asked, scores, timeout_s=timeout_s
+                    strategy.judge, pool, metered, scores, timeout_s=timeout_s
                 )
-            texts, bundle = await in_thread(self._pack, asked, pool, allocation, scores, previous)
+            texts, bundle = await in_thread(self._pack, metered, pool, allocation, scores, previous)
             if account is not None:
                 bundle = replace(bundle, metadata=replace(bundle.metadata, judge=account))
                 if account.note:
-                    status, model = account.status, account.model or "not known"
                     _log.warning(
                         "no items were weighed: status %s, model %s: %s",
-                        status,
-                        model,
+                        account.status,
+                        account.model or "unknown",
                         account.note,
                     )
-            figures = bundle.metadata
+            metadata = bundle.metadata
             current.set_attributes(
                 {
-                    "llm_common.context.tokens": figures.total_tokens,
-                    "llm_common.context.budget_tokens": figures.budget,
-                    **texts.facts(),
+                    "llm_common.context.tokens": metadata.total_tokens,
+                    "llm_common.context.budget_tokens": metadata.budget,
+                    # A span for each output would cost more than loading a small one.
+                    "llm_common.context.loaded": texts.loaded,
+                    "llm_common.context.load_s": texts.load_s,
                     **facts_of_found(
                         {f"{item.kind}:{item.id}": item.score for item in bundle.kept}
                     ),
                 }
             )
-            measure("llm_common.context.budget_use", figures.budget_utilization)
+            measure("llm_common.context.budget_use", metadata.budget_utilization)
             record(
                 "packing",
                 request=request,
@@ -176,7 +183,7 @@ class ContextSelector:
                 bundle=bundle,
                 allocation=allocation,
             )
-        self._emit_figures(pool, scores, allocation, bundle, (perf_counter() - started) * 1_000)
+        self._emit_results(pool, scores, allocation, bundle, (perf_counter() - started) * 1_000)
         return bundle
 
     def _pack(
@@ -187,20 +194,20 @@ class ContextSelector:
         scores: Scores,
         previous: ContextBundle | None,
     ) -> tuple["_StoredTexts", ContextBundle]:
-        texts = _StoredTexts(self._store, _best_outputs(pool, scores)[:_MAX_LOADED])
+        texts = _StoredTexts(self._store, _best_outputs(pool, scores))
         return texts, pack(pool, scores, request, allocation, texts=texts, previous=previous)
 
     def _metered(self, counter: TokenCounter) -> Meter:
-        """Return the counter with the counts of earlier selections by an equal one."""
-        # all of these count alike
-        kind = DefaultCounter if type(counter) is DefaultCounter else counter
-        counted_with, meter = self._counts
-        if counted_with is not kind:
+        """Return the counter with the cached counts of earlier selections."""
+        # Each request has its own DefaultCounter, and all of them count alike.
+        key = DefaultCounter if type(counter) is DefaultCounter else counter
+        cached_key, meter = self._counts
+        if cached_key is not key:
             meter = Meter(counter)
-            self._counts = kind, meter
+            self._counts = key, meter
         return meter
 
-    def _emit_figures(
+    def _emit_results(
         self,
         pool: DataPoolSnapshot,
         scores: Scores,
@@ -218,30 +225,26 @@ class ContextSelector:
                 requested=allocation.system,
                 available=allocation.total_budget,
             )
-        figures = bundle.metadata
+        metadata = bundle.metadata
         self._emit(
             "context.selection.complete",
             duration_ms=duration_ms,
-            files_selected=figures.files_selected,
-            turns_selected=figures.turns_selected,
-            tokens_used=figures.total_tokens,
-            budget_utilization=figures.budget_utilization,
+            files_selected=metadata.files_selected,
+            turns_selected=metadata.turns_selected,
+            tokens_used=metadata.total_tokens,
+            budget_utilization=metadata.budget_utilization,
         )
 
     def _emit(self, name: _EventName, **data: str | float) -> None:
-        """Calls every listener, in order.
-
-        An error of one is logged, and the others are still called. A listener is not awaited: an
-        async one never runs.
-        """
+        """Call every listener, in order. Log the error of a listener, and call the next one."""
         for listener in self._listeners:
             try:
                 with third_party_code("a context listener"):
-                    answer: object = listener(ContextEvent(name, data))
-                    if inspect.iscoroutine(answer):
-                        answer.close()
+                    result: object = listener(ContextEvent(name, data))
+                    if inspect.iscoroutine(result):
+                        result.close()
                         _log.warning(
-                            "a context listener is async and was not run; give a plain function"
+                            "a context listener is async and was not run; pass a plain function"
                         )
             except ToolFailedError as exc:
                 _log.warning(
@@ -249,8 +252,8 @@ class ContextSelector:
                 )
 
 
-def _check_given(request: object, pool: object) -> None:
-    # A caller without a type checker passes anything.
+def _check_types(request: object, pool: object) -> None:
+    # A caller without a type checker may pass anything.
     if not isinstance(request, ContextSelectionRequest):
         raise TypeError(
             f"request is a {type(request).__name__}; "
@@ -264,16 +267,20 @@ def _check_given(request: object, pool: object) -> None:
 
 
 class _StoredTexts(Mapping[str, str]):
-    """The texts of some outputs by pointer id, each loaded when it is asked for.
+    """The texts of some outputs by pointer id, loaded on access. Empty without a store.
 
-    None without a store.
+    Attributes:
+        loaded: Number of outputs that were loaded.
+        load_s: Seconds that loading took.
     """
 
     def __init__(self, store: LoadsResults | None, outputs: Iterable[ContextPointer]) -> None:
         self._store = store
-        self._outputs = {output.pointer_id: output for output in outputs} if store else {}
-        self._loaded = 0
-        self._load_s = 0.0
+        self._outputs: dict[str, ContextPointer] = {}
+        if store is not None:
+            self._outputs = {output.pointer_id: output for output in outputs}
+        self.loaded = 0
+        self.load_s = 0.0
 
     def __getitem__(self, pointer_id: str) -> str:
         if self._store is None:
@@ -285,8 +292,8 @@ class _StoredTexts(Mapping[str, str]):
             _log.warning("a stored output could not be loaded: %s", type(exc).__name__)
             raise
         finally:
-            self._loaded += 1
-            self._load_s += perf_counter() - started
+            self.loaded += 1
+            self.load_s += perf_counter() - started
         return value if isinstance(value, str) else to_json(value)
 
     def __iter__(self) -> Iterator[str]:
@@ -294,16 +301,6 @@ class _StoredTexts(Mapping[str, str]):
 
     def __len__(self) -> int:
         return len(self._outputs)
-
-    def facts(self) -> dict[str, Attribute]:
-        """Return how many were loaded, and in how many seconds.
-
-        A span for each would cost more than the load of a small output.
-        """
-        return {
-            "llm_common.context.loaded": self._loaded,
-            "llm_common.context.load_s": self._load_s,
-        }
 
 
 def select_and_pack_context(
@@ -316,47 +313,53 @@ def select_and_pack_context(
     previous: ContextBundle | None = None,
     strategies: Mapping[str, Strategy] = STRATEGIES,
 ) -> ContextBundle:
-    """The bundle for an intent within an allocation; pure: no clock, no store, no events.
+    """Select and pack the context for an intent within an allocation.
+
+    Pure: uses no clock and no store, and emits no events.
 
     Args:
         pool: The candidates.
-        allocation: How the tokens are shared; see `allocate_budget`.
-        intent: What to select for; see `classify_intent`.
-        request: Strategy, hints, patterns, counter and moment; None takes the defaults. Its intent
-            and budget are not read. Without a moment, ages are measured from the newest item of the
-            pool.
-        texts: Texts of stored outputs by pointer id; other outputs can only be named.
-        previous: The bundle of the turn before.
+        allocation: The tokens of each part. See `allocate_budget`.
+        intent: The classified request. See `classify_intent`.
+        request: Strategy, hints, patterns, counter and time. None uses the defaults. Its intent and
+            its budget are ignored. If its `now` is None, ages are measured from the newest item of
+            the pool.
+        texts: Texts of stored outputs by pointer id. Other outputs can only be named.
+        previous: The bundle of the previous turn.
         strategies: The strategies that the request may name.
+
+    Returns:
+        The bundle, never over the budget of the allocation.
+
+    Raises:
+        ValueError: If the request names an unknown strategy.
+        TypeError: If `intent` is a str, or if a counter returns no whole number.
     """
     require_intent(intent)
     request = request or ContextSelectionRequest(
         intent=intent, token_budget=max(allocation.total_budget, 1)
     )
     request = request.model_copy(update={"intent": intent})
-    scores = score_pool(
-        pool, request, now=request.now or _newest_moment(pool), strategies=strategies
-    )
+    now = request.now or _newest_moment(pool)
+    scores = score_pool(pool, request, now=now, strategies=strategies)
     return pack(pool, scores, request, allocation, texts=texts or {}, previous=previous)
 
 
 def _best_outputs(pool: DataPoolSnapshot, scores: Scores) -> list[ContextPointer]:
-    """The outputs that may go in and are small enough to load, best first."""
-    able = [
-        output
-        for output in pool.tool_outputs
-        if scores["output", output.pointer_id].rule not in REFUSED
-        and (output.result_bytes or 0) <= _MAX_LOADED_BYTES
-    ]
-    return sorted(
-        able, key=lambda output: (-scores["output", output.pointer_id].value, output.pointer_id)
-    )
+    """Return the best outputs that may be packed and are small enough to load."""
+    ranked: list[tuple[float, str, ContextPointer]] = []
+    for output in pool.tool_outputs:
+        score = scores["output", output.pointer_id]
+        if score.rule not in REFUSED and (output.result_bytes or 0) <= _MAX_LOADED_BYTES:
+            ranked.append((-score.value, output.pointer_id, output))
+    return [output for *_, output in sorted(ranked)[:_MAX_LOADED]]
 
 
 def _newest_moment(pool: DataPoolSnapshot) -> datetime:
-    moments = [turn.timestamp for turn in pool.session_log]
+    moments = [_EPOCH]
+    moments += [turn.timestamp for turn in pool.session_log]
     moments += [memory.timestamp for memory in pool.memory_hits]
-    moments += [
-        file.metadata.last_modified for file in pool.context_files if file.metadata.last_modified
-    ]
-    return max(moments, default=_EPOCH)
+    for file in pool.context_files:
+        if file.metadata.last_modified:
+            moments.append(file.metadata.last_modified)
+    return max(moments)

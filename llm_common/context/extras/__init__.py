@@ -1,3 +1,3 @@
-"""Optional stages around the context selector."""
+"""Add optional stages to the context selector."""
 
 __all__: list[str] = []

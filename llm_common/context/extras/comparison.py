@@ -1,4 +1,4 @@
-"""`compare_strategies`: what different strategies choose from the same pool."""
+"""Compare what different strategies select from the same pool."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,13 @@ _ID_CHARS = 48
 
 @dataclass(frozen=True, slots=True)
 class StrategyOutcome:
-    """The bundle of one strategy, and the items that no other strategy kept."""
+    """The bundle of a strategy.
+
+    Attributes:
+        strategy: Name of the strategy.
+        bundle: Its bundle.
+        only_here: Kind and id of the items that no other strategy kept.
+    """
 
     strategy: str
     bundle: ContextBundle
@@ -31,25 +37,25 @@ class StrategyOutcome:
 
     @property
     def kept(self) -> tuple[tuple[Kind, str], ...]:
-        """Kind and id of the items in its bundle, in the bundle's order."""
-        return tuple((account.kind, account.id) for account in self.bundle.kept)
+        """Return kind and id of the items in the bundle, in the order of the prompt."""
+        return _keys(self.bundle)
 
 
 @dataclass(frozen=True, slots=True)
 class StrategyComparison:
-    """What strategies chose from the same pool.
+    """The selections of several strategies from the same pool.
 
     Attributes:
-        outcomes: One per strategy, in the order asked for.
-        overlaps: By pair of names, in that order: the items that both kept as a share of those that
-            either kept (Jaccard's index); 1 when neither kept any.
+        outcomes: The outcome of each strategy, in the requested order.
+        overlaps: The Jaccard index of each pair of strategies: the items that both kept, as a share
+            of the items that either kept. It is 1 if neither kept any.
     """
 
     outcomes: tuple[StrategyOutcome, ...]
     overlaps: Mapping[tuple[str, str], float]
 
     def explain(self) -> dict[str, Any]:
-        """Return the comparison as plain data for JSON, without the text of any item."""
+        """Return the comparison as plain data for JSON, without the texts of the items."""
         strategies: list[dict[str, Any]] = []
         for outcome in self.outcomes:
             entry = {
@@ -59,14 +65,16 @@ class StrategyComparison:
                 "only_here": [*map(list, outcome.only_here)],
             }
             strategies.append(entry)
-        overlaps = [
-            {"strategies": list(pair), "overlap": overlap}
-            for pair, overlap in self.overlaps.items()
-        ]
+        overlaps: list[dict[str, Any]] = []
+        for pair, overlap in self.overlaps.items():
+            overlaps.append({"strategies": list(pair), "overlap": overlap})
         return {"strategies": strategies, "overlaps": overlaps}
 
     def explain_text(self) -> str:
-        """Return the same as a text: a line per strategy, its own items, and a line per pair."""
+        """Return the comparison as text.
+
+        Each strategy has a line, followed by the items that only it kept. Each pair has a line.
+        """
         lines: list[str] = []
         for outcome in self.outcomes:
             metadata = outcome.bundle.metadata
@@ -91,46 +99,52 @@ def compare_strategies(
     now: datetime | None = None,
     texts: Mapping[str, str] | None = None,
 ) -> StrategyComparison:
-    """Return what each strategy chooses from the pool, and how far they agree.
+    """Select with each strategy from the same pool, and compare the bundles.
 
-    Pure, as `select_and_pack_context` is; the order of the pool does not matter.
+    Pure, like `select_and_pack_context`. The order of the pool does not matter.
 
     Args:
         pool: The candidates.
-        request: What to select for; its strategy is not read.
-        strategies: Names in `STRATEGIES`, of which a repeated one counts once; or other strategies
-            by name, as for a `ContextSelector`.
-        now: The moment that ages are measured from; None takes the request's, else the newest
-            item's.
-        texts: Texts of stored outputs by pointer id; other outputs can only be named.
+        request: The task and the budget. Its strategy is ignored.
+        strategies: Names in `STRATEGIES`, without regard to repetitions, or a mapping of names to
+            other strategies, as for a `ContextSelector`.
+        now: The time from which ages are measured. None uses the request's time, or else the time
+            of the newest item.
+        texts: Texts of stored outputs by pointer id. Other outputs can only be named.
+
+    Returns:
+        The outcome of each strategy, and how far they agree.
 
     Raises:
-        ValueError: There is no strategy of one of the names.
+        ValueError: If one of the names is unknown.
     """
     if now is not None:
         request = request.model_copy(update={"now": now})
     by_name = strategies if isinstance(strategies, Mapping) else STRATEGIES
     bundles: dict[str, ContextBundle] = {}
-    kept: dict[str, set[tuple[Kind, str]]] = {}
     for name in strategies:
-        asked = request.model_copy(update={"strategy": name})
+        named = request.model_copy(update={"strategy": name})
         bundles[name] = select_and_pack_context(
             pool,
-            allocate_budget(asked),
-            asked.intent,
-            request=asked,
+            allocate_budget(named),
+            named.intent,
+            request=named,
             texts=texts,
             strategies=by_name,
         )
-        kept[name] = {(account.kind, account.id) for account in bundles[name].kept}
-    holders = Counter(chain.from_iterable(kept.values()))
+    counts = Counter(chain.from_iterable(map(_keys, bundles.values())))
     outcomes: list[StrategyOutcome] = []
     for name, bundle in bundles.items():
-        keys = [(account.kind, account.id) for account in bundle.kept]
-        only_here = tuple(key for key in keys if holders[key] == 1)
+        only_here = tuple(key for key in _keys(bundle) if counts[key] == 1)
         outcomes.append(StrategyOutcome(name, bundle, only_here))
     overlaps: dict[tuple[str, str], float] = {}
-    for left, right in combinations(kept, 2):
-        union = kept[left] | kept[right]
-        overlaps[left, right] = len(kept[left] & kept[right]) / len(union) if union else 1.0
+    for left, right in combinations(bundles, 2):
+        left_keys, right_keys = set(_keys(bundles[left])), set(_keys(bundles[right]))
+        union = left_keys | right_keys
+        overlaps[left, right] = len(left_keys & right_keys) / len(union) if union else 1.0
     return StrategyComparison(tuple(outcomes), overlaps)
+
+
+def _keys(bundle: ContextBundle) -> tuple[tuple[Kind, str], ...]:
+    """Return kind and id of the items that a bundle kept."""
+    return tuple((account.kind, account.id) for account in bundle.kept)

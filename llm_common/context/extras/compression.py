@@ -1,9 +1,10 @@
-"""`compress_turns`: replaces groups of old turns by summary turns."""
+"""Replace groups of old turns by summaries."""
 
 import hashlib
 import json
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from operator import attrgetter
 from typing import Final
 
 from llm_common.context.request import TurnEntry
@@ -14,13 +15,13 @@ from llm_common.tools.tool import third_party_code
 _log = logging.getLogger(__name__)
 
 SUMMARY_ROLE: Final = "summary"
-"""Role of a turn that summarises others."""
+"""Role of a turn that is a summary."""
 
 COMPRESSED_IDS: Final = "compressed_ids"
-"""Metadata key of a summary turn: ids of the turns that it replaces, oldest first."""
+"""Metadata key of a summary: the ids of the turns that it replaces, oldest first."""
 
 Summarise = Callable[[Sequence[TurnEntry]], Awaitable[str | None]]
-"""Summarises the turns, which come oldest first; called for one group at a time."""
+"""Summarises a group of turns, oldest first. Called for one group at a time."""
 
 
 async def compress_turns(
@@ -32,44 +33,49 @@ async def compress_turns(
     target_tokens: int = 400,
     counter: TokenCounter | None = None,
 ) -> tuple[TurnEntry, ...]:
-    """Summaries of groups of old turns, then the other turns, both oldest first.
+    """Replace groups of old turns by summaries.
 
-    The oldest turns form a group as soon as they hold `group_tokens`; the rest, and the newest
-    turns, stay word for word. A summary is made once, and nothing before the last group changes
-    while turns arrive: a prompt that begins with the summaries stays in the provider's cache until
-    the next group is full.
+    The oldest turns form a group as soon as they have `group_tokens` tokens. All later turns stay
+    word for word. Each summary is written once, and does not change when turns are added. So a
+    prompt that begins with the summaries stays in the provider's cache until the next group is
+    full.
 
     Pass the result and the later turns to the next call, or all turns and the summaries. A turn
-    that has a summary is left out, a summary is never compressed again, and without a new group the
+    with a summary is omitted, and a summary is never compressed again. Without a new group the
     summariser is not called.
 
     Args:
         turns: The conversation, in any order.
-        summarise: Summarises a group. Its errors and its results are not trusted; it must have its
-            own timeout.
-        keep_newest: How many of the newest turns stay; an answer usually refers to the last ten.
-        group_tokens: Tokens at which a group is full; the default is five times `target_tokens`.
-        target_tokens: Most tokens that a summary may take.
-        counter: Counts the contents; None takes `DefaultCounter`.
+        summarise: Summarises a group. Its errors are caught and its results checked, but it must
+            have its own timeout.
+        keep_newest: Number of newest turns to keep. An answer usually refers to the last ten.
+        group_tokens: Tokens of a full group. The default is five times `target_tokens`.
+        target_tokens: Maximum number of tokens of a summary.
+        counter: Counts the contents. None uses `DefaultCounter`.
 
     Returns:
-        The turns. If the summariser raises, or returns no text or more than `target_tokens`, this
-        is logged; the turns of that group and the later ones stay, and the next call tries again.
+        The summaries, then the other turns, both oldest first. If the summariser raises, returns no
+        text or exceeds `target_tokens`, a warning is logged. The turns of that group and all later
+        ones then stay, and the next call tries again.
 
     Raises:
-        ValueError: `keep_newest` is negative, or not `0 < target_tokens < group_tokens`.
-        TypeError: The counter returned no whole number.
+        ValueError: If `keep_newest` is negative, or unless `0 < target_tokens < group_tokens`.
+        TypeError: If the counter returns no whole number.
     """
     if keep_newest < 0 or not 0 < target_tokens < group_tokens:
         raise ValueError(
             "keep_newest must be 0 or more, and target_tokens between 0 and group_tokens"
         )
     counter = counter or DefaultCounter()
-    ordered = sorted(turns, key=_moment)
-    summaries = [turn for turn in ordered if _summarised_ids(turn)]
-    replaced = {turn_id for summary in summaries for turn_id in _summarised_ids(summary)}
-    plain = [turn for turn in ordered if not _summarised_ids(turn) and turn.id not in replaced]
-    done = 0
+    summaries: list[TurnEntry] = []
+    plain: list[TurnEntry] = []
+    replaced: set[str] = set()
+    for turn in sorted(turns, key=attrgetter("timestamp", "id")):
+        ids = _summarised_ids(turn)
+        replaced.update(ids)
+        (summaries if ids else plain).append(turn)
+    plain = [turn for turn in plain if turn.id not in replaced]
+    compressed = 0
     for group in _full_groups(plain[: max(0, len(plain) - keep_newest)], counter, group_tokens):
         text = await _summary(group, summarise)
         tokens = count_tokens(counter, text)
@@ -81,14 +87,14 @@ async def compress_turns(
             )
             break
         summaries.append(_summary_turn(group, text, tokens))
-        done += len(group)
-    return (*summaries, *plain[done:])
+        compressed += len(group)
+    return (*summaries, *plain[compressed:])
 
 
 def _full_groups(
     turns: Iterable[TurnEntry], counter: TokenCounter, group_tokens: int
 ) -> Iterator[list[TurnEntry]]:
-    """The full groups, from the oldest turn on."""
+    """Yield the full groups, starting with the oldest turn."""
     group: list[TurnEntry] = []
     tokens = 0
     for turn in turns:
@@ -100,14 +106,14 @@ def _full_groups(
 
 
 async def _summary(group: Sequence[TurnEntry], summarise: Summarise) -> str:
-    """The summary; empty when the summariser fails or returns no text."""
+    """Summarise a group. Return "" if the summariser fails or returns no text."""
     try:
         with third_party_code("the summariser"):
-            answer: object = await summarise(tuple(group))
+            summary: object = await summarise(tuple(group))
     except ToolFailedError as exc:
         _log.warning("a summariser failed: %s", type(exc.__cause__).__name__)
         return ""
-    return answer.strip() if isinstance(answer, str) else ""
+    return summary.strip() if isinstance(summary, str) else ""
 
 
 def _summary_turn(group: Sequence[TurnEntry], text: str, tokens: int) -> TurnEntry:
@@ -124,10 +130,7 @@ def _summary_turn(group: Sequence[TurnEntry], text: str, tokens: int) -> TurnEnt
 
 
 def _summarised_ids(turn: TurnEntry) -> Sequence[str]:
-    """The ids of the turns that this one summarises; none for other turns."""
-    ids = turn.metadata.get(COMPRESSED_IDS) if turn.role == SUMMARY_ROLE else None
-    return ids if isinstance(ids, list | tuple) else ()
-
-
-def _moment(turn: TurnEntry) -> tuple[object, str]:
-    return turn.timestamp, turn.id
+    """Return the ids of the turns that a summary replaces, and no ids for other turns."""
+    ids = turn.metadata.get(COMPRESSED_IDS)
+    # Metadata is the application's, so the key may have any value.
+    return ids if turn.role == SUMMARY_ROLE and isinstance(ids, list | tuple) else ()

@@ -1,4 +1,4 @@
-"""`LLMIntentClassifier`: asks a model what a request asks for."""
+"""Classify what a request asks for with a model."""
 
 import logging
 from typing import Final
@@ -43,17 +43,17 @@ class _Reply(BaseModel):
 
 
 class LLMIntentClassifier:
-    """Classifies a request by one model call, or by its words if that fails.
+    """Classifies a request by one model call, or by its words if the call fails.
 
-    Tasks may share it.
+    Tasks may share a classifier.
 
     Args:
         client: The client of the model.
-        model: Name at the endpoint; None takes the client's default.
-        timeout_s: Seconds for the model call; few, since a selection waits for it.
+        model: Name of the model at the endpoint. None uses the client's default.
+        timeout_s: Seconds for the model call. Short by default, since a selection waits for it.
 
     Raises:
-        ValueError: `timeout_s` is not positive.
+        ValueError: If `timeout_s` is not positive.
     """
 
     def __init__(
@@ -66,25 +66,30 @@ class LLMIntentClassifier:
         self._timeout_s = timeout_s
 
     async def classify(self, text: str, *, current_project: str | None = None) -> UserIntent:
-        """The request with its intent; at most one model call, none for an empty text.
+        """Classify a request with at most one model call, and with none for an empty text.
 
-        The model gives the intent and its confidence; the needs and the entities are found locally.
-        The model gets the first 4,000 and the last 2,000 characters of a longer text.
+        The model returns the intent and its confidence. The needs and the entities are found
+        locally. The model reads the first 4,000 and the last 2,000 characters of a longer text.
 
         Args:
-            text: What the user wrote.
-            current_project: Name of the current project.
+            text: The user's request.
+            current_project: Name of the current project, whose memories are preferred.
 
         Returns:
-            The intent. A failure of the client or of the reply is logged, and `classify_intent`
-            gives the intent.
+            The intent. If the client fails or the reply is unusable, a warning is logged and
+            `classify_intent` decides.
         """
         if not text.strip():
             return classify_intent(text, current_project=current_project)
         try:
+            request = printable(head_and_tail(text))
+            fenced_request = fenced(request, fence_nonce(request))
             reply = await ask(
                 self._client,
-                _question(text),
+                [
+                    LLMMessage(role=MessageRole.SYSTEM, content=_SYSTEM_PROMPT),
+                    LLMMessage(role=MessageRole.USER, content=fenced_request),
+                ],
                 reply_model=_Reply,
                 model=self._model,
                 timeout_s=self._timeout_s,
@@ -95,11 +100,3 @@ class LLMIntentClassifier:
         return intent_of(
             text, reply.intent, confidence=reply.confidence, current_project=current_project
         )
-
-
-def _question(text: str) -> list[LLMMessage]:
-    request = printable(head_and_tail(text))
-    return [
-        LLMMessage(role=MessageRole.SYSTEM, content=_SYSTEM_PROMPT),
-        LLMMessage(role=MessageRole.USER, content=fenced(request, fence_nonce(request))),
-    ]

@@ -1,4 +1,4 @@
-"""`prefetch_hints`: the items that the next selection is likely to need, by the last ones."""
+"""Predict the items that the next selection is likely to need."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,21 +11,21 @@ PrefetchReason = Literal["mentioned", "pointer_line", "kept_repeatedly"]
 
 _RECENT: Final = 5
 _REPEATEDLY: Final = 2
-_OUT_OF_REACH: Final = frozenset({"excluded", "not_required", "unavailable"})
-_ORDER: Final = {reason: place for place, reason in enumerate(get_args(PrefetchReason))}
+_EXCLUDED: Final = frozenset({"excluded", "not_required", "unavailable"})
+_REASONS: Final[tuple[PrefetchReason, ...]] = get_args(PrefetchReason)  # most likely first
 
 
 @dataclass(frozen=True, slots=True)
 class PrefetchHint:
-    """An item to prepare: read its text, load its result, compute its vector.
+    """An item to prepare, by reading its text, loading its result or computing its vector.
 
     Attributes:
         kind: Kind of the item.
-        id: Its id.
-        reason: `mentioned`: the user named it, and there was no room for all of it; `pointer_line`:
-            an output of which only a line was shown, for the model to ask for it;
-            `kept_repeatedly`: it was shown at least twice.
-        times: In how many of the newest bundles.
+        id: Id of the item.
+        reason: `mentioned` (the user named it, and not all of it fitted), `pointer_line` (only a
+            line of an output was shown, and the model may read it), or `kept_repeatedly` (it was
+            shown at least twice).
+        times: Number of recent bundles to which the reason applies.
     """
 
     kind: Kind
@@ -37,45 +37,51 @@ class PrefetchHint:
 def prefetch_hints(
     bundles: Sequence[ContextBundle], *, limit: int = 10
 ) -> tuple[PrefetchHint, ...]:
-    """Return the items that the next selection is likely to need, most likely first.
+    """Predict the items that the next selection is likely to need. Pure.
 
-    Ordered by reason as in `PrefetchHint`, then by the number of bundles, then the newest; ties by
-    kind and id. Only the five newest bundles count, and only items that the newest one could show.
-    An item that was shown after it had been missed no longer counts as missed. The newest turns and
-    the project are always there, and never hinted at. Pure.
+    Only the five newest bundles count, and only items that the newest bundle could show. An item
+    that was shown after it had been missed no longer counts as missed. The newest turns and the
+    project are always shown, so they are never hinted at.
 
     Args:
         bundles: The last selections, oldest first.
-        limit: Most hints to give.
+        limit: Maximum number of hints.
+
+    Returns:
+        The hints, most likely first: by reason, in the order of `PrefetchHint`, then by number of
+        bundles, then by age. Ties are in the order of kind and id.
 
     Raises:
-        ValueError: `limit` is negative.
+        ValueError: If `limit` is negative.
     """
     if limit < 0:
         raise ValueError(f"limit is {limit}; it must be 0 or more")
+    if not bundles:
+        return ()
     newest_first = bundles[-_RECENT:][::-1]
     ages: dict[tuple[Kind, str], dict[PrefetchReason, list[int]]] = {}
     for age, bundle in enumerate(newest_first):
         for account in (*bundle.kept, *bundle.dropped):
             by_reason = ages.setdefault((account.kind, account.id), {})
             reason = _reason(account)
+            # Newest first, so an entry here is a bundle that showed the item later.
             if reason == "kept_repeatedly" or (reason and "kept_repeatedly" not in by_reason):
                 by_reason.setdefault(reason, []).append(age)
 
     ranked: list[tuple[int, int, int, Kind, str, PrefetchHint]] = []
-    for account in (*newest_first[0].kept, *newest_first[0].dropped) if newest_first else ():
+    for account in (*newest_first[0].kept, *newest_first[0].dropped):
         by_reason = ages[account.kind, account.id]
         reason = _first_reason(by_reason)
-        if reason is not None and account.reason not in _OUT_OF_REACH:
-            times = len(by_reason[reason])
+        if reason is not None and account.reason not in _EXCLUDED:
+            times, newest = len(by_reason[reason]), by_reason[reason][0]
             hint = PrefetchHint(account.kind, account.id, reason, times)
-            newest = by_reason[reason][0]
-            ranked.append((_ORDER[reason], -times, newest, account.kind, account.id, hint))
+            priority = _REASONS.index(reason)
+            ranked.append((priority, -times, newest, account.kind, account.id, hint))
     return tuple(hint for *_, hint in sorted(ranked)[:limit])
 
 
 def _reason(account: ItemAccount) -> PrefetchReason | None:
-    """Return the reason that one bundle gives for an item."""
+    """Return the reason for which a bundle hints at an item, or None."""
     if account.rule == "mentioned" and account.form != "whole":
         return "mentioned"
     if account.form == "left_out" or account.reason == "newest" or account.kind == "project":
@@ -86,7 +92,7 @@ def _reason(account: ItemAccount) -> PrefetchReason | None:
 
 
 def _first_reason(ages: Mapping[PrefetchReason, Sequence[int]]) -> PrefetchReason | None:
-    reasons = set(ages)
-    if len(ages.get("kept_repeatedly", ())) < _REPEATEDLY:
-        reasons.discard("kept_repeatedly")
-    return min(reasons, key=_ORDER.__getitem__, default=None)
+    for reason in _REASONS:
+        if len(ages.get(reason, ())) >= (_REPEATEDLY if reason == "kept_repeatedly" else 1):
+            return reason
+    return None

@@ -1,3 +1,3 @@
-"""Packing: the last of the pure stages, from scored items to a bundle that fits."""
+"""Pack scored items into a bundle that fits the budget, the last of the pure stages."""
 
 __all__ = []

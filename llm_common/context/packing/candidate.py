@@ -1,8 +1,7 @@
-"""The items of a pool on their way into a bundle, and the forms that each can take."""
+"""Model the items of a pool as candidates for a bundle, and the forms that each can take."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from math import inf
 from operator import attrgetter
 
 from llm_common.context.bundle import (
@@ -30,22 +29,22 @@ from llm_common.ranking.passages import PartSize, PartSizes, RankedPassages
 from llm_common.text.display import printable, without_headings
 
 REFUSED = frozenset({"excluded", "below_cut_off", "not_required", "unavailable"})
-"""Rules that keep an item out."""
+"""Rules that exclude an item from a bundle."""
 
 _Item = TurnEntry | ContextFile | MemorySnippet | ProjectState | ContextPointer
 
-# Rules whose items are placed before the rest, in this order.
+# Rules whose items are placed before all others, in this order.
 _TIERS = {"mentioned": 0, "pinned": 1}
 _RANKED_TIER = len(_TIERS)
 
-# By score per token, many short items that touch on a request would drive out the one that answers
-# it. Of 1.0 to 3.0, bfcl_memory loses below 2.0 and qmsum above.
+# With the score itself, many short items that touch on a request would displace the item that
+# answers it. Of the powers from 1.0 to 3.0, bfcl_memory loses below 2.0 and qmsum above.
 _POWER = 2.0
-# Added to the value of an item of the previous bundle: what replaces it must score a fifth higher.
+# Raises the value of an item of the previous bundle, so that only a score a fifth higher beats it.
 _HYSTERESIS = 0.5
 _MAX_SCORE = 1e6  # keeps sums of squares finite
 _UNSCORED = Score(0.0)
-# Characters of a turn or an output. A short one, such as "Yes.", may be repeated.
+# Characters of a turn or an output. A shorter one, such as "Yes.", may be repeated.
 _MIN_REPEATED = 200
 
 
@@ -54,15 +53,19 @@ class Candidate:
     """An item with its score.
 
     Attributes:
-        heading: Where it comes from, in one line.
-        group: The heading that it shares with its neighbours: the day of a turn, where a
-            conversation has several.
-        text: Its whole text. None for an output that was not loaded.
-        value: The value of all of it, by its score. Higher when the previous bundle had it.
-        previous_place: Its place in the previous bundle, or None.
-        tier: 0 for what the user mentioned, 1 for what is pinned, 2 for the rest.
-        reason: Why it stays out, where its rule does not say so.
-        same_as: A candidate that is shown and has the same text.
+        kind: Kind of the item.
+        id: Id of the item.
+        item: The item.
+        score: Its score.
+        heading: Its source, in one line.
+        group: The heading that it shares with its neighbours. For a turn of a conversation of
+            several days, the day.
+        text: The whole text, or None for an output that was not loaded.
+        value: The value of the whole item, which is higher if the previous bundle contained it.
+        previous_index: Its index in the previous bundle, or None.
+        tier: 0 for a mentioned item, 1 for a pinned one, 2 for all others.
+        reason: The reason for dropping it, unless its rule excludes it.
+        same_as: A candidate with the same text that is shown, or None.
     """
 
     kind: Kind
@@ -73,25 +76,27 @@ class Candidate:
     group: str = ""
     text: str | None = None
     value: float = 0.0
-    previous_place: int | None = None
+    previous_index: int | None = None
     tier: int = _RANKED_TIER
     reason: str = "no_room"
     same_as: "Candidate | None" = None
 
     @property
     def chars(self) -> int:
-        """Characters there are to show, about: the bytes of an output that was not loaded."""
+        """Return the length of the text. For an output that was not loaded, return its bytes."""
         if self.text is not None:
             return len(self.text)
-        return (self.item.result_bytes or 0) if isinstance(self.item, ContextPointer) else 0
+        if isinstance(self.item, ContextPointer):
+            return self.item.result_bytes or 0
+        return 0
 
     @property
     def duplicate_reason(self) -> str:
-        """The reason that names the candidate with the same text, or ""."""
+        """Return the reason that names the candidate with the same text, or ""."""
         return f"same as {self.same_as.kind} {self.same_as.id}" if self.same_as else ""
 
     def left_out(self) -> ItemAccount:
-        """Return the account of the item as left out."""
+        """Return the account of the item as a dropped one."""
         value, parts, rule = self.score
         reason = rule if rule in REFUSED else self.duplicate_reason or self.reason
         return ItemAccount(
@@ -99,7 +104,7 @@ class Candidate:
         )
 
     def block(self, body: str, note: str = "") -> Block:
-        """Return its block with that body, and a note behind the heading."""
+        """Build its block from a body and a note after the heading."""
         return item_block(
             self.kind, self.id, heading=self.heading, body=body, note=note, group=self.group
         )
@@ -107,7 +112,17 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """A candidate in the form in which it goes into the bundle."""
+    """A candidate in the form in which the bundle shows it.
+
+    Attributes:
+        candidate: The candidate.
+        block: Its block.
+        shown: The text that is shown.
+        form: The form.
+        tokens: Tokens of the block.
+        chars: Number of characters of the item's text that are shown.
+        reason: The reason for showing it.
+    """
 
     candidate: Candidate
     block: Block
@@ -119,7 +134,7 @@ class Placement:
 
     @property
     def account(self) -> ItemAccount:
-        """The account of the item."""
+        """Return the account of the item as a kept one."""
         candidate, score = self.candidate, self.candidate.score
         reason = self.reason
         if not self.chars:
@@ -147,27 +162,28 @@ def _value_of(score: Score) -> float:
 def candidates_of(
     pool: DataPoolSnapshot, scores: Scores, previous: ContextBundle | None
 ) -> list[Candidate]:
-    """Return every item of the pool: by section, mentioned and pinned first, then by score.
+    """Return a candidate for every item of the pool, by section and in descending priority.
 
-    Turns of equal score are in the order of their age, newest first. The order of the pool does not
-    matter.
+    Mentioned and pinned items come before all others of their section, and then the score decides.
+    Turns of equal score come newest first. The order of the pool does not matter.
     """
-    previous_places: dict[tuple[Kind, str], int] = {}
-    for place, account in enumerate(previous.kept if previous else ()):
-        previous_places[account.kind, account.id] = place
+    previous_indexes: dict[tuple[Kind, str], int] = {}
+    if previous is not None:
+        for index, account in enumerate(previous.kept):
+            previous_indexes[account.kind, account.id] = index
     sections: dict[Kind, list[Candidate]] = {kind: [] for kind in KINDS}
     for candidate in _unscored(pool):
         key = (candidate.kind, candidate.id)
         candidate.score = scores.get(key, _UNSCORED)
         candidate.value = _value_of(candidate.score)
         candidate.tier = _TIERS.get(candidate.score.rule, _RANKED_TIER)
-        if key in previous_places:
-            candidate.previous_place = previous_places[key]
+        if key in previous_indexes:
+            candidate.previous_index = previous_indexes[key]
             candidate.value *= 1.0 + _HYSTERESIS
         sections[candidate.kind].append(candidate)
     ordered: list[Candidate] = []
     for section in sections.values():
-        # Sorts are stable: equal values stay in the order in which `_unscored` yields them.
+        # Sorts are stable, so equal values stay in the order in which `_unscored` yields them.
         section.sort(key=attrgetter("value"), reverse=True)
         section.sort(key=attrgetter("tier"))
         ordered += section
@@ -175,7 +191,7 @@ def candidates_of(
 
 
 def _unscored(pool: DataPoolSnapshot) -> Iterator[Candidate]:
-    """Yield every item: turns newest first, the others of a kind by id."""
+    """Yield a candidate for every item: turns newest first, the items of other kinds by id."""
     by_id = sorted(pool.session_log, key=attrgetter("id"))
     turns = sorted(by_id, key=attrgetter("timestamp"), reverse=True)
     days = [turn.timestamp.date() for turn in turns]
@@ -198,16 +214,17 @@ def _unscored(pool: DataPoolSnapshot) -> Iterator[Candidate]:
         lines: list[str] = []
         for name, value in project:
             if value:
-                lines.append(f"{name}: {value if isinstance(value, str) else '; '.join(value)}")
+                text = "; ".join(value) if isinstance(value, tuple) else value
+                lines.append(f"{name}: {text}")
         text = "\n".join(lines)
         yield Candidate("project", project.name, project, _UNSCORED, project.name, text=text)
 
 
 class Duplicates:
-    """Finds items that have the same text, so that it is packed once.
+    """Finds items with the same text, so that the text is packed once.
 
-    Two files of one text are not the same, since their paths differ. Neither are two short turns,
-    or two short outputs.
+    Two files with the same text are not duplicates, since their paths differ. Neither are two short
+    turns or two short outputs.
     """
 
     def __init__(self) -> None:
@@ -215,17 +232,18 @@ class Duplicates:
         self._keys: dict[Candidate, list[str]] = {}
 
     def add(self, candidate: Candidate) -> None:
-        """Note that the candidate is shown."""
+        """Record that the candidate is shown."""
         for key in self._keys_of(candidate):
             self._first.setdefault(key, candidate)
 
     def repeats(self, candidate: Candidate) -> bool:
-        """Return whether one that is shown has the same text, but for white space and case.
+        """Return whether a shown candidate has the same text, and set `same_as` to it.
 
-        `same_as` is then that one.
+        White space and case do not count.
         """
-        keys = self._keys_of(candidate)
-        first = next((self._first[key] for key in keys if key in self._first), None)
+        first = None
+        for key in self._keys_of(candidate):
+            first = first or self._first.get(key)
         if first is None or first is candidate or first.kind == candidate.kind == "file":
             return False
         if first.kind == candidate.kind in ("turn", "output") and candidate.chars < _MIN_REPEATED:
@@ -234,7 +252,7 @@ class Duplicates:
         return True
 
     def _keys_of(self, candidate: Candidate) -> list[str]:
-        """Return its text without white space and case, and the digest of a stored output."""
+        """Return the folded text without white space, and the digest of a stored output."""
         keys = self._keys.get(candidate)
         if keys is not None:
             return keys
@@ -243,26 +261,25 @@ class Duplicates:
             keys.append(folded)
         if isinstance(candidate.item, ContextPointer) and candidate.item.result_sha256:
             keys.append(f"sha256:{candidate.item.result_sha256}")
-        if candidate.text is not None:  # an output that is not loaded has no text yet
+        if candidate.text is not None:  # an output that is not loaded yet will have another key
             self._keys[candidate] = keys
         return keys
 
 
 _MAX_CACHED_CHARS = 8_000_000
-# S1: from this score on, the summary of a file that is too large goes in instead of it.
+# From the specification: above this score, the summary of a large file replaces its text.
 _RELEVANT = 0.8
 
 FIRST_CHARS = 1_200
-"""Characters of the first part of a long item. Each part after it shows twice as much."""
+"""Characters of the first part of a long item. Each later part shows twice as much."""
 
-_ALMOST = 1.5  # a text that is longer than a part by less is shown whole
+_ALMOST = 1.5  # a text of less than 1.5 parts is shown whole
 
 
 class Meter:
-    """Caches the counts of another counter, for texts of up to 8 million characters.
+    """Caches the counts of a counter, for texts of up to 8 million characters in total.
 
-    Assumes only that the counter counts equal texts alike. An estimate decides what to count, and
-    replaces no count.
+    Assumes only that the counter counts equal texts alike.
     """
 
     def __init__(self, counter: TokenCounter) -> None:
@@ -271,7 +288,7 @@ class Meter:
         self._cached_chars = 0
 
     def count(self, text: str) -> int:
-        """Return the tokens of the text, by the counter."""
+        """Return the tokens of a text."""
         tokens = self._counts.get(text)
         if tokens is None:
             tokens = count_tokens(self._counter, text)
@@ -283,7 +300,7 @@ class Meter:
 
 
 def next_chars(size: int, shown: int) -> int:
-    """Return how many characters of a text the step shows that follows `shown` of them."""
+    """Return how many characters of a text the next step shows, after `shown` characters."""
     target = FIRST_CHARS
     while target <= shown:
         target *= 2
@@ -291,13 +308,13 @@ def next_chars(size: int, shown: int) -> int:
 
 
 class Forms:
-    """Puts candidates into a form: whole, a part, a summary or one line.
+    """Renders candidates in their forms: whole, a part, a summary or one line.
 
     Args:
         meter: Counts the blocks.
         stems: The stems of the request. See `search_stems`.
-        summary_first: Whether the summary of a relevant file goes in instead of parts, as in the
-            strategy `spec`.
+        summary_first: Whether the summary of a relevant file replaces its parts, as in the strategy
+            `spec`.
     """
 
     def __init__(self, meter: Meter, stems: Sequence[str], *, summary_first: bool) -> None:
@@ -307,12 +324,11 @@ class Forms:
         self._parts: dict[Candidate, tuple[RankedPassages, PartSizes]] = {}
 
     def next_form(self, candidate: Candidate, current: Placement | None) -> Placement | None:
-        """Return the form of the step that follows the current one, or None after the last.
+        """Return the form after the current one, which takes more tokens, or None after the last.
 
-        It takes more tokens.
+        A current form of None asks for the first one.
         """
-        chars = current.chars if current else 0
-        tokens = current.tokens if current else -inf
+        chars, tokens = (current.chars, current.tokens) if current else (0, -1)
         if self._is_undivided(candidate):
             if candidate.kind == "file" and current is None:
                 return self.summary(candidate)
@@ -327,10 +343,7 @@ class Forms:
     def largest_within(
         self, step: Placement, current: Placement | None, *, max_tokens: int
     ) -> Placement | None:
-        """Return the largest form between the current one and that of a step, or None.
-
-        It takes at most `max_tokens`.
-        """
+        """Return the largest form between the current one and a step, of at most `max_tokens`."""
         candidate = step.candidate
         max_tokens = min(max_tokens, step.tokens - 1)
         forms: list[Placement] = []
@@ -341,19 +354,19 @@ class Forms:
                 forms.append(self._part(candidate, size))
         if current is None and step.form != "pointer" and candidate.kind in ("file", "output"):
             forms.append(self.line(candidate))
-        tokens = current.tokens if current else -inf
-        fitting = [form for form in forms if tokens < form.tokens <= max_tokens]
+        min_tokens = current.tokens + 1 if current else 0
+        fitting = [form for form in forms if min_tokens <= form.tokens <= max_tokens]
         return max(fitting, key=attrgetter("tokens"), default=None)
 
     def line(self, candidate: Candidate) -> Placement:
-        """Return a line that names the item, how large it is, and how it is read."""
+        """Return a line with the name of the item, its size, and how to read it."""
         unit = "characters, not shown"
         if candidate.kind == "output":
             unit = "bytes, to be read by the id"
         return self._placement(candidate, "pointer", "", f"{candidate.chars:,} {unit}")
 
     def summary(self, candidate: Candidate) -> Placement | None:
-        """Return the summary of a file, or the description of a stored output. None without one."""
+        """Return the summary of a file or the description of a stored output, or None."""
         text: str | None = ""
         if isinstance(candidate.item, ContextFile):
             text = candidate.item.summary
@@ -362,7 +375,7 @@ class Forms:
         return self._placement(candidate, "summary", text, "summary") if text else None
 
     def _is_undivided(self, candidate: Candidate) -> bool:
-        """Return whether it has no parts: the project, and a file whose summary stands for it."""
+        """Return whether it has no parts: the project, and a file that its summary replaces."""
         if candidate.kind == "project":
             return True
         has_summary = isinstance(candidate.item, ContextFile) and bool(candidate.item.summary)
@@ -400,10 +413,7 @@ class Forms:
 
 
 def _part_note(candidate: Candidate, shown: int, size: int) -> str:
-    """Return how much is shown, and that the rest has not been read.
-
-    Nothing for a turn, whose marks say what is missing.
-    """
+    """Return the note that the rest of an item is unread. A turn has only marks in its text."""
     if candidate.kind == "turn":
         return ""
     note = f"{shown:,} of {size:,} characters; the rest is unread"

@@ -1,18 +1,18 @@
-"""`pack`: scored items become a bundle under a hard budget.
+"""Pack scored items into a bundle under a hard budget.
 
-`PackingSteps` orders everything that could be shown, without a look at the budget. The packer takes
-the steps until one does not fit, and of that one the part that fits. So a larger budget shows of
-each item what a smaller one shows, or more. Last the text is rendered and counted: while it takes
-too many tokens, the last step is made smaller, or undone.
+`PackingSteps` orders everything that could be shown, independently of the budget. The packer takes
+these steps until one does not fit, and then the part of it that fits. So a larger budget shows each
+item at least as far as a smaller one. At the end the text is rendered and counted. While it exceeds
+the budget, the last step is reduced or undone.
 
-A step shows an item, or more of it. Within a kind the step of the highest value per character is
-next. The first step of an item adds its value, and counts as at most 800 characters: among longer
-items the score alone decides. Each later step adds `value * log(shown then / shown before)`: so the
-long items that are shown get room in proportion to their values (Kelly 1997, proportional
-fairness).
+A step shows an item, or more of it. Within a kind, the step with the highest value per character
+comes next. The first step of an item adds its value, and counts as at most 800 characters, so that
+among longer items the score alone decides. Each later step adds `value * log(chars after / chars
+before)`. So the long items that are shown get space in proportion to their values (proportional
+fairness, Kelly 1997).
 
-The kinds, and what is reserved beside them, are queues. The step is next that would end first if
-each queue filled at a rate of its own (weighted fair queueing, Demers, Keshav and Shenker 1989).
+Each kind and each reserve has a queue. Each queue has a rate, and the step that would finish first
+at these rates comes next (weighted fair queueing, Demers, Keshav and Shenker 1989).
 """
 
 from collections import Counter
@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from heapq import heapify, heappop, heappush, nlargest
+from itertools import chain
 from math import log
 from operator import attrgetter, itemgetter
 
@@ -60,8 +61,8 @@ from llm_common.pointers.pointer import ContextPointer
 from llm_common.ranking.lexical import search_stems
 
 _MAX_NEWEST = 20
-_MAX_MEMORIES = 5
-_SECTION = {kind: number for number, kind in enumerate(KINDS)}
+_MAX_MEMORIES = 5  # from the specification
+_SECTIONS = (*KINDS,)
 
 _moment: Callable[[Candidate], datetime] = attrgetter("item.timestamp")
 
@@ -75,23 +76,28 @@ def pack(
     texts: Mapping[str, str],
     previous: ContextBundle | None = None,
 ) -> ContextBundle:
-    """The items of the highest value in a bundle whose `render()` is within the budget.
+    """Pack the items of the highest value into a bundle.
 
-    The system part of the allocation pays for headings and fences; the tokens that these do not
-    need go to the items. Pure: the same values give the same bundle, and the order of the pool does
-    not matter. As the budget grows, with the shares of the kinds as they are, no item is shown less
-    of. Items that say the same are shown once. An item of the previous bundle keeps its place, and
-    is replaced only by one that scores a fifth higher.
+    Pure: the same values yield the same bundle, in any order of the pool. A larger budget with the
+    same shares never shows less of an item. Items with the same text are shown once. An item of the
+    previous bundle keeps its place, and only an item that scores a fifth higher replaces it.
 
     Args:
-        pool: All items.
-        scores: The score of each; an item without one counts as 0.0.
-        request: What to look for, and the counter. Its budget is not read: the allocation's is.
-        allocation: The shares of the kinds, and the budget.
-        texts: The texts of stored outputs, by pointer id; an output without one can only be named.
-            Each is read when there may be room for it. An output whose reading raises `StoreError`
-            is left out as `unavailable`.
-        previous: The bundle of the turn before, if any.
+        pool: The candidates.
+        scores: The score of each item. An item without a score counts as 0.0.
+        request: The task and the counter. Its budget is ignored.
+        allocation: The shares of the kinds, and the budget. The system part pays for headings and
+            fences, and the items get what these leave over.
+        texts: The texts of stored outputs, by pointer id. An output without a text can only be
+            named. A text is read only if it may fit. An output whose text raises `StoreError` is
+            dropped as `unavailable`.
+        previous: The bundle of the previous turn.
+
+    Returns:
+        The bundle, whose `render()` is never over the budget of the allocation.
+
+    Raises:
+        TypeError: If the counter returns no whole number.
     """
     packer = _Packer(candidates_of(pool, scores, previous), request, allocation)
     if allocation.total_budget > allocation.system:
@@ -115,13 +121,14 @@ class _Packer:
         stems = search_stems(request.intent.text)
         self._forms = Forms(self._meter, stems, summary_first=request.strategy == "spec")
         self._placed: dict[Candidate, Placement] = {}
-        self._steps: list[tuple[Candidate, Placement | None]] = []  # with what they replaced
+        # With the placement that each step replaced, so that it can be undone.
+        self._steps: list[tuple[Candidate, Placement | None]] = []
         self._total = 0
 
     def run(self, texts: Mapping[str, str]) -> None:
         """Take the steps that fit the budget."""
         kinds = {candidate.kind for candidate in self._candidates}
-        left = self._allocation.total_budget - self._meter.count(frame(kinds))
+        remaining = self._allocation.total_budget - self._meter.count(frame(kinds))
         groups = {""}
         steps = PackingSteps(
             self._eligible(),
@@ -134,20 +141,22 @@ class _Packer:
             group = step.candidate.group
             if group not in groups:
                 groups.add(group)
-                left -= self._meter.count(group_line(group))
+                remaining -= self._meter.count(group_line(group))
             current = self._placed.get(step.candidate)
-            current_tokens = current.tokens if current else 0
-            if step.tokens - current_tokens > left:
-                part = self._forms.largest_within(step, current, max_tokens=left + current_tokens)
+            current_tokens, reason = (current.tokens, current.reason) if current else (0, "spare")
+            if step.tokens - current_tokens > remaining:
+                max_tokens = remaining + current_tokens
+                part = self._forms.largest_within(step, current, max_tokens=max_tokens)
                 if part is not None:
-                    self._place(replace(part, reason=current.reason if current else "spare"))
+                    self._place(replace(part, reason=reason))
+                # Smaller steps could still fit, but then a larger budget might show less of them.
                 break
             self._place(step)
-            left -= step.tokens - current_tokens
+            remaining -= step.tokens - current_tokens
         self._trim_to_budget()
 
     def _eligible(self) -> list[Candidate]:
-        """Return the candidates that may go in, of the memories the best five."""
+        """Return the candidates that may be packed, with at most the best five memories."""
         eligible: list[Candidate] = []
         memories = Duplicates()
         memory_count = 0
@@ -166,12 +175,14 @@ class _Packer:
         return eligible
 
     def _newest(self) -> list[Candidate]:
-        """Return the last turns, newest first, those of one moment by id."""
-        # They go before a strategy's cut-off, but not before a minimum that the caller asked for.
+        """Return the newest turns, newest first. Ties in time are in descending order of id."""
+        # They ignore the strategy's cut-off, but not a minimum that the caller requested.
         barred = REFUSED if self._request.min_relevance is not None else {"excluded"}
-        turns = [candidate for candidate in self._candidates if candidate.kind == "turn"]
-        allowed = [turn for turn in turns if turn.score.rule not in barred]
-        return nlargest(_MAX_NEWEST, allowed, key=lambda turn: (_moment(turn), turn.id))
+        turns: list[Candidate] = []
+        for candidate in self._candidates:
+            if candidate.kind == "turn" and candidate.score.rule not in barred:
+                turns.append(candidate)
+        return nlargest(_MAX_NEWEST, turns, key=lambda turn: (_moment(turn), turn.id))
 
     def _place(self, placement: Placement) -> None:
         candidate = placement.candidate
@@ -179,12 +190,13 @@ class _Packer:
         self._placed[candidate] = placement
 
     def _trim_to_budget(self) -> None:
-        """Make the last step smaller, or undo it, until the counted text fits the budget."""
+        """Reduce or undo the last step until the rendered text fits the budget."""
         for candidate in list(self._placed):
-            # One that was named before its reading failed.
+            # An output may have been named before loading it failed.
             if candidate.kind == "output" and candidate.score.rule in REFUSED:
                 del self._placed[candidate]
         while self._placed:
+            # The exact count, since the blocks of a text may share tokens at their edges.
             blocks = [placement.block for placement in sorted(self._placed.values(), key=_position)]
             self._total = self._meter.count(render_blocks(blocks))
             if self._total <= self._allocation.total_budget:
@@ -204,7 +216,7 @@ class _Packer:
         self._total = 0
 
     def bundle(self) -> ContextBundle:
-        """Return the bundle of the items placed so far."""
+        """Build the bundle of the items placed so far."""
         for candidate in self._candidates:
             candidate.same_as = self._shown_duplicate(candidate)
         dropped = [item.left_out() for item in self._candidates if item not in self._placed]
@@ -214,11 +226,13 @@ class _Packer:
         )
 
     def _shown_duplicate(self, candidate: Candidate) -> Candidate | None:
-        """Return the first one with the same text, if its step was not undone."""
+        """Return the first candidate with the same text, unless its step was undone."""
         first = candidate.same_as
-        while first is not None and first.same_as is not None:
+        if first is None:
+            return None
+        while first.same_as is not None:
             first = first.same_as
-        placed = self._placed.get(first) if first is not None else None
+        placed = self._placed.get(first)
         return first if placed is not None and placed.chars else None
 
 
@@ -230,14 +244,14 @@ def _assemble(
     *,
     total_tokens: int,
 ) -> ContextBundle:
-    """Return the bundle of the placed items, in that order."""
+    """Build a bundle of placed items, which are in the order of the prompt."""
     turns: list[TurnEntry] = []
     files: list[ContextFile] = []
     memory: list[MemorySnippet] = []
     outputs: list[ContextPointer] = []
     project = None
     for placement in placed:
-        item = _as_shown(placement)
+        item = _shown_item(placement)
         if isinstance(item, TurnEntry):
             turns.append(item)
         elif isinstance(item, ContextFile):
@@ -273,52 +287,53 @@ def _assemble(
     )
 
 
-def _as_shown(
+def _shown_item(
     placement: Placement,
 ) -> TurnEntry | ContextFile | MemorySnippet | ProjectState | ContextPointer:
-    """Return the item, with the text that is shown where that is not all of it."""
+    """Return the item, with only the part of its text that is shown."""
     item = placement.candidate.item
     if placement.form == "whole" or isinstance(item, ProjectState | ContextPointer):
         return item
-    text = "text" if isinstance(item, MemorySnippet) else "content"
-    return item.model_copy(update={text: placement.shown, "tokens": placement.tokens})
+    field = "text" if isinstance(item, MemorySnippet) else "content"
+    return item.model_copy(update={field: placement.shown, "tokens": placement.tokens})
 
 
 def _position(placement: Placement) -> tuple[int, bool, float, int, float, str]:
-    """Return where an item stands in the bundle, as a key to sort by.
+    """Return the sort key of an item in the bundle.
 
-    By section. Then turns by time, and other items as the previous bundle had them, before the new
-    ones by tier and score.
+    Items are sorted by section. Turns are then in the order of time. Other items of the previous
+    bundle keep their order, and new ones follow by tier and score.
     """
     candidate = placement.candidate
-    section = _SECTION[candidate.kind]
+    section = _SECTIONS.index(candidate.kind)
     if isinstance(candidate.item, TurnEntry):
         return section, False, candidate.item.timestamp.timestamp(), 0, 0.0, candidate.id
-    if candidate.previous_place is not None:
-        return section, False, candidate.previous_place, 0, 0.0, candidate.id
+    if candidate.previous_index is not None:
+        return section, False, candidate.previous_index, 0, 0.0, candidate.id
     return section, True, 0.0, candidate.tier, -candidate.value, candidate.id
 
 
-# This and the rate of the newest turns were chosen on qmsum. bfcl_memory is the same with others.
+# This and the rate of the newest turns were chosen on qmsum. They do not change bfcl_memory.
 _HEADING_CHARS = 10
-# Of a first step. docs/benchmarks.md has what others from 100 to 1,000 give.
+# Of a first step. docs/benchmarks.md has the results of other values, from 100 to 1,000.
 _MAX_COUNTED_CHARS = FIRST_CHARS * 2 // 3
 _MAX_LINES = 20
-_MIN_SHARE = 1e-9
-# Rates of the queues beside the kinds, which share a rate of 1.
+_MIN_SHARE = 1e-9  # avoids a division by zero
+# Rates of the reserves. All kinds together have a rate of 1.
 _RATES = {"newest": 0.05, "mentioned": 5.0, "pinned": 1.0, "named": 0.1}
-# Kinds that share a rate. What a stage leaves over goes to the next one.
+# The kinds of a stage have a common share. The next stage gets the share of a stage without steps.
 _STAGES: tuple[tuple[Kind, ...], ...] = (("turn",), ("file", "output"), ("memory",), ("project",))
 
 
 @dataclass(slots=True)
 class _Queue:
-    """Candidates that wait for their next step, the best first.
+    """A priority queue of candidates, by the value per character of their next step.
 
     Attributes:
-        reason: The reason in the account of an item that it shows.
-        heap: Negated density, number, candidate, and the placement that the density is for.
-        is_first_only: Whether it has only the first step of an item.
+        reason: The reason in the account of an item that is shown from this queue.
+        heap: The negated density, a tie-breaker, the candidate, and its placement when the density
+            was computed.
+        is_first_only: Whether it contains only the first step of each item.
         tokens: Tokens of the steps that were taken from it.
     """
 
@@ -329,31 +344,33 @@ class _Queue:
 
     @classmethod
     def in_order(cls, reason: str, candidates: Iterable[Candidate]) -> "_Queue":
-        """Return a queue of the first step of each candidate, in that order."""
-        heap = [(0.0, number, candidate, None) for number, candidate in enumerate(candidates)]
-        return cls(reason, [*heap], is_first_only=True)
+        """Build a queue of the first step of each candidate, in that order."""
+        queue = cls(reason, [], is_first_only=True)
+        for index, candidate in enumerate(candidates):
+            queue.heap.append((0.0, index, candidate, None))
+        return queue
 
     @classmethod
     def by_density(cls, reason: str, candidates: Iterable[Candidate]) -> "_Queue":
-        """Return a queue of all steps of the candidates, by value per character."""
+        """Build a queue of all steps of the candidates, by value per character."""
         queue = cls(reason, [])
-        for number, candidate in enumerate(candidates):
-            queue.heap.append((-_density(candidate, None), number, candidate, None))
+        for index, candidate in enumerate(candidates):
+            queue.heap.append((-_density(candidate, None), index, candidate, None))
         heapify(queue.heap)
         return queue
 
 
 class PackingSteps:
-    """The steps that lead from nothing to all items whole.
+    """The steps from an empty bundle to one that shows all items whole.
 
     Args:
-        candidates: Those that may go in, the best of each kind first.
-        newest: The newest turns, newest first. The newest one is the first step of all.
-        forms: Makes the forms.
-        texts: The texts of stored outputs by pointer id, each read at the item's first step. One
-            without a text is only named. One whose reading raises `StoreError` is left out as
-            `unavailable`.
-        shares: The rates of turns, files with outputs, memories, and the project.
+        candidates: The candidates that may be packed, the best of each kind first.
+        newest: The newest turns, newest first. The newest one is always the first step.
+        forms: Renders the forms.
+        texts: The texts of stored outputs by pointer id, each read before the item's first step. An
+            output without a text is only named. An output whose text raises `StoreError` is dropped
+            as `unavailable`.
+        shares: The shares of turns, files with outputs, memories, and the project.
     """
 
     def __init__(
@@ -374,11 +391,12 @@ class PackingSteps:
         self._kind_tokens: Counter[Kind] = Counter()
         self._shared_tokens = 0
 
-        outputs = [candidate for candidate in candidates if candidate.kind == "output"]
-        unmentioned = [output for output in outputs if output.tier]
+        unmentioned: list[Candidate] = []
         tiers: list[list[Candidate]] = [[], [], []]
         for candidate in candidates:
             tiers[candidate.tier].append(candidate)
+            if candidate.kind == "output" and candidate.tier:
+                unmentioned.append(candidate)
         mentioned, pinned, ranked = tiers
         self._newest = _Queue.in_order("newest", newest)
         self._reserved = (
@@ -387,15 +405,13 @@ class PackingSteps:
             _Queue.by_density("pinned", pinned),
             _Queue.in_order("named", unmentioned[:_MAX_LINES]),
         )
-        by_kind: dict[Kind, list[Candidate]] = {kind: [] for stage in _STAGES for kind in stage}
-        for candidate in ranked:
-            by_kind[candidate.kind].append(candidate)
-        self._kinds = {
-            kind: _Queue.by_density("share", of_kind) for kind, of_kind in by_kind.items()
-        }
+        self._kinds: dict[Kind, _Queue] = {}
+        for kind in chain.from_iterable(_STAGES):
+            candidates_of_kind = [candidate for candidate in ranked if candidate.kind == kind]
+            self._kinds[kind] = _Queue.by_density("share", candidates_of_kind)
 
     def __iter__(self) -> Iterator[Placement]:
-        """Yield each step as its candidate in a form of more tokens than the one before."""
+        """Yield each step, as its candidate in the next larger form."""
         first = self._peek(self._newest)
         if first is not None:
             yield self._take(first, self._newest)
@@ -438,25 +454,26 @@ class PackingSteps:
     def _step_of_kinds(self) -> Placement | None:
         """Return the step of the stage that is furthest behind its share.
 
-        The share of a stage that has no step goes to the next one that has: turns, files and
-        outputs, memories, project.
+        The share of a stage without a step goes to the next stage with a step, in the order of
+        `_STAGES`. After the last stage comes the first one.
         """
-        steps = [self._step_of_stage(stage) for stage in _STAGES]
+        steps = [*map(self._step_of_stage, _STAGES)]
         ends: list[tuple[float, Placement]] = []
-        for number, step in enumerate(steps):
+        for index, step in enumerate(steps):
             if step is None:
                 continue
             tokens, share = self._cost(step), 0.0
             for back in range(len(_STAGES)):
-                if back and steps[number - back] is not None:
+                if back and steps[index - back] is not None:
                     break
-                tokens += sum(self._kind_tokens[kind] for kind in _STAGES[number - back])
-                share += self._shares[number - back]
+                tokens += sum(map(self._kind_tokens.__getitem__, _STAGES[index - back]))
+                share += self._shares[index - back]
             ends.append((tokens / share, step))
-        return min(ends, key=itemgetter(0))[1] if ends else None
+        _, first = min(ends, key=itemgetter(0), default=(0.0, None))
+        return first
 
     def _step_of_stage(self, kinds: Iterable[Kind]) -> Placement | None:
-        """Return the step of the kind that has the fewest tokens after it."""
+        """Return the step of the kind that would have the fewest tokens after it."""
         best: Placement | None = None
         fewest = 0
         for kind in kinds:
@@ -470,10 +487,11 @@ class PackingSteps:
     def _peek(self, queue: _Queue) -> Placement | None:
         """Return the next step of the queue, or None.
 
-        Drops candidates that have none, and reorders those that got a step from another queue.
+        Removes candidates without a further step. A candidate that took a step from another queue
+        moves to the position of its new density.
         """
         while queue.heap:
-            _, number, candidate, queued_for = queue.heap[0]
+            _, index, candidate, queued_for = queue.heap[0]
             current = self._current.get(candidate)
             if queued_for is current:
                 if queue.reason == "named":
@@ -485,11 +503,11 @@ class PackingSteps:
                     return step
             heappop(queue.heap)
             if queued_for is not current and not queue.is_first_only:
-                heappush(queue.heap, (-_density(candidate, current), number, candidate, current))
+                heappush(queue.heap, (-_density(candidate, current), index, candidate, current))
         return None
 
     def _line(self, candidate: Candidate) -> Placement | None:
-        """Return what names an output, or None if it cannot be read."""
+        """Return the form that names an output, or None if it cannot be loaded."""
         if candidate.score.rule == "unavailable":
             return None
         return self._forms.summary(candidate) or self._forms.line(candidate)
@@ -499,10 +517,11 @@ class PackingSteps:
             current = self._current.get(candidate)
             if candidate.text is None and candidate.kind == "output":
                 self._read(candidate)
+            step = None
             if candidate.text is not None:
                 step = self._forms.next_form(candidate, current)
-            else:
-                step = self._line(candidate) if current is None else None
+            elif current is None:
+                step = self._line(candidate)
             self._next[candidate] = step
         return self._next[candidate]
 
@@ -512,14 +531,15 @@ class PackingSteps:
         except StoreError:
             candidate.score = candidate.score._replace(rule="unavailable")
         except KeyError:
-            pass
+            pass  # no text was given for it, so it is only named
 
 
 def _density(candidate: Candidate, current: Placement | None) -> float:
     """Return the value that the next step adds, per character."""
     shown = current.chars if current else 0
-    is_unknown = candidate.text is None and not candidate.chars
-    end = FIRST_CHARS if is_unknown else next_chars(candidate.chars, shown)
+    end = next_chars(candidate.chars, shown)
+    if candidate.text is None and not candidate.chars:
+        end = FIRST_CHARS  # the size is unknown
     if 0 < shown < end:
         return candidate.value * log(end / shown) / (_HEADING_CHARS + end - shown)
     return candidate.value / (_HEADING_CHARS + min(end - shown, _MAX_COUNTED_CHARS))
