@@ -21,7 +21,7 @@ def test_the_example_records_a_packing(tmp_path: Path) -> None:
     )
     lines = ["[('f1', 'below_cut_off')]", "['run_begin', 'packing', 'run_end']"]
     assert shown.stdout.splitlines() == lines
-    assert "Why did the model not see" in (tmp_path / "run.html").read_text(encoding="utf-8")
+    assert "What was left out, and why" in (tmp_path / "run.html").read_text(encoding="utf-8")
 
 
 def test_every_command_is_in_the_table() -> None:

@@ -1,6 +1,6 @@
-"""Pages over a store and its traces, and the page of one run. Needs the extra `cli`.
+"""Pages over a store and its traces, and the page of a single run. Needs the extra `cli`.
 
-The server is in `application`, which needs the extra `inspect`.
+The server is in `application` and needs the extra `inspect`.
 """
 
 from llm_common.apps.inspector.rendering import render_html

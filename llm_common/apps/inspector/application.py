@@ -1,4 +1,4 @@
-"""Serves pages over a store and its traces on this machine alone."""
+"""Serves pages over a store and its traces, reachable only from this machine."""
 
 import re
 import socket
@@ -42,19 +42,19 @@ from llm_common.pointers.store import FileContextPointerStore
 from llm_common.storage.blob import query_id_of
 
 _BEFORE_ANY_EXPIRY: Final = datetime.min.replace(tzinfo=UTC)
-_MAX_PAGE: Final = 10_000_000
+_MAX_PAGE: Final = 10_000_000  # keeps offsets within what slices take
 _MAX_WORDS_CHARS: Final = 200
 _PASSAGE_CHARS: Final = 160
-_MAX_NAMED_QUERIES: Final = 10
-_MAX_OTHER_RUNS: Final = 5
+_MAX_MATCHING_QUERIES: Final = 10
+_MAX_COMPARED_RUNS: Final = 5  # each is read as a whole
 _MAX_TOOLS: Final = 500
-_MAX_COUNTED_POINTERS: Final = 10_000
+_MAX_COUNTED_POINTERS: Final = 10_000  # about a second
 _STEP_KEY: Final = re.compile(r"([^/]{1,250})/([^/]{1,250})/(\d{1,9})")
 
 
 @dataclass
 class ToolRow:
-    """What a tool cost, and what is stored of it."""
+    """The cost of a tool, and the number and size of its stored outputs."""
 
     name: str
     cost: ToolCost
@@ -63,12 +63,12 @@ class ToolRow:
 
     @property
     def bytes(self) -> int:
-        """Bytes that it returned, by the runs or by the store, whichever has more of them."""
+        """Return the bytes of its results, by the traces or by the store, whichever has more."""
         return max(self.cost.bytes, self.stored_bytes)
 
 
 class Inspector:
-    """Pages over one store and one folder of traces, which it reads and never changes.
+    """Pages over a store and a folder of traces. It never changes either.
 
     Args:
         store: The folder of a `FileContextPointerStore`.
@@ -78,15 +78,15 @@ class Inspector:
     def __init__(self, store: Path | str, traces: Path | str | None = None) -> None:
         self._store = FileContextPointerStore(store)
         self._blobs = self._store.records.blobs
-        self._traces = str(traces) if traces else "no folder: give --traces"
+        self._traces = str(traces) if traces else "no folder (use --traces)"
         self.runs = RecordedRuns(Path(traces) if traces else None)
 
     def app(self, *, token: str, port: int) -> TokenGate:
-        """Return the application for browsers that have the token.
+        """Return the ASGI application behind its token.
 
         Args:
-            token: At least 16 characters.
-            port: Where it listens.
+            token: A secret of at least 16 characters.
+            port: The port on which it will be served.
         """
         pages: dict[str, Callable[[Request], str]] = {
             "/queries": self._show_queries,
@@ -101,95 +101,99 @@ class Inspector:
         }
         routes = [Route("/", lambda _: RedirectResponse("/queries", status_code=303))]
         for path, show in pages.items():
-            # a plain function: Starlette calls it in a thread
+            # Not async, so that Starlette calls it in a thread: pages read files.
             routes.append(Route(path, partial(_respond, show)))
         handlers = {HTTPException: _problem, LLMCommonError: _problem, OSError: _problem}
         application = Starlette(routes=routes, exception_handlers=handlers)
         return TokenGate(application, token=token, port=port)
 
     def _show_queries(self, request: Request) -> str:
-        words, number = _words(request), _number(request)
+        words, page_number = _search_words(request), _read_number(request)
         queries = self._store.queries()
         if words:
-            queries = [query for query in queries if _contains(query.query_id, words)]
+            queries = [query for query in queries if words.lower() in query.query_id.lower()]
         return render(
             "queries.html",
-            queries=queries[(number - 1) * PAGE_ROWS : number * PAGE_ROWS],
+            queries=queries[(page_number - 1) * PAGE_ROWS : page_number * PAGE_ROWS],
             total=len(queries),
-            number=number,
+            page_number=page_number,
             words=words,
             base_dir=self._store.base_dir,
         )
 
     def _show_query(self, request: Request) -> str:
-        folder, number = request.path_params["folder"], _number(request)
+        folder, page_number = request.path_params["folder"], _read_number(request)
         query_id = query_id_of(folder)
-        # the page says of an expired pointer that it has expired, so none is left out
+        # The page marks expired pointers, so the listing must not leave them out.
         page = newest_pointers(
             self._blobs,
             query_id,
             limit=PAGE_ROWS,
-            offset=(number - 1) * PAGE_ROWS,
+            offset=(page_number - 1) * PAGE_ROWS,
             now=_BEFORE_ANY_EXPIRY,
         )
         if not page.total:
             raise PointerNotFoundError(
-                "The store has no such query, or has erased it; choose one of the list"
+                "The store has no such query, or it was erased. Choose one of the list"
             )
-        return render("query.html", query_id=query_id, folder=folder, page=page, number=number)
+        return render(
+            "query.html", query_id=query_id, folder=folder, page=page, page_number=page_number
+        )
 
     def _show_search(self, request: Request) -> str:
-        words, number = _words(request), _number(request)
+        words, page_number = _search_words(request), _read_number(request)
         in_results = request.query_params.get("in") == "results"
         search = self._store.find(
             words,
-            limit=number * PAGE_ROWS,
+            limit=page_number * PAGE_ROWS,
             in_results=in_results,
             max_passage_chars=_PASSAGE_CHARS,
         )
         queries: list[str] = []
-        if words and number == 1:
+        if words and page_number == 1:
             query_ids = map(query_id_of, self._blobs.folders())
-            queries = [query_id for query_id in query_ids if _contains(query_id, words)]
+            queries = [query_id for query_id in query_ids if words.lower() in query_id.lower()]
         return render(
             "search.html",
             search=search,
-            matches=search.matches[(number - 1) * PAGE_ROWS :],
-            queries=queries[:_MAX_NAMED_QUERIES],
+            matches=search.matches[(page_number - 1) * PAGE_ROWS :],
+            queries=queries[:_MAX_MATCHING_QUERIES],
             words=words,
             in_results=in_results,
-            number=number,
+            page_number=page_number,
         )
 
     def _show_pointer(self, request: Request) -> str:
         folder = request.path_params["folder"]
-        pointer = self._pointer(folder, request.path_params["pointer_id"])
+        pointer = self._read_pointer(folder, request.path_params["pointer_id"])
         view: View = "stored" if request.query_params.get("view") == "stored" else "pretty"
-        number, line = _number(request), _number(request, "line", default=0)
+        number, line = _read_number(request), _read_number(request, "line", default=0)
         part, problem = None, ""
         try:
             _, payload = self._store.load_payload(pointer.pointer_id, query_id=pointer.query_id)
             part = read_part(payload, view=view, number=number, line=line)
         except (PointerNotFoundError, StoreError) as exc:
-            problem = exc.message  # its record is shown nevertheless
+            problem = exc.message  # the page still shows the record
         return render(
             "pointer.html", pointer=pointer, folder=folder, part=part, view=view, problem=problem
         )
 
-    def _pointer(self, folder: str, pointer_id: str) -> ContextPointer:
+    def _read_pointer(self, folder: str, pointer_id: str) -> ContextPointer:
         """Return a pointer whose result may be missing, damaged or expired."""
         names = [meta_name(check_pointer_id(pointer_id))]
         [record] = self._blobs.get_many(folder, names, max_bytes=MAX_RECORD_BYTES)
         if record is None:
             raise PointerNotFoundError(
-                f"The store has no pointer {pointer_id} in this query; choose one of its list"
+                f"The store has no pointer {pointer_id} in this query. Choose one of its list"
             )
         return parse_meta(record, query_id=query_id_of(folder), pointer_id=pointer_id)
 
     def _show_runs(self, request: Request) -> str:
-        number = _number(request)
-        runs, total = self.runs.rows(limit=PAGE_ROWS, offset=(number - 1) * PAGE_ROWS)
-        return render("runs.html", runs=runs, total=total, number=number, traces=self._traces)
+        page_number = _read_number(request)
+        runs, total = self.runs.rows(limit=PAGE_ROWS, offset=(page_number - 1) * PAGE_ROWS)
+        return render(
+            "runs.html", runs=runs, total=total, page_number=page_number, traces=self._traces
+        )
 
     def _show_run(self, request: Request) -> str:
         folder = request.path_params["folder"]
@@ -199,13 +203,13 @@ class Inspector:
     def _show_step(self, request: Request) -> str:
         values = request.path_params
         step = self.runs.step(values["folder"], values["run_id"], values["seq"])
-        others = self.runs.others(step.run, limit=_MAX_OTHER_RUNS)
+        sibling_runs = self.runs.siblings(step.run, limit=_MAX_COMPARED_RUNS)
         return render(
             "step.html",
             step=step,
             run=step.run,
             line=step.line,
-            choices=comparable_steps(step, others),
+            choices=comparable_steps(step, sibling_runs),
         )
 
     def _show_comparison(self, request: Request) -> str:
@@ -225,7 +229,7 @@ class Inspector:
         match = _STEP_KEY.fullmatch(request.query_params.get(name, ""))
         if match is None:
             raise PointerNotFoundError(
-                "The address names no two steps; choose them on the page of a step"
+                "The address does not name two steps. Choose them on the page of a step"
             )
         return self.runs.step(match[1], match[2], int(match[3]))
 
@@ -238,7 +242,7 @@ class Inspector:
         return render("tools.html", rows=rows[:_MAX_TOOLS], costs=costs, counted=counted)
 
     def _count_outputs(self, tools: dict[str, ToolRow]) -> int:
-        """Add the stored outputs of the queries that changed last, and return how many."""
+        """Add the stored outputs of the most recently changed queries, and return their number."""
         counted = 0
         for query in self._store.queries():
             if query.problem:
@@ -258,16 +262,16 @@ class Inspector:
 def serve(
     inspector: Inspector, *, token: str, port: int = 0, tell: Callable[[str], object]
 ) -> None:
-    """Serve the pages on 127.0.0.1 until the process is interrupted or told to end.
+    """Serve the pages on 127.0.0.1 until the process gets SIGINT or SIGTERM.
 
     Args:
         inspector: The pages.
-        token: At least 16 characters.
-        port: Where to listen. 0 takes a free port.
-        tell: Called with the address and its token once the port is taken.
+        token: A secret of at least 16 characters.
+        port: The port. 0 takes a free port.
+        tell: Called with the address and its token as soon as the port is open.
 
     Raises:
-        ConfigError: If the port is taken or not allowed.
+        ConfigError: If the port is in use or not allowed.
         KeyboardInterrupt: On Ctrl-C, after open requests have been answered.
     """
     with socket.socket() as listening:
@@ -275,15 +279,13 @@ def serve(
         try:
             listening.bind(("127.0.0.1", port))
         except OSError as exc:
-            reason = (
-                f"Port {port} cannot be used ({exc.strerror}); take another, or 0 for a free one"
-            )
+            reason = f"Port {port} cannot be used ({exc.strerror}). Take another, or 0"
             raise ConfigError(reason, variable="port", value=str(port)) from exc
         port = listening.getsockname()[1]
         config = uvicorn.Config(
             inspector.app(token=token, port=port),
             log_config=None,
-            access_log=False,  # it would hold the token
+            access_log=False,  # it would contain the token
             server_header=False,
             lifespan="off",
             timeout_graceful_shutdown=3,
@@ -297,16 +299,12 @@ def _respond(show: Callable[[Request], str], request: Request) -> Response:
     return HTMLResponse(show(request))
 
 
-def _words(request: Request) -> str:
+def _search_words(request: Request) -> str:
     return request.query_params.get("words", "")[:_MAX_WORDS_CHARS].strip()
 
 
-def _contains(query_id: str, words: str) -> bool:
-    return words.lower() in query_id.lower()
-
-
-def _number(request: Request, name: str = "page", *, default: int = 1) -> int:
-    """Return a number of the address, or its default where it has none."""
+def _read_number(request: Request, name: str = "page", *, default: int = 1) -> int:
+    """Return a number in the query of the address, or the default, which is also the minimum."""
     text = request.query_params.get(name, "")
     if not re.fullmatch(r"[0-9]{1,9}", text):
         return default
@@ -314,12 +312,12 @@ def _number(request: Request, name: str = "page", *, default: int = 1) -> int:
 
 
 def _problem(_: Request, exc: Exception) -> Response:
-    """Answer with the page of an error."""
-    title, status, message = "This cannot be shown", 500, "It cannot be read."
+    """Return the page of an error."""
+    title, status, message = "This cannot be shown", 500, "A file cannot be read."
     if isinstance(exc, LLMCommonError):
         message = exc.message
     if isinstance(exc, PointerNotFoundError | InvalidIdError | UnsafePathError):
-        title, status = "Not here", 404
+        title, status = "Not found", 404
     elif isinstance(exc, HTTPException):
-        title, status, message = "Not here", exc.status_code, exc.detail
+        title, status, message = "Not found", exc.status_code, exc.detail
     return HTMLResponse(render("problem.html", title=title, message=message), status_code=status)

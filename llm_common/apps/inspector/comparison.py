@@ -1,4 +1,4 @@
-"""Compares the texts of two steps: from which byte on they differ, and what follows there."""
+"""Compares the texts of two steps: the first byte that differs, and the text around it."""
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple
@@ -10,17 +10,17 @@ from llm_common.trace.lines import Line, ModelCallLine, PackingLine, RunBegin, R
 from llm_common.trace.recording import digest, same_bytes
 from llm_common.trace.trace_file import RecordedRun
 
-_BEFORE_CHARS: Final = 300
-_AFTER_CHARS: Final = 3_000
-_MAX_CHOICES: Final = 50
+_BEFORE_CHARS: Final = 300  # enough to recognize the place
+_AFTER_CHARS: Final = 3_000  # about a screen
+_MAX_CHOICES: Final = 50  # of a run, in a drop-down list
 
 
 class FirstChange(NamedTuple):
-    """Where two texts begin to differ.
+    """The first difference of two texts.
 
     Attributes:
-        sentence: For a reader.
-        same_bytes: How many bytes both begin with. None if that is not known.
+        sentence: A sentence about it.
+        same_bytes: Number of equal bytes before it. None if that is unknown.
     """
 
     sentence: str
@@ -31,42 +31,38 @@ class ChangedText(NamedTuple):
     """The part of a text around its first change.
 
     Attributes:
-        is_cut: Whether the text begins before `same`.
-        same: The end of what both texts begin with.
+        is_cut: Whether the text has more before `same`.
+        same: The end of the common beginning.
         first: The first changed character. Empty at the end of the text.
-        rest: What follows.
-        more_chars: How many more characters follow `rest`.
+        following: The text after `first`.
+        more_chars: Number of characters after `following`.
     """
 
     is_cut: bool
     same: str
     first: str
-    rest: str
+    following: str
     more_chars: int
 
 
-def comparable_steps(step: Step, others: Sequence[RecordedRun]) -> dict[str, list[Step]]:
-    """Return the steps of the same kind, by the run that they belong to.
+def comparable_steps(step: Step, runs: Sequence[RecordedRun]) -> dict[str, list[Step]]:
+    """Return the steps of the same kind in the step's run and in other runs, by run.
 
-    Those of the step's own run come first, the one just before it first of all.
+    The steps of the same run come first. They begin with the last step before this one.
     """
     if isinstance(step.line, RunBegin | RunEnd):
         return {}
-    seq = step.line.seq
-    own = [other for other in _same_kind(step, step.run) if other.line.seq != seq]
-    own.sort(key=lambda other: (other.line.seq > seq, abs(other.line.seq - seq)))
-    choices = {"This run": own[:_MAX_CHOICES]}
-    for run in others:
-        choices[f"Run {run.run_id}"] = _same_kind(step, run)[:_MAX_CHOICES]
+    seq, kind = step.line.seq, type(step.line)
+    neighbours = [line for line in step.run.of(kind) if line.seq != seq]
+    neighbours.sort(key=lambda line: (line.seq > seq, abs(line.seq - seq)))
+    choices = {"This run": [Step(step.run, line) for line in neighbours[:_MAX_CHOICES]]}
+    for run in runs:
+        choices[f"Run {run.run_id}"] = [Step(run, line) for line in run.of(kind)[:_MAX_CHOICES]]
     return choices
 
 
-def _same_kind(step: Step, run: RecordedRun) -> list[Step]:
-    return [Step(run, line) for line in run.of(type(step.line))]
-
-
 def first_change(before: Line, after: Line) -> FirstChange:
-    """Return from which byte on the texts of two steps differ."""
+    """Return the first byte at which the texts of two steps differ."""
     if isinstance(before, ModelCallLine) and isinstance(after, ModelCallLine):
         total = after.prompt.bytes
         least, most = same_prefix(before.prompt, after.prompt)
@@ -75,13 +71,11 @@ def first_change(before: Line, after: Line) -> FirstChange:
         if least != most:
             return FirstChange(
                 f"The first changed byte is between {least:,} and {most:,} of {total:,}. "
-                "Traces with texts tell it exactly."
+                "Record with texts=True to find it exactly."
             )
     old, new = exact_text(before), exact_text(after)
     if old is None or new is None:
-        return FirstChange(
-            "Where the texts differ is not known: a trace has them only with texts=True."
-        )
+        return FirstChange("The texts cannot be compared. A trace has them only with texts=True.")
     same = same_bytes(old.encode(), new.encode())
     total = len(new.encode())
     if old == new:
@@ -89,31 +83,28 @@ def first_change(before: Line, after: Line) -> FirstChange:
     else:
         sentence = (
             f"The first changed byte is {same:,} of {total:,}, counted from 0: "
-            f"{same / max(total, 1):.0%} begins alike."
+            f"{same / max(total, 1):.0%} of the bytes come before it."
         )
-    if _is_cut(before) or _is_cut(after):
-        sentence += " At least one of the texts is cut or redacted in its trace."
+    for line in (before, after):
+        if isinstance(line, PackingLine) and line.text_digest != digest(line.text or ""):
+            sentence += f" The text of line {line.seq} is cut or redacted in its trace."
     return FirstChange(sentence, same)
 
 
-def _is_cut(line: Line) -> bool:
-    return isinstance(line, PackingLine) and line.text_digest != digest(line.text or "")
-
-
 def shared_width(same: int, text: str) -> int:
-    """Return how much of a bar stands for what begins alike."""
+    """Return the width of a bar for the common beginning."""
     return round(BAR_WIDTH * same / max(len(text.encode()), 1))
 
 
 def changed_text(text: str, same: int) -> ChangedText:
-    """Return the end of the first `same` bytes of a text, and the beginning of the rest."""
-    # the last of the bytes may lie within a character
-    alike = text.encode()[:same].decode("utf-8", "ignore")
-    rest = text[len(alike) :]
+    """Return the part of a text around its first change, after `same` equal bytes."""
+    # "ignore" drops a character of which only some bytes are the same.
+    prefix = text.encode()[:same].decode("utf-8", "ignore")
+    changed = text[len(prefix) :]
     return ChangedText(
-        is_cut=len(alike) > _BEFORE_CHARS,
-        same=alike[-_BEFORE_CHARS:],
-        first=rest[:1],
-        rest=rest[1:_AFTER_CHARS],
-        more_chars=max(len(rest) - _AFTER_CHARS, 0),
+        is_cut=len(prefix) > _BEFORE_CHARS,
+        same=prefix[-_BEFORE_CHARS:],
+        first=changed[:1],
+        following=changed[1:_AFTER_CHARS],
+        more_chars=max(len(changed) - _AFTER_CHARS, 0),
     )

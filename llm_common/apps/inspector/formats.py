@@ -1,12 +1,12 @@
-"""Formats numbers, sizes and times for a reader. The filters of the templates."""
+"""Filters of the templates, which format numbers, sizes and times."""
 
 from datetime import UTC, datetime
 from typing import Final
 
 _SPANS: Final = ((86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second"))
 _UNITS: Final = ("KB", "MB", "GB", "TB")
-_THOUSAND: Final = 999.5  # what would be rounded to 1,000
-_TEN: Final = 9.95  # what would be rounded to 10 and needs no decimal
+_THOUSAND: Final = 999.5  # rounds to 1,000, which the larger unit shows as 1.0
+_TEN: Final = 9.95  # rounds to 10, which needs no decimal
 
 
 def number(value: int | None) -> str:
@@ -20,7 +20,7 @@ def score(value: float | None) -> str:
 
 
 def size(count: int | None) -> str:
-    """Format bytes with a unit, with two digits where they have a fraction."""
+    """Format a number of bytes with a unit and at most three digits."""
     if count is None:
         return "-"
     value, unit = float(count), "bytes"
@@ -42,7 +42,7 @@ def time(text: str) -> datetime | None:
 
 
 def distance(moment: datetime) -> str:
-    """Return how far a moment is from now, as in "2 hours ago"."""
+    """Return the distance of a time from now, such as "2 hours ago"."""
     seconds = (datetime.now(UTC) - moment).total_seconds()
     span = "0 seconds"
     for length, unit in _SPANS:

@@ -1,4 +1,4 @@
-"""Finds the traces in a folder, and reads no more of them than a page shows."""
+"""Finds the traces in a folder, and reads only what a page shows."""
 
 import os
 from collections.abc import Iterator
@@ -14,21 +14,21 @@ from llm_common.errors import PointerNotFoundError, StoreError
 from llm_common.trace.lines import LINE, Line, RunBegin, RunEnd, SelectionLine, ToolCallLine
 from llm_common.trace.trace_file import RecordedRun, read_trace
 
-_EDGE_BYTES: Final = 100_000  # a question has up to 20,000 characters
-_MAX_RUN_BYTES: Final = 32_000_000
-_MAX_COUNTED_BYTES: Final = 40_000_000
+_EDGE_BYTES: Final = 100_000  # the first line has a question of up to 20,000 characters
+_MAX_RUN_BYTES: Final = 32_000_000  # four times the default of `Trace`
+_MAX_COUNTED_BYTES: Final = 40_000_000  # about a second
 
 
 @dataclass(frozen=True, slots=True)
 class RunRow:
-    """A run as its first and last line describe it.
+    """A run in a list, with its first and last line.
 
     Attributes:
-        folder: The folder of its query.
-        run_id: Its name.
+        folder: Name of the folder of its query.
+        run_id: Its id.
         bytes: Size of its file.
         begin: Its first line. None if it cannot be read.
-        end: Its last line. None for a run that goes on or was killed.
+        end: Its last line. None if the run is not over or was killed.
     """
 
     folder: str
@@ -39,19 +39,19 @@ class RunRow:
 
 
 class Step(NamedTuple):
-    """A line and the run that it belongs to."""
+    """A line with its run."""
 
     run: RecordedRun
     line: Line
 
     @property
     def folder(self) -> str:
-        """The folder of the run's query."""
+        """Return the name of the folder of the run's query."""
         return self.run.path.parent.name
 
     @property
     def key(self) -> str:
-        """The step in an address."""
+        """Return the text that identifies the step in an address."""
         return f"{self.folder}/{self.run.run_id}/{self.line.seq}"
 
 
@@ -61,10 +61,10 @@ class ToolCost:
 
     Attributes:
         definition_tokens: Upper bound of its signature's tokens, the largest of all runs.
-        offered: How often a model could choose it.
-        calls: How often it was called.
-        failed: How many of the calls failed.
-        bytes: Size of what it returned.
+        offered: Number of choices in which it was offered.
+        calls: Number of calls.
+        failed: Number of failed calls.
+        bytes: Size of its results.
     """
 
     definition_tokens: int = 0
@@ -75,13 +75,13 @@ class ToolCost:
 
     @property
     def offered_tokens(self) -> int:
-        """Tokens of its definition each time that it was offered."""
+        """Return the tokens of its definition, times the number of offers."""
         return self.definition_tokens * self.offered
 
 
 @dataclass
 class ToolCosts:
-    """The tools of the newest runs, how many runs were read, and how many there are."""
+    """The costs of the newest runs by tool, with the number of runs read and of all runs."""
 
     by_tool: dict[str, ToolCost] = field(default_factory=dict)
     read: int = 0
@@ -89,10 +89,10 @@ class ToolCosts:
 
 
 class RecordedRuns:
-    """The runs whose traces are in a folder or in the folders in it. Links are not followed.
+    """The runs whose traces are in a folder or its subfolders. Links are not followed.
 
     Args:
-        directory: The folder. It may be missing. None has no runs.
+        directory: The folder, which may be missing. None means no runs.
     """
 
     def __init__(self, directory: Path | None) -> None:
@@ -105,8 +105,8 @@ class RecordedRuns:
 
         Args:
             limit: Maximum number of rows.
-            offset: Rows before them.
-            folder: Returns the runs of this query only.
+            offset: Number of newer runs to skip.
+            folder: Name of a query's folder, to return only its runs.
         """
         paths = self._paths(folder)
         return [_read_row(path) for path in paths[offset : offset + limit]], len(paths)
@@ -116,13 +116,13 @@ class RecordedRuns:
 
         Raises:
             PointerNotFoundError: If there is no such run.
-            StoreError: If its file is too large, cannot be read, or is no trace.
+            StoreError: If its file is too large, cannot be read, or is not a trace.
         """
-        # the name is compared and never joined to a path, so it cannot lead out of the folder
+        # The id is compared, not joined to a path, so ".." cannot leave the folder.
         for path in self._paths(folder):
             if path.stem == run_id:
                 return _read_run(path)
-        raise PointerNotFoundError(f"There is no run {run_id[:40]!r}; take one of the list of runs")
+        raise PointerNotFoundError(f"There is no run {run_id[:40]!r}. Choose one of the list")
 
     def step(self, folder: str, run_id: str, seq: int) -> Step:
         """Return a line of a run, with the run.
@@ -135,19 +135,19 @@ class RecordedRuns:
         for line in run.lines:
             if line.seq == seq and not isinstance(line, RunBegin | RunEnd):
                 return Step(run, line)
-        raise PointerNotFoundError(f"The run has no step {seq}; take one of its page")
+        raise PointerNotFoundError(f"The run has no step {seq}. Choose one of its page")
 
-    def others(self, run: RecordedRun, *, limit: int) -> list[RecordedRun]:
-        """Return the newest other runs of a run's query, without those that cannot be read."""
-        folder, others = run.path.parent.name, []
-        for path in self._paths(folder)[: limit + 1]:
+    def siblings(self, run: RecordedRun, *, limit: int) -> list[RecordedRun]:
+        """Return the newest readable runs of the same query, without the run itself."""
+        siblings = []
+        for path in self._paths(run.path.parent.name)[: limit + 1]:
             with suppress(OSError, StoreError):
                 if path.stem != run.run_id:
-                    others.append(_read_run(path))
-        return others[:limit]
+                    siblings.append(_read_run(path))
+        return siblings[:limit]
 
     def tool_costs(self) -> ToolCosts:
-        """Return the cost of the tools over the newest runs of up to 40 MB together."""
+        """Return the cost of the tools in the newest runs, up to 40 MB of traces."""
         paths = self._paths(None)
         costs, counted_bytes = ToolCosts(total=len(paths)), 0
         for path in paths:
@@ -168,7 +168,7 @@ class RecordedRuns:
         return sorted(paths, key=lambda path: path.name, reverse=True)
 
     def _directories(self) -> Iterator[Path]:
-        """Yield the folder, where copies of traces may be, and the folders of queries in it."""
+        """Yield the folder itself, which may have copies of traces, and its subfolders."""
         if self._directory is None:
             return
         yield self._directory
@@ -192,8 +192,8 @@ def _entries(directory: Path) -> Iterator[os.DirEntry[str]]:
 def _read_run(path: Path) -> RecordedRun:
     if path.stat().st_size > _MAX_RUN_BYTES:
         raise StoreError(
-            f"{path.name} has over {_MAX_RUN_BYTES:,} bytes, too many for a page; "
-            "read it with another program"
+            f"{path.name} has over {_MAX_RUN_BYTES:,} bytes, too many for a page. "
+            "Read it with another program"
         )
     return read_trace(path)
 

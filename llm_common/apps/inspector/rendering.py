@@ -1,7 +1,7 @@
-"""Renders pages from templates that escape every value and make it inert.
+"""Renders pages from templates in which every value is escaped.
 
-A value of a template is never markup. Control characters and marks that change the direction of
-text are replaced before HTML escapes are added, so no template can forget either.
+Values are never markup. Control characters and direction marks are replaced before HTML is escaped.
+Both happen for every value, so a template cannot forget them.
 """
 
 import base64
@@ -23,7 +23,7 @@ from llm_common.trace import account, differing
 from llm_common.trace.trace_file import RecordedRun
 
 PAGE_ROWS: Final = 50
-"""Rows on one page of a list."""
+"""Number of rows on one page of a list."""
 
 _PACKAGE: Final = "llm_common.apps.inspector"
 _MAX_TEXT_CHARS: Final = 200_000  # a browser lays out longer texts slowly
@@ -33,23 +33,23 @@ def render(template: str, **values: object) -> str:
     """Render a page.
 
     Args:
-        template: Its file in `templates/`.
-        **values: What the template names. A missing value raises `jinja2.UndefinedError`.
+        template: File name in `templates/`.
+        **values: The variables of the template. A missing one raises `jinja2.UndefinedError`.
     """
     return _environment().get_template(template).render(values)
 
 
 def render_html(run: RecordedRun) -> str:
-    """Render a run as one HTML file that loads nothing and runs nothing.
+    """Render a run as one HTML file that loads nothing and runs no script.
 
-    The same trace gives the same page. Texts of the trace are shown as text: markup, control
-    characters and marks that change the direction of text have no effect.
+    The same trace gives the same page. Markup, control characters and direction marks in texts of
+    the trace have no effect.
     """
     return render("run_file.html", run=run, folder="")
 
 
 def content_policy() -> str:
-    """Return the Content-Security-Policy of every page: no resource but the page's own style."""
+    """Return the Content-Security-Policy, which allows only the style inside the page."""
     digest = base64.b64encode(hashlib.sha256(_style().encode()).digest()).decode()
     return f"default-src 'none'; style-src 'sha256-{digest}'"
 
@@ -93,7 +93,7 @@ def _environment() -> Environment:
 
 
 def _without_controls(value: object) -> object:
-    """Make a value inert just before the template escapes it."""
+    """Replace control characters in a value, just before the template escapes it."""
     return value if isinstance(value, Markup) else inert(str(value))
 
 

@@ -11,10 +11,10 @@ from llm_common.text.canonical import decode_json
 View = Literal["pretty", "stored"]
 
 MAX_INDENTED_BYTES: Final = 4_000_000
-"""A larger result is shown as it is stored: its values and their indentation take much memory."""
+"""A larger result is shown as stored, because decoding and indenting it takes much memory."""
 
 PART_CHARS: Final = 20_000
-"""About so many characters are on a page."""
+"""Approximate number of characters on a page."""
 
 _MAX_LINE_CHARS: Final = 2 * PART_CHARS
 _MAX_INDENT_CHARS: Final = 50_000_000  # 4 MB of numbers at the 250th level would take 1 GB
@@ -25,13 +25,13 @@ class ResultPart:
     """A part of a result.
 
     Attributes:
-        text: What the page shows.
-        number: Which part it is, from 1.
-        count: How many parts there are.
-        first_line: Its first line, from 1.
-        last_line: Its last line.
-        lines: Lines of all parts.
-        form: What the text is, in words.
+        text: The text.
+        number: Number of the part, from 1.
+        count: Number of parts.
+        first_line: Number of its first line, from 1.
+        last_line: Number of its last line.
+        lines: Number of lines of all parts.
+        form: Description of the text's form.
     """
 
     text: str
@@ -44,20 +44,20 @@ class ResultPart:
 
 
 def read_part(payload: bytes, *, view: View, number: int, line: int = 0) -> ResultPart:
-    """Return a part of a result, or the nearest one where none has this number.
+    """Return a part of a result.
 
     Args:
         payload: The stored bytes.
-        view: `pretty` indents JSON, `stored` shows the bytes as they are.
-        number: Which part, from 1.
-        line: Returns the part that holds this line, from 1. 0 goes by the number.
+        view: `pretty` indents JSON, `stored` shows the stored text.
+        number: Number of the part, from 1. A number beyond the last part means the last part.
+        line: Number of a line, from 1, to return the part that contains it. 0 uses `number`.
     """
     if view == "stored":
         text, form = payload.decode("utf-8", "replace"), "as stored"
     else:
         text, form = _indented(payload)
     bounds = [0, *_part_ends(text)]
-    line_counts = [0]  # line ends before each bound
+    line_counts = [0]  # number of line ends before each bound
     for start, end in pairwise(bounds):
         line_counts.append(line_counts[-1] + text.count("\n", start, end))
     if line:
@@ -80,7 +80,7 @@ def read_part(payload: bytes, *, view: View, number: int, line: int = 0) -> Resu
 
 
 def _indented(payload: bytes) -> tuple[str, str]:
-    """Return a result as indented JSON or as its text, and what that is in words."""
+    """Return a result as indented JSON or as text, and a description of that form."""
     stored = payload.decode("utf-8", "replace")
     if len(payload) > MAX_INDENTED_BYTES:
         return stored, "as stored: it is too long to be indented"
@@ -91,7 +91,7 @@ def _indented(payload: bytes) -> tuple[str, str]:
         if not text.lstrip().startswith(("{", "[")):
             return text, "a text"
         try:
-            value, form = orjson.loads(text), "a text that holds JSON, indented"
+            value, form = orjson.loads(text), "a text that contains JSON, indented"
         except orjson.JSONDecodeError:
             return text, "a text"
     if _indent_chars(value) > _MAX_INDENT_CHARS:
@@ -103,7 +103,7 @@ def _indented(payload: bytes) -> tuple[str, str]:
 
 
 def _indent_chars(value: object) -> int:
-    """Return about how many spaces a value has with each member on a line, two for each level."""
+    """Estimate the spaces of an indented value, two for each level and member."""
     total, depth, level = 0, 0, [value]
     while level and total <= _MAX_INDENT_CHARS:
         total += 2 * depth * len(level)
@@ -119,7 +119,7 @@ def _indent_chars(value: object) -> int:
 
 
 def _part_ends(text: str) -> list[int]:
-    """Return where parts end: at line ends, or within a line that is far longer than a part."""
+    """Return the ends of parts: at line ends, or within a line that is far too long."""
     ends, start = [], 0
     while len(text) - start > PART_CHARS:
         line_end = text.find("\n", start + PART_CHARS, start + _MAX_LINE_CHARS)

@@ -1,4 +1,4 @@
-"""Values that the templates of runs and steps show: totals, shares of a budget, exact texts."""
+"""Values for the templates of runs and steps: totals, bars, messages and texts."""
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple
@@ -19,10 +19,10 @@ from llm_common.trace.lines import (
 from llm_common.trace.trace_file import RecordedRun
 
 BAR_WIDTH: Final = 1_000
-"""Units across a bar, which is drawn as wide as its page."""
+"""Width of a bar in its own units. The page scales it."""
 
 MAX_UNSEEN: Final = 500
-"""Most things that a page names as not seen."""
+"""Maximum number of rows in the table of what was left out."""
 
 FORM_NAMES: Final = {
     "whole": "whole",
@@ -44,14 +44,14 @@ _SEGMENT_NAMES: Final = {
 
 
 class Total(NamedTuple):
-    """A figure of a run, and what there is to say about it."""
+    """A number of a run, with a remark below it."""
 
     value: str
     detail: str = ""
 
 
 class Segment(NamedTuple):
-    """One part of a budget's bar."""
+    """A part of a budget's bar."""
 
     source: str
     name: str
@@ -61,7 +61,7 @@ class Segment(NamedTuple):
 
 
 class SentMessage(NamedTuple):
-    """One message of a prompt by its size. `tokens` is about its share. None without a count."""
+    """A message of a prompt by its size. `tokens` is an estimate, or None without a count."""
 
     number: int
     role: str
@@ -70,62 +70,64 @@ class SentMessage(NamedTuple):
 
 
 class Message(NamedTuple):
-    """One message of a prompt: its text where it has nothing else, otherwise its JSON."""
+    """A message of a prompt. Its content is a text, or JSON if it has more than a text."""
 
     role: str
     content: str
 
 
 def totals(run: RecordedRun) -> dict[str, Total]:
-    """Return what a run did, showed and cost, by name, without what it did not do."""
+    """Return the totals of a run by name. Totals of steps that it did not have are left out."""
     packings, calls, tools = run.of(PackingLine), run.of(ModelCallLine), run.of(ToolCallLine)
     values = {"Ended": Total("no end"), "Seconds": Total("-")}
     if run.end:
         values = {"Ended": Total(run.end.status), "Seconds": Total(f"{run.end.seconds:.2f}")}
     if packings:
-        values["In the prompt"] = _packed(packings[-1])
+        values["In the prompt"] = _packed_total(packings[-1])
     if calls:
         usages = [call.attempt.usage for call in calls if call.attempt.usage]
         sent = sum(usage.prompt_tokens for usage in usages)
         cached = sum(usage.cached_tokens for usage in usages)
+        received = sum(usage.completion_tokens for usage in usages)
         from_cache = f"{cached / sent:.0%} from the cache" if cached else ""
         values["Model calls"] = Total(f"{len(calls):,}")
         values["Tokens sent"] = Total(f"{sent:,}", from_cache)
-        values["Tokens answered"] = Total(f"{sum(usage.completion_tokens for usage in usages):,}")
-        values["Cost"] = _cost([call.attempt.cost_usd for call in calls])
+        values["Tokens received"] = Total(f"{received:,}")
+        values["Cost"] = _cost_total([call.attempt.cost_usd for call in calls])
     if tools:
         failed = sum(tool.failure is not None for tool in tools)
         values["Tool calls"] = Total(f"{len(tools):,}", f"{failed:,} failed" if failed else "")
     return values
 
 
-def _packed(line: PackingLine) -> Total:
-    """Return the tokens of a prompt, of those that were there to choose from."""
+def _packed_total(line: PackingLine) -> Total:
+    """Return the tokens of a prompt, and of all items to choose from."""
     pool = line.tokens + sum(missing_tokens(item, line) for item in line.items)
     about = "over" if line.unlisted else "about"
     return Total(f"{line.tokens:,}", f"of {about} {pool:,} tokens")
 
 
-def _cost(costs: Sequence[float | None]) -> Total:
-    known = [cost for cost in costs if cost is not None]
-    if not known:
+def _cost_total(costs: Sequence[float | None]) -> Total:
+    priced = [cost for cost in costs if cost is not None]
+    if not priced:
         return Total("unknown")
-    return Total(f"${sum(known):.4f}", "at least" if len(known) < len(costs) else "")
+    # Some calls may be of models without a known price.
+    return Total(f"${sum(priced):.4f}", "at least" if len(priced) < len(costs) else "")
 
 
 def answer(run: RecordedRun) -> str | None:
-    """Return the last answer of a run, or None where the trace has no text of one."""
+    """Return the last answer of a run, or None if the trace does not have its text."""
     answers = run.of(AnswerLine)
     return answers[-1].text if answers else None
 
 
 def steps(run: RecordedRun) -> list[Line]:
-    """Return the lines of a run without its begin and end."""
+    """Return the lines of a run without its first and last line."""
     return [line for line in run.lines if not isinstance(line, RunBegin | RunEnd)]
 
 
 def segments(line: PackingLine) -> list[Segment]:
-    """Return the parts of a budget in the order of the bar, without empty ones."""
+    """Return the non-empty parts of a budget in the order of the bar."""
     sums = by_source(line)
     scale = BAR_WIDTH / max(sum(sums.values()), 1)
     start = 0.0
@@ -139,7 +141,7 @@ def segments(line: PackingLine) -> list[Segment]:
 
 
 def shown_items(line: PackingLine) -> list[PackedItem]:
-    """Return the items that are in the prompt, whole or in part."""
+    """Return the items of the prompt, whole or in part."""
     return [item for item in line.items if item.form != "left_out"]
 
 
@@ -149,7 +151,7 @@ def left_out_items(line: PackingLine) -> list[PackedItem]:
 
 
 def packing_before(line: PackingLine, run: RecordedRun) -> PackingLine | None:
-    """Return the packing before this one in the same run, or None for the first."""
+    """Return the last packing before this one in the same run, or None for the first."""
     before = None
     for packing in run.of(PackingLine):
         if packing.seq < line.seq:
@@ -158,20 +160,21 @@ def packing_before(line: PackingLine, run: RecordedRun) -> PackingLine | None:
 
 
 def sent_messages(line: ModelCallLine) -> list[SentMessage]:
-    """Return the messages of a prompt with about how many tokens each took."""
+    """Return the messages of a prompt, with an estimate of their tokens."""
     usage, messages = line.attempt.usage, line.prompt.messages
     total = max(sum(message.bytes for message in messages), 1)
     rows = []
     for number, message in enumerate(messages, 1):
         tokens = None
         if usage and usage.prompt_tokens:
+            # Providers count only the whole prompt, so share its tokens by bytes.
             tokens = round(usage.prompt_tokens * message.bytes / total)
         rows.append(SentMessage(number, message.role, message.bytes, tokens))
     return rows
 
 
 def exact_text(line: Line) -> str | None:
-    """Return what a step showed, sent or returned, or None where the trace has no text of it."""
+    """Return the text of a step, or None if the trace does not have it."""
     match line:
         case PackingLine() | AnswerLine():
             return line.text
@@ -183,19 +186,19 @@ def exact_text(line: Line) -> str | None:
 
 
 def has_texts(line: Line) -> bool:
-    """Tell whether a step of this kind has texts in a trace that was told to hold them."""
+    """Return whether steps of this kind have a text in a trace with `texts=True`."""
     return isinstance(line, PackingLine | ModelCallLine | AnswerLine)
 
 
 def messages(prompt: str) -> list[Message]:
-    """Return the messages of a recorded prompt, which has one on each line."""
-    return [_message(text) for text in prompt.split("\n")]
+    """Return the messages of a recorded prompt, which has a line of JSON for each."""
+    return [_parse_message(text) for text in prompt.split("\n")]
 
 
-def _message(text: str) -> Message:
+def _parse_message(text: str) -> Message:
     try:
         message = orjson.loads(text)
-    except orjson.JSONDecodeError:  # the trace cut it
+    except orjson.JSONDecodeError:  # the trace cut a long text
         return Message("", text)
     if not isinstance(message, dict):
         return Message("", text)

@@ -1,4 +1,4 @@
-"""Admits browsers that have the token, and restricts what a browser may do with the pages."""
+"""Admits browsers with the token, and restricts what they may do with the pages."""
 
 import hashlib
 import re
@@ -18,17 +18,17 @@ _TOKEN: Final = "token"  # noqa: S105 - the name of a parameter
 
 
 class TokenGate:
-    """An application behind a token. Other visitors get a page that tells how to come in.
+    """An ASGI application behind a token. Visitors without it get a page that explains it.
 
-    The token is in the address of the first request. The browser then gets a cookie that no script
-    can read, and an address without the token. The cookie does not reveal the token.
+    The token is in the address of the first request. The browser then gets a cookie that scripts
+    cannot read, and a redirect to the address without the token. The cookie is a hash of the token.
 
-    A `Host` that is not this machine is refused, so a name that an attacker points here gets no
-    answer. So is a cookie that a page of another site makes the browser send.
+    A request with another `Host` than this machine is refused, which prevents DNS rebinding. A
+    cookie in a request from another site is refused too.
 
     Args:
         app: The application.
-        token: At least 16 characters.
+        token: A secret of at least 16 characters.
         port: Part of the cookie's name, because browsers send cookies to every port of a machine.
     """
 
@@ -53,18 +53,18 @@ class TokenGate:
         await answer(scope, receive, send_with_headers)
 
     def _check(self, request: Request) -> Response | None:
-        """Return the answer to a visitor who is not admitted yet, or None for one who is."""
+        """Return the response to a visitor without a valid cookie, or None with one."""
         if not _LOCAL_HOST.fullmatch(request.headers.get("host", "")):
             return _refuse(
                 421,
-                "This name is not of this machine",
+                "Unknown host name",
                 "Open the address that the command printed.",
             )
         tokens = request.query_params.getlist(_TOKEN)
         if tokens:
             if not _is_same(tokens[0], self._token):
                 return _refuse(
-                    403, "The token is wrong", "Open the address that the command printed last."
+                    403, "Wrong token", "Open the address that the command printed last."
                 )
             return self._admit(request)
         is_own_site = request.headers.get("sec-fetch-site", "") in _OWN_SITES
@@ -73,15 +73,15 @@ class TokenGate:
             return None
         return _refuse(
             401,
-            "A token is needed",
-            "Open the whole address that the command printed, with its token.",
+            "Missing token",
+            "Open the whole address that the command printed, including the token.",
         )
 
     def _admit(self, request: Request) -> Response:
         """Set the cookie, and redirect to the same page without the token."""
         parameters = request.query_params.multi_items()
         query = urlencode([(name, value) for name, value in parameters if name != _TOKEN])
-        # a path of two slashes would lead to another host
+        # Browsers take "//name" and "/\\name" for another host.
         address = "/" + quote(request.scope["path"].lstrip("/\\"))
         if query:
             address += f"?{query}"
@@ -101,7 +101,7 @@ def _refuse(status: int, title: str, way_out: str) -> Response:
 
 
 def _security_headers() -> list[tuple[bytes, bytes]]:
-    """Tell the browser to keep nothing, load nothing, be in no frame and send no address on."""
+    """Return headers against caching, loading, framing and leaking the address."""
     policy = f"{content_policy()}; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
     headers = {
         "content-security-policy": policy,

@@ -133,7 +133,7 @@ async def test_a_search_names_the_queries_whose_id_contains_the_words(
 async def test_a_change_of_the_store_shows_on_the_next_page(
     client: TestClient, store: FileContextPointerStore
 ) -> None:
-    assert "There are none" in client.get("/queries").text
+    assert "There are no queries" in client.get("/queries").text
     address = await save(store, "u-3", "old")
     assert "search_orders" in client.get("/queries/u-3").text
     assert "u-3" in client.get("/queries").text
@@ -205,7 +205,7 @@ def test_a_run_leads_to_its_steps_and_they_show_the_exact_text(
 ) -> None:
     assert "When does the parcel arrive in Oslo?" in client.get("/runs").text
     page = client.get(f"/runs/parcel/{run.run_id}").text
-    assert "Why did the model not see" in page
+    assert "What was left out, and why" in page
     packing, call = run.of(PackingLine)[0], run.of(ModelCallLine)[-1]
     for line, text in (
         (packing, packing.text or ""),

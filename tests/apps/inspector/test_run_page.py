@@ -227,11 +227,11 @@ async def test_a_packing_says_what_changed_since_the_one_before(tmp_path: Path) 
         "<li>memory m3: new, whole (16 tokens)</li>\n"
         "<li>memory m2: whole (16 tokens) → not a candidate</li>" in page
     )
-    assert page.count("Nothing changed since the packing before.") == 1
+    assert page.count("Nothing changed since the last packing.") == 1
 
 
 def test_the_page_begins_with_the_answer(long_run: RecordedRun) -> None:
-    head = render_html(long_run).partition("Why did the model not see")[0]
+    head = render_html(long_run).partition("What was left out, and why")[0]
     assert '<p class="answer"><bdi>At noon.</bdi></p>' in head
 
 
