@@ -527,37 +527,37 @@ MISTAKES = [
             at, status=404, body='{"error": {"code": "model_not_found", "message": "no"}}'
         ),
         ModelNotFoundError,
-        "model small at models.example: the endpoint knows no such model or path (404); check "
+        "model small at models.example: the endpoint has no such model or path (404); check "
         "model and base_url; the model was named by LLM_COMMON_MODEL or default_model",
     ),
     Mistake(
         "a key that is refused",
         lambda at: asked(at, status=401),
         LLMAuthError,
-        "model small at models.example: the endpoint refused the key (401); check it and what it "
-        "may use",
+        "model small at models.example: the endpoint refused the key (401); check the key "
+        "and its permissions",
     ),
     Mistake(
         "an answer that is no JSON",
         lambda at: asked(at, body="<html>"),
         MalformedReplyError,
         "model small at models.example: the reply is not declared as JSON; check base_url, or "
-        "take another model",
+        "use another model",
     ),
     Mistake(
         "a server that fails",
         lambda at: asked(at, status=400, body="bad"),
         LLMStatusError,
         "model small at models.example: the endpoint answered with an error (status 400); see "
-        "`.body` for what it said",
+        "`.body` for its text",
     ),
     Mistake(
         "a limit on dollars without a price",
         lambda at: asked(at, cost_limit_usd=0.01),
         CostLimitError,
         "model small at models.example: nothing was sent: cost_limit_usd is $0.01, and the price "
-        "of this model is not known; give it in LLMConfig.prices, or count it as the dearest "
-        'known model by unknown_price="dearest" or LLM_COMMON_UNKNOWN_PRICE=dearest',
+        "of this model is unknown; add it to LLMConfig.prices, or count the highest known "
+        'price with unknown_price="dearest" or LLM_COMMON_UNKNOWN_PRICE=dearest',
     ),
     Mistake(
         "a closed client",

@@ -14,8 +14,8 @@ from llm_common.core.http.providers import profile_of
 from llm_common.core.http.wire import (
     ChatRequest,
     RefusedOptions,
-    charged,
-    raise_stated_error,
+    charge_of,
+    raise_reported_error,
     read_response,
 )
 from llm_common.core.models import LLMMessage, LLMResponse
@@ -104,7 +104,7 @@ class ExternalClient(LLMClient):
         chosen_by = None if model else "the argument `model` of the client"
         with (
             chat_call(request, provider=self.provider, host=self.host, bill=bill) as call,
-            bill.attached_to_errors(model=request.model, host=self.host, chosen_by=chosen_by),
+            bill.attach_to_errors(model=request.model, host=self.host, chosen_by=chosen_by),
             external_errors(type(self).__name__, timeout_s=self._timeout_s),
         ):
             async with asyncio.timeout(self._timeout_s):
@@ -118,7 +118,7 @@ class ExternalClient(LLMClient):
                 latency_ms=round((monotonic() - started) * 1000),
                 metadata=sent.metadata,
             )
-            return call.ends(response)
+            return call.record_response(response)
 
     @abstractmethod
     async def _send(self, request: ChatRequest) -> Mapping[str, Any]:
@@ -132,7 +132,7 @@ class ExternalClient(LLMClient):
         try:
             return reduced, await self._exchange(reduced, bill)
         except LLMStatusError as exc:
-            refused = reduced.named_in(exc)
+            refused = reduced.refused_by(exc)
             if not refused:
                 raise
         # One more request, and the last: the wrapped object may have retried already.
@@ -145,8 +145,8 @@ class ExternalClient(LLMClient):
         with external_errors(type(self).__name__, timeout_s=self._timeout_s):
             payload = await self._send(request)
         # Charged before it is checked: an endpoint bills answers that cannot be used, too.
-        charge = charged(payload, profile_of(request.model).prices.get(self.provider))
+        charge = charge_of(payload, profile_of(request.model).prices.get(self.provider))
         if charge is not None:
             bill.add(charge[0], cost_usd=charge[1])
-        raise_stated_error(payload)
+        raise_reported_error(payload)
         return payload

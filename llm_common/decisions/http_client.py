@@ -233,7 +233,7 @@ class HttpDecisionClient:
                 exc.usage, exc.cost_usd = bill.usage, bill.cost_usd
                 exc.locate(model=model, host=self._host)
                 raise
-            call.answered_by(decisions.model)
+            call.record_model(decisions.model)
             call.span.set_attribute("llm_common.unanswered", len(decisions.unanswered))
         return decisions
 
@@ -279,14 +279,14 @@ class HttpDecisionClient:
 
         async def exchange() -> dict[str, Any]:
             # The size bounds the tokens: no token is shorter than a byte.
-            with self._ledger.reserved(self._cost(model, tokens=len(body))):
+            with self._ledger.reserve(self._cost(model, tokens=len(body))):
                 return await self._endpoint.post(
                     body, timeout_s=timeout_s, charge=lambda reply: self._charge(reply, model, bill)
                 )
 
         deadline = asyncio.get_running_loop().time() + timeout_s
         back_off = BackOff(max_attempts=self._config.max_attempts, deadline=deadline)
-        payload = await self._endpoint.retried(exchange, wait_s=back_off.wait_s)
+        payload = await self._endpoint.retry(exchange, wait_s=back_off.wait_s)
         answered_by = payload.get("model")
         decisions = decisions_of(
             named,

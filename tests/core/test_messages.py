@@ -38,10 +38,13 @@ CLEAR: dict[str, tuple[Any, LLMMessage]] = {
     "empty": ({"role": "user", "content": ""}, LLMMessage(role=MessageRole.USER, content="")),
 }
 WRONG: dict[str, tuple[Any, str]] = {
-    "text": (SECRET, "messages is a str; pass a list"),
-    "one dict": ({"role": "user", "content": SECRET}, "messages is a dict; pass a list"),
-    "one message": (USER, "messages is a LLMMessage; pass a list"),
-    "none": (None, "messages is a NoneType; pass a list"),
+    "text": (SECRET, "messages must be a list, got str; pass a list"),
+    "one dict": (
+        {"role": "user", "content": SECRET},
+        "messages must be a list, got dict; pass a list",
+    ),
+    "one message": (USER, "messages must be a list, got LLMMessage; pass a list"),
+    "none": (None, "messages must be a list, got NoneType; pass a list"),
     "texts": (
         [USER, SECRET],
         r"messages\[1\] is a str; pass an LLMMessage, or a dict with `content` and a `role`",
@@ -56,7 +59,7 @@ WRONG: dict[str, tuple[Any, str]] = {
     "number": ([{"role": "user", "content": 5}], r"messages\[0\] has no usable content"),
     "odd key": (
         [{"role": "user", "content": SECRET, "image": "x"}],
-        r"a key that messages do not have, 'image'",
+        r"an unknown key, 'image'",
     ),
 }
 WAYS: dict[str, Callable[[Any], Any]] = {
@@ -107,6 +110,6 @@ async def test_a_client_behind_ask_gets_messages_also_for_dicts() -> None:
 
 async def test_a_model_that_is_no_text_is_a_type_error() -> None:
     async with loopback(answer(200, ok())) as server:
-        with pytest.raises(TypeError, match="model is a int; pass the model's name"):
+        with pytest.raises(TypeError, match="model must be a str, got int; pass its name"):
             await ask_once(server.config(), model=5)
         assert not server.requests

@@ -1,4 +1,4 @@
-"""The spending of a client, and its limit."""
+"""The costs of a client's calls, and their limit."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,8 +8,8 @@ from llm_common._env import CONTEXT_SELECTION_MODEL, TOOL_SELECTION_MODEL, UNKNO
 from llm_common.core.models import LLMUsage, TokenPrices
 from llm_common.errors import CostLimitError, LLMError
 
-_ANSWER_TOKENS = 1_000
-_BY_CALL = (
+_ANSWER_TOKENS = 1_000  # a guess for calls without `max_tokens`
+_CALL_MODEL = (
     f"the call's `model`, a selector's from {TOOL_SELECTION_MODEL.name} or "
     f"{CONTEXT_SELECTION_MODEL.name}"
 )
@@ -17,13 +17,15 @@ _BY_CALL = (
 
 @dataclass(frozen=True, slots=True)
 class UsageTotals:
-    """Usage of a client's calls so far, as the endpoint counted it.
+    """Usage of all calls of a client so far, as the endpoint counted it.
 
     Attributes:
-        calls: Replies that were charged; a retried call may have several, also failed ones.
-        cached_tokens: Part of `prompt_tokens`.
+        calls: Number of charged replies. A retried call can have several, failed ones included.
+        prompt_tokens: Tokens of the prompts.
+        completion_tokens: Tokens of the answers.
+        cached_tokens: Tokens of the prompts that the endpoint had cached.
         cost_usd: Dollars of the calls with a known price.
-        unpriced_calls: How many of `calls` are missing from `cost_usd`.
+        unpriced_calls: Number of `calls` that are missing from `cost_usd`.
     """
 
     calls: int = 0
@@ -39,15 +41,15 @@ class Bill:
     """The charges of one call so far, its failed requests included.
 
     Attributes:
-        usage: None before the first charge.
-        cost_usd: None before the first charge, and once the price of a reply is unknown.
+        usage: Tokens. None before the first charge.
+        cost_usd: Dollars. None before the first charge, and after a reply of unknown price.
     """
 
     usage: LLMUsage | None = None
     cost_usd: float | None = None
 
     def add(self, usage: LLMUsage, *, cost_usd: float | None) -> None:
-        """Records one reply."""
+        """Add the charge of one reply."""
         if self.usage is None:
             self.usage, self.cost_usd = usage, cost_usd
             return
@@ -58,82 +60,77 @@ class Bill:
             self.cost_usd += cost_usd
 
     @contextmanager
-    def attached_to_errors(
+    def attach_to_errors(
         self, *, model: str, host: str | None, chosen_by: str | None
     ) -> Iterator[None]:
-        """A block whose LLMErrors get the bill, and the names that `LLMError.locate` takes.
+        """Add the charges, and the arguments of `LLMError.locate`, to the LLMErrors of a block.
 
-        None for `chosen_by` means the call itself.
+        None as `chosen_by` means that the call itself named the model.
         """
         try:
             yield
         except LLMError as exc:
             exc.usage, exc.cost_usd = self.usage, self.cost_usd
-            exc.locate(model=model, host=host, chosen_by=chosen_by or _BY_CALL)
+            exc.locate(model=model, host=host, chosen_by=chosen_by or _CALL_MODEL)
             raise
 
 
 def expected_cost_usd(body: bytes, *, prices: TokenPrices, max_tokens: int | None) -> float:
-    """The most that a request should cost in dollars.
-
-    No token is shorter than a byte: the size of the request bounds its tokens. Expects 1,000 tokens
-    of an answer without `max_tokens`.
-    """
-    return prices.cost_usd(
-        LLMUsage(prompt_tokens=len(body), completion_tokens=max_tokens or _ANSWER_TOKENS)
-    )
+    """Return the maximum cost of a request in dollars, with 1,000 tokens as the default answer."""
+    # No token is shorter than a byte, so the size of the request bounds its tokens.
+    usage = LLMUsage(prompt_tokens=len(body), completion_tokens=max_tokens or _ANSWER_TOKENS)
+    return prices.cost_usd(usage)
 
 
 class CostLedger:
-    """Adds up costs and refuses a call that could exceed the limit.
+    """The sum of a client's costs, and the limit that it must not exceed.
 
-    The expected cost of a request is reserved before it is sent, which keeps concurrent calls
-    within the limit too. What can still exceed it: see `LLMConfig.cost_limit_usd`.
+    The expected cost of a request is reserved before the request is sent, so that concurrent calls
+    stay within the limit together. `LLMConfig.cost_limit_usd` lists what can still exceed it.
 
     Args:
-        limit_usd: None sets no limit.
+        limit_usd: Limit in dollars. None sets no limit.
 
     Attributes:
-        totals: What was charged.
-        max_reply_usd: Cost of the most expensive reply so far.
+        totals: Charges so far.
+        max_reply_usd: Cost of the most expensive reply so far, in dollars.
     """
 
     def __init__(self, limit_usd: float | None) -> None:
         self._limit_usd = limit_usd
         self._reserved_usd = 0.0
-        self._assumed_usd = 0.0  # for replies that no one priced
+        self._assumed_usd = 0.0  # for replies of unknown price
         self.max_reply_usd = 0.0
         self.totals = UsageTotals()
 
     @contextmanager
-    def reserved(self, expected_usd: float | None) -> Iterator[None]:
-        """A block in which one request is sent and charged.
+    def reserve(self, expected_usd: float | None) -> Iterator[None]:
+        """Reserve the cost of one request for the block in which it is sent and charged.
 
         Args:
-            expected_usd: The most that it should cost; None for an unknown price.
+            expected_usd: Maximum cost in dollars. None for an unknown price.
 
         Raises:
-            CostLimitError: It could exceed the limit, or has no known price under a limit; the
-                block did not run.
+            CostLimitError: If the request could exceed the limit, or its price is unknown under a
+                limit. The block did not run.
         """
         expected = expected_usd or 0.0
         if self._limit_usd is not None:
             spent_usd = self.totals.cost_usd + self._assumed_usd
-            taken_usd = spent_usd + self._reserved_usd
+            used_usd = spent_usd + self._reserved_usd
             text = ""
             if expected_usd is None:
                 text = (
-                    f"nothing was sent: cost_limit_usd is ${self._limit_usd:.4g}, and the price "
-                    f"of this model is not "
-                    "known; give it in LLMConfig.prices, or count it as the dearest known model by "
-                    f'unknown_price="dearest" or {UNKNOWN_PRICE.name}=dearest'
+                    f"nothing was sent: cost_limit_usd is ${self._limit_usd:.4g}, and the price of "
+                    "this model is unknown; add it to LLMConfig.prices, or count the highest known "
+                    f'price with unknown_price="dearest" or {UNKNOWN_PRICE.name}=dearest'
                 )
-            elif taken_usd >= self._limit_usd or taken_usd + expected > self._limit_usd:
+            # A spent limit also stops calls whose expected cost is 0.
+            elif used_usd >= self._limit_usd or used_usd + expected > self._limit_usd:
                 text = (
-                    f"nothing was sent: ${taken_usd:.4g} of ${self._limit_usd:.4g} are spent or "
-                    f"reserved, and this "
-                    f"call may cost ${expected:.4g}; raise cost_limit_usd, set max_tokens, or "
-                    f"make a new client"
+                    f"nothing was sent: ${used_usd:.4g} of ${self._limit_usd:.4g} are spent or "
+                    f"reserved, and this call may cost ${expected:.4g}; raise cost_limit_usd, set "
+                    "max_tokens, or create a new client"
                 )
             if text:
                 raise CostLimitError(text, spent_usd=spent_usd, limit_usd=self._limit_usd)
@@ -144,12 +141,13 @@ class CostLedger:
             self._reserved_usd -= expected
 
     def charge(self, usage: LLMUsage, *, cost_usd: float | None, assumed_usd: float = 0.0) -> None:
-        """Records one reply.
+        """Add the charge of one reply.
 
         Args:
-            usage: Its tokens.
-            cost_usd: Its dollars, or None if unknown.
-            assumed_usd: Dollars that then count towards the limit alone.
+            usage: Tokens of the reply.
+            cost_usd: Dollars of the reply, or None if unknown.
+            assumed_usd: Dollars that count towards the limit, but not as cost, if `cost_usd` is
+                None.
         """
         if cost_usd is None:
             self._assumed_usd += assumed_usd

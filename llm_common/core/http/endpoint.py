@@ -17,7 +17,7 @@ from llm_common.core.http.transport import (
     retry_after_of,
     translated,
 )
-from llm_common.core.http.wire import error_of_status, raise_stated_error, read_payload
+from llm_common.core.http.wire import error_of_status, raise_reported_error, read_payload
 from llm_common.errors import ConfigError, LLMConnectionError, LLMError, LLMStatusError
 
 ResultT = TypeVar("ResultT")
@@ -106,7 +106,7 @@ class Endpoint:
                     received = await read_body(reply, max_bytes=self._max_response_bytes)
             payload = read_payload(received, content_type=reply.headers.get("content-type", ""))
             charge(payload)
-            raise_stated_error(payload)
+            raise_reported_error(payload)
         except LLMStatusError as exc:
             self.remove_key(exc)
             raise
@@ -134,7 +134,7 @@ class Endpoint:
         self.remove_key(error)
         raise error
 
-    async def retried(
+    async def retry(
         self, send: Callable[[], Awaitable[ResultT]], *, wait_s: Callable[[LLMError], float | None]
     ) -> ResultT:
         """Return the result of the first attempt that succeeds.

@@ -1,8 +1,8 @@
-"""The span of one model call, its retries included, and its tokens and dollars as measurements.
+"""The span and the measurements of one model call, its retries included.
 
-For the clients that send the call or hand it to another package; what calls them adds no span of
-the same kind. Those that use an SDK which has spans of its own get both: switch one of the two
-instrumentations off.
+The clients that send a call, or pass it to another package, create the span. Callers of a client
+add none of the same kind. An SDK with its own instrumentation produces a second span, so disable
+one of the two.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,10 +17,10 @@ from llm_common.core.http.costs import Bill
 from llm_common.core.http.wire import ChatRequest
 from llm_common.core.models import LLMResponse, LLMUsage
 
-_MAX_CHARS: Final = 200  # of a text that an endpoint gave
+_MAX_CHARS: Final = 200  # bounds an attribute whose text comes from an endpoint
 _HTTPS: Final = 443
-# Names that the conventions want in another form; those of zai, openrouter and local they do not
-# know.
+# Providers whose name differs in OpenTelemetry's conventions, which have none for zai, openrouter
+# and local.
 _PROVIDERS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "azure": "azure.ai.openai",
@@ -47,10 +47,10 @@ _OPTIONS: Final[Mapping[str, str]] = MappingProxyType(
 
 
 class ModelCall:
-    """What the body of `model_call` tells of an answer.
+    """A model call whose answer is recorded on its span.
 
     Attributes:
-        span: For facts of one kind of call.
+        span: The span, for attributes of one kind of call.
     """
 
     def __init__(self, current: Span) -> None:
@@ -58,17 +58,17 @@ class ModelCall:
         self._started = perf_counter()
         self._has_begun = False
 
-    def begins(self) -> None:
-        """The first text of a streamed answer has come; later calls change nothing."""
+    def record_first_text(self) -> None:
+        """Record the time of a streamed answer's first text. Later calls have no effect."""
         if not self._has_begun:
             self._has_begun = True
             seconds = perf_counter() - self._started
             self.span.set_attribute("gen_ai.response.time_to_first_chunk", seconds)
             measure("gen_ai.client.inference.time_to_first_chunk", seconds, self.span.dimensions())
 
-    def ends(self, response: LLMResponse) -> LLMResponse:
-        """The answer, which is whole."""
-        self.answered_by(response.model)
+    def record_response(self, response: LLMResponse) -> LLMResponse:
+        """Record a whole answer, and return it."""
+        self.record_model(response.model)
         reasons = []
         if response.finish_reason:
             reasons.append(response.finish_reason[:_MAX_CHARS])
@@ -76,8 +76,8 @@ class ModelCall:
         self.span.set_attribute("gen_ai.response.finish_reasons", reasons)
         return response
 
-    def answered_by(self, model: str) -> None:
-        """The model that answered, by its endpoint's account."""
+    def record_model(self, model: str) -> None:
+        """Record the model that answered, as the endpoint names it."""
         self.span.set_attribute("gen_ai.response.model", model[:_MAX_CHARS])
 
 
@@ -85,23 +85,22 @@ class ModelCall:
 def chat_call(
     request: ChatRequest, *, provider: str, host: str | None, bill: Bill, streams: bool = False
 ) -> Iterator[ModelCall]:
-    """A `chat` operation for the duration of the block; a streamed one may yield in it."""
-    asked = {**request.core, **request.optional}
-    facts: dict[str, Attribute] = {}
+    """Run a block as a `chat` operation. The block of a streamed one may yield."""
+    sent = {**request.core, **request.optional}
+    attributes: dict[str, Attribute] = {}
     for option, name in _OPTIONS.items():
-        value: Any = asked.get(option)
-        is_default = option == "n" and value == 1
+        value: Any = sent.get(option)
+        is_default = option == "n" and value == 1  # the conventions leave it out
         if type(value) in {int, float} and not is_default:
-            facts[name] = value
-    wanted = asked.get("response_format")
-    if isinstance(wanted, Mapping):
-        facts["gen_ai.output.type"] = (
-            "json" if str(wanted.get("type")).startswith("json") else "text"
-        )
+            attributes[name] = value
+    response_format = sent.get("response_format")
+    if isinstance(response_format, Mapping):
+        is_json = str(response_format.get("type")).startswith("json")
+        attributes["gen_ai.output.type"] = "json" if is_json else "text"
     if streams:
-        facts["gen_ai.request.stream"] = True
+        attributes["gen_ai.request.stream"] = True
     with model_call(
-        "chat", request.model, facts, provider=provider, host=host, bill=bill, detached=streams
+        "chat", request.model, attributes, provider=provider, host=host, bill=bill, detached=streams
     ) as call:
         yield call
 
@@ -117,37 +116,38 @@ def model_call(
     bill: Bill,
     detached: bool = False,
 ) -> Iterator[ModelCall]:
-    """An operation with what its bill says at the end, also after a failure.
+    """Run a block as an operation, and record its charges at the end, also after a failure.
 
     Args:
-        name: The operation.
-        model: The one that is asked.
-        attributes: Of this kind of call.
-        provider: As our configuration names it.
-        host: Of the endpoint, as `host_of` gives it, where it is known.
-        bill: Of this call.
+        name: Name of the operation.
+        model: Model that is called.
+        attributes: Attributes of this kind of call.
+        provider: Name of the provider in the configuration.
+        host: Host of the endpoint from `host_of`, or None if unknown.
+        bill: Charges of this call.
         detached: See `operation`.
     """
-    facts: dict[str, Attribute] = {
+    all_attributes: dict[str, Attribute] = {
         "gen_ai.provider.name": _PROVIDERS.get(provider, provider),
         "gen_ai.request.model": model[:_MAX_CHARS],
-        **_server(host),
-        **attributes,
     }
-    with operation(name, model, facts, client=True, detached=detached) as current:
+    server = urlsplit(f"//{host or ''}")
+    if server.hostname:
+        all_attributes["server.address"] = server.hostname
+        all_attributes["server.port"] = server.port or _HTTPS
+    all_attributes |= attributes
+    with operation(name, model, all_attributes, client=True, detached=detached) as current:
         try:
             yield ModelCall(current)
         finally:
-            _account(current, bill)
+            _record_charges(current, bill)
 
 
-def _account(current: Span, bill: Bill) -> None:
-    """The tokens and dollars on the span and as measurements.
-
-    A call without a reply counts as 0 tokens.
-    """
+def _record_charges(current: Span, bill: Bill) -> None:
+    """Record tokens and dollars on the span and as measurements."""
+    # A call without a reply is measured as 0 tokens.
     usage, shared = bill.usage or LLMUsage(), current.dimensions()
-    # Endpoints do not tell tokens of texts from those of pictures.
+    # Endpoints do not count the tokens of texts and images separately.
     spent = shared | {"gen_ai.token.modality": "unknown"}
     for kind, tokens in (
         ("input_tokens", usage.prompt_tokens),
@@ -162,10 +162,3 @@ def _account(current: Span, bill: Bill) -> None:
     if bill.cost_usd is not None:
         measure("llm_common.cost", bill.cost_usd, shared)
         current.set_attribute("llm_common.cost_usd", bill.cost_usd)
-
-
-def _server(host: str | None) -> dict[str, Attribute]:
-    parts = urlsplit(f"//{host or ''}")
-    if not parts.hostname:
-        return {}
-    return {"server.address": parts.hostname, "server.port": parts.port or _HTTPS}

@@ -30,7 +30,7 @@ from llm_common.core.http.transport import (
     SupportsRequests,
     deadline_at,
 )
-from llm_common.core.http.wire import ChatRequest, RefusedOptions, charged, read_response
+from llm_common.core.http.wire import ChatRequest, RefusedOptions, charge_of, read_response
 from llm_common.core.models import LLMConfig, LLMDelta, LLMMessage, LLMResponse, TokenPrices
 from llm_common.errors import ConfigError, LLMStatusError
 
@@ -179,7 +179,7 @@ class OpenAICompatibleClient(LLMClient):
         bill = Bill()
         with (
             chat_call(request, provider=self._config.provider, host=self.host, bill=bill) as call,
-            bill.attached_to_errors(
+            bill.attach_to_errors(
                 model=request.model, host=self.host, chosen_by=None if model else _DEFAULT
             ),
         ):
@@ -187,7 +187,7 @@ class OpenAICompatibleClient(LLMClient):
                 asyncio.get_running_loop().time() + timeout_s, timeout_s=timeout_s
             ):
                 response = await self._answer(request, bill, timeout_s=timeout_s)
-            return call.ends(response)
+            return call.record_response(response)
 
     async def stream(
         self,
@@ -232,14 +232,14 @@ class OpenAICompatibleClient(LLMClient):
             chat_call(
                 request, provider=self._config.provider, host=self.host, bill=bill, streams=True
             ) as call,
-            bill.attached_to_errors(model=request.model, host=self.host, chosen_by=chosen_by),
+            bill.attach_to_errors(model=request.model, host=self.host, chosen_by=chosen_by),
         ):
             async with aclosing(self._streamed(request, bill, timeout_s=timeout_s)) as deltas:
                 async for delta in deltas:
                     if delta.response is None:
-                        call.begins()
+                        call.record_first_text()
                     else:
-                        call.ends(delta.response)
+                        call.record_response(delta.response)
                     yield delta
 
     async def aclose(self) -> None:
@@ -252,12 +252,12 @@ class OpenAICompatibleClient(LLMClient):
 
         async def exchange() -> dict[str, Any]:
             expected_usd, charge = self._account(policy.request, bill)
-            with self._ledger.reserved(expected_usd):
+            with self._ledger.reserve(expected_usd):
                 return await self._endpoint.post(
                     policy.request.body(), timeout_s=timeout_s, charge=charge
                 )
 
-        payload = await self._endpoint.retried(exchange, wait_s=policy.wait_s)
+        payload = await self._endpoint.retry(exchange, wait_s=policy.wait_s)
         self._refused.add(request.model, policy.refused)
         return self._response(payload, policy, bill, started=started)
 
@@ -274,8 +274,8 @@ class OpenAICompatibleClient(LLMClient):
                     policy.request.body(), timeout_s=timeout_s, charge=charge
                 )
 
-        with self._ledger.reserved(expected_usd):
-            reply = await self._endpoint.retried(begin, wait_s=policy.wait_s)
+        with self._ledger.reserve(expected_usd):
+            reply = await self._endpoint.retry(begin, wait_s=policy.wait_s)
             self._refused.add(request.model, policy.refused)
             parts = StreamedReply()
             try:
@@ -355,7 +355,7 @@ class OpenAICompatibleClient(LLMClient):
                 expected_usd = max(expected_usd, self._ledger.max_reply_usd)
 
         def charge(payload: Mapping[str, Any]) -> None:
-            paid = charged(payload, prices)
+            paid = charge_of(payload, prices)
             if paid is None:
                 return
             usage, cost_usd = paid

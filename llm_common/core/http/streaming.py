@@ -23,7 +23,7 @@ from llm_common.core.http.wire import (
     dict_or_empty,
     first_choice,
     malformed_reply,
-    raise_stated_error,
+    raise_reported_error,
     read_payload,
     text_or_empty,
 )
@@ -112,7 +112,7 @@ class StreamedReply:
             raise malformed_reply("holds an event that is not JSON", "bad_json") from exc
         if not isinstance(chunk, dict):
             raise malformed_reply("holds an event that is JSON, but no object", "not_an_object")
-        raise_stated_error(chunk)
+        raise_reported_error(chunk)
         self._facts |= {name: chunk[name] for name in ("id", "model", "usage") if chunk.get(name)}
         first = first_choice(chunk)
         if first.get("index", 0) != 0:
@@ -178,7 +178,7 @@ class StreamedReply:
 
     def take(self, payload: Mapping[str, Any]) -> str:
         """The text of an answer that came in one piece."""
-        raise_stated_error(payload)
+        raise_reported_error(payload)
         self.whole = dict(payload)
         message = dict_or_empty(first_choice(payload).get("message"))
         return text_or_empty(message.get("content"))

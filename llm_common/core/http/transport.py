@@ -311,7 +311,7 @@ class RetryPolicy:
         if self.back_off.is_exhausted:
             return None
         change = ""
-        if named := self.request.named_in(error):
+        if named := self.request.refused_by(error):
             wait_s = 0.0
             self.refused |= named
             is_last = self.back_off.failures + 1 >= self.back_off.max_attempts

@@ -1,7 +1,7 @@
-"""The chat completions format: calls as bytes, bytes as answers, errors.
+"""The chat completions format: requests to bytes, bytes to responses and errors.
 
-Format: https://platform.openai.com/docs/api-reference/chat, with the cost that OpenRouter adds to
-`usage` (https://openrouter.ai/docs/use-cases/usage-accounting).
+The format is https://platform.openai.com/docs/api-reference/chat, with the cost that OpenRouter
+adds to `usage` (https://openrouter.ai/docs/use-cases/usage-accounting).
 """
 
 import json
@@ -29,6 +29,7 @@ from llm_common.errors import (
     ModelNotFoundError,
 )
 
+# Parts of the error texts of OpenAI, vLLM and Anthropic for a prompt that does not fit.
 _TOO_LONG = (
     "context_length_exceeded",
     "maximum context length",
@@ -36,7 +37,7 @@ _TOO_LONG = (
     "context window",
     "prompt is too long",
 )
-_PATH = re.compile(r"[/\\~]|[A-Za-z]:[/\\]")
+_PATH = re.compile(r"[/\\~]|[A-Za-z]:[/\\]")  # an absolute path, on any system
 _STATUS = re.compile(r"[45][0-9]{2}")
 _BAD_REQUEST = frozenset({400, 422})
 _TRANSIENT = frozenset({408, 429}) | frozenset(range(500, 600))
@@ -52,13 +53,15 @@ _STATUS_OF_CODE = {
 
 @dataclass(frozen=True, slots=True)
 class ChatRequest:
-    """One call.
+    """The fields of one request.
 
     Attributes:
-        core: What every endpoint takes: model, messages, and the caller's options.
-        optional: What an endpoint may refuse: `response_format` and the model profile's options.
-        dropped: What was left out after a refusal: names of optional fields, and `json_schema` if a
-            plain JSON object replaces it.
+        model: Name of the model at the endpoint.
+        core: Fields that every endpoint accepts: model, messages, and the caller's options.
+        optional: Fields that an endpoint may refuse: `response_format` and the options of the
+            model's profile.
+        dropped: Names of optional fields that were left out because the endpoint refused them.
+            `json_schema` means that a plain JSON object replaced it.
     """
 
     model: str
@@ -77,13 +80,13 @@ class ChatRequest:
         max_tokens: int | None,
         options: Mapping[str, Any],
     ) -> "ChatRequest":
-        """The call with its model's profile applied; the caller's options win.
+        """Create a request with the options of the model's profile. The caller's options win.
 
         Raises:
-            TypeError: `messages` is not a list of messages, or `model` is not a text.
+            TypeError: If `messages` is not a list of messages, or `model` is not a str.
         """
         if not isinstance(model, str):
-            raise TypeError(f"model is a {type(model).__name__}; pass the model's name as a text")
+            raise TypeError(f"model must be a str, got {type(model).__name__}; pass its name")
         profile = profile_of(model)
         core: dict[str, Any] = {
             "model": model,
@@ -95,17 +98,19 @@ class ChatRequest:
         }
         optional: dict[str, Any] = {}
         if options.get("response_format") is not None:
-            wanted = profile.structured_options.get(provider, {})
-            optional = {name: value for name, value in wanted.items() if name not in options}
+            added = profile.structured_options.get(provider, {})
+            optional = {name: value for name, value in added.items() if name not in options}
             optional["response_format"] = options["response_format"]
         return cls(model=model, core=core, optional=optional)
 
     def body(self) -> bytes:
-        """Strict JSON in UTF-8; a lone surrogate, which UTF-8 cannot hold, is sent as `?`.
+        """Return strict JSON in UTF-8.
+
+        A lone surrogate, which UTF-8 cannot encode, becomes `?`.
 
         Raises:
-            ValueError: A number in the options is NaN or infinite.
-            TypeError: An option is not a JSON value.
+            ValueError: If a number in the options is NaN or infinite.
+            TypeError: If an option is not a JSON value.
         """
         text = json.dumps(
             {**self.core, **self.optional},
@@ -117,33 +122,31 @@ class ChatRequest:
 
     @property
     def max_tokens(self) -> int | None:
-        """The limit of the answer, under the name that the model takes."""
+        """Return the maximum length of the answer in tokens, or None without a limit."""
         limit = self.core.get("max_tokens") or self.core.get("max_completion_tokens")
         return limit if isinstance(limit, int) else None
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """What a response says of the call: the options that were left out, if any."""
+        """Return the `metadata` of the response: `dropped_options`, if there are any."""
         if not self.dropped:
             return {}
         return {"dropped_options": list(self.dropped)}
 
     def bare(self) -> "ChatRequest":
-        """The same call without the fields that an endpoint may refuse."""
+        """Return the request without any field that an endpoint may refuse."""
         return replace(self, optional={}, dropped=tuple(sorted(self.optional)))
 
     def with_optional(self, **fields: Any) -> "ChatRequest":
-        """The same call with further fields that an endpoint may refuse.
+        """Return the request with further fields that an endpoint may refuse.
 
-        Those of the caller win.
+        Fields that the request has already win.
         """
-        return replace(
-            self,
-            optional={**{k: v for k, v in fields.items() if k not in self.core}, **self.optional},
-        )
+        added = {name: value for name, value in fields.items() if name not in self.core}
+        return replace(self, optional={**added, **self.optional})
 
     def without(self, refused: Collection[str]) -> "ChatRequest":
-        """The same call without these options; a plain JSON object replaces a schema."""
+        """Return the request without refused options. A plain JSON object replaces a schema."""
         optional = {name: value for name, value in self.optional.items() if name not in refused}
         dropped = set(self.optional) - set(optional)
         kind = _format_of(optional)
@@ -155,19 +158,19 @@ class ChatRequest:
             dropped.add("response_format")
         return replace(self, optional=optional, dropped=tuple(sorted(dropped)))
 
-    def named_in(self, error: BaseException) -> frozenset[str]:
-        """The optional fields that an error names; `response_format` by its type."""
+    def refused_by(self, error: BaseException) -> frozenset[str]:
+        """Return the optional fields that an error names, `response_format` by its type."""
         if not isinstance(error, LLMStatusError) or error.status not in _BAD_REQUEST:
             return frozenset()
         if isinstance(error, ContextTooLongError):
             return frozenset()
-        named = {name for name in self.optional if name in error.body}
+        refused = {name for name in self.optional if name in error.body}
         kind = _format_of(self.optional)
-        if kind and (
-            "response_format" in named or (kind.startswith("json") and kind in error.body)
-        ):
-            named = named - {"response_format"} | {kind}
-        return frozenset(named)
+        # Endpoints name the field, or the type that they do not support.
+        names_type = kind is not None and kind.startswith("json") and kind in error.body
+        if kind and ("response_format" in refused or names_type):
+            refused = refused - {"response_format"} | {kind}
+        return frozenset(refused)
 
 
 class RefusedOptions:
@@ -195,53 +198,61 @@ class RefusedOptions:
 
 
 def as_messages(messages: object) -> list[LLMMessage]:
-    """The messages of a conversation, each an `LLMMessage` or a dict of the chat completions API.
+    """Return a conversation as messages: each is an `LLMMessage` or a dict of the API.
 
     Raises:
-        TypeError: It is no list of messages; names the first that is none, without its text.
+        TypeError: If `messages` is not a list of messages. The error names the first that is not
+            one, without its text.
     """
     if isinstance(messages, str | bytes | Mapping | BaseModel) or not isinstance(
         messages, Iterable
     ):
         raise TypeError(
-            f"messages is a {type(messages).__name__}; pass a list such as "
+            f"messages must be a list, got {type(messages).__name__}; pass a list such as "
             f"[LLMMessage(role='user', content='…')]"
         )
-    return [_as_message(message, place=f"messages[{n}]") for n, message in enumerate(messages)]
+    return [_as_message(message, index=index) for index, message in enumerate(messages)]
 
 
-def _as_message(message: object, *, place: str) -> LLMMessage:
+def _as_message(message: object, *, index: int) -> LLMMessage:
     if isinstance(message, LLMMessage):
         return message
     problem = f"is a {type(message).__name__}"
     if isinstance(message, Mapping):
-        given = {
+        # SDKs dump None and [] for fields that are not set.
+        fields = {
             name: value for name, value in message.items() if value is not None and value != []
         }
-        unknown = [name for name in given if name not in LLMMessage.model_fields]
+        unknown = [name for name in fields if name not in LLMMessage.model_fields]
         if unknown:
-            problem = f"has a key that messages do not have, {str(unknown[0])[:40]!r}"
-        elif not given.keys() & {"content", "tool_calls", "function_call"}:
+            problem = f"has an unknown key, {str(unknown[0])[:40]!r}"
+        elif not fields.keys() & {"content", "tool_calls", "function_call"}:
             problem = "has no content"
         else:
             try:
-                return LLMMessage.model_validate(given)
+                return LLMMessage.model_validate(fields)
             except ValidationError as exc:
                 problem = f"has no usable {exc.errors(include_input=False)[0]['loc'][0]}"
     # Outside the handler, since a chained ValidationError would quote the message.
     roles = ", ".join(MessageRole)
     raise TypeError(
-        f"{place} {problem}; pass an LLMMessage, or a dict with `content` and a `role` of {roles}"
+        f"messages[{index}] {problem}; pass an LLMMessage, or a dict with `content` and a `role` "
+        f"of {roles}"
     )
 
 
 def read_payload(body: bytes, *, content_type: str) -> dict[str, Any]:
-    """The JSON object of a reply.
+    """Parse the JSON object of a reply.
 
     Raises:
         MalformedReplyError: `content_type`, `bad_charset`, `empty`, `bad_json` or `not_an_object`.
     """
-    _check_content_type(content_type)
+    kind, _, parameters = content_type.lower().partition(";")
+    if kind.strip() != "application/json" and not kind.strip().endswith("+json"):
+        raise malformed_reply("is not declared as JSON", "content_type")
+    charset = parameters.partition("charset=")[2].partition(";")[0].strip().strip('"')
+    if charset not in {"", "utf-8", "utf8", "us-ascii"}:
+        raise malformed_reply("is not in UTF-8, which JSON requires (RFC 8259)", "bad_charset")
     if not body.strip():
         raise malformed_reply("is empty", "empty")
     try:
@@ -249,17 +260,17 @@ def read_payload(body: bytes, *, content_type: str) -> dict[str, Any]:
     except orjson.JSONDecodeError as exc:
         raise malformed_reply("is not JSON", "bad_json") from exc
     if not isinstance(payload, dict):
-        raise malformed_reply("is JSON, but no object", "not_an_object")
+        raise malformed_reply("is not a JSON object", "not_an_object")
     return payload
 
 
-def charged(
+def charge_of(
     payload: Mapping[str, Any], prices: TokenPrices | None
 ) -> tuple[LLMUsage, float | None] | None:
-    """Tokens and dollars of a reply: the reported cost, else by the model's prices.
+    """Return tokens and dollars of a reply: the reported cost, else by the model's prices.
 
-    The cost is None for unknown prices, and for a reply without a usage. None for an error that
-    reports no usage: it was not charged.
+    The dollars are None if the prices are unknown or the reply reports no tokens. The result is
+    None for an error without a usage, which was not charged.
     """
     if payload.get("error") and not isinstance(payload.get("usage"), dict):
         return None
@@ -273,14 +284,14 @@ def charged(
     return usage, prices.cost_usd(usage)
 
 
-def raise_stated_error(payload: Mapping[str, Any]) -> None:
-    """Raises LLMStatusError if the reply is an error object, also with status 200."""
+def raise_reported_error(payload: Mapping[str, Any]) -> None:
+    """Raise LLMStatusError if a reply is an error object, which some send with status 200."""
     if payload.get("error"):
         raise error_of_status(_status_of(payload["error"]), orjson.dumps(payload["error"]).decode())
 
 
 def read_usage(payload: Mapping[str, Any]) -> LLMUsage:
-    """The tokens that a reply reports; 0 for a missing or unusable count."""
+    """Return the tokens that a reply reports, 0 for a missing or unusable count."""
     usage = dict_or_empty(payload.get("usage"))
     prompt = count_or_zero(usage.get("prompt_tokens"))
     completion = count_or_zero(usage.get("completion_tokens"))
@@ -289,47 +300,49 @@ def read_usage(payload: Mapping[str, Any]) -> LLMUsage:
         prompt_tokens=prompt,
         completion_tokens=completion,
         total_tokens=count_or_zero(usage.get("total_tokens")) or prompt + completion,
-        # DeepSeek reports hits beside the prompt's tokens:
+        # DeepSeek reports hits next to the prompt's tokens, not below them:
         # https://api-docs.deepseek.com/guides/kv_cache
         cached_tokens=count_or_zero(details.get("cached_tokens"))
         or count_or_zero(usage.get("prompt_cache_hit_tokens")),
     )
 
 
-def read_response(payload: Mapping[str, Any], **facts: Any) -> LLMResponse:
-    """The first choice of a reply.
+def read_response(payload: Mapping[str, Any], **fields: Any) -> LLMResponse:
+    """Return the first choice of a reply as a response.
 
     Args:
-        payload: From `read_payload`.
-        **facts: Further fields of the response; `model` is the default for a reply that names none.
+        payload: Reply from `read_payload`.
+        **fields: Further fields of the response. `model` is the default for a reply that names
+            none.
 
     Raises:
         MalformedReplyError: `no_choices`, `no_message`, `bad_content` or `bad_tool_calls`.
     """
     choice = first_choice(payload)
     if not choice:
-        raise malformed_reply("holds no choice", "no_choices")
+        raise malformed_reply("contains no choice", "no_choices")
     message = choice.get("message")
     if not isinstance(message, dict):
-        raise malformed_reply("holds a choice without a message", "no_message")
+        raise malformed_reply("contains a choice without a message", "no_message")
     content = message.get("content")
     if not (content is None or isinstance(content, str) or _is_list_of_objects(content)):
         raise malformed_reply(
-            "holds a message whose content is neither text nor parts", "bad_content"
+            "contains a message whose content is neither text nor parts", "bad_content"
         )
     tool_calls, function_call = message.get("tool_calls"), message.get("function_call")
     logprobs = choice.get("logprobs")
     if not (tool_calls is None or _is_list_of_objects(tool_calls)) or not isinstance(
         function_call, dict | None
     ):
-        raise malformed_reply("holds tool calls that are no objects", "bad_tool_calls")
+        raise malformed_reply("contains tool calls that are not objects", "bad_tool_calls")
+    model = _text(payload.get("model"))
+    if model and _PATH.match(model):  # llama.cpp's server reports the path of its file
+        model = re.split(r"[/\\]", model)[-1]
     return LLMResponse(
-        **facts
+        **fields
         | {
             "id": _text(payload.get("id")) or "",
-            "model": _model_name(payload.get("model")) or facts["model"],
-        }
-        | {
+            "model": model or fields["model"],
             "content": content,
             "tool_calls": tool_calls,
             "function_call": function_call,
@@ -340,22 +353,14 @@ def read_response(payload: Mapping[str, Any], **facts: Any) -> LLMResponse:
     )
 
 
-def _model_name(value: object) -> str | None:
-    """The model that a reply names; of a path, as local servers give it, the last part."""
-    name = _text(value)
-    if name and _PATH.match(name):
-        return re.split(r"[/\\]", name)[-1]
-    return name
-
-
 def error_of_status(status: int, body: str, *, retry_after: str | None = None) -> LLMStatusError:
-    """The error for an HTTP status, or for one inside an error object.
+    """Return the error for an HTTP status, or for a status in an error object.
 
     Args:
         status: HTTP status.
-        body: The endpoint's text; becomes `.body`, except for a redirect, whose text repeats the
-            address.
-        retry_after: The header of that name.
+        body: The endpoint's text, which becomes `.body`. A redirect's text is left out, since it
+            repeats the address.
+        retry_after: Value of the header Retry-After.
     """
     kind, text = _kind_of_status(status, body)
     return kind(
@@ -370,46 +375,46 @@ def _kind_of_status(status: int, body: str) -> tuple[type[LLMStatusError], str]:
     if status in {401, 403}:
         return (
             LLMAuthError,
-            f"the endpoint refused the key ({status}); check it and what it may use",
+            f"the endpoint refused the key ({status}); check the key and its permissions",
         )
     if status == HTTPStatus.NOT_FOUND:
         return (
             ModelNotFoundError,
-            "the endpoint knows no such model or path (404); check model and base_url",
+            "the endpoint has no such model or path (404); check model and base_url",
         )
     if status == HTTPStatus.TOO_MANY_REQUESTS:
         return (
             LLMRateLimitError,
-            "the endpoint takes no more requests now (429); wait, or ask for a higher limit",
+            "the endpoint's rate limit is reached (429); wait, or ask for a higher limit",
         )
     if status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE or (
         status in _BAD_REQUEST and any(phrase in body.lower() for phrase in _TOO_LONG)
     ):
-        advice = "send less or take a model with a larger window"
+        advice = "send less or use a model with a larger window"
         return ContextTooLongError, f"the prompt does not fit the model ({status}); {advice}"
     if status in _REDIRECTS:
         advice = "set base_url to the new address"
         return (
             LLMStatusError,
-            f"the endpoint redirects ({status}), which is not followed with a key; {advice}",
+            f"the endpoint redirects ({status}), and keys are not sent elsewhere; {advice}",
         )
     return (
         LLMStatusError,
-        f"the endpoint answered with an error (status {status}); see `.body` for what it said",
+        f"the endpoint answered with an error (status {status}); see `.body` for its text",
     )
 
 
 def is_transient(error: BaseException | None) -> bool:
-    """Whether a retry may succeed: broken connections, 408, 429 and 5xx."""
+    """Return whether a retry may succeed: after broken connections, 408, 429 and 5xx."""
     if isinstance(error, LLMStatusError):
         return error.status in _TRANSIENT
     return isinstance(error, LLMConnectionError)
 
 
 def retry_after_s(header: str | None, *, now: datetime | None = None) -> float | None:
-    """The seconds of a Retry-After header; None if missing, unreadable or past.
+    """Return the seconds of a Retry-After header, or None if missing, unreadable or past.
 
-    Both forms of RFC 9110 section 10.2.3: seconds, or a date.
+    Both forms of RFC 9110, section 10.2.3, are read: seconds and a date.
     """
     if header is None:
         return None
@@ -428,11 +433,11 @@ def retry_after_s(header: str | None, *, now: datetime | None = None) -> float |
 
 
 def _format_of(optional: Mapping[str, Any]) -> str | None:
-    """The type of the `response_format`, "response_format" if it has no type; None without one."""
-    wanted = optional.get("response_format")
-    if wanted is None:
+    """Return the type of the `response_format`, or its name if it has no type. None without one."""
+    response_format = optional.get("response_format")
+    if response_format is None:
         return None
-    return _text(dict_or_empty(wanted).get("type")) or "response_format"
+    return _text(dict_or_empty(response_format).get("type")) or "response_format"
 
 
 def _sampling(
@@ -446,19 +451,10 @@ def _sampling(
     return sampling
 
 
-def _check_content_type(content_type: str) -> None:
-    kind, _, parameters = content_type.lower().partition(";")
-    if kind.strip() != "application/json" and not kind.strip().endswith("+json"):
-        raise malformed_reply("is not declared as JSON", "content_type")
-    charset = parameters.partition("charset=")[2].partition(";")[0].strip().strip('"')
-    if charset not in {"", "utf-8", "utf8", "us-ascii"}:
-        raise malformed_reply("is not in UTF-8, as JSON must be (RFC 8259)", "bad_charset")
-
-
 def _status_of(error: object) -> int:
-    """The HTTP status that an error object means; 200, which it came with, if it names none."""
-    facts = dict_or_empty(error)
-    for code in (facts.get("code"), facts.get("status"), facts.get("type")):
+    """Return the HTTP status that an error object names, or 200, the status of its reply."""
+    fields = dict_or_empty(error)
+    for code in (fields.get("code"), fields.get("status"), fields.get("type")):
         status = int(code) if isinstance(code, str) and _STATUS.fullmatch(code) else code
         if isinstance(status, int) and 400 <= status < 600:  # noqa: PLR2004 - the statuses of errors
             return status
@@ -468,9 +464,9 @@ def _status_of(error: object) -> int:
 
 
 def malformed_reply(text: str, reason: str) -> MalformedReplyError:
-    """The error for a reply that is not in the API's format."""
+    """Return the error for a reply that is not in the API's format."""
     return MalformedReplyError(
-        f"the reply {text}; check base_url, or take another model", reason=reason
+        f"the reply {text}; check base_url, or use another model", reason=reason
     )
 
 
@@ -492,7 +488,7 @@ def dict_or_empty(value: object) -> dict[str, Any]:
 
 
 def text_or_empty(value: object) -> str:
-    """Return a value of a reply if it is a text, else an empty one."""
+    """Return a value of a reply if it is a str, else ""."""
     return value if isinstance(value, str) else ""
 
 

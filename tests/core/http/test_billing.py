@@ -200,7 +200,7 @@ async def test_a_limit_sends_nothing_to_a_model_without_a_price(provider: str) -
     async with loopback(answer(200, ok())) as server:
         client = OpenAICompatibleClient(server.config(cost_limit_usd=0.01, provider=provider))
         with pytest.raises(
-            CostLimitError, match="price of this model is not known; give it in LLMConfig"
+            CostLimitError, match="price of this model is unknown; add it to LLMConfig"
         ) as caught:
             await client.chat_completion(messages=MESSAGES)
         assert not server.requests
@@ -223,7 +223,7 @@ async def test_a_price_that_is_given_is_what_a_call_costs_and_what_a_limit_count
         assert client.usage.unpriced_calls == 0
         with pytest.raises(CostLimitError, match=r"\$3\.4 of \$4 are spent or reserved.*may cost"):
             await client.chat_completion(messages=MESSAGES, max_tokens=90_000)
-        with pytest.raises(CostLimitError, match="not known"):
+        with pytest.raises(CostLimitError, match="unknown"):
             await client.chat_completion(messages=MESSAGES, model="other")
         assert len(server.requests) == 1
 

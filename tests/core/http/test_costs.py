@@ -10,14 +10,14 @@ USAGE = LLMUsage(prompt_tokens=10, completion_tokens=1, total_tokens=11)
 
 
 def spend(ledger: CostLedger, *, expected_usd: float | None, cost_usd: float | None) -> None:
-    with ledger.reserved(expected_usd):
+    with ledger.reserve(expected_usd):
         ledger.charge(USAGE, cost_usd=cost_usd)
 
 
 def test_a_call_that_could_pass_the_limit_is_refused_before_it_is_sent() -> None:
     ledger = CostLedger(1.0)
     spend(ledger, expected_usd=0.5, cost_usd=0.4)
-    with pytest.raises(CostLimitError) as caught, ledger.reserved(0.7):
+    with pytest.raises(CostLimitError) as caught, ledger.reserve(0.7):
         raise AssertionError("nothing may be sent")
     assert (caught.value.spent_usd, caught.value.limit_usd) == (0.4, 1.0)
     spend(ledger, expected_usd=0.5, cost_usd=0.5)
@@ -26,20 +26,20 @@ def test_a_call_that_could_pass_the_limit_is_refused_before_it_is_sent() -> None
 
 def test_calls_that_are_under_way_together_share_the_limit() -> None:
     ledger = CostLedger(1.0)
-    with ledger.reserved(0.6):
-        with pytest.raises(CostLimitError), ledger.reserved(0.6):
+    with ledger.reserve(0.6):
+        with pytest.raises(CostLimitError), ledger.reserve(0.6):
             pass
-        with ledger.reserved(0.4):
+        with ledger.reserve(0.4):
             pass
-    with ledger.reserved(0.9):
+    with ledger.reserve(0.9):
         pass
 
 
 def test_what_was_set_aside_is_free_again_after_a_failure() -> None:
     ledger = CostLedger(1.0)
-    with pytest.raises(RuntimeError), ledger.reserved(0.9):
+    with pytest.raises(RuntimeError), ledger.reserve(0.9):
         raise RuntimeError
-    with ledger.reserved(0.9):
+    with ledger.reserve(0.9):
         pass
 
 
@@ -56,9 +56,9 @@ def test_a_call_of_unknown_price_is_refused_under_a_limit_alone() -> None:
 def test_a_reply_without_a_price_counts_as_assumed_towards_the_limit_alone() -> None:
     ledger = CostLedger(1.0)
     for cost_usd, assumed_usd in ((None, 0.4), (0.1, 0.4), (None, 0.4)):
-        with ledger.reserved(0.1):
+        with ledger.reserve(0.1):
             ledger.charge(USAGE, cost_usd=cost_usd, assumed_usd=assumed_usd)
-    with pytest.raises(CostLimitError) as caught, ledger.reserved(0.2):
+    with pytest.raises(CostLimitError) as caught, ledger.reserve(0.2):
         raise AssertionError("nothing may be sent")
     assert caught.value.spent_usd == pytest.approx(0.9)
     assert (ledger.totals.cost_usd, ledger.totals.unpriced_calls) == (0.1, 2)
@@ -79,7 +79,7 @@ def test_a_limit_of_zero_sends_nothing_and_none_limits_nothing(
 def test_a_limit_may_be_reached_to_the_cent_and_then_sends_nothing() -> None:
     ledger = CostLedger(1.0)
     spend(ledger, expected_usd=1.0, cost_usd=1.0)
-    with pytest.raises(CostLimitError), ledger.reserved(0.0):
+    with pytest.raises(CostLimitError), ledger.reserve(0.0):
         raise AssertionError("nothing may be sent")
 
 

@@ -30,7 +30,7 @@ OTHER = _env.CONTEXT_SELECTION_MODEL.name
 ERRORS: dict[str, tuple[Script, dict[str, Any], str]] = {
     "auth": (answer(401, f"no such key {KEY}".encode()), {}, "refused the key (401)"),
     "not_found": (answer(404, b"{}"), {}, "no such model or path (404)"),
-    "rate_limit": (answer(429, b"{}"), {"max_attempts": 1}, "no more requests now (429)"),
+    "rate_limit": (answer(429, b"{}"), {"max_attempts": 1}, "rate limit is reached (429)"),
     "too_long": (answer(413, b"{}"), {}, "does not fit the model (413)"),
     "status": (answer(418, b"{}"), {}, "an error (status 418)"),
     "stated": (answer(200, b'{"error": {"code": "invalid_api_key"}}'), {}, "refused the key (401)"),
@@ -38,7 +38,7 @@ ERRORS: dict[str, tuple[Script, dict[str, Any], str]] = {
     "connection": (raw(b""), {"max_attempts": 1}, "broke off"),
     "timeout": (misbehaving(stay_silent), {"timeout_s": 0.2}, "no answer within 0.2 s"),
     "malformed": (answer(200, b"<html>"), {}, "is not JSON"),
-    "no_choices": (answer(200, ok(choices=[])), {}, "holds no choice"),
+    "no_choices": (answer(200, ok(choices=[])), {}, "contains no choice"),
     "too_large": (answer(200, ok()), {"max_response_bytes": 9}, "longer than 9 bytes"),
     "encoding": (answer(200, ok(), {"Content-Encoding": "br"}), {}, "content encoding"),
     "cost_limit": (answer(200, ok()), {"cost_limit_usd": 0.01}, "cost_limit_usd is $0.01"),
@@ -78,7 +78,7 @@ async def test_an_unknown_model_is_named_with_what_chose_it(
     assert isinstance(error, ModelNotFoundError)
     assert error.chosen_by == chosen_by
     assert str(error) == (
-        f"model {model or 'test-model'} at 127.0.0.1:{server.port}: the endpoint knows no such "
+        f"model {model or 'test-model'} at 127.0.0.1:{server.port}: the endpoint has no such "
         f"model or path (404); "
         f"check model and base_url; the model was named by {chosen_by}"
     )

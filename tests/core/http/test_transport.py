@@ -156,8 +156,7 @@ async def test_a_retry_says_what_where_why_and_how_long(
     retries.wait_s(error_of_status(400, "response_format is not supported"))
     first, second = (record.getMessage() for record in caplog.records)
     assert (
-        first
-        == "model m at h: the endpoint takes no more requests now (429); request 2 of 3 follows "
+        first == "model m at h: the endpoint's rate limit is reached (429); request 2 of 3 follows "
         "in 2.0 s"
     )
     assert second == (
