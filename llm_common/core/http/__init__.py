@@ -1,3 +1,3 @@
-"""Our HTTP client for endpoints that speak OpenAI's chat completions."""
+"""The HTTP client for endpoints that serve OpenAI's chat completions API."""
 
 __all__: list[str] = []

@@ -1,4 +1,4 @@
-"""`Endpoint`: one HTTP address that takes a JSON object and answers with one, or with a stream."""
+"""`Endpoint`: an HTTP address that accepts JSON objects and answers with one or with a stream."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -15,7 +15,7 @@ from llm_common.core.http.transport import (
     open_connections,
     read_body,
     retry_after_of,
-    translated,
+    translate_errors,
 )
 from llm_common.core.http.wire import error_of_status, raise_reported_error, read_payload
 from llm_common.errors import ConfigError, LLMConnectionError, LLMError, LLMStatusError
@@ -25,26 +25,26 @@ Charge = Callable[[Mapping[str, Any]], None]
 
 _MAX_ERROR_BYTES: Final = 65_536
 _MAX_ERROR_CHARS: Final = 2_000
-# An agent's next step may be a model call away.
+# An agent's tools run between two decisions, which may take longer than httpx's default of 5 s.
 _KEPT_ALIVE: Final = httpx.Limits(keepalive_expiry=60.0)
 
 
 class Endpoint:
-    """Posts JSON to one address.
+    """An HTTP address to post JSON to.
 
     Redirects are not followed, TLS certificates are always verified, and the size of a reply is
-    limited while it arrives. The key is sent in one header and removed from every error.
+    checked while it arrives. The key is sent in one header and removed from every error.
 
     Args:
         url: Whole address.
-        api_key: Sent as a bearer token. Empty for none.
-        max_response_bytes: Limit of a reply before and after decompression.
-        keep_alive: Whether calls on one event loop share connections. Only for formats whose
-            replies can be told from bytes that are left over from an earlier reply.
+        api_key: Bearer token. Empty for none.
+        max_response_bytes: Maximum size of a reply before and after decompression.
+        keep_alive: Whether calls on one event loop share connections. Only for formats in which
+            stray bytes of an earlier reply cannot pass for a reply.
         transport: Replaces the network, for tests.
 
     Raises:
-        ConfigError: If the key holds characters that no key has.
+        ConfigError: If the key contains characters that keys never contain.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Endpoint:
         key = api_key.get_secret_value()
         if not (key.isascii() and key.isprintable()) or " " in key:
             raise ConfigError(
-                "api_key holds characters that no key has; check how it was copied",
+                "api_key contains a space or characters outside ASCII; check how it was copied",
                 variable="api_key",
             )
         self._url = url
@@ -68,7 +68,7 @@ class Endpoint:
             "accept": "application/json",
             "accept-encoding": ACCEPT_ENCODING,
             "content-type": "application/json",
-            # one vendor answers 403 to the default of Python's clients
+            # One vendor answers 403 to the default of Python's clients.
             "user-agent": f"llm-common/{__version__}",
         }
         if key:
@@ -87,17 +87,20 @@ class Endpoint:
 
         Args:
             body: JSON in UTF-8.
-            timeout_s: The caller's deadline, for the text of an error.
-            charge: Gets every reply that was paid for, before the reply is read: an unusable
-                answer is billed too.
+            timeout_s: The caller's deadline in seconds, for the text of an error.
+            charge: Called with every reply that was charged, before the reply is checked, since
+                unusable answers are billed too.
+
+        Returns:
+            The reply.
 
         Raises:
-            LLMStatusError: For a status other than 200, or an error inside the reply.
-            LLMConnectionError: Without a connection, for a broken one, or once closed.
-            MalformedReplyError: If the reply is not a JSON object, or is damaged or too long.
+            LLMStatusError: If the status is not 200, or the reply is an error object.
+            LLMConnectionError: If there is no connection, it broke, or the endpoint is closed.
+            MalformedReplyError: If the reply is not a JSON object, is damaged or is too long.
         """
         try:
-            with translated(timeout_s=timeout_s):
+            with translate_errors(timeout_s=timeout_s):
                 async with self._client().stream(
                     "POST", self._url, content=body, headers=self._headers
                 ) as reply:
@@ -113,15 +116,16 @@ class Endpoint:
         return payload
 
     async def open_stream(self, body: bytes, *, timeout_s: float, charge: Charge) -> httpx.Response:
-        """Send one request and return its reply with status 200, of which no body is read yet.
+        """Send one request and return its reply with status 200, whose body is not read yet.
 
         The caller closes the reply. Arguments and errors are those of `post`.
         """
+        # Uncompressed: `read_stream` reads events as they arrive, and does not decompress.
         headers = self._headers | {
             "accept": "text/event-stream, application/json",
             "accept-encoding": "identity",
         }
-        with translated(timeout_s=timeout_s):
+        with translate_errors(timeout_s=timeout_s):
             http = self._client()
             request = http.build_request("POST", self._url, content=body, headers=headers)
             reply: httpx.Response = await http.send(request, stream=True)
@@ -140,14 +144,15 @@ class Endpoint:
         """Return the result of the first attempt that succeeds.
 
         Args:
-            send: One attempt.
+            send: Makes one attempt.
             wait_s: Returns the seconds until the next attempt, or None to give up.
 
         Raises:
-            LLMError: Of the last attempt, or because the endpoint is closed.
+            LLMError: The error of the last attempt, or LLMConnectionError if the endpoint is
+                closed.
         """
         while True:
-            self._check_open()  # outside the handler: no retry can help
+            self._check_open()  # outside the handler, since no retry can help
             try:
                 return await send()
             except LLMError as exc:
@@ -173,9 +178,10 @@ class Endpoint:
             raise LLMConnectionError("this client is closed; make a new one")
 
     def _client(self) -> Any:
-        """Return the connections of the running loop: those of a closed loop are unusable."""
+        """Return the connections of the running loop."""
         self._check_open()
         loop = asyncio.get_running_loop()
+        # Connections belong to one loop: those of another, which may be closed, cannot be used.
         if self._http is None or self._loop is not loop:
             self._loop = loop
             self._http = open_connections(self._url, self._transport, limits=_KEPT_ALIVE)
@@ -183,9 +189,9 @@ class Endpoint:
 
 
 async def _error_of(reply: httpx.Response, charge: Charge) -> LLMStatusError:
-    """Return the error of a reply whose status is not 200, and charge what it reports."""
-    body = b""
-    with suppress(LLMError), translated(timeout_s=0):
+    """Return the error of a reply whose status is not 200, and charge its tokens."""
+    body = b""  # stays empty if the error's text cannot be read: the status is more important
+    with suppress(LLMError), translate_errors(timeout_s=0):
         body = await read_body(reply, max_bytes=_MAX_ERROR_BYTES)
         payload = read_payload(body, content_type=reply.headers.get("content-type", ""))
         if isinstance(payload.get("usage"), dict):

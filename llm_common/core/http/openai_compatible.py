@@ -321,7 +321,7 @@ class OpenAICompatibleClient(LLMClient):
     ) -> LLMResponse:
         return read_response(
             payload,
-            model=policy.wanted.model,
+            model=policy.original.model,
             usage=bill.usage,
             cost_usd=bill.cost_usd,
             provider=self._config.provider,
@@ -331,7 +331,7 @@ class OpenAICompatibleClient(LLMClient):
 
     def _retries(self, request: ChatRequest, timeout_s: float) -> RetryPolicy:
         return RetryPolicy(
-            wanted=request,
+            original=request,
             refused=self._refused.of(request.model),
             back_off=BackOff(
                 max_attempts=self._config.max_attempts,

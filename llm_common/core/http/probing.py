@@ -1,4 +1,4 @@
-"""`probe_endpoint`: whether an endpoint answers, and which formats it takes."""
+"""`probe_endpoint`: a test of an endpoint and of the formats that it supports."""
 
 import asyncio
 import json
@@ -18,7 +18,7 @@ from llm_common.errors import LLMError
 FormatName = Literal["json_schema", "tools", "logprobs", "stream"]
 
 _QUESTION: Final = [{"role": "user", "content": "Is water wet? Answer with one word, yes or no."}]
-_MAX_TOKENS: Final = 200  # some models think before they answer
+_MAX_TOKENS: Final = 200  # for models that think before they answer
 _ANSWER_SCHEMA: Final = MappingProxyType(
     {
         "type": "object",
@@ -30,13 +30,13 @@ _ANSWER_SCHEMA: Final = MappingProxyType(
 
 
 class FormatReport(BaseModel):
-    """Whether an endpoint takes a format.
+    """The result for one format.
 
     Attributes:
-        name: `json_schema`: answers that fit a schema; `tools`: native tool calls; `logprobs`: log
-            probabilities, which `LogprobDecisions` needs; `stream`: answers as they are written.
-        works: Whether the endpoint used it for this model.
-        note: What it did instead; "" if it works.
+        name: `json_schema` for answers that fit a schema, `tools` for native tool calls, `logprobs`
+            for log probabilities (`LogprobDecisions` needs them), or `stream` for streamed answers.
+        works: Whether the endpoint used the format for this model.
+        note: Problem with the format, or "".
     """
 
     model_config = ConfigDict(frozen=True)
@@ -47,17 +47,17 @@ class FormatReport(BaseModel):
 
 
 class EndpointReport(BaseModel):
-    """What an endpoint does; holds neither its key nor its words.
+    """The result of a test, which contains neither the endpoint's key nor any of its text.
 
     Attributes:
-        provider: The provider's name.
-        host: The endpoint's host.
-        model: The model that was asked.
+        provider: Name of the provider.
+        host: Host of the endpoint, or None if its address has none.
+        model: Name of the model.
         asked: Whether requests were sent.
         answers: Whether a plain question was answered.
-        latency_ms: How long that took.
-        problem: Why it was not; "" if it was.
-        formats: Its formats; empty if it does not answer.
+        latency_ms: Milliseconds of that answer, or None without one.
+        problem: Why there was no answer, or "".
+        formats: Results by format. Empty without an answer.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -75,17 +75,20 @@ class EndpointReport(BaseModel):
 async def probe_endpoint(
     config: LLMConfig, *, transport: SupportsRequests | None = None
 ) -> EndpointReport:
-    """What the endpoint does with a short question, asked once plainly and once in each format.
+    """Ask an endpoint a short question, once plainly and once in each format.
 
-    Five requests, of some 200 tokens of output together on most models. No error of the endpoint is
-    raised.
+    The five requests cost about 200 tokens of output together on most models. Errors of the
+    endpoint are reported, not raised.
 
     Args:
-        config: The endpoint; its deadline and cost limit hold.
-        transport: Replaces the network, for tests; see `OpenAICompatibleClient`.
+        config: The endpoint. Its deadline and cost limit apply.
+        transport: Replaces the network, for tests (see `OpenAICompatibleClient`).
+
+    Returns:
+        The report.
 
     Raises:
-        ConfigError: The configuration cannot be used.
+        ConfigError: If the configuration is unusable.
     """
     report = EndpointReport(
         provider=config.provider, host=host_of(config.base_url), model=config.default_model
@@ -123,12 +126,12 @@ async def _json_schema(client: OpenAICompatibleClient) -> str:
     answer = await _ask(client, response_format={"type": "json_schema", "json_schema": schema})
     if {"json_schema", "response_format"} & {*answer.metadata.get("dropped_options", ())}:
         return "refused"
-    found: object = None
+    reply: object = None
     with suppress(ValueError, TypeError):
-        found = json.loads(str(answer.content))
-    if isinstance(found, Mapping) and found.get("answer") in ("yes", "no"):
+        reply = json.loads(str(answer.content))
+    if isinstance(reply, Mapping) and reply.get("answer") in ("yes", "no"):
         return ""
-    return "taken, but the answer does not fit the schema"
+    return "accepted, but the answer does not fit the schema"
 
 
 async def _tools(client: OpenAICompatibleClient) -> str:
@@ -138,17 +141,17 @@ async def _tools(client: OpenAICompatibleClient) -> str:
         "parameters": dict(_ANSWER_SCHEMA),
     }
     answer = await _ask(client, tools=[{"type": "function", "function": function}])
-    return "" if answer.tool_calls else "taken, but the model answered without a call"
+    return "" if answer.tool_calls else "accepted, but the model answered without a call"
 
 
 async def _logprobs(client: OpenAICompatibleClient) -> str:
     answer = await _ask(client, logprobs=True, top_logprobs=2)
-    return "" if (answer.logprobs or {}).get("content") else "taken, but the answer has none"
+    return "" if (answer.logprobs or {}).get("content") else "accepted, but the answer has none"
 
 
 async def _stream(client: OpenAICompatibleClient) -> str:
     parts = [delta.text async for delta in client.stream(_QUESTION, max_tokens=_MAX_TOKENS)]
-    return "" if any(parts) else "taken, but no text came"
+    return "" if any(parts) else "accepted, but no text came"
 
 
 _PROBES: Final[Mapping[FormatName, _Probe]] = MappingProxyType(

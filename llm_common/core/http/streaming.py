@@ -1,7 +1,7 @@
-"""Server-sent events of a chat completion, read as they arrive and put together to one reply.
+"""Server-sent events of a chat completion, read as they arrive and joined to one reply.
 
-The format of the events: https://html.spec.whatwg.org/multipage/server-sent-events.html, section
-9.2.6. The format of the chunks: https://platform.openai.com/docs/api-reference/chat-streaming.
+The format of the events is https://html.spec.whatwg.org/multipage/server-sent-events.html, section
+9.2.6, that of the chunks https://platform.openai.com/docs/api-reference/chat-streaming.
 """
 
 from codecs import BOM_UTF8
@@ -17,7 +17,7 @@ from llm_common.core.http.transport import (
     raw_chunks,
     read_body,
     too_large,
-    translated,
+    translate_errors,
 )
 from llm_common.core.http.wire import (
     dict_or_empty,
@@ -34,12 +34,12 @@ _TEXTS: Final = ("content", "refusal")
 
 
 class EventReader:
-    """Cuts a body into the data of its events, whatever the borders of its chunks.
+    """A parser of server-sent events, whose borders need not be those of the chunks.
 
-    Linear in its length.
+    The time is linear in the length of the body.
 
     Args:
-        max_bytes: Limit on the whole body.
+        max_bytes: Maximum size of the whole body.
     """
 
     def __init__(self, *, max_bytes: int) -> None:
@@ -50,7 +50,7 @@ class EventReader:
         self._after_return = False
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """The data of the events that end in this chunk.
+        """Return the data of the events that end in a chunk.
 
         Raises:
             MalformedReplyError: `too_large`.
@@ -58,7 +58,7 @@ class EventReader:
         self._read_bytes += len(chunk)
         if self._read_bytes > self._max_bytes:
             raise too_large(self._max_bytes)
-        # the line feed after a return at the end of the chunk before
+        # A line feed that belongs to the carriage return at the end of the previous chunk.
         if self._after_return and chunk:
             chunk = chunk.removeprefix(b"\n")
             self._after_return = False
@@ -86,10 +86,15 @@ class EventReader:
 
 
 class StreamedReply:
-    """A reply that arrives in pieces; `payload` is what the endpoint would have answered in one."""
+    """A reply that arrives in pieces.
+
+    Attributes:
+        is_done: Whether the end of the stream was received.
+        whole: The reply of an endpoint that does not stream, or None.
+    """
 
     def __init__(self) -> None:
-        self._facts: dict[str, Any] = {}
+        self._fields: dict[str, Any] = {}
         self._message: dict[str, Any] = {}
         self._calls: dict[int, dict[str, Any]] = {}
         self._finish_reason: str | None = None
@@ -97,10 +102,10 @@ class StreamedReply:
         self.whole: dict[str, Any] | None = None
 
     def add(self, event: bytes) -> str:
-        """The text that an event adds to the answer; "" if it adds none.
+        """Add an event, and return its text, or "" for none.
 
         Raises:
-            LLMStatusError: The endpoint reports an error in the middle of its answer.
+            LLMStatusError: If the endpoint reports an error in the middle of its answer.
             MalformedReplyError: `bad_json` or `not_an_object`.
         """
         if event == _DONE:
@@ -109,17 +114,19 @@ class StreamedReply:
         try:
             chunk = orjson.loads(event)
         except orjson.JSONDecodeError as exc:
-            raise malformed_reply("holds an event that is not JSON", "bad_json") from exc
+            raise malformed_reply("contains an event that is not JSON", "bad_json") from exc
         if not isinstance(chunk, dict):
-            raise malformed_reply("holds an event that is JSON, but no object", "not_an_object")
+            raise malformed_reply("contains an event that is not a JSON object", "not_an_object")
         raise_reported_error(chunk)
-        self._facts |= {name: chunk[name] for name in ("id", "model", "usage") if chunk.get(name)}
-        first = first_choice(chunk)
-        if first.get("index", 0) != 0:
+        for name in ("id", "model", "usage"):
+            if chunk.get(name):
+                self._fields[name] = chunk[name]
+        choice = first_choice(chunk)
+        if choice.get("index", 0) != 0:  # a second answer, for a request with `n`
             return ""
-        if isinstance(first.get("finish_reason"), str):
-            self._finish_reason = first["finish_reason"]
-        return self._add_delta(dict_or_empty(first.get("delta")))
+        if isinstance(choice.get("finish_reason"), str):
+            self._finish_reason = choice["finish_reason"]
+        return self._add_delta(dict_or_empty(choice.get("delta")))
 
     def _add_delta(self, delta: Mapping[str, Any]) -> str:
         for name in _TEXTS:
@@ -141,10 +148,8 @@ class StreamedReply:
         function["arguments"].append(str(piece_of_function.get("arguments") or ""))
 
     def _index_of(self, piece: Mapping[str, Any], *, starts_call: bool) -> int:
-        """Return the index of the call that a piece belongs to.
-
-        Some endpoints send no index, or the same one for every call.
-        """
+        """Return the index of the call that a piece belongs to."""
+        # Some endpoints send no index, or the same one for every call.
         index = piece.get("index")
         next_index = max(self._calls, default=-1) + 1
         if not isinstance(index, int):
@@ -157,15 +162,15 @@ class StreamedReply:
         return index
 
     def payload(self) -> dict[str, Any]:
-        """The whole reply.
+        """Return the reply that the endpoint would have sent without a stream.
 
         Raises:
-            LLMConnectionError: The stream ended before the answer did.
+            LLMConnectionError: If the stream ended before the answer did.
         """
         if self.whole is not None:
             return self.whole
         if not (self.is_done or self._finish_reason):
-            raise LLMConnectionError("the stream broke off before the answer was whole; try again")
+            raise LLMConnectionError("the stream ended before the answer was whole; try again")
         message: dict[str, Any] = {name: "".join(pieces) for name, pieces in self._message.items()}
         if self._calls:
             message["tool_calls"] = []
@@ -174,10 +179,10 @@ class StreamedReply:
                 function = call["function"] | {"arguments": arguments}
                 message["tool_calls"].append(call | {"function": function})
         choice = {"message": message, "finish_reason": self._finish_reason}
-        return {**self._facts, "choices": [choice]}
+        return {**self._fields, "choices": [choice]}
 
-    def take(self, payload: Mapping[str, Any]) -> str:
-        """The text of an answer that came in one piece."""
+    def set_whole(self, payload: Mapping[str, Any]) -> str:
+        """Set the reply of an endpoint that does not stream, and return its text."""
         raise_reported_error(payload)
         self.whole = dict(payload)
         message = dict_or_empty(first_choice(payload).get("message"))
@@ -192,36 +197,37 @@ async def read_stream(
     deadline: float,
     timeout_s: float,
 ) -> AsyncGenerator[str, None]:
-    """The texts of an answer as they arrive; `parts` has the whole of it at the end.
+    """Yield the texts of an answer as they arrive. At the end `parts` contains the whole reply.
 
     Args:
-        reply: An opened reply of status 200; a body of plain JSON counts as an answer in one piece.
-        parts: Gets every event.
-        max_bytes: Limit on the body.
-        deadline: On the loop's clock, in seconds.
-        timeout_s: The same as the caller gave it, for the text of an error.
+        reply: An open reply with status 200. A body of plain JSON is an answer in one piece.
+        parts: Reply that every event is added to.
+        max_bytes: Maximum size of the body.
+        deadline: Time in seconds on the loop's clock.
+        timeout_s: The caller's deadline in seconds, for the text of an error.
 
     Raises:
-        LLMTimeoutError: The time came first.
-        LLMConnectionError: The connection broke.
-        LLMStatusError: The endpoint reports an error in its stream.
-        MalformedReplyError: `too_large`, `bad_encoding`, `bad_json`, `not_an_object`, or as
+        LLMTimeoutError: If the deadline passed.
+        LLMConnectionError: If the connection broke.
+        LLMStatusError: If the endpoint reports an error in its stream.
+        MalformedReplyError: `too_large`, `bad_encoding`, `bad_json`, `not_an_object`, or as from
             `read_payload`.
     """
     content_type = reply.headers.get("content-type", "")
     if not content_type.lower().startswith("text/event-stream"):
         async with deadline_at(deadline, timeout_s=timeout_s):
-            with translated(timeout_s=timeout_s):
+            with translate_errors(timeout_s=timeout_s):
                 body = await read_body(reply, max_bytes=max_bytes)
-        if text := parts.take(read_payload(body, content_type=content_type)):
+        if text := parts.set_whole(read_payload(body, content_type=content_type)):
             yield text
         return
     if reply.headers.get("content-encoding", "identity").strip().lower() not in {"identity", ""}:
-        raise bad_encoding("the stream has a content encoding that was not asked for")
+        raise bad_encoding("the stream has a content encoding that was not requested")
     reader, chunks = EventReader(max_bytes=max_bytes), raw_chunks(reply)
     while not parts.is_done:
+        # Around one chunk at a time: a cancel scope must not span the yield below.
         async with deadline_at(deadline, timeout_s=timeout_s):
-            with translated(timeout_s=timeout_s):
+            with translate_errors(timeout_s=timeout_s):
                 chunk = await anext(chunks, None)
         if chunk is None:
             return

@@ -1,7 +1,7 @@
-"""Reads bodies within limits, translates httpx's exceptions, and decides on retries.
+"""Limits on bodies, the translation of httpx's exceptions, and retries.
 
-httpx2 has the classes of httpx under the same names. It is used where the application uses it, and
-never imported.
+httpx2 has the classes of httpx under the same names. It is never imported here, and used only for
+an application's own transport of httpx2.
 """
 
 import asyncio
@@ -27,11 +27,11 @@ from llm_common.errors import (
 )
 
 _WAIT_INITIAL_S, _WAIT_JITTER_S, _WAIT_MAX_S = 0.1, 0.4, 5.0
-# Unpacked below with a limit on the output; httpx would unpack a whole chunk, also that of a
-# decompression bomb.
+# Decompressed below with a limit on the output. httpx would decompress a whole chunk, even that of
+# a decompression bomb.
 ACCEPT_ENCODING = "gzip, deflate"
 _WINDOW_BITS = {"gzip": zlib.MAX_WBITS | 16, "deflate": zlib.MAX_WBITS}
-_MAX_DIGITS = 12  # of a wait in milliseconds
+_MAX_DIGITS = 12  # of a delay in milliseconds: int() takes quadratic time
 _HTTPX_ERRORS = ("HTTPError", "InvalidURL", "CookieConflict", "StreamError")
 _CONNECTION_ERRORS = (
     (
@@ -48,47 +48,45 @@ _CONNECTION_ERRORS = (
     ),
     (
         {"RemoteProtocolError"},
-        "the endpoint broke off or does not speak HTTP; try again or check base_url",
+        "the endpoint closed the connection or does not serve HTTP; try again or check base_url",
     ),
 )
 _log = logging.getLogger(__name__)
 
 
 class SupportsRequests(Protocol):
-    """What is called of a transport: an `AsyncBaseTransport` of httpx or httpx2 has it."""
+    """The method of a transport that is called, as in httpx's `AsyncBaseTransport`."""
 
     async def handle_async_request(self, request: Any, /) -> Any:
-        """The response to one HTTP request."""
+        """Return the response to one HTTP request."""
 
 
 def open_connections(url: str, transport: SupportsRequests | None, **options: Any) -> Any:
-    """A client of httpx, or of httpx2 for a transport of that, for one endpoint.
-
-    It never follows a redirect.
-    """
-    packages = {kind.__module__.partition(".")[0] for kind in type(transport).__mro__}
+    """Return a client of httpx, or of httpx2 for a transport of that package."""
+    packages = {base.__module__.partition(".")[0] for base in type(transport).__mro__}
+    package = sys.modules["httpx2"] if "httpx2" in packages else httpx
     encrypted = url.startswith("https:")
-    return (sys.modules["httpx2"] if "httpx2" in packages else httpx).AsyncClient(
+    return package.AsyncClient(
         transport=transport,
         timeout=None,  # one deadline spans the whole call
-        # Plain HTTP needs no certificates, which take 30 ms to load; an empty context trusts no
+        # Plain HTTP needs no certificates, which take 30 ms to load. An empty context trusts no
         # server.
         verify=True if encrypted else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
-        trust_env=encrypted,
+        trust_env=encrypted,  # a proxy could read a request without TLS, and its key
         follow_redirects=False,
         **options,
     )
 
 
 def httpx_errors() -> tuple[type[Exception], ...]:
-    """The exceptions of httpx, and those of httpx2 if the application has imported it."""
+    """Return the exceptions of httpx, and those of httpx2 if the application has imported it."""
     packages = [sys.modules[name] for name in ("httpx", "httpx2") if name in sys.modules]
     return tuple(getattr(package, name) for package in packages for name in _HTTPX_ERRORS)
 
 
 @contextmanager
-def translated(*, timeout_s: float) -> Iterator[None]:
-    """A block whose httpx errors are raised as `LLMError`; see `error_of_exception`."""
+def translate_errors(*, timeout_s: float) -> Iterator[None]:
+    """Raise the httpx errors of a block as `LLMError`. See `error_of_exception`."""
     try:
         yield
     except httpx_errors() as exc:
@@ -97,10 +95,10 @@ def translated(*, timeout_s: float) -> Iterator[None]:
 
 @asynccontextmanager
 async def deadline_at(deadline: float, *, timeout_s: float) -> AsyncIterator[None]:
-    """End the block at a time of the running loop's clock. It must not span a yield to a caller.
+    """Cancel the block at a time of the running loop's clock. The block must not yield.
 
     Raises:
-        LLMTimeoutError: The time came first.
+        LLMTimeoutError: If the block was cancelled.
     """
     try:
         async with asyncio.timeout_at(deadline):
@@ -111,14 +109,14 @@ async def deadline_at(deadline: float, *, timeout_s: float) -> AsyncIterator[Non
 
 def _timed_out(timeout_s: float) -> LLMTimeoutError:
     return LLMTimeoutError(
-        f"no answer within {timeout_s:g} s; raise timeout_s or take a faster model",
+        f"no answer within {timeout_s:g} s; raise timeout_s or use a faster model",
         timeout_s=timeout_s,
     )
 
 
 def error_of_exception(exc: Exception, *, timeout_s: float) -> LLMError:
-    """Our error for one of httpx's, without its text, which may hold headers."""
-    names = {kind.__name__ for kind in type(exc).__mro__}
+    """Return the `LLMError` for an error of httpx, without its text, which can contain headers."""
+    names = {base.__name__ for base in type(exc).__mro__}
     if "TimeoutException" in names:
         return _timed_out(timeout_s)
     if "DecodingError" in names:
@@ -132,38 +130,37 @@ def error_of_exception(exc: Exception, *, timeout_s: float) -> LLMError:
 
 
 class _Unpacker:
-    """Undoes one content encoding; never holds more than is asked for."""
+    """A decompressor for one content encoding, with a limit on its output."""
 
     def __init__(self, encoding: str) -> None:
         self._encoding = encoding
         self._zlib = None if encoding == "identity" else zlib.decompressobj(_WINDOW_BITS[encoding])
-        self._begun = False
+        self._has_begun = False
 
     @property
-    def finished(self) -> bool:
+    def is_finished(self) -> bool:
+        """Return whether the stream has ended."""
         return self._zlib is None or self._zlib.eof
 
     def unpack(self, chunk: bytes, *, max_bytes: int) -> bytes:
+        """Return at most `max_bytes` of a chunk's content."""
         if self._zlib is None:
             return chunk[:max_bytes]
         try:
             unpacked = self._zlib.decompress(chunk, max_bytes)
         except zlib.error:
-            if self._begun or self._encoding != "deflate":
+            if self._has_begun or self._encoding != "deflate":
                 raise
-            # Many servers send a bare deflate stream where RFC 9110 means the zlib format.
+            # Many servers send a raw deflate stream, where RFC 9110 requires the zlib format.
             self._zlib = zlib.decompressobj(-zlib.MAX_WBITS)
             unpacked = self._zlib.decompress(chunk, max_bytes)
-        self._begun = True
+        self._has_begun = True
         return unpacked
 
 
 async def raw_chunks(response: httpx.Response) -> AsyncIterator[bytes]:
-    """The body as it comes.
-
-    One chunk, unpacked, of a reply that is whole, as of an `httpx.MockTransport`.
-    """
-    if response.is_stream_consumed:
+    """Yield the body as it arrives."""
+    if response.is_stream_consumed:  # whole and decompressed, as from an `httpx.MockTransport`
         yield response.content
         return
     async for chunk in response.aiter_raw():
@@ -171,17 +168,18 @@ async def raw_chunks(response: httpx.Response) -> AsyncIterator[bytes]:
 
 
 async def read_body(response: httpx.Response, *, max_bytes: int) -> bytes:
-    """The unpacked body; holds at most `max_bytes` and one network chunk of it.
+    """Read and decompress a body. At most `max_bytes` and one network chunk are in memory.
 
     Args:
-        response: Nothing read yet; or whole, as an `httpx.MockTransport` may give it.
-        max_bytes: Limit on the packed and on the unpacked size.
+        response: A response whose body is not read yet, or is whole, as from an
+            `httpx.MockTransport`.
+        max_bytes: Maximum size before and after decompression.
 
     Raises:
-        MalformedReplyError: `too_large`, or `bad_encoding` for one that was not asked for, is
-            damaged or cut short.
+        MalformedReplyError: `too_large`. `bad_encoding` for an encoding that was not requested, is
+            damaged or is cut short.
     """
-    if response.is_stream_consumed:  # made from a text or a value, and unpacked
+    if response.is_stream_consumed:
         whole: bytes = response.content
         if len(whole) > max_bytes:
             raise too_large(max_bytes)
@@ -192,12 +190,13 @@ async def read_body(response: httpx.Response, *, max_bytes: int) -> bytes:
     try:
         async for chunk in response.aiter_raw():
             packed += len(chunk)
+            # One byte more than allowed shows that the limit is exceeded.
             body += unpacker.unpack(chunk, max_bytes=max_bytes + 1 - len(body))
             if packed > max_bytes or len(body) > max_bytes:
                 raise too_large(max_bytes)
     except zlib.error as exc:
         raise bad_encoding("the reply's compression is damaged") from exc
-    if packed and not unpacker.finished:
+    if packed and not unpacker.is_finished:
         raise bad_encoding("the reply's compression ends too early")
     return bytes(body)
 
@@ -207,7 +206,7 @@ def _encoding(response: httpx.Response) -> str:
         response.headers.get("content-encoding", "identity").strip().lower() or "identity"
     )
     if encoding not in {"identity", *_WINDOW_BITS}:
-        raise bad_encoding("the reply has a content encoding that was not asked for")
+        raise bad_encoding("the reply has a content encoding that was not requested")
     return encoding
 
 
@@ -224,7 +223,7 @@ def retry_after_of(response: httpx.Response) -> str | None:
 
 
 def too_large(max_bytes: int) -> MalformedReplyError:
-    """The error for a reply over the limit."""
+    """Return the error for a reply over the limit."""
     return MalformedReplyError(
         f"the reply is longer than {max_bytes:,} bytes; ask for less, or raise max_response_bytes",
         reason="too_large",
@@ -232,7 +231,7 @@ def too_large(max_bytes: int) -> MalformedReplyError:
 
 
 def bad_encoding(text: str) -> MalformedReplyError:
-    """The error for a reply that is not encoded as it was asked for."""
+    """Return the error for a reply whose encoding was not requested or is damaged."""
     return MalformedReplyError(
         f"{text}; check the proxies between here and the model", reason="bad_encoding"
     )
@@ -240,15 +239,15 @@ def bad_encoding(text: str) -> MalformedReplyError:
 
 @dataclass(slots=True)
 class BackOff:
-    """Decides after each failure of a call whether and when to send it again.
+    """The decision after each failure of a call: whether and when to send it again.
 
-    A wait that does not end before the deadline is not begun: the caller gets the true error
+    A wait that would end after the deadline is not begun, so that the caller gets the true error
     instead of a timeout.
 
     Attributes:
-        max_attempts: Maximum number of requests of the call.
-        deadline: On the running loop's clock, in seconds.
-        failures: How many requests have failed.
+        max_attempts: Maximum number of requests for the call.
+        deadline: Time in seconds on the running loop's clock.
+        failures: Number of failed requests.
     """
 
     max_attempts: int
@@ -257,14 +256,13 @@ class BackOff:
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether no request is left."""
+        """Return whether the maximum number of requests is reached."""
         return self.failures >= self.max_attempts
 
     def wait_s(self, error: LLMError) -> float | None:
-        """Count a failure, and return the seconds until the next attempt.
+        """Count a failure, and return the seconds until the next attempt, or None for none.
 
-        The seconds are those that the endpoint asks for, or grow exponentially. None if a retry
-        cannot help or cannot finish in time: broken connections, 408, 429 and 5xx are retried.
+        The endpoint's retry delay wins over the exponential back-off.
         """
         self.failures += 1
         if self.is_exhausted or not is_transient(error):
@@ -283,27 +281,27 @@ class BackOff:
 
 @dataclass(slots=True)
 class RetryPolicy:
-    """Decides how a chat call that failed is sent again. Logs each retry.
+    """The retries of a chat call, which are logged.
 
-    An endpoint that refuses an optional field is asked again with a substitute, and in the last
-    attempt without any. Other failures follow `BackOff`.
+    After an endpoint refused an optional field, the next request has a substitute, and the last
+    attempt has no optional field. Other failures follow `BackOff`.
 
     Attributes:
-        wanted: The call with every option.
-        refused: Options that the endpoint is known to refuse. Grows with each refusal.
+        original: The request with every option.
+        refused: Options that the endpoint refused so far.
         back_off: Counts the attempts.
         host: Host of the endpoint, for the log.
-        request: What the next attempt sends.
+        request: The request of the next attempt.
     """
 
-    wanted: ChatRequest
+    original: ChatRequest
     refused: frozenset[str]
     back_off: BackOff
     host: str | None
     request: ChatRequest = field(init=False)
 
     def __post_init__(self) -> None:
-        self.request = self.wanted.without(self.refused)
+        self.request = self.original.without(self.refused)
 
     def wait_s(self, error: LLMError) -> float | None:
         """Return the seconds until the next attempt, or None for no retry."""
@@ -311,17 +309,20 @@ class RetryPolicy:
         if self.back_off.is_exhausted:
             return None
         change = ""
-        if named := self.request.refused_by(error):
-            wait_s = 0.0
-            self.refused |= named
-            is_last = self.back_off.failures + 1 >= self.back_off.max_attempts
-            self.request = self.wanted.bare() if is_last else self.wanted.without(self.refused)
+        refused = self.request.refused_by(error)
+        if refused:
+            wait_s = 0.0  # a refusal of an option is not overload
+            self.refused |= refused
+            self.request = self.original.without(self.refused)
+            if self.back_off.failures + 1 >= self.back_off.max_attempts:
+                # An endpoint may refuse one option at a time, and this is the last attempt.
+                self.request = self.original.bare()
             change = f" without {', '.join(self.request.dropped)}"
         if wait_s is not None:
-            error.locate(model=self.wanted.model, host=self.host)
+            error.locate(model=self.original.model, host=self.host)
             _log.warning(
                 "%s; request %d of %d follows in %.1f s%s",
-                str(error).partition(";")[0],
+                str(error).partition(";")[0],  # without the advice
                 self.back_off.failures + 1,
                 self.back_off.max_attempts,
                 wait_s,

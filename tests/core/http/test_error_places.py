@@ -35,7 +35,7 @@ ERRORS: dict[str, tuple[Script, dict[str, Any], str]] = {
     "status": (answer(418, b"{}"), {}, "an error (status 418)"),
     "stated": (answer(200, b'{"error": {"code": "invalid_api_key"}}'), {}, "refused the key (401)"),
     "redirect": (answer(302, b"", {"Location": "http://user:pw@elsewhere"}), {}, "redirects (302)"),
-    "connection": (raw(b""), {"max_attempts": 1}, "broke off"),
+    "connection": (raw(b""), {"max_attempts": 1}, "closed the connection"),
     "timeout": (misbehaving(stay_silent), {"timeout_s": 0.2}, "no answer within 0.2 s"),
     "malformed": (answer(200, b"<html>"), {}, "is not JSON"),
     "no_choices": (answer(200, ok(choices=[])), {}, "contains no choice"),

@@ -115,21 +115,21 @@ async def test_an_endpoint_that_does_not_stream_gives_one_delta() -> None:
 
 
 FAULTS: dict[str, tuple[list[bytes], type[LLMError], str]] = {
-    "cut before the end": ([HEAD, delta("Hel")], LLMConnectionError, "broke off"),
-    "cut inside an event": ([HEAD, delta("Hel"), DONE[:9]], LLMConnectionError, "broke off"),
+    "cut before the end": ([HEAD, delta("Hel")], LLMConnectionError, "ended before"),
+    "cut inside an event": ([HEAD, delta("Hel"), DONE[:9]], LLMConnectionError, "ended before"),
     "an error in the stream": (
         [HEAD, delta("Hel"), event(error={"code": 429, "message": f"slow down {KEY}"})],
         LLMRateLimitError,
         "429",
     ),
     "no JSON": ([HEAD, b"data: {oops\n\n"], MalformedReplyError, "not JSON"),
-    "no object": ([HEAD, b"data: 5\n\n"], MalformedReplyError, "no object"),
-    "garbage": ([HEAD, b"\xff\xfe" * 50], LLMConnectionError, "broke off"),
+    "no object": ([HEAD, b"data: 5\n\n"], MalformedReplyError, "not a JSON object"),
+    "garbage": ([HEAD, b"\xff\xfe" * 50], LLMConnectionError, "ended before"),
     "too long": ([HEAD, b"data: " + b"x" * 2_000_000], MalformedReplyError, "longer than"),
     "another encoding": (
         [HEAD.replace(b"\r\n\r\n", b"\r\ncontent-encoding: gzip\r\n\r\n"), b"x"],
         MalformedReplyError,
-        "not asked for",
+        "not requested",
     ),
     "a refusal": ([response(400, KEY.encode())], LLMStatusError, "400"),
     "another type": (

@@ -14,7 +14,7 @@ from llm_common.core.http.transport import (
     RetryPolicy,
     error_of_exception,
     httpx_errors,
-    translated,
+    translate_errors,
 )
 from llm_common.core.http.wire import ChatRequest, error_of_status, is_transient, retry_after_s
 from llm_common.errors import LLMConnectionError, LLMError, LLMTimeoutError, MalformedReplyError
@@ -46,7 +46,7 @@ def test_there_are_httpx_exceptions_to_walk() -> None:
 @pytest.mark.parametrize("kind", HTTPX_EXCEPTIONS, ids=lambda kind: kind.__name__)
 def test_every_httpx_exception_becomes_ours_and_repeats_nothing(kind: type[Exception]) -> None:
     raised = instance(kind)
-    with pytest.raises(LLMError) as caught, translated(timeout_s=3.0):
+    with pytest.raises(LLMError) as caught, translate_errors(timeout_s=3.0):
         raise raised
     assert caught.value.__cause__ is raised
     assert "sk-secret" not in str(caught.value)
@@ -72,7 +72,7 @@ def test_an_httpx_exception_becomes_what_it_means(
 @pytest.mark.parametrize("kind", HTTPX_EXCEPTIONS, ids=lambda kind: kind.__name__)
 def test_an_exception_of_httpx2_is_that_of_httpx(kind: type[Exception]) -> None:
     raised = instance(getattr(pytest.importorskip("httpx2"), kind.__name__))
-    with pytest.raises(LLMError) as ours, translated(timeout_s=3.0):
+    with pytest.raises(LLMError) as ours, translate_errors(timeout_s=3.0):
         raise raised
     expected = error_of_exception(instance(kind), timeout_s=3.0)
     assert (type(ours.value), str(ours.value)) == (type(expected), str(expected))
@@ -116,7 +116,7 @@ def policy(*, max_attempts: int = 99, left_s: float = 60.0) -> RetryPolicy:
     request = ChatRequest(model="m", core={}, optional={})
     deadline = asyncio.get_running_loop().time() + left_s
     back_off = BackOff(max_attempts=max_attempts, deadline=deadline)
-    return RetryPolicy(wanted=request, refused=frozenset(), back_off=back_off, host="h")
+    return RetryPolicy(original=request, refused=frozenset(), back_off=back_off, host="h")
 
 
 async def test_waits_double_from_a_tenth_of_a_second_to_five() -> None:
@@ -150,7 +150,7 @@ async def test_a_retry_says_what_where_why_and_how_long(
 ) -> None:
     retries = policy(max_attempts=3)
     retries.wait_s(error_of_status(429, "", retry_after="2"))
-    retries.request = retries.wanted = ChatRequest(
+    retries.request = retries.original = ChatRequest(
         model="m", core={}, optional={"response_format": {"type": "text"}}
     )
     retries.wait_s(error_of_status(400, "response_format is not supported"))
@@ -167,7 +167,7 @@ async def test_a_retry_says_what_where_why_and_how_long(
 
 
 def test_other_exceptions_pass() -> None:
-    with pytest.raises(KeyError), translated(timeout_s=1.0):
+    with pytest.raises(KeyError), translate_errors(timeout_s=1.0):
         raise KeyError("x")
 
 
