@@ -487,7 +487,7 @@ MISTAKES = [
         lambda at: OpenAICompatibleClient.from_env(),
         ConfigError,
         "no endpoint is configured; set ZAI_API_KEY, OPENROUTER_API_KEY or OPENAI_API_KEY, or "
-        "LLM_COMMON_BASE_URL and LLM_COMMON_MODEL for a server of your own",
+        "LLM_COMMON_BASE_URL and LLM_COMMON_MODEL for your own server",
     ),
     Mistake(
         "an address that is none",
@@ -495,7 +495,7 @@ MISTAKES = [
             LLMConfig(base_url="models.example", default_model="small")
         ),
         ConfigError,
-        "base_url is no address like https://host/v1; give https:// or http://, and leave out "
+        "base_url must be an address such as https://host/v1; use https:// or http://, without "
         "user, query, fragment and `/chat/completions`",
     ),
     Mistake(
@@ -724,7 +724,7 @@ MISTAKES = [
         "an unknown provider",
         lambda at: from_environment("LLM_COMMON_PROVIDER", "acme", OpenAICompatibleClient.from_env),
         ConfigError,
-        "LLM_COMMON_PROVIDER names no known provider; take one of zai, openrouter, openai, local",
+        "LLM_COMMON_PROVIDER is not a known provider; use one of zai, openrouter, openai, local",
     ),
     Mistake(
         "a memory from the wrong module",

@@ -1,4 +1,4 @@
-"""`OpenAICompatibleClient`: any endpoint that serves `/chat/completions`."""
+"""`OpenAICompatibleClient`: a client for any endpoint that serves `/chat/completions`."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -19,7 +19,7 @@ from llm_common.core.http.providers import (
     checked_base_url,
     config_for_provider,
     config_from_env,
-    dearest_of,
+    highest_prices,
     host_of,
     profile_of,
 )
@@ -34,45 +34,45 @@ from llm_common.core.http.wire import ChatRequest, RefusedOptions, charge_of, re
 from llm_common.core.models import LLMConfig, LLMDelta, LLMMessage, LLMResponse, TokenPrices
 from llm_common.errors import ConfigError, LLMStatusError
 
-_DEFAULT = f"{_env.MODEL.name} or default_model"
+_DEFAULT = f"{_env.MODEL.name} or default_model"  # sources of the default model, for errors
 
 
 class OpenAICompatibleClient(LLMClient):
-    """Answers from an endpoint that speaks the chat completions API.
+    """A client for an endpoint that serves the chat completions API.
 
     One deadline spans a call with its retries and waits. Broken connections, 408, 429 and 5xx are
-    retried, up to `max_attempts` requests in all; Retry-After is honoured if it fits in the
+    retried, up to `max_attempts` requests in all, after the delay in Retry-After if it fits in the
     deadline. Redirects are not followed, and TLS certificates are always verified. The size of a
-    reply is limited while it arrives, before and after decompression. Each request has a connection
-    of its own, so that bytes left over from one answer cannot begin the next. Options that an
-    endpoint refuses are recorded for each model, and cost one request once. Safe to share between
-    tasks of one event loop.
+    reply is checked while it arrives, before and after decompression. Each request opens a new
+    connection, so that stray bytes after one answer cannot begin the next. Options that an endpoint
+    refuses are remembered for each model, so a refusal costs one request once. Safe to share
+    between tasks of one event loop.
 
     With an https endpoint, httpx reads the proxy and certificate settings of the machine
     (HTTPS_PROXY, NO_PROXY, SSL_CERT_FILE): a company's network may require them, and a proxy cannot
-    read a TLS tunnel. With an http endpoint they are ignored, since the proxy would read prompts
+    read a TLS tunnel. With an http endpoint they are ignored, since the proxy could read prompts
     and key.
 
     Args:
-        config: Endpoint, key, limits.
+        config: Endpoint, key and limits.
         transport: Replaces the network, for tests: an `httpx.MockTransport`, or another async
             transport of httpx or httpx2.
 
     Raises:
-        ConfigError: `base_url` or `api_key` cannot be used.
-        TypeError: The configuration or the transport is none.
+        ConfigError: If `base_url` or `api_key` is unusable.
+        TypeError: If `config` is not an `LLMConfig`, or `transport` is not an async transport.
     """
 
     def __init__(self, config: LLMConfig, *, transport: SupportsRequests | None = None) -> None:
         if not isinstance(config, LLMConfig):
             raise TypeError(
-                f"config is a {type(config).__name__}; pass an LLMConfig, or call "
+                f"config must be an LLMConfig, got {type(config).__name__}; pass one, or call "
                 f"OpenAICompatibleClient.from_env()"
             )
         if transport is not None and not hasattr(transport, "handle_async_request"):
             raise TypeError(
-                f"transport is a {type(transport).__name__}; pass an async transport such as "
-                f"httpx.MockTransport"
+                f"transport must be an async transport, got {type(transport).__name__}; pass one "
+                f"such as httpx.MockTransport"
             )
         self._config = config
         self.default_model, self.provider = config.default_model, config.provider
@@ -81,22 +81,24 @@ class OpenAICompatibleClient(LLMClient):
             checked_base_url(config.base_url, variable="base_url") + "/chat/completions",
             api_key=config.api_key,
             max_response_bytes=config.max_response_bytes,
-            # Bytes that an endpoint sends after an answer would be read as the next one.
+            # Stray bytes after an answer would be read as the next one.
             keep_alive=False,
             transport=transport,
         )
         self._ledger = CostLedger(config.cost_limit_usd)
         self._dearest: TokenPrices | None = None
         if config.unknown_price == "dearest":
-            self._dearest = dearest_of(config.prices)
+            self._dearest = highest_prices(config.prices)
         self._refused = RefusedOptions()
 
     @classmethod
     def from_env(cls, *, transport: SupportsRequests | None = None) -> Self:
-        """A client for the endpoint that the environment names; see `config_from_env`.
+        """Create a client for the endpoint that the environment names.
+
+        `config_from_env` lists the variables.
 
         Raises:
-            ConfigError: It names none, or an unusable one.
+            ConfigError: If the environment names no endpoint, or a value is unusable.
         """
         config = config_from_env()
         if config is None:
@@ -104,7 +106,7 @@ class OpenAICompatibleClient(LLMClient):
                 f"no endpoint is configured; set {_env.ZAI_API_KEY.name}, "
                 f"{_env.OPENROUTER_API_KEY.name} or "
                 f"{_env.OPENAI_API_KEY.name}, or {_env.BASE_URL.name} and {_env.MODEL.name} for "
-                f"a server of your own",
+                f"your own server",
                 variable=_env.PROVIDER.name,
             )
         return cls(config, transport=transport)
@@ -118,22 +120,22 @@ class OpenAICompatibleClient(LLMClient):
         model: str | None = None,
         transport: SupportsRequests | None = None,
     ) -> Self:
-        """A client for a known provider; arguments and errors: `config_for_provider`."""
+        """Create a client for a known provider, with the arguments of `config_for_provider`."""
         return cls(config_for_provider(name, api_key=api_key, model=model), transport=transport)
 
     @property
     def config(self) -> LLMConfig:
-        """The configuration that the client was made with."""
+        """Return the configuration that the client was created with."""
         return self._config
 
     @property
     def usage(self) -> UsageTotals:
-        """Usage of the calls so far: a frozen snapshot."""
+        """Return a frozen snapshot of the usage of all calls so far."""
         return self._ledger.totals
 
     @property
     def prefers_json_schema(self) -> bool:
-        """Whether selectors should ask by JSON Schema, until the endpoint refuses it."""
+        """Return whether selectors should ask by JSON Schema, as in `LLMConfig`."""
         return self._config.prefers_json_schema
 
     async def chat_completion(
@@ -144,37 +146,36 @@ class OpenAICompatibleClient(LLMClient):
         max_tokens: int | None = None,
         **options: Any,
     ) -> LLMResponse:
-        """The model's answer to the conversation.
+        """Return the model's answer to a conversation.
 
         Args:
-            messages: The conversation, oldest first; a message may be a dict of the chat
+            messages: The conversation, oldest first. A message can be a dict of the chat
                 completions API.
-            model: Name at the endpoint; None takes `default_model`.
-            temperature: None takes the configuration's; not sent to models that take none.
-            max_tokens: Limit of the answer in tokens; None takes the configuration's.
+            model: Name at the endpoint. None uses `default_model`.
+            temperature: None uses the configuration's. Never sent to models that accept none.
+            max_tokens: Maximum length of the answer in tokens. None uses the configuration's.
             **options: Sent unchanged, except `timeout_s` or `timeout`, which replace the configured
                 deadline in seconds. With `response_format`, options of the model's profile are
-                added, such as those that disable long thinking; options given here win. If the
+                added, such as those that disable long thinking. Options of the caller win. If the
                 endpoint refuses `response_format` or an added option, the call is repeated without
-                it; `metadata["dropped_options"]` then names it, `json_schema` if a plain JSON
-                object replaced it.
+                it, and `metadata["dropped_options"]` lists it. `json_schema` in this list means
+                that a plain JSON object replaced the schema.
 
         Returns:
-            One answer. `usage` and `cost_usd` include the charges of failed requests before it;
-            `cost_usd` is None for an unknown price.
+            One answer. `usage` and `cost_usd` include the charges of failed requests before it.
+            `cost_usd` is None if a price is unknown.
 
         Raises:
             LLMError: One of the following, with the `usage` and `cost_usd` that were charged.
-            LLMTimeoutError: No answer within the deadline.
-            LLMConnectionError: No connection, a broken one, or the client is closed.
-            LLMStatusError: The endpoint answered with an error; the subclasses say which.
-            MalformedReplyError: An answer that is not in the API's format.
-            CostLimitError: The call could exceed the client's limit; nothing more was sent.
-            ValueError: An option is not JSON, the deadline is not positive, or `stream` is asked
-                for.
-            TypeError: `messages` is not a list of messages, or `model` is not a text.
+            LLMTimeoutError: If no answer came within the deadline.
+            LLMConnectionError: If there is no connection, it broke, or the client is closed.
+            LLMStatusError: If the endpoint answered with an error. The subclass says which.
+            MalformedReplyError: If the answer is not in the API's format.
+            CostLimitError: If the call could exceed the client's limit. Nothing more was sent.
+            ValueError: If an option is not JSON, the deadline is not positive, or `stream` is set.
+            TypeError: If `messages` is not a list of messages, or `model` is not a str.
         """
-        timeout_s = _deadline(options, default_s=self._config.timeout_s)
+        timeout_s = _pop_timeout(options, default_s=self._config.timeout_s)
         request = self._request(messages, model, temperature, max_tokens, options)
         bill = Bill()
         with (
@@ -197,32 +198,32 @@ class OpenAICompatibleClient(LLMClient):
         max_tokens: int | None = None,
         **options: Any,
     ) -> AsyncGenerator[LLMDelta, None]:
-        """The model's answer as it is written: texts, then one last delta with the whole response.
+        """Yield the model's answer as it is written, and then the whole response.
 
         The deadline spans the whole answer. A request is retried, as by `chat_completion`, until
-        the endpoint begins to answer, and never after. A model's thinking that the endpoint reports
-        apart is left out. Closing the generator, as `contextlib.aclosing` does at the end of a
-        block, or cancelling the task closes the connection.
+        the endpoint begins to answer, and never after. Thinking that the endpoint reports
+        separately is left out. The connection is closed with the generator (use
+        `contextlib.aclosing`) and when the task is cancelled.
 
         Args:
-            messages: As for `chat_completion`, as are the others.
-            model: Name at the endpoint; None takes `default_model`.
-            temperature: None takes the configuration's.
-            max_tokens: Limit of the answer in tokens; None takes the configuration's.
+            messages: As for `chat_completion`.
+            model: Name at the endpoint. None uses `default_model`.
+            temperature: None uses the configuration's.
+            max_tokens: Maximum length of the answer in tokens. None uses the configuration's.
             **options: Sent unchanged, except `timeout_s` or `timeout`.
 
         Yields:
             Deltas with text, at least one if the answer has any. The last one has no text and the
-            `response`, with usage, cost and finish reason. An endpoint that does not stream gives
-            its answer as one delta.
+            `response`, with usage, cost and finish reason. The answer of an endpoint that does not
+            stream is one delta.
 
         Raises:
-            LLMError: As from `chat_completion`. A stream that ends before the answer is a
-                LLMConnectionError: what was yielded of it is not the answer.
+            LLMError: As from `chat_completion`. LLMConnectionError means that the stream ended
+                before the answer did: the yielded text is not the answer.
             ValueError: As from `chat_completion`.
             TypeError: As from `chat_completion`.
         """
-        timeout_s = _deadline(options, default_s=self._config.timeout_s)
+        timeout_s = _pop_timeout(options, default_s=self._config.timeout_s)
         request = self._request(
             messages, model, temperature, max_tokens, options | {"stream": True}
         )
@@ -291,7 +292,7 @@ class OpenAICompatibleClient(LLMClient):
                         yield LLMDelta(text=text)
                 payload = parts.payload()
                 charge(payload)
-            except LLMStatusError as exc:  # reported in the middle of the stream
+            except LLMStatusError as exc:  # in the middle of the stream, after `Endpoint`'s checks
                 self._endpoint.remove_key(exc)
                 raise
             finally:
@@ -341,7 +342,7 @@ class OpenAICompatibleClient(LLMClient):
         )
 
     def _account(self, request: ChatRequest, bill: Bill) -> tuple[float | None, Charge]:
-        """Return the maximum cost of a request in dollars, and what charges its reply."""
+        """Return the maximum cost of a request in dollars, and a function to charge its reply."""
         prices = self._config.prices.get(request.model)
         if prices is None:
             prices = profile_of(request.model).prices.get(self._config.provider)
@@ -351,14 +352,15 @@ class OpenAICompatibleClient(LLMClient):
             expected_usd = expected_cost_usd(
                 request.body(), prices=assumed, max_tokens=request.max_tokens
             )
-            if prices is None:  # an assumed price is no bound: a reply may have cost more before
+            # An assumed price is not a bound: an earlier reply may have reported a higher cost.
+            if prices is None:
                 expected_usd = max(expected_usd, self._ledger.max_reply_usd)
 
         def charge(payload: Mapping[str, Any]) -> None:
-            paid = charge_of(payload, prices)
-            if paid is None:
+            charges = charge_of(payload, prices)
+            if charges is None:
                 return
-            usage, cost_usd = paid
+            usage, cost_usd = charges
             assumed_usd = expected_usd or 0.0
             if assumed is not None:
                 assumed_usd = max(assumed_usd, assumed.cost_usd(usage))
@@ -368,14 +370,16 @@ class OpenAICompatibleClient(LLMClient):
         return expected_usd, charge
 
 
-def _deadline(options: dict[str, Any], *, default_s: float) -> float:
-    """The call's deadline in seconds; removes the options that are not for the endpoint."""
+def _pop_timeout(options: dict[str, Any], *, default_s: float) -> float:
+    """Return the timeout in seconds, and remove the options that are not for the endpoint."""
     if options.pop("stream", None):
         raise ValueError(
             "chat_completion answers whole; leave `stream` out, or call the client's stream()"
         )
-    given = [options.pop(name) for name in ("timeout_s", "timeout") if name in options]
-    timeout_s = next((value for value in given if value is not None), default_s)
+    timeout_s = options.pop("timeout_s", None)
+    timeout = options.pop("timeout", None)  # the name in OpenAI's SDK
+    if timeout_s is None:
+        timeout_s = default_s if timeout is None else timeout
     if not (isinstance(timeout_s, int | float) and isfinite(timeout_s) and timeout_s > 0):
         raise ValueError("timeout_s must be a positive number of seconds")
     return float(timeout_s)

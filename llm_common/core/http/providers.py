@@ -1,21 +1,21 @@
 """Known endpoints and models, and the configuration from the environment.
 
-A profile holds only what a source states. Sources, as read in November 2026:
+Profiles contain only what a source states. Sources, read in November 2026:
 
 - GLM, `thinking`: https://docs.z.ai/guides/capabilities/thinking-mode and
   https://docs.bigmodel.cn/cn/guide/capabilities/thinking (GLM-4.5, 4.6, 4.7, 5).
-- DeepSeek, `thinking`: https://api-docs.deepseek.com/guides/thinking_mode. Its prices change with
-  the hour: none here.
-- Qwen3, `chat_template_kwargs`: https://qwen.readthedocs.io/en/latest/deployment/vllm.html; the
-  Instruct models of 2507 do not take it (the same site's quickstart).
+- DeepSeek, `thinking`: https://api-docs.deepseek.com/guides/thinking_mode. It has no prices here,
+  since they change with the hour.
+- Qwen3, `chat_template_kwargs`: https://qwen.readthedocs.io/en/latest/deployment/vllm.html. The
+  Instruct models of 2507 do not support it (the same site's quickstart).
 - OpenRouter, `reasoning`: https://openrouter.ai/docs/use-cases/reasoning-tokens. It reports each
   call's cost itself.
-- OpenAI, `reasoning_effort`: lowest value by
-  https://github.com/openai/openai-agents-python/issues/2089 (the API's own error text); fixed
-  temperature: https://github.com/BerriAI/litellm/issues/13781; `max_completion_tokens` instead of
-  `max_tokens`: https://github.com/simonw/llm/issues/724 (quotes the API reference).
-- Prices of GLM: https://vercel.com/ai-gateway/models/glm-4.5-air/providers and the same page of
-  glm-4.5 and glm-4.6 (provider Z.ai); GLM-4.5-Air also
+- OpenAI, lowest `reasoning_effort`: https://github.com/openai/openai-agents-python/issues/2089 (the
+  API's error text). Fixed temperature: https://github.com/BerriAI/litellm/issues/13781.
+  `max_completion_tokens` instead of `max_tokens`: https://github.com/simonw/llm/issues/724 (quotes
+  the API reference).
+- Prices of GLM: https://vercel.com/ai-gateway/models/glm-4.5-air/providers and the same page for
+  glm-4.5 and glm-4.6 (provider Z.ai). GLM-4.5-Air also
   https://opencode.ai/data/zhipuai/glm-4-5-air.json.
 - Prices of OpenAI: https://platform.openai.com/docs/pricing of 2025-06-03 as kept in
   https://hex.pm/packages/openai_responses/0.4.1, unchanged on 2026-06-21 by
@@ -38,15 +38,16 @@ from llm_common.errors import ConfigError
 
 @dataclass(frozen=True, slots=True)
 class ModelProfile:
-    """Facts about the models whose name matches.
+    """Options and prices of the models whose name matches.
 
     Attributes:
-        pattern: Matches the whole name in lower case, without vendor prefix (`z-ai/`) and variant
-            (`:free`).
+        pattern: Pattern of the whole name in lower case, without vendor prefix (`z-ai/`) and
+            variant (`:free`).
         structured_options: By provider, the options that keep a model from long thinking before a
             structured answer. `custom` is an endpoint known only by its address.
-        prices: By provider; empty if no source was found.
-        reasons_always: Takes no temperature, and `max_completion_tokens` instead of `max_tokens`.
+        prices: Prices by provider. Empty without a source.
+        reasons_always: Whether the model accepts no temperature, and `max_completion_tokens`
+            instead of `max_tokens`.
     """
 
     pattern: re.Pattern[str]
@@ -58,7 +59,7 @@ class ModelProfile:
 def _at(
     provider: str, prompt: float, cached: float, completion: float
 ) -> Mapping[str, TokenPrices]:
-    # Not validated: a constant needs none, and building the validator is a good part of an import.
+    # Constants need no validation, and building the validator takes a large part of an import.
     return {
         provider: TokenPrices.model_construct(prompt=prompt, cached=cached, completion=completion)
     }
@@ -118,18 +119,19 @@ _PROFILES = (
 
 
 def profile_of(model: str) -> ModelProfile:
-    """The first profile that matches the model's name, or an empty one.
+    """Return the first profile that matches a model's name, or an empty one.
 
     Args:
-        model: As sent to the endpoint: `glm-4.5-air`, `z-ai/glm-4.5-air:free`, `Qwen/Qwen3-8B`.
+        model: Name as sent to the endpoint: `glm-4.5-air`, `z-ai/glm-4.5-air:free`,
+            `Qwen/Qwen3-8B`.
     """
     name = model.lower().rpartition("/")[2].partition(":")[0]
     return next((profile for profile in _PROFILES if profile.pattern.fullmatch(name)), _UNKNOWN)
 
 
-def dearest_of(given: Mapping[str, TokenPrices]) -> TokenPrices:
-    """The highest price of each kind of token: of the known models, and of those that are given."""
-    known = [*given.values()]
+def highest_prices(configured: Mapping[str, TokenPrices]) -> TokenPrices:
+    """Return the highest price of each kind of token among known and configured models."""
+    known = [*configured.values()]
     for profile in _PROFILES:
         known += profile.prices.values()
     return TokenPrices(
@@ -140,7 +142,7 @@ def dearest_of(given: Mapping[str, TokenPrices]) -> TokenPrices:
 
 @dataclass(frozen=True, slots=True)
 class Provider:
-    """An endpoint known by name; `key` is the variable of its API key, if any."""
+    """An endpoint known by name. `key` is the variable of its API key, None without a key."""
 
     name: str
     base_url: str
@@ -168,14 +170,19 @@ PROVIDERS: Mapping[str, Provider] = MappingProxyType(
 
 
 def config_from_env() -> LLMConfig | None:
-    """The endpoint that the environment names, or None.
+    """Read the configuration of an endpoint from the environment.
 
-    `LLM_COMMON_PROVIDER` decides; without it `LLM_COMMON_BASE_URL`, a custom endpoint; without both
-    the first of z.ai, OpenRouter and OpenAI whose key is set. A provider's own key is sent to a
-    custom endpoint only if `LLM_COMMON_PROVIDER` names that provider.
+    `LLM_COMMON_PROVIDER` names the provider. Without it, `LLM_COMMON_BASE_URL` is the address of a
+    custom endpoint. Without both, the first of z.ai, OpenRouter and OpenAI whose key is set is
+    used. A provider's own key is sent to a custom endpoint only if `LLM_COMMON_PROVIDER` names that
+    provider.
+
+    Returns:
+        The configuration, or None if the environment names no endpoint.
 
     Raises:
-        ConfigError: A value is unusable, or a key or model is missing; names the variable.
+        ConfigError: If a value is unusable, or a key or model is missing. `.variable` is its
+            variable.
     """
     limits = {
         "timeout_s": _env.read_float(_env.TIMEOUT_S, minimum=0.1, maximum=3600),
@@ -183,31 +190,31 @@ def config_from_env() -> LLMConfig | None:
         "cost_limit_usd": _env.read_float(_env.COST_LIMIT_USD, minimum=0, maximum=1e6),
         "unknown_price": _env.read_choice(_env.UNKNOWN_PRICE, ("refuse", "dearest")),
     }
-    given = {name: limit for name, limit in limits.items() if limit is not None}
+    set_limits = {name: limit for name, limit in limits.items() if limit is not None}
     provider = _provider_from_env()
     if provider is None and _env.read_text(_env.BASE_URL) is None:
         if _env.read_text(_env.API_KEY) is None:
             return None
         raise ConfigError(
-            f"{_env.API_KEY.name} is set, but not whose it is; set {_env.PROVIDER.name} or "
-            f"{_env.BASE_URL.name}",
+            f"{_env.API_KEY.name} is set without a provider or an address; set "
+            f"{_env.PROVIDER.name} or {_env.BASE_URL.name}",
             variable=_env.PROVIDER.name,
         )
-    return LLMConfig.model_validate(_endpoint_from_env(provider) | given)
+    return LLMConfig.model_validate(_endpoint_from_env(provider) | set_limits)
 
 
 def config_for_provider(
     name: str, *, api_key: str | SecretStr | None = None, model: str | None = None
 ) -> LLMConfig:
-    """The configuration of a known endpoint.
+    """Return the configuration of a known endpoint.
 
     Args:
         name: `zai`, `openrouter`, `openai` or `local`.
-        api_key: None reads the provider's own variable.
-        model: None takes the provider's default.
+        api_key: Key of the endpoint. None reads the provider's variable.
+        model: Name of the model. None uses the provider's default.
 
     Raises:
-        ConfigError: No such provider, or no key for it.
+        ConfigError: If there is no such provider, or no key for it.
     """
     provider = _provider(name, variable="name")
     key = api_key
@@ -222,11 +229,12 @@ def config_for_provider(
 
 
 def checked_base_url(text: str, *, variable: str) -> str:
-    """The address without a slash at its end.
+    """Check an address, and return it without a slash at its end.
 
     Raises:
-        ConfigError: Not http(s), without a host, or with a user, a query or a fragment. The text
-            does not repeat the address, which could hold secrets.
+        ConfigError: If the address is not http(s), has no host, or has a user, a query, a fragment
+            or `/chat/completions`. The text does not repeat the address, which could contain
+            secrets.
     """
     address = text.rstrip("/")
     try:
@@ -240,19 +248,15 @@ def checked_base_url(text: str, *, variable: str) -> str:
         usable = is_http and has_host and not has_more
     if not usable or address.endswith("/chat/completions"):
         raise ConfigError(
-            f"{variable} is no address like https://host/v1; give https:// or http://, and leave "
-            f"out user, query, "
-            "fragment and `/chat/completions`",
+            f"{variable} must be an address such as https://host/v1; use https:// or http://, "
+            "without user, query, fragment and `/chat/completions`",
             variable=variable,
         )
     return address
 
 
 def host_of(address: object) -> str | None:
-    """The host of an address, with the port that it names.
-
-    None if it has none. Never its user, path or query.
-    """
+    """Return the host of an address, with its port if it has one, or None without a host."""
     with suppress(ValueError):
         parts = urlsplit(str(address))
         if parts.hostname and (parts.port is None or parts.port > 0):
@@ -276,7 +280,7 @@ def _provider(name: str, *, variable: str) -> Provider:
     provider = PROVIDERS.get(name)
     if provider is None:
         raise ConfigError(
-            f"{variable} names no known provider; take one of {', '.join(PROVIDERS)}",
+            f"{variable} is not a known provider; use one of {', '.join(PROVIDERS)}",
             variable=variable,
             value=name,
         )
@@ -306,7 +310,7 @@ def _endpoint_from_env(provider: Provider | None) -> dict[str, object]:
         key = key or _provider_key(provider)
     if model is None:
         raise ConfigError(
-            f"{_env.BASE_URL.name} needs a model to ask for; set {_env.MODEL.name}",
+            f"{_env.BASE_URL.name} is set without a model; set {_env.MODEL.name}",
             variable=_env.MODEL.name,
         )
     return {

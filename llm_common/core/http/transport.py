@@ -48,7 +48,7 @@ _CONNECTION_ERRORS = (
     ),
     (
         {"RemoteProtocolError"},
-        "the endpoint closed the connection or does not serve HTTP; try again or check base_url",
+        "the endpoint closed the connection or does not speak HTTP; try again or check base_url",
     ),
 )
 _log = logging.getLogger(__name__)

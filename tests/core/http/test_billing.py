@@ -9,7 +9,7 @@ import pytest
 
 from llm_common.core import Attempt, LLMConfig, LLMUsage, OpenAICompatibleClient, TokenPrices
 from llm_common.core.http.costs import Bill
-from llm_common.core.http.providers import dearest_of
+from llm_common.core.http.providers import highest_prices
 from llm_common.errors import (
     CostLimitError,
     LLMError,
@@ -250,12 +250,12 @@ async def test_counted_as_the_dearest_a_model_without_a_price_reaches_the_limit_
 
 
 async def test_the_dearest_known_price_is_the_highest_of_each_kind() -> None:
-    assert dearest_of({}) == TokenPrices(prompt=2.5, completion=10.0)
+    assert highest_prices({}) == TokenPrices(prompt=2.5, completion=10.0)
     given = {
         "a": TokenPrices(prompt=50.0, completion=1.0),
         "b": TokenPrices(prompt=1.0, completion=70.0, cached=0),
     }
-    assert dearest_of(given) == TokenPrices(prompt=50.0, completion=70.0)
+    assert highest_prices(given) == TokenPrices(prompt=50.0, completion=70.0)
 
 
 @pytest.mark.parametrize("usage", [None, {}, "many"])

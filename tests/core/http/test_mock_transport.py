@@ -137,5 +137,5 @@ def test_what_is_no_async_transport_is_refused_with_the_way_out(transport: Any) 
 
 def test_what_is_no_configuration_is_refused_with_the_way_out() -> None:
     wrong: Any = "https://api.example.test/v1"
-    with pytest.raises(TypeError, match="config is a str; pass an LLMConfig"):
+    with pytest.raises(TypeError, match="config must be an LLMConfig, got str; pass one"):
         OpenAICompatibleClient(wrong)
