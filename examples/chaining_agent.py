@@ -1,9 +1,9 @@
-"""An agent whose steps build on each other: a question is planned, and each step sees what those before it found.
+"""Plan a question, and let each step use what the earlier steps found.
 
     python examples/chaining_agent.py
 
-With a key (ZAI_API_KEY, OPENROUTER_API_KEY, OPENAI_API_KEY) a model plans, chooses and answers;
-without one a script does, which knows nothing but what its prompts show.
+With a key (ZAI_API_KEY, OPENROUTER_API_KEY, OPENAI_API_KEY) a model plans, chooses and answers.
+Without one, a script does, which reads only its prompts.
 """
 
 import asyncio
@@ -21,13 +21,13 @@ tools = ToolRegistry()
 
 @tools.tool
 def find_account(name: str) -> dict[str, str]:
-    """The account id of a customer."""
+    """Return the account id of a customer."""
     return {"account_id": "A-17", "name": name}
 
 
 @tools.tool
 def list_orders(account_id: str) -> list[dict[str, object]]:
-    """All orders of an account; thousands, for some."""
+    """Return all orders of an account, which may be thousands."""
     return [
         {"order": f"{account_id}-{n}", "status": "open" if n == OPEN else "closed"}
         for n in range(3_000)
@@ -36,12 +36,12 @@ def list_orders(account_id: str) -> list[dict[str, object]]:
 
 @tools.tool
 def order_total(order: str) -> dict[str, object]:
-    """The total of one order."""
+    """Return the total of one order."""
     return {"order": order, "total_usd": 37.5}
 
 
 def scripted(messages: list[LLMMessage]) -> str:
-    """A model that looks for ids in its prompt."""
+    """Reply as a model that looks for ids in its prompt."""
     prompt = "\n".join(str(message.content) for message in messages).replace('\\"', '"')
     if "You plan which data" in prompt:
         return json.dumps(
@@ -59,7 +59,7 @@ def scripted(messages: list[LLMMessage]) -> str:
 
 
 async def main() -> None:
-    """Prints the plan, the calls and the answer."""
+    """Print the plan, the calls and the answer."""
     client = (
         OpenAICompatibleClient.from_env()
         if config_from_env()

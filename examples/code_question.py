@@ -1,4 +1,4 @@
-"""A question about a folder of code: its files packed under a token budget, with the reason for each.
+"""Pack the files of a folder that answer a question, and print the reason for each file.
 
     python examples/code_question.py [FOLDER] [QUESTION]
 
@@ -28,7 +28,7 @@ BUDGET_TOKENS = 3_000
 
 
 def files_of(folder: Path) -> tuple[ContextFile, ...]:
-    """The Python files of a folder, with their texts."""
+    """Return the Python files of a folder with their texts."""
     paths = sorted(path.relative_to(folder) for path in folder.rglob("*.py"))
     texts = [(folder / path).read_text(encoding="utf-8", errors="replace") for path in paths]
     return tuple(
@@ -38,7 +38,7 @@ def files_of(folder: Path) -> tuple[ContextFile, ...]:
 
 
 async def main(folder: Path, question: str) -> None:
-    """Prints what was packed and why, then the answer where there is a model."""
+    """Print what was packed and why, and the answer of the model if there is one."""
     request = ContextSelectionRequest(intent=classify_intent(question), token_budget=BUDGET_TOKENS)
     bundle = await ContextSelector().select(
         request, DataPoolSnapshot(context_files=files_of(folder))
@@ -53,5 +53,6 @@ async def main(folder: Path, question: str) -> None:
             print("\n" + await answer_text(client, prompt.to_messages(), model=None, timeout_s=60))
 
 
-given = sys.argv[1:]
-asyncio.run(main(Path(given[0]) if given else FOLDER, given[1] if len(given) > 1 else QUESTION))
+arguments = sys.argv[1:]
+chosen_folder = Path(arguments[0]) if arguments else FOLDER
+asyncio.run(main(chosen_folder, arguments[1] if len(arguments) > 1 else QUESTION))

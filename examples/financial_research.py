@@ -1,10 +1,10 @@
-"""An agent researches two companies: outputs become pointers, one figure is read back, a model answers.
+"""Research two companies: outputs become pointers, one value is read back, a model answers.
 
     python examples/financial_research.py
 
 With a key (ZAI_API_KEY, OPENROUTER_API_KEY, OPENAI_API_KEY) a model chooses the tools and writes
-the answer. Without one full-text ranking chooses, and the answer is scripted. The companies and
-their figures are made up.
+the answer. Without one, full-text ranking chooses, and the answer is scripted. The companies and
+their revenues are made up.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from llm_common.core import LLMMessage, OpenAICompatibleClient, config_from_env
 from llm_common.testing import ScriptedClient
 
 QUESTION = "Which had the higher revenue in 2024-Q4, ACME or GLOBEX?"
-# revenue in 2010-Q1, and how much it grows in a quarter
+# revenue in 2010-Q1, and its growth per quarter
 COMPANIES = {"ACME": (410, 11), "GLOBEX": (530, 7)}
 TASKS = [
     PlannedTask(id=number, description=f'Get the income statement of the ticker "{ticker}"')
@@ -37,7 +37,7 @@ tools = ToolRegistry()
 
 @tools.tool(read_only=True)
 def income_statement(ticker: str) -> list[dict[str, str | int]]:
-    """Revenue of a company by quarter, in millions."""
+    """Return the revenue of a company by quarter, in millions."""
     first, growth = COMPANIES[ticker]
     return [
         {"quarter": f"{2010 + n // 4}-Q{n % 4 + 1}", "revenue": first + growth * n}
@@ -46,16 +46,16 @@ def income_statement(ticker: str) -> list[dict[str, str | int]]:
 
 
 def scripted_answer(messages: list[LLMMessage]) -> str:
-    """Stands for a model: the figures of the quarter, read out of the prompt."""
-    figures = re.findall(r'"2024-Q4","revenue":(\d+)', str(messages[-1].content))
-    return f"The revenues in 2024-Q4 are {' and '.join(figures)} million."
+    """Reply as a model that reads the revenues of the quarter in its prompt."""
+    revenues = re.findall(r'"2024-Q4","revenue":(\d+)', str(messages[-1].content))
+    return f"The revenues in 2024-Q4 are {' and '.join(revenues)} million."
 
 
 async def main() -> None:
-    """Prints the outputs as a model sees them, a figure that was read back, and the answer."""
+    """Print the outputs as a model sees them, the value that was read back, and the answer."""
     config = config_from_env()
     client = OpenAICompatibleClient(config) if config else ScriptedClient([scripted_answer])
-    chooser = (
+    selector = (
         ToolSelector(client, ToolSelectionConfig(model=config.default_model))
         if config
         else LexicalToolSelector()
@@ -63,7 +63,7 @@ async def main() -> None:
     async with client, ToolContextManager(clear_on_exit=True) as context:
         offload = OffloadPolicy(max_whole_tokens=300, max_preview_tokens=250)
         executor = AgenticExecutor(
-            client, tools, context, selector=chooser, offload=offload, read_back=True
+            client, tools, context, selector=selector, offload=offload, read_back=True
         )
         answer = await executor.run(QUESTION, plan=ExecutionPlan(tasks=TASKS))
 

@@ -1,10 +1,10 @@
-"""A chat of eighty turns in a small window: old turns are folded away, and the model finds what it needs again.
+"""Fold a chat of eighty turns into a small window, and let the model search the folded turns.
 
     python examples/folding_chat.py [TURNS, at least 40]
 
-Early on the user tells the code of a door; the last question asks for it. `fold` keeps each prompt
-within 4,000 tokens. With a key (ZAI_API_KEY, OPENROUTER_API_KEY, OPENAI_API_KEY) a model answers,
-else a script that searches.
+The user mentions a door code early on, and asks for it at the end. `fold` keeps each prompt within
+4,000 tokens. With a key (ZAI_API_KEY, OPENROUTER_API_KEY, OPENAI_API_KEY) a model answers. Without
+one, a script does, which searches.
 """
 
 import asyncio
@@ -27,20 +27,18 @@ from llm_common.core import (
 from llm_common.history import FoldPolicy, fold, history_tools
 from llm_common.testing import ScriptedClient
 
-TOLD, ASKED = (
-    "By the way, the door code of the shed is 7421.",
-    "What was the door code of the shed?",
-)
+FACT = "By the way, the door code of the shed is 7421."
+QUESTION = "What was the door code of the shed?"
 CHATTER = (
     "Tell me about plant {}: how do I sow, water, prune and harvest it, and what must I never do?"
 )
 
 
 def scripted(messages: list[LLMMessage]) -> LLMResponse | str:
-    """A model that searches for what it is asked and does not see."""
+    """Reply as a model that searches for what its prompt does not show."""
     if messages[-1].role == MessageRole.TOOL:
         return f"I looked it up: {messages[-1].content}"
-    if messages[-1].content != ASKED:
+    if messages[-1].content != QUESTION:
         return (
             "Sow it in spring, water it in the evening, and look at the soil before you do "
             "anything else. " * 4
@@ -55,9 +53,9 @@ def scripted(messages: list[LLMMessage]) -> LLMResponse | str:
 async def reply(
     client: LLMClient, history: list[Any], store: FileContextPointerStore, prompts: list[str]
 ) -> None:
-    """Adds the model's answer to the history, after the calls that it makes."""
+    """Run the calls of the model, and add its answer to the history."""
     tools = {tool.name: tool for tool in history_tools(store, session_id="chat")}
-    offered = [
+    definitions = [
         {"type": "function", "function": json.loads(tool.definition.text)}
         for tool in tools.values()
     ]
@@ -66,7 +64,7 @@ async def reply(
             history, store=store, session_id="chat", policy=FoldPolicy(max_tokens=4_000)
         )
         prompts.append("\n".join(message.model_dump_json() for message in folded.messages))
-        answer = await client.chat_completion(list(folded.messages), tools=offered)
+        answer = await client.chat_completion(list(folded.messages), tools=definitions)
         history.append(
             LLMMessage(
                 role=MessageRole.ASSISTANT, content=answer.content, tool_calls=answer.tool_calls
@@ -84,7 +82,7 @@ async def reply(
 
 
 async def main(turns: int) -> None:
-    """Prints the last answer, and how alike the prompts were."""
+    """Print the last answer, and the share of each prompt that begins the next one."""
     client = (
         OpenAICompatibleClient.from_env()
         if config_from_env()
@@ -96,14 +94,14 @@ async def main(turns: int) -> None:
     prompts: list[str] = []
     with TemporaryDirectory() as folder:
         for turn in range(turns):
-            question = {2: TOLD, turns - 1: ASKED}.get(turn, CHATTER.format(turn))
+            question = {2: FACT, turns - 1: QUESTION}.get(turn, CHATTER.format(turn))
             history.append(LLMMessage(role=MessageRole.USER, content=question))
             await reply(client, history, FileContextPointerStore(folder), prompts)
-    # equal characters before a change
-    alike = [sum(accumulate(map(eq, *pair), and_)) for pair in pairwise(prompts)]
+    # A provider caches a prompt up to the first character that changed.
+    unchanged = [sum(accumulate(map(eq, *pair), and_)) for pair in pairwise(prompts)]
     print(history[-1].content)
     print(f"{len(history)} messages; the largest prompt has {max(map(len, prompts)):,} characters")
-    print(f"{sum(alike) / sum(map(len, prompts[:-1])):.0%} of a prompt begin the next one")
+    print(f"{sum(unchanged) / sum(map(len, prompts[:-1])):.0%} of each prompt begins the next one")
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
-"""A conversation of sixty turns with a memory: how much of each prompt a provider's cache already knows.
+"""Measure how much of each prompt a provider's cache knows, in sixty turns with a memory.
 
     python examples/long_conversation.py [TURNS, at least 2]
 
-Each prompt is built of the conversation so far and what the memory finds for the question, then
-fitted to its budget; it begins as the one before wherever it can. With a key (ZAI_API_KEY,
-OPENROUTER_API_KEY, OPENAI_API_KEY) a model answers, one call a turn; without one the answers are
-scripted. The memory is a SQLite file in a temporary folder.
+Each prompt has the conversation so far and what the memory finds for the question, fitted to a
+budget. It begins like the previous prompt if it can. With a key (ZAI_API_KEY, OPENROUTER_API_KEY,
+OPENAI_API_KEY) a model answers, with one call per turn. Without one, the answers are scripted. The
+memory is a SQLite file in a temporary folder.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ JOBS = ["sow", "water", "feed", "prune", "harvest", "cover"]
 
 
 def question(turn: int) -> str:
-    """What the user asks in a turn."""
+    """Return what the user asks in a turn."""
     return (
         f"How do I {JOBS[turn // len(PLANTS) % len(JOBS)]} {PLANTS[turn % len(PLANTS)]} in a "
         f"small garden?"
@@ -51,24 +51,25 @@ def question(turn: int) -> str:
 
 
 def scripted_answer(messages: list[LLMMessage]) -> str:
-    """A paragraph about what was asked."""
-    asked = str(messages[-1].content).splitlines()[-1].removeprefix("How do I ").removesuffix("?")
+    """Return a paragraph about the question."""
+    task = str(messages[-1].content).splitlines()[-1].removeprefix("How do I ").removesuffix("?")
     step = (
-        f"To {asked}, first look at the soil, then at the weather of the week, and work in "
+        f"To {task}, first look at the soil, then at the weather of the week, and work in "
         f"the evening. "
     )
     return step * 7
 
 
 def same_start(old: bytes, new: bytes) -> int:
-    """With how many bytes in common two prompts begin."""
-    return next(
-        (place for place, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), len(old)
-    )
+    """Return the number of equal bytes at the start of two prompts."""
+    for position, (old_byte, new_byte) in enumerate(zip(old, new, strict=False)):
+        if old_byte != new_byte:
+            return position
+    return min(len(old), len(new))
 
 
 async def main(turns: int) -> None:
-    """Prints how much of the prompts stayed the same from turn to turn."""
+    """Print how much of the prompts stayed the same from turn to turn."""
     client = (
         OpenAICompatibleClient.from_env()
         if config_from_env()
@@ -77,11 +78,11 @@ async def main(turns: int) -> None:
     sent: list[bytes] = []
     with TemporaryDirectory() as folder:
         async with client, SqliteMemory(Path(folder, "memory.db")) as memory:
-            # no summary of turns that are in the prompt anyhow
+            # The builder gets no writer, because the prompt has all turns and needs no summary.
             builder = ContextBuilder(reader=memory, system=SYSTEM)
             for turn in range(turns):
-                said = await memory.recent("garden", limit=2 * turns)
-                history = [LLMMessage(role=event.role, content=event.text) for event in said]
+                events = await memory.recent("garden", limit=2 * turns)
+                history = [LLMMessage(role=event.role, content=event.text) for event in events]
                 trigger = TriggerInput(session_id="garden", goal=question(turn), budget=BUDGET)
                 messages = fit(await builder.build(trigger, history=history)).to_messages()
                 sent.append(

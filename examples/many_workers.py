@@ -1,10 +1,10 @@
-"""Many workers save into one object store at the same time, without a lock, and one reader lists it all.
+"""Let many workers save into one object store without a lock, and list all results.
 
     python examples/many_workers.py [URL]
 
-Needs `pip install '.[object-store]'` in a checkout. With the URL of a bucket (s3://bucket/prefix,
-gs://…, az://…) the workers are processes, and might as well be machines; credentials come from the
-environment. Without one they are threads on a store in memory. No key of a model is needed.
+Run `pip install '.[object-store]'` in a checkout first. With the URL of a bucket
+(s3://bucket/prefix, gs://…, az://…) the workers are processes and could be machines. Credentials
+come from the environment. Without a URL they are threads on a store in memory. No model is called.
 """
 
 import asyncio
@@ -22,12 +22,12 @@ PAGES = 3
 
 @cache
 def open_store(url: str) -> ObjectContextPointerStore:
-    """The store, opened once per process."""
+    """Open the store, once per process."""
     return ObjectContextPointerStore.from_url(url)
 
 
 async def work(url: str, worker: int) -> str:
-    """Saves a worker's own pages, and one status that all workers save."""
+    """Save the pages of a worker, and one status that all workers save."""
     save = partial(open_store(url).save, query_id="crawl")
     for page in range(PAGES):
         await save(
@@ -40,19 +40,19 @@ async def work(url: str, worker: int) -> str:
 
 
 def run_worker(url: str, worker: int) -> str:
-    """A worker with an event loop of its own."""
+    """Run a worker on its own event loop."""
     return asyncio.run(work(url, worker))
 
 
 def pool_for(url: str) -> Executor:
-    """Threads where the store lives in this process; else processes."""
+    """Return threads if the store is in this process, else processes."""
     if url == IN_MEMORY:
         return ThreadPoolExecutor(WORKERS)
     return ProcessPoolExecutor(WORKERS, mp_context=get_context("spawn"))
 
 
 def main(url: str) -> None:
-    """Prints what the workers did, then what a reader finds."""
+    """Print what the workers did and what a reader finds."""
     with pool_for(url) as pool:
         print(*pool.map(partial(run_worker, url), range(WORKERS)), sep="\n")
 

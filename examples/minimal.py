@@ -1,9 +1,9 @@
-"""Store, choose, render: three tool outputs are kept, and the one that answers becomes text for a prompt.
+"""Store three tool outputs, select the one that answers, and render it for a prompt.
 
     python examples/minimal.py
 
-Without a key full-text ranking chooses; with one (ZAI_API_KEY, OPENROUTER_API_KEY, OPENAI_API_KEY)
-a model does. The outputs stay in `.llm-common/context`.
+With a key (ZAI_API_KEY, OPENROUTER_API_KEY, OPENAI_API_KEY) a model selects. Without one, full-text
+ranking does. The outputs stay in `.llm-common/context`.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ REPORTS = {
 
 
 async def main() -> None:
-    """Prints the question's context."""
+    """Print the context of the question."""
     store = FileContextPointerStore()
     for city, report in REPORTS.items():
         await store.save(

@@ -1,4 +1,4 @@
-"""The pages of the documentation run as they stand, are all reachable, and name what the code has."""
+"""The programs of the pages run, every page is reachable, and names on pages exist."""
 
 import importlib
 import os
@@ -29,8 +29,8 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 ROOT_PAGES = {path.name: path.read_text(encoding="utf-8") for path in sorted(ROOT.glob("*.md"))}
 NAVIGATION = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:\n")[2]
 
-# Pages whose programs have tests of their own, most of which need other makers' packages or
-# servers.
+# Other tests run the programs of these pages. Most need packages or servers that `make test` does
+# not install.
 RUN_ELSEWHERE = {
     "gateway.md": "tests/apps/gateway/test_gateway_docs.py",
     "telemetry.md": "tests/test_telemetry.py",
@@ -56,13 +56,13 @@ class Program:
     line: int
     source: str
     note: str
-    output: str | None  # what the page says it prints
+    output: str | None  # the `output` block below it
 
     @property
     def runner(self) -> str | None:
-        """The test file that runs it, if its comment names one."""
-        found = re.search(r"run by (tests/\S+)", self.note)
-        return found and found[1]
+        """Return the test file that runs it, if its comment names one."""
+        match = re.search(r"run by (tests/\S+)", self.note)
+        return match and match[1]
 
 
 def programs_of(page: str) -> list[Program]:
@@ -90,16 +90,13 @@ RUN_HERE = [
 
 @contextmanager
 def model(replies: list[str]) -> Iterator[str]:
-    """The address of an endpoint that gives these replies in turn.
-
-    All of them have to be asked for.
-    """
-    left = deque(replies)
+    """Serve an endpoint with these replies in turn, and check that all of them are used."""
+    remaining = deque(replies)
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             self.rfile.read(int(self.headers["content-length"]))
-            body = ok(left.popleft())
+            body = ok(remaining.popleft())
             self.send_response(200)
             self.send_header("content-type", "application/json")
             self.send_header("content-length", str(len(body)))
@@ -115,20 +112,21 @@ def model(replies: list[str]) -> Iterator[str]:
             yield f"http://127.0.0.1:{server.server_port}/v1"
         finally:
             server.shutdown()
-    assert not left
+    assert not remaining
 
 
 def run(program: Program, page: str, names: dict[str, Any]) -> str:
-    """What a block prints; what goes wrong names the line of the page."""
-    printed = StringIO()
+    """Return what a block prints. Tracebacks show the line of the page."""
+    output = StringIO()
+    # Empty lines above the block make the lines of a traceback those of the page.
     code = compile("\n" * program.line + program.source, DOCS / page, "exec")
-    with redirect_stdout(printed):
+    with redirect_stdout(output):
         exec(code, names)
-    return printed.getvalue()
+    return output.getvalue()
 
 
 @pytest.mark.parametrize("page", RUN_HERE)
-def test_the_programs_of_a_page_run_and_print_what_it_says(
+def test_the_programs_of_a_page_print_the_output_below_them(
     page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -147,7 +145,7 @@ def test_the_programs_of_a_page_run_and_print_what_it_says(
         assert program.output is None or printed == program.output, f"line {program.line}"
 
 
-def test_what_runs_elsewhere_is_little_and_does_run_there() -> None:
+def test_few_programs_run_elsewhere_and_their_tests_exist() -> None:
     blocks = [
         (page, program.runner) for page in PAGES for program in programs_of(page) if program.runner
     ]
@@ -192,8 +190,8 @@ def test_the_readme_shows_each_framework_as_its_page_does() -> None:
     assert sorted(page for page, _ in rows) == [
         page for page in PAGES if page.startswith("integrations/")
     ]
-    shown = [(page, code) for page, row in rows for code in re.findall("`([^`]+)`", row)]
-    assert not [(page, code) for page, code in shown if code not in PAGES[page]]
+    snippets = [(page, code) for page, row in rows for code in re.findall("`([^`]+)`", row)]
+    assert [(page, code) for page, code in snippets if code not in PAGES[page]] == []
 
 
 def test_the_modules_that_the_design_names_exist() -> None:
@@ -211,8 +209,8 @@ def test_every_make_target_that_a_page_names_is_in_the_makefile() -> None:
         re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
     )
     texts = [*PAGES.values(), *ROOT_PAGES.values()]
-    named = {name for text in texts for name in re.findall(r"`make ([a-z-]+)", text)}
-    assert named <= targets
+    mentioned = {name for text in texts for name in re.findall(r"`make ([a-z-]+)", text)}
+    assert mentioned <= targets
 
 
 def test_contributing_lists_every_make_target() -> None:
@@ -222,8 +220,7 @@ def test_contributing_lists_every_make_target() -> None:
     assert listed == targets
 
 
-# Left out of `__all__`, so that a star import works without the extra.
-# A command that would install another project's package, whose name on the public index is ours.
+# On the public index this name belongs to another project.
 INSTALLS_THE_NAMESAKE = re.compile(
     r"\b(?:pipx?|uv|poetry)\b[^\n;&|`@]*\b(?:install|add|run)\b[^\n;&|`@]*\bllm[-_]common\b"
     r"(?![-_/.]|\[[\w,{}-]+\] @ git\+| @ git\+)"
@@ -257,13 +254,14 @@ def test_every_install_command_names_the_repository() -> None:
     assert lines == []
 
 
+# Left out of `__all__`, so that a star import works without the extra.
 NEEDS_AN_EXTRA = {
     "llm_common.agents": ["ObjectContextPointerStore"],
     "llm_common.memory": ["PostgresMemory"],
 }
 
 
-# The names of the integrations are in modules that import their frameworks.
+# Modules of integrations import frameworks that are not installed here.
 REFERENCE = [
     page for page in PAGES if page.startswith("reference/") and page != "reference/integrations.md"
 ]

@@ -1,4 +1,4 @@
-"""The examples run as they are, without a key and with an endpoint, and show what they say."""
+"""The examples run without a key and with an endpoint, and print what they promise."""
 
 import asyncio
 import json
@@ -32,7 +32,7 @@ S3_SETTINGS = {
 
 
 def run(name: str, *arguments: str, cwd: Path, settings: dict[str, str] | None = None) -> str:
-    """What the program prints when it runs here as `__main__`, without a warning: those are errors of every test."""
+    """Return what an example prints when it runs as `__main__` in this process."""
     output, errors = StringIO(), StringIO()
     with (
         pytest.MonkeyPatch.context() as patch,
@@ -51,14 +51,14 @@ def run(name: str, *arguments: str, cwd: Path, settings: dict[str, str] | None =
 def run_process(
     name: str, *arguments: str, cwd: Path, settings: dict[str, str] | None = None
 ) -> str:
-    """What the program prints as a process of its own, which ends well and without a warning."""
-    ours = {variable.name for variable in VARIABLES}
+    """Return what an example prints as a process that ends with 0 and without a warning."""
+    settings_names = {variable.name for variable in VARIABLES}
     environment = {
         key: value
         for key, value in os.environ.items()
-        if key not in ours and not key.startswith("AWS_")
+        if key not in settings_names and not key.startswith("AWS_")
     }
-    shown = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-W", "error", FOLDER / name, *arguments],
         cwd=cwd,
         env=environment | (settings or {}),
@@ -67,19 +67,19 @@ def run_process(
         timeout=60,
         check=False,
     )
-    assert (shown.returncode, shown.stderr) == (0, "")
-    return shown.stdout
+    assert (completed.returncode, completed.stderr) == (0, "")
+    return completed.stdout
 
 
 async def run_with_model(
     name: str, *arguments: str, replies: Sequence[str], cwd: Path
 ) -> tuple[str, list[Received]]:
-    """What the program prints with an endpoint that gives these replies in turn, and what it asked."""
-    left = deque(replies)
+    """Return what an example prints with an endpoint that replies in turn, and its requests."""
+    remaining = deque(replies)
 
     async def script(wire: Wire) -> None:
         while await wire.request() is not None:
-            await wire.send(response(200, ok(left.popleft())))
+            await wire.send(response(200, ok(remaining.popleft())))
 
     async with loopback(script) as server:
         settings = {
@@ -87,7 +87,7 @@ async def run_with_model(
             "LLM_COMMON_MODEL": "test-model",
         }
         output = await asyncio.to_thread(run, name, *arguments, cwd=cwd, settings=settings)
-    assert not left
+    assert not remaining
     assert {request.body["model"] for request in server.requests} == {"test-model"}
     return output, server.requests
 
@@ -100,7 +100,7 @@ def test_an_example_is_short_and_is_run_by_a_test(path: Path) -> None:
     assert f'("{path.name}"' in Path(__file__).read_text(encoding="utf-8")
 
 
-def test_minimal_shows_the_one_output_that_answers(tmp_path: Path) -> None:
+def test_minimal_shows_only_the_output_that_answers(tmp_path: Path) -> None:
     output = run_process("minimal.py", cwd=tmp_path)
     assert output.startswith("1 of 3 outputs chosen (ok)")
     assert "Snow all day" in output
@@ -108,7 +108,7 @@ def test_minimal_shows_the_one_output_that_answers(tmp_path: Path) -> None:
     assert len(list(tmp_path.glob(".llm-common/context/weather/*.meta.json"))) == 3
 
 
-def test_financial_research_offloads_reads_back_and_answers_from_the_stored_figures_s4_08(
+def test_financial_research_offloads_reads_back_and_answers_from_stored_values_s4_08(
     tmp_path: Path,
 ) -> None:
     output = run("financial_research.py", cwd=tmp_path)
@@ -134,7 +134,7 @@ def test_code_question_packs_files_within_its_budget_and_says_why_s1_05_s1_11(
     assert rows["tokens.py"] == "left_out"
 
 
-def test_code_question_takes_a_folder_and_a_question(tmp_path: Path) -> None:
+def test_code_question_accepts_a_folder_and_a_question(tmp_path: Path) -> None:
     (tmp_path / "moon.py").write_text("def phase_of_the_moon() -> str:\n    return 'full'\n")
     (tmp_path / "tide.py").write_text("def height() -> float:\n    return 1.5\n")
     output = run("code_question.py", str(tmp_path), "Which phase has the moon?", cwd=tmp_path)
@@ -168,7 +168,7 @@ def test_many_workers_are_processes_on_a_bucket(tmp_path: Path, s3_endpoint: str
     )
 
 
-def test_long_conversation_keeps_nine_tenths_of_the_prompt_bytes_from_turn_to_turn_s3_06(
+def test_long_conversation_keeps_over_90_percent_of_each_prompt_s3_06(
     tmp_path: Path,
 ) -> None:
     output = run("long_conversation.py", cwd=tmp_path)
@@ -177,14 +177,14 @@ def test_long_conversation_keeps_nine_tenths_of_the_prompt_bytes_from_turn_to_tu
     assert 90 <= float(share) < 100
 
 
-def test_folding_chat_finds_what_was_folded_and_repeats_its_prompts(tmp_path: Path) -> None:
+def test_folding_chat_finds_a_folded_turn_and_repeats_its_prompts(tmp_path: Path) -> None:
     output = run("folding_chat.py", cwd=tmp_path)
     assert "user: By the way, the door code of the shed is 7421." in output
-    [share] = re.findall(r"(\d+)% of a prompt begin the next one", output)
+    [share] = re.findall(r"(\d+)% of each prompt begins the next one", output)
     assert int(share) >= 90
 
 
-def test_a_chaining_agent_finds_what_depends_on_what_it_found(tmp_path: Path) -> None:
+def test_chaining_agent_uses_the_results_of_earlier_steps(tmp_path: Path) -> None:
     output = run("chaining_agent.py", cwd=tmp_path)
     assert "{'tool': 'order_total', 'args': {'order': 'A-17-1931'}" in output
     assert output.endswith("The open order costs 37.5 dollars.\n")
@@ -206,31 +206,33 @@ async def test_financial_research_with_a_model(tmp_path: Path) -> None:
         json.dumps({"calls": [{"tool": "income_statement", "args": {"ticker": ticker}}]})
         for ticker in ("ACME", "GLOBEX")
     ]
-    output, asked = await run_with_model(
+    output, requests = await run_with_model(
         "financial_research.py", replies=[*calls, "ACME had."], cwd=tmp_path
     )
     assert output.count("of which parts are shown") == 2
     assert output.endswith("ACME had.\n")
-    prompt = str(asked[-1].body["messages"])
+    prompt = str(requests[-1].body["messages"])
     assert "1059" in prompt
     assert "943" in prompt
 
 
 async def test_code_question_with_a_model(tmp_path: Path) -> None:
-    output, [asked] = await run_with_model(
+    output, [request] = await run_with_model(
         "code_question.py", replies=["By a deadline."], cwd=tmp_path
     )
     assert output.endswith("By a deadline.\n")
-    assert "### http/openai_compatible.py" in str(asked.body["messages"])
+    assert "### http/openai_compatible.py" in str(request.body["messages"])
 
 
 async def test_long_conversation_with_a_model(tmp_path: Path) -> None:
     replies = ["In May.", "Weekly.", "Seldom."]
-    output, asked = await run_with_model("long_conversation.py", "3", replies=replies, cwd=tmp_path)
+    output, requests = await run_with_model(
+        "long_conversation.py", "3", replies=replies, cwd=tmp_path
+    )
     assert output.startswith("3 turns")
-    assert [message["role"] for message in asked[-1].body["messages"]] == [
+    assert [message["role"] for message in requests[-1].body["messages"]] == [
         "system",
         *["user", "assistant"] * 2,
         "user",
     ]
-    assert "Weekly." in str(asked[-1].body["messages"])
+    assert "Weekly." in str(requests[-1].body["messages"])
