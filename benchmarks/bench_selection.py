@@ -249,13 +249,13 @@ async def report_pointers(runs: int) -> list[str]:
     selector = ContextRelevanceSelector(
         ScriptedClient([], default='{"pointer_ids": []}'), max_selected=6
     )
-    prompt = build_relevance_prompt(task(1).description, pool, most=6, include_digest=False)
+    prompt = build_relevance_prompt(task(1).description, pool, max_selected=6, include_digest=False)
     assert isinstance(prompt.inquiry, Prompt)
     size = sum(len(str(message.content).encode()) for message in prompt.inquiry.messages())
     shortlist, whole, peer = await milliseconds(
         runs,
         lambda number: build_relevance_prompt(
-            task(number).description, pool, most=6, include_digest=False
+            task(number).description, pool, max_selected=6, include_digest=False
         ),
         lambda number: selector.select_detailed(query=task(number).description, pointers=pool),
         lambda _: json.dumps([{"id": each.pointer_id, "summary": each.summary} for each in pool]),

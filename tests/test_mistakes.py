@@ -351,13 +351,13 @@ MISTAKES = [
         "no question",
         lambda at: chosen(at, query=None),
         TypeError,
-        "query is of type NoneType; pass the user's question as a text",
+        "query must be a str, got NoneType",
     ),
     Mistake(
         "a negative number of outputs",
         lambda at: LexicalRelevanceSelector(max_selected=-1),
         ValueError,
-        "max_selected is -1; it must be 0 or more",
+        "max_selected must be 0 or more, got -1",
     ),
     Mistake(
         "no client to choose outputs",
@@ -400,7 +400,7 @@ MISTAKES = [
             task="Find it", tool_registry=registry()
         ),
         TypeError,
-        'task is of type str; pass PlannedTask(id=1, description="...")',
+        'task must be a PlannedTask, got str; pass PlannedTask(id=1, description="...")',
     ),
     Mistake(
         "functions as the registry of a run",

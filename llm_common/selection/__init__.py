@@ -1,3 +1,3 @@
-"""Chooses stored outputs and tool calls for a query; fails closed."""
+"""Chooses stored outputs and tool calls for a query. Fails closed."""
 
 __all__: list[str] = []

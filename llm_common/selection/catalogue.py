@@ -1,4 +1,4 @@
-"""`Catalogue`: a registry's tools, as a prompt shows them and as they rank."""
+"""Reads a registry's tools into a `Catalogue`, ranks them and writes them into prompts."""
 
 import hashlib
 import inspect
@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain, islice, zip_longest
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Protocol
 
 import orjson
@@ -28,12 +29,13 @@ _PREFIX = re.compile(r"^(?:functions?|tools?|default_api)[.:/]")
 _SEPARATORS = re.compile(r"[\W_]+")
 _REGISTRY = "the tool registry"
 _CACHED_CATALOGUES = 8
+# Other values go through `stable_json`, which knows more types and checks them.
 _PLAIN_ONLY = (
     orjson.OPT_PASSTHROUGH_DATACLASS
     | orjson.OPT_PASSTHROUGH_DATETIME
     | orjson.OPT_PASSTHROUGH_SUBCLASS
 )
-_CACHED_INDEXES = 4
+_CACHED_INDEXES = 4  # fewer than catalogues, since an index is larger
 _SHORTLIST_FOLLOWS = "The tools are listed in the next message: those that fit the task best."
 
 
@@ -41,19 +43,19 @@ class OffersTools(Protocol):
     """Lists its tools: our `ToolRegistry`, or an application's own registry."""
 
     def get_tools_schema(self) -> Any:
-        """The tools as text or as a list of definitions, or an awaitable of either."""
+        """Return the tools as text or as a list of definitions, or an awaitable of either."""
 
 
 @dataclass(frozen=True, eq=False)
 class Catalogue:
-    """A snapshot of a registry's tools; registries of equal content share one.
+    """A snapshot of a registry's tools. Registries with equal content share it.
 
     Attributes:
         text: The tools as JSON, or the unchanged text of a third-party registry.
-        definitions: The tools in canonical order; empty if the text cannot be read as tools.
+        definitions: The tools in canonical order. Empty if the text cannot be read as tools.
         checked: Whether calls are checked against `definitions`. False for a registry that offers
-            only text, which may leave out valid names.
-        empty: Whether there is nothing to choose from: no tools, or blank text.
+            only text, since the text may leave out valid names.
+        empty: Whether there are no tools, or the text is blank.
     """
 
     text: str
@@ -63,66 +65,65 @@ class Catalogue:
 
     @computed_once
     def signatures(self) -> str:
-        """One line per tool, in canonical order."""
-        return "\n".join(definition.signature for definition in self.definitions)
+        """Return one line per tool, in canonical order."""
+        return "\n".join(map(attrgetter("signature"), self.definitions))
 
     @computed_once
     def signature_tokens(self) -> int:
-        """At most this many tokens of `signatures`."""
+        """Return an upper bound of the tokens of `signatures`."""
         return UpperBoundCounter().count(self.signatures)
 
     @computed_once
     def text_tokens(self) -> int:
-        """At most this many tokens of `text`."""
+        """Return an upper bound of the tokens of `text`."""
         return UpperBoundCounter().count(self.text)
 
     @computed_once
     def fenced_signatures(self) -> str:
-        """The signatures in a fence that they cannot close."""
+        """Return the signatures in a fence that they cannot close."""
         return in_fence(self.signatures)
 
     @computed_once
     def fenced_text(self) -> str:
-        """The text in a fence that it cannot close."""
+        """Return the text in a fence that it cannot close."""
         return in_fence(self.text)
 
     @computed_once
     def names(self) -> tuple[str, ...]:
-        """The names of the tools, in canonical order, once each."""
-        return tuple(dict.fromkeys(definition.name for definition in self.definitions))
+        """Return the names of the tools in canonical order, without repeats."""
+        return tuple(dict.fromkeys(map(attrgetter("name"), self.definitions)))
 
     @computed_once
     def digest(self) -> str:
-        """SHA-256 of the content, the same in every process."""
+        """Return the SHA-256 of the content, which is the same in every process."""
         return hashlib.sha256(printable(self.text).encode()).hexdigest()
 
     def restricted_to(self, names: Collection[str]) -> "Catalogue":
-        """Return the catalogue of these tools alone, in canonical order."""
+        """Return a catalogue of these tools only, in canonical order."""
         tools = tuple(tool for tool in self.definitions if tool.name in names)
-        text = f"[{','.join(tool.text for tool in tools)}]"
+        text = f"[{','.join(map(attrgetter('text'), tools))}]"
         return Catalogue(text, tools, checked=True, empty=not tools)
 
     def find(self, name: str) -> ToolDefinition | None:
-        """Return the tool of a name, or None.
+        """Return the tool with a name, or None.
 
-        Without one, returns the only tool whose name differs in nothing but case, separators and a
-        prefix like `functions.`.
+        If there is none, returns the only tool whose name differs by case, separators and a prefix
+        such as `functions.`.
         """
-        bare = _PREFIX.sub("", name)
-        for wanted in dict.fromkeys((name, bare)):
-            exact = self.definitions_by_name.get(wanted)
+        for candidate in dict.fromkeys((name, _PREFIX.sub("", name))):
+            exact = self.definitions_by_name.get(candidate)
             if exact is not None:
                 return exact
-            similar = self._by_key.get(_key(wanted), [])
+            similar = self._by_key.get(_key(candidate), [])
             if len(similar) == 1:
                 return similar[0]
             if similar:
-                return None  # which of them is meant is anybody's guess
+                return None  # ambiguous: a call of the wrong tool is worse than none
         return None
 
     @computed_once
     def definitions_by_name(self) -> dict[str, ToolDefinition]:
-        """The tools by name; the last of a repeated name."""
+        """Return the tools by name. Of a repeated name, the last tool counts."""
         return {definition.name: definition for definition in self.definitions}
 
     @computed_once
@@ -134,20 +135,20 @@ class Catalogue:
 
 
 async def read_catalogue(registry: OffersTools) -> Catalogue:
-    """The registry's tools now; calls `get_tools_schema` exactly once.
+    """Read the registry's tools. Calls `get_tools_schema` exactly once.
 
     Calls are checked against the names and schemas of a `ToolRegistry`, or of a list of
-    definitions, each either `{"name", "description", "parameters"}` or `{"type": "function",
-    "function": {...}}`; under a broken schema only the name is checked. Text of another registry is
-    used unchanged.
+    definitions. A definition is `{"name", "description", "parameters"}` or `{"type": "function",
+    "function": {...}}`. With a broken schema, only the name is checked. Text of a third-party
+    registry is used unchanged.
 
     Raises:
-        ToolFailedError: The registry raised, or returned neither text nor a list of definitions.
-        UnserialisableError: The list holds what JSON cannot.
+        ToolFailedError: If the registry raised, or returned neither text nor a list.
+        UnserialisableError: If an entry of the list has no JSON form.
     """
     if not callable(getattr(registry, "get_tools_schema", None)):
         raise ToolFailedError(
-            f"the tool registry is a {type(registry).__name__} without get_tools_schema(); "
+            f"the tool registry must have get_tools_schema(), got {type(registry).__name__}; "
             "pass a ToolRegistry",
             tool=_REGISTRY,
         )
@@ -157,12 +158,11 @@ async def read_catalogue(registry: OffersTools) -> Catalogue:
             schema = await schema
     if not isinstance(schema, (str, list, tuple)):
         raise ToolFailedError(
-            f"the tool registry returned a {type(schema).__name__}, neither text nor a list; "
-            "let get_tools_schema() "
-            "return one",
+            "get_tools_schema() of the tool registry must return a str or a list, got "
+            f"{type(schema).__name__}",
             tool=_REGISTRY,
         )
-    # In threads: reading a few thousand tools takes a quarter of a second.
+    # In a thread, since reading a few thousand tools takes a quarter of a second.
     return await in_thread(_read, schema, checked=isinstance(registry, ToolRegistry))
 
 
@@ -173,7 +173,7 @@ def _read(schema: str | Sequence[object], *, checked: bool) -> Catalogue:
         return _from_list(schema)
     except RecursionError as exc:
         raise ToolFailedError(
-            "the tools of the registry are nested too deeply to be read; use flatter schemas",
+            "the schemas of the registry's tools are nested too deeply; use flatter schemas",
             tool=_REGISTRY,
         ) from exc
 
@@ -191,7 +191,8 @@ def _from_text(text: str, *, checked: bool) -> Catalogue:
 
 
 def _from_list(schema: Sequence[object]) -> Catalogue:
-    """The catalogue of these entries; the encoding is the key of the cache."""
+    """Return the catalogue of these entries."""
+    # The encoding is the key of the cache: the entries themselves can be changed.
     try:
         encoded = orjson.dumps(schema, option=_PLAIN_ONLY)
     except TypeError:  # not plain JSON, but it may have a canonical form
@@ -201,28 +202,25 @@ def _from_list(schema: Sequence[object]) -> Catalogue:
 
 @lru_cache(maxsize=_CACHED_CATALOGUES)
 def _from_encoded(encoded: bytes) -> Catalogue:
-    """The entries as definitions in canonical form.
-
-    As unchecked text if one is not a definition.
-    """
+    """Return the catalogue of the entries, unchecked if one of them is not a definition."""
     entries = json.loads(encoded)
     definitions = _definitions(entries)
     if definitions is None:
         return _from_text(f"[{','.join(sorted(map(stable_json, entries)))}]", checked=False)
-    # By the whole text too: two tools may have one name.
-    ordered = sorted(definitions, key=lambda each: (each.name, each.text))
-    return _from_text(f"[{','.join(each.text for each in ordered)}]", checked=True)
+    # By the whole text too, since two tools may have the same name.
+    ordered = sorted(definitions, key=attrgetter("name", "text"))
+    return _from_text(f"[{','.join(map(attrgetter('text'), ordered))}]", checked=True)
 
 
 def _definitions(entries: list[object]) -> tuple[ToolDefinition, ...] | None:
-    """Return every entry as a definition, sorted by name, or None if one is not a definition."""
+    """Return the entries as definitions sorted by name, or None if one is not a definition."""
     definitions: list[ToolDefinition] = []
     for entry in entries:
         definition = read_definition(entry)
         if definition is None:
             return None
         definitions.append(definition)
-    return tuple(sorted(definitions, key=lambda definition: definition.name))
+    return tuple(sorted(definitions, key=attrgetter("name")))
 
 
 def _key(name: str) -> str:
@@ -232,30 +230,30 @@ def _key(name: str) -> str:
 def rank_tools(
     catalogue: Catalogue, texts: Sequence[str], whole: Sequence[str] = (), *, limit: int
 ) -> tuple[ToolDefinition, ...]:
-    """The tools that fit the texts, at most `limit`, best first; see `ToolIndex.rank`.
+    """Return the tools that fit the texts, best first. See `ToolIndex.rank`.
 
-    Ranks each text alone and fuses the rankings, with vectors where the extra `embeddings` is
-    installed. Builds the index once per content of the registry, which takes 0.1 s for 500 tools:
-    call it in a thread.
+    Ranks each text alone and fuses the rankings, with vectors if the extra `embeddings` is
+    installed. Call it in a thread: the index is built once per content of a registry, which takes
+    0.1 s for 500 tools.
 
     Args:
-        catalogue: What to choose from.
-        texts: The sub-tasks. A text without words ranks nothing.
-        whole: The task and the query; every second place is theirs, or all without `texts`.
-        limit: Most tools to return.
+        catalogue: The tools to rank.
+        texts: The sub-tasks. A text without words ranks no tool.
+        whole: The task and the query. Every second tool is theirs, or every tool without `texts`.
+        limit: Maximum number of tools to return.
     """
     index = tool_index(catalogue)
-    rankings = [index.rank("", limit, each) for each in (texts, whole) if each]
-    rows = chain.from_iterable(zip_longest(*rankings))
-    names = dict.fromkeys(row.name for row in rows if row is not None)
-    return tuple(catalogue.definitions_by_name[name] for name in islice(names, limit))
+    rankings = [index.rank("", limit, queries) for queries in (texts, whole) if queries]
+    ranked = filter(None, chain.from_iterable(zip_longest(*rankings)))
+    names = dict.fromkeys(map(attrgetter("name"), ranked))
+    return tuple(map(catalogue.definitions_by_name.__getitem__, islice(names, limit)))
 
 
 @lru_cache(maxsize=_CACHED_INDEXES)
 def tool_index(catalogue: Catalogue) -> "ToolIndex":
-    """Return the tools ready to rank. Never abstains: a model chooses from the ranking."""
+    """Return an index of the tools. It has no minimum score, since a model reads the ranking."""
     from llm_common.ranking.embeddings import installed_vectors  # noqa: PLC0415 - only a long catalogue is ranked
-    from llm_common.tools.tool_index import ToolIndex  # noqa: PLC0415 - the same
+    from llm_common.tools.tool_index import ToolIndex  # noqa: PLC0415 - for the same reason
 
     return ToolIndex(catalogue.definitions, installed_vectors(), min_score=0.0)
 
@@ -265,11 +263,11 @@ class OfferedTools:
     """The tools of a registry as a prompt shows them.
 
     Attributes:
-        stable: Depends on the registry and the limits alone: the tools, or that a shortlist
-            follows.
-        sections: The shortlist, for the part of the prompt that changes; empty without one.
-        names: The names of the tools that are shown; None for a registry that offers only text.
-        tokens_saved: Tokens of the signatures of all tools, less those of the shortlist; 0 without
+        stable: The tools, or the announcement of a shortlist. Depends on the registry and the
+            limits alone, so that the prompt can be cached.
+        sections: The shortlist, for the part of the prompt that changes. Empty without a shortlist.
+        names: The names of the tools shown. None for a registry that offers only text.
+        tokens_saved: Tokens of the signatures of all tools, less those of the shortlist. 0 without
             a shortlist.
     """
 
@@ -289,39 +287,39 @@ def offer_tools(
 ) -> OfferedTools:
     """Return the tools as a prompt shows them.
 
-    In full if a shortlist would hold them all or the registry is opaque, else one line each. If \
-even that exceeds `limit_tokens`, the tools that rank best, in full as far as the same limit
-    allows.
+    Shows them in full if a shortlist would contain them all, or if the registry offers only text.
+    Otherwise shows one line per tool. If these lines exceed `limit_tokens`, shows the tools that
+    rank best, in full as far as the limit allows.
 
     Args:
         catalogue: The tools.
-        parts: The parts of what they are wanted for, each ranked by itself.
-        whole: All of it, in one or several wordings.
-        shortlist_tools: Most tools of a shortlist; a registry of at most that size is shown in
-            full.
-        limit_tokens: Most tokens of the tools, as `UpperBoundCounter` counts.
+        parts: The parts of the request, each ranked by itself.
+        whole: The whole request, in one or more wordings.
+        shortlist_tools: Maximum number of tools in a shortlist. A registry of at most this size is
+            shown in full.
+        limit_tokens: Maximum tokens of the tools, as `UpperBoundCounter` counts.
     """
-    fence = _whole(catalogue, shortlist_tools, limit_tokens)
+    fence = _all_tools(catalogue, shortlist_tools, limit_tokens)
     if fence is not None:
-        names = catalogue.names if catalogue.checked else None
-        return OfferedTools(f"Tools:\n{fence}", names=names)
-    ranked = rank_tools(catalogue, parts, whole, limit=shortlist_tools)
-    # No word in common, perhaps another language: as many signatures as fit serve better than none.
-    lines = list(
-        fitting_lines(
-            ranked or catalogue.definitions, in_full=bool(ranked), limit_tokens=limit_tokens
+        return OfferedTools(
+            f"Tools:\n{fence}", names=catalogue.names if catalogue.checked else None
         )
-    )
-    return OfferedTools(
-        _SHORTLIST_FOLLOWS,
-        (section("Tools", "\n".join(line for _, line, _ in lines)),),
-        tuple(name for name, _, _ in lines),
-        max(catalogue.signature_tokens - sum(tokens for _, _, tokens in lines), 0),
-    )
+    ranked = rank_tools(catalogue, parts, whole, limit=shortlist_tools)
+    # Without a common word, perhaps in another language, show as many signatures as fit.
+    tools = ranked or catalogue.definitions
+    names: list[str] = []
+    lines: list[str] = []
+    tokens_saved = catalogue.signature_tokens
+    for name, line, tokens in fitting_lines(tools, in_full=bool(ranked), limit_tokens=limit_tokens):
+        names.append(name)
+        lines.append(line)
+        tokens_saved -= tokens
+    shortlist = section("Tools", "\n".join(lines))
+    return OfferedTools(_SHORTLIST_FOLLOWS, (shortlist,), tuple(names), max(tokens_saved, 0))
 
 
-def _whole(catalogue: Catalogue, shortlist_tools: int, limit_tokens: int) -> str | None:
-    """All tools in their fence, or None when they take too much room."""
+def _all_tools(catalogue: Catalogue, shortlist_tools: int, limit_tokens: int) -> str | None:
+    """Return all tools in a fence, or None if they exceed the limit."""
     if not catalogue.checked:
         return catalogue.fenced_text
     if len(catalogue.definitions) <= shortlist_tools and catalogue.text_tokens <= limit_tokens:
@@ -334,9 +332,9 @@ def _whole(catalogue: Catalogue, shortlist_tools: int, limit_tokens: int) -> str
 def fitting_lines(
     definitions: Iterable[ToolDefinition], *, in_full: bool, limit_tokens: int
 ) -> Iterator[tuple[str, str, int]]:
-    """Yield name, line and tokens of each tool while there is room.
+    """Yield name, line and tokens of each tool that fits into the limit.
 
-    The line is the tool's JSON if that is wanted and fits, else its signature.
+    The line is the tool's JSON if `in_full` and it fits, else its signature.
     """
     for definition in definitions:
         if in_full and definition.text_tokens <= limit_tokens:
@@ -349,5 +347,5 @@ def fitting_lines(
 
 
 def section(title: str, text: str) -> str:
-    """Text from outside under our own title, in a fence that it cannot close."""
+    """Return an untrusted text under a title, in a fence that it cannot close."""
     return f"{title}:\n{in_fence(text)}"

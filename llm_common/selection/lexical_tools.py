@@ -7,7 +7,7 @@ words of prose are left to a model.
 import asyncio
 import re
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain, product
 from typing import Any, Final
 
@@ -25,13 +25,12 @@ from llm_common.tools.validation import Problem
 
 Schema = Mapping[str, Any]
 
-# Chosen on the tuning half of the sets whose requests may fit no tool, bfcl_select and
-# metatool_select.
+# Tuned by benchmarks/quality_tools.py on bfcl_select and metatool_select, whose requests may fit no
+# tool.
 _MIN_SCORE: Final = 0.5
-_TIE: Final = 0.05  # of the score; closer tools are told apart by chance
+_TIE: Final = 0.05  # share of the score: which of two closer tools is right is chance
 _CLAUSE_SEAM: Final = re.compile(r"(?<=[.!?;])\s+|\n+|,\s+|,?\s+(?:and|then)\s+", re.IGNORECASE)
 _MAX_CLAUSES: Final = 8
-
 _MAX_SEARCHED_CHARS: Final = 10_000
 _NUMBER: Final = r"-?\d{1,15}(?:\.\d{1,15})?"
 # In this order: the text that one pattern matches is not searched again, so the digits of a date
@@ -58,27 +57,28 @@ _SEPARATOR: Final = re.compile(r"(?<=\w)[\s_-]+(?=\w)")
 
 
 class LexicalToolSelector(ChoosesTools):
-    """Tool calls for a task by full-text ranking; reads arguments from the texts.
+    """Chooses tool calls for a task by full-text ranking, and reads arguments from the texts.
 
-    Takes the best ranked tool for each sub-task; without sub-tasks for each request in the task,
-    then for the query. A clause of the task is a request of its own if a tool fits it whose
-    arguments the clause fills. A tool is called if
+    Chooses the best ranked tool for each sub-task. Without sub-tasks, chooses one for each request
+    in the task, then for the query. A clause of the task is a separate request if it fills the
+    arguments of its best tool. A tool is called if
 
     - it scores at least .5 in a `ToolIndex`, and no other tool scores within 5% of it;
-    - it only reads: it is marked (`Tool(read_only=True)`, MCP's `readOnlyHint`), or, unmarked, its
-      name has a verb such as `get` or `search`, and neither it nor a parameter one such as `send`;
+    - it is marked as read-only (`Tool(read_only=True)`, MCP's `readOnlyHint`), or it is unmarked,
+      its name has a verb such as `get` or `search`, and neither its name nor a parameter has one
+      such as `send`;
     - each of its required arguments has one possible value (see `fill_arguments`).
 
-    Deterministic; fails closed as `ToolSelector` does.
+    Deterministic. Fails closed like `ToolSelector`.
 
     Args:
-        config: Only `max_calls` and the deadline of a whole selection are used; None reads the
+        config: Settings, of which only `max_calls` and the deadline are used. None reads the
             environment once, here.
         allow_writes: Also calls tools that may change something.
 
     Raises:
-        ConfigError: An environment variable cannot be used.
-        TypeError: `config` is no `ToolSelectionConfig`.
+        ConfigError: If an environment variable cannot be used.
+        TypeError: If `config` is not a `ToolSelectionConfig`.
     """
 
     used = "lexical"
@@ -92,26 +92,24 @@ class LexicalToolSelector(ChoosesTools):
     async def choose(
         self, catalogue: Catalogue, request: ToolRequest, *, ends_at: float
     ) -> tuple[ToolSelection, Sequence[str]]:
-        """Return the calls that the ranking and the texts admit. See `ChoosesTools.choose`."""
+        """Return the calls of the best ranked tools. See `ChoosesTools.choose`."""
         if not catalogue.definitions:
             raise ToolFailedError(
-                "the registry's text cannot be read as tools; pass a registry of Tool objects",
+                "the text of the tool registry cannot be read as tools; pass a ToolRegistry",
                 tool="the tool registry",
             )
         async with asyncio.timeout_at(ends_at):
-            selection = await in_thread(self._matches, catalogue, request)
+            selection = await in_thread(self._select_calls, catalogue, request)
         return selection, catalogue.names
 
-    def _matches(self, catalogue: Catalogue, request: ToolRequest) -> ToolSelection:
+    def _select_calls(self, catalogue: Catalogue, request: ToolRequest) -> ToolSelection:
         proposed: list[dict[str, Any]] = []
         dropped: list[DroppedCall] = []
         context = request.context or {}
         for text in request.sub_tasks or request.whole:
             if proposed and not request.sub_tasks:
                 break  # the query is only another wording of the task
-            requests = [text]
-            if not request.sub_tasks:
-                requests = self._requests(catalogue, text)
+            requests = [text] if request.sub_tasks else self._requests(catalogue, text)
             for part in requests:
                 call = self._call(catalogue, part, [part, *request.whole], context)
                 if isinstance(call, DroppedCall):
@@ -137,47 +135,41 @@ class LexicalToolSelector(ChoosesTools):
         )
 
     def _requests(self, catalogue: Catalogue, text: str) -> list[str]:
-        """Return the requests of a text.
-
-        Each is a clause that fills a call, with the clauses after it that do not.
-        """
+        """Split a text into requests: a clause that fills a call, and the clauses after it."""
         spans: list[tuple[int, int]] = []
         calls = 0
         for start, end in _clauses(text):
             clause = text[start:end]
-            fills = isinstance(self._call(catalogue, clause, [clause], {}), dict)
-            calls += fills
-            if spans and not (fills and calls > 1):
-                start, _ = spans.pop()  # noqa: PLW2901 - the clause goes on with the request before it
+            fills_call = isinstance(self._call(catalogue, clause, [clause], {}), dict)
+            calls += fills_call
+            if spans and not (fills_call and calls > 1):
+                start, _ = spans.pop()  # noqa: PLW2901 - the clause continues the last request
             spans.append((start, end))
         return [text[start:end] for start, end in spans]
 
     def _call(
         self, catalogue: Catalogue, request: str, texts: list[str], context: Mapping[str, Any]
     ) -> dict[str, Any] | DroppedCall | None:
-        """The call of the tool that fits best, why it is none, or None if no tool fits."""
-        best = tool_index(catalogue).rank(request, 2)
-        if not best or best[0].score < _MIN_SCORE:
+        """Return the call of the best tool, or why it is dropped, or None if no tool fits."""
+        ranked = tool_index(catalogue).rank(request, 2)
+        if not ranked or ranked[0].score < _MIN_SCORE:
             return None
-        tool = catalogue.definitions_by_name[best[0].name]
-        if len(best) > 1 and best[1].score >= best[0].score * (1 - _TIE):
+        tool = catalogue.definitions_by_name[ranked[0].name]
+        if len(ranked) > 1 and ranked[1].score >= ranked[0].score * (1 - _TIE):
             return DroppedCall(tool.name, "tie")
-        reads = tool.read_only
-        if reads is None:
-            reads = only_reads(tool.name, tool.parameters)
-        if not self._allow_writes and not reads:
+        read_only = tool.read_only
+        if read_only is None:
+            read_only = only_reads(tool.name, tool.parameters)
+        if not self._allow_writes and not read_only:
             return DroppedCall(tool.name, "writes")
-        return filled_call(tool, texts, context, reasoning=best[0].why)
+        return filled_call(tool, texts, context, reasoning=ranked[0].why)
 
 
 def _clauses(text: str) -> list[tuple[int, int]]:
-    """Where the clauses of a text start and end.
-
-    The whole if there are too many, since that is prose.
-    """
+    """Return start and end of each clause of a text."""
     seams = [*_CLAUSE_SEAM.finditer(text)]
     if len(seams) >= _MAX_CLAUSES:
-        return [(0, len(text))]
+        return [(0, len(text))]  # prose, not a list of requests
     clauses: list[tuple[int, int]] = []
     start = 0
     for seam in seams:
@@ -216,16 +208,16 @@ def fill_arguments(
 ) -> dict[str, Any]:
     """Return the arguments that have one possible value. Deterministic.
 
-    A parameter takes the context's value of its name, else the value after its name
-    (`city=Paris`, `limit 5`), else the only option of its enum that a text names. If it is
-    required and still open, it takes its `const` or `default`, else the only value of its kind in
-    a text, unless another open parameter is of that kind. Kinds are numbers, quoted texts and,
-    by a word of the format or the name, URL, email, date and path.
+    A parameter gets the context's value of its name, else the value after its name
+    (`city=Paris`, `limit 5`), else the only option of its enum that a text names. A required
+    parameter without any of these gets its `const` or `default`, else the only value of its kind in
+    a text. No two such parameters may have the same kind. Kinds are numbers, quoted texts, and
+    URL, email, date and path for parameters with such a format or name.
 
     Args:
-        parameters: JSON Schema of the arguments.
-        texts: The texts to search, the most specific first. The first one with a value counts.
-        context: Known values by parameter name.
+        parameters: The JSON Schema of the arguments.
+        texts: The texts to search, the most specific first. The first text with a value counts.
+        context: Values by parameter name.
     """
     schemas: dict[str, Schema] = {}
     for name, schema in properties_of(parameters, parameters).items():
@@ -244,13 +236,13 @@ def fill_arguments(
             args[name] = schema.get("const", schema.get("default"))
         elif name in required:
             kinds[name] = _kind(name, schema)
-    used = {str(value) for value in args.values()}
+    used = set(map(str, args.values()))
     for name, kind in kinds.items():
         if list(kinds.values()).count(kind) == 1:
             value = _only_value(kind, texts, used)
             if value is not None:
                 args[name] = value
-    # The texts hold digits: the schema says whether they are a number or a string.
+    # Values from texts are strings: the schema says whether "5" is a number.
     return read_leniently(args, parameters)[0]
 
 
@@ -275,11 +267,9 @@ def _named_value(name: str, schemas: Mapping[str, Schema], texts: Sequence[str])
     else:
         return None
     for pattern, text in product(patterns, texts):
-        values = {
-            match[match.lastindex or 0] for match in re.finditer(pattern, text, re.IGNORECASE)
-        }
+        values = _matches(re.compile(pattern, re.IGNORECASE), text)
         if options:
-            values = {_spelling(value) for value in values}
+            values = set(map(_spelling, values))
         if len(values) > 1:
             return None
         if values:
@@ -294,7 +284,7 @@ def _options(schema: Schema) -> dict[str, object]:
     if not isinstance(enum, list):
         return {}
     texts = [option for option in enum if isinstance(option, str | int | float)]
-    counts = Counter(_spelling(str(option)) for option in texts)
+    counts = Counter(map(_spelling, map(str, texts)))
     options: dict[str, object] = {}
     for option in texts:
         spelling = _spelling(str(option))
@@ -323,20 +313,23 @@ def _kind(name: str, schema: Schema) -> str:
     return "quoted"
 
 
-def _only_value(kind: str, texts: Sequence[str], used: Collection[str]) -> str | None:
+def _only_value(kind: str, texts: Sequence[str], used: set[str]) -> str | None:
     """Return the only unused value of a kind in the first text that has one."""
     for text in texts:
-        values = _values_of(text, kind)
-        if values:
-            unused = [value for value in values if value not in used]
-            return unused[0] if len(unused) == 1 else None
+        remaining = text
+        for other_kind, pattern in _VALUES.items():
+            if other_kind == kind:
+                values = _matches(pattern, remaining)
+                unused = values - used
+                if len(unused) == 1:
+                    return unused.pop()
+                if values:
+                    return None
+            remaining = pattern.sub(" ", remaining)
     return None
 
 
-def _values_of(text: str, kind: str) -> set[str]:
-    for pattern_kind, pattern in _VALUES.items():
-        values = {match[match.lastindex or 0] for match in pattern.finditer(text)}
-        if pattern_kind == kind:
-            return {value for value in values if value.strip()}
-        text = pattern.sub(" ", text)
-    return set()
+def _matches(pattern: re.Pattern[str], text: str) -> set[str]:
+    """Return the group of each match that is not blank, or the whole match without groups."""
+    values = {match[match.lastindex or 0] for match in pattern.finditer(text)}
+    return set(filter(str.strip, values))

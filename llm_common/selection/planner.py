@@ -1,4 +1,4 @@
-"""`Planner`: a model turns a question into the tasks of a plan."""
+"""Defines `Planner`, which turns a question into the tasks of a plan with one model call."""
 
 from typing import Annotated, Final
 
@@ -40,14 +40,14 @@ _Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, ma
 
 
 def _as_text(entry: object) -> object:
-    """The text of a sub-task, which a model may write as an object."""
+    """Return the text of a sub-task, which a model may write as an object."""
     if isinstance(entry, dict):
         return entry.get("description", entry)
     return entry
 
 
 def _as_step(entry: object) -> object:
-    """A task as an object, which a model may write as a text."""
+    """Return a task as an object, which a model may write as a text."""
     if isinstance(entry, str):
         return {"description": entry}
     return entry
@@ -67,21 +67,21 @@ class _Reply(BaseModel):
 
 
 class Planner:
-    """Plans for those who have only a question: one model call turns it into tasks.
+    """Turns a question into the tasks of a plan, with one model call.
 
-    Fails closed: a failure raises, and no plan is made up. One planner may serve many questions at
-    once.
+    Fails closed: a failure raises, and no plan is invented. Safe to use from several asyncio tasks.
 
     Args:
         client: Any object with an async `chat_completion`.
-        model: Name at the endpoint; None takes the client's default.
-        max_tasks: Most tasks of a plan, 1 to 50.
+        model: The model's name at the endpoint. None uses the client's default.
+        max_tasks: Maximum number of tasks in a plan, 1 to 50.
         timeout_s: Seconds for the model call.
-        max_catalogue_tokens: Limit of the tools in the prompt, as for `ToolSelectionConfig`.
+        max_catalogue_tokens: Maximum tokens of the tools in the prompt, as in
+            `ToolSelectionConfig`.
 
     Raises:
-        TypeError: `client` has no `chat_completion`.
-        ValueError: A number is out of its range.
+        TypeError: If `client` is not a chat client.
+        ValueError: If a number is out of range.
     """
 
     def __init__(
@@ -95,9 +95,9 @@ class Planner:
     ) -> None:
         check_client(client)
         if not 1 <= max_tasks <= _MAX_TASKS:
-            raise ValueError(f"max_tasks is {max_tasks}; it must be 1 to {_MAX_TASKS}")
+            raise ValueError(f"max_tasks must be 1 to {_MAX_TASKS}, got {max_tasks}")
         if not timeout_s > 0:
-            raise ValueError(f"timeout_s is {timeout_s}; it must be above 0")
+            raise ValueError(f"timeout_s must be above 0, got {timeout_s}")
         self._client = client
         self._model = model
         self._max_tasks = max_tasks
@@ -107,22 +107,22 @@ class Planner:
     async def plan(
         self, query: str, registry: OffersTools, *, attempts: list[Attempt] | None = None
     ) -> ExecutionPlan:
-        """Plan the tasks that find out what a question needs, for `AgenticExecutor.run`.
+        """Plan the tasks that answer a question, for `AgenticExecutor.run`.
 
         Args:
             query: The user's question.
-            registry: Asked once for its tools, which the prompt shows as `ToolSelector` would.
-                Without tools the plan is empty, and no model is called.
-            attempts: Gets a record of the model call.
+            registry: Asked once for its tools, which the prompt shows like `ToolSelector`. Without
+                tools the plan is empty, and no model is called.
+            attempts: A list to which a record of the model call is appended.
 
         Returns:
-            The plan, its tasks numbered from 1; empty if the model finds that no tool helps.
+            The plan, with tasks numbered from 1. Empty if the model finds that no tool helps.
 
         Raises:
-            LLMError: The model gave no usable plan; its subclasses say why. A plan of more than
-                `max_tasks` is a `MalformedReplyError`.
-            ToolFailedError: The registry failed, or what it offers cannot be read.
-            ValueError: `query` is blank.
+            LLMError: If the model returned no usable plan. The subclass says why. A plan of more
+                than `max_tasks` is a `MalformedReplyError`.
+            ToolFailedError: If the registry failed, or its tools cannot be read.
+            ValueError: If `query` is blank.
         """
         if not query.strip():
             raise ValueError("query is blank; pass the user's question")
@@ -130,7 +130,7 @@ class Planner:
         if catalogue.empty:
             return ExecutionPlan(tasks=[])
         messages = await in_thread(self._messages, query, catalogue)
-        with operation("plan") as current:
+        with operation("plan") as span:
             reply = await ask(
                 self._client,
                 messages,
@@ -139,23 +139,23 @@ class Planner:
                 timeout_s=self._timeout_s,
                 attempts=attempts,
             )
-            current.set_attribute("llm_common.tasks", len(reply.tasks))
+            span.set_attribute("llm_common.tasks", len(reply.tasks))
         if len(reply.tasks) > self._max_tasks:
-            text = (
-                f"the plan has {len(reply.tasks)} tasks; raise max_tasks, which is "
-                f"{self._max_tasks}"
+            message = (
+                f"the plan has {len(reply.tasks)} tasks and max_tasks is {self._max_tasks}; "
+                "raise max_tasks"
             )
-            raise MalformedReplyError(text, reason="schema")
+            raise MalformedReplyError(message, reason="schema")
         tasks: list[PlannedTask] = []
-        for number, step in enumerate(reply.tasks, 1):
-            sub_tasks = [
-                SubTask(id=n, description=text) for n, text in enumerate(step.sub_tasks, 1)
-            ]
-            tasks.append(PlannedTask(id=number, description=step.description, sub_tasks=sub_tasks))
+        for task_id, step in enumerate(reply.tasks, 1):
+            sub_tasks: list[SubTask] = []
+            for sub_task_id, description in enumerate(step.sub_tasks, 1):
+                sub_tasks.append(SubTask(id=sub_task_id, description=description))
+            tasks.append(PlannedTask(id=task_id, description=step.description, sub_tasks=sub_tasks))
         return ExecutionPlan(tasks=tasks)
 
     def _messages(self, query: str, catalogue: Catalogue) -> list[LLMMessage]:
-        """The prompt: its system text depends on the registry and the settings alone."""
+        """Return the prompt. Its system text depends on the registry and the settings alone."""
         offered = offer_tools(
             catalogue,
             parts=(),

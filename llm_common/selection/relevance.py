@@ -1,9 +1,10 @@
-"""Which stored outputs a query needs: by a chat model, or by full-text ranking."""
+"""Selects the stored outputs that a query needs, by a chat model or by full-text ranking."""
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
@@ -64,18 +65,18 @@ Answer with one JSON object and nothing else: {"pointer_ids": ["<id>", "<id>"]}.
 Use ids of candidates only. If none helps, answer {"pointer_ids": []}."""
 
 MAX_PROMPT_BYTES: Final = 63_000
-"""Room for the query and the candidates: 64 KB less what a correction for a fallback may take."""
+"""Bytes for the query and the candidates: 64 KB less the feedback for a fallback model."""
 
 _MODEL_VARIABLES: Final = (_env.CONTEXT_SELECTION_MODEL, _env.TOOL_SELECTION_MODEL)
-_RANKING_S: Final = 1.0  # for the ranking that replaces a model which used up the time
+_RANKING_S: Final = 1.0  # for the ranking, if the model used up the time
 _MAX_SHOWN: Final = 200
 _MAX_QUERY_CHARS: Final = 8_000
 _MAX_SUMMARY_CHARS: Final = 300
 _MAX_DIGEST_CHARS: Final = 1_000
-_SAMPLE: Final = 20
+_SAMPLE: Final = 20  # lines to estimate tokens from
 _MAX_DROPPED: Final = 100
 _NO_THREAD_IN_TIME: Final = (
-    "no thread was free before the deadline; raise it, or select less at once"
+    "no thread was free before the deadline; raise the deadline, or run fewer selections at a time"
 )
 
 
@@ -108,9 +109,9 @@ class ChoosesPointers(ABC):
         """Select pointers for a query, and report how.
 
         Args:
-            query: What the next model call is to answer. A ranking works better with the
-                assistant's last message in it.
-            pointers: The candidates. The last pointer of a repeated id counts.
+            query: The question of the next model call. A ranking works better if it contains the
+                assistant's last message.
+            pointers: The candidates. Of a repeated id, the last pointer counts.
 
         Returns:
             At most `max_selected` pointers, best first. A failure is the status, never raised.
@@ -119,9 +120,7 @@ class ChoosesPointers(ABC):
             TypeError: If `query` is not a str, or `pointers` contains anything but pointers.
         """
         if not isinstance(query, str):
-            raise TypeError(
-                f"query is of type {type(query).__name__}; pass the user's question as a text"
-            )
+            raise TypeError(f"query must be a str, got {type(query).__name__}")
         by_id = {pointer.pointer_id: pointer for pointer in as_pointers(pointers)}
         candidates = list(by_id.values())
         if not candidates or not self._max_selected:
@@ -133,13 +132,10 @@ class ChoosesPointers(ABC):
         ) as span:
             selection, scores = await self._choose(query, candidates)
             probabilities = {choice.pointer_id: choice.probability for choice in selection.choices}
-            chosen_ids = [pointer.pointer_id for pointer in selection.pointers]
-            report_selection(
-                span,
-                "tool_outputs",
-                selection,
-                {key: (scores or probabilities).get(key) for key in chosen_ids},
-            )
+            chosen_scores: dict[str, float | None] = {}
+            for pointer_id in _ids_of(selection.pointers):
+                chosen_scores[pointer_id] = (scores or probabilities).get(pointer_id)
+            report_selection(span, "tool_outputs", selection, chosen_scores)
             record(
                 "outputs",
                 selection=selection,
@@ -165,13 +161,13 @@ class LexicalRelevanceSelector(ChoosesPointers):
     """Selects the pointers that a query needs by `rank_pointers`, without a model.
 
     Selects nothing, with the status `empty`, if no candidate shares a word with the query: recency
-    alone never chooses. Deterministic. May be shared by tasks.
+    alone is not enough. Deterministic. Safe to use from several asyncio tasks.
 
     Args:
         max_selected: Maximum number of pointers to keep. None reads
             `LLM_COMMON_CONTEXT_SELECTION_MAX_POINTERS`, else 6.
         embedder: Compares texts by meaning, such as `StaticVectors` of the extra `embeddings`. Adds
-            a few hundredths of recall. None ranks without.
+            a few hundredths of recall. None ranks by words alone.
 
     Raises:
         ValueError: If `max_selected` is negative.
@@ -194,15 +190,15 @@ class LexicalRelevanceSelector(ChoosesPointers):
         except NoThreadError as exc:
             return failed_selection("error", exc.message, used="lexical", candidates=candidates), {}
         scores = {entry.pointer.pointer_id: entry.score for entry in ranked}
-        if not any(entry.matches for entry in ranked):
-            ranked = []
-        related = [entry.pointer for entry in ranked]
-        kept, over_the_cap = related[: self._max_selected], related[self._max_selected :]
+        pointers: list[ContextPointer] = []
+        if any(map(attrgetter("matches"), ranked)):
+            pointers = list(map(attrgetter("pointer"), ranked))
+        chosen, over_the_cap = pointers[: self._max_selected], pointers[self._max_selected :]
         selection = RelevanceSelection(
-            pointers=kept,
-            status="ok" if kept else "empty",
+            pointers=chosen,
+            status="ok" if chosen else "empty",
             used="lexical",
-            choices=explain_choices(candidates, kept, over_the_cap=over_the_cap),
+            choices=explain_choices(candidates, chosen, over_the_cap=over_the_cap),
         )
         return selection, scores
 
@@ -212,12 +208,12 @@ class LexicalRelevanceSelector(ChoosesPointers):
 
 @dataclass(frozen=True, slots=True)
 class ChosenPointers:
-    """What a model chose, before the cap.
+    """The choice of a model, before the cap.
 
     Attributes:
-        pointers: Best first.
-        dropped: Entries of its reply that were ignored.
-        weights: By id, if the candidates were weighed.
+        pointers: The chosen pointers, best first.
+        dropped: Ignored entries of the reply.
+        weights: Weights by id, if the model weighs candidates.
     """
 
     pointers: list[ContextPointer]
@@ -227,13 +223,13 @@ class ChosenPointers:
 
 @dataclass(frozen=True, slots=True)
 class PointerInquiry:
-    """What a model is asked about some pointers.
+    """An inquiry to a model about some pointers.
 
     Attributes:
-        inquiry: The question, and the check of its reply.
-        shown: The candidates in it, in their order.
-        tokens_saved: Tokens of the candidates that are not in it, estimated from the first that
-            are.
+        inquiry: The question, and the check of the reply.
+        shown: The candidates in the question, in their order.
+        tokens_saved: Tokens of the candidates that are not in the question, estimated from the
+            first that are.
     """
 
     inquiry: Inquiry[Any, Any, ChosenPointers]
@@ -242,17 +238,17 @@ class PointerInquiry:
 
 
 class ModelRelevanceSelector(ChoosesPointers):
-    """Selects pointers by a model. Subclasses decide what it is asked.
+    """Selects pointers by a model. Subclasses build the question.
 
     Any failure selects nothing, unless `fail_closed` is False.
 
     Args:
-        client: What answers the inquiry.
+        client: The client that answers the inquiry.
         options: Models, deadline and cache.
-        chosen_by: What names the model, for the error that there is no such model.
+        chosen_by: The setting with the model's name, for the error if the model does not exist.
         max_selected: See `ChoosesPointers`.
         fail_closed: None reads `LLM_COMMON_CONTEXT_SELECTION_FAIL_CLOSED`, else True.
-        include_digest: Whether the model is shown the digests.
+        include_digest: Whether the model sees the digests.
     """
 
     used = "model"
@@ -278,7 +274,7 @@ class ModelRelevanceSelector(ChoosesPointers):
 
     @abstractmethod
     def _inquiry(self, query: str, candidates: list[ContextPointer]) -> PointerInquiry:
-        """Return what the model is asked. Runs in a thread."""
+        """Return the question to the model. Runs in a thread."""
 
     def _limits(self) -> dict[str, float]:
         return {**super()._limits(), "include_digest": self._include_digest}
@@ -289,7 +285,7 @@ class ModelRelevanceSelector(ChoosesPointers):
         ends_at = self._options.ends_at()
         try:
             async with asyncio.timeout_at(ends_at):
-                asked = await in_thread(self._inquiry, query, candidates)
+                prepared = await in_thread(self._inquiry, query, candidates)
         except NoThreadError as exc:
             return failed_selection("error", exc.message, used="model", candidates=candidates), {}
         except TimeoutError:
@@ -300,19 +296,19 @@ class ModelRelevanceSelector(ChoosesPointers):
                 {},
             )
         outcome = await ask_with_fallback(
-            self._client, asked.inquiry, self._options, ends_at=ends_at
+            self._client, prepared.inquiry, self._options, ends_at=ends_at
         )
         if isinstance(outcome.error, ModelNotFoundError) and self._chosen_by:
             outcome.error.chosen_by = self._chosen_by
         if outcome.status in {"ok", "empty"} or self._fail_closed:
-            return self._selection(candidates, asked, outcome), {}
+            return self._selection(candidates, prepared, outcome), {}
         related = await _related_pointers(query, candidates, ends_at=ends_at)
-        return self._selection(candidates, asked, outcome, related=related), {}
+        return self._selection(candidates, prepared, outcome, related=related), {}
 
     def _selection(
         self,
         candidates: list[ContextPointer],
-        asked: PointerInquiry,
+        prepared: PointerInquiry,
         outcome: Outcome[ChosenPointers],
         *,
         related: list[ContextPointer] | None = None,
@@ -325,24 +321,24 @@ class ModelRelevanceSelector(ChoosesPointers):
         if related is not None:
             pointers = related
             used = "lexical"
-        kept, over_the_cap = pointers[: self._max_selected], pointers[self._max_selected :]
-        shown_ids = {pointer.pointer_id for pointer in asked.shown}
+        chosen, over_the_cap = pointers[: self._max_selected], pointers[self._max_selected :]
+        shown_ids = set(_ids_of(prepared.shown))
         not_shown = [pointer for pointer in candidates if pointer.pointer_id not in shown_ids]
         return RelevanceSelection(
-            pointers=kept,
+            pointers=chosen,
             status=outcome.status,
             used=used,
             attempts=outcome.attempts,
             choices=explain_choices(
                 candidates,
-                kept,
+                chosen,
                 over_the_cap=over_the_cap,
                 not_shown=not_shown,
                 weights=choice.weights,
             ),
             dropped=choice.dropped,
             not_shown=len(not_shown),
-            tokens_saved=asked.tokens_saved,
+            tokens_saved=prepared.tokens_saved,
             cached=outcome.cached,
             fallback=len(outcome.attempts) > 1 or related is not None,
             problem=outcome.failure,
@@ -350,29 +346,29 @@ class ModelRelevanceSelector(ChoosesPointers):
 
 
 class ContextRelevanceSelector(ModelRelevanceSelector):
-    """Selects the pointers that a query needs by a call of a chat model, two with a fallback.
+    """Selects the pointers that a query needs, by one call of a chat model, or two with a fallback.
 
-    The model sees the query and each candidate's id and summary, never a result, an argument, a
-    path or a URL: at most 200 candidates in less than 64 KB. If there are more, it sees those that
-    the lexical ranking prefers. Any failure selects nothing, unless `fail_closed` is False. May be
-    shared by tasks.
+    The model sees the query and the id and summary of each candidate, but never a result, an
+    argument, a path or a URL. It sees at most 200 candidates in less than 64 KB. If there are more,
+    the lexical ranking chooses those it sees. Any failure selects nothing, unless `fail_closed` is
+    False. Safe to use from several asyncio tasks.
 
     Args:
         client: Any object with an async `chat_completion`. For a decision model, see
             `llm_common.decisions.DecisionRelevanceSelector`.
-        model: Name at the endpoint. None reads `LLM_COMMON_CONTEXT_SELECTION_MODEL`, else
-            `LLM_COMMON_TOOL_SELECTION_MODEL`, else takes the client's default.
+        model: The model's name at the endpoint. None reads `LLM_COMMON_CONTEXT_SELECTION_MODEL`,
+            else `LLM_COMMON_TOOL_SELECTION_MODEL`, else uses the client's default.
         max_selected: Maximum number of pointers to keep. None reads
-            `LLM_COMMON_CONTEXT_SELECTION_MAX_POINTERS`, else 6. 0 selects nothing and asks nothing.
+            `LLM_COMMON_CONTEXT_SELECTION_MAX_POINTERS`, else 6. 0 selects nothing and calls no
+            model.
         fail_closed: False replaces a failed selection by the lexical ranking: at most
             `max_selected` pointers that share a word with the query. None reads
             `LLM_COMMON_CONTEXT_SELECTION_FAIL_CLOSED`, else True.
-        timeout_s: Seconds for one model call, and half of what two may take together. None reads
+        timeout_s: Seconds for one model call. Two calls may take twice as long together. None reads
             `LLM_COMMON_CONTEXT_SELECTION_TIMEOUT_S`, else 30.
-        include_digest: Shows the model each candidate's digest of its result too, at most 1,000
-            characters.
-        fallback_model: Asked once if the first reply was not usable, but not after a refused key or
-            a spent budget. May be the same. None makes no second call.
+        include_digest: Also shows the model the digest of each result, at most 1,000 characters.
+        fallback_model: Asked once if the first reply was not usable, except after a refused key or
+            a spent budget. May be the same model. None makes no second call.
         cache: Reuses replies for a while. None asks the model every time.
 
     Raises:
@@ -414,14 +410,17 @@ class ContextRelevanceSelector(ModelRelevanceSelector):
 
     def _inquiry(self, query: str, candidates: list[ContextPointer]) -> PointerInquiry:
         return build_relevance_prompt(
-            query, candidates, most=self._max_selected, include_digest=self._include_digest
+            query,
+            candidates,
+            max_selected=self._max_selected,
+            include_digest=self._include_digest,
         )
 
 
 def _model_of_environment() -> tuple[str | None, str]:
-    """Return the model that a variable names, and the variable."""
+    """Return the model from the first variable that is set, and the variable's name."""
     for variable in _MODEL_VARIABLES:
-        # Without the variable's default: if none is set, the client's own model is asked.
+        # Without the variable's default, so that the client's own model is asked if none is set.
         model = _env.read_text(replace(variable, default=""))
         if model:
             return model, variable.name
@@ -429,7 +428,7 @@ def _model_of_environment() -> tuple[str | None, str]:
 
 
 def checked_timeout(timeout_s: float | None) -> float:
-    """Return the seconds for one model call: the argument, else the variable's, else 30.
+    """Return the seconds for one model call: the argument, else the variable, else 30.
 
     Raises:
         ConfigError: If the variable is not a number in range.
@@ -444,7 +443,7 @@ async def _related_pointers(
     query: str, candidates: list[ContextPointer], *, ends_at: float
 ) -> list[ContextPointer]:
     """Return the pointers that share a word with the query, best first, if there is time."""
-    # A model that did not answer used up the time.
+    # A model that timed out has used up the time.
     ends_at = max(ends_at, asyncio.get_running_loop().time() + _RANKING_S)
     try:
         async with asyncio.timeout_at(ends_at):
@@ -459,19 +458,19 @@ class _Reply(BaseModel):
 
 
 def build_relevance_prompt(
-    query: str, candidates: Sequence[ContextPointer], *, most: int, include_digest: bool
+    query: str, candidates: Sequence[ContextPointer], *, max_selected: int, include_digest: bool
 ) -> PointerInquiry:
     """Build the prompt for one query. The same input gives the same bytes, less than 64 KB.
 
     Args:
-        query: What the next model call is to answer. A long one is cut in its middle.
-        candidates: Shown in their order: all, or as many as fit, 200 at most, of those that the
-            ranking prefers.
-        most: How many may be chosen.
+        query: The question of the next model call. A long query is cut in its middle.
+        candidates: The candidates. The prompt shows them in this order: all, or the best ranked
+            that fit, 200 at most.
+        max_selected: How many the model may choose.
         include_digest: Whether the digests are shown.
     """
     question = shown_query(query)
-    head = _user_text(question, [], most)
+    head = _user_text(question, [], max_selected)
     lines = fitting_lines(
         query,
         candidates,
@@ -482,14 +481,14 @@ def build_relevance_prompt(
         ),
     )
     shown = [pointer for pointer in candidates if pointer.pointer_id in lines]
-    shown_ids = [pointer.pointer_id for pointer in shown]
-    shown_lines = [lines[pointer_id] for pointer_id in shown_ids]
+    shown_ids = _ids_of(shown)
+    shown_lines = list(map(lines.__getitem__, shown_ids))
     schema = closed_object(
         {"pointer_ids": {"type": "array", "items": {"type": "string", "enum": shown_ids}}}
     )
     prompt = Prompt(
         system=_SYSTEM,
-        user=_user_text(question, shown_lines, most),
+        user=_user_text(question, shown_lines, max_selected),
         reply_model=_Reply,
         judge=lambda reply: _judge(reply, shown),
         json_schema={"name": "pointer_ids", "strict": True, "schema": schema},
@@ -497,18 +496,19 @@ def build_relevance_prompt(
     return PointerInquiry(prompt, shown, tokens_saved(len(candidates), shown_lines))
 
 
-def _user_text(query: str, lines: Sequence[str], most: int) -> str:
-    # The query before the candidates: more candidates leave the beginning of the prompt unchanged.
+def _user_text(query: str, lines: Sequence[str], max_selected: int) -> str:
+    # The query comes first, so that further candidates do not change the cached prefix.
     listed = "\n".join(lines)
     nonce = fence_nonce(f"{query}\n{listed}", seed=query)
     return (
-        f"Choose at most {most}.\n\nQuery:\n{fenced(query, nonce)}\n\n"
+        f"Choose at most {max_selected}.\n\nQuery:\n{fenced(query, nonce)}\n\n"
         f"Candidates:\n{fenced(listed, nonce)}"
     )
 
 
 def _judge(reply: _Reply, shown: Sequence[ContextPointer]) -> Verdict[ChosenPointers]:
-    """Return the candidates that the reply names, in its order, and the entries that it ignores."""
+    """Return the candidates in the order of the reply, and the ignored entries."""
+    # Models change the case of ids and add spaces.
     candidates = {pointer.pointer_id.strip().lower(): pointer for pointer in shown}
     chosen: dict[str, ContextPointer] = {}
     dropped: list[DroppedId] = []
@@ -521,18 +521,18 @@ def _judge(reply: _Reply, shown: Sequence[ContextPointer]) -> Verdict[ChosenPoin
             dropped.append(DroppedId(id=one_line(str(entry), max_chars=80), reason=reason))
     choice = ChosenPointers(list(chosen.values()), tuple(dropped))
     if dropped and not chosen:
-        feedback = "It named no id of a candidate; copy ids from the candidates"
+        feedback = "No entry is the id of a candidate; copy ids from the candidates"
         return Verdict(choice, 0, usable=False, feedback=feedback, reason="no_valid_id")
     return Verdict(choice, len(chosen))
 
 
 def shown_query(query: str) -> str:
-    """Return a query as a model is shown it. A long one is cut in its middle."""
+    """Return a query as a prompt shows it. A long query is cut in its middle."""
     return printable(excerpt_text(query, _MAX_QUERY_CHARS).text)
 
 
 def shown_fields(pointer: ContextPointer, *, include_digest: bool) -> dict[str, str]:
-    """Return what a model is shown of a candidate besides its id."""
+    """Return the fields of a candidate that a prompt shows, without its id."""
     fields = {"summary": one_line(pointer.summary, max_chars=_MAX_SUMMARY_CHARS)}
     if include_digest and pointer.digest:
         fields["digest"] = one_line(pointer.digest, max_chars=_MAX_DIGEST_CHARS)
@@ -547,7 +547,7 @@ def fitting_lines(
     max_bytes: int,
     line_of: Callable[[ContextPointer], str],
 ) -> dict[str, str]:
-    """Return the lines of the candidates that fit, by id: of all, or of those that rank best."""
+    """Return a line by id for all candidates, or for the best ranked that fit."""
     if len(candidates) <= limit:
         lines = {pointer.pointer_id: line_of(pointer) for pointer in candidates}
         if sum(map(_line_bytes, lines.values())) <= max_bytes:
@@ -566,7 +566,7 @@ def _line_bytes(line: str) -> int:
 
 
 def tokens_saved(candidates: int, lines: Sequence[str]) -> int:
-    """Estimate the tokens of the candidates without a line from the first lines."""
+    """Estimate the tokens of the candidates that have no line, from the first lines."""
     hidden = candidates - len(lines)
     if not hidden or not lines:
         return 0
@@ -582,7 +582,7 @@ def failed_selection(
     used: Literal["model", "lexical"],
     candidates: Sequence[ContextPointer],
 ) -> RelevanceSelection:
-    """Return the selection of a choice that failed before anything was asked."""
+    """Return the selection for a failure before the model or the ranking was asked."""
     not_shown: Sequence[ContextPointer] = ()
     if used == "model":
         not_shown = candidates
@@ -604,22 +604,20 @@ def explain_choices(
     weights: Mapping[str, Weight] = MappingProxyType({}),
 ) -> tuple[PointerChoice, ...]:
     """Return one entry for each candidate, in their order."""
-    reasons: dict[str, ChoiceReason] = {pointer.pointer_id: "not chosen" for pointer in candidates}
-    reasons.update((pointer.pointer_id, "not shown") for pointer in not_shown)
-    reasons.update((pointer.pointer_id, "over the cap") for pointer in over_the_cap)
-    reasons.update((pointer.pointer_id, "chosen") for pointer in chosen)
+    reasons: dict[str, ChoiceReason] = dict.fromkeys(_ids_of(candidates), "not chosen")
+    reasons.update(dict.fromkeys(_ids_of(not_shown), "not shown"))
+    reasons.update(dict.fromkeys(_ids_of(over_the_cap), "over the cap"))
+    reasons.update(dict.fromkeys(_ids_of(chosen), "chosen"))
     choices: list[PointerChoice] = []
     for pointer_id, reason in reasons.items():
+        choice = PointerChoice(pointer_id=pointer_id, reason=reason)
         weight = weights.get(pointer_id)
-        if weight is None:
-            choices.append(PointerChoice(pointer_id=pointer_id, reason=reason))
-        else:
-            choices.append(
-                PointerChoice(
-                    pointer_id=pointer_id,
-                    reason=reason,
-                    probability=weight.probability,
-                    share=weight.share,
-                )
-            )
+        if weight is not None:
+            update = {"probability": weight.probability, "share": weight.share}
+            choice = choice.model_copy(update=update)
+        choices.append(choice)
     return tuple(choices)
+
+
+def _ids_of(pointers: Iterable[ContextPointer]) -> list[str]:
+    return [pointer.pointer_id for pointer in pointers]

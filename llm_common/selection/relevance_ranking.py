@@ -1,4 +1,4 @@
-"""Ranks pointers for a query without a model."""
+"""Ranks pointers for a query, without a model."""
 
 import heapq
 import math
@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Literal
 
 from llm_common.pointers.pointer import ContextPointer
@@ -24,36 +24,39 @@ _WORD = re.compile(r"[^\W_]+")
 def select_by_keywords(
     query: str, pointers: Sequence[ContextPointer], *, on_no_match: OnNoMatch
 ) -> list[ContextPointer]:
-    """The pointers by how many words their summaries share with the query.
+    """Return the pointers that share words with the query, those with the most words first.
 
-    Ties keep the given order. Words have three letters or more; case does not count.
+    Ties keep their order. Words have three letters or more. Case is ignored.
 
     Args:
         query: Any text.
         pointers: The candidates.
-        on_no_match: The result without a match: all candidates in their order, or none.
+        on_no_match: The result if no pointer shares a word: all candidates in their order, or none.
     """
     words = _words(query)
-    scores = [len(words & _words(pointer.summary)) for pointer in pointers]
-    order = sorted(range(len(pointers)), key=lambda number: -scores[number])
-    related = [pointers[number] for number in order if scores[number]]
-    if not related and on_no_match == "all":
+    scored: list[tuple[int, ContextPointer]] = []
+    for pointer in pointers:
+        score = len(words & _words(pointer.summary))
+        if score:
+            scored.append((score, pointer))
+    if not scored and on_no_match == "all":
         return list(pointers)
-    return related
+    scored.sort(key=itemgetter(0), reverse=True)  # stable: ties keep their order
+    return [pointer for _, pointer in scored]
 
 
 def _words(text: str) -> set[str]:
     return {word for word in _WORD.findall(text.lower()) if len(word) >= _MIN_WORD_CHARS}
 
 
-# Measured by benchmarks/quality_context.py. Small changes hardly move the mean over the sets, but
-# may push a single set below its promise: measure all sets before changing one.
+# Tuned with benchmarks/quality_context.py. A small change hardly moves the mean over the sets, but
+# may push a single set below its documented figure: measure all sets before a change.
 _FIELD_WEIGHTS = (2.0, 1.0)  # summary, digest
 _VECTOR_WEIGHT = 0.4
 _RECENCY_WEIGHT = 0.7
 _RECENCY_DECAY = 6.0  # in pointers, not in time: sessions run at any speed
 _LINK_WEIGHT = 0.6
-_MAX_LINKING = 3  # best pointers that lift the pointers linked with them
+_MAX_LINKING = 3  # best pointers that raise the pointers linked with them
 
 _MIN_NAME_CHARS = 3
 _MAX_NAME_CHARS = 120
@@ -63,9 +66,9 @@ _TOKEN = re.compile(r"\w+")
 
 @dataclass(frozen=True, slots=True)
 class RankedPointer:
-    """A pointer with its score, the sum of its parts.
+    """A pointer with its score, which is the sum of its parts.
 
-    Parts are `words`, `vectors`, `recency`, `named` and `names`; one that is 0 is left out.
+    Parts are `words`, `vectors`, `recency`, `named` and `names`. Parts that are 0 are left out.
     """
 
     pointer: ContextPointer
@@ -74,7 +77,7 @@ class RankedPointer:
 
     @property
     def matches(self) -> bool:
-        """Whether it shares a word with the query."""
+        """Return whether it shares a word with the query."""
         return self.parts.get("words", 0.0) > 0
 
 
@@ -85,21 +88,23 @@ def rank_pointers(
     embedder: Embedder | None = None,
     limit: int | None = None,
 ) -> list[RankedPointer]:
-    """The pointers by relevance to the query, best first, ties newest first.
+    """Return the pointers by relevance to the query, best first, ties newest first.
 
-    The score is BM25 over summary and digest relative to the best match (see `scan`), plus, with an
-    embedder, `.4` for the summary closest to the query in meaning (see `prominence`), plus `.7 *
-    exp(-age / 6)` for recency, where the newest pointer's age is 0 and the next one's 1. Then the
-    pointers that one of the three best leads to are lifted, for questions in two steps: by `.6 / n`
-    if its digest names one of their arguments, an argument of n pointers; and by `.6 / n` if their
-    digest is one of the n that name one of its arguments. Age is by `created_at`, then by position.
-    Linear in the pool.
+    The score is BM25 over summary and digest, divided by the best (see `scan_columns`). Recency
+    adds `.7 * exp(-age / 6)`. The newest pointer by `created_at`, then by position, has age 0, the
+    next age 1. With an embedder, the summary closest to the query in meaning adds `.4`, and others
+    less (see `prominence`).
+
+    Then the three best pointers raise the pointers linked with them, for questions in two steps. If
+    the digest of one of the three names an argument that n pointers have, each of them gains
+    `.6 / n`. If n digests name an argument of one of the three, each of their pointers gains
+    `.6 / n`. Takes time linear in the number of pointers.
 
     Args:
         query: Any text.
-        pointers: The pool.
-        embedder: Compares texts by meaning; None ranks without.
-        limit: Most pointers to return; None returns all.
+        pointers: The pointers to rank.
+        embedder: Compares texts by meaning. None ranks by words alone.
+        limit: Maximum number of pointers to return. None returns all.
     """
     pool = sorted(pointers, key=attrgetter("created_at"))[::-1]
     lowered: list[str] = []
@@ -107,111 +112,111 @@ def rank_pointers(
     for pointer in pool:
         lowered.append(pointer.digest.lower())
         if pointer.digest.isascii():
-            digests.append(lowered[-1])  # what `folded` would return, quicker
+            digests.append(lowered[-1])  # the same as `folded`, but faster
         else:
             digests.append(folded(pointer.digest))
+    summaries = [pointer.summary for pointer in pool]
     parts: dict[str, Sequence[float]] = {
         "words": scan_columns(
-            query, [[folded(pointer.summary) for pointer in pool], digests], weights=_FIELD_WEIGHTS
+            query, [list(map(folded, summaries)), digests], weights=_FIELD_WEIGHTS
         ),
         "recency": [_RECENCY_WEIGHT * math.exp(-age / _RECENCY_DECAY) for age in range(len(pool))],
     }
     if embedder:
-        likeness = prominence(embedder.similarities(query, [pointer.summary for pointer in pool]))
-        parts["vectors"] = [_VECTOR_WEIGHT * value for value in likeness]
+        similarities = prominence(embedder.similarities(query, summaries))
+        parts["vectors"] = [_VECTOR_WEIGHT * similarity for similarity in similarities]
     scores = [*map(math.fsum, zip(*parts.values(), strict=True))]
     best = heapq.nlargest(_MAX_LINKING, range(len(pool)), key=scores.__getitem__)
-    lifts = {"named": _named_by(best, pool), "names": _naming(best, pool, lowered)}
-    for lifted in lifts.values():
-        for place, lift in lifted.items():
-            scores[place] += lift
+    links = {"named": _named_by(best, pool), "names": _naming(best, pool, lowered)}
+    for gains in links.values():
+        for index, gain in gains.items():
+            scores[index] += gain
     if limit is None:
         limit = len(pool)
     ranked = []
-    for place in heapq.nlargest(limit, range(len(pool)), key=scores.__getitem__):
-        found = {name: values[place] for name, values in parts.items() if values[place]}
-        found |= {name: lifted[place] for name, lifted in lifts.items() if place in lifted}
-        ranked.append(RankedPointer(pool[place], scores[place], found))
+    for index in heapq.nlargest(limit, range(len(pool)), key=scores.__getitem__):
+        pointer_parts = {part: values[index] for part, values in parts.items() if values[index]}
+        pointer_parts |= {part: gains[index] for part, gains in links.items() if index in gains}
+        ranked.append(RankedPointer(pool[index], scores[index], pointer_parts))
     return ranked
 
 
 def _named_by(best: Collection[int], pool: Sequence[ContextPointer]) -> dict[int, float]:
-    """The lifts of the pointers, except the best, with an argument that a digest of the best names.
-
-    An argument of many pointers, such as a date, is weak evidence for each.
-    """
-    text = _spaced(" ".join(pool[place].digest for place in best))
+    """Return the gains of pointers with an argument that a digest of the best names."""
+    text = _spaced(" ".join(pool[index].digest for index in best))
     words = set(text.split())
-    names: dict[str, str] = {}  # the spaced name by the argument; "" if the text does not hold it
+    names: dict[str, str] = {}  # the spaced name by argument, "" if the text does not contain it
     owners: dict[str, list[int]] = {}
-    for place, pointer in enumerate(pool):
+    for index, pointer in enumerate(pool):
         if not pointer.args:
             continue
         for value in _strings(pointer.args):
             name = names.get(value)
             if name is None:
                 name = _name(value)
-                # The last word alone rules out most names, quicker than a search for the whole.
+                # The last word rules out most names, faster than a search for the whole name.
                 if name and not (name.rsplit(None, 1)[-1] in words and name in text):
                     name = ""
                 names[value] = name
-            if name and place not in (places := owners.setdefault(name, []))[-1:]:
-                places.append(place)
-    lifted: dict[int, float] = {}
-    for places in owners.values():
-        for place in places:
-            lifted[place] = max(lifted.get(place, 0.0), _LINK_WEIGHT / len(places))
-    return {place: lift for place, lift in lifted.items() if place not in best}
+            # A pointer may have the same argument twice.
+            if name and index not in (indexes := owners.setdefault(name, []))[-1:]:
+                indexes.append(index)
+    gains: dict[int, float] = {}
+    for indexes in owners.values():
+        for index in indexes:
+            if index not in best:
+                # An argument of many pointers, such as a date, is weak evidence for each.
+                gains[index] = max(gains.get(index, 0.0), _LINK_WEIGHT / len(indexes))
+    return gains
 
 
 def _naming(
     best: Collection[int], pool: Sequence[ContextPointer], lowered: Sequence[str]
 ) -> dict[int, float]:
-    """Return the lifts of the pointers whose digest names an argument of one of the best.
+    """Return the gains of pointers whose digest names an argument of one of the best.
 
-    The best themselves are not lifted. The digests are in lower case.
+    The digests are in lower case.
     """
     names: set[str] = set()
-    for place in best:
-        names.update(map(_name, _strings(pool[place].args)))
+    for index in best:
+        names.update(map(_name, _strings(pool[index].args)))
     names.discard("")
-    lifted: dict[int, float] = {}
+    gains: dict[int, float] = {}
     for name in names:
-        near: Sequence[int] = range(len(pool))
-        for word in sorted(name.split(), key=_rarity, reverse=True)[:2]:  # most digests lack one
-            near = [place for place in near if word in lowered[place]]
-        first, *rest = map(re.escape, name.split())
+        candidates: Sequence[int] = range(len(pool))
+        # Numbers and codes are the rarest words, then long words. Most digests lack one of two.
+        rarest = sorted(name.split(), key=lambda word: (word.isalpha(), -len(word)))[:2]
+        for word in rarest:
+            candidates = [index for index in candidates if word in lowered[index]]
+        first, *others = map(re.escape, name.split())
         # The literal comes before its lookbehind: the engine then searches for it quickly.
-        whole = re.compile(
-            "".join([rf"{first}(?<!\w{first})", *(rf"\W+{word}" for word in rest), r"(?!\w)"])
-        )
-        found = [place for place in near if whole.search(lowered[place]) and place not in best]
-        lifted |= {place: max(lifted.get(place, 0.0), _LINK_WEIGHT / len(found)) for place in found}
-    return lifted
-
-
-def _rarity(word: str) -> tuple[bool, int]:
-    """A sort key: higher for words in fewer texts, that is numbers and codes, then long words."""
-    return not word.isalpha(), len(word)
+        pattern = re.compile(r"\W+".join([rf"{first}(?<!\w{first})", *others]) + r"(?!\w)")
+        matching: list[int] = []
+        for index in candidates:
+            if index not in best and pattern.search(lowered[index]):
+                matching.append(index)
+        for index in matching:
+            gains[index] = max(gains.get(index, 0.0), _LINK_WEIGHT / len(matching))
+    return gains
 
 
 def _strings(args: Mapping[str, object]) -> list[str]:
-    """The strings among the arguments, those in containers last."""
-    found: list[str] = []
-    rest: list[Iterable[object]] = [args.values()]
-    for items in rest:  # grows while it is read
-        for item in items:
-            if isinstance(item, str):
-                found.append(item)
-            elif isinstance(item, dict):
-                rest.append(item.values())
-            elif isinstance(item, list):
-                rest.append(item)
-    return found
+    """Return the strings among the arguments, those in containers last."""
+    strings: list[str] = []
+    containers: list[Iterable[object]] = [args.values()]
+    for container in containers:  # grows during the loop
+        for value in container:
+            if isinstance(value, str):
+                strings.append(value)
+            elif isinstance(value, dict):
+                containers.append(value.values())
+            elif isinstance(value, list):
+                containers.append(value)
+    return strings
 
 
 def _name(text: str) -> str:
-    """The spaced text if its length is that of a name; else ""."""
+    """Return the spaced text, or "" if it is too short or too long for a name."""
     if text == REDACTED or not _MIN_NAME_CHARS <= len(text.strip()) <= _MAX_NAME_CHARS:
         return ""
     return _spaced_name(text)
@@ -220,10 +225,10 @@ def _name(text: str) -> str:
 @lru_cache(maxsize=_CACHED_NAMES)
 def _spaced_name(text: str) -> str:
     if not _TOKEN.search(text):
-        return ""  # marks alone are no name
+        return ""  # only punctuation
     return _spaced(text)
 
 
 def _spaced(text: str) -> str:
-    """The lower-case words of a text, each between spaces: `in` then compares whole words."""
+    """Return the lower-case words of a text between spaces, so that `in` compares whole words."""
     return " ".join(["", *_TOKEN.findall(text.lower()), ""])

@@ -1,4 +1,4 @@
-"""What selectors are asked, return and report, and the settings of tool selection."""
+"""Defines the results, protocols, settings and telemetry that selectors share."""
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,30 +27,30 @@ MIN_TIMEOUT_S = 0.001
 
 
 class ToolSelectionConfig(BaseModel):
-    """How tools are selected.
+    """Settings of tool selection.
 
     Attributes:
-        model: Asked first. If it is not set and the client names another provider than z.ai, the
-            client's own default is asked instead.
-        fallback_model: Asked once if the first reply was not usable; may be the same. None makes no
-            second call.
-        max_calls: Most calls of a selection; the model's first ones are kept.
+        model: The model to ask first. If it is not set and the client's provider is not z.ai, the
+            client's default model is asked instead.
+        fallback_model: Asked once if the first reply was not usable. May be the same model. None
+            makes no second call.
+        max_calls: Maximum number of calls. The model's first calls are kept.
         timeout_s: Seconds for one attempt.
-        deadline_s: Seconds for a whole selection, shared by its attempts and by reading the
+        deadline_s: Seconds for a whole selection, including the attempts and the reading of the
             registry. None is `timeout_s` for each model that may be asked.
-        temperature: Sampling temperature; 0, since a choice of tools should repeat.
-        retry_dropped: Asks the fallback also if only some of the calls can run. The first model's
-            choice stays unless the second answer has as many calls that can run. Off by default,
-            since it costs a model call.
-        fail_closed: Kept for callers. A failed selection is empty either way, never "all tools".
-        max_catalogue_tokens: Limit of the tools in the prompt, as `UpperBoundCounter` counts. Up to
-            it every tool is shown on one line (about 340 tools by default); above it, a shortlist.
-            The default is where both cost about the same: 20 full schemas that are new each time,
-            165 tokens each, against a prefix that endpoints cache for a tenth to a quarter of the
-            price.
-        shortlist_tools: How many tools a shortlist shows in full; a registry of at most that size
-            is shown in full. On LiveMCPBench (510 tools) twenty hold 83% of the tools that a plan
-            needs, ten 71%.
+        temperature: Sampling temperature. 0 by default, so that choices can be repeated.
+        retry_dropped: Also asks the fallback model if only some of the calls can run. The second
+            reply is used if it has at least as many calls that can run. Off by default, since it
+            costs a model call.
+        fail_closed: For compatibility. A failed selection is always empty, never "all tools".
+        max_catalogue_tokens: Maximum tokens of the tools in the prompt, as `UpperBoundCounter`
+            counts. Within it, every tool has one line (about 340 tools by default). Above it, the
+            prompt has a shortlist. At the default, both cost about the same: 20 full schemas of
+            165 tokens that change with each prompt, or a prefix that endpoints cache for 10 to
+            25% of the price.
+        shortlist_tools: How many tools a shortlist shows in full. A registry of at most this size
+            is shown in full. On LiveMCPBench (510 tools), 20 tools contain 83% of the tools that a
+            plan needs, and 10 tools 71%.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -68,13 +68,13 @@ class ToolSelectionConfig(BaseModel):
 
     @property
     def total_s(self) -> float:
-        """Seconds that a whole selection may take."""
+        """Return the maximum seconds of a whole selection."""
         return self.call_options().total_s
 
     def call_options(
         self, cache: SelectionCache | None = None, *, client: object = None
     ) -> CallOptions:
-        """The part of the settings that concerns the model calls of this client."""
+        """Return the settings of the model calls for a client."""
         model: str | None = self.model
         provider = getattr(client, "provider", None)
         if (
@@ -82,7 +82,7 @@ class ToolSelectionConfig(BaseModel):
             and isinstance(provider, str)
             and provider != _DEFAULT_PROVIDER
         ):
-            model = None  # the client's own
+            model = None  # other providers do not serve the default model
         return CallOptions(
             model=model,
             fallback_model=self.fallback_model,
@@ -94,17 +94,19 @@ class ToolSelectionConfig(BaseModel):
 
     @classmethod
     def from_env(cls) -> Self:
-        """The settings of the `LLM_COMMON_TOOL_SELECTION_*` variables, empty ones unset.
+        """Read the settings from the `LLM_COMMON_TOOL_SELECTION_*` variables.
+
+        Empty variables count as unset.
 
         Raises:
-            ConfigError: A variable cannot be used; the text names it and its value.
+            ConfigError: If a variable cannot be used. The message has its name and value.
         """
         max_calls = _env.read_int(_env.TOOL_SELECTION_MAX_CALLS, minimum=1, maximum=_MAX_CALLS)
         timeout_s = _env.read_float(
             _env.TOOL_SELECTION_TIMEOUT_S, minimum=MIN_TIMEOUT_S, maximum=MAX_TIMEOUT_S
         )
-        given = {
-            # the default counts as not set
+        settings = {
+            # Without the variable's default, so that an unset model can become the client's own.
             "model": _env.read_text(replace(_env.TOOL_SELECTION_MODEL, default="")),
             "fallback_model": _env.read_text(_env.TOOL_SELECTION_FALLBACK_MODEL),
             "max_calls": max_calls,
@@ -112,29 +114,29 @@ class ToolSelectionConfig(BaseModel):
             "fail_closed": _env.read_flag(_env.TOOL_SELECTION_FAIL_CLOSED),
         }
         return cls.model_validate(
-            {name: value for name, value in given.items() if value is not None}
+            {name: value for name, value in settings.items() if value is not None}
         )
 
 
 def checked_config(config: object) -> ToolSelectionConfig:
-    """The configuration; None reads the environment.
+    """Return the configuration. None reads the environment.
 
     Raises:
-        ConfigError: An environment variable cannot be used.
-        TypeError: It is none.
+        ConfigError: If an environment variable cannot be used.
+        TypeError: If it is not a `ToolSelectionConfig`.
     """
     if config is None:
         return ToolSelectionConfig.from_env()
     if not isinstance(config, ToolSelectionConfig):
         raise TypeError(
-            f"config is of type {type(config).__name__}; pass a ToolSelectionConfig(model=..., "
-            "max_calls=...)"
+            f"config must be a ToolSelectionConfig, got {type(config).__name__}; "
+            "pass ToolSelectionConfig(model=..., max_calls=...)"
         )
     return config
 
 
 def selection_cap(max_selected: int | None) -> int:
-    """Return the maximum number of pointers to keep: the argument, the variable's, or 6.
+    """Return the maximum number of pointers to keep: the argument, the variable, or 6.
 
     Raises:
         ValueError: If the argument is negative.
@@ -143,7 +145,7 @@ def selection_cap(max_selected: int | None) -> int:
     if max_selected is None:
         return _env.read_int(_env.CONTEXT_SELECTION_MAX_POINTERS, minimum=0, maximum=10_000) or 0
     if max_selected < 0:
-        raise ValueError(f"max_selected is {max_selected}; it must be 0 or more")
+        raise ValueError(f"max_selected must be 0 or more, got {max_selected}")
     return max_selected
 
 
@@ -152,11 +154,11 @@ ChoiceReason = Literal["chosen", "not chosen", "over the cap", "not shown"]
 
 @dataclass(frozen=True, slots=True)
 class Weight:
-    """What a selector holds of a candidate that it weighed.
+    """The weight that a selector gives a candidate.
 
     Attributes:
-        probability: Probability that the candidate fits, from 0 to 1.
-        share: Its part of the choice between all candidates, from 0 to 1.
+        probability: The probability that the candidate fits, from 0 to 1.
+        share: The candidate's share of the choice between all candidates, from 0 to 1.
     """
 
     probability: float = 0.0
@@ -164,11 +166,12 @@ class Weight:
 
 
 class _Choice(BaseModel):
-    """Why one candidate was kept (`chosen`) or was not.
+    """Why a candidate was chosen or not.
 
     Attributes:
-        probability: Probability that it is needed. None if the selector does not weigh candidates.
-        share: Its part of the choice between all candidates. None likewise.
+        probability: The probability that it is needed. None if the selector does not weigh
+            candidates.
+        share: Its share of the choice between all candidates. None without a probability.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -179,13 +182,13 @@ class _Choice(BaseModel):
 
 
 class PointerChoice(_Choice):
-    """Why one output was kept or was not."""
+    """Why an output was chosen or not."""
 
     pointer_id: str
 
 
 class ToolChoice(_Choice):
-    """Why one tool was chosen or was not."""
+    """Why a tool was chosen or not."""
 
     tool: str
 
@@ -195,14 +198,14 @@ DropReason = Literal[
 ]
 
 _REASONS: dict[DropReason, str] = {
-    "malformed": "malformed: it names no tool, or its args are no object",
-    "unknown_tool": "unknown tool: none that is offered has this name",
+    "malformed": "malformed: it has no tool, or its args are not an object",
+    "unknown_tool": "unknown tool: no offered tool has this name",
     "invalid_args": "invalid args",
-    "unfilled": "unfilled: the texts do not hold its required arguments",
+    "unfilled": "unfilled: the texts have no value for its required arguments",
     "tie": "tie: another tool fits as well",
-    "writes": "writes: nothing says that it only reads, and `allow_writes` is not set",
-    "repeat": "repeat: the same call came before",
-    "over_limit": "over limit: there are `max_calls` valid calls before it",
+    "writes": "writes: it is not known to be read-only, and `allow_writes` is not set",
+    "repeat": "repeat: the same call was proposed before",
+    "over_limit": "over limit: `max_calls` valid calls come before it",
 }
 
 
@@ -211,10 +214,10 @@ class DroppedCall:
     """A proposed call that will not run.
 
     Attributes:
-        tool: The proposed name, on one line of at most 64 characters. Empty without one.
+        tool: The proposed name, on one line of at most 64 characters. "" without a name.
         reason: `malformed` (no tool, or args that are not an object), `unknown_tool`,
             `invalid_args`, `unfilled` (a required argument has no value), `tie` (another tool fits
-            as well), `writes` (nothing says that it only reads), `repeat`, or `over_limit` (beyond
+            as well), `writes` (not known to be read-only), `repeat`, or `over_limit` (beyond
             `max_calls`).
         problems: The problems of the arguments, without their values.
     """
@@ -231,7 +234,7 @@ class DroppedCall:
 
 
 class _Selection(BaseModel):
-    """What both kinds of selection tell. The subclasses document the fields."""
+    """The fields that both kinds of selection share. The subclasses document them."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -245,37 +248,39 @@ class _Selection(BaseModel):
 
     @property
     def failed(self) -> bool:
-        """Whether choosing failed. Choosing nothing is not a failure."""
+        """Return whether the selection failed. An empty choice is not a failure."""
         return self.status in {"error", "timeout", "invalid"}
 
     @property
     def cost_usd(self) -> float | None:
-        """Dollars of all attempts together. None if the price of one is unknown."""
+        """Return the cost of all attempts in dollars. None if the price of one is unknown."""
         return cost_of(self.attempts)
 
 
 class ToolSelection(_Selection):
-    """Which tools to call, and how they were chosen.
+    """The tool calls to run, and how they were chosen.
 
     Attributes:
-        calls: The calls to run, most useful first; empty if `failed`.
-        status: `ok`; `empty`, no tool is needed; `no_candidates`, the registry has none; `timeout`,
-            `invalid` or `error`, as the last attempt ended, or `error` before any attempt.
-        used: What chose: a `model`, or the `lexical` ranking.
+        calls: The calls to run, most useful first. Empty if `failed`.
+        status: `ok`, `empty` (no tool is needed), `no_candidates` (the registry has no tools),
+            `timeout`, `invalid` or `error`. The last three describe how the last attempt ended.
+            `error` may also precede any attempt.
+        used: `model`, or `lexical` for the full-text ranking.
         attempts: One record for each model call, in order.
         dropped: Proposed calls that will not run.
-        notes: What was read leniently in the calls to run, such as a `null` for an optional
-            argument; without values.
-        again: Whether the model wants to choose again once it has seen what the calls return.
-        choices: One entry for each tool that was weighed, sorted by name. Empty if the selector
-            does not weigh tools.
-        tools_total: Tools in the registry; None if it offers only text.
-        tools_shown: Tools that the selector saw; fewer than `tools_total` with a shortlist.
+        notes: Conversions in the calls to run, such as a `null` for an optional argument that was
+            left out. Without values.
+        again: Whether the model asked to choose again after the calls return.
+        choices: One entry for each tool, sorted by name. Empty if the selector does not weigh
+            tools.
+        tools_total: The number of tools in the registry. None if it offers only text.
+        tools_shown: The number of tools that the selector saw. With a shortlist, fewer than
+            `tools_total`.
         tokens_saved: Tokens of the signatures of all tools, less those of the shortlist, as
-            `UpperBoundCounter` counts; 0 without a shortlist.
-        cached: Whether the reply came from the cache; `attempts` then holds the calls before that.
+            `UpperBoundCounter` counts. 0 without a shortlist.
+        cached: Whether the reply came from the cache. `attempts` then has the calls before that.
         fallback: Whether the fallback model was asked.
-        problem: What went wrong if `failed`, without text of a user, tool or reply; else "".
+        problem: The reason if `failed`, without text of a user, tool or reply. Else "".
     """
 
     calls: tuple[ToolCall, ...] = ()
@@ -288,17 +293,17 @@ class ToolSelection(_Selection):
 
     @property
     def shortlisted(self) -> bool:
-        """Whether some tools were left out before the model chose."""
+        """Return whether some tools were not shown."""
         return self.tools_shown != self.tools_total
 
     @property
     def usage(self) -> LLMUsage:
-        """Tokens of all attempts together; an uncounted one adds nothing."""
+        """Return the tokens of all attempts together. An uncounted attempt adds none."""
         return usage_of(self.attempts)
 
 
 class DroppedId(BaseModel):
-    """An ignored entry of the model's list: no id of a shown candidate, or a repeat."""
+    """An entry of the model's list that is ignored: not the id of a candidate, or a repeat."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -310,19 +315,19 @@ class RelevanceSelection(_Selection):
     """The chosen pointers, and how they were chosen.
 
     Attributes:
-        pointers: The chosen ones, most useful first.
-        status: `ok`; `empty`: a sound answer that nothing is relevant; `no_candidates`: no
-            candidates, or none allowed, and no call was made; `timeout`, `error`: the model gave no
-            answer; `invalid`: its answer is not in the form that was asked for.
-        used: What chose: the `model`, or the `lexical` ranking.
+        pointers: The chosen pointers, most useful first.
+        status: `ok`, `empty` (no candidate is relevant), `no_candidates` (there are none, or
+            `max_selected` is 0, and no call was made), `timeout` or `error` (the model did not
+            answer), or `invalid` (its answer does not have the requested form).
+        used: `model`, or `lexical` for the full-text ranking.
         attempts: One record for each model call, with latency, usage and error.
-        choices: One entry for each candidate, in the order given.
-        dropped: Entries of the model's list that were ignored, the first 100.
-        not_shown: Candidates that no model was shown.
-        tokens_saved: Tokens that those would have taken, estimated from the first that were shown.
-        cached: Whether the reply came from the cache; `attempts` then holds the calls before that.
-        fallback: Whether the fallback model was asked, or the ranking used in the model's place.
-        problem: What went wrong if `failed`, without text of a user or reply; else "".
+        choices: One entry for each candidate, in the order of the candidates.
+        dropped: The first 100 entries of the model's list that were ignored.
+        not_shown: The number of candidates that the model did not see.
+        tokens_saved: The tokens of these candidates, estimated from the first ones shown.
+        cached: Whether the reply came from the cache. `attempts` then has the calls before that.
+        fallback: Whether the fallback model was asked, or the ranking replaced the model.
+        problem: The reason if `failed`, without text of a user or reply. Else "".
     """
 
     pointers: list[ContextPointer] = []
@@ -332,19 +337,19 @@ class RelevanceSelection(_Selection):
 
     @property
     def model(self) -> str | None:
-        """The model that was asked last. None if none was named or asked."""
+        """Return the model that was asked last. None without a call, or without a name."""
         return self.attempts[-1].model if self.attempts else None
 
     @property
     def usage(self) -> LLMUsage | None:
-        """Tokens of all attempts together. None if the endpoint counted none."""
+        """Return the tokens of all attempts together. None if the endpoint counted none."""
         if any(attempt.usage for attempt in self.attempts):
             return usage_of(self.attempts)
         return None
 
 
 class SelectsTools(Protocol):
-    """Turns a task into tool calls: our selectors, or an application's own class."""
+    """Turns a task into tool calls. Applications may implement it."""
 
     async def select_detailed(
         self,
@@ -363,12 +368,12 @@ class SelectsTools(Protocol):
 
 
 class SelectsPointers(Protocol):
-    """Selects the outputs that a query needs: our selectors, or an application's own class."""
+    """Selects the outputs that a query needs. Applications may implement it."""
 
     async def select_detailed(
         self, *, query: str, pointers: Sequence[ContextPointer]
     ) -> RelevanceSelection:
-        """Select pointers for one query. Failures are the selection's status, never raised."""
+        """Select pointers for one query. A failure is the selection's status, never raised."""
 
 
 Source = Literal["tool_outputs", "tools"]
@@ -382,9 +387,9 @@ def observed_selection(
     """Open a `retrieval` operation for the duration of a selection.
 
     Args:
-        source: What is chosen from.
-        candidates: How many there are, if that is known.
-        max_selected: Maximum number that may be chosen, if there is one.
+        source: The kind of candidates.
+        candidates: The number of candidates, if it is known.
+        max_selected: Maximum number to choose, if there is one.
     """
     attributes: dict[str, Attribute] = {"gen_ai.data_source.id": source}
     if candidates is not None:
@@ -398,13 +403,13 @@ def observed_selection(
 def report_selection(
     span: Span, source: Source, selection: _Selection, scores: Mapping[str, float | None]
 ) -> None:
-    """Report what was chosen: attributes of the span, and one warning if choosing failed.
+    """Set the attributes of the span, and log one warning if the selection failed.
 
     Args:
-        span: Of the operation.
-        source: What was chosen from.
-        selection: The whole selection.
-        scores: The chosen ids with their scores or probabilities, where there are any.
+        span: The span of the operation.
+        source: The kind of candidates.
+        selection: The selection.
+        scores: The chosen ids with their scores or probabilities. None for an unknown score.
     """
     attributes: dict[str, Attribute] = {
         "llm_common.selection.status": selection.status,

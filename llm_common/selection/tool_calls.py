@@ -1,8 +1,8 @@
-"""Checks the tool calls that a model proposes, each alone, against the catalogue.
+"""Checks the tool calls that a model proposes, each by itself, against the catalogue.
 
-Models write `null` for what they leave out, and numbers as texts. Such arguments are read by their
-form where the schema admits no other reading, which changes no meaning. Everything else stays as
-it is, and is refused.
+Models write `null` for arguments they leave out, and numbers as texts. Such arguments are converted
+if the schema admits no other reading, so that no meaning changes. All other invalid calls are
+dropped.
 """
 
 import re
@@ -21,10 +21,10 @@ from llm_common.tools.signature import properties_of, required_of, resolve
 
 Schema = Mapping[str, Any]
 
-_MAX_NAME_CHARS = 64
+_MAX_NAME_CHARS = 64  # shown in reports
 _MAX_ID_CHARS = 100
-_OTHER_KEYS = (("name", "tool"), ("arguments", "args"))
-_MAX_LEVELS = 8
+_OTHER_KEYS = (("name", "tool"), ("arguments", "args"))  # as in the chat completions API
+_MAX_LEVELS = 8  # of nested arguments that are converted
 _MAX_ALTERNATIVES = 8
 _MAX_PATH_CHARS = 120
 _WHOLE = re.compile(r"-?(?:0|[1-9][0-9]{0,14})")
@@ -35,10 +35,10 @@ _NUMBERS = frozenset({"integer", "number"})
 
 @dataclass(frozen=True, slots=True)
 class CheckedCalls:
-    """The valid calls in their order, the dropped ones, and what was read leniently.
+    """The valid calls in order, the dropped calls, and notes on converted arguments.
 
     Attributes:
-        again: Whether the model asked to choose again after it has seen what they return.
+        again: Whether the model asked to choose again after these calls return.
     """
 
     calls: tuple[ToolCall, ...]
@@ -50,95 +50,92 @@ class CheckedCalls:
 def check_calls(
     proposed: Sequence[object], catalogue: Catalogue, *, max_calls: int
 ) -> CheckedCalls:
-    """The first `max_calls` valid calls, in order, under the tools' own names.
+    """Return the first `max_calls` valid calls in order, with the names of the tools.
 
-    Checks each call alone. It needs `tool` and `args`, or `name` and `arguments`; `reasoning` is
-    optional. `args` is an object, or a string that holds exactly one JSON object, as in the chat
-    completions API; anything else makes the call malformed. If the catalogue is `checked`, the name
-    must be a tool's (see `Catalogue.find`) and the arguments must fit its schema, as they are or as
-    `read_leniently` reads them. A repeat, the same tool with the same canonical arguments, does not
-    count towards the limit.
+    Checks each call by itself. It needs `tool` and `args`, or `name` and `arguments`. `reasoning`
+    is optional. `args` is an object, or a string with exactly one JSON object as in the chat
+    completions API. Any other call is malformed. If the catalogue is `checked`, the name must be
+    that of a tool (see `Catalogue.find`). Its arguments must fit the tool's schema, if need be
+    after `read_leniently`. A repeat has the same tool and the same canonical arguments, and does
+    not count towards the limit.
 
     Args:
         proposed: The calls of a reply, as data.
         catalogue: The offered tools.
-        max_calls: Most calls to keep; further ones are dropped unread.
+        max_calls: Maximum number of calls to keep. Further calls are dropped unread.
     """
     calls: list[ToolCall] = []
     dropped: list[DroppedCall] = []
     notes: list[str] = []
     seen: set[str] = set()
-    for item in proposed:
+    for proposal in proposed:
         if len(calls) == max_calls:
-            dropped.append(DroppedCall(_shown_name(item), "over_limit"))
+            dropped.append(DroppedCall(_printable_name(proposal), "over_limit"))
             continue
-        if not isinstance(item, Mapping):
+        if not isinstance(proposal, Mapping):
             dropped.append(DroppedCall("", "malformed"))
             continue
-        call, read_as = _read_call(item, catalogue)
+        call, call_notes = _read_call(proposal, catalogue)
         if isinstance(call, DroppedCall):
             dropped.append(call)
             continue
         try:
             key = stable_json([call.tool, call.args])
         except UnserialisableError:
-            dropped.append(DroppedCall(_shown_name(item), "malformed"))
+            dropped.append(DroppedCall(_printable_name(proposal), "malformed"))
             continue
         if key in seen:
-            dropped.append(DroppedCall(_shown_name(item), "repeat"))
+            dropped.append(DroppedCall(_printable_name(proposal), "repeat"))
         else:
             seen.add(key)
             calls.append(call)
             tool = one_line(call.tool, max_chars=_MAX_NAME_CHARS)
-            notes += [f"{tool}: {note}" for note in read_as]
+            notes += [f"{tool}: {note}" for note in call_notes]
     return CheckedCalls(tuple(calls), tuple(dropped), tuple(notes))
 
 
 class _CallId(str):
-    """An id that an API gave a call; what a model writes as one may be any text."""
+    """The id of a native tool call. An `id` in a model's own JSON may be any text."""
 
     __slots__ = ()
 
 
 def read_native_calls(tool_calls: list[dict[str, Any]]) -> dict[str, Any]:
-    """Native tool calls as the object that the prompt asks for.
-
-    A model that makes these expects to see the results.
-    """
+    """Return native tool calls as the object that the prompt asks for."""
     calls = []
     for tool_call in tool_calls:
         function = tool_call.get("function", tool_call)
         if not isinstance(function, dict):
             function = {}
         args = function.get("arguments")
-        read = _read_args(args)  # here a string is the form that the API sends
-        if read is not None:
-            args = read
+        parsed = _read_args(args)  # the API sends the arguments as a string
+        if parsed is not None:
+            args = parsed
         call_id = _CallId(one_line(str(tool_call.get("id") or ""), max_chars=_MAX_ID_CHARS))
         calls.append({"tool": function.get("name"), "args": args, "id": call_id})
-    return {"calls": calls, "again": True}
+    return {"calls": calls, "again": True}  # the model expects to see the results
 
 
 def _read_call(
-    item: Mapping[Any, Any], catalogue: Catalogue
+    proposal: Mapping[Any, Any], catalogue: Catalogue
 ) -> tuple[ToolCall | DroppedCall, list[str]]:
-    """The call, with a note on each thing that was read leniently; or why it is dropped."""
+    """Return a call and a note on each conversion, or why it is dropped."""
     notes: list[str] = []
-    for key, wanted in _OTHER_KEYS:
-        if key in item and wanted not in item:
-            notes.append(f"{key} was read as {wanted}")
-    tool, reasoning = _tool_of(item), item.get("reasoning")
-    given = item.get("args", item.get("arguments"))
-    args = _read_args(given)
+    for other_key, key in _OTHER_KEYS:
+        if other_key in proposal and key not in proposal:
+            notes.append(f"{other_key} was read as {key}")
+    tool, reasoning = _tool_of(proposal), proposal.get("reasoning")
+    raw_args = proposal.get("args", proposal.get("arguments"))
+    args = _read_args(raw_args)
     if not isinstance(tool, str) or not tool.strip() or args is None:
-        return DroppedCall(_shown_name(item), "malformed"), []
-    if isinstance(given, str):
+        return DroppedCall(_printable_name(proposal), "malformed"), []
+    if isinstance(raw_args, str):
         notes.append("the arguments were a JSON text")
     name = tool.strip()
     if catalogue.checked:
         definition = catalogue.find(name)
         if definition is None:
-            return DroppedCall(_shown_name(item), "unknown_tool"), []
+            return DroppedCall(_printable_name(proposal), "unknown_tool"), []
         if definition.name != name:
             notes.append("the name was written differently")
             name = definition.name
@@ -148,7 +145,7 @@ def _read_call(
             if not changes or definition.find_problems(args):
                 return DroppedCall(name, "invalid_args", problems), []
             notes += changes
-    call_id = item.get("id")
+    call_id = proposal.get("id")
     call = ToolCall(
         tool=name,
         args=args,
@@ -158,12 +155,12 @@ def _read_call(
     return call, notes
 
 
-def _tool_of(call: Mapping[Any, Any]) -> object:
-    return call.get("tool", call.get("name"))
+def _tool_of(proposal: Mapping[Any, Any]) -> object:
+    return proposal.get("tool", proposal.get("name"))
 
 
 def _read_args(args: object) -> dict[str, Any] | None:
-    """The arguments as an object, or None."""
+    """Return the arguments as an object, or None if they are not one."""
     if isinstance(args, str) and args.strip().startswith("{") and args.strip().endswith("}"):
         try:
             args = extract_json(args)
@@ -174,9 +171,9 @@ def _read_args(args: object) -> dict[str, Any] | None:
     return None
 
 
-def _shown_name(item: object) -> str:
-    if isinstance(item, Mapping):
-        tool = _tool_of(item)
+def _printable_name(proposal: object) -> str:
+    if isinstance(proposal, Mapping):
+        tool = _tool_of(proposal)
         if isinstance(tool, str):
             return one_line(tool, max_chars=_MAX_NAME_CHARS)
     return ""
@@ -185,15 +182,18 @@ def _shown_name(item: object) -> str:
 def read_leniently(
     args: Mapping[str, Any], parameters: Schema
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """The arguments in the form that the schema takes, and a note for each change, without values.
+    """Convert arguments to the types of the schema where only one reading is possible.
 
-    Leaves out a `null` for an optional parameter that takes no null. Reads a text as a number or a
-    flag if the parameter takes nothing else and the text is exactly one. Looks into objects and
-    arrays.
+    Leaves out a `null` for an optional parameter that admits no null. Converts a text to a number
+    or a flag if the parameter admits nothing else, and the text is exactly one. Looks into objects
+    and arrays.
 
     Args:
-        args: As the model gave them.
-        parameters: JSON Schema of the arguments.
+        args: The arguments as the model wrote them.
+        parameters: The JSON Schema of the arguments.
+
+    Returns:
+        The arguments, and a note on each change, without values.
     """
     reader = _Reader(parameters)
     return reader.members(args, parameters, path="", levels=_MAX_LEVELS), tuple(reader.notes)
@@ -205,50 +205,49 @@ class _Reader:
         self.notes: list[str] = []
 
     def members(
-        self, given: Mapping[str, Any], schema: Schema, *, path: str, levels: int
+        self, members: Mapping[str, Any], schema: Schema, *, path: str, levels: int
     ) -> dict[str, Any]:
-        """The members of an object."""
+        """Return the converted members of an object."""
         properties = properties_of(schema, self._root)
         required = required_of(schema, self._root)
-        read: dict[str, Any] = {}
-        for name, value in given.items():
-            place = f"{path}.{name}" if path else name
-            kinds = None
-            if name in properties:
-                kinds = self._kinds(properties[name])
+        converted: dict[str, Any] = {}
+        for name, value in members.items():
+            member_path = f"{path}.{name}" if path else name
+            schema = properties.get(name, {})
+            kinds = self._kinds(schema)
             if value is None and kinds and "null" not in kinds and name not in required:
-                self._note(place, "null was read as left out")
+                self._note(member_path, "null was read as left out")
             else:
-                read[name] = self._value(value, properties.get(name, {}), path=place, levels=levels)
-        return read
+                converted[name] = self._value(value, schema, path=member_path, levels=levels)
+        return converted
 
     def _value(self, value: Any, schema: Schema, *, path: str, levels: int) -> Any:
         if not levels or not isinstance(value, str | dict | list):
             return value
         kinds = (self._kinds(schema) or frozenset()) - {"null"}
         if isinstance(value, str):
-            read: float | None = None
+            converted: float | None = None
             form = "a number"
             if kinds == {"boolean"}:
-                read = _FLAGS.get(value)
+                converted = _FLAGS.get(value)
                 form = "a flag"
             elif kinds and kinds <= _NUMBERS:
                 if _WHOLE.fullmatch(value):
-                    read = int(value)
+                    converted = int(value)
                 elif "number" in kinds and _NUMBER.fullmatch(value):
-                    read = float(value)
-            if read is None:
+                    converted = float(value)
+            if converted is None:
                 return value
             self._note(path, f"a text was read as {form}")
-            return read
+            return converted
         only = only_alternative(schema, self._root)
         if isinstance(value, dict) and kinds == {"object"}:
             return self.members(value, only, path=path, levels=levels - 1)
         if isinstance(value, list) and kinds == {"array"}:
             items = resolve(only.get("items"), self._root)
             return [
-                self._value(item, items, path=f"{path}.{number}", levels=levels - 1)
-                for number, item in enumerate(value)
+                self._value(item, items, path=f"{path}.{index}", levels=levels - 1)
+                for index, item in enumerate(value)
             ]
         return value
 
@@ -256,17 +255,17 @@ class _Reader:
         self.notes.append(f"{one_line(path, max_chars=_MAX_PATH_CHARS)}: {note}")
 
     def _kinds(self, schema: Schema) -> frozenset[str] | None:
-        """The JSON types that a schema admits; None if it does not say."""
-        found: set[str] = set()
+        """Return the JSON types that a schema admits, or None if it does not name them."""
+        admitted: set[str] = set()
         for part in _alternatives(schema, self._root):
             kinds = part.get("type")
             if isinstance(kinds, str):
-                found.add(kinds)
+                admitted.add(kinds)
             elif isinstance(kinds, list) and kinds:
-                found.update(kind for kind in kinds if isinstance(kind, str))
+                admitted.update(kind for kind in kinds if isinstance(kind, str))
             else:
                 return None
-        return frozenset(found)
+        return frozenset(admitted)
 
 
 def only_alternative(schema: Schema, root: Schema) -> Schema:

@@ -1,9 +1,10 @@
-"""`ToolSelector`: a chat model chooses which tools to call for a task."""
+"""Defines `ToolSelector`, which chooses tool calls for a task with a chat model."""
 
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -47,11 +48,9 @@ from llm_common.text.canonical import stable_json
 from llm_common.tools.definitions import ToolDefinition
 
 _CORRECTABLE = frozenset({"malformed", "unknown_tool", "invalid_args"})
-_MAX_NAMED_DROPS = 5
+_MAX_NAMED_DROPS = 5  # in the feedback to a model
 _MAX_ENUM_NAMES = 500  # of an enum in a JSON Schema; endpoints take 500 to 1,000
-_LATE = (
-    "the tools could not be read and described before the deadline; raise it, or offer fewer tools"
-)
+_LATE = "reading the tools took until the deadline; raise the deadline, or offer fewer tools"
 _SYSTEM = """\
 You choose the tool calls that a task needs.
 Answer with one JSON object and nothing else: {{"calls": [{{"tool": "tool_name", "args": \
@@ -64,7 +63,6 @@ when no tool helps.
 
 {tools}"""
 
-
 _ROUNDS_LEFT = """\
 If you need to see what these calls return before you can choose further ones, add "again": true \
 beside "calls": you are then asked again, up to {rounds} times. Answer {{"calls": []}} once the \
@@ -73,7 +71,7 @@ task has what it needs."""
 
 @dataclass(frozen=True, slots=True)
 class ToolRequest:
-    """What tools are wanted for. The fields are as for `ChoosesTools.select_detailed`."""
+    """A request for tool calls. The fields are as for `ChoosesTools.select_detailed`."""
 
     task: PlannedTask
     query: str | None
@@ -82,26 +80,26 @@ class ToolRequest:
 
     @property
     def sub_tasks(self) -> list[str]:
-        """The parts of the task."""
+        """Return the descriptions of the sub-tasks."""
         return [sub_task.description for sub_task in self.task.sub_tasks]
 
     @property
     def whole(self) -> list[str]:
-        """The task and the query."""
+        """Return the task and the query."""
         if self.query:
             return [self.task.description, self.query]
         return [self.task.description]
 
     @property
     def texts(self) -> list[str]:
-        """The task, its sub-tasks and the query."""
+        """Return the task, its sub-tasks and the query."""
         return [self.task.description, *self.sub_tasks, *self.whole[1:]]
 
     def sections(self) -> list[str]:
-        """Return the request as a model is shown it.
+        """Return the request as sections of a prompt.
 
         Raises:
-            UnserialisableError: If the context holds what JSON cannot.
+            UnserialisableError: If the context has no JSON form.
         """
         lines = self.task.description
         if self.sub_tasks:
@@ -117,8 +115,8 @@ class ToolRequest:
 class ChoosesTools(ABC):
     """Turns a task into tool calls. Subclasses decide how.
 
-    Fails closed: a failure of the model, the client or the registry gives no calls, and
-    `select_detailed` reports why. One selector may serve many selections at once.
+    Fails closed: if the model, the client or the registry fails, no call is selected, and
+    `select_detailed` reports why. Safe to use from several asyncio tasks.
 
     Args:
         config: Settings. None reads the environment once, here.
@@ -158,18 +156,18 @@ class ChoosesTools(ABC):
     ) -> ToolSelection:
         """Select the calls for a task, and report how.
 
-        The registry is asked for its tools once. If it gives structure (a `ToolRegistry`, or a list
-        of definitions), calls are checked against names and schemas: see `check_calls`.
+        Asks the registry for its tools once. If these are a `ToolRegistry` or a list of
+        definitions, calls are checked against names and schemas (see `check_calls`).
 
         Args:
-            task: What is to be done. Its sub-tasks count as well.
+            task: The task, with its sub-tasks.
             tool_registry: Asked by `get_tools_schema()`. A registry without tools costs no model
                 call.
-            query: The user's own words, if they are not the task.
-            context: Known values by name: anything that has a JSON form.
-            rounds_left: How many times the caller would choose again for this task, after it ran
-                the calls. Above 0 a chat model may ask for that, and the selection's `again` says
-                whether it did. Native tool calls always ask for it.
+            query: The user's words, if they differ from the task.
+            context: Known values by name. They must have a JSON form.
+            rounds_left: How many times the caller would choose again for this task after running
+                the calls. Above 0, a chat model may ask for that, which sets `again` of the
+                selection. Native tool calls always ask for it.
 
         Returns:
             A selection. Failures of the model, the client, the registry or the context are its
@@ -180,20 +178,19 @@ class ChoosesTools(ABC):
         """
         if not hasattr(task, "sub_tasks") or not hasattr(task, "description"):
             raise TypeError(
-                f'task is of type {type(task).__name__}; pass PlannedTask(id=1, description="...")'
+                f"task must be a PlannedTask, got {type(task).__name__}; "
+                'pass PlannedTask(id=1, description="...")'
             )
         if query is not None and not isinstance(query, str):
-            raise TypeError(
-                f"query is of type {type(query).__name__}; pass the user's question as a text"
-            )
+            raise TypeError(f"query must be a str, got {type(query).__name__}")
         request = ToolRequest(task, query, context, rounds_left)
         with observed_selection("tools", max_selected=self.config.max_calls) as span:
             selection, offered, shown = await self._select(request, tool_registry)
             probabilities = {choice.tool: choice.probability for choice in selection.choices}
-            called = dict.fromkeys(call.tool for call in selection.calls)
-            report_selection(
-                span, "tools", selection, {name: probabilities.get(name) for name in called}
-            )
+            scores: dict[str, float | None] = {}
+            for call in selection.calls:
+                scores[call.tool] = probabilities.get(call.tool)
+            report_selection(span, "tools", selection, scores)
             record(
                 "tools", selection=selection, offered=offered, shown=shown, task=task, query=query
             )
@@ -202,16 +199,16 @@ class ChoosesTools(ABC):
     async def _select(
         self, request: ToolRequest, registry: OffersTools
     ) -> tuple[ToolSelection, tuple[ToolDefinition, ...], Sequence[str]]:
-        """Return the selection, all tools, and the names of those that were shown."""
+        """Return the selection, all tools, and the names of the tools that were considered."""
         ends_at = asyncio.get_running_loop().time() + self._total_s()
         try:
             async with asyncio.timeout_at(ends_at):
                 catalogue = await read_catalogue(registry)
             if catalogue.empty:
-                nothing = ToolSelection(
+                selection = ToolSelection(
                     status="no_candidates", used=self.used, tools_total=0, tools_shown=0
                 )
-                return nothing, (), ()
+                return selection, (), ()
             selection, shown = await self.choose(catalogue, request, ends_at=ends_at)
         except (ToolFailedError, UnserialisableError, NoThreadError) as exc:
             return ToolSelection(status="error", used=self.used, problem=exc.message), (), ()
@@ -220,7 +217,7 @@ class ChoosesTools(ABC):
         return selection, catalogue.definitions, shown
 
     def _total_s(self) -> float:
-        """Return the seconds that a whole selection may take."""
+        """Return the maximum seconds of a whole selection."""
         return self.config.total_s
 
     @abstractmethod
@@ -231,34 +228,34 @@ class ChoosesTools(ABC):
 
         Raises:
             ToolFailedError: If the catalogue cannot be used.
-            UnserialisableError: If the context holds what JSON cannot.
+            UnserialisableError: If the context has no JSON form.
             NoThreadError: If no thread is free.
-            TimeoutError: If the deadline passes before anything was asked.
+            TimeoutError: If the deadline passes before a model is asked.
         """
 
 
 class _Reply(BaseModel):
     model_config = ConfigDict(frozen=True)
 
-    calls: list[object]  # each is checked alone: one bad call does not invalidate the others
+    calls: list[object]  # checked one by one: a bad call does not invalidate the reply
     again: bool = False
 
 
 class ToolSelector(ChoosesTools):
-    """Tool calls for a task, chosen by a chat model.
+    """Chooses tool calls for a task with a chat model.
 
     The client is called once per selection, or twice if the first reply was not usable and a
-    fallback model is set. A reply without one usable call is a failure, an empty list is not. The
-    fallback model is asked after any failure but a refused key or a spent budget, within the same
-    deadline. Its prompt is the first one with feedback at the end. Fails closed: a failure gives no
-    calls, and `select_detailed` reports why.
+    fallback model is set. A reply with calls of which none is valid is a failure. An empty list is
+    not. The fallback model is asked within the same deadline after any failure except a refused key
+    or a spent budget. Its prompt is the first prompt with feedback at the end. Fails closed: after
+    a failure no call is selected, and `select_detailed` reports why.
 
-    Without a configured model it asks for `glm-4.5-air` at z.ai, and of a client that does not name
-    its `provider`. At any other provider it asks for the client's own default.
+    Without a configured model, it asks for `glm-4.5-air` if the client's provider is z.ai or
+    unknown. For any other provider it asks for the client's default model.
 
     Args:
-        client: Any object with an async `chat_completion`. If its `prefers_json_schema` is True, it
-            gets up to 500 tool names as an enum. For a decision model, see
+        client: Any object with an async `chat_completion`. If its `prefers_json_schema` is True, up
+            to 500 tool names are passed to it as an enum. For a decision model, see
             `llm_common.decisions.DecisionToolSelector`.
         config: Settings. None reads the environment once, here.
         cache: Reuses replies for a while. None asks the model every time.
@@ -285,10 +282,10 @@ class ToolSelector(ChoosesTools):
     async def choose(
         self, catalogue: Catalogue, request: ToolRequest, *, ends_at: float
     ) -> tuple[ToolSelection, Sequence[str]]:
-        """Return the calls that the client writes. See `ChoosesTools.choose`."""
+        """Return the calls that the model proposes. See `ChoosesTools.choose`."""
         async with asyncio.timeout_at(ends_at):
-            # In a thread: describing and ranking a few thousand tools takes a good part of a
-            # second, once.
+            # In a thread, since the first description and ranking of a few thousand tools takes
+            # some tenths of a second.
             text = await in_thread(_prompt_text, catalogue, self.config, request)
         scope = ""
         if self._cache is not None:
@@ -313,7 +310,7 @@ class ToolSelector(ChoosesTools):
     def _judge(self, reply: _Reply, catalogue: Catalogue) -> Verdict[CheckedCalls]:
         checked = check_calls(reply.calls, catalogue, max_calls=self.config.max_calls)
         checked = replace(checked, again=reply.again)
-        dropped = "".join(f"\n- {call}" for call in checked.dropped[:_MAX_NAMED_DROPS])
+        dropped = "\n- ".join(["", *map(str, checked.dropped[:_MAX_NAMED_DROPS])])
         if reply.calls and not checked.calls:
             feedback = (
                 f"none of the {len(reply.calls)} proposed calls can run; "
@@ -321,7 +318,8 @@ class ToolSelector(ChoosesTools):
             )
             return Verdict(checked, 0, usable=False, feedback=feedback, reason="no_valid_call")
         feedback = ""
-        correctable = any(drop.reason in _CORRECTABLE for drop in checked.dropped)
+        reasons = set(map(attrgetter("reason"), checked.dropped))
+        correctable = not _CORRECTABLE.isdisjoint(reasons)
         if self.config.retry_dropped and correctable:
             feedback = (
                 f"some of the proposed calls cannot run; answer with all that are needed{dropped}"
@@ -331,10 +329,10 @@ class ToolSelector(ChoosesTools):
 
 @dataclass(frozen=True, slots=True)
 class _PromptText:
-    """A system text that depends on registry and settings only, and a user text with the rest.
+    """A system text that depends on registry and settings only, and a user text.
 
     Attributes:
-        tools: The names of the tools that it shows. None for a registry that offers only text.
+        tools: The names of the tools shown. None for a registry that offers only text.
         tokens_saved: Tokens of the signatures of all tools, less those of the shortlist. 0 without
             a shortlist.
     """
@@ -350,10 +348,10 @@ def _prompt_text(
 ) -> _PromptText:
     """Build the prompt for one task. The same input gives the same bytes.
 
-    The tools are in the system text, or a shortlist in the user text: see `offer_tools`.
+    The tools are in the system text, or a shortlist is in the user text (see `offer_tools`).
 
     Raises:
-        UnserialisableError: If the context holds what JSON cannot.
+        UnserialisableError: If the context has no JSON form.
     """
     offered = offer_tools(
         catalogue,
@@ -370,11 +368,7 @@ def _prompt_text(
 
 
 def _json_schema(tools: Sequence[str], *, may_ask_again: bool) -> dict[str, Any] | None:
-    """Return the reply's JSON Schema with the tools' names as an enum.
-
-    None if they are unknown or over 500. Not strict: a strict schema would have to close the
-    arguments, which are checked by the tools' own schemas.
-    """
+    """Return the reply's JSON Schema with the tools' names as an enum, or None without names."""
     if not 0 < len(tools) <= _MAX_ENUM_NAMES:
         return None
     arguments = {"type": "object", "additionalProperties": True}
@@ -382,6 +376,7 @@ def _json_schema(tools: Sequence[str], *, may_ask_again: bool) -> dict[str, Any]
     fields: dict[str, Any] = {"calls": {"type": "array", "items": call}}
     if may_ask_again:
         fields["again"] = {"type": "boolean"}
+    # Not strict: a strict schema would have to list the arguments of every tool.
     return {"name": "tool_calls", "strict": False, "schema": closed_object(fields)}
 
 

@@ -1,4 +1,4 @@
-"""Both selectors behind one face, for what holds of both."""
+"""Wraps both selectors in one function type, for tests that hold for both."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
@@ -18,15 +18,14 @@ __all__ = ["CHOOSERS", "SOUND_CHOICE", "Chooser", "Outcome"]
 
 
 class Outcome(NamedTuple):
-    """What a selection came to; `chosen` in the words of the model's reply."""
+    """The outcome of a selection, with `chosen` as in the model's reply."""
 
     chosen: list[Any]
     status: str
     attempts: tuple[Attempt, ...]
 
 
-# What one question to a client leads to, given limits in seconds and a second model, where there
-# are such.
+# Asks a client one question, with optional limits in seconds and a second model.
 Chooser = Callable[..., Awaitable[Outcome]]
 
 
@@ -43,14 +42,14 @@ def search_web(query: str) -> str:
 _REGISTRY = ToolRegistry([get_weather, search_web])
 _CANDIDATES = [
     ContextPointer(
-        pointer_id=each,
+        pointer_id=pointer_id,
         query_id="q",
         tool_name="t",
         created_at="now",
         summary="t k=1",
         result_path="x",
     )
-    for each in (SOUND_ID, OTHER)
+    for pointer_id in (SOUND_ID, OTHER)
 ]
 
 

@@ -1,7 +1,7 @@
-"""What models write instead of a plain answer, each under the id of its row.
+"""Lists odd replies of models, by the id of their row in the contract.
 
-One text answers both selectors, since each reads its own key and leaves the other: `SOUND` names
-one candidate and one call.
+One text answers both selectors, since each ignores the other's key. `SOUND` has one candidate and
+one call.
 """
 
 import json
@@ -25,9 +25,11 @@ ANOTHER = _answer([OTHER], [{"tool": "search_web", "args": {"query": "x"}}])
 
 @dataclass(frozen=True)
 class OddReply:
-    """The message of a reply and how it finished.
+    """The message of a reply, and its finish reason.
 
-    `read_by` are the selectors that find the sound choice in it.
+    Attributes:
+        read_by: The selectors that read the sound choice from it.
+        more: Further fields of the message.
     """
 
     content: Any = None

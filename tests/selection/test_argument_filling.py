@@ -1,3 +1,5 @@
+"""Tests the filling of arguments without a model."""
+
 import time
 from typing import Any
 
@@ -13,8 +15,9 @@ STRING, INTEGER = {"type": "string"}, {"type": "integer"}
 def fill(
     properties: dict[str, Any], *texts: str, required: list[str] | None = None, **context: Any
 ) -> dict[str, Any]:
-    needed = list(properties) if required is None else required
-    parameters = {"type": "object", "properties": properties, "required": needed}
+    if required is None:
+        required = list(properties)
+    parameters = {"type": "object", "properties": properties, "required": required}
     return fill_arguments(parameters, texts=texts, context=context)
 
 
@@ -69,7 +72,7 @@ def fill(
         ({"x": {"anyOf": [{"type": "null"}, INTEGER]}}, "take 4", {"x": 4}),
     ],
 )
-def test_what_a_text_names_is_used(
+def test_the_only_possible_value_is_filled(
     properties: dict[str, Any], text: str, args: dict[str, Any]
 ) -> None:
     assert fill(properties, text) == args
@@ -103,19 +106,19 @@ COPY = {"source_path": STRING, "target_path": STRING}
         ({"query": STRING, "topic": STRING}, "Find papers on gravity", {}),
     ],
 )
-def test_parameters_that_could_take_the_same_value_are_told_apart_or_left_open(
+def test_a_value_that_fits_two_parameters_is_left_out(
     properties: dict[str, Any], text: str, args: dict[str, Any]
 ) -> None:
     assert fill(properties, text) == args
 
 
-def test_optional_parameters_need_evidence() -> None:
+def test_optional_parameters_are_filled_by_name_only() -> None:
     properties = {"query": STRING, "limit": INTEGER, "title": STRING}
     assert fill(properties, 'find "x" 5', required=[]) == {}
     assert fill(properties, "limit 5", required=[]) == {"limit": 5}
 
 
-def test_the_context_comes_first_and_the_first_text_before_the_others() -> None:
+def test_the_context_wins_over_texts_and_earlier_texts_over_later() -> None:
     assert fill({"path": STRING}, "read aa.py", path="from/context.py") == {
         "path": "from/context.py"
     }

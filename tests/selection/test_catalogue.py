@@ -1,3 +1,5 @@
+"""Tests how registries become catalogues, and how names are looked up."""
+
 from typing import Any
 from unittest.mock import AsyncMock, MagicMock
 
@@ -14,13 +16,13 @@ ENTRY = {
 }
 
 
-class Offers:
+class FixedRegistry:
     def __init__(self, schema: object) -> None:
         self.schema = schema
-        self.asked = 0
+        self.requests = 0
 
     def get_tools_schema(self) -> object:
-        self.asked += 1
+        self.requests += 1
         return self.schema
 
 
@@ -30,19 +32,19 @@ def get_page(url: str) -> str:
 
 
 async def catalogue_of(schema: object) -> Catalogue:
-    return await read_catalogue(Offers(schema))
+    return await read_catalogue(FixedRegistry(schema))
 
 
-async def test_our_registry_is_held_to_its_names() -> None:
+async def test_calls_of_a_tool_registry_are_checked() -> None:
     catalogue = await read_catalogue(ToolRegistry([get_page]))
     assert catalogue.checked
     assert [definition.name for definition in catalogue.definitions] == ["get_page"]
     assert catalogue.signatures == "get_page(url: str) - Fetches a page."
 
 
-async def test_a_name_of_two_tools_is_offered_once() -> None:
+async def test_two_tools_with_one_name_have_one_name() -> None:
     catalogue = await catalogue_of([ENTRY, {**ENTRY, "description": "another"}])
-    # an endpoint refuses a schema with the same value twice in an enum
+    # Endpoints reject a schema whose enum repeats a value.
     assert catalogue.names == ("t1",)
 
 
@@ -55,7 +57,7 @@ async def test_a_name_of_two_tools_is_offered_once() -> None:
         {"name": "t1", "description": "d", "input_schema": ENTRY["parameters"]},
     ],
 )
-async def test_a_list_in_any_usual_form_is_held_to_its_names(entry: dict[str, Any]) -> None:
+async def test_calls_of_a_list_in_any_usual_form_are_checked(entry: dict[str, Any]) -> None:
     catalogue = await catalogue_of([entry])
     assert catalogue.checked
     assert catalogue.definitions[0].name == "t1"
@@ -73,14 +75,14 @@ async def test_a_list_in_any_order_gives_the_same_text_s2_13() -> None:
 @pytest.mark.parametrize(
     "schema", [[ENTRY, "a line of text"], [{"description": "no name"}], [{"name": 5}], [[]]]
 )
-async def test_a_list_with_anything_else_in_it_is_opaque(schema: list[Any]) -> None:
+async def test_a_list_with_another_kind_of_entry_is_not_checked(schema: list[Any]) -> None:
     catalogue = await catalogue_of(schema)
     assert not catalogue.checked
     assert not catalogue.empty
 
 
 @pytest.mark.parametrize("text", ["Tools...", "{}", "not [json", '[{"name":"t1"}]', "null", "[1"])
-async def test_text_of_a_third_party_registry_is_taken_word_for_word(text: str) -> None:
+async def test_text_of_a_third_party_registry_stays_unchanged(text: str) -> None:
     catalogue = await catalogue_of(text)
     assert catalogue.text == text
     assert not catalogue.checked
@@ -97,32 +99,34 @@ async def test_an_empty_registry_is_empty_s2_12() -> None:
 
 
 @pytest.mark.parametrize("schema", [None, 5, b"[]", {"tools": []}, MagicMock()])
-async def test_anything_but_text_or_a_list_is_an_error(schema: object) -> None:
-    with pytest.raises(ToolFailedError, match="neither text nor a list"):
+async def test_a_schema_of_another_type_raises(schema: object) -> None:
+    with pytest.raises(
+        ToolFailedError, match=r"get_tools_schema\(\) .* must return a str or a list"
+    ):
         await catalogue_of(schema)
 
 
-async def test_a_list_that_json_cannot_hold_is_an_error() -> None:
+async def test_a_list_without_a_json_form_raises() -> None:
     loop: list[Any] = []
     loop.append(loop)
     with pytest.raises(UnserialisableError):
         await catalogue_of(loop)
 
 
-async def test_a_registry_that_answers_later_is_awaited() -> None:
+async def test_an_async_registry_is_awaited() -> None:
     registry = AsyncMock()
     registry.get_tools_schema.return_value = "Tools..."
     assert (await read_catalogue(registry)).text == "Tools..."
 
 
 async def test_the_registry_is_asked_once() -> None:
-    registry = Offers([ENTRY])
+    registry = FixedRegistry([ENTRY])
     await read_catalogue(registry)
-    assert registry.asked == 1
+    assert registry.requests == 1
 
 
 @pytest.mark.parametrize(
-    ("asked", "found"),
+    ("name", "tool"),
     [
         ("get_page", "get_page"),
         ("GET-PAGE", "get_page"),
@@ -136,16 +140,16 @@ async def test_the_registry_is_asked_once() -> None:
     ],
 )
 async def test_names_differ_in_case_and_separators_at_most_s2_07(
-    asked: str, found: str | None
+    name: str, tool: str | None
 ) -> None:
     catalogue = await catalogue_of(
-        [{"name": name} for name in ("get_page", "read_file", "readFile")]
+        [{"name": tool_name} for tool_name in ("get_page", "read_file", "readFile")]
     )
-    definition = catalogue.find(asked)
-    assert (definition.name if definition else None) == found
+    definition = catalogue.find(name)
+    assert (definition.name if definition else None) == tool
 
 
-async def test_a_broken_schema_of_a_third_party_tool_leaves_its_arguments_unchecked() -> None:
+async def test_arguments_are_not_checked_with_a_broken_schema() -> None:
     catalogue = await catalogue_of([{"name": "t", "parameters": {"type": "nonsense"}}])
     assert catalogue.definitions[0].find_problems({"anything": 1}) == ()
 

@@ -1,4 +1,4 @@
-"""Which model is asked when none is configured."""
+"""Tests which model is asked if none is configured."""
 
 import json
 from pathlib import Path
@@ -73,7 +73,7 @@ async def asked_model(
         (None, None, "glm-4.5-air"),
     ],
 )
-async def test_no_endpoint_is_asked_for_a_model_it_lacks_f_179(
+async def test_the_default_model_is_asked_of_zai_only_f_179(
     provider: str | None, model: str | None, expected: str | None
 ) -> None:
     assert await asked_model(scripted(provider, model)) == expected
@@ -81,7 +81,7 @@ async def test_no_endpoint_is_asked_for_a_model_it_lacks_f_179(
 
 @pytest.mark.parametrize("by", ["argument", "variable"])
 @pytest.mark.parametrize("name", ["glm-4.5-air", "other"])
-async def test_a_model_that_was_set_is_asked_anywhere_f_179(
+async def test_a_configured_model_is_asked_of_any_provider_f_179(
     by: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = ToolSelectionConfig(model=name) if by == "argument" else None
@@ -91,17 +91,17 @@ async def test_a_model_that_was_set_is_asked_anywhere_f_179(
 
 
 async def test_an_adapter_is_asked_for_its_own_model_f_179() -> None:
-    asked: list[str] = []
+    models: list[str] = []
 
     async def create(**arguments: Any) -> dict[str, Any]:
-        asked.append(arguments["model"])
+        models.append(arguments["model"])
         return {"choices": [{"finish_reason": "stop", "message": {"content": CALL}}]}
 
     sdk = SimpleNamespace(chat=SimpleNamespace(completions=SimpleNamespace(create=create)))
     client: LLMClient = OpenAISDKClient(sdk, model="my-deployment")
     calls = await ToolSelector(client).select_tool_calls(task=TASK, tool_registry=REGISTRY)
     assert [call.tool for call in calls] == ["get_price"]
-    assert asked == ["my-deployment"]
+    assert models == ["my-deployment"]
 
 
 @pytest.mark.parametrize("kind", ["tools", "pointers"])

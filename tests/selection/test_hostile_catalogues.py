@@ -1,4 +1,4 @@
-"""Catalogues that are slow or impossible to read: the selection says so in time, and others go on."""
+"""Tests that slow and unreadable catalogues end in a status, and block no other selection."""
 
 import asyncio
 import json
@@ -36,7 +36,7 @@ POINTER = ContextPointer(
 )
 
 
-class Offers:
+class FixedRegistry:
     def __init__(self, schema: object) -> None:
         self.schema = schema
 
@@ -44,8 +44,8 @@ class Offers:
         return self.schema
 
 
-def tools(parameters: dict[str, Any], count: int = 25) -> Offers:
-    return Offers(
+def tools(parameters: dict[str, Any], count: int = 25) -> FixedRegistry:
+    return FixedRegistry(
         [{"name": f"tool_{number:02}", "parameters": parameters} for number in range(count)]
     )
 
@@ -67,7 +67,7 @@ async def test_a_tool_with_a_hostile_schema_can_be_chosen(parameters: dict[str, 
     assert time.monotonic() - started < 5
 
 
-def test_a_recursive_type_is_shown_to_a_bound_f_155() -> None:
+def test_recursive_and_wide_types_are_shortened_f_155() -> None:
     assert signature("t", "", AMBIGUOUS) == "t(x?: (any[]|str)[]|str)"
     assert signature("t", "", nested_alternatives(20)) == "t(x?: any)"
     many = {"anyOf": [{"const": number} for number in range(20)]}
@@ -76,14 +76,14 @@ def test_a_recursive_type_is_shown_to_a_bound_f_155() -> None:
         f"p{number}": {"type": "array", "items": {"anyOf": [{"type": "string"}, ANY_JSON]}}
         for number in range(900)
     }
-    shown = signature("t", "", {"properties": wide})
-    assert "p0?: (str|{x?: any})[]" in shown
-    assert "p899?: any[]" in shown
+    line = signature("t", "", {"properties": wide})
+    assert "p0?: (str|{x?: any})[]" in line
+    assert "p899?: any[]" in line
 
 
 @pytest.mark.parametrize("nest", [lambda inner: {"items": inner}, lambda inner: {"anyOf": [inner]}])
 @pytest.mark.parametrize("make", [lambda schema: schema, json.dumps], ids=["list", "text"])
-async def test_a_catalogue_that_cannot_be_read_is_a_status(nest: Any, make: Any) -> None:
+async def test_an_unreadable_catalogue_is_a_status(nest: Any, make: Any) -> None:
     schema: dict[str, Any] = {"type": "string"}
     for _ in range(900):
         schema = nest(schema)
@@ -95,13 +95,16 @@ async def test_a_catalogue_that_cannot_be_read_is_a_status(nest: Any, make: Any)
         ToolSelector(ScriptedClient([], default='{"calls": []}')),
         LexicalToolSelector(),
     ):
-        selection = await selector.select_detailed(task=TASK, tool_registry=Offers(offered))
+        selection = await selector.select_detailed(task=TASK, tool_registry=FixedRegistry(offered))
         assert selection.status in {"error", "empty"}
         assert selection.problem or not selection.failed
 
 
-async def test_a_slow_catalogue_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    slow, end = await read_catalogue(tools(ANY_JSON, count=2)), Event()  # as no other test has it
+async def test_a_slow_catalogue_does_not_block_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    slow, end = (
+        await read_catalogue(tools(ANY_JSON, count=2)),
+        Event(),
+    )  # not cached by another test
     quick = await read_catalogue(tools(AMBIGUOUS, count=2))
     kind = type(slow)
     compute = vars(kind)["signatures"].func
@@ -138,22 +141,22 @@ SELECTIONS: dict[str, Select] = {
 @pytest.mark.parametrize("kind", SELECTIONS)
 async def test_waiting_for_a_thread_ends_at_the_deadline_f_161(kind: str) -> None:
     end = Event()
-    held = [asyncio.create_task(in_thread(end.wait, 30)) for _ in range(MAX_WORK_THREADS)]
+    blocked = [asyncio.create_task(in_thread(end.wait, 30)) for _ in range(MAX_WORK_THREADS)]
     await asyncio.sleep(0)
     try:
         selection = await asyncio.wait_for(SELECTIONS[kind](), timeout=10)
     finally:
         end.set()
-        await asyncio.gather(*held)
+        await asyncio.gather(*blocked)
     assert selection.status == "timeout"
     assert "deadline" in selection.problem
 
 
 @pytest.mark.parametrize("kind", ["tools", "pointers"])
-async def test_hung_threads_of_the_application_hold_up_no_selection_f_161(kind: str) -> None:
+async def test_hung_threads_of_the_application_block_no_selection_f_161(kind: str) -> None:
     end = Event()
     loop = asyncio.get_running_loop()
-    held = [loop.run_in_executor(None, end.wait, 30) for _ in range(40)]
+    blocked = [loop.run_in_executor(None, end.wait, 30) for _ in range(40)]
     try:
         if kind == "tools":
             client = ScriptedClient([CALL])
@@ -167,7 +170,7 @@ async def test_hung_threads_of_the_application_hold_up_no_selection_f_161(kind: 
             )
     finally:
         end.set()
-        await asyncio.gather(*held)
+        await asyncio.gather(*blocked)
     assert selection.status == "ok"
 
 
@@ -181,8 +184,10 @@ async def test_the_shortlist_ranks_each_sub_task_s2_14() -> None:
         id=1, description="weather", sub_tasks=[SubTask(id=1, description="send the invoice")]
     )
     config = ToolSelectionConfig(max_catalogue_tokens=120, shortlist_tools=3)
-    await ToolSelector(client, config).select_detailed(task=task, tool_registry=Offers(offered))
+    await ToolSelector(client, config).select_detailed(
+        task=task, tool_registry=FixedRegistry(offered)
+    )
     user = str(client.calls[0].messages[1].content)
     assert '"name":"send_invoice"' in user.partition("Task:")[0]
-    catalogue = await read_catalogue(Offers(offered))
+    catalogue = await read_catalogue(FixedRegistry(offered))
     assert "send_invoice" not in [tool.name for tool in rank_tools(catalogue, ["weather"], limit=3)]

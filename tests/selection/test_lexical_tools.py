@@ -1,3 +1,5 @@
+"""Tests `LexicalToolSelector`."""
+
 from typing import Any, Literal
 from unittest.mock import MagicMock
 
@@ -20,7 +22,7 @@ def read_file(path: str) -> str:
 
 
 def search_files(query: str, limit: int = 10) -> str:
-    """Finds the places where words stand."""
+    """Finds the lines that contain words."""
     return f"{query}{limit}"
 
 
@@ -89,8 +91,8 @@ async def test_arguments_are_checked_by_the_schema_s2_07() -> None:
     assert selection.dropped[0].reason == "invalid_args"
 
 
-@pytest.mark.parametrize("text", ["Write a poem about spring", "?!", "", "the places"])
-async def test_a_request_that_no_tool_fits_gets_none(text: str) -> None:
+@pytest.mark.parametrize("text", ["Write a poem about spring", "?!", "", "the lines"])
+async def test_a_request_without_a_fitting_tool_gets_no_call(text: str) -> None:
     selection = await select(task(text))
     assert (selection.status, selection.calls, selection.dropped) == ("empty", (), ())
 
@@ -102,7 +104,7 @@ async def test_repeats_are_dropped_and_calls_capped_s2_05() -> None:
     assert [drop.reason for drop in selection.dropped] == ["repeat", "over_limit"]
 
 
-async def test_it_says_what_it_used() -> None:
+async def test_a_selection_reports_the_ranking() -> None:
     selection = await select(task("Search for 'retry logic'"))
     assert (selection.status, selection.used, selection.attempts) == ("ok", "lexical", ())
     assert (selection.tools_total, selection.tools_shown, selection.failed) == (3, 3, False)
@@ -140,9 +142,7 @@ async def test_json_text_of_a_third_party_registry_is_read() -> None:
         (TextRegistry("[]"), "no_candidates"),
     ],
 )
-async def test_a_registry_that_cannot_be_read_gives_no_calls_s2_09(
-    registry: Any, status: str
-) -> None:
+async def test_an_unreadable_registry_gives_no_calls_s2_09(registry: Any, status: str) -> None:
     selection = await select(task("Read the file aa.py"), registry)
     assert (selection.status, selection.calls) == (status, ())
     selector = LexicalToolSelector(ToolSelectionConfig())
@@ -195,7 +195,7 @@ async def test_a_tool_that_may_write_is_called_only_when_allowed() -> None:
         ("order_entry_list", "path", "string", False),
     ],
 )
-async def test_the_name_and_the_schema_tell_whether_a_tool_only_reads(
+async def test_name_and_schema_decide_whether_a_tool_only_reads(
     name: str, parameter: str, kind: str, reads: bool
 ) -> None:
     schema = {
@@ -209,7 +209,7 @@ async def test_the_name_and_the_schema_tell_whether_a_tool_only_reads(
     )
 
 
-async def test_a_mark_decides_before_the_name() -> None:
+async def test_a_read_only_mark_wins_over_the_name() -> None:
     planned = task("Delete the file aa.py")
     marked = {
         "name": "delete_file",
@@ -241,7 +241,7 @@ async def test_several_requests_in_one_sentence_give_several_calls() -> None:
     assert await chosen(task("Search for 'cats' and dogs")) == [("search_files", {"query": "cats"})]
 
 
-async def test_what_only_words_of_prose_could_fill_is_left_to_a_model() -> None:
+async def test_words_of_prose_fill_no_argument() -> None:
     for text in ("Search for retry logic", "Show the weather in Ulm"):
         selection = await select(task(text))
         assert (selection.status, selection.calls) == ("invalid", ())

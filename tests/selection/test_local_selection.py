@@ -1,4 +1,4 @@
-"""Ranking and selection without a model."""
+"""Tests ranking and selection without a model."""
 
 import random
 import time
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from llm_common.agents import ContextPointer, LexicalRelevanceSelector
-from llm_common.selection.relevance_ranking import rank_pointers
+from llm_common.selection.relevance_ranking import RankedPointer, rank_pointers
 
 
 def pointer(
@@ -29,7 +29,11 @@ def ranked(query: str, pointers: list[ContextPointer]) -> list[int]:
     return [int(entry.pointer.pointer_id, 16) for entry in rank_pointers(query, pointers)]
 
 
-def test_summary_and_digest_are_both_read_s0_08() -> None:
+def entries_of(query: str, pool: list[ContextPointer]) -> dict[int, RankedPointer]:
+    return {int(entry.pointer.pointer_id, 16): entry for entry in rank_pointers(query, pool)}
+
+
+def test_summary_and_digest_both_count_s0_08() -> None:
     pool = [
         pointer(1, "search query=oslo", "weather rain tomorrow"),
         pointer(2, "search query=bergen", "train timetable"),
@@ -46,12 +50,12 @@ def test_the_newer_of_two_equal_matches_comes_first_whatever_their_order() -> No
     assert ranked("weather", pool[::-1]) == [5, 4, 3, 2, 1]
 
 
-def test_position_decides_where_the_times_do_not() -> None:
+def test_position_decides_between_equal_times() -> None:
     pool = [pointer(number, "weather", created_at="now") for number in (3, 1, 2)]
     assert ranked("weather", pool) == [2, 1, 3]
 
 
-def test_an_old_match_beats_what_is_only_recent() -> None:
+def test_an_old_match_ranks_before_recent_pointers() -> None:
     pool = [
         pointer(1, "invoice customer=Acme"),
         *(pointer(number, "weather oslo") for number in range(2, 40)),
@@ -59,7 +63,7 @@ def test_an_old_match_beats_what_is_only_recent() -> None:
     assert ranked("the invoice of Acme", pool)[0] == 1
 
 
-def test_an_argument_named_in_the_best_digests_lifts_its_pointer() -> None:
+def test_a_name_in_the_best_digest_raises_its_pointer() -> None:
     pool = [
         pointer(1, "search query=Emory University", "a school", schools=["Emory University"]),
         pointer(2, "search query=Rice University", "a school", query="Rice University"),
@@ -71,15 +75,12 @@ def test_an_argument_named_in_the_best_digests_lifts_its_pointer() -> None:
         ),
         *(pointer(number, f"search query=other{number}", "nothing") for number in range(4, 20)),
     ]
-    entries = {
-        int(entry.pointer.pointer_id, 16): entry
-        for entry in rank_pointers("author of Moon, where from?", pool)
-    }
+    entries = entries_of("author of Moon, where from?", pool)
     assert entries[1].score - entries[2].score > 0.2
     assert not entries[1].matches
 
 
-def test_an_argument_of_many_pointers_leads_to_none_in_particular() -> None:
+def test_an_argument_of_many_pointers_raises_each_a_little() -> None:
     pool = [
         pointer(
             1,
@@ -95,15 +96,12 @@ def test_an_argument_of_many_pointers_leads_to_none_in_particular() -> None:
         ),
         pointer(3, "payment", "nothing", created_at="2023", card="C77"),
     ]
-    parts = {
-        int(entry.pointer.pointer_id, 16): entry.parts
-        for entry in rank_pointers("which certificate", pool)
-    }
-    assert parts[3]["named"] == pytest.approx(0.6)
-    assert parts[2]["named"] < 0.1
+    entries = entries_of("which certificate", pool)
+    assert entries[3].parts["named"] == pytest.approx(0.6)
+    assert entries[2].parts["named"] < 0.1
 
 
-def test_the_output_that_an_argument_came_from_is_lifted() -> None:
+def test_the_output_with_an_argument_of_the_best_is_raised() -> None:
     pool = [
         pointer(1, "get_user", "reservations JG7FMM", created_at="2020"),
         pointer(2, "get_user", "reservations XX0000", created_at="2020"),
@@ -112,15 +110,12 @@ def test_the_output_that_an_argument_came_from_is_lifted() -> None:
             3, "get_reservation", "business class to Oslo", created_at="2025", reservation="JG7FMM"
         ),
     ]
-    parts = {
-        int(entry.pointer.pointer_id, 16): entry.parts
-        for entry in rank_pointers("business class", pool)
-    }
-    assert parts[1]["names"] == pytest.approx(0.6)
-    assert "names" not in parts[2]
+    entries = entries_of("business class", pool)
+    assert entries[1].parts["names"] == pytest.approx(0.6)
+    assert "names" not in entries[2].parts
 
 
-def test_an_embedder_lifts_the_summary_that_means_the_same() -> None:
+def test_an_embedder_raises_a_summary_with_the_same_meaning() -> None:
     class Synonyms:
         def similarities(self, query: str, texts: Sequence[str]) -> Sequence[float]:
             return [1.0 if "automobile" in text else 0.1 for text in texts]
@@ -131,43 +126,41 @@ def test_an_embedder_lifts_the_summary_that_means_the_same() -> None:
     ]
     pool += [pointer(number, "news", created_at="2020") for number in range(4, 9)]
     assert "vectors" not in rank_pointers("car", pool)[0].parts
-    lifted = next(
+    raised = next(
         entry
         for entry in rank_pointers("car", pool, embedder=Synonyms())
         if entry.pointer == pool[0]
     )
-    assert lifted.parts["vectors"] == pytest.approx(0.4)
-    assert lifted.score == pytest.approx(sum(lifted.parts.values()))
+    assert raised.parts["vectors"] == pytest.approx(0.4)
+    assert raised.score == pytest.approx(sum(raised.parts.values()))
 
 
-def test_a_word_is_not_named_by_a_part_of_another() -> None:
+def test_a_part_of_a_word_is_not_a_name() -> None:
     pool = [
         pointer(1, "search", "x", query="art"),
         pointer(2, "search", "x", query=7, nested={"deep": ["no"]}),
         pointer(3, "search query=moon", "start of the moon landing, article 7", query="moon"),
     ]
-    scores = {
-        int(entry.pointer.pointer_id, 16): entry.score for entry in rank_pointers("moon", pool)
-    }
-    assert scores[1] < 0.6, "recency alone; named, it would have .6 more"
-    assert scores[3] == pytest.approx(1.7), "the best is not lifted by naming itself"
+    entries = entries_of("moon", pool)
+    assert entries[1].score < 0.6, "recency only: a name would add .6"
+    assert entries[3].score == pytest.approx(1.7), "the best does not raise itself"
 
 
-def test_a_large_pool_keeps_what_matches() -> None:
+def test_a_match_in_a_large_pool_is_found_in_time() -> None:
     words = [f"word{number}" for number in range(3_000)]
     random.Random(1).shuffle(words)
     pool = [
         pointer(number, f"search query={word}", f"{word} " * 20)
         for number, word in enumerate(words)
     ]
-    wanted = pointer(5_000, "invoice", "customers of Acme", created_at="2020")
+    match = pointer(5_000, "invoice", "customers of Acme", created_at="2020")
     started = time.thread_time()
-    best = rank_pointers("Acme's customer", [*pool, wanted])[0]
-    assert time.thread_time() - started < 1  # ten times what it takes on an idle machine
-    assert best.pointer == wanted
+    best = rank_pointers("Acme's customer", [*pool, match])[0]
+    assert time.thread_time() - started < 1  # ten times as long as on an idle machine
+    assert best.pointer == match
 
 
-async def test_selects_the_best_and_says_why_s0_37() -> None:
+async def test_selects_the_best_with_reasons_s0_37() -> None:
     pool = [pointer(number, f"search query=weather{number}") for number in range(8)]
     selection = await LexicalRelevanceSelector(max_selected=2).select_detailed(
         query="weather3", pointers=pool
@@ -189,7 +182,7 @@ async def test_recency_alone_chooses_nothing_s0_36(query: str, status: str) -> N
 
 
 @pytest.mark.parametrize(("pointers", "cap"), [([], None), ([pointer(1, "rain")], 0)])
-async def test_nothing_to_choose_gives_nothing_s0_32(
+async def test_no_candidates_or_a_cap_of_0_selects_nothing_s0_32(
     pointers: list[ContextPointer], cap: int | None
 ) -> None:
     selector = LexicalRelevanceSelector(cap)
@@ -199,8 +192,8 @@ async def test_nothing_to_choose_gives_nothing_s0_32(
     ).status == "no_candidates"
 
 
-def test_a_negative_cap_is_refused_s0_32() -> None:
-    with pytest.raises(ValueError, match="max_selected is -1"):
+def test_a_negative_cap_raises_s0_32() -> None:
+    with pytest.raises(ValueError, match="max_selected must be 0 or more, got -1"):
         LexicalRelevanceSelector(max_selected=-1)
 
 
@@ -213,19 +206,19 @@ async def test_the_cap_comes_from_the_environment_s0_33(monkeypatch: pytest.Monk
 
 
 class Synonyms:
-    """Vectors by which the text that speaks of a cat is like any query."""
+    """Returns 1 for texts about a cat, whatever the query."""
 
     def similarities(self, query: str, texts: Sequence[str]) -> Sequence[float]:
         del query
         return [float("cat" in text) for text in texts]
 
 
-async def test_the_selector_ranks_by_meaning_where_it_has_vectors() -> None:
+async def test_the_selector_ranks_by_meaning_with_an_embedder() -> None:
     pool = [
         pointer(number, f"search pets {name}")
         for number, name in enumerate(("ant", "cat", "dog", "hen"))
     ]
     for embedder, expected in ((None, 3), (Synonyms(), 1)):
         selector = LexicalRelevanceSelector(1, embedder=embedder)
-        kept = await selector.select(query="feline pets", pointers=pool)
-        assert [int(each.pointer_id, 16) for each in kept] == [expected]
+        selected = await selector.select(query="feline pets", pointers=pool)
+        assert selected == [pool[expected]]

@@ -1,8 +1,7 @@
-"""L14: thousands of selections against an endpoint that does anything at any time.
+"""Tests selections against an endpoint that misbehaves at random (L14).
 
-Every selection has a number, which its question carries, so that the endpoint decides by it alone
-what to do, and the campaign knows which selections were given an answer that names the sound
-choice.
+Every selection has a number, which its question contains. The endpoint chooses its behaviour by
+this number alone, so the campaign knows which selections received the sound choice.
 """
 
 import asyncio
@@ -33,23 +32,22 @@ from tests.selection.odd_replies import ODD_REPLIES, OTHER, SOUND, SOUND_ID
 KINDS = sorted(CHOOSERS)
 DEADLINE_S = 1.0
 AT_ONCE = 20
-# of what stays after a collection; what grows with the selections reaches any limit
-MOST_GROWN_MB = 8
+MAX_GROWTH_MB = 8  # after a garbage collection: a leak per selection exceeds any limit
 MANY_CONNECTIONS = 1_000_000
 _NUMBER = re.compile(r"question (\d+)")
 
 
 @dataclass
 class Endpoint:
-    """Does something else for each request, by the number of the selection and nothing else."""
+    """Behaves differently for each request, depending on the selection's number alone."""
 
     seed: int
-    asked: Counter[int] = field(default_factory=Counter)
+    requests: Counter[int] = field(default_factory=Counter)
     answered: set[int] = field(default_factory=set)
 
     def act(self, number: int) -> Act:
-        """What happens to the selection's next request."""
-        rng = random.Random(f"{self.seed}/{number}/{self.asked[number]}")
+        """Return the behaviour for the selection's next request."""
+        rng = random.Random(f"{self.seed}/{number}/{self.requests[number]}")
         sort = rng.choices(["sound", "works", "odd", "fault"], weights=[15, 10, 35, 40])[0]
         if sort == "fault":
             return rng.choice(list(FAULTS.values())).act
@@ -67,15 +65,15 @@ class Endpoint:
                 wire.requests.clear()
                 number = int(_NUMBER.findall(json.dumps(request.body["messages"]))[0])
                 act = self.act(number)
-                self.asked[number] += 1
-                await act(replace(wire, requests=[request] * self.asked[number]), ok(SOUND))
+                self.requests[number] += 1
+                await act(replace(wire, requests=[request] * self.requests[number]), ok(SOUND))
 
         return serve
 
 
 @dataclass
 class Tally:
-    """What went wrong in a campaign, and how often."""
+    """Counts the faults of a campaign."""
 
     uncaught: int = 0
     hung: int = 0
@@ -89,20 +87,20 @@ class Tally:
 
     @property
     def failures(self) -> dict[str, float]:
-        limits = {"chosen": math.inf, "cancelled": math.inf, "grown_mb": MOST_GROWN_MB}
+        limits = {"chosen": math.inf, "cancelled": math.inf, "grown_mb": MAX_GROWTH_MB}
         return {name: count for name, count in vars(self).items() if count > limits.get(name, 0)}
 
 
 class Chooses(Protocol):
-    """Selects by number, in the words of the model's reply and with the number of model calls."""
+    """Returns the choice as in the model's reply, and the number of model calls."""
 
     async def __call__(self, number: int) -> tuple[list[Any], int]: ...
 
     async def aclose(self) -> None: ...
 
 
-class Ours:
-    """Both selectors in turn, with one client for all."""
+class Selectors:
+    """Uses both selectors in turn, with one client for all."""
 
     def __init__(self, server: Loopback) -> None:
         self._client = OpenAICompatibleClient(server.config())
@@ -122,33 +120,33 @@ class Ours:
 
 
 class Naive:
-    """What is written in a hurry: no limit, a client for each call, and everything when the reply cannot be read."""
+    """Hasty code: no timeout, a client for each call, and everything if the reply is unreadable."""
 
     def __init__(self, server: Loopback) -> None:
         self._url = server.config().base_url + "/chat/completions"
-        self._kept: list[Any] = []
+        self._leaked: list[Any] = []
 
     async def __call__(self, number: int) -> tuple[list[Any], int]:
         client = httpx.AsyncClient(timeout=None, verify=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
-        self._kept += [client, asyncio.create_task(asyncio.sleep(60))]
+        self._leaked += [client, asyncio.create_task(asyncio.sleep(60))]
         payload = {"model": "m", "messages": [{"role": "user", "content": f"question {number}"}]}
         answer = await client.post(self._url, json=payload)
-        self._kept.append(answer)
+        self._leaked.append(answer)
         try:
             return json.loads(answer.json()["choices"][0]["message"]["content"])["pointer_ids"], 1
         except (KeyError, ValueError):
             return [SOUND_ID, OTHER], 1
 
     async def aclose(self) -> None:
-        """Forgets to."""
+        """Close nothing."""
 
     async def end(self) -> None:
-        """What `aclose` ought to do, for the process that runs the tests."""
-        for kept in self._kept:
-            if isinstance(kept, asyncio.Task):
-                kept.cancel()
-            elif isinstance(kept, httpx.AsyncClient):
-                await kept.aclose()
+        """Close what `aclose` should have closed, for the other tests of the process."""
+        for resource in self._leaked:
+            if isinstance(resource, asyncio.Task):
+                resource.cancel()
+            elif isinstance(resource, httpx.AsyncClient):
+                await resource.aclose()
 
 
 def kind_of(number: int) -> str:
@@ -160,7 +158,7 @@ def descriptors() -> int:
 
 
 def resident_mb() -> float:
-    """What the process holds, without what its allocator keeps of what was freed."""
+    """Return the memory of the process, after its allocator returned what was freed."""
     gc.collect()
     if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):
         trim(0)
@@ -168,16 +166,13 @@ def resident_mb() -> float:
 
 
 async def patience() -> None:
-    """The deadline and a second more, in turns of the event loop.
-
-    A busy machine makes them longer.
-    """
+    """Wait for the deadline and a second, in turns of the event loop, longer on a busy machine."""
     for _ in range(round((DEADLINE_S + 1) / 0.05)):
         await asyncio.sleep(0.05)
 
 
 async def select_once(number: int, choose: Chooses, endpoint: Endpoint, tally: Tally) -> None:
-    """One selection, judged; every 50th is cancelled under way."""
+    """Run one selection and count its faults. Every 50th is cancelled."""
     task = asyncio.create_task(choose(number))
     if number % 50 == 49:
         await asyncio.sleep(0.01)
@@ -200,11 +195,11 @@ async def select_once(number: int, choose: Chooses, endpoint: Endpoint, tally: T
             chosen != SOUND_CHOICE[kind_of(number)] or number not in endpoint.answered
         )
     endpoint.answered.discard(number)
-    endpoint.asked.pop(number, None)
+    endpoint.requests.pop(number, None)
 
 
 async def campaign(choose: Chooses, endpoint: Endpoint, *, selections: int) -> Tally:
-    """So many selections, a few at a time, each half as many as the other."""
+    """Run the selections in two halves, a few at a time, and compare the memory of both."""
     tally, numbers = Tally(), iter(range(selections))
 
     async def half() -> float:
@@ -220,7 +215,7 @@ async def campaign(choose: Chooses, endpoint: Endpoint, *, selections: int) -> T
 
 
 async def tallied(make: Callable[[Loopback], Chooses], *, selections: int, seed: int) -> Tally:
-    """A campaign with what it left behind."""
+    """Run a campaign, and count the tasks and descriptors that it left open."""
     endpoint = Endpoint(seed)
     tasks, open_before = asyncio.all_tasks(), descriptors()
     async with loopback(endpoint.script(), max_connections=MANY_CONNECTIONS) as server:
@@ -237,7 +232,7 @@ async def tallied(make: Callable[[Loopback], Chooses], *, selections: int, seed:
 
 @pytest.fixture(autouse=True)
 def _no_records() -> Iterator[None]:
-    """pytest keeps what is logged, which would be growth of its own."""
+    """Disable logging: pytest keeps log records, which would count as growth."""
     logging.disable(logging.CRITICAL)
     yield
     logging.disable(logging.NOTSET)
@@ -247,14 +242,14 @@ def _no_records() -> Iterator[None]:
     "selections", [pytest.param(5_040, marks=pytest.mark.torture), 80], ids=["L14-full", "L14"]
 )
 async def test_no_endpoint_makes_a_selection_unsound_late_or_leaky(selections: int) -> None:
-    tally = await tallied(Ours, selections=selections, seed=14)
+    tally = await tallied(Selectors, selections=selections, seed=14)
     assert tally.failures == {}
     assert tally.chosen > selections / 10
     assert tally.cancelled > selections / 100
 
 
 @pytest.mark.torture
-async def test_the_campaign_finds_what_is_wrong_with_naive_code_l14() -> None:
+async def test_the_campaign_finds_the_faults_of_naive_code_l14() -> None:
     tally = await tallied(Naive, selections=160, seed=14)
     assert set(tally.failures) >= {
         "uncaught",

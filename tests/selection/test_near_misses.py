@@ -1,7 +1,4 @@
-"""Replies that miss the asked form without a change of meaning are read, with a note.
-
-All others are refused.
-"""
+"""Tests that calls with one possible reading are converted with a note, and others are dropped."""
 
 import json
 from typing import Any
@@ -38,8 +35,8 @@ SCHEMA: dict[str, Any] = {
 }
 
 
-def get_weather(city: str, **rest: Any) -> str:
-    return f"{city} {rest}"
+def get_weather(city: str, **options: Any) -> str:
+    return f"{city} {options}"
 
 
 def search_web(query: str) -> str:
@@ -61,7 +58,7 @@ def weather(**args: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("given", "read", "note"),
+    ("args", "converted", "note"),
     [
         ({"days": None}, {}, "days: null was read as left out"),
         ({"days": None, "note": None, "free": None}, {"note": None, "free": None},
@@ -76,16 +73,18 @@ def weather(**args: Any) -> dict[str, Any]:
         ({"marks": ["1", 2]}, {"marks": [1, 2]}, "marks.0: a text was read as a number"),
     ],
 )  # fmt: skip
-async def test_a_form_that_has_one_meaning_is_read_s2_07(given: Any, read: Any, note: str) -> None:
-    selection = await select(weather(**given))
+async def test_arguments_with_one_reading_are_converted_s2_07(
+    args: Any, converted: Any, note: str
+) -> None:
+    selection = await select(weather(**args))
     assert selection.status == "ok"
-    assert selection.calls[0].args == {"city": "Ulm", **read}
+    assert selection.calls[0].args == {"city": "Ulm", **converted}
     assert f"get_weather: {note}" in " ".join(selection.notes)
     assert not selection.dropped
 
 
 @pytest.mark.parametrize(
-    "given",
+    "args",
     [{"city": None}, {"city": 5}, {"days": "5.0"}, {"days": "05"}, {"days": "5 "}, {"days": "five"}, {
         "days":
         "1e1"},
@@ -97,13 +96,13 @@ async def test_a_form_that_has_one_meaning_is_read_s2_07(given: Any, read: Any, 
      {"marks": "[1]"}, {"place": "{}"}, {"either": [1]}],
     ids=repr,
 )  # fmt: skip
-async def test_what_could_mean_something_else_is_refused_s2_07(given: dict[str, Any]) -> None:
-    selection = await select(weather(**given))
+async def test_ambiguous_arguments_are_dropped_s2_07(args: dict[str, Any]) -> None:
+    selection = await select(weather(**args))
     assert (selection.status, selection.calls, selection.notes) == ("invalid", (), ())
     assert selection.dropped[0].reason == "invalid_args"
 
 
-async def test_a_text_stays_one_where_texts_are_taken() -> None:
+async def test_a_text_stays_a_text_where_the_schema_admits_one() -> None:
     selection = await select(weather(either="5", note="true", free="7"))
     assert selection.calls[0].args == {"city": "Ulm", "either": "5", "note": "true", "free": "7"}
     assert selection.notes == ()
@@ -144,10 +143,10 @@ async def test_a_call_in_another_shape_is_read_with_a_note_s2_07(
 async def test_another_name_is_never_guessed_s2_07(name: str) -> None:
     selection = await select({"tool": name, "args": ARGS})
     assert [drop.reason for drop in selection.dropped] == ["unknown_tool"]
-    assert "none that is offered has this name" in str(selection.dropped[0])
+    assert "no offered tool has this name" in str(selection.dropped[0])
 
 
-async def test_the_given_keys_win_over_their_other_names() -> None:
+async def test_tool_and_args_win_over_name_and_arguments() -> None:
     selection = await select(
         {"tool": "search_web", "name": "get_weather", "args": ARGS, "arguments": {"city": "x"}}
     )
@@ -155,7 +154,7 @@ async def test_the_given_keys_win_over_their_other_names() -> None:
     assert selection.notes == ()
 
 
-def test_reading_is_bounded_in_depth() -> None:
+def test_conversion_is_limited_in_depth() -> None:
     value: Any = "5"
     for _ in range(500):
         value = {"x": value}

@@ -1,4 +1,4 @@
-"""Every selection says what became of it: one warning for a failed one, a span, and a count."""
+"""Tests the telemetry of selections: a warning for each failure, spans and metrics."""
 
 from collections.abc import Awaitable, Callable
 
@@ -50,7 +50,7 @@ def unreadable() -> str:
 
 
 class Broken:
-    """A registry whose list of tools cannot be had."""
+    """A registry that fails to list its tools."""
 
     def get_tools_schema(self) -> str:
         return unreadable()
@@ -75,14 +75,14 @@ def lexical_tools(client: ScriptedClient) -> Awaitable[ToolSelection]:
     return LexicalToolSelector(CONFIG).select_detailed(task=TASK, tool_registry=Broken())
 
 
-def counted(measured: InMemoryMetricReader) -> list[dict[str, object]]:
+def attributes_of(measured: InMemoryMetricReader) -> list[dict[str, object]]:
     data = measured.get_metrics_data()
     assert data is not None
     metrics = [
-        one
-        for each in data.resource_metrics
-        for scope in each.scope_metrics
-        for one in scope.metrics
+        metric
+        for resource in data.resource_metrics
+        for scope in resource.scope_metrics
+        for metric in scope.metrics
     ]
     [durations] = [
         metric for metric in metrics if metric.name == "gen_ai.client.operation.duration"
@@ -91,7 +91,7 @@ def counted(measured: InMemoryMetricReader) -> list[dict[str, object]]:
 
 
 @pytest.mark.parametrize(
-    ("choose", "replies", "said"),
+    ("choose", "replies", "warning_text"),
     [
         (outputs, ["no JSON"], "no outputs were chosen: status invalid, model a-model: "),
         (tools, ["no JSON", "neither"], "no tools were chosen: status invalid, model b-model: "),
@@ -104,10 +104,10 @@ def counted(measured: InMemoryMetricReader) -> list[dict[str, object]]:
         (lexical_tools, [], "no tools were chosen: status error: "),
     ],
 )
-async def test_a_failed_selection_is_one_warning(
+async def test_a_failed_selection_logs_one_warning(
     choose: Chooses,
     replies: list[str],
-    said: str,
+    warning_text: str,
     caplog: pytest.LogCaptureFixture,
     exported: InMemorySpanExporter,
 ) -> None:
@@ -115,16 +115,16 @@ async def test_a_failed_selection_is_one_warning(
     assert selection.failed
     [warning] = caplog.records
     assert (warning.levelname, warning.args is not None) == ("WARNING", True)
-    assert said in warning.getMessage()
+    assert warning_text in warning.getMessage()
     assert warning.getMessage().endswith(selection.problem)
     assert "private" not in caplog.text
-    [span] = [one for one in exported.get_finished_spans() if one.name.startswith("retrieval")]
+    [span] = [span for span in exported.get_finished_spans() if span.name.startswith("retrieval")]
     assert span.status.status_code is StatusCode.ERROR
     assert dict(span.attributes or {})["error.type"] == selection.status
 
 
 @pytest.mark.parametrize(
-    ("choose", "replies", "counts_as"),
+    ("choose", "replies", "expected"),
     [
         (outputs, ['{"pointer_ids": []}'], ("empty", "model", False)),
         (
@@ -140,28 +140,28 @@ async def test_a_failed_selection_is_one_warning(
         ),
     ],
 )
-async def test_empties_and_fallbacks_are_counted(
+async def test_empty_selections_and_fallbacks_are_counted(
     choose: Chooses,
     replies: list[str],
-    counts_as: tuple[str, str, bool],
+    expected: tuple[str, str, bool],
     measured: InMemoryMetricReader,
 ) -> None:
     await choose(ScriptedClient(replies))
-    [facts] = counted(measured)
-    assert facts.pop("gen_ai.data_source.id") in {"tools", "tool_outputs"}
-    assert (
-        tuple(facts[f"llm_common.selection.{name}"] for name in ("status", "used", "fallback"))
-        == counts_as
-    )
+    [attributes] = attributes_of(measured)
+    assert attributes.pop("gen_ai.data_source.id") in {"tools", "tool_outputs"}
+    names = ("status", "used", "fallback")
+    assert tuple(attributes[f"llm_common.selection.{name}"] for name in names) == expected
 
 
-async def test_ids_and_scores_of_a_retrieval_are_bounded(exported: InMemorySpanExporter) -> None:
+async def test_a_span_has_at_most_50_ids_and_scores(exported: InMemorySpanExporter) -> None:
     await LexicalRelevanceSelector(max_selected=60).select(query="snow in Oslo", pointers=POINTERS)
     [span] = exported.get_finished_spans()
-    facts = dict(span.attributes or {})
-    ids, scores = facts["llm_common.retrieval.ids"], facts["llm_common.retrieval.scores"]
+    attributes = dict(span.attributes or {})
+    ids = attributes["llm_common.retrieval.ids"]
+    scores = attributes["llm_common.retrieval.scores"]
     assert isinstance(ids, tuple)
     assert isinstance(scores, tuple)
-    assert facts["llm_common.retrieval.count"] == facts["gen_ai.retrieval.top_k"] == 60
+    assert attributes["llm_common.retrieval.count"] == 60
+    assert attributes["gen_ai.retrieval.top_k"] == 60
     assert len(ids) == len(scores) == 50
     assert [*scores] == sorted(scores, reverse=True)

@@ -1,4 +1,4 @@
-"""Both selectors against what models write, read off a real connection."""
+"""Tests both selectors with odd replies over a real connection."""
 
 import pytest
 
@@ -13,7 +13,7 @@ KINDS = sorted(CHOOSERS)
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("row", ODD_REPLIES)
-async def test_an_odd_reply_leads_to_the_sound_choice_or_to_none(row: str, kind: str) -> None:
+async def test_an_odd_reply_gives_the_sound_choice_or_none(row: str, kind: str) -> None:
     odd = ODD_REPLIES[row]
     async with loopback(misbehaving(reply(200, odd.body()))) as server:
         async with OpenAICompatibleClient(server.config()) as client:
@@ -31,7 +31,7 @@ async def test_an_odd_reply_leads_to_the_sound_choice_or_to_none(row: str, kind:
 async def test_no_prefix_of_a_good_reply_selects_anything(
     kind: str, part: str, stride: int
 ) -> None:
-    """The text is cut, or the whole body of the reply, which is then declared to be that long."""
+    """Cut the text, or the whole body with a matching Content-Length."""
     whole = ok(SOUND)
     bodies = [ok(SOUND[:end]) for end in range(0, len(SOUND), stride)]
     if part == "body":

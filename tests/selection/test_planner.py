@@ -1,4 +1,4 @@
-"""`Planner`: one model call turns a question into tasks, or fails with a reason."""
+"""Tests `Planner`."""
 
 import json
 from collections.abc import Sequence
@@ -90,7 +90,7 @@ async def test_no_tools_give_an_empty_plan_without_a_model_call() -> None:
     ],
     ids=["no-json", "too-many", "blank", "no-description", "timeout"],
 )
-async def test_a_failure_raises_and_makes_no_plan_up(
+async def test_an_unusable_reply_raises(
     replies: Sequence[str | LLMError], error: type[LLMError]
 ) -> None:
     attempts: list[Attempt] = []
@@ -101,14 +101,14 @@ async def test_a_failure_raises_and_makes_no_plan_up(
     assert len(attempts) == 1
 
 
-async def test_what_cannot_be_planned_with_is_named() -> None:
+async def test_invalid_arguments_raise() -> None:
     with pytest.raises(ValueError, match="query is blank; pass the user's question"):
         await Planner(ScriptedClient([])).plan("  ", tools())
     with pytest.raises(ToolFailedError, match="pass a ToolRegistry"):
         await Planner(ScriptedClient([])).plan(QUESTION, object())  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="max_tasks is 0; it must be 1 to 50"):
+    with pytest.raises(ValueError, match="max_tasks must be 1 to 50, got 0"):
         Planner(ScriptedClient([]), max_tasks=0)
-    with pytest.raises(ValueError, match="timeout_s is 0; it must be above 0"):
+    with pytest.raises(ValueError, match="timeout_s must be above 0, got 0"):
         Planner(ScriptedClient([]), timeout_s=0)
     with pytest.raises(TypeError):
         Planner(object())  # type: ignore[arg-type]

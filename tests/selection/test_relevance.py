@@ -1,4 +1,4 @@
-"""The selector that asks a model."""
+"""Tests `ContextRelevanceSelector`."""
 
 import asyncio
 import time
@@ -39,7 +39,11 @@ THREE = [
 
 
 def chosen(*ids: str) -> str:
-    return '{"pointer_ids": [' + ", ".join(f'"{each}"' for each in ids) + "]}"
+    return '{"pointer_ids": [' + ", ".join(f'"{pointer_id}"' for pointer_id in ids) + "]}"
+
+
+def ids_of(selection: RelevanceSelection) -> list[str]:
+    return [pointer.pointer_id for pointer in selection.pointers]
 
 
 def prompt_of(client: ScriptedClient) -> str:
@@ -59,7 +63,7 @@ def _no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("LLM_COMMON_TOOL_SELECTION_MODEL", raising=False)
 
 
-async def test_the_prompt_holds_ids_and_summaries_and_nothing_else_of_a_pointer_s0_30() -> None:
+async def test_the_prompt_contains_only_ids_and_summaries_of_pointers_s0_30() -> None:
     client = ScriptedClient([chosen(A)])
     await detailed(
         client, pointers=[pointer(A, "tool k=v", digest="sentinel-in-digest")], query="what rain?"
@@ -69,7 +73,7 @@ async def test_the_prompt_holds_ids_and_summaries_and_nothing_else_of_a_pointer_
     assert all(text in prompt for text in (A, "tool k=v", "what rain?"))
 
 
-async def test_the_digest_is_shown_on_request_and_bounded_s0_30() -> None:
+async def test_a_requested_digest_is_shown_in_part_s0_30() -> None:
     client = ScriptedClient([chosen(A)])
     await detailed(
         client, pointers=[pointer(A, digest="about\nrain " + "x" * 5_000)], include_digest=True
@@ -89,7 +93,7 @@ async def test_asks_for_a_json_object_at_temperature_zero_s0_31() -> None:
     )
 
 
-async def test_works_with_a_double_that_has_only_content_and_finish_reason_s0_31() -> None:
+async def test_a_reply_with_only_content_and_finish_reason_is_read_s0_31() -> None:
     client = AsyncMock()
     client.chat_completion.return_value = SimpleNamespace(content=chosen(B), finish_reason="stop")
     selected = await ContextRelevanceSelector(client=client, max_selected=1).select(
@@ -100,7 +104,7 @@ async def test_works_with_a_double_that_has_only_content_and_finish_reason_s0_31
 
 
 @pytest.mark.parametrize(("pointers", "cap"), [([], None), (THREE, 0), ([], 0)])
-async def test_nothing_to_choose_asks_nothing_s0_32(
+async def test_no_candidates_or_a_cap_of_0_calls_no_model_s0_32(
     pointers: list[ContextPointer], cap: int | None
 ) -> None:
     client = ScriptedClient([])
@@ -109,13 +113,13 @@ async def test_nothing_to_choose_asks_nothing_s0_32(
 
 
 @pytest.mark.parametrize("options", [{"max_selected": -1}, {"timeout_s": 0.0}, {"timeout_s": -1.0}])
-def test_refuses_impossible_limits_s0_32(options: dict[str, float]) -> None:
-    with pytest.raises(ValueError, match=r"max_selected is -1|timeout_s is"):
+def test_impossible_limits_raise_s0_32(options: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match=r"max_selected must be 0 or more|timeout_s is"):
         ContextRelevanceSelector(ScriptedClient([]), **options)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
-    ("argument", "context_model", "tool_model", "asked"),
+    ("argument", "context_model", "tool_model", "expected"),
     [
         ("mine", "context", "tool", "mine"),
         (None, "context", "tool", "context"),
@@ -123,34 +127,34 @@ def test_refuses_impossible_limits_s0_32(options: dict[str, float]) -> None:
         (None, "", "", None),
     ],
 )
-async def test_the_model_comes_from_the_nearest_setting_s0_33(
+async def test_the_model_comes_from_argument_then_variables_s0_33(
     monkeypatch: pytest.MonkeyPatch,
     argument: str | None,
     context_model: str,
     tool_model: str,
-    asked: str | None,
+    expected: str | None,
 ) -> None:
     monkeypatch.setenv("LLM_COMMON_CONTEXT_SELECTION_MODEL", context_model)
     monkeypatch.setenv("LLM_COMMON_TOOL_SELECTION_MODEL", tool_model)
     client = ScriptedClient([chosen(A)])
     await detailed(client, model=argument)
-    assert client.calls[0].model == asked
+    assert client.calls[0].model == expected
 
 
 @pytest.mark.parametrize(
-    ("variable", "argument", "kept"), [("", None, 6), ("2", None, 2), ("2", 6, 6), ("2", 1, 1)]
+    ("variable", "argument", "cap"), [("", None, 6), ("2", None, 2), ("2", 6, 6), ("2", 1, 1)]
 )
 async def test_an_explicit_cap_beats_the_variable_s0_33(
-    monkeypatch: pytest.MonkeyPatch, variable: str, argument: int | None, kept: int
+    monkeypatch: pytest.MonkeyPatch, variable: str, argument: int | None, cap: int
 ) -> None:
     monkeypatch.setenv("LLM_COMMON_CONTEXT_SELECTION_MAX_POINTERS", variable)
     ids = [f"{number:012x}" for number in range(8)]
     selection = await detailed(
         ScriptedClient([chosen(*ids)]),
-        pointers=[pointer(each) for each in ids],
+        pointers=list(map(pointer, ids)),
         max_selected=argument,
     )
-    assert [each.pointer_id for each in selection.pointers] == ids[:kept]
+    assert ids_of(selection) == ids[:cap]
 
 
 async def test_zero_in_the_environment_is_zero_s0_33(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,7 +172,7 @@ async def test_zero_in_the_environment_is_zero_s0_33(monkeypatch: pytest.MonkeyP
         ("FAIL_CLOSED", "nope"),
     ],
 )
-def test_a_malformed_variable_is_named_when_the_selector_is_made_s0_33(
+def test_a_malformed_variable_raises_at_construction_s0_33(
     monkeypatch: pytest.MonkeyPatch, variable: str, value: str
 ) -> None:
     monkeypatch.setenv(f"LLM_COMMON_CONTEXT_SELECTION_{variable}", value)
@@ -176,10 +180,10 @@ def test_a_malformed_variable_is_named_when_the_selector_is_made_s0_33(
         ContextRelevanceSelector(ScriptedClient([]))
 
 
-async def test_keeps_the_models_order_drops_first_and_caps_last_s0_34() -> None:
+async def test_keeps_the_models_order_and_caps_after_dropping_s0_34() -> None:
     client = ScriptedClient([chosen("ffffffffffff", f" {C.upper()}\\n", C, A[:6], B, A)])
     selection = await detailed(client, max_selected=2)
-    assert [each.pointer_id for each in selection.pointers] == [C, B]
+    assert ids_of(selection) == [C, B]
     assert [(drop.id, drop.reason) for drop in selection.dropped] == [
         ("ffffffffffff", "unknown"),
         (C, "repeat"),
@@ -203,7 +207,7 @@ async def test_keeps_the_models_order_drops_first_and_caps_last_s0_34() -> None:
         (chosen("ffffffffffff"), "invalid"),
     ],
 )
-async def test_only_an_empty_list_is_an_empty_success_s0_35(reply: str, status: str) -> None:
+async def test_only_an_empty_list_has_the_status_empty_s0_35(reply: str, status: str) -> None:
     selection = await detailed(ScriptedClient([reply]))
     assert (selection.pointers, selection.status) == ([], status)
 
@@ -231,12 +235,12 @@ async def test_a_failure_selects_nothing_s0_36(failure: str | Exception) -> None
 async def test_a_long_list_of_unknown_ids_is_reported_in_part_f_098() -> None:
     unknown = [f"{number:012x}" for number in range(10_000)]
     selection = await detailed(ScriptedClient([chosen(*unknown, A)]))
-    assert [pointer.pointer_id for pointer in selection.pointers] == [A]
+    assert ids_of(selection) == [A]
     assert len(selection.dropped) <= 100
 
 
 @pytest.mark.parametrize("failure", FAILURES, ids=repr)
-async def test_open_failure_takes_what_shares_a_word_with_the_query_s0_36(
+async def test_a_failure_that_is_not_closed_uses_the_ranking_s0_36(
     failure: str | Exception,
 ) -> None:
     many = [pointer(f"{number:012x}", "rain in Bergen") for number in range(20)]
@@ -249,18 +253,20 @@ async def test_open_failure_takes_what_shares_a_word_with_the_query_s0_36(
         selection = await detailed(
             ScriptedClient([failure]), query=query, pointers=pointers, fail_closed=False
         )
-        assert [each.pointer_id for each in selection.pointers] == expected
+        assert ids_of(selection) == expected
         assert selection.status in {"error", "invalid"}
         assert selection.used == "lexical"
 
 
-async def test_the_variable_opens_it_too_s0_36_s0_40(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_fail_closed_comes_from_the_environment_s0_36_s0_40(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("LLM_COMMON_CONTEXT_SELECTION_FAIL_CLOSED", "false")
     assert (await detailed(ScriptedClient(["?"]))).used == "lexical"
     assert (await detailed(ScriptedClient(["?"]), fail_closed=True)).used == "model"
 
 
-async def test_the_detailed_selection_accounts_for_the_call_s0_37() -> None:
+async def test_the_detailed_selection_reports_the_call_s0_37() -> None:
     usage = LLMUsage(prompt_tokens=7, completion_tokens=3, total_tokens=10)
     answer = LLMResponse(id="1", model="m-1", content=chosen(B), finish_reason="stop", usage=usage)
     selection = await detailed(ScriptedClient([answer]), model="m")
@@ -277,7 +283,7 @@ async def test_the_detailed_selection_accounts_for_the_call_s0_37() -> None:
     ) == [THREE[1]]
 
 
-async def test_a_silent_model_is_given_up_in_time_s0_38() -> None:
+async def test_a_silent_model_ends_in_a_timeout_s0_38() -> None:
     async def hang(_: list[LLMMessage]) -> str:
         await asyncio.sleep(30)
         return chosen(A)
@@ -315,15 +321,15 @@ async def test_cancellation_propagates_s0_38() -> None:
         await task
 
 
-async def test_more_than_fit_are_shortlisted_by_relevance_s0_39() -> None:
+async def test_many_candidates_are_shortlisted_by_relevance_s0_39() -> None:
     many = [
         pointer(f"{number:012x}", f"web_search query=topic{number} " + "x" * 250)
         for number in range(1_000)
     ]
-    wanted = pointer(A, "weather city=Oslo")
+    match = pointer(A, "weather city=Oslo")
     client = ScriptedClient([chosen(A, many[0].pointer_id)])
-    selection = await detailed(client, query="weather in Oslo", pointers=[wanted, *many])
-    assert selection.pointers == [wanted]
+    selection = await detailed(client, query="weather in Oslo", pointers=[match, *many])
+    assert selection.pointers == [match]
     assert selection.dropped[0].id == many[0].pointer_id
     assert len(prompt_of(client).encode()) < 64 * 1024
     assert prompt_of(client).count('{"id":') <= 200
@@ -332,7 +338,7 @@ async def test_more_than_fit_are_shortlisted_by_relevance_s0_39() -> None:
         == sum(choice.reason == "not shown" for choice in selection.choices)
         >= 801
     )
-    assert f"{999:012x}" in prompt_of(client), "the newest are shown where nothing else decides"
+    assert f"{999:012x}" in prompt_of(client), "the newest fill the prompt"
 
 
 async def test_a_prompt_of_wide_characters_stays_small_s0_39() -> None:
@@ -344,7 +350,7 @@ async def test_a_prompt_of_wide_characters_stays_small_s0_39() -> None:
     assert 0 < selection.not_shown < 150
 
 
-async def test_candidates_that_fit_keep_their_order_and_the_beginning_of_the_prompt_s0_39() -> None:
+async def test_further_candidates_keep_the_prefix_of_the_prompt_s0_39() -> None:
     client = ScriptedClient([], default=chosen(A))
     await detailed(client, pointers=THREE[:2])
     await detailed(client, pointers=THREE)
@@ -353,7 +359,7 @@ async def test_candidates_that_fit_keep_their_order_and_the_beginning_of_the_pro
     assert client.calls[0].messages[0] == client.calls[1].messages[0]
 
 
-async def test_one_id_is_one_candidate() -> None:
+async def test_the_last_pointer_of_a_repeated_id_is_the_candidate() -> None:
     old, new = pointer(A, "old", age=5), pointer(A, "new")
     client = ScriptedClient([chosen(A, A)])
     selection = await detailed(client, pointers=[old, new])
@@ -384,7 +390,7 @@ async def test_concurrent_selections_do_not_mix() -> None:
     selections = await asyncio.gather(
         *(selector.select(query="rain-a" if n % 2 else "rain-b", pointers=THREE) for n in range(20))
     )
-    assert [each[0].pointer_id for each in selections] == [B, A] * 10
+    assert [pointers[0].pointer_id for pointers in selections] == [B, A] * 10
 
 
 async def test_a_fallback_model_is_asked_once_within_one_deadline_s0_38() -> None:
@@ -415,19 +421,19 @@ async def test_attempts_share_the_deadline_s0_38() -> None:
         ContextRelevanceSelector(ScriptedClient([]), timeout_s=0)
 
 
-class Choosy(ScriptedClient):
+class SchemaClient(ScriptedClient):
     prefers_json_schema = True
 
 
-async def test_the_ids_that_are_shown_are_an_enum_for_a_client_that_prefers_a_schema() -> None:
-    client = Choosy([chosen(A)])
+async def test_a_client_that_prefers_a_schema_gets_the_ids_as_enum() -> None:
+    client = SchemaClient([chosen(A)])
     assert (await detailed(client)).status == "ok"
-    wanted = client.calls[0].options["response_format"]["json_schema"]
-    assert wanted["strict"] is True
-    assert wanted["schema"]["properties"]["pointer_ids"]["items"]["enum"] == [A, B, C]
+    json_schema = client.calls[0].options["response_format"]["json_schema"]
+    assert json_schema["strict"] is True
+    assert json_schema["schema"]["properties"]["pointer_ids"]["items"]["enum"] == [A, B, C]
 
 
-async def test_a_cached_reply_names_the_pointers_of_the_day() -> None:
+async def test_a_cached_reply_selects_the_current_pointers() -> None:
     client = ScriptedClient([chosen(A)])
     selector = ContextRelevanceSelector(client, cache=SelectionCache())
     saved_again = [pointer(A, "weather city=Oslo", age=9), *THREE[1:]]
@@ -442,7 +448,7 @@ async def test_a_cached_reply_names_the_pointers_of_the_day() -> None:
     )
 
 
-async def test_what_is_not_shown_is_counted_in_tokens_s0_39() -> None:
+async def test_tokens_of_hidden_candidates_are_estimated_s0_39() -> None:
     many = [pointer(f"{number:012x}", f"web_search query=topic{number}") for number in range(400)]
     assert (
         3_000
@@ -454,7 +460,7 @@ async def test_what_is_not_shown_is_counted_in_tokens_s0_39() -> None:
     assert (await detailed(ScriptedClient([chosen(A)]))).tokens_saved == 0
 
 
-async def test_ten_thousand_candidates_are_shortlisted_into_a_small_prompt_s0_39() -> None:
+async def test_ten_thousand_candidates_become_a_small_prompt_s0_39() -> None:
     many = [
         pointer(f"{number:012x}", f"web_search query=topic{number} of the day")
         for number in range(10_000)

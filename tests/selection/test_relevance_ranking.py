@@ -1,4 +1,4 @@
-"""The ranking of pointers against a plain reading of its rules."""
+"""Tests the ranking of pointers against a plain implementation of its rules."""
 
 import math
 import re
@@ -32,7 +32,7 @@ WORDS = (
 def texts(max_words: int) -> st.SearchStrategy[str]:
     separators = st.sampled_from((" ", ", ", "-", "_", ""))
     words = st.lists(st.sampled_from(WORDS), max_size=max_words)
-    return st.builds(lambda separator, some: separator.join(some), separators, words)
+    return st.builds(str.join, separators, words)
 
 
 VALUES = st.recursive(
@@ -44,8 +44,8 @@ VALUES = st.recursive(
 )
 POOLS = st.lists(
     st.builds(
-        lambda **facts: ContextPointer(
-            pointer_id="0" * 12, query_id="q", tool_name="t", result_path="", **facts
+        lambda **fields: ContextPointer(
+            pointer_id="0" * 12, query_id="q", tool_name="t", result_path="", **fields
         ),
         summary=texts(5),
         digest=texts(8),
@@ -61,7 +61,7 @@ def words_of(text: str) -> list[str]:
 
 
 def names_of(value: object) -> Iterator[tuple[str, ...]]:
-    """The names among the arguments, as words."""
+    """Yield the names among the arguments, as words."""
     if (
         isinstance(value, str)
         and 3 <= len(value.strip()) <= 120
@@ -83,58 +83,57 @@ def names_in(text: str, name: Sequence[str]) -> bool:
 def expected(
     query: str, pointers: Sequence[ContextPointer]
 ) -> list[tuple[int, float, Mapping[str, float]]]:
-    """Where each pointer stood, its score and its parts, the best first."""
+    """Return the position of each pointer, its score and its parts, best first."""
     order = sorted(
-        range(len(pointers)), key=lambda place: (pointers[place].created_at, place), reverse=True
+        range(len(pointers)), key=lambda index: (pointers[index].created_at, index), reverse=True
     )
-    pool = [pointers[place] for place in order]
-    words = scan(
-        query, [(folded(each.summary), folded(each.digest)) for each in pool], weights=(2.0, 1.0)
-    )
+    pool = [pointers[index] for index in order]
+    columns = [(folded(pointer.summary), folded(pointer.digest)) for pointer in pool]
+    words = scan(query, columns, weights=(2.0, 1.0))
     parts = [{"words": word, "recency": 0.7 * math.exp(-age / 6)} for age, word in enumerate(words)]
-    scores = [sum(of_one.values()) for of_one in parts]
-    best = sorted(range(len(pool)), key=lambda place: (-scores[place], place))[:3]
-    own = [set(names_of(each.args)) for each in pool]
-    said = " ".join(pool[place].digest for place in best)
-    for name in set().union(*own):
-        owners = [
-            place for place, names in enumerate(own) if name in names and names_in(said, name)
-        ]
-        found = [
-            place
-            for place, each in enumerate(pool)
-            if names_in(each.digest, name) and place not in best
-        ]
-        asked = any(name in own[place] for place in best)
-        for part, places in (("named", owners), ("names", found if asked else [])):
-            for place in set(places) - {*best}:
-                parts[place][part] = max(parts[place].get(part, 0.0), 0.6 / len(places))
+    scores = [sum(values.values()) for values in parts]
+    best = sorted(range(len(pool)), key=lambda index: (-scores[index], index))[:3]
+    names_by_index = [set(names_of(pointer.args)) for pointer in pool]
+    best_digests = " ".join(pool[index].digest for index in best)
+    for name in set().union(*names_by_index):
+        linked: dict[str, list[int]] = {"named": [], "names": []}
+        for index, names in enumerate(names_by_index):
+            if name in names and names_in(best_digests, name):
+                linked["named"].append(index)
+        if any(name in names_by_index[index] for index in best):
+            for index, pointer in enumerate(pool):
+                if names_in(pointer.digest, name) and index not in best:
+                    linked["names"].append(index)
+        for part, indexes in linked.items():
+            for index in set(indexes) - {*best}:
+                parts[index][part] = max(parts[index].get(part, 0.0), 0.6 / len(indexes))
     scores = [
-        score + of_one.get("named", 0.0) + of_one.get("names", 0.0)
-        for score, of_one in zip(scores, parts, strict=True)
+        score + values.get("named", 0.0) + values.get("names", 0.0)
+        for score, values in zip(scores, parts, strict=True)
     ]
-    ranked = sorted(range(len(pool)), key=lambda place: (-scores[place], place))
+    ranked = sorted(range(len(pool)), key=lambda index: (-scores[index], index))
     return [
-        (order[place], scores[place], {k: v for k, v in parts[place].items() if v})
-        for place in ranked
+        (order[index], scores[index], {k: v for k, v in parts[index].items() if v})
+        for index in ranked
     ]
 
 
 @given(texts(4), POOLS, st.none() | st.integers(0, 10))
-def test_the_ranking_is_what_its_rules_say(
+def test_the_ranking_follows_its_rules(
     query: str, pool: list[ContextPointer], limit: int | None
 ) -> None:
     pool = [
-        each.model_copy(update={"pointer_id": f"{place:012x}"}) for place, each in enumerate(pool)
+        pointer.model_copy(update={"pointer_id": f"{index:012x}"})
+        for index, pointer in enumerate(pool)
     ]
-    found = [
-        (int(each.pointer.pointer_id, 16), each.score, each.parts)
-        for each in rank_pointers(query, pool, limit=limit)
+    ranked = [
+        (int(entry.pointer.pointer_id, 16), entry.score, entry.parts)
+        for entry in rank_pointers(query, pool, limit=limit)
     ]
-    assert found == expected(query, pool)[:limit]
+    assert ranked == expected(query, pool)[:limit]
 
 
-def test_a_name_that_a_pointer_has_twice_counts_once_and_accents_tell_names_apart() -> None:
+def test_repeated_names_count_once_and_accents_matter() -> None:
     plain = ContextPointer(
         pointer_id="0" * 12,
         query_id="q",
@@ -147,7 +146,7 @@ def test_a_name_that_a_pointer_has_twice_counts_once_and_accents_tell_names_apar
     twice = {"created_at": "2024", "args": {"x": "oslo", "y": ["Oslo"]}}
     accented = {"created_at": "2023", "digest": "the Café"}
     pool = [plain.model_copy(update=update) for update in (best, twice, accented, {}, {}, {})]
-    parts = {each.pointer.created_at: each.parts for each in rank_pointers("moon", pool)}
+    parts = {entry.pointer.created_at: entry.parts for entry in rank_pointers("moon", pool)}
     assert parts["2024"]["named"] == 0.6
     assert "names" not in parts["2023"]
 

@@ -1,8 +1,8 @@
-"""Answers in the shapes that endpoints and models send, through the real client, to both selectors.
+"""Tests both selectors with the shapes of replies that endpoints and models send.
 
-Each shape names where it is described. It is the body of a reply of `/chat/completions`, made
-around the text of a good answer. `tools` and `pointers` tell whether each selector reads the
-answer out of it. Where not, the selector must fail closed, and `why` gives the reason.
+A shape is the body of a `/chat/completions` reply around the text of a good answer, with the page
+that documents it. `tools` and `pointers` say whether each selector reads the answer. A selector
+that does not must fail closed, and `why` has the reason.
 """
 
 import json
@@ -34,12 +34,12 @@ TICKS = "`" * 3
 
 @dataclass(frozen=True)
 class Shape:
-    """One shape.
+    """A shape of a reply.
 
     Attributes:
-        message: The message around the answer's text; `{"content": text}` is the plain one.
-        facts: What stands beside the message in the choice.
-        payload: Replaces fields of the whole body.
+        message: Returns the message for the answer's text, such as `{"content": text}`.
+        choice: Further fields of the choice.
+        payload: Replaces fields of the body.
     """
 
     name: str
@@ -48,11 +48,11 @@ class Shape:
     tools: bool = True
     pointers: bool = True
     why: str = ""
-    facts: dict[str, Any] = field(default_factory=dict)
+    choice: dict[str, Any] = field(default_factory=dict)
     payload: dict[str, Any] = field(default_factory=dict)
 
     def body(self, answer: str) -> dict[str, Any]:
-        """The body of the reply."""
+        """Return the body of the reply."""
         choice = {
             "index": 0,
             "finish_reason": "stop",
@@ -62,13 +62,13 @@ class Shape:
         return {
             "id": "r",
             "model": "m",
-            "choices": [choice | self.facts],
+            "choices": [choice | self.choice],
             "usage": usage,
         } | self.payload
 
 
 def text(template: str) -> Callable[[str], dict[str, Any]]:
-    """A message whose content is the template with the answer for ANSWER, and a wrong one for WRONG."""
+    """Return a message from a template, with the answer for ANSWER and a wrong one for WRONG."""
 
     def message(answer: str) -> dict[str, Any]:
         wrong = WRONG_IDS if "pointer_ids" in answer else WRONG_CALLS
@@ -78,13 +78,13 @@ def text(template: str) -> Callable[[str], dict[str, Any]]:
 
 
 def native(
-    arguments: object = '{"city": "Ulm"}', name: str = "get_weather", **facts: Any
+    arguments: object = '{"city": "Ulm"}', name: str = "get_weather", **fields: Any
 ) -> dict[str, Any]:
     return {
         "id": "call_1",
         "type": "function",
         "function": {"name": name, "arguments": arguments},
-    } | facts
+    } | fields
 
 
 def only(message: dict[str, Any]) -> Callable[[str], dict[str, Any]]:
@@ -108,22 +108,22 @@ UNTYPED = "its arguments are no JSON, so that their types would have to be guess
 NOT_THE_ANSWER = "what a server declares as thinking is not the answer"
 
 PLAIN_SHAPES = [
-    Shape("gpt plain", OPENAI, text("ANSWER"), facts={"logprobs": None}),
+    Shape("gpt plain", OPENAI, text("ANSWER"), choice={"logprobs": None}),
     Shape("gpt refusal null, annotations", OPENAI, lambda a: {"content": a, "refusal": None,
         "annotations": []}),
     Shape("content in parts", "https://docs.litellm.ai/docs/completion/input",
           lambda a: {"content": [{"type": "text", "text": a[:9]}, {"type": "text", "text": a[9:]}]}),
     Shape("output_text part", "https://platform.openai.com/docs/api-reference/responses/object",
           lambda a: {"content": [{"type": "output_text", "text": a, "annotations": []}]}),
-    Shape("claude finish reason", ANTHROPIC, text("ANSWER"), facts={"finish_reason": "end_turn"}),
+    Shape("claude finish reason", ANTHROPIC, text("ANSWER"), choice={"finish_reason": "end_turn"}),
     Shape("tgi finish reason", "https://huggingface.co/docs/text-generation-inference/reference/api_reference",
-          text("ANSWER"), facts={"finish_reason": "eos_token"}),
+          text("ANSWER"), choice={"finish_reason": "eos_token"}),
     Shape("no finish reason", "https://github.com/abetlen/llama-cpp-python", text("ANSWER"),
-          facts={"finish_reason": None}),
+          choice={"finish_reason": None}),
     Shape("usage null", "https://github.com/lmstudio-ai/lmstudio-bug-tracker", text("ANSWER"),
           payload={"usage": None}),
     Shape("openrouter extras", "https://openrouter.ai/docs/api-reference/overview",
-          lambda a: {"content": a, "reasoning": None}, facts={"native_finish_reason": "STOP"},
+          lambda a: {"content": a, "reasoning": None}, choice={"native_finish_reason": "STOP"},
           payload={"provider": "Google", "usage": {"prompt_tokens": 1, "completion_tokens": 1,
               "cost": 0.1}}),
     Shape("error null", "https://github.com/UKGovernmentBEIS/inspect_ai/issues/1534", text("ANSWER"),
@@ -196,13 +196,13 @@ WRAPPED = [
 ]  # fmt: skip
 CALL_SHAPES = [
     Shape("gpt tool_calls", OPENAI, only({"content": None, "tool_calls": [native()]}), pointers=False,
-          facts={"finish_reason": "tool_calls"}),
+          choice={"finish_reason": "tool_calls"}),
     Shape("ollama arguments as an object", "https://docs.ollama.com/capabilities/tool-calling",
           only({"content": "", "tool_calls": [native({"city": "Ulm"})]}), pointers=False),
     Shape("mistral tool_calls", "https://docs.mistral.ai/capabilities/function_calling",
           only({"content": "", "tool_calls": [native(index=0)]}), pointers=False,
-          facts={"finish_reason": "tool_calls"}),
-    Shape("legacy function_call", OPENAI, pointers=False, facts={"finish_reason": "function_call"},
+          choice={"finish_reason": "tool_calls"}),
+    Shape("legacy function_call", OPENAI, pointers=False, choice={"finish_reason": "function_call"},
           message=only({"content": None, "function_call": {"name": "get_weather", "arguments":
               '{"city":"Ulm"}'}})),
     Shape("mistral text calls", "https://github.com/vllm-project/vllm/pull/10333",
@@ -255,7 +255,7 @@ CALL_SHAPES = [
 ]  # fmt: skip
 STOPPED = [
     Shape(name, source, text("ANSWER"), tools=False, pointers=False, why="the model did not finish",
-          facts={"finish_reason": reason})
+          choice={"finish_reason": reason})
     for name, source, reason in [
         ("cut", OPENAI, "length"),
         ("gpt filtered", OPENAI, "content_filter"),
@@ -290,7 +290,7 @@ BROKEN = [
         "ANSWER"),
           tools=False, pointers=False, why="no answer", payload={"choices": []}),
     Shape("message null", OPENAI, text("ANSWER"), tools=False, pointers=False, why="no answer",
-          facts={"message": None}),
+          choice={"message": None}),
     Shape("content null", "https://github.com/QwenLM/Qwen3/issues/1297", only({"content": None,
         "tool_calls": []}),
           tools=False, pointers=False, why="no answer"),
@@ -303,14 +303,14 @@ CALLS = json.dumps({"calls": [{"tool": "get_weather", "args": {"city": "Ulm"}}]}
 IDS = json.dumps({"pointer_ids": ["aaaaaaaaaaaa"]})
 POINTERS = [
     ContextPointer(
-        pointer_id=each * 12,
+        pointer_id=letter * 12,
         query_id="q",
         tool_name="t",
         created_at="now",
         summary="t",
         result_path="x",
     )
-    for each in "ab"
+    for letter in "ab"
 ]
 TASK = PlannedTask(id=1, description="weather")
 SELECTION = ToolSelectionConfig(model="m")
@@ -350,7 +350,7 @@ def answering(body: dict[str, Any]) -> OpenAICompatibleClient:
     return OpenAICompatibleClient(CONFIG, transport=httpx.MockTransport(lambda _: reply))
 
 
-def test_there_are_shapes_enough_each_with_a_source_and_a_reason_where_it_is_refused() -> None:
+def test_every_shape_has_a_source_and_a_reason_if_unread() -> None:
     assert len(SHAPES) >= 60
     assert len({shape.name for shape in SHAPES}) == len(SHAPES)
     assert all(shape.source.startswith("https://") for shape in SHAPES)
@@ -374,14 +374,14 @@ READ_AS_TEXT = [
     if shape.tools
     and isinstance(shape.message("x").get("content"), str)
     and shape.message("x")["content"]
-    # Before its closing mark such a reply is one of prose with an answer in it: only its finish
-    # reason tells.
+    # Before its closing tag, this reply is prose with an answer in it. Only the finish reason says
+    # that it was cut.
     and shape.name != "qwen 2507 closing tag alone"
 ]
 
 
 def read(content: str, key: str) -> object:
-    """What `ask` reads of a text, in full; None for what it refuses."""
+    """Return the value that `ask` reads from a text, or None if it rejects the text."""
     try:
         calls = read_text_calls(content) if key == "calls" else None
         value = read_native_calls(calls) if calls else extract_json(content)
@@ -391,7 +391,7 @@ def read(content: str, key: str) -> object:
 
 
 @pytest.mark.parametrize("shape", READ_AS_TEXT, ids=[shape.name for shape in READ_AS_TEXT])
-def test_a_shape_cut_at_any_byte_is_read_whole_or_not_f_087(shape: Shape) -> None:
+def test_a_shape_cut_at_any_byte_is_read_in_full_or_rejected_f_087(shape: Shape) -> None:
     for answer, key in ((CALLS, "calls"), (IDS, "pointer_ids")):
         content: str = shape.message(answer)["content"]
         whole = read(content, key)
@@ -421,7 +421,7 @@ TWO_CALLS = [PLAIN, MISTRAL, DEEPSEEK, KIMI]
 
 
 @pytest.mark.parametrize("content", TWO_CALLS, ids=["json", "mistral", "deepseek", "kimi"])
-async def test_no_prefix_of_two_calls_gives_one_f_087(content: str) -> None:
+async def test_no_prefix_of_two_calls_is_read_as_one_f_087(content: str) -> None:
     whole, _ = await chosen_tools(ScriptedClient([content]))
     assert [args for _, args in whole] == [{"city": "A"}, {"city": "B"}]
     read_whole = read(content, "calls")

@@ -1,3 +1,5 @@
+"""Tests the ranking of tools for a shortlist."""
+
 from typing import Any
 
 import pytest
@@ -15,7 +17,7 @@ def definition(name: str, description: str = "", **parameters: str) -> dict[str,
     }
 
 
-class Offers:
+class FixedRegistry:
     def __init__(self, *definitions: dict[str, Any]) -> None:
         self.definitions = list(definitions)
 
@@ -23,11 +25,11 @@ class Offers:
         return self.definitions
 
 
-async def ranked(offers: Offers, *texts: str, limit: int = 5) -> list[str]:
-    return [tool.name for tool in rank_tools(await read_catalogue(offers), texts, limit=limit)]
+async def ranked(registry: FixedRegistry, *texts: str, limit: int = 5) -> list[str]:
+    return [tool.name for tool in rank_tools(await read_catalogue(registry), texts, limit=limit)]
 
 
-TOOLS = Offers(
+TOOLS = FixedRegistry(
     definition("getStockPrice", "Price of a share.", ticker="Symbol, such as AAPL"),
     definition("search_web", "Finds pages."),
     definition("send_email", "Writes to someone.", recipient="Whose mailbox"),
@@ -45,43 +47,41 @@ TOOLS = Offers(
         ("note", "notes"),
     ],
 )
-async def test_names_descriptions_and_parameters_are_found_by_their_words(
-    text: str, first: str
-) -> None:
+async def test_words_match_names_descriptions_and_parameters(text: str, first: str) -> None:
     assert (await ranked(TOOLS, text))[0] == first
 
 
-async def test_a_word_in_the_name_weighs_most() -> None:
+async def test_a_word_in_the_name_counts_most() -> None:
     assert await ranked(TOOLS, "stock", limit=2) == ["getStockPrice", "notes"]
 
 
-async def test_each_text_brings_its_own_best_tool_s2_14() -> None:
+async def test_each_text_contributes_its_best_tool_s2_14() -> None:
     charts = [definition(f"draw_chart_{number}") for number in range(8)]
     others = [definition(f"other_{number}") for number in range(30)]
-    tools = Offers(definition("send", "Sends a message."), *charts, *others)
+    tools = FixedRegistry(definition("send", "Sends a message."), *charts, *others)
     assert "send" not in await ranked(tools, "draw a chart and message it")
     assert "send" in await ranked(tools, "draw a chart and message it", "message it", limit=2)
 
 
-async def test_the_best_tool_of_one_text_beats_what_all_texts_half_agree_on_s2_14() -> None:
+async def test_the_best_tool_of_a_text_wins_over_a_compromise_s2_14() -> None:
     names = ["draw_chart", "draw_line", "draw_dot", "send_mail", "send_fax", "send_note"]
     both = definition(
         "report",
         "Can draw and, after a long while, send what many people asked for in other words.",
     )
-    tools = Offers(*map(definition, names), both)
+    tools = FixedRegistry(*map(definition, names), both)
     assert sorted(await ranked(tools, "draw chart", "send mail", limit=2)) == [
         "draw_chart",
         "send_mail",
     ]
 
 
-async def test_texts_without_words_rank_nothing() -> None:
+async def test_texts_without_words_rank_no_tool() -> None:
     assert await ranked(TOOLS, "", "?!", "the of and") == []
 
 
-async def test_the_order_of_registration_never_matters() -> None:
-    backwards = Offers(*reversed(TOOLS.definitions))
+async def test_the_order_of_registration_does_not_matter() -> None:
+    backwards = FixedRegistry(*reversed(TOOLS.definitions))
     assert await ranked(backwards, "stock search", limit=2) == await ranked(
         TOOLS, "stock search", limit=2
     )

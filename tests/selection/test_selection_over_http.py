@@ -1,4 +1,4 @@
-"""Both selectors over a connection to an endpoint that goes wrong: nothing is chosen, and nothing is raised."""
+"""Tests that both selectors choose nothing and raise nothing if the endpoint fails."""
 
 import asyncio
 import json
@@ -42,7 +42,7 @@ STATUSES = {"timeout": "timeout", "malformed": "invalid"}
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("row", FAULTS)
-async def test_a_fault_that_lasts_selects_nothing(row: str, kind: str, no_waits: None) -> None:
+async def test_a_permanent_fault_selects_nothing(row: str, kind: str, no_waits: None) -> None:
     fault = FAULTS[row]
     code = CODES[fault.error]
     timeout_s = 0.2 if code == "timeout" else 10.0
@@ -60,7 +60,7 @@ async def test_a_fault_that_lasts_selects_nothing(row: str, kind: str, no_waits:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("row", WORKING)
-async def test_a_fault_that_passes_is_not_noticed(row: str, kind: str, no_waits: None) -> None:
+async def test_a_passing_fault_is_retried(row: str, kind: str, no_waits: None) -> None:
     async with loopback(misbehaving(WORKING[row], content=SOUND)) as server:
         async with OpenAICompatibleClient(server.config()) as client:
             outcome = await CHOOSERS[kind](client)
@@ -71,7 +71,7 @@ async def test_a_fault_that_passes_is_not_noticed(row: str, kind: str, no_waits:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("row", UNREACHABLE)
-async def test_an_endpoint_out_of_reach_selects_nothing(
+async def test_an_unreachable_endpoint_selects_nothing(
     row: str, kind: str, no_waits: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with (
@@ -80,14 +80,14 @@ async def test_an_endpoint_out_of_reach_selects_nothing(
     ):
         started = time.monotonic()
         outcome = await CHOOSERS[kind](client, fallback_model="second")
-        assert time.monotonic() - started < 10  # seconds of patience on a busy machine
+        assert time.monotonic() - started < 10  # long, for a busy machine
     assert (outcome.chosen, outcome.status) == ([], "error")
     assert {attempt.error for attempt in outcome.attempts} == {"connection"}
     assert len(outcome.attempts) == 2
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=[f"F-115-{kind}" for kind in KINDS])
-async def test_server_errors_for_ever_take_two_requests_for_each_model(
+async def test_permanent_server_errors_take_two_requests_per_model(
     kind: str, no_waits: None
 ) -> None:
     async with (
@@ -103,7 +103,7 @@ async def test_server_errors_for_ever_take_two_requests_for_each_model(
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("status", [401, 403], ids=["F-116-401", "F-116-403"])
-async def test_a_refused_key_asks_no_second_model(status: int, kind: str) -> None:
+async def test_after_a_refused_key_no_second_model_is_asked(status: int, kind: str) -> None:
     async with (
         loopback(answer(status, b"{}")) as server,
         OpenAICompatibleClient(server.config()) as client,
@@ -114,11 +114,11 @@ async def test_a_refused_key_asks_no_second_model(status: int, kind: str) -> Non
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=[f"F-118-{kind}" for kind in KINDS])
-async def test_a_model_that_is_not_there_is_replaced_by_the_second(kind: str) -> None:
+async def test_a_missing_model_is_replaced_by_the_fallback(kind: str) -> None:
     async def only_second(wire: Wire) -> None:
         while (request := await wire.request()) is not None:
-            found = request.body["model"] == "second"
-            await wire.send(response(200, ok(SOUND)) if found else response(404, b"{}"))
+            is_second = request.body["model"] == "second"
+            await wire.send(response(200, ok(SOUND)) if is_second else response(404, b"{}"))
 
     async with loopback(only_second) as server, OpenAICompatibleClient(server.config()) as client:
         outcome = await CHOOSERS[kind](client, fallback_model="second")
@@ -127,7 +127,7 @@ async def test_a_model_that_is_not_there_is_replaced_by_the_second(kind: str) ->
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=[f"F-112-{kind}" for kind in KINDS])
-async def test_a_wait_that_the_endpoint_asks_for_is_kept_within_the_limit(kind: str) -> None:
+async def test_a_retry_delay_within_the_limit_is_observed(kind: str) -> None:
     busy = raw(response(503, b"{}", {"Retry-After": "0.6"}))
     async with (
         loopback(busy, answer(200, ok(SOUND))) as server,
@@ -135,23 +135,23 @@ async def test_a_wait_that_the_endpoint_asks_for_is_kept_within_the_limit(kind: 
     ):
         started = time.monotonic()
         outcome = await CHOOSERS[kind](client)
-        assert 0.6 <= time.monotonic() - started < 10  # seconds of patience on a busy machine
+        assert 0.6 <= time.monotonic() - started < 10  # long, for a busy machine
     assert outcome.chosen == SOUND_CHOICE[kind]
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=[f"F-113-{kind}" for kind in KINDS])
-async def test_a_wait_beyond_the_limit_of_the_selection_ends_with_it(kind: str) -> None:
-    """The client's own limit, 5 s, would leave room for it."""
+async def test_a_retry_delay_beyond_the_deadline_is_cut_short(kind: str) -> None:
+    """The client's own limit of 5 s is longer than the delay."""
     busy = answer(503, b"{}", {"Retry-After": "3"})
     async with loopback(busy) as server, OpenAICompatibleClient(server.config()) as client:
         started = time.monotonic()
         outcome = await CHOOSERS[kind](client, timeout_s=0.3)
-        assert time.monotonic() - started < 10  # seconds of patience on a busy machine
+        assert time.monotonic() - started < 10  # long, for a busy machine
     assert outcome.chosen == []
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=[f"S0-31-{kind}" for kind in KINDS])
-async def test_a_json_object_is_asked_for_unless_the_client_prefers_a_schema(kind: str) -> None:
+async def test_a_json_object_is_requested_unless_a_schema_is_preferred(kind: str) -> None:
     async with loopback(answer(200, ok(SOUND))) as server:
         for prefers in (False, True):
             async with OpenAICompatibleClient(server.config(prefers_json_schema=prefers)) as client:
@@ -164,14 +164,14 @@ async def test_a_json_object_is_asked_for_unless_the_client_prefers_a_schema(kin
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=[f"F-117-{kind}" for kind in KINDS])
-async def test_a_schema_that_is_refused_is_given_up_for_good_within_one_model_call(
+async def test_a_rejected_schema_is_never_sent_again(
     kind: str,
 ) -> None:
     async def no_schema(wire: Wire) -> None:
         while (request := await wire.request()) is not None:
             refused = request.body.get("response_format", {}).get("type") == "json_schema"
-            says = b"This response_format type is unavailable now"
-            await wire.send(response(400, says) if refused else response(200, ok(SOUND)))
+            message = b"This response_format type is unavailable now"
+            await wire.send(response(400, message) if refused else response(200, ok(SOUND)))
 
     async with loopback(no_schema) as server:
         async with OpenAICompatibleClient(server.config(prefers_json_schema=True)) as client:
@@ -183,7 +183,7 @@ async def test_a_schema_that_is_refused_is_given_up_for_good_within_one_model_ca
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=[f"F-127-{kind}" for kind in KINDS])
-async def test_the_key_is_never_shown_to_another_host(kind: str) -> None:
+async def test_the_key_is_never_sent_to_another_host(kind: str) -> None:
     async with loopback(answer(200, ok(SOUND))) as elsewhere:
         target = {"Location": f"http://127.0.0.1:{elsewhere.port}/v1/chat/completions"}
         async with loopback(misbehaving(reply(307, b"", target))) as server:
@@ -195,17 +195,17 @@ async def test_the_key_is_never_shown_to_another_host(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=[f"F-132-{kind}" for kind in KINDS])
-async def test_cancelling_a_selection_cancels_it_and_asks_no_second_model(kind: str) -> None:
-    asked = asyncio.Event()
+async def test_a_cancelled_selection_asks_no_second_model(kind: str) -> None:
+    requested = asyncio.Event()
 
     async def no_answer(wire: Wire) -> None:
         await wire.request()
-        asked.set()
+        requested.set()
         await asyncio.sleep(30)
 
     async with loopback(no_answer) as server, OpenAICompatibleClient(server.config()) as client:
         selection = asyncio.ensure_future(CHOOSERS[kind](client, fallback_model="second"))
-        await asked.wait()
+        await requested.wait()
         selection.cancel()
         with pytest.raises(asyncio.CancelledError):
             await selection
@@ -213,7 +213,7 @@ async def test_cancelling_a_selection_cancels_it_and_asks_no_second_model(kind: 
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=[f"F-133-{kind}" for kind in KINDS])
-async def test_a_client_that_answers_after_the_limit_is_left_behind(kind: str) -> None:
+async def test_a_reply_after_the_timeout_is_ignored(kind: str) -> None:
     late = asyncio.Event()
 
     class IgnoresCancellation:
@@ -227,7 +227,7 @@ async def test_a_client_that_answers_after_the_limit_is_left_behind(kind: str) -
     before = asyncio.all_tasks()
     started = time.monotonic()
     outcome = await CHOOSERS[kind](IgnoresCancellation(), timeout_s=0.05)
-    assert time.monotonic() - started < 10  # seconds of patience on a busy machine
+    assert time.monotonic() - started < 10  # long, for a busy machine
     assert (outcome.chosen, outcome.status) == ([], "timeout")
     late.set()
     await asyncio.sleep(0.05)

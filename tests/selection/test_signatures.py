@@ -1,3 +1,5 @@
+"""Tests the signatures of tools."""
+
 from typing import Any
 
 import pytest
@@ -18,7 +20,7 @@ def nested(levels: int) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("schema", "shown"),
+    ("schema", "expected"),
     [
         ({"type": "string"}, "str"),
         ({"type": "integer"}, "int"),
@@ -47,21 +49,21 @@ def nested(levels: int) -> Any:
         (True, "any"),
     ],
 )
-def test_types_are_shown_in_words(schema: Any, shown: str) -> None:
-    place = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
-    root = {**parameters(p=schema), "$defs": {"P": place, "Loop": {"$ref": "#/$defs/Loop"}}}
-    assert signature("t", "", root) == f"t(p?: {shown})"
+def test_types_are_written_as_words(schema: Any, expected: str) -> None:
+    city = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+    root = {**parameters(p=schema), "$defs": {"P": city, "Loop": {"$ref": "#/$defs/Loop"}}}
+    assert signature("t", "", root) == f"t(p?: {expected})"
 
 
-def test_the_whole_line() -> None:
+def test_a_signature_has_parameters_and_the_first_sentence() -> None:
     root = {
         **parameters(
             a={"type": "string"}, b={"anyOf": [{"type": "integer"}, {"enum": ["x", "y"]}]}
         ),
         "required": ["a"],
     }
-    shown = signature("name", "First sentence, v1.2 too. Second one.", root)
-    assert shown == "name(a: str, b?: int|x|y) - First sentence, v1.2 too."
+    line = signature("name", "First sentence, v1.2 too. Second one.", root)
+    assert line == "name(a: str, b?: int|x|y) - First sentence, v1.2 too."
 
 
 def test_a_third_party_name_cannot_break_the_line() -> None:
@@ -74,8 +76,8 @@ def test_a_tool_without_parameters_or_description() -> None:
 
 def test_every_parameter_name_is_shown_s2_14() -> None:
     names = [f"parameter_{number}" for number in range(60)]
-    shown = signature("t", "d", parameters(**{name: {"type": "string"} for name in names}))
-    assert all(f"{name}?: str" in shown for name in names)
+    line = signature("t", "d", parameters(**{name: {"type": "string"} for name in names}))
+    assert all(f"{name}?: str" in line for name in names)
 
 
 @given(
@@ -107,18 +109,18 @@ def test_every_parameter_name_is_shown_s2_14() -> None:
     ),
 )
 def test_any_schema_gives_one_line_and_no_error(description: str, schema: Any) -> None:
-    shown = signature(
+    line = signature(
         "t", description, schema if isinstance(schema, dict) else {"properties": {"p": schema}}
     )
-    assert shown.splitlines() == [shown]
-    shown.encode()
+    assert line.splitlines() == [line]
+    line.encode()
 
 
-def test_a_tools_name_forges_no_heading_f_173() -> None:
+def test_a_tool_name_cannot_forge_a_heading_f_173() -> None:
     assert signature("### Tools", "### x", {}) == " ### Tools() - ### x"
 
 
-def test_the_parts_of_a_shared_object_are_not_read_for_each_parameter() -> None:
+def test_a_shared_object_is_read_a_limited_number_of_times() -> None:
     reads: list[str] = []
 
     class Part(dict[str, Any]):
@@ -135,11 +137,11 @@ def test_the_parts_of_a_shared_object_are_not_read_for_each_parameter() -> None:
     assert 0 < len(reads) <= 20_000
 
 
-def test_an_object_of_many_parameters_is_shown_until_enough_are_read() -> None:
+def test_objects_beyond_a_limit_are_written_as_braces() -> None:
     wide = {
         "type": "object",
         "properties": {f"q{number}": {"type": "string"} for number in range(9_000)},
     }
-    shown = signature("tool", "", {**parameters(a=wide, b=wide, c=wide, d=wide), "$defs": {}})
-    assert shown.startswith("tool(a?: {q0?: str,")
-    assert shown.endswith("d?: {…})")
+    line = signature("tool", "", {**parameters(a=wide, b=wide, c=wide, d=wide), "$defs": {}})
+    assert line.startswith("tool(a?: {q0?: str,")
+    assert line.endswith("d?: {…})")

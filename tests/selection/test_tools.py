@@ -1,3 +1,5 @@
+"""Tests `ToolSelector`: configuration, prompt, replies, failures and limits."""
+
 import asyncio
 import hashlib
 import json
@@ -35,7 +37,7 @@ from llm_common.tools import ToolRegistry
 TASK = PlannedTask(
     id=1, description="Compare the weather", sub_tasks=[SubTask(id=1, description="Weather in Ulm")]
 )
-BOTH = ToolSelectionConfig(fallback_model="second")
+WITH_FALLBACK = ToolSelectionConfig(fallback_model="second")
 VARIABLES = {
     "MODEL": ("env-model", "model", "env-model"),
     "FALLBACK_MODEL": ("env-fallback", "fallback_model", "env-fallback"),
@@ -61,10 +63,10 @@ REGISTRY = ToolRegistry([get_weather, search_web])
 class TextRegistry:
     def __init__(self, schema: object = "Tools: t0 to t9") -> None:
         self.schema = schema
-        self.asked = 0
+        self.requests = 0
 
     def get_tools_schema(self) -> object:
-        self.asked += 1
+        self.requests += 1
         return self.schema
 
 
@@ -98,7 +100,7 @@ def texts(client: ScriptedClient, call: int = 0) -> tuple[str, str]:
 # Configuration
 
 
-def test_the_defaults_are_those_of_the_spec_s2_01(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_defaults_are_those_of_the_specification_s2_01(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in VARIABLES:
         monkeypatch.delenv(f"LLM_COMMON_TOOL_SELECTION_{name}", raising=False)
     for config in (
@@ -124,7 +126,7 @@ def test_each_variable_sets_its_field(name: str, monkeypatch: pytest.MonkeyPatch
         "-1"),
      ("TIMEOUT_S", "nan"), ("FAIL_CLOSED", "maybe")],
 )  # fmt: skip
-def test_a_malformed_variable_is_one_clear_error_s2_02(
+def test_a_malformed_variable_raises_with_its_value_s2_02(
     name: str, value: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(f"LLM_COMMON_TOOL_SELECTION_{name}", value)
@@ -146,35 +148,35 @@ def test_an_empty_variable_counts_as_unset_s2_02(
 @pytest.mark.parametrize(
     "wrong", [{"max_calls": 0}, {"timeout_s": 0}, {"temperature": -1}, {"modle": "x"}]
 )
-def test_a_configuration_refuses_what_cannot_be(wrong: dict[str, Any]) -> None:
+def test_an_impossible_configuration_raises(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         ToolSelectionConfig.model_validate(wrong)
 
 
-# What is sent
+# Prompt
 
 
 @pytest.mark.parametrize("schema", ["Tools: a, b", '[{"name": "t1"}]', "{}"])
-async def test_text_stands_in_the_system_prompt_word_for_word_s2_03(schema: str) -> None:
+async def test_the_system_prompt_contains_a_text_unchanged_s2_03(schema: str) -> None:
     client, registry = ScriptedClient([reply()]), TextRegistry(schema)
     await select(client, registry)
     assert schema in texts(client)[0]
-    assert registry.asked == 1
+    assert registry.requests == 1
 
 
-async def test_a_list_stands_in_the_system_prompt_as_json_s2_03() -> None:
+async def test_the_system_prompt_contains_a_list_as_json_s2_03() -> None:
     client = ScriptedClient([reply()])
     await select(client, TextRegistry([{"parameters": {}, "name": "t1", "description": "d"}]))
     assert '[{"description":"d","name":"t1","parameters":{}}]' in texts(client)[0]
 
 
-async def test_our_registry_stands_in_the_system_prompt_s2_03() -> None:
+async def test_the_system_prompt_contains_a_tool_registry_s2_03() -> None:
     client = ScriptedClient([reply()])
     await select(client)
     assert REGISTRY.get_tools_schema() in texts(client)[0]
 
 
-async def test_the_call_is_that_of_the_spec() -> None:
+async def test_the_model_call_is_that_of_the_specification() -> None:
     client = ScriptedClient([reply()])
     await select(client, config=ToolSelectionConfig(model="m", temperature=0.2))
     (call,) = client.calls
@@ -197,7 +199,7 @@ async def test_the_system_prompt_depends_on_the_registry_alone_s2_13() -> None:
     assert len(systems) == 1
 
 
-async def test_task_sub_tasks_query_and_context_stand_in_the_user_message_s2_13() -> None:
+async def test_the_user_message_contains_task_query_and_context_s2_13() -> None:
     client = ScriptedClient([reply()])
     await select(client, query="QUERY?", context={"earlier": ("CONTEXT", 5)})
     system, user = texts(client)
@@ -266,19 +268,19 @@ async def test_too_many_tools_are_shortlisted_in_the_user_message_s2_14() -> Non
     assert '"name":"tool_007"' in texts(client, 1)[1]
 
 
-async def test_a_shortlist_stays_within_its_budget_and_shows_parameters_s2_14() -> None:
+async def test_a_shortlist_has_parameters_and_fits_its_budget_s2_14() -> None:
     client = ScriptedClient([reply()])
     registry = many_tools(50)
     selection = await select(
         client, registry, ToolSelectionConfig(max_catalogue_tokens=100), query="thing"
     )
     _, user = texts(client)
-    shown = [line for line in user.splitlines() if "tool_" in line]
-    assert 0 < len(shown) == (selection.tools_shown or 0) - 1 < 10
-    assert all("query" in line for line in shown)
+    lines = [line for line in user.splitlines() if "tool_" in line]
+    assert 0 < len(lines) == (selection.tools_shown or 0) - 1 < 10
+    assert all("query" in line for line in lines)
 
 
-async def test_when_no_word_fits_as_many_signatures_as_fit_are_shown_s2_14() -> None:
+async def test_without_a_matching_word_signatures_fill_the_budget_s2_14() -> None:
     client = ScriptedClient([reply()])
     task = PlannedTask(id=1, description="?!")
     selector = ToolSelector(client, ToolSelectionConfig(max_catalogue_tokens=200))
@@ -290,10 +292,10 @@ async def test_when_no_word_fits_as_many_signatures_as_fit_are_shown_s2_14() -> 
     assert selection.shortlisted
 
 
-# What is made of a reply
+# Replies
 
 
-async def test_a_call_needs_tool_and_args_and_nothing_else_s2_04() -> None:
+async def test_a_call_needs_only_tool_and_args_s2_04() -> None:
     assert await chosen(reply(weather())) == ['get_weather {"city": "Ulm"}']
     selection = await select(ScriptedClient([reply({**weather(), "reasoning": "why"})]))
     assert selection.calls == (ToolCall(tool="get_weather", args={"city": "Ulm"}, reasoning="why"),)
@@ -316,14 +318,14 @@ async def test_a_malformed_call_is_dropped_and_its_siblings_stay_f_102(call: obj
     assert selection.status == "ok"
 
 
-async def test_args_may_be_a_string_that_holds_one_object_f_102() -> None:
+async def test_args_may_be_a_string_with_one_object_f_102() -> None:
     assert await chosen(reply({"tool": "get_weather", "args": ' {"city": "Ulm"} '})) == [
         'get_weather {"city": "Ulm"}'
     ]
 
 
 @pytest.mark.parametrize(
-    ("call", "reason", "place"),
+    ("call", "reason", "rule"),
     [
         ({"tool": "delete_everything", "args": {}}, "unknown_tool", None),
         ({"tool": "get_weathers", "args": {"city": "x"}}, "unknown_tool", None),
@@ -352,16 +354,16 @@ async def test_args_may_be_a_string_that_holds_one_object_f_102() -> None:
     ],
 )
 async def test_an_invalid_call_is_dropped_with_its_reason(
-    call: object, reason: str, place: str | None
+    call: object, reason: str, rule: str | None
 ) -> None:
     selection = await select(ScriptedClient([reply(call, weather())]))
     assert [call.tool for call in selection.calls] == ["get_weather"]
     (drop,) = selection.dropped
     assert drop.reason == reason
-    assert [problem.rule for problem in drop.problems] == ([place] if place else [])
+    assert [problem.rule for problem in drop.problems] == ([rule] if rule else [])
 
 
-async def test_a_name_in_another_spelling_is_the_tools_own_s2_07() -> None:
+async def test_a_name_in_another_spelling_becomes_the_tools_name_s2_07() -> None:
     assert await chosen(reply({"tool": "Get-Weather ", "args": {"city": "x"}})) == [
         'get_weather {"city": "x"}'
     ]
@@ -373,7 +375,7 @@ async def test_names_of_a_text_registry_are_not_checked_s2_07() -> None:
     ]
 
 
-async def test_nothing_valid_of_a_non_empty_list_is_a_failure_s2_07() -> None:
+async def test_a_list_without_a_valid_call_is_a_failure_s2_07() -> None:
     selection = await select(ScriptedClient([reply({"tool": "nope", "args": {}})]))
     assert (selection.status, selection.calls, selection.failed) == ("invalid", (), True)
     assert (selection.attempts[0].error, selection.attempts[0].reason) == (
@@ -411,7 +413,7 @@ async def test_repeats_are_dropped_before_the_limit_counts_s2_05() -> None:
 
 async def test_an_empty_list_is_a_success_s2_06() -> None:
     client = ScriptedClient([reply()])
-    selection = await select(client, config=BOTH)
+    selection = await select(client, config=WITH_FALLBACK)
     assert (selection.status, selection.calls, selection.failed, len(client.calls)) == (
         "empty",
         (),
@@ -430,19 +432,19 @@ def native(name: str, arguments: object) -> dict[str, Any]:
     return {"id": "c1", "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
-async def test_a_native_call_that_was_cut_leaves_its_sibling_f_077() -> None:
+async def test_a_cut_native_call_is_dropped_and_its_sibling_stays_f_077() -> None:
     calls = [native("get_weather", '{"city":"Ul'), native("get_weather", '{"city":"B"}')]
     selection = await select(ScriptedClient([response(tool_calls=calls)]))
     assert [call.args for call in selection.calls] == [{"city": "B"}]
 
 
 @pytest.mark.parametrize("call", [native("get_weather", {1: 2}), {"function": None}])
-async def test_a_native_call_that_is_none_fails_f_077(call: dict[str, Any]) -> None:
+async def test_a_malformed_native_call_fails_f_077(call: dict[str, Any]) -> None:
     selection = await select(ScriptedClient([response(tool_calls=[call])]))
     assert (selection.calls, selection.failed) == ((), True)
 
 
-async def test_arguments_that_json_cannot_hold_are_malformed() -> None:
+async def test_arguments_without_a_json_form_are_malformed() -> None:
     answer = response(tool_calls=[native("t", {"x": object()}), native("t", {"x": 1})])
     selection = await select(ScriptedClient([answer]), TextRegistry())
     assert [call.args for call in selection.calls] == [{"x": 1}]
@@ -458,7 +460,7 @@ async def test_secrets_in_arguments_pass_through_and_are_not_logged_f_104(
     )
     assert selection.calls[0].args == {"city": "sk-SECRET"}
     failed = await select(
-        ScriptedClient(["sk-SECRET", "sk-SECRET"]), config=BOTH, query="sk-SECRET"
+        ScriptedClient(["sk-SECRET", "sk-SECRET"]), config=WITH_FALLBACK, query="sk-SECRET"
     )
     assert "SECRET" not in caplog.text + failed.problem + str(failed.attempts)
 
@@ -488,17 +490,17 @@ async def test_injected_text_can_only_choose_among_the_tools_f_105() -> None:
         (CostLimitError("spent", spent_usd=1, limit_usd=1), "error", 1),
     ],
 )
-async def test_the_fallback_is_asked_once_where_it_may_help_s2_08(
+async def test_the_fallback_is_asked_once_if_it_may_help_s2_08(
     error: Exception, status: str, calls: int
 ) -> None:
     client = ScriptedClient([], default=error)
-    selection = await select(client, config=BOTH)
+    selection = await select(client, config=WITH_FALLBACK)
     assert (selection.status, selection.calls, len(client.calls)) == (status, (), calls)
     assert [call.model for call in client.calls] == ["glm-4.5-air", "second"][:calls]
 
 
-async def test_a_fallback_that_works_makes_a_success_s2_08() -> None:
-    selection = await select(ScriptedClient(["not json", reply(weather())]), config=BOTH)
+async def test_a_usable_reply_of_the_fallback_is_a_success_s2_08() -> None:
+    selection = await select(ScriptedClient(["not json", reply(weather())]), config=WITH_FALLBACK)
     assert selection.status == "ok"
     assert [(attempt.model, attempt.error) for attempt in selection.attempts] == [
         ("glm-4.5-air", "malformed"),
@@ -512,9 +514,9 @@ async def test_without_a_fallback_one_call_is_made_s2_08() -> None:
     assert len(client.calls) == 1
 
 
-async def test_the_second_prompt_keeps_the_first_and_adds_what_was_wrong_s2_08() -> None:
+async def test_the_second_prompt_is_the_first_with_feedback_s2_08() -> None:
     client = ScriptedClient([reply(weather(days="two"), {"tool": "nope", "args": {}}), reply()])
-    await select(client, config=BOTH)
+    await select(client, config=WITH_FALLBACK)
     first, second = texts(client), texts(client, 1)
     assert second[0] == first[0]
     assert second[1].startswith(first[1])
@@ -525,9 +527,7 @@ async def test_the_second_prompt_keeps_the_first_and_adds_what_was_wrong_s2_08()
 
 
 @pytest.mark.parametrize("fail_closed", [True, False])
-async def test_two_failures_are_no_calls_whatever_fail_closed_says_s2_09(
-    *, fail_closed: bool
-) -> None:
+async def test_two_failures_give_no_calls_with_any_fail_closed_s2_09(*, fail_closed: bool) -> None:
     config = ToolSelectionConfig(fallback_model="second", fail_closed=fail_closed)
     client = ScriptedClient([RuntimeError("network"), "still not json"])
     selector = ToolSelector(client, config)
@@ -547,7 +547,7 @@ def circle() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("context", [circle(), {"k": Unreadable()}, {"k": (n for n in [1])}])
-async def test_a_context_that_json_cannot_hold_is_a_failed_selection_s2_09(
+async def test_a_context_without_a_json_form_fails_s2_09(
     context: dict[str, Any],
 ) -> None:
     client = ScriptedClient([])
@@ -567,7 +567,7 @@ async def test_a_context_that_json_cannot_hold_is_a_failed_selection_s2_09(
         TextRegistry(5),
     ],
 )
-async def test_a_registry_that_fails_is_a_failed_selection_s2_09(registry: Any) -> None:
+async def test_a_failing_registry_gives_a_failed_selection_s2_09(registry: Any) -> None:
     client = ScriptedClient([])
     selection = await select(client, registry)
     assert (selection.status, selection.calls, client.calls) == ("error", (), [])
@@ -585,7 +585,7 @@ async def test_cancellation_passes_through_s2_09_f_132() -> None:
         return reply()
 
     client = ScriptedClient([wait], default=reply())
-    running = asyncio.create_task(select(client, config=BOTH))
+    running = asyncio.create_task(select(client, config=WITH_FALLBACK))
     await started.wait()
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -593,13 +593,13 @@ async def test_cancellation_passes_through_s2_09_f_132() -> None:
     assert len(client.calls) == 1
 
 
-async def test_the_detailed_form_says_what_happened_s2_10() -> None:
+async def test_the_detailed_selection_reports_its_attempts_s2_10() -> None:
     usage = LLMUsage(prompt_tokens=10, completion_tokens=2, total_tokens=12)
     replies = [
         response(content="no", usage=usage, model="first"),
         response(content=reply(weather()), usage=usage),
     ]
-    selection = await select(ScriptedClient(replies), config=BOTH)
+    selection = await select(ScriptedClient(replies), config=WITH_FALLBACK)
     assert selection.status == "ok"
     assert selection.used == "model"
     assert [attempt.usage for attempt in selection.attempts] == [usage, usage]
@@ -609,7 +609,7 @@ async def test_the_detailed_form_says_what_happened_s2_10() -> None:
     assert selection.model_dump()["calls"][0]["tool"] == "get_weather"
 
 
-async def test_a_silent_client_is_left_after_the_timeout_s2_11_f_133() -> None:
+async def test_a_silent_client_ends_in_a_timeout_s2_11_f_133() -> None:
     async def ignore_cancellation(_: list[LLMMessage]) -> str:
         try:
             await asyncio.sleep(30)
@@ -630,7 +630,7 @@ async def test_a_silent_client_is_left_after_the_timeout_s2_11_f_133() -> None:
 @pytest.mark.parametrize(
     "registry", [ToolRegistry(), TextRegistry(""), TextRegistry("[]"), TextRegistry([])]
 )
-async def test_no_tools_is_no_model_call_s2_12(registry: Any) -> None:
+async def test_without_tools_no_model_is_called_s2_12(registry: Any) -> None:
     client = ScriptedClient([])
     selection = await select(client, registry)
     assert (selection.status, selection.calls, selection.failed) == ("no_candidates", (), False)
@@ -642,16 +642,16 @@ async def test_one_selector_serves_many_selections_at_once() -> None:
         return reply(weather(str(messages[-1].content).split("city=")[1].split("\n")[0]))
 
     selector = ToolSelector(ScriptedClient([], default=echo), ToolSelectionConfig())
-    found = await asyncio.gather(
+    selections = await asyncio.gather(
         *(
             selector.select_tool_calls(task=TASK, tool_registry=REGISTRY, query=f"city={number}")
             for number in range(20)
         )
     )
-    assert [calls[0].args["city"] for calls in found] == [str(number) for number in range(20)]
+    assert [calls[0].args["city"] for calls in selections] == [str(number) for number in range(20)]
 
 
-# Callers' own doubles
+# Doubles of callers
 
 
 async def test_mock_clients_and_registries_of_callers_work() -> None:
@@ -687,10 +687,10 @@ async def test_an_async_mock_that_fails_then_answers_uses_the_fallback() -> None
     ]
 
 
-# What a selection may take, and what it saves
+# Limits, cost and caching
 
 
-async def test_a_registry_that_never_answers_is_left_at_the_deadline_s2_09() -> None:
+async def test_a_silent_registry_ends_in_a_timeout_s2_09() -> None:
     class Silent:
         async def get_tools_schema(self) -> str:
             await asyncio.sleep(30)
@@ -718,7 +718,7 @@ async def test_one_deadline_is_shared_by_both_attempts_s2_11() -> None:
 
 async def test_valid_calls_of_the_first_attempt_stay_when_the_second_fails_s2_07() -> None:
     mixed = reply(weather("Ulm"), {"tool": "search_web", "args": {}})
-    config = BOTH.model_copy(update={"retry_dropped": True})
+    config = WITH_FALLBACK.model_copy(update={"retry_dropped": True})
     for second, cities in (
         ("no json", ["Ulm"]),
         (LLMConnectionError("down"), ["Ulm"]),
@@ -736,31 +736,31 @@ async def test_valid_calls_of_the_first_attempt_stay_when_the_second_fails_s2_07
 
 async def test_a_partly_valid_answer_is_one_call_by_default_s2_05() -> None:
     client = ScriptedClient([reply(weather("Ulm"), {"tool": "search_web", "args": {}})])
-    assert len((await select(client, config=BOTH)).calls) == 1
+    assert len((await select(client, config=WITH_FALLBACK)).calls) == 1
     assert len(client.calls) == 1
 
 
-class Choosy(ScriptedClient):
+class SchemaClient(ScriptedClient):
     prefers_json_schema = True
 
 
-async def test_the_names_of_the_tools_are_an_enum_for_a_client_that_prefers_a_schema() -> None:
-    client = Choosy([reply(weather())])
+async def test_a_client_that_prefers_a_schema_gets_the_names_as_enum() -> None:
+    client = SchemaClient([reply(weather())])
     assert (await select(client)).status == "ok"
-    wanted = client.calls[0].options["response_format"]["json_schema"]
-    call = wanted["schema"]["properties"]["calls"]["items"]
+    json_schema = client.calls[0].options["response_format"]["json_schema"]
+    call = json_schema["schema"]["properties"]["calls"]["items"]
     assert call["properties"]["tool"]["enum"] == ["get_weather", "search_web"]
-    assert wanted["strict"] is False
+    assert json_schema["strict"] is False
 
 
 @pytest.mark.parametrize("rounds_left", [0, 2])
-async def test_a_schema_has_room_to_ask_again_where_the_prompt_offers_it(rounds_left: int) -> None:
-    client = Choosy([json.dumps({"calls": [weather()], "again": True})])
+async def test_a_schema_has_again_if_the_prompt_offers_it(rounds_left: int) -> None:
+    client = SchemaClient([json.dumps({"calls": [weather()], "again": True})])
     selection = await select(client, rounds_left=rounds_left)
-    wanted = client.calls[0].options["response_format"]["json_schema"]["schema"]
+    schema = client.calls[0].options["response_format"]["json_schema"]["schema"]
     assert selection.again
-    assert wanted["additionalProperties"] is False
-    assert ("again" in wanted["properties"], "again" in wanted["required"]) == (
+    assert schema["additionalProperties"] is False
+    assert ("again" in schema["properties"], "again" in schema["required"]) == (
         bool(rounds_left),
     ) * 2
 
@@ -768,15 +768,15 @@ async def test_a_schema_has_room_to_ask_again_where_the_prompt_offers_it(rounds_
 @pytest.mark.parametrize(
     "registry", [TextRegistry("{}"), many_tools(500)], ids=["names unknown", "too many"]
 )
-async def test_without_names_or_with_too_many_a_json_object_is_asked_for_s2_16(
+async def test_without_an_enum_a_json_object_is_requested_s2_16(
     registry: Any,
 ) -> None:
-    client = Choosy([reply()])
+    client = SchemaClient([reply()])
     await select(client, registry, ToolSelectionConfig(max_catalogue_tokens=100_000))
     assert client.calls[0].options == {"response_format": {"type": "json_object"}}
 
 
-async def test_a_shortlist_says_what_it_saves_s2_14() -> None:
+async def test_a_shortlist_reports_the_tokens_saved_s2_14() -> None:
     whole = await select(ScriptedClient([reply()]), many_tools(50))
     short = await select(
         ScriptedClient([reply()]), many_tools(50), ToolSelectionConfig(max_catalogue_tokens=400)
@@ -785,15 +785,15 @@ async def test_a_shortlist_says_what_it_saves_s2_14() -> None:
     assert short.tokens_saved > 300
 
 
-async def test_the_detailed_form_adds_up_what_was_paid_s2_10() -> None:
+async def test_the_detailed_selection_sums_cost_and_usage_s2_10() -> None:
     usage = LLMUsage(prompt_tokens=10, completion_tokens=2, total_tokens=12, cached_tokens=4)
     answers = [response(content=text, usage=usage, cost_usd=0.25) for text in ("no", reply())]
-    selection = await select(ScriptedClient(answers), config=BOTH)
+    selection = await select(ScriptedClient(answers), config=WITH_FALLBACK)
     assert [attempt.cost_usd for attempt in selection.attempts] == [0.25, 0.25]
     assert (selection.cost_usd, selection.usage) == (0.5, usage + usage)
 
 
-async def test_a_cached_reply_is_checked_against_the_tools_of_the_day() -> None:
+async def test_a_cached_reply_is_checked_against_the_current_tools() -> None:
     cache = SelectionCache()
     client = ScriptedClient([reply(weather()), reply(), "no"])
     selector = ToolSelector(client, ToolSelectionConfig(), cache=cache)
@@ -809,9 +809,7 @@ async def test_a_cached_reply_is_checked_against_the_tools_of_the_day() -> None:
     assert (other.status, len(cache)) == ("invalid", 2)
 
 
-async def test_one_prefix_for_fifty_shuffled_registries_and_most_of_the_prompt_in_common_s2_13() -> (
-    None
-):
+async def test_fifty_shuffled_registries_share_90_percent_of_the_prompt_s2_13() -> None:
     definitions = [
         {
             "name": f"tool_{number}",
@@ -825,7 +823,7 @@ async def test_one_prefix_for_fifty_shuffled_registries_and_most_of_the_prompt_i
     ]
     systems, prompts = set(), []
     for seed in range(50):
-        shuffled = [dict(Random(seed).sample(list(each.items()), 3)) for each in definitions]
+        shuffled = [dict(Random(seed).sample(list(tool.items()), 3)) for tool in definitions]
         Random(seed).shuffle(shuffled)
         client = ScriptedClient([reply()])
         task = PlannedTask(id=seed, description=f"{seed} other task")
@@ -837,12 +835,12 @@ async def test_one_prefix_for_fifty_shuffled_registries_and_most_of_the_prompt_i
         prompts.append("\n".join(texts(client)))
     assert len(systems) == 1
     common = next(
-        number for number, chars in enumerate(zip(*prompts, strict=False)) if len(set(chars)) > 1
+        index for index, chars in enumerate(zip(*prompts, strict=False)) if len(set(chars)) > 1
     )
     assert common / max(map(len, prompts)) >= 0.9
 
 
-def test_a_registry_is_written_again_when_its_tools_change_s2_13() -> None:
+def test_the_text_of_a_registry_follows_its_tools_s2_13() -> None:
     registry = ToolRegistry([get_weather])
     before = registry.get_tools_schema()
     assert registry.get_tools_schema() is before

@@ -1,4 +1,4 @@
-"""A wrong kind of argument is a `TypeError` that says what to pass."""
+"""Tests that arguments of a wrong type raise a `TypeError` that says what to pass."""
 
 from collections.abc import Awaitable, Callable
 from types import SimpleNamespace
@@ -30,15 +30,15 @@ POINTER = ContextPointer(
 SDK = SimpleNamespace(chat=SimpleNamespace(completions=SimpleNamespace(create=print)))
 Pick = Callable[..., Awaitable[Any]]
 PICKS: dict[str, Pick] = {
-    "model": lambda **asked: ContextRelevanceSelector(ScriptedClient([])).select(**asked),
-    "lexical": lambda **asked: LexicalRelevanceSelector().select(**asked),
+    "model": lambda **options: ContextRelevanceSelector(ScriptedClient([])).select(**options),
+    "lexical": lambda **options: LexicalRelevanceSelector().select(**options),
 }
 CHOICES: dict[str, Pick] = {
-    "model": lambda **asked: ToolSelector(
+    "model": lambda **options: ToolSelector(
         ScriptedClient([]), ToolSelectionConfig()
-    ).select_tool_calls(**asked),
-    "lexical": lambda **asked: LexicalToolSelector(ToolSelectionConfig()).select_tool_calls(
-        **asked
+    ).select_tool_calls(**options),
+    "lexical": lambda **options: LexicalToolSelector(ToolSelectionConfig()).select_tool_calls(
+        **options
     ),
 }
 NO_POINTERS: list[tuple[object, str]] = [
@@ -56,7 +56,7 @@ NO_POINTERS: list[tuple[object, str]] = [
     ("client", "text"),
     [(SDK, "OpenAISDKClient"), (object(), "chat_completion"), (None, "LLMClient")],
 )
-def test_a_selector_refuses_what_is_no_client_f_178(make: Any, client: object, text: str) -> None:
+def test_a_wrong_client_raises_f_178(make: Any, client: object, text: str) -> None:
     with pytest.raises(TypeError, match=text):
         make(client)
 
@@ -64,22 +64,20 @@ def test_a_selector_refuses_what_is_no_client_f_178(make: Any, client: object, t
 @pytest.mark.parametrize(
     "make", [lambda config: ToolSelector(ScriptedClient([]), config), LexicalToolSelector]
 )
-def test_a_selector_refuses_what_is_no_configuration(make: Any) -> None:
-    with pytest.raises(TypeError, match="config is of type str; pass a ToolSelectionConfig"):
+def test_a_wrong_configuration_raises(make: Any) -> None:
+    with pytest.raises(TypeError, match="config must be a ToolSelectionConfig, got str; pass"):
         make("glm-4.5-air")
 
 
 @pytest.mark.parametrize("kind", PICKS)
 @pytest.mark.parametrize(("pointers", "text"), NO_POINTERS)
-async def test_what_are_no_pointers_cannot_be_chosen_from(
-    kind: str, pointers: object, text: str
-) -> None:
+async def test_selecting_from_wrong_pointers_raises(kind: str, pointers: object, text: str) -> None:
     with pytest.raises(TypeError, match=text):
         await PICKS[kind](query="prices", pointers=pointers)
 
 
 @pytest.mark.parametrize(("pointers", "text"), NO_POINTERS)
-def test_what_are_no_pointers_cannot_be_formatted(pointers: Any, text: str) -> None:
+def test_formatting_wrong_pointers_raises(pointers: Any, text: str) -> None:
     with pytest.raises(TypeError, match=text):
         format_selected_contexts(
             pointers=pointers, store=SimpleNamespace(load_result=lambda pointer: pointer)
@@ -88,10 +86,10 @@ def test_what_are_no_pointers_cannot_be_formatted(pointers: Any, text: str) -> N
 
 @pytest.mark.parametrize("kind", PICKS)
 @pytest.mark.parametrize("query", [None, 5, ["prices"]])
-async def test_a_query_is_a_text(kind: str, query: object) -> None:
-    with pytest.raises(TypeError, match=r"query is of type .*; pass the user's question as a text"):
+async def test_a_query_of_a_wrong_type_raises(kind: str, query: object) -> None:
+    with pytest.raises(TypeError, match="query must be a str, got"):
         await PICKS[kind](query=query, pointers=[POINTER])
-    with pytest.raises(TypeError, match="query is of type list"):
+    with pytest.raises(TypeError, match="query must be a str, got list"):
         await CHOICES[kind](
             task=PlannedTask(id=1, description="x"), tool_registry=ToolRegistry(), query=["x"]
         )
@@ -99,6 +97,8 @@ async def test_a_query_is_a_text(kind: str, query: object) -> None:
 
 @pytest.mark.parametrize("kind", CHOICES)
 @pytest.mark.parametrize("task", ["weather", {"id": 1, "description": "weather"}, None])
-async def test_a_task_is_a_planned_task(kind: str, task: object) -> None:
-    with pytest.raises(TypeError, match=r"task is of type .*; pass PlannedTask\(id=1"):
+async def test_a_task_of_a_wrong_type_raises(kind: str, task: object) -> None:
+    with pytest.raises(
+        TypeError, match=r"task must be a PlannedTask, got .*; pass PlannedTask\(id=1"
+    ):
         await CHOICES[kind](task=task, tool_registry=ToolRegistry())

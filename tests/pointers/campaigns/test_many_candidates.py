@@ -68,7 +68,7 @@ async def test_of_many_candidates_few_are_shown_l13_s0_39(
     client = ScriptedClient([], default='{"pointer_ids":[]}')
     pointers = candidates(count)
     start = time.process_time()
-    build_relevance_prompt("topic 77 of many", pointers, most=6, include_digest=False)
+    build_relevance_prompt("topic 77 of many", pointers, max_selected=6, include_digest=False)
     shortlist_s = time.process_time() - start
     number, size, seconds = await shown(ContextRelevanceSelector(client), client, count)
     show_figures(
