@@ -130,7 +130,7 @@ async def test_what_a_transport_raises_is_ours(
 )
 def test_what_is_no_async_transport_is_refused_with_the_way_out(transport: Any) -> None:
     with pytest.raises(
-        TypeError, match=f"a {type(transport).__name__}; pass .*httpx.MockTransport"
+        TypeError, match=f"got {type(transport).__name__}; pass .*httpx.MockTransport"
     ):
         OpenAICompatibleClient(CONFIG, transport=transport)
 
