@@ -6,6 +6,7 @@ them stored.
 
 import asyncio
 import hashlib
+import logging
 import os
 import re
 import secrets
@@ -37,7 +38,13 @@ from llm_common.core.tokens import DefaultCounter, TokenCounter
 from llm_common.errors import InvalidIdError, PointerNotFoundError
 from llm_common.history.fold import fold
 from llm_common.history.folding import HISTORY_TOOL, FoldPolicy
-from llm_common.history.message_shapes import Message, calls_of, last_question, newest_calls
+from llm_common.history.message_shapes import (
+    Message,
+    calls_of,
+    last_question,
+    newest_calls,
+    newest_texts,
+)
 from llm_common.history.search import FoundMessage, search_messages
 from llm_common.pointers.pointer import ContextPointer, checked_query_id
 from llm_common.pointers.reading import ContextReading
@@ -52,9 +59,15 @@ from llm_common.text.canonical import decode_json, encode_json
 from llm_common.text.display import in_fence, one_line
 from llm_common.tools.read_back import DEFAULT_MAX_TOKENS, ReadBackTool, read_context
 from llm_common.tools.tool import Tool
-from llm_common.tools.tool_index import DefinitionT, ToolShortlist
+from llm_common.tools.tool_shortlist import (
+    DefinitionT,
+    ToolIndexes,
+    ToolShortlist,
+    definition_of,
+)
 
 SEARCH_NAME: Final = "search_context"
+FINDER_NAME: Final = "find_tools"
 
 # Leaves half of a window of 64,000 tokens to instructions, tools and the answer.
 _FOLD: Final = FoldPolicy(max_tokens=32_000)
@@ -68,6 +81,20 @@ _WORDS: Final = {
     "required": ["query"],
     "additionalProperties": False,
 }
+_TOOL_WORDS: Final = {
+    "type": "object",
+    "properties": {"query": {"type": "string", "description": "What the tool should do."}},
+    "required": ["query"],
+    "additionalProperties": False,
+}
+_MAX_FOUND_TOOLS: Final = 5
+
+# "yes, do it" says nothing about the tool: two turns before it do. More messages add no tool to the
+# dialogues and runs of benchmarks/quality_shortlist.py, and take longer.
+_MAX_TEXTS: Final = 4
+_MAX_TEXT_CHARS: Final = 1_500
+
+_log = logging.getLogger(__name__)
 
 DEFAULT_TTL_S: Final = 86_400.0
 """A day: how long a `ShortLivedStore` keeps a result, so that a server does not grow for ever."""
@@ -91,11 +118,12 @@ class SessionConfig:
         offload: Which results stay whole, and the size of the previews. Its `reader_name` is the
             name of the tool that reads back.
         fold: When a history is folded. None never folds. Its names are those of the session.
-        max_tool_tokens: Tokens of all tool definitions, above which `choose_tools` shortens them.
-            None shows all of them.
-        tool_limit: How many tools are chosen then, besides those that are kept.
+        max_tool_tokens: Maximum tokens of all tool definitions, above which `choose_tools` hides
+            some. None shows all of them.
+        tool_limit: Number of tools that the newest messages choose before tools shown earlier.
         max_read_tokens: Tokens of an answer to reading and searching.
         search_name: The name of the tool that searches.
+        finder_name: The name of the tool that finds hidden tools.
         embedder: Compares tools with the request by meaning too, such as `StaticVectors`.
         counter: Counts tokens. The default is exact with the extra `tokens`, else an upper bound.
     """
@@ -106,18 +134,14 @@ class SessionConfig:
     tool_limit: int = 20
     max_read_tokens: int = DEFAULT_MAX_TOKENS
     search_name: str = SEARCH_NAME
+    finder_name: str = FINDER_NAME
     embedder: Embedder | None = None
     counter: TokenCounter = field(default_factory=DefaultCounter)
 
     @cached_property
-    def shortlist(self) -> ToolShortlist:
-        """What chooses tools. Sessions share it, since it keeps the tools that it has indexed."""
-        return ToolShortlist(
-            max_tokens=self.max_tool_tokens,
-            limit=self.tool_limit,
-            embedder=self.embedder,
-            counter=self.counter,
-        )
+    def tool_indexes(self) -> ToolIndexes:
+        """Return the indexes of tools, which sessions share because building one takes time."""
+        return ToolIndexes(self.embedder, self.counter)
 
     @cached_property
     def named_fold(self) -> FoldPolicy | None:
@@ -178,6 +202,13 @@ class Session:
             store_of(store), session_id, persist_threshold=persist_threshold
         )
         self._turns: LRUCache[str, OffloadTurn] = LRUCache(_MAX_TURNS)
+        self._shortlist = None
+        if self.config.max_tool_tokens is not None:
+            self._shortlist = ToolShortlist(
+                self.config.tool_indexes,
+                max_tokens=self.config.max_tool_tokens,
+                limit=self.config.tool_limit,
+            )
         self._lock = threading.Lock()
 
     @property
@@ -328,25 +359,51 @@ class Session:
     ) -> list[DefinitionT]:
         """Return the tools that the next call sees, in the order given: all of them if they fit.
 
-        Else those that fit what the user said last, best first while there is room, besides those
-        that the conversation has called. Asks no model. The first choice among the same tools
-        takes about 0.2 ms a tool.
+        If they do not fit, some are hidden, and the tool `find_tools` of `tools()` finds them.
+        Shown are `keep`, the session's own tools, what the conversation called and what was found.
+        The remaining tokens go to the tools that fit the last four messages best, then to those
+        shown before, then to the others. Asks no model. The first choice among the same tools takes
+        about 0.2 ms a tool.
 
         Args:
             definitions: Tools, or definitions as MCP, OpenAI or Anthropic spell them.
             messages: The conversation, oldest first.
-            keep: Names that are always shown. The session's own tools count among them.
+            keep: Names of further tools that are always shown.
 
         Raises:
             ConfigError: If a definition has no name.
         """
+        if self._shortlist is None:
+            return list(definitions)
+        return await in_thread(self._choose_tools, self._shortlist, definitions, messages, keep)
+
+    def _choose_tools(
+        self,
+        shortlist: ToolShortlist,
+        tools: Sequence[DefinitionT],
+        messages: Sequence[Message],
+        keep: Collection[str],
+    ) -> list[DefinitionT]:
+        by_name = {definition_of(tool).name: tool for tool in tools}
+        finder = by_name.pop(self.config.finder_name, None)
         called = {call.name for call in calls_of(messages)}
-        return await in_thread(
-            self.config.shortlist.choose,
-            definitions,
-            request=last_question(messages),
+        choice = shortlist.choose(
+            [definition_of(tool) for tool in by_name.values()],
+            texts=newest_texts(messages, _MAX_TEXTS, _MAX_TEXT_CHARS),
             keep={*keep, *called, *self.tool_names},
         )
+        if choice.hidden:
+            _log.info(
+                "%d of %d tools are shown, %d tokens; %s finds the others",
+                len(choice.names),
+                choice.offered,
+                choice.tokens,
+                self.config.finder_name if finder is not None else "no tool",
+            )
+        names = {*choice.names}
+        if choice.hidden and finder is not None:
+            names.add(self.config.finder_name)
+        return [tool for tool in tools if definition_of(tool).name in names]
 
     async def fold(self, messages: Sequence[Message]) -> list[Message]:
         """Return the messages to send, within the limit of the config's `fold`.
@@ -406,28 +463,48 @@ class Session:
         return await ContextSelector(store=self.results).select(request, pool)
 
     @property
-    def tool_names(self) -> tuple[str, str]:
-        """The names of the tools that read back, whose results are never offloaded."""
-        return self.config.offload.reader_name, self.config.search_name
+    def tool_names(self) -> tuple[str, ...]:
+        """Return the names of the session's own tools, whose results are never offloaded."""
+        return (
+            self.config.offload.reader_name,
+            self.config.search_name,
+            self.config.finder_name,
+        )
 
-    def tools(self) -> tuple[Tool, Tool]:
-        """Return the tools for the model: one reads a result by its id, one finds words.
+    def tools(self) -> tuple[Tool, ...]:
+        """Return the tools for the model.
+
+        One reads a result by its id, one finds words in results and folded messages. With
+        `max_tool_tokens`, a third finds tools that `choose_tools` hides.
 
         Raises:
             ConfigError: If a name is not allowed.
         """
-        reader_name, search_name = self.tool_names
-        search = Tool(
+        if self._shortlist is None:
+            return self.reader(), self._searcher()
+        finder = Tool(
+            self._find_tools,
+            name=self.config.finder_name,
+            description=(
+                "Finds tools that are not in your list. Tools that it finds are in your list from "
+                "the next step on, and you call them by their own names."
+            ),
+            parameters=_TOOL_WORDS,
+            read_only=True,
+        )
+        return self.reader(), self._searcher(), finder
+
+    def _searcher(self) -> Tool:
+        return Tool(
             self._search_text,
-            name=search_name,
+            name=self.config.search_name,
             description=(
                 "Finds words in all earlier messages and tool outputs of this conversation that "
-                f"are not shown any more. Then read more with {reader_name}."
+                f"are not shown any more. Then read more with {self.config.offload.reader_name}."
             ),
             parameters=_WORDS,
             read_only=True,
         )
-        return self.reader(), search
 
     def reader(self, name: str | None = None) -> ReadBackTool:
         """Return the tool that reads a result by its id.
@@ -455,6 +532,16 @@ class Session:
             if self.config.counter.count(in_fence("\n".join(lines))) > self.config.max_read_tokens:
                 lines.pop()
                 break
+        return in_fence("\n".join(lines))
+
+    async def _find_tools(self, query: str) -> str:
+        assert self._shortlist is not None  # without a limit, tools() has no finder
+        found = await in_thread(self._shortlist.find, query, limit=_MAX_FOUND_TOOLS)
+        if not found:
+            return "No tool fits these words. Try other words, such as a verb and its object."
+        lines = ["These tools are in your list from the next step on:"]
+        for definition in found:
+            lines.append(f"- {definition.name}: {one_line(definition.description, max_chars=200)}")
         return in_fence("\n".join(lines))
 
     def overview(self) -> str:

@@ -230,6 +230,23 @@ def last_question(messages: Sequence[Message]) -> str:
     return ""
 
 
+def newest_texts(messages: Sequence[Message], limit: int, max_chars: int) -> list[str]:
+    """Return the ends of what user and assistant said last, newest first.
+
+    Args:
+        messages: The conversation, oldest first.
+        limit: Maximum number of texts.
+        max_chars: Maximum characters of each text.
+    """
+    texts: list[str] = []
+    for message in newest_first(messages):
+        if len(texts) == limit:
+            break
+        if message.role in ("user", "assistant") and message.text:
+            texts.append(message.text[-max_chars:])
+    return texts
+
+
 def newest_calls(messages: Sequence[Message]) -> tuple[ToolCall, ...]:
     """Return the calls of the newest message with calls."""
     for message in newest_first(messages):

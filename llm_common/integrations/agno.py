@@ -45,7 +45,12 @@ class LLMCommonToolHook:
         config: SessionConfig | None = None,
     ) -> None:
         self.sessions = Sessions.over(store, config)
-        self.tools = list(map(self._function, self.sessions.get().tools()))
+        finder_name = self.sessions.config.finder_name
+        self.tools = [
+            self._function(tool)
+            for tool in self.sessions.get().tools()
+            if tool.name != finder_name  # Agno has no hook that hides tools
+        ]
 
     def __call__(
         self,

@@ -97,9 +97,8 @@ async def read_back(session: Session, tool_name: str, args: Mapping[str, Any]) -
         ToolArgumentsError: If the arguments are not valid. The message tells the model what to do.
         ToolFailedError: If the result cannot be read. The message gives the reason.
     """
-    reader, search = session.tools()
-    tool = search if tool_name == search.name else reader
-    return str(await tool.run(args))
+    tools = {tool.name: tool for tool in session.tools()}
+    return str(await tools[tool_name].run(args))
 
 
 def plain_text(content: object) -> str | None:

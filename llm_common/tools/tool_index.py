@@ -1,20 +1,13 @@
-"""`ToolIndex`: tools ranked for a request by their words, and by their meaning with an embedder.
-
-`ToolShortlist` chooses the best of them where all take too many tokens.
-"""
+"""`ToolIndex`: tools ranked for a request by their words, and by their meaning with an embedder."""
 
 import heapq
 import math
 import threading
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, compress, islice
-from typing import Any, Final, NamedTuple, TypeVar
+from itertools import chain, islice
+from typing import Any, Final
 
-from cachetools import LRUCache
-
-from llm_common.core.tokens import TokenCounter
-from llm_common.errors import ConfigError
 from llm_common.ranking.embeddings import Embedder
 from llm_common.ranking.lexical import (
     BM25,
@@ -26,7 +19,7 @@ from llm_common.ranking.lexical import (
     stem,
 )
 from llm_common.ranking.postings import Postings, stems_and_letters
-from llm_common.tools.definitions import ToolDefinition, read_definition
+from llm_common.tools.definitions import ToolDefinition
 from llm_common.tools.signature import properties_of, value_text
 from llm_common.tools.tool import Tool
 
@@ -60,9 +53,6 @@ _DEPTH: Final = 2
 _MAX_PARAMETERS: Final = 1_000
 _MAX_VALUES: Final = 50
 _MAX_NAMED: Final = 5
-_MAX_INDEXED: Final = 16  # sets of tools: an application has one or two for each of its agents
-
-DefinitionT = TypeVar("DefinitionT", bound=ToolDefinition | Tool | Mapping[str, Any])
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,108 +285,6 @@ class ToolIndex:
         if cosine is not None:
             reasons.append(f"meaning {cosine:.2f}")
         return "; ".join(reasons) or "letters"
-
-
-class _Indexed(NamedTuple):
-    """A set of tools with its index, and the tokens of each definition by name."""
-
-    ranking: ToolIndex
-    tokens: Mapping[str, int]
-
-
-class ToolShortlist:
-    """Chooses tools by the words of a request, without a model. Safe among threads.
-
-    Args:
-        max_tokens: Tokens of all definitions together, above which tools are chosen. None never
-            chooses.
-        limit: Maximum number of tools to choose, in addition to those that are kept.
-        embedder: Also compares tools with the request by meaning. None compares words alone.
-        counter: Counts tokens.
-    """
-
-    def __init__(
-        self,
-        *,
-        max_tokens: int | None,
-        limit: int,
-        embedder: Embedder | None,
-        counter: TokenCounter,
-    ) -> None:
-        self._max_tokens = max_tokens
-        self._limit = limit
-        self._embedder = embedder
-        self._counter = counter
-        self._lock = threading.Lock()
-        self._indexed: LRUCache[tuple[str, ...], _Indexed] = LRUCache(_MAX_INDEXED)
-
-    def choose(
-        self, tools: Sequence[DefinitionT], *, request: str, keep: Collection[str]
-    ) -> list[DefinitionT]:
-        """Return the tools to show, in their order. These are all tools if they fit.
-
-        Args:
-            tools: Tools, or definitions as MCP, OpenAI or Anthropic spell them.
-            request: The text that the tools should help with.
-            keep: Names of tools that are always shown.
-
-        Raises:
-            ConfigError: If a definition has no name.
-        """
-        if self._max_tokens is None:
-            return list(tools)
-        definitions = [_definition_of(tool) for tool in tools]
-        names = self._names(definitions, request, keep, self._max_tokens)
-        in_names = [definition.name in names for definition in definitions]
-        return list(compress(tools, in_names))
-
-    def _names(
-        self,
-        definitions: Sequence[ToolDefinition],
-        request: str,
-        keep: Collection[str],
-        max_tokens: int,
-    ) -> Collection[str]:
-        indexed = self._index(definitions)
-        if sum(indexed.tokens.values()) <= max_tokens:
-            return indexed.tokens.keys()
-        names = {*keep} & indexed.tokens.keys()
-        remaining = max_tokens - sum(indexed.tokens[name] for name in names)
-        candidates: list[str] = []
-        for row in indexed.ranking.rank(request, len(definitions)):
-            if row.name not in names:
-                candidates.append(row.name)
-        for name in candidates[: self._limit]:
-            if indexed.tokens[name] <= remaining:
-                names.add(name)
-                remaining -= indexed.tokens[name]
-        return names
-
-    def _index(self, definitions: Sequence[ToolDefinition]) -> _Indexed:
-        """Return the index of these tools, which is built once."""
-        texts = tuple(definition.text for definition in definitions)
-        with self._lock:  # indexing thousands of tools takes seconds: one thread should do it
-            if texts not in self._indexed:
-                tokens = {}
-                for definition, text in zip(definitions, texts, strict=True):
-                    tokens[definition.name] = self._counter.count(text)
-                self._indexed[texts] = _Indexed(ToolIndex(definitions, self._embedder), tokens)
-            return self._indexed[texts]
-
-
-def _definition_of(tool: ToolDefinition | Tool | Mapping[str, Any]) -> ToolDefinition:
-    if isinstance(tool, ToolDefinition):
-        return tool
-    if isinstance(tool, Tool):
-        return tool.definition
-    definition = read_definition(tool)
-    if definition is None:
-        raise ConfigError(
-            f"a {type(tool).__name__} among the tools has no name; pass tools, or definitions as "
-            "MCP, OpenAI or Anthropic spell them",
-            variable="definitions",
-        )
-    return definition
 
 
 def _check_texts(query: object, sub_queries: object) -> None:

@@ -125,7 +125,7 @@ async def test_a_tool_without_threshold_is_still_bound_by_the_turn_s4_08(tmp_pat
 async def test_what_was_read_back_is_never_offloaded_again_s4_08(tmp_path: Path) -> None:
     session = Session(tmp_path, config=SessionConfig(max_read_tokens=3_000))
     stored = await session.offload("word " * 20_000, tool="t", args={})
-    reader, _ = session.tools()
+    reader, *_ = session.tools()
     reading = await reader.run({"pointer_id": stored.pointer_id})
     assert COUNTER.count(str(reading)) > 2_000
     shown = await session.offload(reading, tool="read_context", args={})

@@ -4,6 +4,7 @@ import asyncio
 import inspect
 import json
 import textwrap
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -168,7 +169,7 @@ async def test_searching_is_bounded_by_a_count_and_by_tokens_t_01() -> None:
     assert len(await session.search("part 1999")) == 10
     assert len(await session.search("part 1999", limit=3)) == 3
     assert await session.search("?!") == ()
-    _, search = session.tools()
+    _, search, _ = session.tools()
     answer = str(await search.run({"query": "part 1999"}))
     assert "part 1999" in answer
     assert COUNTER.count(answer) <= 300
@@ -206,13 +207,15 @@ async def test_messages_give_the_question_and_the_calls_of_a_turn_s4_08() -> Non
     [
         (None, "weather", (), ["read_context", "get_weather", "send_mail", "list_issues"]),
         (10_000, "weather", (), ["read_context", "get_weather", "send_mail", "list_issues"]),
-        (60, "the weather in Ulm", (), ["read_context", "get_weather"]),
+        (40, "the weather in Ulm", (), ["read_context", "get_weather"]),
+        (60, "the weather in Ulm", (), ["read_context", "get_weather", "send_mail"]),
         (40, "the weather in Ulm", ("send_mail",), ["read_context", "send_mail"]),
-        (60, "xqzzt", ("send_mail",), ["read_context", "send_mail"]),
-        (60, "xqzzt", (), ["read_context"]),
+        (60, "xqzzt", ("list_issues",), ["read_context", "get_weather", "list_issues"]),
+        (60, "xqzzt", (), ["read_context", "get_weather", "send_mail"]),
+        (1, "xqzzt", (), ["read_context"]),
     ],
 )
-async def test_tools_over_the_limit_are_those_that_fit_t_06(
+async def test_tools_over_the_limit_are_those_that_fit_best_t_06(
     limit: int | None, request_text: str, called: tuple[str, ...], names: list[str]
 ) -> None:
     session = memory_session(max_tool_tokens=limit)
@@ -222,6 +225,91 @@ async def test_tools_over_the_limit_are_those_that_fit_t_06(
         assert [tool.name for tool in chosen] == names
     kept = await session.choose_tools(TOOLS, messages=messages[1:], keep=called)
     assert [tool.name for tool in kept] == names
+
+
+ACTIONS = [
+    "create",
+    "delete",
+    "update",
+    "list",
+    "archive",
+    "export",
+    "import",
+    "share",
+    "rename",
+    "approve",
+]
+OBJECTS = ["invoice", "customer", "ticket", "order", "contract", "report"]
+
+
+def office_tools(objects: Sequence[str] = OBJECTS) -> list[ToolDefinition]:
+    """Return ten tools for each object, about 70 tokens each."""
+    text = (
+        "{} one {} in the accounting system of the company. The name is needed. " + "Notes. " * 25
+    )
+    return [
+        ToolDefinition(f"{action}_{thing}", text.format(action.capitalize(), thing))
+        for thing in objects
+        for action in ACTIONS
+    ]
+
+
+def names_of(tools: Sequence[ToolDefinition]) -> set[str]:
+    return {tool.name for tool in tools}
+
+
+@pytest.mark.parametrize("answer", ["yes, do it", "go ahead", "Ja bitte", "Can you bill Ann?"])
+async def test_a_tool_stays_when_the_user_only_agrees_t_06(answer: str) -> None:
+    tools = office_tools([*OBJECTS, *(f"record{number}" for number in range(24))])
+    messages = [
+        user("Please create an invoice for Ann over 50 dollars, but ask me first."),
+        {"role": "assistant", "content": "Shall I create it?"},
+        user(answer),
+    ]
+    chosen = await memory_session().choose_tools(tools, messages=messages)
+    assert "create_invoice" in names_of(chosen)
+    assert sum(COUNTER.count(tool.text) for tool in chosen) > 3_900  # of 4,000: filled with others
+
+
+async def test_a_tool_that_was_shown_stays_in_the_next_turns_t_06() -> None:
+    session, tools = memory_session(), office_tools()
+    messages = [user("Please archive the contract with Northwind.")]
+    assert "archive_contract" in names_of(await session.choose_tools(tools, messages=messages))
+    for text in ("Thanks.", "What is new?", "Which report is due?", "And the ticket?", "Do it."):
+        messages += [{"role": "assistant", "content": "One moment."}, user(text)]
+        assert "archive_contract" in names_of(await session.choose_tools(tools, messages=messages))
+
+
+async def test_a_hidden_tool_is_found_and_shown_from_then_on_t_06() -> None:
+    session = memory_session(max_tool_tokens=500)
+    finder = session.tools()[2]
+    tools = [*office_tools(), *(tool.definition for tool in session.tools())]
+    messages = [user("Please create an invoice.")]
+    before = await session.choose_tools(tools, messages=messages)
+    assert "approve_ticket" not in names_of(before)
+    assert finder.name == "find_tools"
+    assert finder.name in names_of(before)
+    assert "approve_ticket" in str(await finder.run({"query": "approve a ticket"}))
+    assert "approve_ticket" in names_of(await session.choose_tools(tools, messages=messages))
+    assert "No tool fits" in str(await finder.run({"query": "xqzzt"}))
+
+
+async def test_the_finder_is_shown_only_while_tools_are_hidden_t_06() -> None:
+    session = memory_session()
+    own = [tool.definition for tool in session.tools()]
+    few = await session.choose_tools([*TOOLS[1:], *own], messages=[user("weather")])
+    assert names_of(few) == names_of([*TOOLS, own[1]])
+    all_shown = memory_session(max_tool_tokens=None)
+    assert [tool.name for tool in all_shown.tools()] == ["read_context", "search_context"]
+
+
+async def test_hidden_tools_are_logged_by_their_count_t_06(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO")
+    await memory_session().choose_tools(office_tools(), messages=[user("invoice")])
+    assert [record.levelname for record in caplog.records] == ["INFO"]
+    assert "of 60 tools are shown" in caplog.text
 
 
 async def test_definitions_are_returned_as_they_were_given_t_06() -> None:

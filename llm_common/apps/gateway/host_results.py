@@ -82,6 +82,7 @@ class HostResults:
             offload=policy,
             max_read_tokens=self._max_tokens,
             search_name=f"{config.host_prefix}{SEARCHER}",
+            max_tool_tokens=None,  # the gateway lists and finds the tools of its servers itself
             counter=self._counter,
         )
         self._session = Session(store, config=settings)

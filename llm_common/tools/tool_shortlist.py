@@ -1,0 +1,189 @@
+"""`ToolShortlist`: the tools that one conversation sees, where all of them take too many tokens.
+
+A shortlist shortens and never disarms. What was called, found or shown before stays while it fits,
+the remaining tokens are filled with the best of the rest, and one tool finds what is hidden.
+"""
+
+import threading
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple, TypeVar
+
+from cachetools import LRUCache
+
+from llm_common.core.tokens import TokenCounter
+from llm_common.errors import ConfigError
+from llm_common.ranking.embeddings import Embedder
+from llm_common.tools.definitions import ToolDefinition, read_definition
+from llm_common.tools.tool import Tool
+from llm_common.tools.tool_index import ToolIndex
+
+DefinitionT = TypeVar("DefinitionT", bound=ToolDefinition | Tool | Mapping[str, Any])
+
+_MAX_INDEXED: Final = 16  # sets of tools: an application has one or two for each of its agents
+_MAX_FOUND: Final = (
+    20  # a conversation that finds more gives the oldest up, and can find them again
+)
+
+
+class IndexedTools(NamedTuple):
+    """A set of tools that can be ranked, and the tokens of each definition by name."""
+
+    ranking: ToolIndex
+    tokens: Mapping[str, int]
+
+
+class ToolIndexes:
+    """The indexes of sets of tools, which conversations share. Safe among threads.
+
+    Args:
+        embedder: Compares tools with a request by meaning too.
+        counter: Counts the tokens of definitions.
+    """
+
+    def __init__(self, embedder: Embedder | None, counter: TokenCounter) -> None:
+        self._embedder = embedder
+        self._counter = counter
+        self._lock = threading.Lock()
+        self._indexed: LRUCache[tuple[str, ...], IndexedTools] = LRUCache(_MAX_INDEXED)
+
+    def index(self, definitions: Sequence[ToolDefinition]) -> IndexedTools:
+        """Return the index of these tools, which is built once."""
+        texts = tuple(definition.text for definition in definitions)
+        with self._lock:  # indexing thousands of tools takes seconds, so only one thread does it
+            if texts not in self._indexed:
+                tokens = {}
+                for definition, text in zip(definitions, texts, strict=True):
+                    tokens[definition.name] = self._counter.count(text)
+                self._indexed[texts] = IndexedTools(ToolIndex(definitions, self._embedder), tokens)
+            return self._indexed[texts]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolChoice:
+    """Which tools a prompt shows.
+
+    Attributes:
+        offered: Number of tools to choose from.
+        names: Names of the tools that are shown, most important first.
+        tokens: Tokens of their definitions.
+    """
+
+    offered: int
+    names: tuple[str, ...]
+    tokens: int
+
+    @property
+    def hidden(self) -> int:
+        """Return how many tools are not shown."""
+        return self.offered - len(self.names)
+
+
+class ToolShortlist:
+    """Chooses the tools of one conversation by words, without a model. Safe among threads.
+
+    Args:
+        indexes: The indexes that conversations share.
+        max_tokens: Maximum tokens of all shown definitions.
+        limit: Number of tools that the newest messages choose before tools shown earlier.
+    """
+
+    def __init__(self, indexes: ToolIndexes, *, max_tokens: int, limit: int) -> None:
+        self._indexes = indexes
+        self._max_tokens = max_tokens
+        self._limit = limit
+        self._lock = threading.Lock()
+        self._offered: tuple[ToolDefinition, ...] = ()
+        self._shown: tuple[str, ...] = ()
+        self._found: LRUCache[str, None] = LRUCache(_MAX_FOUND)
+
+    def choose(
+        self,
+        definitions: Sequence[ToolDefinition],
+        *,
+        texts: Sequence[str],
+        keep: Collection[str],
+    ) -> ToolChoice:
+        """Choose what to show: every tool if all fit.
+
+        Otherwise, in this order and as long as tokens remain: `keep` and what was found, which are
+        always shown, the best for the texts, what was shown before, and the rest.
+
+        Args:
+            definitions: The tools to choose from.
+            texts: What was said lately, newest first.
+            keep: Names of tools that are always shown.
+        """
+        indexed = self._indexes.index(definitions)
+        with self._lock:
+            self._offered = tuple(definitions)
+            shown_before = self._shown
+            found = {*self._found}
+        if sum(indexed.tokens.values()) <= self._max_tokens:
+            names: tuple[str, ...] = tuple(indexed.tokens)
+        else:
+            names = self._fitting(indexed, texts, {*keep, *found}, shown_before)
+            with self._lock:
+                self._shown = names
+        return ToolChoice(
+            offered=len(indexed.tokens),
+            names=names,
+            tokens=sum(indexed.tokens[name] for name in names),
+        )
+
+    def _fitting(
+        self,
+        indexed: IndexedTools,
+        texts: Sequence[str],
+        keep: Collection[str],
+        shown_before: Sequence[str],
+    ) -> tuple[str, ...]:
+        names = {name: None for name in indexed.tokens if name in keep}
+        remaining = self._max_tokens - sum(indexed.tokens[name] for name in names)
+
+        # Each text is ranked alone. "yes, do it" fits no tool, and the request before it decides.
+        ranked = [row.name for row in indexed.ranking.rank("", len(indexed.tokens), texts)]
+        best = [name for name in ranked if name not in names][: self._limit]
+        candidates: Iterable[str] = dict.fromkeys([*best, *shown_before, *ranked, *indexed.tokens])
+        for name in candidates:
+            tokens = indexed.tokens.get(name)
+            if tokens is not None and name not in names and tokens <= remaining:
+                names[name] = None
+                remaining -= tokens
+        return tuple(names)
+
+    def find(self, words: str, *, limit: int) -> tuple[ToolDefinition, ...]:
+        """Find tools among those offered last, best first. The next choice shows them.
+
+        Args:
+            words: What the tool should do.
+            limit: Maximum number of tools.
+        """
+        with self._lock:
+            offered = self._offered
+        by_name = {definition.name: definition for definition in offered}
+        rows = self._indexes.index(offered).ranking.rank(words, limit)
+        with self._lock:
+            for row in reversed(rows):  # the best is given up last
+                self._found[row.name] = None
+        return tuple(by_name[row.name] for row in rows)
+
+
+def definition_of(tool: ToolDefinition | Tool | Mapping[str, Any]) -> ToolDefinition:
+    """Return the definition of a tool, in whichever form it comes.
+
+    Raises:
+        ConfigError: If the definition has no name.
+    """
+    if isinstance(tool, ToolDefinition):
+        return tool
+    if isinstance(tool, Tool):
+        return tool.definition
+    definition = read_definition(tool)
+    if definition is None:
+        raise ConfigError(
+            f"a {type(tool).__name__} among the tools has no name; pass tools, or definitions as "
+            "MCP, OpenAI or Anthropic spell them",
+            variable="definitions",
+        )
+    return definition
