@@ -34,61 +34,65 @@ POINTER_STORE_DIR = Variable(
 CONTEXT_SELECTION_MODEL = Variable(
     "LLM_COMMON_CONTEXT_SELECTION_MODEL",
     "",
-    "model that picks outputs; else the tool selection model, else the client's",
+    "model that selects outputs. Unset: the tool selection model, else the client's",
 )
 CONTEXT_SELECTION_MAX_POINTERS = Variable(
-    "LLM_COMMON_CONTEXT_SELECTION_MAX_POINTERS", "6", "most outputs that a selection keeps"
+    "LLM_COMMON_CONTEXT_SELECTION_MAX_POINTERS",
+    "6",
+    "maximum number of outputs that a selection keeps",
 )
 CONTEXT_SELECTION_TIMEOUT_S = Variable(
-    "LLM_COMMON_CONTEXT_SELECTION_TIMEOUT_S", "30", "seconds for one attempt at choosing outputs"
+    "LLM_COMMON_CONTEXT_SELECTION_TIMEOUT_S", "30", "seconds for one attempt at selecting outputs"
 )
 CONTEXT_SELECTION_FAIL_CLOSED = Variable(
     "LLM_COMMON_CONTEXT_SELECTION_FAIL_CLOSED",
     "true",
-    "a failed selection is empty; `false`: keyword ranking instead",
+    "`true`: a failed selection is empty. `false`: it falls back to the keyword ranking",
 )
 TOOL_SELECTION_MODEL = Variable(
     "LLM_COMMON_TOOL_SELECTION_MODEL",
     "glm-4.5-air",
-    "model that picks tools at z.ai; elsewhere the client's, unless it is set",
+    "model that selects tools. The default applies at z.ai. Elsewhere it is the client's",
 )
 TOOL_SELECTION_FALLBACK_MODEL = Variable(
-    "LLM_COMMON_TOOL_SELECTION_FALLBACK_MODEL", "", "model of the one second attempt"
+    "LLM_COMMON_TOOL_SELECTION_FALLBACK_MODEL", "", "model of the second attempt"
 )
 TOOL_SELECTION_MAX_CALLS = Variable(
-    "LLM_COMMON_TOOL_SELECTION_MAX_CALLS", "5", "most tool calls of a selection"
+    "LLM_COMMON_TOOL_SELECTION_MAX_CALLS",
+    "5",
+    "maximum number of tool calls that a selection returns",
 )
 TOOL_SELECTION_TIMEOUT_S = Variable(
-    "LLM_COMMON_TOOL_SELECTION_TIMEOUT_S", "30", "seconds for one attempt at choosing tools"
+    "LLM_COMMON_TOOL_SELECTION_TIMEOUT_S", "30", "seconds for one attempt at selecting tools"
 )
 TOOL_SELECTION_FAIL_CLOSED = Variable(
     "LLM_COMMON_TOOL_SELECTION_FAIL_CLOSED",
     "true",
-    "kept for callers; a failed tool selection is empty either way",
+    "no effect. A failed tool selection is always empty",
 )
 PROVIDER = Variable(
     "LLM_COMMON_PROVIDER",
     "",
-    "`zai`, `openrouter`, `openai` or `local`; else the first whose key is set",
+    "`zai`, `openrouter`, `openai` or `local`. Unset: the first whose key is set",
 )
 BASE_URL = Variable(
     "LLM_COMMON_BASE_URL",
     "",
-    "endpoint, up to and without `/chat/completions`; else the provider's",
+    "endpoint, without `/chat/completions`. Unset: the provider's",
 )
 API_KEY = Variable(
-    "LLM_COMMON_API_KEY", "", "key of the endpoint; else the provider's own variable", secret=True
+    "LLM_COMMON_API_KEY", "", "key of the endpoint. Unset: the provider's variable", secret=True
 )
-MODEL = Variable("LLM_COMMON_MODEL", "", "default model of the client; else the provider's")
+MODEL = Variable("LLM_COMMON_MODEL", "", "default model of the client. Unset: the provider's")
 TIMEOUT_S = Variable("LLM_COMMON_TIMEOUT_S", "60", "seconds for one model call, retries included")
 MAX_TOKENS = Variable(
-    "LLM_COMMON_MAX_TOKENS", "", "most tokens of an answer; else the endpoint's own limit"
+    "LLM_COMMON_MAX_TOKENS", "", "maximum tokens of an answer. Unset: the endpoint's limit"
 )
-COST_LIMIT_USD = Variable("LLM_COMMON_COST_LIMIT_USD", "", "dollars that one client may spend")
+COST_LIMIT_USD = Variable("LLM_COMMON_COST_LIMIT_USD", "", "maximum dollars that one client spends")
 UNKNOWN_PRICE = Variable(
     "LLM_COMMON_UNKNOWN_PRICE",
     "refuse",
-    "a model without a known price under a limit: `refuse`, or count as `dearest`",
+    "models without a known price under a cost limit: `refuse`, or count as `dearest`",
 )
 ZAI_API_KEY = Variable("ZAI_API_KEY", "", "key for z.ai", secret=True)
 OPENROUTER_API_KEY = Variable("OPENROUTER_API_KEY", "", "key for OpenRouter", secret=True)
@@ -99,15 +103,15 @@ DECISION_URL = Variable(
 DECISION_MODEL = Variable(
     "LLM_COMMON_DECISION_MODEL", "", "decision model, such as `jev-latest` or `gpt-6-luna`"
 )
-DECISION_API_KEY = Variable("LLM_COMMON_DECISION_API_KEY", "", "key of that endpoint", secret=True)
+DECISION_API_KEY = Variable(
+    "LLM_COMMON_DECISION_API_KEY", "", "key of the decision endpoint", secret=True
+)
 DECISION_WIRE = Variable(
     "LLM_COMMON_DECISION_WIRE",
     "systemone",
-    "its wire format: `systemone` for `/v1/systemone`, `openai` for `/v1/decisions`",
+    "wire format: `systemone` for `/v1/systemone`, `openai` for `/v1/decisions`",
 )
-TRACE_DIR = Variable(
-    "LLM_COMMON_TRACE_DIR", "", "folder for a trace of every run; without it none is written"
-)
+TRACE_DIR = Variable("LLM_COMMON_TRACE_DIR", "", "folder for traces. Unset: runs are not traced")
 
 GATEWAY_TOKEN = Variable(
     "LLM_COMMON_GATEWAY_TOKEN",
@@ -116,7 +120,7 @@ GATEWAY_TOKEN = Variable(
     secret=True,
 )
 XDG_CACHE_HOME = Variable(
-    "XDG_CACHE_HOME", "", "folder for the index of `llm-common pack`; else the platform's"
+    "XDG_CACHE_HOME", "", "cache folder for the index of `llm-common pack`. Unset: the platform's"
 )
 
 VARIABLES: tuple[Variable, ...] = (
