@@ -111,6 +111,7 @@ class BlobStoreContract:
         The folder's ETag may be None, which means that it is unknown.
         """
         blobs.put("q/a", b"1")
+        # A store may have no ETag for a blob that changed within the last tick of the clock.
         time.sleep(_CLOCK_TICK_S)
         first, folder = blobs.scan("q").blobs["a"], blobs.folder_etag("q")
         assert (blobs.scan("q").blobs["a"], blobs.folder_etag("q")) == (first, folder)
@@ -209,7 +210,7 @@ class LockingBlobStoreContract(BlobStoreContract):
         def hold() -> None:
             with blobs.lock("q"):
                 held.set()
-                done.wait(10)
+                done.wait(10)  # so that a failed assertion does not hang the test
 
         with ThreadPoolExecutor(1) as threads:
             holding = threads.submit(hold)

@@ -64,6 +64,7 @@ class ScriptedClient(LLMClient):
         Raises:
             UnexpectedCallError: If the script has ended and there is no default.
         """
+        # Recorded first, so that a failed call is in the list too.
         self.calls.append(ScriptedCall(tuple(messages), model, temperature, max_tokens, options))
         reply = self._replies.popleft() if self._replies else self._default
         if reply is None:

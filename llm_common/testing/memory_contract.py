@@ -27,7 +27,7 @@ class MemoryContract:
         moment = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=timezone(timedelta(hours=2)))
         metadata: dict[str, Scalar] = {
             "text": "x",
-            "whole": 2**70,
+            "whole": 2**70,  # SQLite and orjson have integers of at most 64 bits
             "part": 0.1,
             "flag": True,
             "none": None,
@@ -37,7 +37,7 @@ class MemoryContract:
             "zebra",
             "zebra " * 5_000,
             "zebra \u2028 ☃ \U0001f600 'quoted' \"%s\" {schema}",
-            "zebra\0\ud83d",
+            "zebra\0\ud83d",  # PostgreSQL refuses NUL, and UTF-8 a lone surrogate
         )
         for index, text in enumerate(texts):
             event = Event(
@@ -154,6 +154,7 @@ class MemoryContract:
         The values `1`, `1.0`, `True` and `"1"` differ.
         """
         values = (1, 1.0, True, "1", None)
+        # Many other matches: filters must apply before a memory limits its candidates.
         for index in range(250):
             await memory.append_event("s", Event(text="zebra", metadata={"n": index}))
         for value in values:

@@ -22,9 +22,9 @@ _RESULTS: tuple[Any, ...] = (
     [],
     {},
     "\u2028é😀",
-    2**200,
+    2**200,  # orjson encodes at most 64 bits
     {"rows": [1, 2.5, None]},
-    {"\ud800": 1},
+    {"\ud800": 1},  # UTF-8 cannot encode a lone surrogate
     "x" * 1_000_000,
 )
 
@@ -128,14 +128,14 @@ class ContextPointerStoreContract:
         with pytest.raises(InvalidIdError):
             await _save(store, 1, query_id="../q")
         with pytest.raises(UnserialisableError):
-            await _save(store, 10**5000)
+            await _save(store, 10**5000)  # Python refuses to print over 4,300 digits
         with pytest.raises(ResultTooLargeError):
             await _save(store, "x" * 2_000_000)
         assert store.list_detailed(query_id="q").model_dump() == {"pointers": (), "skipped": 0}
 
     async def test_an_expired_result_cannot_be_loaded(self, store: ContextPointerStore) -> None:
         """Hide it before and after `gc`, which removes nothing else."""
-        expired = await _save(store, 1, args={"n": 1}, ttl_s=1e-6)
+        expired = await _save(store, 1, args={"n": 1}, ttl_s=1e-6)  # expires before it returns
         current = await _save(store, 1, args={"n": 2}, ttl_s=1e6)
         for _ in range(2):
             assert store.list(query_id="q") == [current]

@@ -40,6 +40,7 @@ _PACKED: Final = {
     "share": "It is within the share of its kind.",
 }
 _SHOWN_FORMS: Final = {"pointer": "One line names it", "summary": "Its summary is shown"}
+# The part of the allocation that a source draws from, and its name in a sentence.
 _PARTS: Final = {
     "turn": ("recent_turns", "turns"),
     "file": ("files", "files and outputs"),
@@ -253,6 +254,7 @@ def _why_no_room(item: PackedItem, line: PackingLine, about: str) -> str:
 
 def why_not_chosen(candidate: Candidate, line: SelectionLine) -> str:  # noqa: PLR0911 - one a reason
     """Return why a candidate of a selection was not chosen."""
+    # The most specific reason first: a refused call also has a status and a probability.
     if candidate.reason == "dropped":
         for drop in line.dropped:
             if drop.id == candidate.id:
@@ -348,6 +350,7 @@ def _verdicts_of_selection(line: SelectionLine) -> Iterator[tuple[_Key, Unseen |
     for drop in line.dropped:
         if drop.id not in candidate_ids:
             why = f"The model named it, but {_DROPS.get(drop.reason, drop.reason)}."
+            # The model made this name up, so it is not a candidate.
             unknown = Unseen(source, drop.id, "", line.seq, why, "it does not exist")
             yield (source, drop.id), unknown
 
@@ -356,6 +359,7 @@ def _verdicts_of_packing(line: PackingLine) -> Iterator[tuple[_Key, Unseen | Non
     near_keys = {(item.source, item.id) for item in near_misses(line)}
     for item in line.items:
         key = item.source, item.id
+        # Passages can cover the whole text.
         if item.form == "whole" or item.chars_shown >= item.chars > 0:
             yield key, None
             continue

@@ -47,6 +47,7 @@ def diff(before: RecordedRun, after: RecordedRun) -> tuple[StepDiff, ...]:
 
 
 def _steps_by_name(run: RecordedRun) -> dict[str, Line]:
+    # Numbered by kind, so that an additional step shifts only steps of its own kind.
     counts = Counter[str]()
     steps: dict[str, Line] = {}
     for line in run.lines:

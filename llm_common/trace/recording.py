@@ -237,7 +237,7 @@ class Recording:
         def rank(choice: PointerChoice) -> tuple[float, ...]:
             return (
                 ranks.get(choice.pointer_id, len(ranks)),
-                choice.reason != OVER_THE_CAP,
+                choice.reason != OVER_THE_CAP,  # near misses must be among those listed
                 -(choice.probability or 0.0),
                 -scores.get(choice.pointer_id, 0.0),
             )

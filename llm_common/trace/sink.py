@@ -40,6 +40,7 @@ _RUNS_PER_CLEANUP: Final = 16  # listing the folder for every run would be slow
 _MAX_ATTEMPTS: Final = 8  # to create a file while another process removes its folder
 _MOMENT: Final = "%Y%m%dT%H%M%S%fZ"  # sorts by time as a text
 _FILE = re.compile(r"\d{8}T\d{12}Z-[0-9a-f]{8}\.jsonl")
+# O_EXCL and O_NOFOLLOW: never write to a file or a link that another program created.
 _FLAGS = (
     os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | os.O_CLOEXEC
 )
@@ -146,7 +147,7 @@ class Trace:
         Returns:
             Whether they were written in time.
         """
-        done = _WRITER.submit(lambda: None)
+        done = _WRITER.submit(lambda: None)  # runs after everything submitted before
         with suppress(TimeoutError):
             done.result(timeout_s)
         return done.done()
@@ -223,6 +224,7 @@ class Run(Recorder):
 
     def __init__(self, trace: Trace | None, query_id: str) -> None:
         moment = datetime.now(UTC)
+        # Two processes can begin a run in the same microsecond.
         self.run_id = f"{moment:{_MOMENT}}-{secrets.token_hex(4)}"
         self.path: Path | None = None
         if trace is not None:
@@ -300,6 +302,7 @@ class Run(Recorder):
         if not is_last and not pending.acquire(blocking=False):
             self._lost += 1
             return
+        # Taken here, because a slow disk may delay the write.
         position = {"at": datetime.now(UTC).isoformat(), "step": step, "parent": parent}
         try:
             write = _WRITER.submit(partial(self._write, self._trace, build, position))
@@ -314,7 +317,7 @@ class Run(Recorder):
         self, trace: Trace, build: Callable[..., Line], position: Mapping[str, object]
     ) -> None:
         try:
-            seq = next(self._seqs)
+            seq = next(self._seqs)  # before the line is built, so a gap shows that one is missing
             line = build(line_id=f"{self.run_id}#{seq}").model_copy(update={**position, "seq": seq})
             is_last = isinstance(line, RunEnd)
             if is_last:
@@ -376,16 +379,17 @@ def begin_run(query_id: str, *, query: str | None = None, trace: Trace | None = 
 
 
 def folder_name(query_id: str) -> str:
-    """Return the folder name of a query: that of stores, or a digest if the id is invalid."""
+    """Return the folder name that a store gives a query, or a digest of an invalid id."""
     try:
         return folder_of(query_id)
     except InvalidIdError:
         return f"query-{digest(str(query_id))}"
 
 
-@cache
+@cache  # one object a folder, so that its limit of files counts the runs of the whole process
 def _trace_in(directory: str) -> Trace:
     return Trace(directory)
 
 
+# From now on, runs that the library begins are recorded here.
 subscribe(begin_run)

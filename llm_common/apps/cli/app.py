@@ -161,6 +161,7 @@ def inspect(
     inspector = Inspector(folder, traces or read_path(TRACE_DIR))
     serve(
         inspector,
+        # A new token for each start, so that an old address stops working.
         token=secrets.token_urlsafe(24),
         port=port,
         tell=lambda address: say(f"Open {address}\nPress Ctrl-C to stop."),
@@ -168,7 +169,7 @@ def inspect(
 
 
 def _print_version(requested: bool) -> None:
-    if requested:
+    if requested:  # typer also calls this when the option is absent
         typer.echo(f"llm-common {__version__}")
         raise typer.Exit
 

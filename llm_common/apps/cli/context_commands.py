@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 # A command imports what only it needs when it runs, so `--help` and completion answer quickly.
 # ruff: noqa: PLC0415
 
-_POINTER_ID = re.compile(r"[0-9a-f]{12,16}")
-_RANGE = re.compile(r"(\d{1,12})[:-](\d{1,12})")
+_POINTER_ID = re.compile(r"[0-9a-f]{12,16}")  # a repeat that was kept has four more digits
+_RANGE = re.compile(r"(\d{1,12})[:-](\d{1,12})")  # Python refuses to parse very long numbers
 _EXCERPT_CHARS = 2_000  # about one screen
 _MAX_LISTED_QUERIES = 5  # in one message
 _MAX_COMPLETIONS = 100
@@ -123,7 +123,7 @@ def list_(
 ) -> None:
     """List the queries of a store, or the pointers of a query, newest first.
 
-    The command ends with 3 if there are none.
+    The command ends with 3 if the list is empty.
     """
     opened, location = _open_store(store, reading=True)
     columns: dict[str, type]
@@ -302,6 +302,7 @@ def search(
             query_id=query,
             limit=limit,
             in_results=look_in == "results",
+            # no total, because the number of pointers is not known in advance
             progress=lambda done: progress("Pointers searched", done, 0),
         )
     count = len(result.matches)
@@ -418,7 +419,7 @@ def erase(
     requested = None if pointer is None else {*map(_check_pointer_id, pointer)}
     opened, location = _open_store(store, reading=dry_run)
     erasable = []
-    for query_id in dict.fromkeys(queries):
+    for query_id in dict.fromkeys(queries):  # a repeated id counts once
         files = QueryFiles.of(opened.records.blobs, query_id)
         stored_ids = files.by_pointer.keys()
         pointer_ids = sorted(stored_ids if requested is None else stored_ids & requested)
@@ -462,6 +463,7 @@ def _open_store(store: str | None, *, reading: bool) -> "tuple[ContextPointerSto
         return ObjectContextPointerStore.from_url(store), store
     from llm_common.pointers.store import FileContextPointerStore
 
+    # A store of another user can be read, but not changed.
     files = FileContextPointerStore(
         Path(store) if store else None, allow_hard_links=reading, allow_unsafe_dir=reading
     )

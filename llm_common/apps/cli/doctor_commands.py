@@ -42,11 +42,11 @@ class VariableInForce:
 
     Attributes:
         name: Its name.
-        value: The value in effect. None if there is none, and for every secret.
-        default: Its default. None if there is none.
-        source: Where the value comes from. `unset` if there is none.
+        value: The value in effect, or None. A secret is always None.
+        default: Its default, or None.
+        source: Origin of the value. `unset` means that the variable has no value.
         secret: Whether its value is never shown.
-        meaning: What it does.
+        meaning: Its effect.
     """
 
     name: str
@@ -67,7 +67,7 @@ class StoreHealth:
         checked: Whether every result was compared with its SHA-256.
         queries: Number of queries.
         pointers: Number of undamaged pointers. 0 if they were not checked.
-        problem: What is wrong with the store, or an empty text.
+        problem: Description of the problem, or an empty text.
     """
 
     path: str
@@ -202,7 +202,7 @@ def _check_store(problems: list[str], *, quick: bool) -> StoreHealth:
         if not exists and store.base_dir.exists():
             problem = f"{path} is not a folder. Name another in LLM_COMMON_POINTER_STORE_DIR"
         elif exists and quick:
-            queries = len(store.queries())
+            queries = len(store.queries())  # lists folders and reads no results
         elif exists:
             report = asyncio.run(store.verify())
             queries, pointers = report.queries, report.pointers
@@ -230,7 +230,7 @@ def _check_endpoint(problems: list[str], *, offline: bool) -> "EndpointReport | 
         config = config_from_env()
         if config is None:
             return None
-        if offline:
+        if offline:  # the settings are still validated
             host = host_of(config.base_url)
             return EndpointReport(
                 provider=config.provider, host=host, model=config.default_model, asked=False

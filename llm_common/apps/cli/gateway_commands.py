@@ -1,4 +1,4 @@
-"""`llm-common gateway`: serves MCP servers to hosts, and reports what it did."""
+"""`llm-common gateway`: serves MCP servers to hosts, and reports on its runs."""
 
 import asyncio
 import secrets
@@ -128,7 +128,7 @@ def serve(
     The host starts this command instead of its servers. With --http it connects with the token in
     LLM_COMMON_GATEWAY_TOKEN. If that is not set, the command generates a token and prints it.
     """
-    if context.invoked_subcommand is not None:
+    if context.invoked_subcommand is not None:  # typer calls this before `status` and `doctor` too
         return
     settings = _read_config(
         config,
@@ -161,7 +161,7 @@ def status(*, folder: _Folder = None, json: AsJson = False) -> None:
 
     The command ends with 3 if none has run.
     """
-    settings = _read_config([], folder=folder)
+    settings = _read_config([], folder=folder)  # reports are in the folder, whatever the servers
     with _needs_extra():
         from llm_common.apps.gateway.serving import reports
 
@@ -177,7 +177,7 @@ def status(*, folder: _Folder = None, json: AsJson = False) -> None:
 
 @gateway.command()
 def doctor(*, config: _Config = None, json: AsJson = False) -> None:
-    """Start every server once, and report its tools or what is wrong with it.
+    """Start every server once, and report its tools or its problem.
 
     The command ends with 1 if a server or a tool cannot be used.
     """

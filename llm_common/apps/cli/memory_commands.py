@@ -68,7 +68,7 @@ def list_(
 ) -> None:
     """List sessions, or the events of one session, newest first.
 
-    The command ends with 3 if there are none.
+    The command ends with 3 if the list is empty.
     """
     from llm_common.memory.overview import list_events, list_sessions
 
@@ -129,9 +129,9 @@ def search(
     limit: Limit = 20,
     json: AsJson = False,
 ) -> None:
-    """Find events of a session, or of all sessions of a user, best first.
+    """Search events of a session, or of all sessions of a user, as an agent does, best first.
 
-    The order is the one that an agent gets. The command ends with 3 if nothing matches.
+    The command ends with 3 if nothing matches.
     """
     from llm_common.memory.protocol import MemoryFilters
 
@@ -140,7 +140,7 @@ def search(
             "name a --session or a --user. A search never covers several users"
         )
     filters = MemoryFilters(
-        session_id=session or "all",
+        session_id=session or "all",  # required, and ignored with `all_sessions`
         user=user,
         all_sessions=session is None,
         key=key,
@@ -178,9 +178,9 @@ def forget(
     dry_run: DryRun = False,
     json: AsJson = False,
 ) -> None:
-    """Erase events for good: those of a user, those of a session, or a single event.
+    """Erase the events of a user or a session, or a single event, for good.
 
-    Only events that match every given option are erased. The command ends with 3 if there are none.
+    An event must match every option. The command ends with 3 if no event does.
     """
     from llm_common.memory.overview import list_events
 

@@ -64,7 +64,7 @@ class _ListedTool:
 def list_(source: _Source, *, limit: Limit = 100, offset: Offset = 0, json: AsJson = False) -> None:
     """List the tools with the tokens that each definition costs in every call.
 
-    The command ends with 3 if there are none.
+    The command ends with 3 if the list is empty.
     """
     from llm_common.core.tokens import DefaultCounter, counter_label
 

@@ -71,7 +71,7 @@ _Run = Annotated[
 
 @trace_app.command()
 def show(run: _Run, *, json: AsJson = False) -> None:
-    """Show the steps of a run, the budget of each prompt, and what was left out and why."""
+    """Show the steps of a run, the budget of each prompt, and why items were left out."""
     from llm_common.trace.account import unseen, verdicts
     from llm_common.trace.trace_file import read_trace
 

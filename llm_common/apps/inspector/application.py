@@ -49,6 +49,7 @@ _MAX_MATCHING_QUERIES: Final = 10
 _MAX_COMPARED_RUNS: Final = 5  # each is read as a whole
 _MAX_TOOLS: Final = 500
 _MAX_COUNTED_POINTERS: Final = 10_000  # about a second
+# Run and line in the address of a comparison, as `Step.key` has them.
 _STEP_KEY: Final = re.compile(r"([^/]{1,250})/([^/]{1,250})/(\d{1,9})")
 
 
@@ -145,6 +146,7 @@ class Inspector:
         in_results = request.query_params.get("in") == "results"
         search = self._store.find(
             words,
+            # A search has no offset: it ranks everything up to the end of this page.
             limit=page_number * PAGE_ROWS,
             in_results=in_results,
             max_passage_chars=_PASSAGE_CHARS,
@@ -237,6 +239,7 @@ class Inspector:
         costs = self.runs.tool_costs()
         tools = {name: ToolRow(name, cost) for name, cost in costs.by_tool.items()}
         counted = self._count_outputs(tools)
+        # Sorts are stable, so tools of equal cost stay in the order of their names.
         rows = sorted(tools.values(), key=lambda row: row.name)
         rows.sort(key=lambda row: (row.cost.offered_tokens, row.bytes), reverse=True)
         return render("tools.html", rows=rows[:_MAX_TOOLS], costs=costs, counted=counted)
@@ -274,7 +277,9 @@ def serve(
         ConfigError: If the port is in use or not allowed.
         KeyboardInterrupt: On Ctrl-C, after open requests have been answered.
     """
+    # Bound before uvicorn starts, so that the free port is known and an error is our own.
     with socket.socket() as listening:
+        # A restart on the same port need not wait until old connections time out.
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listening.bind(("127.0.0.1", port))

@@ -163,8 +163,12 @@ class RecordedRuns:
         """Return the files of runs, newest first."""
         paths: list[Path] = []
         for directory in self._directories():
-            if folder in {None, directory.name}:
-                paths.extend(_trace_files(directory))
+            if folder not in {None, directory.name}:
+                continue
+            for entry in _entries(directory):
+                if entry.name.endswith(".jsonl") and entry.is_file(follow_symlinks=False):
+                    paths.append(Path(entry.path))
+        # File names begin with the time of the run.
         return sorted(paths, key=lambda path: path.name, reverse=True)
 
     def _directories(self) -> Iterator[Path]:
@@ -175,12 +179,6 @@ class RecordedRuns:
         for entry in _entries(self._directory):
             if entry.is_dir(follow_symlinks=False):
                 yield Path(entry.path)
-
-
-def _trace_files(directory: Path) -> Iterator[Path]:
-    for entry in _entries(directory):
-        if entry.name.endswith(".jsonl") and entry.is_file(follow_symlinks=False):
-            yield Path(entry.path)
 
 
 def _entries(directory: Path) -> Iterator[os.DirEntry[str]]:
@@ -199,6 +197,7 @@ def _read_run(path: Path) -> RecordedRun:
 
 
 def _read_row(path: Path) -> RunRow:
+    # Only the edges are read: a list of fifty runs can be 400 MB.
     head = tail = b""
     size = 0
     with suppress(OSError), path.open("rb") as file:

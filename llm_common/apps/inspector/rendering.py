@@ -64,7 +64,7 @@ def _environment() -> Environment:
     environment = Environment(
         loader=PackageLoader(_PACKAGE),
         autoescape=True,
-        undefined=StrictUndefined,
+        undefined=StrictUndefined,  # a misspelled variable raises and is not left out
         finalize=_without_controls,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -84,7 +84,7 @@ def _environment() -> Environment:
         "differing": differing,
         "folder_of": folder_of,
         "max_text_chars": _MAX_TEXT_CHARS,
-        "now": lambda: datetime.now(UTC),
+        "now": lambda: datetime.now(UTC),  # a function, since the environment is cached
         "page_rows": PAGE_ROWS,
         "run_values": run_values,
         "style": Markup(_style()),  # noqa: S704 - our own text
@@ -99,4 +99,5 @@ def _without_controls(value: object) -> object:
 
 def _address(*parts: object) -> str:
     """Return the path of a page on this site."""
+    # No character is safe: an id may contain slashes and question marks.
     return "".join("/" + quote(str(part), safe="", errors="replace") for part in parts)

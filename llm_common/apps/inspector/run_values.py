@@ -1,6 +1,5 @@
 """Values for the templates of runs and steps: totals, bars, messages and texts."""
 
-from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import orjson
@@ -83,7 +82,11 @@ def totals(run: RecordedRun) -> dict[str, Total]:
     if run.end:
         values = {"Ended": Total(run.end.status), "Seconds": Total(f"{run.end.seconds:.2f}")}
     if packings:
-        values["In the prompt"] = _packed_total(packings[-1])
+        # A run may pack several times, and its last prompt is the one to explain.
+        last = packings[-1]
+        pool = last.tokens + sum(missing_tokens(item, last) for item in last.items)
+        about = "over" if last.unlisted else "about"
+        values["In the prompt"] = Total(f"{last.tokens:,}", f"of {about} {pool:,} tokens")
     if calls:
         usages = [call.attempt.usage for call in calls if call.attempt.usage]
         sent = sum(usage.prompt_tokens for usage in usages)
@@ -93,26 +96,16 @@ def totals(run: RecordedRun) -> dict[str, Total]:
         values["Model calls"] = Total(f"{len(calls):,}")
         values["Tokens sent"] = Total(f"{sent:,}", from_cache)
         values["Tokens received"] = Total(f"{received:,}")
-        values["Cost"] = _cost_total([call.attempt.cost_usd for call in calls])
+        costs = [call.attempt.cost_usd for call in calls if call.attempt.cost_usd is not None]
+        values["Cost"] = Total("unknown")
+        if costs:  # a model without a known price has no cost
+            values["Cost"] = Total(
+                f"${sum(costs):.4f}", "at least" if len(costs) < len(calls) else ""
+            )
     if tools:
         failed = sum(tool.failure is not None for tool in tools)
         values["Tool calls"] = Total(f"{len(tools):,}", f"{failed:,} failed" if failed else "")
     return values
-
-
-def _packed_total(line: PackingLine) -> Total:
-    """Return the tokens of a prompt, and of all items to choose from."""
-    pool = line.tokens + sum(missing_tokens(item, line) for item in line.items)
-    about = "over" if line.unlisted else "about"
-    return Total(f"{line.tokens:,}", f"of {about} {pool:,} tokens")
-
-
-def _cost_total(costs: Sequence[float | None]) -> Total:
-    priced = [cost for cost in costs if cost is not None]
-    if not priced:
-        return Total("unknown")
-    # Some calls may be of models without a known price.
-    return Total(f"${sum(priced):.4f}", "at least" if len(priced) < len(costs) else "")
 
 
 def answer(run: RecordedRun) -> str | None:

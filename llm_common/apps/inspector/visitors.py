@@ -62,7 +62,7 @@ class TokenGate:
             )
         tokens = request.query_params.getlist(_TOKEN)
         if tokens:
-            if not _is_same(tokens[0], self._token):
+            if not _is_same(tokens[0], self._token):  # further tokens do not count
                 return _refuse(
                     403, "Wrong token", "Open the address that the command printed last."
                 )
@@ -93,6 +93,7 @@ class TokenGate:
 
 
 def _is_same(value: str, secret: str) -> bool:
+    # Takes the same time for every value, so a wrong one does not tell how much of it is right.
     return secrets.compare_digest(value.encode("utf-8", "replace"), secret.encode())
 
 

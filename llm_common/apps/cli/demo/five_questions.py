@@ -231,7 +231,7 @@ async def ask_questions(
                 work_dir=work_dir / str(number),
                 name=folder / str(number),
             )
-        except (LLMCommonError, OSError) as exc:
+        except (LLMCommonError, OSError) as exc:  # the endpoint, the disk, or the data
             result = QuestionResult(
                 question.text,
                 evidence=question.evidence,
@@ -261,10 +261,11 @@ async def _ask(
     trace = Trace(work_dir / "traces", texts=True)
     with trace.run(manager.hash_query(question.text), query=question.text) as run:
         answer = await executor.run(question.text, plan=question.plan, answering=answering)
-    trace.flush()
+    trace.flush()  # the page is rendered from the file
     page, trace_copy = _write_page(run.path, name)
     outputs = _outputs(manager, answer)
     returned = sum(output.tokens for output in outputs)
+    # The prompt of an agent that shows every output whole.
     bare = PromptBundle(system=answering.system, instructions=question.text)
     text = answer.text if agent.client else None
     return QuestionResult(
