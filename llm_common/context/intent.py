@@ -330,7 +330,19 @@ def classify_intent(text: str, *, current_project: str | None = None) -> UserInt
         raise TypeError(
             f"the request is of type {type(text).__name__}; pass what the user wrote as a text"
         )
-    return intent_of(text, _classified(text), current_project=current_project)
+    words = list(_spoken_words(head_and_tail(text)))
+    # What is negated, a noun ("the build fails") or subordinate ("when I run") asks for nothing.
+    roles = _NOUN.sub("x", _NEGATED.sub(_blanked, _roles(words)))
+    main_clauses = _SUBORDINATE.sub(_blanked, roles)
+    intent = (
+        _verb_intent(words, _REQUEST.search(main_clauses))
+        or _first_cue(words)
+        or _verb_intent(words, _ANY_VERB.search(roles))
+    )
+    if intent is None:
+        asks_about_code = _asks_about_code(words)
+        intent = IntentType.FILE_ANALYSIS if asks_about_code else IntentType.CONVERSATIONAL
+    return intent_of(text, intent, current_project=current_project)
 
 
 def intent_of(
@@ -357,18 +369,6 @@ def intent_of(
         entities=extract_entities(text),
         metadata=_NEEDS[classification].model_copy(update={"current_project": current_project}),
     )
-
-
-def _classified(text: str) -> IntentType:
-    words = list(_spoken_words(head_and_tail(text)))
-    # What is negated, a noun ("the build fails") or subordinate ("when I run") asks for nothing.
-    roles = _NOUN.sub("x", _NEGATED.sub(_blanked, _roles(words)))
-    main_clauses = _SUBORDINATE.sub(_blanked, roles)
-    intent = _verb_intent(words, _REQUEST.search(main_clauses)) or _first_cue(words)
-    intent = intent or _verb_intent(words, _ANY_VERB.search(roles))
-    if intent is not None:
-        return intent
-    return IntentType.FILE_ANALYSIS if _asks_about_code(words) else IntentType.CONVERSATIONAL
 
 
 def _spoken_words(text: str) -> Iterator[str]:

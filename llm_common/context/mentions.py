@@ -74,7 +74,9 @@ class MentionFinder:
             for spelling in _spellings(file):
                 name = spelling.lower()
                 self._files.setdefault(name, []).append(lower_path)
-                if _may_be_a_word(spelling):
+                is_acronym = spelling.isupper() and len(spelling) >= _ACRONYM_CHARS
+                is_file_name = spelling.endswith("file") and spelling[0].isupper()
+                if spelling.isalnum() and not is_acronym and not is_file_name:
                     self._words.add(name)
         self._names: dict[str, list[tuple[int, str]]] = {}
         for name in self._files:
@@ -109,11 +111,6 @@ class MentionFinder:
 
 def _spellings(file: ContextFile) -> set[str]:
     return {_basename(file.path), _basename(file.name)}
-
-
-def _may_be_a_word(name: str) -> bool:
-    acronym = name.isupper() and len(name) >= _ACRONYM_CHARS
-    return name.isalnum() and not acronym and not (name.endswith("file") and name[0].isupper())
 
 
 def _is_whole(text: str, start: int, end: int) -> bool:

@@ -87,7 +87,9 @@ class RankedPassages:
         """Yield the pieces of each passage, the best piece first, then those next to it."""
         text, last = self.text, len(self._spans) - 1
         shown: set[int] = set()
-        for passage in self._order or _from_both_ends(len(self._spans)):
+        # Without a match, alternately two passages from the start and one from the end.
+        both_ends = sorted(range(last + 1), key=lambda index: (min(index / 2, last - index), index))
+        for passage in self._order or both_ends:
             pieces = list(_spans(text, *self._spans[passage], _PIECE_CHARS))
             weights = self._weights.weigh([folded(text[start:end]) for start, end in pieces])
             best = weights.index(max(weights))
@@ -150,14 +152,11 @@ class PartSizes:
             chars += end - start
             tokens += self._count(text[start:end])
             size = PartSize(pieces, chars, self._overhead + tokens + gaps * mark_tokens)
-            is_more = chars < len(text) and size.tokens > last_tokens
-            if is_more and not self._exceeds_whole(size):
+            if chars == len(text) or size.tokens <= last_tokens:
+                continue
+            if chars * _COUNTED_WHOLE < len(text) or size.tokens < self._whole_tokens():
                 last_tokens = size.tokens
                 yield size
-
-    def _exceeds_whole(self, size: PartSize) -> bool:
-        is_large = size.chars * _COUNTED_WHOLE >= len(self._passages.text)
-        return is_large and size.tokens >= self._whole_tokens()
 
 
 class _Cached(Generic[_Item]):
@@ -253,11 +252,6 @@ def _ranked(weights: Sequence[float]) -> list[int]:
             distances.append(min(index - hit, next_hit - index))
     indexes = range(len(weights))
     return sorted(indexes, key=lambda index: (-weights[index], distances[index], index))
-
-
-def _from_both_ends(size: int) -> list[int]:
-    """Return the indexes below a size, alternately two from the start and one from the end."""
-    return sorted(range(size), key=lambda index: (min(index / 2, size - 1 - index), index))
 
 
 def join_spans(text: str, spans: Iterable[tuple[int, int]]) -> str:

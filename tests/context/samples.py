@@ -1,4 +1,4 @@
-"""Pools, scores and requests for the tests of packing: by hand, and at random."""
+"""Pools, scores and requests for the tests of packing, fixed and random."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -29,15 +29,15 @@ NOON = datetime(2025, 3, 1, 12, tzinfo=UTC)
 
 
 class CharacterCounter:
-    """One token per character."""
+    """Counts a token for each character."""
 
     def count(self, text: str) -> int:
         return len(text)
 
 
-def turn(number: int, content: str, *, role: str = "user") -> TurnEntry:
+def turn(index: int, content: str, *, role: str = "user") -> TurnEntry:
     return TurnEntry(
-        id=f"t{number:04}", timestamp=NOON + timedelta(minutes=number), role=role, content=content
+        id=f"t{index:04}", timestamp=NOON + timedelta(minutes=index), role=role, content=content
     )
 
 
@@ -59,13 +59,13 @@ def file(
     )
 
 
-def memory(number: int, text: str) -> MemorySnippet:
-    return MemorySnippet(id=f"m{number}", text=text, source="notes", timestamp=NOON)
+def memory(index: int, text: str) -> MemorySnippet:
+    return MemorySnippet(id=f"m{index}", text=text, source="notes", timestamp=NOON)
 
 
-def output(number: int, *, digest: str = "", result_bytes: int | None = None) -> ContextPointer:
+def output(index: int, *, digest: str = "", result_bytes: int | None = None) -> ContextPointer:
     return ContextPointer(
-        pointer_id=f"{number:012x}",
+        pointer_id=f"{index:012x}",
         query_id="q",
         tool_name="web_search",
         args={"query": "rain"},
@@ -104,10 +104,10 @@ def request_of(
 
 def keys_of(pool: DataPoolSnapshot) -> list[tuple[Kind, str]]:
     keys: list[tuple[Kind, str]] = []
-    keys += [("turn", each.id) for each in pool.session_log]
-    keys += [("file", each.id) for each in pool.context_files]
-    keys += [("memory", each.id) for each in pool.memory_hits]
-    keys += [("output", each.pointer_id) for each in pool.tool_outputs]
+    keys += [("turn", item.id) for item in pool.session_log]
+    keys += [("file", item.id) for item in pool.context_files]
+    keys += [("memory", snippet.id) for snippet in pool.memory_hits]
+    keys += [("output", pointer.pointer_id) for pointer in pool.tool_outputs]
     keys += [("project", pool.project_state.name)] if pool.project_state else []
     return keys
 
@@ -157,7 +157,7 @@ HOSTILE = (
 
 
 def texts_of(longest: int) -> st.SearchStrategy[str]:
-    """Texts of known and hostile words, repeated so that some are far longer than a budget."""
+    """Generate texts of common and hostile words, some of which are far longer than a budget."""
     words = st.lists(st.sampled_from([*WORDS, *HOSTILE]) | st.text(max_size=12), max_size=12)
     return st.builds(lambda found, times: " ".join(found) * times, words, st.integers(1, longest))
 
@@ -167,21 +167,21 @@ Case = tuple[DataPoolSnapshot, dict[tuple[Kind, str], Score], dict[str, str]]
 
 @st.composite
 def cases(draw: st.DrawFn) -> Case:
-    """A pool, the score of every item, and the texts of some outputs."""
+    """Generate a pool, the score of every item, and the texts of some outputs."""
     texts = texts_of(draw(st.sampled_from([2, 40])))
     contents: Sequence[str] = draw(st.lists(texts, max_size=12))
     kinds = draw(st.lists(st.sampled_from("tfmo"), min_size=len(contents), max_size=len(contents)))
     numbered = list(enumerate(zip(kinds, contents, strict=True)))
     pool = DataPoolSnapshot(
-        session_log=tuple(turn(number, text) for number, (kind, text) in numbered if kind == "t"),
+        session_log=tuple(turn(index, text) for index, (kind, text) in numbered if kind == "t"),
         context_files=tuple(
-            file(f"f{number}.py", text, summary=text[:40] if number % 2 else None)
-            for number, (kind, text) in numbered
+            file(f"f{index}.py", text, summary=text[:40] if index % 2 else None)
+            for index, (kind, text) in numbered
             if kind == "f"
         ),
-        memory_hits=tuple(memory(number, text) for number, (kind, text) in numbered if kind == "m"),
+        memory_hits=tuple(memory(index, text) for index, (kind, text) in numbered if kind == "m"),
         tool_outputs=tuple(
-            output(number, digest=text[:80]) for number, (kind, text) in numbered if kind == "o"
+            output(index, digest=text[:80]) for index, (kind, text) in numbered if kind == "o"
         ),
         project_state=draw(st.sampled_from([None, PROJECT])),
     )
@@ -193,6 +193,6 @@ def cases(draw: st.DrawFn) -> Case:
     )
     scores = {key: draw(score) for key in keys_of(pool)}
     loaded = {
-        f"{number:012x}": text for number, (kind, text) in numbered if kind == "o" and number % 3
+        f"{index:012x}": text for index, (kind, text) in numbered if kind == "o" and index % 3
     }
     return pool, scores, loaded

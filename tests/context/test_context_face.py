@@ -1,9 +1,9 @@
-"""The names that an application may rely on."""
+"""The public names of `llm_common.context`."""
 
 import llm_common.context as face
 
 
-def test_the_names_of_the_specification_are_there() -> None:
+def test_the_names_of_the_specification_are_exported() -> None:
     for name in (
         "ContextBundle",
         "ContextSelector",

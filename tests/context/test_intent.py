@@ -32,7 +32,7 @@ def test_the_table_is_large_varied_and_reaches_every_intent_s1_01() -> None:
     assert {expected for expected, _ in TABLE} == set(IntentType)
 
 
-def test_politeness_does_not_change_what_is_asked_for_s1_01() -> None:
+def test_politeness_does_not_change_the_intent_s1_01() -> None:
     requests = {
         "write a parser": IntentType.CODE_WRITING,
         "fix the parser": IntentType.CODE_DEBUGGING,
@@ -59,7 +59,7 @@ def test_politeness_does_not_change_what_is_asked_for_s1_01() -> None:
     "word",
     ["address", "padding", "prefix", "ladybug", "additional", "fixture", "unfixed", "buildings"],
 )
-def test_a_verb_within_a_word_is_none_s1_01(word: str) -> None:
+def test_a_verb_within_another_word_does_not_count_s1_01(word: str) -> None:
     assert intent(f"Thank you, {word} it is") is IntentType.CONVERSATIONAL
 
 
@@ -77,7 +77,7 @@ def test_the_first_verb_of_the_request_decides_s1_01(text: str, expected: Intent
     assert intent(text) is expected
 
 
-def test_a_word_of_two_intents_has_the_first_of_the_specification_s1_01() -> None:
+def test_a_word_with_two_intents_has_the_first_of_the_specification_s1_01() -> None:
     assert VERBS["build"] is IntentType.CODE_WRITING
     assert intent("build the project") is IntentType.CODE_WRITING
 
@@ -91,7 +91,7 @@ def test_code_in_a_request_is_not_its_verb() -> None:
 
 
 @pytest.mark.parametrize("text", ["", " \n\t ", "?? !!", "\ud800", "\x00"])
-def test_nothing_is_conversational_s1_01(text: str) -> None:
+def test_a_text_without_words_is_conversational_s1_01(text: str) -> None:
     found = classify_intent(text)
     assert (found.classification, found.confidence, found.text) == (
         IntentType.CONVERSATIONAL,
@@ -100,14 +100,14 @@ def test_nothing_is_conversational_s1_01(text: str) -> None:
     )
 
 
-def test_confidences_are_those_of_the_specification_s1_01() -> None:
+def test_confidences_follow_the_specification_s1_01() -> None:
     texts = ("write it", "fix it", "explain it", "hello")
     assert [classify_intent(text).confidence for text in texts] == [0.8, 0.85, 0.75, 0.6]
     assert set(CONFIDENCES) == set(IntentType)
 
 
 @pytest.mark.parametrize("kind", IntentType)
-def test_what_an_intent_needs_s1_02(kind: IntentType) -> None:
+def test_every_intent_has_its_needs_s1_02(kind: IntentType) -> None:
     needs = intent_of("x", kind, current_project="weather").metadata
     with_project = {
         IntentType.CODE_WRITING,
@@ -119,7 +119,7 @@ def test_what_an_intent_needs_s1_02(kind: IntentType) -> None:
     assert needs.current_project == "weather"
 
 
-def test_needs_of_the_specifications_intents_s1_02() -> None:
+def test_needs_follow_the_specification_s1_02() -> None:
     needs = [
         (found.requires_code, found.requires_files, found.requires_history)
         for found in (
@@ -134,7 +134,7 @@ def test_needs_of_the_specifications_intents_s1_02() -> None:
     ]
 
 
-def test_a_request_carries_what_it_names() -> None:
+def test_an_intent_has_the_entities_of_its_request() -> None:
     assert [
         entity.text for entity in classify_intent("fix parse_config() in src/app.py").entities
     ] == [
@@ -154,7 +154,7 @@ def seconds_for(text: str) -> float:
 
 
 @pytest.mark.torture
-def test_a_million_letters_are_classified_at_once_f_142() -> None:
+def test_a_million_letters_are_classified_quickly_f_142() -> None:
     assert min(seconds_for("a" * LONG) for _ in range(5)) < 0.05
 
 
@@ -184,7 +184,7 @@ def test_a_million_letters_of_any_kind_have_an_intent_f_142(unit: str) -> None:
 
 @pytest.mark.torture
 @pytest.mark.parametrize("unit", UNITS)
-def test_no_text_takes_long_f_142(unit: str) -> None:
+def test_hostile_texts_are_classified_quickly_f_142(unit: str) -> None:
     assert seconds_for(unit * (LONG // len(unit))) < 0.5  # 30 ms without a tracer
 
 
@@ -192,5 +192,5 @@ def test_no_text_takes_long_f_142(unit: str) -> None:
     st.text()
     | st.lists(st.sampled_from([*VERBS, *CUES, "the", "to", "you", ",", "?", "when"])).map(" ".join)
 )
-def test_any_text_has_one_intent_always_the_same(text: str) -> None:
+def test_any_text_has_one_deterministic_intent(text: str) -> None:
     assert classify_intent(text) == classify_intent(text)

@@ -1,4 +1,4 @@
-"""A decision model weighs the best items of a context; without its answer the words decide."""
+"""A decision model weighs the best items of a context. If it fails, the words decide."""
 
 import asyncio
 from collections.abc import Callable
@@ -15,13 +15,11 @@ from tests.decisions.decision_server import WireName, served
 from tests.decisions.weighing_doubles import labels_of, scripted, serving
 
 POOL = DataPoolSnapshot(
-    session_log=tuple(
-        turn(number, f"Turn {number} is about rain and wind.") for number in range(30)
-    ),
+    session_log=tuple(turn(index, f"Turn {index} is about rain and wind.") for index in range(30)),
     context_files=tuple(
-        file(f"src/f{number}.py", f"def rain_{number}(): return {number}\n") for number in range(9)
+        file(f"src/f{index}.py", f"def rain_{index}(): return {index}\n") for index in range(9)
     ),
-    memory_hits=tuple(memory(number, f"Memory {number} of the rain.") for number in range(5)),
+    memory_hits=tuple(memory(index, f"Memory {index} of the rain.") for index in range(5)),
     tool_outputs=(output(1, digest="rain in Bergen"),),
     project_state=PROJECT,
 )
@@ -36,9 +34,12 @@ async def packed(
 
 
 @pytest.mark.parametrize("wire", ["systemone", "openai"])
-async def test_one_request_lifts_what_the_model_holds_to_help(wire: WireName) -> None:
-    wanted = {"Turn 24 ": 0.95, "Turn 11 ": 0.9}
-    async with served(wire, serving(wire, wanted), input_usd_per_million=1.0) as (server, client):
+async def test_one_call_lifts_the_items_that_the_model_finds_helpful(wire: WireName) -> None:
+    probabilities = {"Turn 24 ": 0.95, "Turn 11 ": 0.9}
+    async with served(wire, serving(wire, probabilities), input_usd_per_million=1.0) as (
+        server,
+        client,
+    ):
         bundle = await packed(client)
         assert len(server.requests) == 1
     account = bundle.metadata.judge
@@ -51,7 +52,7 @@ async def test_one_request_lifts_what_the_model_holds_to_help(wire: WireName) ->
     )
     assert account.tokens == 132
     assert account.cost_usd == pytest.approx(120e-6)
-    parts = {each.id: each.parts.get("judge") for each in (*bundle.kept, *bundle.dropped)}
+    parts = {account.id: account.parts.get("judge") for account in (*bundle.kept, *bundle.dropped)}
     lifted = {name for name, part in parts.items() if part is not None and part > 0.25}
     assert len([part for part in parts.values() if part is not None]) == 40
     assert lifted == {
@@ -59,12 +60,12 @@ async def test_one_request_lifts_what_the_model_holds_to_help(wire: WireName) ->
         for turn in POOL.session_log
         if "Turn 24 " in turn.content or "Turn 11 " in turn.content
     }
-    assert lifted <= {each.id for each in bundle.kept}
+    assert lifted <= {account.id for account in bundle.kept}
     assert bundle.metadata.total_tokens <= 600
     assert bundle.explain()["metadata"]["judge"]["items"] == 40
 
 
-async def test_without_an_answer_the_words_decide_and_the_account_says_so() -> None:
+async def test_after_a_failure_words_decide_and_the_account_has_the_reason() -> None:
     async def silent(*_: object) -> dict[str, object]:
         await asyncio.sleep(60)
         return {}
@@ -94,7 +95,7 @@ async def test_without_an_answer_the_words_decide_and_the_account_says_so() -> N
         assert len(client.calls) == 1
 
 
-async def test_the_order_of_the_pool_changes_neither_request_nor_bundle() -> None:
+async def test_the_order_of_the_pool_changes_neither_call_nor_bundle() -> None:
     client = ScriptedDecisionClient(default=scripted({"Turn 7 ": 0.9}))
     turned = DataPoolSnapshot(
         session_log=POOL.session_log[::-1],
@@ -108,11 +109,11 @@ async def test_the_order_of_the_pool_changes_neither_request_nor_bundle() -> Non
     assert one.render() == other.render()
 
 
-async def test_excluded_items_are_not_shown_and_an_empty_pool_asks_nothing() -> None:
+async def test_excluded_items_are_not_sent_and_an_empty_pool_makes_no_call() -> None:
     client = ScriptedDecisionClient(default=scripted({}))
-    asked = ASKED.model_copy(update={"exclude_patterns": ("src/*",)})
+    narrowed = ASKED.model_copy(update={"exclude_patterns": ("src/*",)})
     strategy = MeasuredStrategy(judge=client)
-    await ContextSelector(strategies={"measured": strategy}).select(asked, POOL)
+    await ContextSelector(strategies={"measured": strategy}).select(narrowed, POOL)
     assert "rain_1" not in str(client.calls[0].state)
     assert len(labels_of(client.calls[0].state)) <= 40
     bundle = await packed(client, pool=DataPoolSnapshot())
@@ -122,7 +123,7 @@ async def test_excluded_items_are_not_shown_and_an_empty_pool_asks_nothing() -> 
     )
 
 
-def test_a_judge_is_a_decision_client() -> None:
+def test_a_judge_must_be_a_decision_client() -> None:
     for wrong in (ScriptedClient([]), object()):
         with pytest.raises(TypeError, match="client"):
             MeasuredStrategy(judge=wrong)  # type: ignore[arg-type]

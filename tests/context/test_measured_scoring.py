@@ -39,7 +39,7 @@ from tests.context.samples import (
 
 
 class SharedLetters:
-    """An embedder to which texts mean the same as far as they share letters."""
+    """An embedder that compares texts by their common letters."""
 
     def similarities(self, query: str, texts: Sequence[str]) -> Sequence[float]:
         letters = set(query)
@@ -58,7 +58,8 @@ def scored(
 
 def best(scores: Scores, kind: Kind) -> list[str]:
     return sorted(
-        (key[1] for key in scores if key[0] == kind), key=lambda each: -scores[kind, each].value
+        (key[1] for key in scores if key[0] == kind),
+        key=lambda account: -scores[kind, account].value,
     )
 
 
@@ -84,7 +85,7 @@ def test_an_old_turn_that_answers_beats_the_newest_s1_13() -> None:
     assert best(scored(pool, "How large is the kitchen counter?"), "turn")[0] == "t0000"
 
 
-def test_the_newest_turns_stand_before_those_that_say_nothing_either() -> None:
+def test_among_turns_that_do_not_match_the_newest_lead() -> None:
     pool = talk("My kitchen counter measures thirty square feet.", *SMALL_TALK)
     ranked = best(scored(pool, "How large is the kitchen counter?"), "turn")
     far_from_both = {f"t{number:04}" for number in range(10, 38)}
@@ -92,7 +93,7 @@ def test_the_newest_turns_stand_before_those_that_say_nothing_either() -> None:
     assert best(scored(pool, "?!"), "turn")[:3] == ["t0040", "t0039", "t0038"]
 
 
-def test_what_stands_beside_an_answer_is_lifted_and_less_so_the_further_away() -> None:
+def test_neighbours_of_an_answer_are_lifted_by_their_distance() -> None:
     texts = [f"part {number} of another matter altogether. " * 5 for number in range(30)]
     texts[10] = "The invoice of Acme was paid."
     scores = scored(talk(*texts), "Acme invoice")
@@ -102,7 +103,7 @@ def test_what_stands_beside_an_answer_is_lifted_and_less_so_the_further_away() -
     assert best(scores, "turn")[0] == "t0010"
 
 
-def test_the_speaker_is_read_with_the_turn() -> None:
+def test_the_speaker_counts_as_a_word_of_the_turn() -> None:
     pool = DataPoolSnapshot(
         session_log=(
             turn(1, "Yes, I agree.", role="Project Manager"),
@@ -112,7 +113,7 @@ def test_the_speaker_is_read_with_the_turn() -> None:
     assert scored(pool, "What did the Project Manager say?")["turn", "t0001"].parts["words"] == 1.0
 
 
-def test_names_of_files_and_symbols_count_more_than_mentions_in_passing() -> None:
+def test_names_of_files_and_symbols_count_more_than_content() -> None:
     pool = DataPoolSnapshot(
         context_files=(
             file("src/router.py", "def dispatch(): ..."),
@@ -125,7 +126,7 @@ def test_names_of_files_and_symbols_count_more_than_mentions_in_passing() -> Non
     assert best(scored(pool, "explain the backoff"), "file")[0] == "src/retry.py"
 
 
-def test_code_comes_before_prose_and_both_before_tests_of_the_same_words() -> None:
+def test_of_equal_matches_code_leads_and_tests_come_last() -> None:
     text = "The parser reads tokens."
     pool = DataPoolSnapshot(
         context_files=tuple(
@@ -140,7 +141,7 @@ def test_code_comes_before_prose_and_both_before_tests_of_the_same_words() -> No
     assert scores["file", "lib/latest.py"].parts["tests"] == 0.0
 
 
-def test_a_recent_change_counts_at_the_scale_of_weeks() -> None:
+def test_a_recent_change_counts_and_fades_over_weeks() -> None:
     ages = {
         "now.md": timedelta(0),
         "week.md": timedelta(weeks=1),
@@ -168,7 +169,7 @@ def test_a_file_that_is_only_code_is_below_the_cut_off_s1_08() -> None:
     )
 
 
-def test_a_memory_is_worth_what_its_store_and_its_words_say_s1_10() -> None:
+def test_a_memory_scores_by_its_store_and_its_words_s1_10() -> None:
     def snippet(
         number: int, text: str, relevance: float, project: str | None = None
     ) -> MemorySnippet:
@@ -203,7 +204,7 @@ def test_a_memory_is_worth_what_its_store_and_its_words_say_s1_10() -> None:
     assert values == pytest.approx({"m1": 1.4, "m2": 1.1, "m3": 1.4, "m4": 0.2, "m5": 1.2})
 
 
-def test_outputs_are_ranked_for_the_request_and_the_assistants_last_words() -> None:
+def test_outputs_are_ranked_for_the_request_and_the_assistants_last_turn() -> None:
     outputs = tuple(
         output(number, digest=text) for number, text in enumerate(["flight HAT110", "hotel", "car"])
     )
@@ -215,7 +216,7 @@ def test_outputs_are_ranked_for_the_request_and_the_assistants_last_words() -> N
     assert best(talked, "output")[0] == outputs[0].pointer_id
 
 
-def test_hints_are_read_as_part_of_the_request() -> None:
+def test_hints_count_as_part_of_the_request() -> None:
     pool = DataPoolSnapshot(
         context_files=(file("a.md", "about billing"), file("b.md", "about weather"))
     )
@@ -235,14 +236,14 @@ def test_weights_are_factors_of_the_parts() -> None:
 
 
 @pytest.mark.parametrize("weight", [1e308, -1e308])
-def test_an_enormous_weight_leaves_a_finite_score(weight: float) -> None:
+def test_an_enormous_weight_yields_a_finite_score(weight: float) -> None:
     scores = scored(
         talk("invoice", "invoice"), "invoice", words=weight, newest=weight, neighbours=weight
     )
     assert all(abs(score.value) < float("inf") for score in scores.values())
 
 
-def test_vectors_lift_what_means_the_same_and_never_beat_the_words_alone() -> None:
+def test_vectors_lift_similar_meanings_but_not_above_matching_words() -> None:
     pool = talk("zzz yyy", "abcdef", *["xyz xyz"] * 8, "invoice")
     strategy = MeasuredStrategy(embedder=SharedLetters())
     with_vectors, without = (
@@ -279,7 +280,7 @@ def shuffled(pool: DataPoolSnapshot, seed: int) -> DataPoolSnapshot:
 
 
 @pytest.mark.parametrize("embedder", [None, SharedLetters()])
-def test_order_cache_and_company_change_nothing_s1_15(embedder: SharedLetters | None) -> None:
+def test_order_cache_and_threads_change_no_score_s1_15(embedder: SharedLetters | None) -> None:
     pool, strategy = whole_pool(), MeasuredStrategy(embedder=embedder)
     before = pool.model_dump_json()
     expected = dict(scored(pool, "which film", strategy=MeasuredStrategy(embedder=embedder)))
@@ -294,7 +295,7 @@ def test_order_cache_and_company_change_nothing_s1_15(embedder: SharedLetters | 
     assert pool.model_dump_json() == before
 
 
-def test_a_text_that_changed_under_its_id_is_read_again() -> None:
+def test_a_changed_text_with_the_same_id_is_scored_again() -> None:
     strategy = MeasuredStrategy()
     for content, value in (("invoice", 1.0), ("weather", 0.0), ("invoice", 1.0)):
         pool = DataPoolSnapshot(context_files=(file("a.txt", content, file_id="f"),))
@@ -335,7 +336,7 @@ def test_equal_items_score_alike_f_144() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "?? !!", "the of", "\ud800", "🌧️"])
-def test_a_request_without_words_scores_what_is_known_without_them_f_136(text: str) -> None:
+def test_a_request_without_words_scores_only_the_other_parts_f_136(text: str) -> None:
     scores = scored(whole_pool(), text)
     assert best(scores, "file")[0] == "src/m0.py"
     assert best(scores, "turn")[0] == "t0039"
@@ -356,7 +357,7 @@ def growing_pool(times: int) -> DataPoolSnapshot:
     )
 
 
-def test_work_grows_with_the_pool_and_no_faster_s1_14_l15() -> None:
+def test_work_grows_linearly_with_the_pool_s1_14_l15() -> None:
     def calls(times: int) -> int:
         pool, profile = growing_pool(times), cProfile.Profile()
         profile.runcall(
@@ -368,7 +369,7 @@ def test_work_grows_with_the_pool_and_no_faster_s1_14_l15() -> None:
 
 
 @pytest.mark.torture
-def test_time_grows_with_the_pool_and_no_faster_s1_14_l15() -> None:
+def test_time_grows_linearly_with_the_pool_s1_14_l15() -> None:
     def spent_s(times: int) -> float:
         pool, rounds = growing_pool(times), []
         for _ in range(3):
@@ -413,7 +414,7 @@ def test_tests_are_recognized_by_their_path(path: str, is_test: bool) -> None:
         ("no definitions here", ""),
     ],
 )
-def test_names_after_the_keywords_of_common_languages(text: str, names: str) -> None:
+def test_names_after_keywords_of_common_languages_are_symbols(text: str, names: str) -> None:
     assert sorted(defined_symbols(text).split()) == sorted(names.split())
 
 
@@ -447,7 +448,7 @@ def derived(cache: TextCache, *texts: str) -> list[tuple[str, ...]]:
 
 
 @pytest.mark.parametrize("max_chars", [0, 5, 100])
-def test_a_cache_of_any_size_gives_the_texts_of_the_items_s1_15(max_chars: int) -> None:
+def test_a_cache_of_any_size_returns_the_derived_texts_s1_15(max_chars: int) -> None:
     cache = TextCache(upper, max_chars=max_chars)
     for texts in (
         ["one", "two"],
@@ -460,11 +461,11 @@ def test_a_cache_of_any_size_gives_the_texts_of_the_items_s1_15(max_chars: int) 
         assert derived(cache, *texts) == [(text.upper(),) for text in texts]
 
 
-def test_a_cache_keeps_the_texts_of_the_last_items_within_its_size() -> None:
+def test_a_cache_keeps_only_the_texts_of_the_last_call() -> None:
     cache = TextCache(upper, max_chars=8)
-    one = derived(cache, "one")[0]
-    assert derived(cache, "one", "two")[0] is one
+    derived_text = derived(cache, "one")[0]
+    assert derived(cache, "one", "two")[0] is derived_text
     assert derived(cache, "two", "three")[0] == ("TWO",)  # too many characters to keep
-    assert derived(cache, "one")[0] is one
+    assert derived(cache, "one")[0] is derived_text
     derived(cache, "two")
-    assert derived(cache, "one")[0] is not one
+    assert derived(cache, "one")[0] is not derived_text

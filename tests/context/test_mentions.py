@@ -25,7 +25,7 @@ def file(path: str, name: str | None = None) -> ContextFile:
     )
 
 
-def named(text: str, *paths: str) -> list[str]:
+def mentioned_paths(text: str, *paths: str) -> list[str]:
     return sorted(MentionFinder(file(path) for path in paths).find(text))
 
 
@@ -51,7 +51,7 @@ def named(text: str, *paths: str) -> list[str]:
     ],
 )
 def test_a_file_is_mentioned_by_path_or_name_in_any_case_s1_09(text: str) -> None:
-    assert named(text, "src/config.ts") == ["src/config.ts"]
+    assert mentioned_paths(text, "src/config.ts") == ["src/config.ts"]
 
 
 @pytest.mark.parametrize(
@@ -60,16 +60,16 @@ def test_a_file_is_mentioned_by_path_or_name_in_any_case_s1_09(text: str) -> Non
         "config.ts-old",
      "config.ts@v2",      "config.ts~", "config.ts/", "lib/config.ts", "other/src/../config.ts"],
 )  # fmt: skip
-def test_a_name_within_a_longer_one_is_no_mention_s1_09(text: str) -> None:
-    assert named(text, "src/config.ts") == []
+def test_a_name_within_a_longer_name_is_not_a_mention_s1_09(text: str) -> None:
+    assert mentioned_paths(text, "src/config.ts") == []
 
 
-def test_a_path_means_the_files_that_it_fits_best_s1_09() -> None:
+def test_a_path_mentions_the_files_that_fit_it_best_s1_09() -> None:
     paths = ("a.py", "lib/a.py", "src/lib/a.py", "src/a.py")
-    assert named("a.py", *paths) == sorted(paths)
-    assert named("lib/a.py", *paths) == ["lib/a.py", "src/lib/a.py"]
-    assert named("/home/src/a.py", *paths) == ["src/a.py"]
-    assert named("doc/a.py", *paths) == ["a.py"]
+    assert mentioned_paths("a.py", *paths) == sorted(paths)
+    assert mentioned_paths("lib/a.py", *paths) == ["lib/a.py", "src/lib/a.py"]
+    assert mentioned_paths("/home/src/a.py", *paths) == ["src/a.py"]
+    assert mentioned_paths("doc/a.py", *paths) == ["a.py"]
 
 
 @pytest.mark.parametrize(
@@ -102,13 +102,13 @@ def test_a_path_means_the_files_that_it_fits_best_s1_09() -> None:
         ("配置.py", "open 配置.py", True),
     ],
 )
-def test_odd_names_are_neither_patterns_nor_words_f_141(
+def test_special_characters_in_names_match_literally_f_141(
     name: str, text: str, *, expected: bool
 ) -> None:
-    assert bool(named(text, name)) is expected
+    assert bool(mentioned_paths(text, name)) is expected
 
 
-def test_the_name_counts_where_it_differs_from_the_path() -> None:
+def test_a_name_that_differs_from_the_path_counts_too() -> None:
     finder = MentionFinder([file("blobs/3f2a", name="report.pdf")])
     assert finder.find("summarize report.pdf") == {"blobs/3f2a"}
 
@@ -125,7 +125,7 @@ def test_hints_count_as_mentions_s1_09() -> None:
 
 def test_one_of_many_files_is_found_in_a_long_text() -> None:
     rng = random.Random(1)
-    files = [file(f"src/package-{number % 20}/module-{number}.py") for number in range(1_000)]
+    files = [file(f"src/package-{index % 20}/module-{index}.py") for index in range(1_000)]
     words = ["".join(rng.choices("abcdefghij", k=6)) for _ in range(5_000)]
     text = " ".join(rng.choices(words, k=140_000)) + " module-7.py"
     assert MentionFinder(files).find(text) == {"src/package-7/module-7.py"}
@@ -136,9 +136,7 @@ def test_one_of_many_files_is_found_in_a_long_text() -> None:
     st.text(max_size=20),
     st.text(max_size=20),
 )
-def test_any_name_in_any_text_is_searched_for_without_error_f_141(
-    name: str, before: str, after: str
-) -> None:
+def test_any_name_can_be_searched_for_in_any_text_f_141(name: str, before: str, after: str) -> None:
     assert MentionFinder([file(name)]).find(f"{before} {name} {after}") <= {name}
 
 
@@ -149,10 +147,10 @@ def test_any_name_in_any_text_is_searched_for_without_error_f_141(
 def test_an_ordinary_path_between_boundaries_is_always_found_s1_09(
     path: str, boundary: str
 ) -> None:
-    assert named(f"see{boundary}{path}{boundary}and so on", path) == [path]
-    assert named(f"see{boundary}{path.rpartition('/')[2].upper()}{boundary}and so on", path) == [
-        path
-    ]
+    assert mentioned_paths(f"see{boundary}{path}{boundary}and so on", path) == [path]
+    assert mentioned_paths(
+        f"see{boundary}{path.rpartition('/')[2].upper()}{boundary}and so on", path
+    ) == [path]
 
 
 def excluded(path: str, *patterns: str) -> bool:
@@ -211,7 +209,7 @@ def test_other_items_are_excluded_by_their_id_s1_09() -> None:
     assert excluded_items(pool, ()) == frozenset()
 
 
-def test_a_hostile_pattern_ends_soon() -> None:
+def test_a_hostile_pattern_is_matched_quickly() -> None:
     assert not excluded("a" * 5_000, "*a" * 20 + "b")
     assert not excluded("/".join("a" * 30), "**/a/" * 4 + "b")
 
@@ -258,12 +256,12 @@ def test_tests_are_recognized_by_folder_or_name(path: str) -> None:
 @pytest.mark.parametrize(
     "path", ["contest.py", "latest/a.py", "src/testing.py", "spec.md", "attest_a.py", ""]
 )
-def test_other_names_are_no_tests(path: str) -> None:
+def test_other_names_are_not_tests(path: str) -> None:
     assert not is_test(path)
 
 
 def matches(glob: list[str], parts: list[str]) -> bool:
-    """What a pattern means, tried in every way."""
+    """Match a pattern by trying every way, as its definition reads."""
     if not glob:
         return True
     if glob[0] == "**":
@@ -275,7 +273,7 @@ def matches(glob: list[str], parts: list[str]) -> bool:
     st.lists(st.sampled_from(["**", "*", "a", "b"]), min_size=2, max_size=6),
     st.lists(st.sampled_from("ab"), min_size=1, max_size=7),
 )
-def test_an_excluded_path_fits_in_some_way(glob: list[str], parts: list[str]) -> None:
+def test_a_pattern_matches_as_the_plain_definition(glob: list[str], parts: list[str]) -> None:
     pool = DataPoolSnapshot(
         context_files=(file("/".join(parts), name="x").model_copy(update={"id": "x"}),)
     )
@@ -283,6 +281,6 @@ def test_an_excluded_path_fits_in_some_way(glob: list[str], parts: list[str]) ->
     assert bool(excluded_items(pool, ["/".join(glob)])) == expected
 
 
-def test_a_pattern_of_many_folders_at_any_depth_ends() -> None:
+def test_a_pattern_with_many_double_stars_is_matched_quickly() -> None:
     pool = DataPoolSnapshot(context_files=(file("/".join(["a"] * 200)),))
     assert excluded_items(pool, ["**/a/" * 20 + "b"]) == frozenset()

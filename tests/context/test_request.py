@@ -67,27 +67,27 @@ def test_shares_by_intent_s1_03(intent: IntentType, expected: tuple[int, ...]) -
 
 
 @given(st.integers(1, 10**12), st.sampled_from(IntentType), st.sampled_from(APIType))
-def test_parts_are_whole_and_make_up_the_budget_exactly_s1_03(
+def test_parts_are_whole_and_add_up_to_the_budget_s1_03(
     budget: int, intent: IntentType, api: APIType
 ) -> None:
-    asked = request(budget, intent, api)
-    allocation = allocate_budget(asked)
-    assert allocation.total_budget == effective_budget(asked) <= budget
+    selection = request(budget, intent, api)
+    allocation = allocate_budget(selection)
+    assert allocation.total_budget == effective_budget(selection) <= budget
     assert allocation.system + sum(parts(allocation)) == allocation.total_budget
-    rest = allocation.total_budget - allocation.system
+    shared_tokens = allocation.total_budget - allocation.system
     for part, share in zip(parts(allocation), SHARES[intent], strict=True):
         assert isinstance(part, int)
-        assert rest * share // 100 <= part <= rest * share // 100 + 1
+        assert shared_tokens * share // 100 <= part <= shared_tokens * share // 100 + 1
 
 
-def test_tokens_of_rounding_go_where_most_was_lost_s1_03() -> None:
+def test_tokens_left_by_rounding_go_to_the_largest_remainders_s1_03() -> None:
     # of .45, 2.1, .3 and .15
     assert parts(allocate_budget(request(203, IntentType.FILE_ANALYSIS))) == (1, 2, 0, 0)
     # of .5, .5, .4 and .6
     assert parts(allocate_budget(request(202, IntentType.PROJECT_PLANNING))) == (1, 0, 0, 1)
 
 
-def test_every_share_is_of_a_hundred_s1_03() -> None:
+def test_the_shares_add_up_to_one_hundred_s1_03() -> None:
     assert {sum(shares) for shares in SHARES.values()} == {100}
     assert set(SHARES) == set(IntentType)
 
@@ -95,12 +95,12 @@ def test_every_share_is_of_a_hundred_s1_03() -> None:
 @pytest.mark.parametrize(
     "budget", [0, -1, 1.5, 1.0, math.nan, True, "500", None], ids=lambda value: f"F-134-{value}"
 )
-def test_what_is_no_positive_whole_number_is_refused_s1_04(budget: Any) -> None:
+def test_a_budget_that_is_not_a_positive_int_raises_s1_04(budget: Any) -> None:
     with pytest.raises(ValueError, match="token_budget"):
         request(budget)
 
 
-def test_a_huge_budget_is_shared_exactly_f_134() -> None:
+def test_a_huge_budget_is_divided_exactly_f_134() -> None:
     allocation = allocate_budget(request(10**12))
     assert sum(parts(allocation)) == 10**12 - 200
 
@@ -108,7 +108,7 @@ def test_a_huge_budget_is_shared_exactly_f_134() -> None:
 @pytest.mark.parametrize(
     ("budget", "shared"), [(1, 0), (199, 0), (200, 0), (201, 1)], ids=["F-135"] * 4
 )
-def test_a_budget_up_to_the_systems_leaves_nothing_to_share_s1_04(budget: int, shared: int) -> None:
+def test_a_budget_within_the_system_part_leaves_no_tokens_s1_04(budget: int, shared: int) -> None:
     allocation = allocate_budget(request(budget))
     assert (allocation.system, sum(parts(allocation)), allocation.total_budget) == (
         min(budget, 200),
@@ -133,7 +133,7 @@ def test_the_target_caps_the_budget_s1_06(api: APIType, budget: int, expected: i
 
 
 @pytest.mark.parametrize("budget", [0, -5, 1.5, True, "1000", None])
-def test_a_budget_that_is_none_says_what_to_give_s1_04(budget: object) -> None:
+def test_the_error_for_a_budget_says_what_to_pass_s1_04(budget: object) -> None:
     with pytest.raises(ValueError, match=f"token_budget is {budget}; give a whole number above 0"):
         request(budget)
 
@@ -145,9 +145,9 @@ def made(**fields: Any) -> ContextSelectionRequest:
     return ContextSelectionRequest(**{"intent": INTENT, "token_budget": 1_000, **fields})
 
 
-def test_the_names_of_the_specification_are_understood_s1_08() -> None:
-    asked = made(selection_strategy="spec", custom_weights={"words": 2.0})
-    assert (asked.strategy, asked.weights) == ("spec", {"words": 2.0})
+def test_the_names_of_the_specification_are_accepted_s1_08() -> None:
+    selection = made(selection_strategy="spec", custom_weights={"words": 2.0})
+    assert (selection.strategy, selection.weights) == ("spec", {"words": 2.0})
     assert made(selection_strategy="spec").weights == {}
 
 
@@ -158,12 +158,12 @@ def test_the_names_of_the_specification_are_understood_s1_08() -> None:
         {"weights": {}, "custom_weights": {"words": 1.0}},
     ],
 )
-def test_a_field_given_by_both_names_is_an_error_s1_08(twice: dict[str, Any]) -> None:
+def test_a_field_with_both_names_raises_s1_08(twice: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="are the same field; give one of them"):
         made(**twice)
 
 
-def test_unknown_names_are_refused_s1_08() -> None:
+def test_unknown_fields_raise_s1_08() -> None:
     makers: list[Callable[..., object]] = [
         made,
         partial(UserIntent, text="x", classification=IntentType.CODE_WRITING, confidence=1.0),
@@ -175,7 +175,7 @@ def test_unknown_names_are_refused_s1_08() -> None:
             make(bugdet=1)
 
 
-def test_an_intent_given_as_a_text_names_the_classifier() -> None:
+def test_the_error_for_a_str_as_intent_names_the_classifier() -> None:
     with pytest.raises(TypeError, match=r"intent is a str; pass classify_intent\(text\)"):
         made(intent="fix the bug")
     with pytest.raises(TypeError, match=r"pass classify_intent\(text\)"):
@@ -191,7 +191,7 @@ def test_an_intent_given_as_a_text_names_the_classifier() -> None:
         )
 
 
-def test_the_measured_strategy_is_the_default_and_the_specs_stands_beside_s1_13() -> None:
+def test_the_strategies_are_measured_by_default_and_spec_s1_13() -> None:
     assert made().strategy == "measured"
     assert STRATEGIES.keys() == {"measured", "spec"}
     pool = DataPoolSnapshot(
@@ -214,16 +214,16 @@ def test_the_measured_strategy_is_the_default_and_the_specs_stands_beside_s1_13(
         )
     )
     first = {}
-    for asked in (
+    for selection in (
         made(intent=classify_intent("how long is the kitchen counter?")),
         made(strategy="spec"),
     ):
-        scores = score_pool(pool, asked, now=START + timedelta(hours=40))
-        first[asked.strategy] = max(scores, key=lambda key: scores[key].value)[1]
+        scores = score_pool(pool, selection, now=START + timedelta(hours=40))
+        first[selection.strategy] = max(scores, key=lambda key: scores[key].value)[1]
     assert first == {"measured": "old", "spec": "t39"}
 
 
-def test_the_score_functions_take_the_present_moment_by_default_s1_07() -> None:
+def test_the_score_functions_use_the_current_time_by_default_s1_07() -> None:
     now = datetime.now(UTC)
     turn = TurnEntry(id="t", timestamp=now, role="user", content="")
     assert score_conversation_turn(turn, INTENT) == pytest.approx(0.7, abs=0.01)

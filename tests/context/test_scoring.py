@@ -57,17 +57,19 @@ def request(
     )
 
 
-def scored(asked: ContextSelectionRequest, pool: DataPoolSnapshot = POOL) -> Scores:
-    return score_pool(pool, asked, now=NOON)
+def scored(selection: ContextSelectionRequest, pool: DataPoolSnapshot = POOL) -> Scores:
+    return score_pool(pool, selection, now=NOON)
 
 
-def rules(asked: ContextSelectionRequest) -> dict[str, str]:
+def rules(selection: ContextSelectionRequest) -> dict[str, str]:
     return {
-        item_id: score.rule for (kind, item_id), score in scored(asked).items() if kind == "file"
+        item_id: score.rule
+        for (kind, item_id), score in scored(selection).items()
+        if kind == "file"
     }
 
 
-def test_mentioned_then_pinned_then_ranked_s1_09() -> None:
+def test_items_are_mentioned_pinned_or_ranked_s1_09() -> None:
     assert rules(request()) == {
         "src/app.py": "mentioned",
         "src/pinned.py": "pinned",
@@ -88,14 +90,14 @@ def test_the_relevant_file_of_the_specifications_second_test_comes_first_s1_08()
 
 
 def test_a_hint_counts_as_a_mention_s1_09() -> None:
-    asked = request("hello", hints=("notes.txt",))
-    assert rules(asked)["notes.txt"] == "mentioned"
-    assert scored(asked)["file", "notes.txt"].parts["mention"] == 1.0
+    selection = request("hello", hints=("notes.txt",))
+    assert rules(selection)["notes.txt"] == "mentioned"
+    assert scored(selection)["file", "notes.txt"].parts["mention"] == 1.0
 
 
-def test_an_excluded_item_stays_out_whatever_speaks_for_it_s1_09() -> None:
-    asked = request(exclude=("src/**", "t0001", "weather"), hints=("src/pinned.py",))
-    scores = scored(asked)
+def test_an_excluded_item_stays_out_even_if_mentioned_s1_09() -> None:
+    selection = request(exclude=("src/**", "t0001", "weather"), hints=("src/pinned.py",))
+    scores = scored(selection)
     excluded = {key for key, score in scores.items() if score.rule == "excluded"}
     assert excluded == {
         ("file", "src/app.py"),
@@ -112,7 +114,7 @@ def test_the_cut_off_of_the_specification_is_three_tenths_for_files_s1_08() -> N
     assert rules(request("hello"))["src/other.py"] == "below_cut_off"
 
 
-def test_a_request_sets_its_own_cut_off_for_all_but_what_the_user_named() -> None:
+def test_min_relevance_replaces_the_cut_off_except_for_mentions() -> None:
     strict = scored(request(min_relevance=2.0))
     assert {key: score.rule for key, score in strict.items() if score.rule != "below_cut_off"} == {
         ("file", "src/app.py"): "mentioned",
@@ -142,11 +144,11 @@ def test_a_file_between_two_and_three_tenths_is_below_the_cut_off_s1_08() -> Non
     st.dictionaries(st.sampled_from(["words", "newest", "recency", "tests"]), st.floats(-5, 5)),
 )
 @settings(max_examples=25)
-def test_measured_scores_are_shares_in_the_order_of_the_strategys(
+def test_measured_scores_are_between_zero_and_one_in_the_same_order(
     case: Case, weights: dict[str, float]
 ) -> None:
-    pool, asked = case[0], request("rain of f(x)", strategy="measured", weights=weights)
-    raw, scores = MeasuredStrategy().score(pool, asked, now=NOON), scored(asked, pool)
+    pool, selection = case[0], request("rain of f(x)", strategy="measured", weights=weights)
+    raw, scores = MeasuredStrategy().score(pool, selection, now=NOON), scored(selection, pool)
     for key, score in scores.items():
         assert 0.0 <= score.value <= 1.0
         assert score.value == pytest.approx(max(sum(score.parts.values()), 0.0))
@@ -158,7 +160,7 @@ def test_measured_scores_are_shares_in_the_order_of_the_strategys(
         )
 
 
-def test_a_minimum_on_the_shown_scores_leaves_out_what_scores_less() -> None:
+def test_min_relevance_applies_to_the_returned_scores() -> None:
     pool = DataPoolSnapshot(
         session_log=(
             turn(1, "the parser drops tokens"),
@@ -167,23 +169,23 @@ def test_a_minimum_on_the_shown_scores_leaves_out_what_scores_less() -> None:
         ),
         context_files=(file("parser.py", "class Parser: tokens"), file("lunch.md", "menu")),
     )
-    shown = scored(request("why does the parser drop tokens?", strategy="measured"), pool)
-    for minimum in (0.0, *sorted({score.value for score in shown.values()}), 1.0):
-        asked = request(
+    all_scores = scored(request("why does the parser drop tokens?", strategy="measured"), pool)
+    for minimum in (0.0, *sorted({score.value for score in all_scores.values()}), 1.0):
+        selection = request(
             "why does the parser drop tokens?", strategy="measured", min_relevance=minimum
         )
-        scores = scored(asked, pool)
+        scores = scored(selection, pool)
         assert {key: score.value for key, score in scores.items()} == {
-            key: each.value for key, each in shown.items()
+            key: item.value for key, item in all_scores.items()
         }
         assert {key for key, score in scores.items() if score.rule == "ranked"} == {
-            key for key, score in shown.items() if score.value >= minimum
+            key for key, score in all_scores.items() if score.value >= minimum
         }
 
 
 @pytest.mark.parametrize("weights", [{}, {"words": 5.0}], ids=["plain", "weighted"])
-def test_the_strategys_own_cut_off_is_on_its_own_scores(weights: dict[str, float]) -> None:
-    """Files that only their last change speaks for, from .3 down, beside one that matches."""
+def test_a_cut_off_applies_to_the_strategys_own_scores(weights: dict[str, float]) -> None:
+    """The files score only by their last change, from .3 down, and one file matches."""
     changed = (
         file(f"f{days}.md", "x").model_copy(
             update={"metadata": FileMetadata(last_modified=NOON - timedelta(days))}
@@ -191,8 +193,8 @@ def test_the_strategys_own_cut_off_is_on_its_own_scores(weights: dict[str, float
         for days in range(10)
     )
     pool = DataPoolSnapshot(context_files=(*changed, file("hit.md", "parser")))
-    asked = request("parser", strategy="measured", weights=weights)
-    raw, scores = MeasuredStrategy().score(pool, asked, now=NOON), scored(asked, pool)
+    selection = request("parser", strategy="measured", weights=weights)
+    raw, scores = MeasuredStrategy().score(pool, selection, now=NOON), scored(selection, pool)
     assert {key for key, score in scores.items() if score.rule == "ranked"} == {
         key for key, score in raw.items() if score.value >= MeasuredStrategy.cut_offs["file"]
     }
@@ -205,18 +207,18 @@ def test_a_strategy_without_a_maximum_keeps_its_scores() -> None:
 
 
 @pytest.mark.parametrize(("text", "rule"), [("write it", "ranked"), ("explain it", "not_required")])
-def test_the_project_counts_only_where_it_is_required_s1_10(text: str, rule: str) -> None:
+def test_the_project_counts_only_if_required_s1_10(text: str, rule: str) -> None:
     assert scored(request(text))["project", "weather"].rule == rule
 
 
-def test_the_strategy_scores_what_the_functions_score_s1_07() -> None:
-    asked = request()
-    scores = scored(asked)
-    for each in POOL.context_files:
-        assert scores["file", each.id].value == score_context_file(each, asked.intent, now=NOON)
+def test_the_strategy_scores_as_the_functions_do_s1_07() -> None:
+    selection = request()
+    scores = scored(selection)
+    for item in POOL.context_files:
+        assert scores["file", item.id].value == score_context_file(item, selection.intent, now=NOON)
     for entry in POOL.session_log:
         assert scores["turn", entry.id].value == score_conversation_turn(
-            entry, asked.intent, now=NOON
+            entry, selection.intent, now=NOON
         )
     assert all(
         score.value == pytest.approx(min(2.0, sum(score.parts.values())))
@@ -235,12 +237,12 @@ def test_weights_are_factors_of_the_parts() -> None:
 
 
 @pytest.mark.parametrize("weight", [math.nan, math.inf])
-def test_a_weight_has_to_be_finite(weight: float) -> None:
+def test_a_weight_that_is_not_finite_raises(weight: float) -> None:
     with pytest.raises(ValueError, match="weights"):
         request(weights={"recency": weight})
 
 
-def test_an_unknown_strategy_is_named_with_those_there_are() -> None:
+def test_the_error_for_an_unknown_strategy_lists_the_known_ones() -> None:
     with pytest.raises(ValueError, match=r"'best'.*spec"):
         scored(request(strategy="best"))
 
@@ -250,8 +252,8 @@ def test_an_unknown_strategy_is_named_with_those_there_are() -> None:
 @given(case=cases())
 def test_every_item_is_scored_once_and_finite_in_any_order_s1_11(strategy: str, case: Case) -> None:
     pool = case[0]
-    asked = request(strategy=strategy)
-    scores = scored(asked, pool)
+    selection = request(strategy=strategy)
+    scores = scored(selection, pool)
     assert sorted(scores) == sorted(keys_of(pool))
     assert all(math.isfinite(score.value) for score in scores.values())
     kinds = ("session_log", "context_files", "memory_hits", "tool_outputs")
@@ -260,13 +262,13 @@ def test_every_item_is_scored_once_and_finite_in_any_order_s1_11(strategy: str, 
         for kind in kinds
         for items in [getattr(pool, kind)]
     }
-    assert scored(asked, pool.model_copy(update=mixed)) == scores
+    assert scored(selection, pool.model_copy(update=mixed)) == scores
 
 
 @pytest.mark.parametrize("strategy", sorted(STRATEGIES))
 def test_equal_files_score_alike_f_144(strategy: str) -> None:
     pool = DataPoolSnapshot(
-        context_files=tuple(file(f"f{number}.py", "rain") for number in range(10))
+        context_files=tuple(file(f"f{index}.py", "rain") for index in range(10))
     )
     scores = scored(request("rain", strategy=strategy), pool)
     assert len({score.value for score in scores.values()}) == 1
@@ -274,9 +276,9 @@ def test_equal_files_score_alike_f_144(strategy: str) -> None:
 
 @pytest.mark.parametrize("strategy", sorted(STRATEGIES))
 def test_scores_of_hostile_items_are_finite_and_sort_f_140(strategy: str) -> None:
-    far = datetime(9999, 12, 31, tzinfo=UTC)
+    latest = datetime(9999, 12, 31, tzinfo=UTC)
     pool = DataPoolSnapshot(
-        session_log=(TurnEntry(id="t", timestamp=far, role="user", content="\ud800"),),
+        session_log=(TurnEntry(id="t", timestamp=latest, role="user", content="\ud800"),),
         context_files=(
             ContextFile(
                 id="f",
@@ -287,9 +289,9 @@ def test_scores_of_hostile_items_are_finite_and_sort_f_140(strategy: str) -> Non
                 tokens=math.nan,
             ),
         ),
-        memory_hits=(MemorySnippet(id="m", text="", timestamp=far, relevance_score=math.nan),),
+        memory_hits=(MemorySnippet(id="m", text="", timestamp=latest, relevance_score=math.nan),),
     )
-    for now in (far, datetime(1, 1, 1)):  # noqa: DTZ001 - a time without a zone is the case
+    for now in (latest, datetime(1, 1, 1)):  # noqa: DTZ001 - a time without a zone is the case
         values = [
             score.value for score in score_pool(pool, request(strategy=strategy), now=now).values()
         ]

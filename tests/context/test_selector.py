@@ -1,4 +1,4 @@
-"""One selection from a pool to a bundle, with store and listeners."""
+"""Selections from a pool to a bundle, with store and listeners."""
 
 import asyncio
 import time
@@ -30,24 +30,21 @@ from llm_common.errors import CorruptPointerError, PointerNotFoundError, StoreEr
 from tests.context.samples import NOON, PROJECT, file, intent, memory, output, request_of, turn
 
 POOL = DataPoolSnapshot(
-    session_log=tuple(
-        turn(number, f"Turn {number} is about rain and wind.") for number in range(30)
-    ),
+    session_log=tuple(turn(index, f"Turn {index} is about rain and wind.") for index in range(30)),
     context_files=tuple(
-        file(f"src/f{number}.py", f"def rain_{number}(): return {number}\n" * 40)
-        for number in range(9)
+        file(f"src/f{index}.py", f"def rain_{index}(): return {index}\n" * 40) for index in range(9)
     ),
-    memory_hits=tuple(memory(number, f"Memory {number} of the rain.") for number in range(7)),
+    memory_hits=tuple(memory(index, f"Memory {index} of the rain.") for index in range(7)),
     project_state=PROJECT,
 )
 
 
-def asked(budget: int, text: str = "write a rain gauge in f3.py") -> ContextSelectionRequest:
+def request_for(budget: int, text: str = "write a rain gauge in f3.py") -> ContextSelectionRequest:
     return request_of(budget, text, strategy="spec").model_copy(update={"now": NOON})
 
 
 class Results(dict[str, object]):
-    """Results by pointer id; an exception stands for one that cannot be loaded."""
+    """A store of results by pointer id. An exception is raised instead of a result."""
 
     def __init__(self, *pairs: tuple[str, object]) -> None:
         super().__init__(pairs)
@@ -61,15 +58,15 @@ class Results(dict[str, object]):
         return result
 
 
-async def test_the_bundle_fits_and_holds_the_mentioned_file_s1_05_s1_09() -> None:
-    bundle = await ContextSelector().select(asked(1_500), POOL)
+async def test_the_bundle_fits_and_contains_the_mentioned_file_s1_05_s1_09() -> None:
+    bundle = await ContextSelector().select(request_for(1_500), POOL)
     assert UpperBoundCounter().count(bundle.render()) == bundle.metadata.total_tokens <= 1_500
     assert bundle.files[0].path == "src/f3.py"
     assert bundle.turns[-1].id == "t0029"
 
 
-async def test_selecting_is_packing_of_scores_without_a_store() -> None:
-    request = asked(1_500)
+async def test_a_selection_without_a_store_equals_the_pure_function() -> None:
+    request = request_for(1_500)
     bundle = await ContextSelector().select(request, POOL)
     assert (
         select_and_pack_context(POOL, allocate_budget(request), request.intent, request=request)
@@ -106,8 +103,10 @@ async def test_stored_outputs_are_loaded_and_shown(
         for text in ("rain in spring", "wind in autumn")
     ]
     pool = DataPoolSnapshot(tool_outputs=tuple(pointers))
-    bundle = await ContextSelector(store=store).select(asked(1_000, "rain in spring"), pool)
-    assert {each.pointer_id for each in bundle.outputs} == {each.pointer_id for each in pointers}
+    bundle = await ContextSelector(store=store).select(request_for(1_000, "rain in spring"), pool)
+    assert {pointer.pointer_id for pointer in bundle.outputs} == {
+        pointer.pointer_id for pointer in pointers
+    }
     assert '{"found":"rain in spring"}' in bundle.render()
 
 
@@ -121,60 +120,60 @@ async def test_stored_outputs_are_loaded_and_shown(
     ],
     ids=lambda error: type(error).__name__,
 )
-async def test_an_output_that_cannot_be_loaded_is_dropped_and_nothing_raises(
+async def test_an_output_that_cannot_be_loaded_is_dropped(
     error: StoreError,
 ) -> None:
     pool = DataPoolSnapshot(tool_outputs=(output(1), output(2)))
     store = Results((output(1).pointer_id, error), (output(2).pointer_id, "It rains."))
-    bundle = await ContextSelector(store=store).select(asked(1_000), pool)
-    assert [(each.id, each.reason) for each in bundle.dropped] == [
+    bundle = await ContextSelector(store=store).select(request_for(1_000), pool)
+    assert [(account.id, account.reason) for account in bundle.dropped] == [
         (output(1).pointer_id, "unavailable")
     ]
     assert "It rains." in bundle.render()
 
 
-async def test_only_outputs_that_could_be_shown_are_loaded() -> None:
-    outputs = tuple(output(number) for number in range(1, 40))
+async def test_only_outputs_that_may_fit_are_loaded() -> None:
+    outputs = tuple(output(index) for index in range(1, 40))
     huge = output(99, result_bytes=10**9)
     store = Results(
-        *((each.pointer_id, f"It rains in {each.pointer_id}. " * 200) for each in outputs)
+        *((pointer.pointer_id, f"It rains in {pointer.pointer_id}. " * 200) for pointer in outputs)
     )
     bundle = await ContextSelector(store=store).select(
-        asked(1_000), DataPoolSnapshot(tool_outputs=(*outputs, huge))
+        request_for(1_000), DataPoolSnapshot(tool_outputs=(*outputs, huge))
     )
     assert 1 <= len(store.loaded) <= 3
     assert len(bundle.kept) + len(bundle.dropped) == 40
 
 
-def test_a_time_without_a_zone_is_of_utc_wherever_the_machine_is_f_138(
+def test_a_time_without_a_zone_is_in_utc_on_any_machine_f_138(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with monkeypatch.context() as patched:
         patched.setenv("TZ", "America/New_York")
         time.tzset()
-        said = turn(1, "rain").model_dump() | {"timestamp": "2025-06-01T12:00:00"}
-        moment = DataPoolSnapshot.model_validate({"session_log": [said]}).session_log[0].timestamp
+        entry = turn(1, "rain").model_dump() | {"timestamp": "2025-06-01T12:00:00"}
+        moment = DataPoolSnapshot.model_validate({"session_log": [entry]}).session_log[0].timestamp
     time.tzset()
     assert moment == datetime(2025, 6, 1, 12, tzinfo=UTC)
 
 
-async def test_the_twelve_best_outputs_are_loaded_at_most_s1_14() -> None:
-    outputs = tuple(output(number) for number in range(1, 40))
-    store = Results(*((each.pointer_id, "It rains.") for each in outputs))
+async def test_at_most_the_twelve_best_outputs_are_loaded_s1_14() -> None:
+    outputs = tuple(output(index) for index in range(1, 40))
+    store = Results(*((pointer.pointer_id, "It rains.") for pointer in outputs))
     await ContextSelector(store=store).select(
-        asked(100_000), DataPoolSnapshot(tool_outputs=outputs)
+        request_for(100_000), DataPoolSnapshot(tool_outputs=outputs)
     )
     assert len(store.loaded) == 12
 
 
-async def test_a_request_of_another_kind_says_what_to_pass() -> None:
+async def test_a_wrong_request_type_raises_with_what_to_pass() -> None:
     with pytest.raises(
         TypeError, match=r"request is a str; pass ContextSelectionRequest\(intent=classify_intent"
     ):
         await ContextSelector().select(cast("ContextSelectionRequest", "fix the bug"), POOL)
 
 
-def test_two_items_of_one_id_are_named_by_it() -> None:
+def test_the_error_for_a_duplicate_id_names_it() -> None:
     with pytest.raises(
         ValueError, match="two items of context_files have the same id 'b'; give each its own"
     ):
@@ -183,24 +182,26 @@ def test_two_items_of_one_id_are_named_by_it() -> None:
         )
 
 
-async def test_without_a_store_outputs_are_named_by_a_line() -> None:
-    bundle = await ContextSelector().select(asked(600), DataPoolSnapshot(tool_outputs=(output(1),)))
+async def test_without_a_store_outputs_are_only_named() -> None:
+    bundle = await ContextSelector().select(
+        request_for(600), DataPoolSnapshot(tool_outputs=(output(1),))
+    )
     assert bundle.kept[0].form == "pointer"
 
 
 class TestEvents:
     async def events(self, budget: int, *extra: object) -> list[ContextEvent]:
         heard: list[ContextEvent] = []
-        await ContextSelector(listeners=(*extra, heard.append)).select(asked(budget), POOL)  # type: ignore[arg-type]
+        await ContextSelector(listeners=(*extra, heard.append)).select(request_for(budget), POOL)  # type: ignore[arg-type]
         return heard
 
     async def test_files_are_reported_by_id_in_any_order_of_the_pool_s1_12(self) -> None:
         heard: list[ContextEvent] = []
-        shuffled = [POOL.context_files[number] for number in (4, 0, 8, 2, 7, 1, 6, 3, 5)]
+        shuffled = [POOL.context_files[index] for index in (4, 0, 8, 2, 7, 1, 6, 3, 5)]
         pool = POOL.model_copy(update={"context_files": tuple(shuffled)})
-        await ContextSelector(listeners=(heard.append,)).select(asked(1_500), pool)
+        await ContextSelector(listeners=(heard.append,)).select(request_for(1_500), pool)
         scored = [event.data for event in heard if event.name == "context.file.scored"]
-        assert [data["file"] for data in scored] == sorted(each.id for each in shuffled)
+        assert [data["file"] for data in scored] == sorted(item.id for item in shuffled)
         assert len({data["score"] for data in scored}) > 1
 
     async def test_events_come_in_a_fixed_order_s1_12(self) -> None:
@@ -211,7 +212,7 @@ class TestEvents:
             "context.selection.complete",
         ]
         assert [event.data["file"] for event in events[1:-1]] == sorted(
-            each.id for each in POOL.context_files
+            item.id for item in POOL.context_files
         )
         assert events[0].data == {"intent": "code_writing", "budget": 1_500}
         assert events[1].data.keys() == {"file", "score"}
@@ -224,7 +225,7 @@ class TestEvents:
         }
         assert (
             events[-1].data["tokens_used"]
-            == (await ContextSelector().select(asked(1_500), POOL)).metadata.total_tokens
+            == (await ContextSelector().select(request_for(1_500), POOL)).metadata.total_tokens
         )
         assert "gauge" not in repr(events)
 
@@ -233,15 +234,17 @@ class TestEvents:
         [(199, True), (200, True), (201, False)],
         ids=["F-135-199", "F-135-200", "F-135-201"],
     )
-    async def test_only_a_budget_that_leaves_nothing_is_exceeded_s1_04(
+    async def test_only_a_budget_within_the_system_part_is_exceeded_s1_04(
         self, budget: int, exceeded: bool
     ) -> None:
-        found = [
+        exceeded_events = [
             event.data
             for event in await self.events(budget)
             if event.name == "context.budget.exceeded"
         ]
-        assert found == ([{"requested": min(budget, 200), "available": budget}] if exceeded else [])
+        assert exceeded_events == (
+            [{"requested": min(budget, 200), "available": budget}] if exceeded else []
+        )
 
     async def test_a_raising_or_async_listener_changes_nothing_f_143_s1_12(
         self, caplog: pytest.LogCaptureFixture
@@ -258,7 +261,7 @@ class TestEvents:
         assert "async" in caplog.text
         assert "secret" not in caplog.text
 
-    async def test_an_interrupt_within_a_listener_is_not_swallowed(self) -> None:
+    async def test_an_interrupt_within_a_listener_passes_through(self) -> None:
         def interrupted(_: ContextEvent) -> None:
             raise KeyboardInterrupt
 
@@ -270,7 +273,7 @@ async def test_concurrent_selections_equal_serial_ones_s1_15() -> None:
     before = POOL.model_copy(deep=True)
     selector = ContextSelector()
     requests = [
-        asked(budget, text)
+        request_for(budget, text)
         for budget in (700, 1_500, 4_000)
         for text in ("rain", "explain f3.py", "wind")
     ]
@@ -283,20 +286,20 @@ async def test_concurrent_selections_equal_serial_ones_s1_15() -> None:
 
 async def test_the_previous_bundle_keeps_its_order() -> None:
     selector = ContextSelector()
-    first = await selector.select(asked(3_000), POOL)
-    second = await selector.select(asked(3_000, "write more in f7.py"), POOL, previous=first)
-    kept = [each.id for each in second.files]
-    before = [each.id for each in first.files if each.id in kept]
+    first = await selector.select(request_for(3_000), POOL)
+    second = await selector.select(request_for(3_000, "write more in f7.py"), POOL, previous=first)
+    kept = [item.id for item in second.files]
+    before = [item.id for item in first.files if item.id in kept]
     assert [name for name in kept if name in before] == before
 
 
-async def test_an_unknown_strategy_is_an_error() -> None:
+async def test_an_unknown_strategy_raises() -> None:
     with pytest.raises(ValueError, match="strategy"):
         await ContextSelector().select(request_of(1_000, strategy="nonsense"), POOL)
 
 
 class LastFileFirst:
-    """A strategy of the caller's own."""
+    """A custom strategy."""
 
     cut_offs: Mapping[Kind, float] = {}
 
@@ -305,13 +308,14 @@ class LastFileFirst:
     ) -> Scores:
         del request, now
         return {
-            ("file", each.id): Score(float(place)) for place, each in enumerate(pool.context_files)
+            ("file", item.id): Score(float(position))
+            for position, item in enumerate(pool.context_files)
         }
 
 
-async def test_a_selector_has_the_strategies_that_it_was_given_s1_16() -> None:
+async def test_a_selector_uses_custom_strategies_s1_16() -> None:
     pool = DataPoolSnapshot(context_files=POOL.context_files)
-    request = asked(900, "rain").model_copy(update={"strategy": "mine"})
+    request = request_for(900, "rain").model_copy(update={"strategy": "mine"})
     bundle = await ContextSelector(strategies={"mine": LastFileFirst()}).select(request, pool)
     assert bundle.files[0].path == "src/f8.py"
     pure = select_and_pack_context(
@@ -327,7 +331,7 @@ async def test_a_selector_has_the_strategies_that_it_was_given_s1_16() -> None:
 
 
 class Synonyms:
-    """Vectors by which the text that speaks of a cat is like any query."""
+    """An embedder for which texts about a cat are similar to any query."""
 
     def similarities(self, query: str, texts: Sequence[str]) -> Sequence[float]:
         del query
@@ -337,15 +341,18 @@ class Synonyms:
 async def test_vectors_reach_the_default_strategy_s1_16() -> None:
     pool = DataPoolSnapshot(
         memory_hits=tuple(
-            memory(number, f"All about {name}s.")
-            for number, name in enumerate(("ant", "dog", "cat"))
+            memory(index, f"All about {name}s.") for index, name in enumerate(("ant", "dog", "cat"))
         )
     )
     request = request_of(800, "feline", strategy="measured").model_copy(update={"now": NOON})
     selector = ContextSelector(strategies={"measured": MeasuredStrategy(embedder=Synonyms())})
-    assert [each.id for each in (await ContextSelector().select(request, pool)).memory] == [
+    assert [snippet.id for snippet in (await ContextSelector().select(request, pool)).memory] == [
         "m0",
         "m1",
         "m2",
     ]
-    assert [each.id for each in (await selector.select(request, pool)).memory] == ["m2", "m0", "m1"]
+    assert [snippet.id for snippet in (await selector.select(request, pool)).memory] == [
+        "m2",
+        "m0",
+        "m1",
+    ]

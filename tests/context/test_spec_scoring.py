@@ -78,11 +78,11 @@ def score_file(item: ContextFile, text: str = "?? !!") -> float:
 
 
 @pytest.mark.parametrize("hours", [0, 1, 3, 48])
-def test_a_turn_is_worth_less_by_the_hour_s1_07(hours: int) -> None:
+def test_the_score_of_a_turn_decays_by_the_hour_s1_07(hours: int) -> None:
     assert score_turn("rain", age=hours * HOUR) == pytest.approx(0.7 * math.exp(-hours))
 
 
-def test_a_file_in_a_pool_scores_two_at_most_s1_08() -> None:
+def test_a_file_in_a_pool_scores_at_most_two_s1_08() -> None:
     best = file(
         "rain.py",
         "rain in spring",
@@ -95,19 +95,19 @@ def test_a_file_in_a_pool_scores_two_at_most_s1_08() -> None:
     assert sum(score.parts.values()) > score.value == 2.0
 
 
-def test_what_is_of_the_future_is_of_now_f_138() -> None:
+def test_a_time_in_the_future_counts_as_now_f_138() -> None:
     assert score_turn("rain", age=-1_000 * HOUR) == pytest.approx(0.7)
     assert score_memory_snippet(memory(age=-1_000 * DAY), NOTHING, now=NOW) == pytest.approx(0.2)
 
 
-def test_a_turn_that_says_the_same_gains_a_fifth_s1_07() -> None:
+def test_a_turn_with_the_same_text_gains_a_fifth_s1_07() -> None:
     text = "rain over the hills"
     assert score_turn(text, text) == pytest.approx(0.7 + 0.2)
     assert 0.7 < score_turn("rain over the sea", text) < 0.9
     assert score_turn("nothing of it", text) == pytest.approx(0.7)
 
 
-def test_a_turn_gains_the_share_of_the_entities_that_it_holds_s1_07() -> None:
+def test_a_turn_gains_the_share_of_the_entities_it_names_s1_07() -> None:
     text = "ask 'b.py' get_user"
     both, one, none = (
         score_turn(content, text, age=1_000 * HOUR)
@@ -170,7 +170,7 @@ def test_embeddings_add_four_fifths_of_their_cosine_s1_08() -> None:
     )
 
 
-def test_a_files_score_is_two_at_most_s1_08() -> None:
+def test_a_files_score_is_at_most_two_s1_08() -> None:
     intent = classify_intent("fix rain in app.py").model_copy(update={"embeddings": (1.0,)})
     best = file(
         "app.py",
@@ -181,7 +181,7 @@ def test_a_files_score_is_two_at_most_s1_08() -> None:
     assert score_context_file(best, intent, now=NOW) == 2.0
 
 
-def test_a_memory_is_worth_its_relevance_its_youth_and_its_project_s1_10() -> None:
+def test_a_memory_scores_by_relevance_age_and_project_s1_10() -> None:
     intent = classify_intent("x", current_project="weather")
     ages = [score_memory_snippet(memory(0.4, days * DAY), intent, now=NOW) for days in (0, 1)]
     assert ages == pytest.approx([0.6, 0.4 + 0.2 / math.e])
@@ -235,12 +235,12 @@ def test_huge_and_tiny_vectors_have_a_direction_f_139(size: float) -> None:
 
 
 @pytest.mark.parametrize("relevance", [math.nan, math.inf, -math.inf])
-def test_a_relevance_that_is_no_number_counts_as_none_f_140(relevance: float) -> None:
+def test_a_relevance_that_is_not_finite_counts_as_zero_f_140(relevance: float) -> None:
     assert score_memory_snippet(memory(relevance), NOTHING, now=NOW) == 0.0
 
 
 @given(st.lists(st.floats(), max_size=6), st.datetimes(), st.text(), st.text())
-def test_scores_are_finite_whatever_comes_f_140(
+def test_scores_of_any_items_are_finite_f_140(
     relevances: list[float], moment: datetime, content: str, text: str
 ) -> None:
     intent = classify_intent(text).model_copy(update={"embeddings": tuple(relevances)})
@@ -254,7 +254,7 @@ def test_scores_are_finite_whatever_comes_f_140(
     )
 
 
-def test_an_output_is_scored_as_a_turn_is() -> None:
+def test_an_output_is_scored_like_a_turn() -> None:
     pointers = (output(1, digest="rain"), output(2).model_copy(update={"created_at": "yesterday"}))
     request = ContextSelectionRequest(
         intent=classify_intent("rain"), token_budget=500, strategy="spec"
@@ -266,6 +266,6 @@ def test_an_output_is_scored_as_a_turn_is() -> None:
 
 
 @pytest.mark.parametrize(("age", "score"), [(DAY - timedelta(microseconds=1), 0.2), (DAY, 0.0)])
-def test_a_change_counts_for_less_than_a_day_s1_08(age: timedelta, score: float) -> None:
+def test_a_change_counts_within_a_day_s1_08(age: timedelta, score: float) -> None:
     changed = file(metadata={"last_modified": NOW - age})
     assert score_context_file(changed, NOTHING, now=NOW) == pytest.approx(score)

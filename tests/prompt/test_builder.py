@@ -75,8 +75,8 @@ class Leaking(Silent):
 @pytest.fixture
 async def memory() -> InMemoryMemory:
     memory = InMemoryMemory()
-    for number in range(6):
-        await memory.append_event("s1", Event(text=f"The zebra moved {number} times. And more."))
+    for index in range(6):
+        await memory.append_event("s1", Event(text=f"The zebra moved {index} times. And more."))
     await memory.append_event("s2", Event(text="the zebra of another session"))
     return memory
 
@@ -90,7 +90,7 @@ async def test_summary_first_then_the_retrieved_lines_s3_02(memory: InMemoryMemo
     lines = retrieved.splitlines()
     assert lines[0] == "Retrieved context"
     assert lines[1:] == [
-        f"- user: The zebra moved {number} times. And more." for number in (5, 4, 3, 2)
+        f"- user: The zebra moved {index} times. And more." for index in (5, 4, 3, 2)
     ]
     assert (bundle.system, bundle.instructions, bundle.history, bundle.tools_json_schema) == (
         "S",

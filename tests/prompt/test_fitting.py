@@ -52,9 +52,9 @@ def text_of(chance: random.Random, most: int) -> str:
     return "".join(chance.choices(WORDS, k=chance.randint(0, most)))
 
 
-def turns(number: int, text: str = "some words of a turn") -> list[LLMMessage]:
+def turns(index: int, text: str = "some words of a turn") -> list[LLMMessage]:
     roles = (MessageRole.USER, MessageRole.ASSISTANT)
-    return [LLMMessage(role=roles[each % 2], content=f"{each} {text}") for each in range(number)]
+    return [LLMMessage(role=roles[item % 2], content=f"{item} {text}") for item in range(index)]
 
 
 def random_bundle(seed: int) -> PromptBundle:

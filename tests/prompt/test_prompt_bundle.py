@@ -98,12 +98,12 @@ def test_adjacent_texts_of_the_user_become_one_message_s3_06() -> None:
 
 
 def test_a_message_with_a_name_is_not_merged_s3_06() -> None:
-    named = LLMMessage(role=MessageRole.USER, content="Rain.", name="ann")
+    with_name = LLMMessage(role=MessageRole.USER, content="Rain.", name="ann")
     assert PromptBundle(
-        history=[message_of(MessageRole.USER, "Wind."), named], instructions="Go on."
+        history=[message_of(MessageRole.USER, "Wind."), with_name], instructions="Go on."
     ).to_messages() == [
         message_of(MessageRole.USER, "Wind."),
-        named,
+        with_name,
         message_of(MessageRole.USER, "Go on."),
     ]
 

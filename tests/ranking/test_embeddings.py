@@ -41,10 +41,10 @@ def vectors() -> StaticVectors:
 
 @installed
 def test_meaning_is_found_without_a_shared_word(vectors: StaticVectors) -> None:
-    near, far = vectors.similarities(
+    near, distant = vectors.similarities(
         "automobile repair", ["my car is at the mechanic", "a recipe for onion soup"]
     )
-    assert near > far + 0.1
+    assert near > distant + 0.1
 
 
 @installed
@@ -59,7 +59,7 @@ def test_the_same_text_has_cosine_one_and_an_empty_text_zero(vectors: StaticVect
 
 @installed
 def test_cached_vectors_change_nothing_s1_15(vectors: StaticVectors) -> None:
-    texts = [f"text number {number} about weather" for number in range(20)]
+    texts = [f"text number {index} about weather" for index in range(20)]
     fresh = vectors.similarities("weather", texts)
     assert vectors.similarities("weather", texts) == fresh
     assert vectors.similarities("weather", texts[::-1]) == fresh[::-1]

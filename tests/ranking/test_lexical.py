@@ -38,7 +38,7 @@ def test_identifiers_are_followed_by_their_parts(text: str, words: str) -> None:
 
 
 def test_only_the_first_distinct_words_of_a_long_query_count() -> None:
-    query = " ".join(f"word{number:03}" for number in range(1_000))
+    query = " ".join(f"word{index:03}" for index in range(1_000))
     assert len(query_terms(query)) == MAX_QUERY_TERMS == 64
     assert query_terms("rain RAIN Rain the rain") == ["rain"]
 

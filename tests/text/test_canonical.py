@@ -288,11 +288,11 @@ def test_generators_and_coroutines_are_refused_unconsumed_f_037() -> None:
 
     async def work() -> None: ...
 
-    waiting = work()
-    for value in (numbers, waiting, iter([1]), map(str, [1])):
+    coroutine = work()
+    for value in (numbers, coroutine, iter([1]), map(str, [1])):
         with pytest.raises(UnserialisableError):
             to_plain({"a": value})
-    waiting.close()
+    coroutine.close()
     assert list(numbers) == [1, 2]
 
 
@@ -341,8 +341,8 @@ def test_flat_arguments_have_the_same_text_within_a_list_s0_02(
 
 def test_every_character_is_written_as_the_standard_library_does_s0_02() -> None:
     texts = {chr(code): chr(code) for code in range(0x3000) if not 0xD800 <= code <= 0xDFFF}
-    wanted = json.dumps(texts, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    assert stable_json(texts) == wanted
+    expected = json.dumps(texts, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    assert stable_json(texts) == expected
 
 
 SHOW = """

@@ -71,9 +71,13 @@ async def compress_turns(
     plain: list[TurnEntry] = []
     replaced: set[str] = set()
     for turn in sorted(turns, key=attrgetter("timestamp", "id")):
-        ids = _summarised_ids(turn)
-        replaced.update(ids)
-        (summaries if ids else plain).append(turn)
+        ids = turn.metadata.get(COMPRESSED_IDS)
+        # The metadata is the application's, so it may contain anything under this key.
+        if turn.role == SUMMARY_ROLE and isinstance(ids, list | tuple) and ids:
+            summaries.append(turn)
+            replaced.update(ids)
+        else:
+            plain.append(turn)
     plain = [turn for turn in plain if turn.id not in replaced]
     compressed = 0
     for group in _full_groups(plain[: max(0, len(plain) - keep_newest)], counter, group_tokens):
@@ -127,10 +131,3 @@ def _summary_turn(group: Sequence[TurnEntry], text: str, tokens: int) -> TurnEnt
         tokens=tokens,
         metadata={COMPRESSED_IDS: ids},
     )
-
-
-def _summarised_ids(turn: TurnEntry) -> Sequence[str]:
-    """Return the ids of the turns that a summary replaces, and no ids for other turns."""
-    ids = turn.metadata.get(COMPRESSED_IDS)
-    # Metadata is the application's, so the key may have any value.
-    return ids if turn.role == SUMMARY_ROLE and isinstance(ids, list | tuple) else ()

@@ -1,4 +1,4 @@
-"""Strategies side by side on one pool."""
+"""Comparison of strategies on the same pool."""
 
 import json
 from collections.abc import Mapping
@@ -24,14 +24,14 @@ POOL = DataPoolSnapshot(
     session_log=(
         turn(-999, "The rain gauge is read at noon, said the keeper of the rain gauge."),
         *(
-            turn(number, f"Turn {number} is about something else altogether, and long.")
-            for number in range(1, 40)
+            turn(index, f"Turn {index} is about something else altogether, and long.")
+            for index in range(1, 40)
         ),
     ),
     context_files=tuple(
-        file(f"f{number}.py", f"def rain_{number}(): return {number}\n" * 20) for number in range(6)
+        file(f"f{index}.py", f"def rain_{index}(): return {index}\n" * 20) for index in range(6)
     ),
-    memory_hits=tuple(memory(number, f"Memory {number} of the rain.") for number in range(3)),
+    memory_hits=tuple(memory(index, f"Memory {index} of the rain.") for index in range(3)),
     tool_outputs=(output(1), output(2)),
 )
 REQUEST = request_of(900, "where is the rain gauge read?")
@@ -43,18 +43,18 @@ def compared(*strategies: str) -> StrategyComparison:
     )
 
 
-def test_each_strategy_chooses_as_it_would_alone_s1_16() -> None:
+def test_each_strategy_selects_as_it_would_alone_s1_16() -> None:
     for outcome in compared().outcomes:
         alone = REQUEST.model_copy(
             update={"strategy": outcome.strategy, "now": NOON + timedelta(hours=1)}
         )
         bundle = select_and_pack_context(POOL, allocate_budget(alone), alone.intent, request=alone)
         assert outcome.bundle == bundle
-        assert outcome.kept == tuple((each.kind, each.id) for each in bundle.kept)
+        assert outcome.kept == tuple((account.kind, account.id) for account in bundle.kept)
         assert outcome.bundle.metadata.strategy == outcome.strategy
 
 
-def test_what_only_one_kept_and_the_overlap_follow_from_what_was_kept_s1_16() -> None:
+def test_only_here_and_overlaps_follow_from_the_kept_items_s1_16() -> None:
     comparison = compared()
     measured, spec = comparison.outcomes
     both = set(measured.kept) & set(spec.kept)
@@ -67,7 +67,7 @@ def test_what_only_one_kept_and_the_overlap_follow_from_what_was_kept_s1_16() ->
     assert 0 < comparison.overlaps["measured", "spec"] < 1
 
 
-def test_a_strategy_agrees_with_itself_and_with_nothing_chosen_s1_16() -> None:
+def test_equal_and_empty_selections_overlap_fully_s1_16() -> None:
     assert compared("spec", "spec").overlaps == {}
     nothing = compare_strategies(POOL, request_of(150), ("measured", "spec"), now=NOON)
     assert nothing.overlaps == {("measured", "spec"): 1.0}
@@ -83,10 +83,10 @@ def test_the_order_of_the_pool_never_matters_s1_16() -> None:
     )
 
 
-def test_a_comparison_explains_itself_without_any_text_of_items_s1_16() -> None:
+def test_explanations_contain_no_text_of_items_s1_16() -> None:
     comparison = compared()
     data = json.loads(json.dumps(comparison.explain()))
-    assert [each["strategy"] for each in data["strategies"]] == ["measured", "spec"]
+    assert [item["strategy"] for item in data["strategies"]] == ["measured", "spec"]
     assert ["turn", "t-999"] in data["strategies"][0]["only_here"]
     assert data["strategies"][0]["metadata"]["budget"] == 900
     assert data["overlaps"] == [
@@ -98,16 +98,16 @@ def test_a_comparison_explains_itself_without_any_text_of_items_s1_16() -> None:
     assert "keeper" not in text + repr(data)
 
 
-def test_stored_outputs_are_shown_where_their_texts_are_given_s1_16() -> None:
-    shown = compare_strategies(
+def test_stored_outputs_with_texts_are_shown_s1_16() -> None:
+    with_texts = compare_strategies(
         POOL, REQUEST, now=NOON, texts={output(1).pointer_id: "Read at noon."}
     )
-    assert all("Read at noon." in each.bundle.render() for each in shown.outcomes)
+    assert all("Read at noon." in item.bundle.render() for item in with_texts.outcomes)
 
 
-def test_strategies_of_one_s_own_are_compared_by_their_names_s1_16() -> None:
+def test_custom_strategies_are_compared_by_name_s1_16() -> None:
     class ByName:
-        """Likes what comes first in the alphabet."""
+        """Prefers items that come first in the alphabet."""
 
         cut_offs: Mapping[Kind, float] = {}
 
@@ -115,20 +115,20 @@ def test_strategies_of_one_s_own_are_compared_by_their_names_s1_16() -> None:
             self, pool: DataPoolSnapshot, request: ContextSelectionRequest, *, now: datetime
         ) -> Scores:
             return {
-                ("file", each.id): Score(1 / (1 + ord(each.id[1]))) for each in pool.context_files
+                ("file", item.id): Score(1 / (1 + ord(item.id[1]))) for item in pool.context_files
             }
 
     own = {"by name": ByName(), "spec": STRATEGIES["spec"]}
     comparison = compare_strategies(POOL, REQUEST, own)
-    assert [each.strategy for each in comparison.outcomes] == ["by name", "spec"]
-    asked = REQUEST.model_copy(update={"strategy": "by name"})
+    assert [item.strategy for item in comparison.outcomes] == ["by name", "spec"]
+    selection = REQUEST.model_copy(update={"strategy": "by name"})
     alone = select_and_pack_context(
-        POOL, allocate_budget(asked), asked.intent, request=asked, strategies=own
+        POOL, allocate_budget(selection), selection.intent, request=selection, strategies=own
     )
     assert comparison.outcomes[0].bundle == alone
     assert alone != comparison.outcomes[1].bundle
 
 
-def test_an_unknown_strategy_is_refused_s1_16() -> None:
+def test_an_unknown_strategy_raises_s1_16() -> None:
     with pytest.raises(ValueError, match="strategy"):
         compared("measured", "nonsense")

@@ -1,4 +1,4 @@
-"""Old turns told by summaries: which ones, when, and what happens when the summariser fails."""
+"""Compression of old turns to summaries, also if the summariser fails."""
 
 import asyncio
 from collections.abc import Sequence
@@ -23,19 +23,19 @@ TARGET = 20
 
 
 class Summariser:
-    """Names the first and last turn of a group, and remembers the groups."""
+    """Names the first and last turn of a group, and records the groups."""
 
     def __init__(self) -> None:
         self.groups: list[list[str]] = []
 
     async def __call__(self, turns: Sequence[TurnEntry]) -> str:
-        self.groups.append([each.id for each in turns])
+        self.groups.append([item.id for item in turns])
         return f" {turns[0].id} to {turns[-1].id} "
 
 
 def talk(count: int) -> list[TurnEntry]:
-    """Turns of ten tokens each, so that five fill a group."""
-    return [turn(number, f"turn {number:05}") for number in range(count)]
+    """Return turns of ten tokens each, so that five fill a group."""
+    return [turn(index, f"turn {index:05}") for index in range(count)]
 
 
 async def compressed(turns: Sequence[TurnEntry], summarise: Summarise) -> tuple[TurnEntry, ...]:
@@ -49,13 +49,13 @@ async def compressed(turns: Sequence[TurnEntry], summarise: Summarise) -> tuple[
     )
 
 
-async def test_full_groups_of_old_turns_become_one_turn_each_that_names_them_s1_16() -> None:
+async def test_each_full_group_becomes_a_summary_with_its_ids_s1_16() -> None:
     turns = talk(17)  # 13 old ones: two groups, three left over
-    first, second, *rest = await compressed(turns, Summariser())
+    first, second, *later = await compressed(turns, Summariser())
     assert (first.content, second.content) == ("t0000 to t0004", "t0005 to t0009")
     assert first.metadata == {COMPRESSED_IDS: ["t0000", "t0001", "t0002", "t0003", "t0004"]}
     assert (first.role, first.tokens, first.timestamp) == (SUMMARY_ROLE, 14, turns[4].timestamp)
-    assert rest == turns[10:]
+    assert later == turns[10:]
     assert first.id != second.id
 
 
@@ -66,38 +66,40 @@ async def test_the_order_of_the_turns_never_matters_s1_16() -> None:
     assert await compressed(turns, Summariser()) == expected
 
 
-async def test_compressing_again_changes_nothing_and_asks_nobody_s1_16() -> None:
+async def test_compressing_again_changes_nothing_and_calls_no_summariser_s1_16() -> None:
     once = await compressed(talk(30), Summariser())
     again = Summariser()
     assert await compressed(once, again) == once
     assert again.groups == []
 
 
-async def test_what_stands_before_the_newest_turns_only_changes_with_a_full_group_s1_16() -> None:
+async def test_the_beginning_changes_only_with_a_full_group_s1_16() -> None:
     summarise = Summariser()
     turns: tuple[TurnEntry, ...] = ()
     beginnings = []
-    for each in talk(40):
-        turns = await compressed([*turns, each], summarise)
-        beginnings.append([told.content for told in turns if told.role == SUMMARY_ROLE])
+    for item in talk(40):
+        turns = await compressed([*turns, item], summarise)
+        beginnings.append([summary.content for summary in turns if summary.role == SUMMARY_ROLE])
     for before, after in pairwise(beginnings):
         assert after[: len(before)] == before
-    assert len({len(each) for each in beginnings}) - 1 == len(summarise.groups) == 7
+    assert len({len(item) for item in beginnings}) - 1 == len(summarise.groups) == 7
     assert [turn_id for group in summarise.groups for turn_id in group] == [
-        f"t{number:04}" for number in range(35)
+        f"t{index:04}" for index in range(35)
     ]
 
 
-async def test_a_turn_that_comes_late_stands_behind_the_summaries_s1_16() -> None:
+async def test_a_late_turn_comes_after_the_summaries_s1_16() -> None:
     once = await compressed(talk(17), Summariser())
     late = turn(-5, "late")
     assert await compressed([*once, late], Summariser()) == (*once[:2], late, *once[2:])
 
 
-async def test_all_turns_and_the_summaries_give_what_the_returned_turns_give_s1_16() -> None:
+async def test_all_turns_with_their_summaries_compress_alike_s1_16() -> None:
     turns = talk(40)
     summaries = [
-        told for told in await compressed(turns[:25], Summariser()) if told.role == SUMMARY_ROLE
+        summary
+        for summary in await compressed(turns[:25], Summariser())
+        if summary.role == SUMMARY_ROLE
     ]
     step_by_step = await compressed(
         [*await compressed(turns[:25], Summariser()), *turns[25:]], Summariser()
@@ -130,7 +132,7 @@ def not_awaitable(turns: Sequence[TurnEntry]) -> str:
 
 
 @pytest.mark.parametrize("summarise", [raising, empty, nothing, not_text, too_long, not_awaitable])
-async def test_a_failing_summariser_leaves_the_turns_as_they_are_s1_16(
+async def test_a_failing_summariser_leaves_the_turns_unchanged_s1_16(
     summarise: Summarise, caplog: pytest.LogCaptureFixture
 ) -> None:
     turns = talk(30)
@@ -139,7 +141,7 @@ async def test_a_failing_summariser_leaves_the_turns_as_they_are_s1_16(
     assert "turn 0" not in caplog.text
 
 
-async def test_a_summary_may_have_just_the_tokens_asked_for_s1_16() -> None:
+async def test_a_summary_may_have_exactly_the_target_tokens_s1_16() -> None:
     async def as_long_as_allowed(turns: Sequence[TurnEntry]) -> str:
         return "x" * TARGET
 
@@ -147,18 +149,18 @@ async def test_a_summary_may_have_just_the_tokens_asked_for_s1_16() -> None:
     assert (first.role, first.tokens) == (SUMMARY_ROLE, TARGET)
 
 
-async def test_what_was_summed_up_before_a_failure_is_kept_and_the_rest_tried_again_s1_16() -> None:
+async def test_summaries_before_a_failure_stay_and_later_groups_are_retried_s1_16() -> None:
     good = Summariser()
 
     async def second_fails(turns: Sequence[TurnEntry]) -> str:
         return await good(turns) if not good.groups else ""
 
     once = await compressed(talk(30), second_fails)
-    assert [each.role == SUMMARY_ROLE for each in once[:2]] == [True, False]
+    assert [item.role == SUMMARY_ROLE for item in once[:2]] == [True, False]
     assert await compressed(once, Summariser()) == await compressed(talk(30), Summariser())
 
 
-async def test_cancelling_reaches_the_summariser_and_the_caller_s1_16() -> None:
+async def test_cancellation_reaches_the_summariser_and_the_caller_s1_16() -> None:
     started = asyncio.Event()
 
     async def hanging(turns: Sequence[TurnEntry]) -> str:
@@ -173,7 +175,7 @@ async def test_cancelling_reaches_the_summariser_and_the_caller_s1_16() -> None:
         await task
 
 
-async def test_a_turn_of_a_user_cannot_pass_for_a_summary_by_its_metadata_alone() -> None:
+async def test_metadata_alone_does_not_make_a_turn_a_summary() -> None:
     forged = turn(0, "hello").model_copy(update={"metadata": {COMPRESSED_IDS: ["t0001"]}})
     odd = turn(2, "odd", role=SUMMARY_ROLE).model_copy(
         update={"metadata": {COMPRESSED_IDS: "t0001"}}
@@ -188,14 +190,14 @@ async def test_a_turn_of_a_user_cannot_pass_for_a_summary_by_its_metadata_alone(
 @pytest.mark.parametrize(
     ("newest", "group", "target"), [(-1, 50, 20), (0, 50, 0), (0, 50, 50), (0, 20, 50)]
 )
-async def test_figures_that_make_no_sense_are_refused(newest: int, group: int, target: int) -> None:
+async def test_inconsistent_limits_raise(newest: int, group: int, target: int) -> None:
     with pytest.raises(ValueError, match="target_tokens"):
         await compress_turns(
             [], Summariser(), keep_newest=newest, group_tokens=group, target_tokens=target
         )
 
 
-async def test_a_selection_takes_compressed_turns_like_others_s1_16() -> None:
+async def test_a_selection_accepts_compressed_turns_s1_16() -> None:
     turns = await compressed(talk(30), Summariser())
     bundle = await ContextSelector().select(request_of(4_000), DataPoolSnapshot(session_log=turns))
     assert bundle.turns == turns

@@ -1,4 +1,4 @@
-"""Weights that learn from feedback: kept on disk, shared, bounded, and of use."""
+"""Weights that are learned from feedback: stored, shared, bounded and useful."""
 
 import asyncio
 import math
@@ -50,7 +50,7 @@ TRAINING = [prefix + subject for prefix in ("", "sub", "re") for subject in SUBJ
 
 
 def pool_of(subject: str) -> DataPoolSnapshot:
-    """Six settled files named for the subject, one changed today that hardly speaks of it, one for mentions, others."""
+    """Return a pool of files about a subject, one changed today, one mentioned, and unrelated ones."""
     settled = [
         ContextFile(
             id=f"{subject}-{number}",
@@ -67,32 +67,31 @@ def pool_of(subject: str) -> DataPoolSnapshot:
         content=f"the {subject}, " + "and much more, " * 30,
         metadata=FileMetadata(last_modified=NOON),
     )
-    others = [file(f"other{number}.md", "of other matters") for number in range(30)]
-    named = file("named.md", "nothing of it, " * 40)
+    unrelated = [file(f"other{number}.md", "of other matters") for number in range(30)]
+    mentioned = file("named.md", "nothing of it, " * 40)
     return DataPoolSnapshot(
-        context_files=(*settled, changed, named, *others),
+        context_files=(*settled, changed, mentioned, *unrelated),
         session_log=tuple(turn(number, f"We talked of the {subject}.") for number in range(5)),
     )
 
 
-def asked(subject: str, weights: dict[str, float] | None = None) -> ContextSelectionRequest:
+def request_about(subject: str, weights: dict[str, float] | None = None) -> ContextSelectionRequest:
     intent = classify_intent(f"fix the {subject} overflow, see named.md")
     return ContextSelectionRequest(intent=intent, token_budget=900, weights=weights or {}, now=NOON)
 
 
 async def selected(subject: str, weights: dict[str, float] | None = None) -> ContextBundle:
-    return await ContextSelector().select(asked(subject, weights), pool_of(subject))
+    return await ContextSelector().select(request_about(subject, weights), pool_of(subject))
 
 
 def rank(bundle: ContextBundle, item_id: str) -> int:
-    files = [each for each in (*bundle.kept, *bundle.dropped) if each.kind == "file"]
-    return [each.id for each in sorted(files, key=lambda each: (-each.score, each.id))].index(
-        item_id
-    )
+    files = [account for account in (*bundle.kept, *bundle.dropped) if account.kind == "file"]
+    files.sort(key=lambda account: (-account.score, account.id))
+    return [account.id for account in files].index(item_id)
 
 
 def shows(bundle: ContextBundle, item_id: str) -> bool:
-    return any(each.id == item_id and each.form == "whole" for each in bundle.kept)
+    return any(account.id == item_id and account.form == "whole" for account in bundle.kept)
 
 
 @pytest.fixture
@@ -100,7 +99,7 @@ def adaptive(tmp_path: Path) -> AdaptiveWeights:
     return AdaptiveWeights(tmp_path / "weights.db")
 
 
-async def test_feedback_lifts_the_helpful_items_of_later_requests_and_breaks_no_rule_s1_16(
+async def test_feedback_lifts_helpful_items_within_the_rules_s1_16(
     adaptive: AdaptiveWeights,
 ) -> None:
     for subject in SUBJECTS[7:]:
@@ -129,7 +128,7 @@ async def test_without_feedback_there_are_no_weights_s1_16(adaptive: AdaptiveWei
     assert await selected("parser", await adaptive.weights(DEBUGGING)) == await selected("parser")
 
 
-async def test_weights_belong_to_the_intent_and_the_strategy_of_the_bundle_s1_16(
+async def test_weights_apply_to_the_intent_and_strategy_of_the_bundle_s1_16(
     adaptive: AdaptiveWeights,
 ) -> None:
     assert await adaptive.record_feedback(await selected("parser"), "parser-changed", True)
@@ -138,7 +137,7 @@ async def test_weights_belong_to_the_intent_and_the_strategy_of_the_bundle_s1_16
     assert await adaptive.weights(DEBUGGING, strategy="spec") == {}
 
 
-async def test_any_amount_of_feedback_leaves_a_factor_between_a_half_and_two_s1_16(
+async def test_factors_stay_between_a_half_and_two_s1_16(
     adaptive: AdaptiveWeights,
 ) -> None:
     bundle = await selected("parser")
@@ -149,7 +148,7 @@ async def test_any_amount_of_feedback_leaves_a_factor_between_a_half_and_two_s1_
     assert (weights["change"], weights["words"]) == (2.0, 0.5)
 
 
-async def test_factors_fall_back_to_one_s1_16(adaptive: AdaptiveWeights) -> None:
+async def test_factors_decay_to_one_s1_16(adaptive: AdaptiveWeights) -> None:
     await adaptive.record_feedback(await selected("parser"), "parser-changed", True, now=NOON)
     at_once = await adaptive.weights(DEBUGGING, now=NOON)
     later = await adaptive.weights(DEBUGGING, now=NOON + timedelta(days=30))
@@ -157,7 +156,7 @@ async def test_factors_fall_back_to_one_s1_16(adaptive: AdaptiveWeights) -> None
     assert await adaptive.weights(DEBUGGING, now=NOON + timedelta(days=400)) == {}
 
 
-async def test_a_verdict_counts_once_and_a_changed_one_takes_its_place_s1_16(
+async def test_a_verdict_counts_once_and_its_opposite_replaces_it_s1_16(
     adaptive: AdaptiveWeights, tmp_path: Path
 ) -> None:
     bundle = await selected("parser")
@@ -168,12 +167,12 @@ async def test_a_verdict_counts_once_and_a_changed_one_takes_its_place_s1_16(
     )
     assert await adaptive.weights(DEBUGGING, now=NOON) == once
     assert await adaptive.record_feedback(bundle, "parser-changed", False, now=NOON)
-    other = AdaptiveWeights(tmp_path / "other.db")
-    await other.record_feedback(bundle, "parser-changed", False, now=NOON)
-    assert await adaptive.weights(DEBUGGING, now=NOON) == await other.weights(DEBUGGING, now=NOON)
+    second = AdaptiveWeights(tmp_path / "other.db")
+    await second.record_feedback(bundle, "parser-changed", False, now=NOON)
+    assert await adaptive.weights(DEBUGGING, now=NOON) == await second.weights(DEBUGGING, now=NOON)
 
 
-async def test_the_item_must_be_one_of_the_bundle_s1_16(adaptive: AdaptiveWeights) -> None:
+async def test_an_item_outside_the_bundle_raises_s1_16(adaptive: AdaptiveWeights) -> None:
     pool = DataPoolSnapshot(
         context_files=(file("m1", "rain"), file("f.py", "wind")),
         memory_hits=(memory(1, "rain"), memory(2, "wind")),
@@ -187,7 +186,7 @@ async def test_the_item_must_be_one_of_the_bundle_s1_16(adaptive: AdaptiveWeight
     assert await adaptive.record_feedback(bundle, "m1", True, kind="file")
 
 
-async def test_the_file_is_private_and_holds_neither_text_nor_ids_s1_16(tmp_path: Path) -> None:
+async def test_the_file_is_private_and_contains_no_texts_or_ids_s1_16(tmp_path: Path) -> None:
     path = tmp_path / "made" / "weights.db"
     await AdaptiveWeights(path).record_feedback(await selected("parser"), "parser-changed", True)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -200,7 +199,7 @@ async def test_the_file_is_private_and_holds_neither_text_nor_ids_s1_16(tmp_path
     assert not any(word in dump for word in ("parser", "overflow", "named.md", "current.md"))
 
 
-async def test_a_new_object_on_the_same_file_goes_on_s1_16(
+async def test_a_new_object_continues_with_the_same_file_s1_16(
     adaptive: AdaptiveWeights, tmp_path: Path
 ) -> None:
     await adaptive.record_feedback(await selected("parser"), "parser-changed", True, now=NOON)
@@ -242,7 +241,7 @@ async def test_tasks_and_processes_that_share_a_file_lose_no_verdict_s1_16(tmp_p
     )
 
 
-async def test_a_file_that_is_no_such_file_is_a_store_error_s1_16(tmp_path: Path) -> None:
+async def test_another_file_raises_a_store_error_s1_16(tmp_path: Path) -> None:
     (tmp_path / "text").write_text(
         "not a database, but long enough to be looked at by SQLite " * 50
     )
@@ -276,7 +275,7 @@ def bundle_of(*parts: dict[str, float]) -> ContextBundle:
 
 
 def account_of(bundle: ContextBundle, item_id: str) -> ItemAccount:
-    return next(each for each in (*bundle.kept, *bundle.dropped) if each.id == item_id)
+    return next(account for account in (*bundle.kept, *bundle.dropped) if account.id == item_id)
 
 
 def moves(item_id: str, *parts: dict[str, float], helpful: bool = True) -> dict[str, float]:
@@ -284,19 +283,19 @@ def moves(item_id: str, *parts: dict[str, float], helpful: bool = True) -> dict[
     return pushes(bundle, account_of(bundle, item_id), helpful=helpful)
 
 
-def test_a_helpful_item_raises_what_sets_it_apart_and_an_unhelpful_one_lowers_it_s1_16() -> None:
+def test_a_verdict_moves_the_parts_that_distinguish_the_item_s1_16() -> None:
     helpful, unhelpful = moves("f1.py", *PARTS), moves("f1.py", *PARTS, helpful=False)
     assert helpful["change"] > 0 > helpful["words"]
     assert unhelpful["change"] < 0 < unhelpful["words"]
     assert "code" not in helpful  # all have it
 
 
-def test_an_item_that_wins_anyway_teaches_less_than_one_that_loses_s1_16() -> None:
+def test_a_winning_item_moves_less_than_a_losing_one_s1_16() -> None:
     losing, winning = moves("f1.py", *PARTS[:2]), moves("f0.py", *PARTS[:2])
     assert abs(losing["words"]) > 1.2 * abs(winning["words"])
 
 
-def test_what_nothing_can_be_learned_from_moves_nothing_s1_16() -> None:
+def test_without_differences_or_rivals_nothing_moves_s1_16() -> None:
     assert moves("m1", *PARTS) == {}  # no rival
     assert moves("f0.py", {"words": 1.0}, {"words": 1.0}) == {}
     # a single part orders alike by any factor
@@ -304,11 +303,13 @@ def test_what_nothing_can_be_learned_from_moves_nothing_s1_16() -> None:
     assert moves("f0.py", {"words": math.inf, "code": math.nan}, {"words": 0.2, "code": 0.1}) == {}
 
 
-def test_what_was_left_out_is_compared_with_what_was_kept_s1_16() -> None:
+def test_a_dropped_item_is_compared_with_the_kept_ones_s1_16() -> None:
     bundle = bundle_of(*PARTS)
     dropped = tuple(account_of(bundle, name) for name in ("f0.py", "f1.py"))
     divided = replace(
-        bundle, kept=tuple(each for each in bundle.kept if each not in dropped), dropped=dropped
+        bundle,
+        kept=tuple(account for account in bundle.kept if account not in dropped),
+        dropped=dropped,
     )
     missed = pushes(divided, account_of(bundle, "f1.py"), helpful=True)
     assert missed["change"] > 0 > missed["words"]
@@ -324,15 +325,15 @@ FINITE_OR_NOT = st.dictionaries(
 
 @settings(max_examples=25, deadline=None)
 @given(st.lists(FINITE_OR_NOT, min_size=2, max_size=5), st.booleans())
-def test_a_verdict_moves_little_and_on_balance_nothing_s1_16(
+def test_the_moves_of_a_verdict_are_small_and_add_up_to_zero_s1_16(
     parts: list[dict[str, float]], helpful: bool
 ) -> None:
-    found = moves("f0.py", *parts, helpful=helpful).values()
-    assert all(abs(move) <= STEP for move in found)
-    assert sum(found) == pytest.approx(0.0, abs=1e-9)
+    all_moves = moves("f0.py", *parts, helpful=helpful).values()
+    assert all(abs(move) <= STEP for move in all_moves)
+    assert sum(all_moves) == pytest.approx(0.0, abs=1e-9)
 
 
-def test_a_factor_is_bounded_and_forgotten_by_half_in_its_time_s1_16() -> None:
+def test_a_factor_is_bounded_and_halves_in_its_half_life_s1_16() -> None:
     assert math.exp(bounded(9.0)) == pytest.approx(2.0)
     assert math.exp(bounded(-9.0)) == pytest.approx(0.5)
     assert bounded(0.1) == 0.1

@@ -10,21 +10,23 @@ from llm_common.testing import ScriptedClient
 PLAIN = "could we sleep on it?"
 
 
-async def test_the_model_decides_and_the_rest_is_read_locally_s1_01() -> None:
+async def test_the_model_decides_and_entities_are_found_locally_s1_01() -> None:
     client = ScriptedClient(json.dumps({"intent": " Project_Planning ", "confidence": 0.9}))
-    found = await LLMIntentClassifier(client, model="m").classify(
+    intent = await LLMIntentClassifier(client, model="m").classify(
         "sleep on plan_b", current_project="weather"
     )
-    assert (found.classification, found.confidence) == (IntentType.PROJECT_PLANNING, 0.9)
-    assert found.metadata.requires_project
-    assert found.metadata.current_project == "weather"
-    assert [entity.text for entity in found.entities] == ["plan_b"]
+    assert (intent.classification, intent.confidence) == (IntentType.PROJECT_PLANNING, 0.9)
+    assert intent.metadata.requires_project
+    assert intent.metadata.current_project == "weather"
+    assert [entity.text for entity in intent.entities] == ["plan_b"]
     assert (client.calls[0].model, client.calls[0].temperature) == ("m", 0.0)
 
 
-async def test_a_reply_without_confidence_has_the_usual_one() -> None:
-    found = await LLMIntentClassifier(ScriptedClient('{"intent": "documentation"}')).classify(PLAIN)
-    assert (found.classification, found.confidence) == (IntentType.DOCUMENTATION, 0.75)
+async def test_a_reply_without_confidence_gets_the_default() -> None:
+    intent = await LLMIntentClassifier(ScriptedClient('{"intent": "documentation"}')).classify(
+        PLAIN
+    )
+    assert (intent.classification, intent.confidence) == (IntentType.DOCUMENTATION, 0.75)
 
 
 @pytest.mark.parametrize(
@@ -43,14 +45,14 @@ async def test_a_reply_without_confidence_has_the_usual_one() -> None:
     ],
     ids=repr,
 )
-async def test_a_failure_of_any_kind_leaves_the_words_to_decide(reply: str | BaseException) -> None:
+async def test_after_any_failure_the_words_decide(reply: str | BaseException) -> None:
     text = "fix the crash in app.py"
     assert await LLMIntentClassifier(ScriptedClient([reply])).classify(text) == classify_intent(
         text
     )
 
 
-async def test_a_model_that_takes_too_long_is_not_waited_for() -> None:
+async def test_a_slow_model_times_out() -> None:
     async def never(_: object) -> str:
         import asyncio
 
@@ -62,9 +64,9 @@ async def test_a_model_that_takes_too_long_is_not_waited_for() -> None:
     ) == classify_intent(PLAIN)
 
 
-async def test_an_empty_request_asks_no_model() -> None:
-    found = await LLMIntentClassifier(ScriptedClient([])).classify("  ")
-    assert found.classification is IntentType.CONVERSATIONAL
+async def test_an_empty_request_calls_no_model() -> None:
+    intent = await LLMIntentClassifier(ScriptedClient([])).classify("  ")
+    assert intent.classification is IntentType.CONVERSATIONAL
 
 
 async def test_the_request_is_fenced_and_bounded() -> None:
@@ -85,6 +87,6 @@ async def test_no_user_text_is_logged(caplog: pytest.LogCaptureFixture) -> None:
 
 
 @pytest.mark.parametrize("timeout_s", [0, -1, float("nan")])
-def test_a_timeout_has_to_be_positive(timeout_s: float) -> None:
+def test_a_timeout_must_be_positive(timeout_s: float) -> None:
     with pytest.raises(ValueError, match="timeout_s"):
         LLMIntentClassifier(ScriptedClient([]), timeout_s=timeout_s)

@@ -1,4 +1,4 @@
-"""What the last selections say about the next one."""
+"""Hints at the items that the next selection is likely to need."""
 
 from dataclasses import replace
 
@@ -20,10 +20,10 @@ EXCLUDED = Score(1.0, {}, "excluded")
 def bundle_of(
     scores: dict[tuple[Kind, str], Score], *, budget: int = 600, text: str | None = None
 ) -> ContextBundle:
-    """The bundle of a turn, the project, and those of the items above that have a score."""
+    """Pack a turn, the project, and the items above that have a score."""
     pool = DataPoolSnapshot(
         session_log=(turn(1, "Does it rain?"),),
-        context_files=tuple(each for each in (SMALL, LARGE) if ("file", each.id) in scores),
+        context_files=tuple(item for item in (SMALL, LARGE) if ("file", item.id) in scores),
         memory_hits=(KNOWN,) if ("memory", KNOWN.id) in scores else (),
         tool_outputs=(NAMED,) if ("output", NAMED.pointer_id) in scores else (),
         project_state=PROJECT,
@@ -41,7 +41,7 @@ LARGE_HINT = PrefetchHint("file", "long.py", "mentioned", 1)
 LINE_HINT = PrefetchHint("output", NAMED.pointer_id, "pointer_line", 1)
 
 
-def test_what_was_mentioned_and_did_not_fit_comes_before_lines_and_repeats_s1_16() -> None:
+def test_mentions_that_did_not_fit_come_before_lines_and_repeats_s1_16() -> None:
     assert prefetch_hints([bundle_of(ALL)]) == (LARGE_HINT, LINE_HINT)
     assert prefetch_hints([bundle_of(ALL)] * 2) == (
         replace(LARGE_HINT, times=2),
@@ -51,7 +51,7 @@ def test_what_was_mentioned_and_did_not_fit_comes_before_lines_and_repeats_s1_16
     )
 
 
-def test_what_has_been_shown_since_is_missed_no_longer_s1_16() -> None:
+def test_an_item_shown_since_is_no_longer_missed_s1_16() -> None:
     line, shown = bundle_of(ALL), bundle_of(ALL, budget=20_000, text="It rains.")
     assert prefetch_hints([line, shown]) == (
         PrefetchHint("file", "rain.py", "kept_repeatedly", 2),
@@ -60,7 +60,7 @@ def test_what_has_been_shown_since_is_missed_no_longer_s1_16() -> None:
     assert prefetch_hints([shown, line])[:2] == (LARGE_HINT, LINE_HINT)
 
 
-def test_what_the_newest_selection_did_not_know_or_kept_out_is_not_hinted_at_s1_16() -> None:
+def test_items_outside_the_newest_selection_are_not_hinted_at_s1_16() -> None:
     without = bundle_of({("memory", "m1"): GOOD, ("file", "rain.py"): EXCLUDED})
     assert prefetch_hints([bundle_of(ALL)] * 3 + [without]) == (
         PrefetchHint("memory", "m1", "kept_repeatedly", 4),
@@ -69,12 +69,12 @@ def test_what_the_newest_selection_did_not_know_or_kept_out_is_not_hinted_at_s1_
 
 def test_only_the_five_newest_selections_count_s1_16() -> None:
     alone = bundle_of({("memory", "m1"): GOOD, ("file", "long.py"): EXCLUDED})
-    assert [each.times for each in prefetch_hints([alone] * 9)] == [5]
+    assert [hint.times for hint in prefetch_hints([alone] * 9)] == [5]
     lines_long_ago = [bundle_of(ALL), *[bundle_of({})] * 5, bundle_of({("memory", "m1"): GOOD})]
     assert prefetch_hints(lines_long_ago) == ()
 
 
-def test_at_most_so_many_hints_are_given_the_best_ones_s1_16() -> None:
+def test_at_most_limit_hints_are_returned_the_best_ones_s1_16() -> None:
     bundles = [bundle_of(ALL)] * 2
     for limit in range(5):
         assert prefetch_hints(bundles, limit=limit) == prefetch_hints(bundles)[:limit]
@@ -82,6 +82,6 @@ def test_at_most_so_many_hints_are_given_the_best_ones_s1_16() -> None:
         prefetch_hints(bundles, limit=-1)
 
 
-def test_nothing_selected_gives_no_hint_s1_16() -> None:
+def test_without_selections_there_are_no_hints_s1_16() -> None:
     assert prefetch_hints([]) == ()
     assert prefetch_hints([bundle_of(ALL, budget=150)] * 2) == (replace(LARGE_HINT, times=2),)

@@ -1,4 +1,4 @@
-"""What goes into a bundle, and in which form."""
+"""Packing: which items a bundle contains, and in which form."""
 
 import cProfile
 import hashlib
@@ -126,7 +126,7 @@ class TestHardBudget:
     @pytest.mark.parametrize("name", COUNTERS, ids=[f"S1-05-{name}" for name in COUNTERS])
     @given(case=cases(), budget=st.integers(1, 5_000))
     @settings(max_examples=10)
-    def test_no_counter_gets_a_bundle_over_its_budget(
+    def test_no_counter_takes_a_bundle_over_its_budget(
         self, name: str, case: Case, budget: int
     ) -> None:
         pool, scores, texts = case
@@ -138,7 +138,7 @@ class TestHardBudget:
         [(1, 0), (199, 0), (200, 0), (300, 1)],
         ids=["F-134-1", "F-135-199", "F-135-200", "S1-04-300"],
     )
-    def test_a_budget_that_the_system_text_takes_up_gives_an_empty_bundle(
+    def test_a_budget_within_the_system_part_yields_an_empty_bundle(
         self, budget: int, kept: int
     ) -> None:
         pool = DataPoolSnapshot(session_log=(turn(1, "Rain."),))
@@ -146,7 +146,7 @@ class TestHardBudget:
         assert len(bundle.kept) == kept
         assert bool(bundle.render()) is bool(kept)
 
-    def test_a_huge_budget_takes_everything_whole_f_134(self) -> None:
+    def test_a_huge_budget_shows_everything_whole_f_134(self) -> None:
         pool = DataPoolSnapshot(
             session_log=(turn(1, PROSE),), context_files=(file("a.py", PROSE * 100),)
         )
@@ -160,7 +160,7 @@ class TestHardBudget:
         declared = plain.model_copy(
             update={
                 "context_files": tuple(
-                    each.model_copy(update={"tokens": tokens}) for each in plain.context_files
+                    item.model_copy(update={"tokens": tokens}) for item in plain.context_files
                 )
             }
         )
@@ -196,7 +196,7 @@ def sentences(count: int, seed: int) -> str:
 
 
 class TestGrowingBudget:
-    """As the budget grows, no item is shown less of: neither fewer tokens nor other text (S1-05)."""
+    """A larger budget never shows an item in fewer tokens, or with other text (S1-05)."""
 
     @given(
         case=cases(), budgets=st.lists(st.integers(201, 3_000), min_size=2, max_size=4, unique=True)
@@ -209,22 +209,20 @@ class TestGrowingBudget:
         case=cases(), budgets=st.lists(st.integers(201, 4_000), min_size=3, max_size=8, unique=True)
     )
     @settings(max_examples=2_500)
-    def test_none_of_many_pools_shows_less_by_a_larger_budget_s1_05(
+    def test_no_pool_shows_less_with_a_larger_budget_s1_05(
         self, case: Case, budgets: list[int]
     ) -> None:
         self.assert_grows(case, budgets, exact())
         self.assert_grows(case, budgets, UpperBoundCounter())
 
-    def test_every_budget_shows_at_least_what_the_one_before_shows_s1_05(self) -> None:
+    def test_every_budget_shows_at_least_as_much_as_a_smaller_one_s1_05(self) -> None:
         pool = DataPoolSnapshot(
-            session_log=tuple(
-                turn(number, sentences(1 + number % 5, number)) for number in range(40)
-            ),
+            session_log=tuple(turn(index, sentences(1 + index % 5, index)) for index in range(40)),
             context_files=tuple(
-                file(f"f{number}.py", sentences(9 * number + 1, number)) for number in range(12)
+                file(f"f{index}.py", sentences(9 * index + 1, index)) for index in range(12)
             ),
-            memory_hits=tuple(memory(number, sentences(2, 50 + number)) for number in range(7)),
-            tool_outputs=tuple(output(number, digest="rain") for number in range(9)),
+            memory_hits=tuple(memory(index, sentences(2, 50 + index)) for index in range(7)),
+            tool_outputs=tuple(output(index, digest="rain") for index in range(9)),
             project_state=PROJECT,
         )
         source = random.Random(4)
@@ -233,7 +231,7 @@ class TestGrowingBudget:
             ("file", "f9.py"): Score(0.3, {}, "pinned"),
         }
         texts = {
-            output(number).pointer_id: sentences(10 * number, 70 + number) for number in range(1, 6)
+            output(index).pointer_id: sentences(10 * index, 70 + index) for index in range(1, 6)
         }
         self.assert_grows(
             (pool, scores, texts), [*range(201, 1_600, 31), *range(1_600, 12_000, 1_370)], exact()
@@ -257,22 +255,22 @@ class TestGrowingBudget:
 
 
 class TestRepetition:
-    def test_a_memory_that_is_also_a_turn_is_packed_once_and_says_so(self) -> None:
+    def test_a_memory_with_the_text_of_a_turn_is_packed_once(self) -> None:
         pool = DataPoolSnapshot(
             session_log=(turn(1, "I keep bees."), turn(2, "Does it rain?")),
             memory_hits=(memory(1, "I  keep bees.\n"), memory(2, "The roof leaks.")),
         )
         bundle = packed(pool, request_of(1_000), even_scores(pool))
-        assert [(each.id, each.reason) for each in bundle.dropped] == [
+        assert [(account.id, account.reason) for account in bundle.dropped] == [
             ("t0001", "same as memory m1")
         ]
         assert bundle.render().count("bees") == 1
 
-    def test_a_result_read_twice_is_packed_once_and_says_so(self) -> None:
+    def test_a_result_stored_twice_is_packed_once(self) -> None:
         pool = DataPoolSnapshot(
             tool_outputs=(output(1, result_bytes=900), output(2, result_bytes=900))
         )
-        texts = {each.pointer_id: sentences(12, 3) for each in pool.tool_outputs}
+        texts = {pointer.pointer_id: sentences(12, 3) for pointer in pool.tool_outputs}
         bundle = packed(pool, request_of(1_000), even_scores(pool), texts=texts)
         assert form_of(bundle, output(1).pointer_id) == "whole"
         assert reason_of(bundle, output(2).pointer_id) == f"same as output {output(1).pointer_id}"
@@ -281,7 +279,9 @@ class TestRepetition:
     @pytest.mark.parametrize(
         "change", [str.upper, lambda text: text.replace(" ", "\n\t"), lambda text: f" {text} "]
     )
-    def test_white_space_and_case_make_no_other_text(self, change: Callable[[str], str]) -> None:
+    def test_white_space_and_case_do_not_distinguish_texts(
+        self, change: Callable[[str], str]
+    ) -> None:
         text = PROSE * 4
         pool = DataPoolSnapshot(
             session_log=(turn(1, text), turn(2, "Does it rain?")),
@@ -294,21 +294,21 @@ class TestRepetition:
             "".join(bundle.render().casefold().split()).count("".join(text.casefold().split())) == 1
         )
         shown = [
-            f"same as {each.kind} {each.id}"
-            for each in bundle.kept
-            if each.chars_shown and each.id != "t0002"
+            f"same as {account.kind} {account.id}"
+            for account in bundle.kept
+            if account.chars_shown and account.id != "t0002"
         ]
         assert [
-            each.reason for each in (*bundle.kept, *bundle.dropped) if not each.chars_shown
+            account.reason for account in (*bundle.kept, *bundle.dropped) if not account.chars_shown
         ] == shown * 3
 
-    def test_two_short_outputs_of_one_text_are_both_packed(self) -> None:
+    def test_two_short_outputs_with_one_text_are_both_packed(self) -> None:
         pool = DataPoolSnapshot(tool_outputs=(output(1), output(2)))
-        texts = {each.pointer_id: "deleted" for each in pool.tool_outputs}
+        texts = {pointer.pointer_id: "deleted" for pointer in pool.tool_outputs}
         bundle = packed(pool, request_of(1_000), even_scores(pool), texts=texts)
-        assert [each.form for each in bundle.kept] == ["whole", "whole"]
+        assert [account.form for account in bundle.kept] == ["whole", "whole"]
 
-    def test_memories_that_repeat_one_take_no_place_of_the_five(self) -> None:
+    def test_repeated_memories_do_not_count_towards_the_five(self) -> None:
         pool = DataPoolSnapshot(
             memory_hits=tuple(
                 memory(n, "I keep bees." if n < 6 else f"Fact {n}.") for n in range(9)
@@ -321,27 +321,31 @@ class TestRepetition:
         assert reason_of(bundle, "m5") == "same as memory m0"
 
     @pytest.mark.parametrize("name", ["upper_bound", "more_together"])
-    def test_what_an_account_names_as_the_same_is_shown_s1_05(self, name: str) -> None:
-        texts = [sentences(3 * number, number) for number in range(1, 6)]
+    def test_an_item_that_an_account_names_as_the_same_is_shown_s1_05(self, name: str) -> None:
+        texts = [sentences(3 * index, index) for index in range(1, 6)]
         pool = DataPoolSnapshot(
-            session_log=tuple(turn(number, text) for number, text in enumerate(texts)),
-            memory_hits=tuple(memory(number, text) for number, text in enumerate(texts[:3])),
+            session_log=tuple(turn(index, text) for index, text in enumerate(texts)),
+            memory_hits=tuple(memory(index, text) for index, text in enumerate(texts[:3])),
         )
         named = 0
         for budget in range(300, 1_500, 60):
             bundle = packed(pool, request_of(budget, counter=COUNTERS[name]), even_scores(pool))
             assert_within_bounds(bundle, pool, budget, COUNTERS[name])
-            shown = {f"same as {each.kind} {each.id}" for each in bundle.kept if each.chars_shown}
+            shown = {
+                f"same as {account.kind} {account.id}"
+                for account in bundle.kept
+                if account.chars_shown
+            }
             found = {
-                each.reason
-                for each in (*bundle.kept, *bundle.dropped)
-                if each.reason.startswith("same as ")
+                account.reason
+                for account in (*bundle.kept, *bundle.dropped)
+                if account.reason.startswith("same as ")
             }
             assert found <= shown
             named += len(found)
         assert named
 
-    def test_an_output_that_was_not_loaded_is_known_by_its_digest(self) -> None:
+    def test_an_unloaded_output_is_recognized_by_its_digest(self) -> None:
         outputs = [
             output(n, result_bytes=900).model_copy(update={"result_sha256": "ab" * 32})
             for n in (1, 2)
@@ -355,14 +359,14 @@ class TestRepetition:
         )
         assert reason_of(bundle, outputs[1].pointer_id) == f"same as output {outputs[0].pointer_id}"
 
-    def test_short_turns_and_files_of_one_text_are_all_packed(self) -> None:
+    def test_short_turns_and_files_with_one_text_are_all_packed(self) -> None:
         pool = DataPoolSnapshot(
             session_log=(turn(1, "Yes."), turn(2, "Yes.")),
             context_files=(file("a.py", PROSE), file("b.py", PROSE)),
         )
         assert len(packed(pool, request_of(1_000), even_scores(pool)).kept) == 4
 
-    def test_the_newest_of_two_long_turns_of_one_text_is_packed(self) -> None:
+    def test_the_newer_of_two_long_turns_with_one_text_is_packed(self) -> None:
         pool = DataPoolSnapshot(session_log=(turn(1, PROSE * 4), turn(2, PROSE * 4)))
         bundle = packed(pool, request_of(1_000), even_scores(pool))
         assert ids(bundle, "turn") == ["t0002"]
@@ -372,11 +376,9 @@ class TestRepetition:
 class TestUse:
     @pytest.mark.parametrize("budget", [1_000, 20_000])
     @pytest.mark.parametrize("shape", ["files", "turns", "both", "one_file", "outputs"])
-    def test_nearly_all_of_the_budget_is_used_when_there_is_enough_to_say_s1_06(
-        self, budget: int, shape: str
-    ) -> None:
+    def test_nearly_all_of_the_budget_is_used_s1_06(self, budget: int, shape: str) -> None:
         files = shape in {"files", "both"} and [
-            file(f"f{number}.py", sentences(200, number)) for number in range(20)
+            file(f"f{index}.py", sentences(200, index)) for index in range(20)
         ]
         turns = shape in {"turns", "both"} and [
             turn(n, sentences(1 + n % 7, n)) for n in range(1_000)
@@ -386,19 +388,18 @@ class TestUse:
                 files or [file("big.py", sentences(5_000, 1))] * (shape == "one_file")
             ),
             session_log=tuple(turns or ()),
-            tool_outputs=tuple(output(number) for number in range(20))
-            if shape == "outputs"
-            else (),
+            tool_outputs=tuple(output(index) for index in range(20)) if shape == "outputs" else (),
         )
         texts = {
-            each.pointer_id: sentences(300, number) for number, each in enumerate(pool.tool_outputs)
+            pointer.pointer_id: sentences(300, index)
+            for index, pointer in enumerate(pool.tool_outputs)
         }
         source = random.Random(budget)
         scores = {key: Score(source.random()) for key in keys_of(pool)}
         bundle = packed(pool, request_of(budget, "wind over the bridge"), scores, texts=texts)
         assert 0.97 <= bundle.metadata.budget_utilization <= 1.0
 
-    def test_room_that_one_kind_leaves_goes_to_the_others_s1_06(self) -> None:
+    def test_tokens_that_one_kind_leaves_go_to_other_kinds_s1_06(self) -> None:
         pool = DataPoolSnapshot(
             session_log=(turn(1, "Rain."),),
             context_files=tuple(file(f"f{n}.py", PROSE * 10) for n in range(10)),
@@ -409,7 +410,7 @@ class TestUse:
 
     def test_a_kind_with_relevant_items_is_not_crowded_out(self) -> None:
         pool = DataPoolSnapshot(
-            session_log=tuple(turn(number, PROSE) for number in range(200)),
+            session_log=tuple(turn(index, PROSE) for index in range(200)),
             context_files=(file("a.py", PROSE * 3),),
             memory_hits=(memory(1, sentences(1, 1)),),
             tool_outputs=(output(1),),
@@ -422,8 +423,8 @@ class TestUse:
 
 
 class TestKnapsack:
-    def test_the_best_of_several_long_turns_goes_first_though_it_is_the_longest(self) -> None:
-        texts = [sentences(12, number) for number in range(20)]
+    def test_the_best_of_several_long_turns_is_first_even_if_longest(self) -> None:
+        texts = [sentences(12, index) for index in range(20)]
         pool = DataPoolSnapshot(
             session_log=tuple(
                 turn(n, f"{text} Best." * (1 + (n == 7))) for n, text in enumerate(texts)
@@ -433,7 +434,7 @@ class TestKnapsack:
         assert form_of(packed(pool, request_of(1_200), scores), "t0007") == "whole"
 
     @pytest.mark.parametrize("instances", [100, pytest.param(1_000, marks=pytest.mark.torture)])
-    def test_packed_value_with_parts_is_that_of_the_best_wholes_on_average(
+    def test_packed_value_with_parts_matches_the_best_whole_items_on_average(
         self, instances: int
     ) -> None:
         source = random.Random(5)
@@ -458,43 +459,43 @@ class TestKnapsack:
         assert min(ratios) >= 0.7  # .95 contradicts that a larger budget never shows less
         assert sum(ratios) / len(ratios) >= 1.0
 
-    def test_a_large_item_that_is_clearly_the_best_has_its_passages_before_small_ones_fill_the_room(
+    def test_a_large_best_item_shows_passages_before_small_items_fill_up(
         self,
     ) -> None:
-        small = tuple(file(f"s{number}.py", sentences(6, number)) for number in range(40))
+        small = tuple(file(f"s{index}.py", sentences(6, index)) for index in range(40))
         pool = DataPoolSnapshot(context_files=(*small, file("large.py", sentences(900, 99))))
         scores = even_scores(pool, 0.25) | {("file", "large.py"): Score(1.2)}
         bundle = packed(pool, request_of(4_000, "wind over the bridge"), scores)
         tokens = {account.id: account.tokens for account in bundle.kept}
         assert form_of(bundle, "large.py") == "passages"
         assert tokens["large.py"] >= 800
-        assert sum(form_of(bundle, each.id) == "whole" for each in small) >= 10
+        assert sum(form_of(bundle, item.id) == "whole" for item in small) >= 10
         assert bundle.metadata.budget_utilization >= 0.97
 
-    def test_the_best_of_all_is_shown_though_small_items_are_denser(self) -> None:
-        small = tuple(file(f"s{number:02}.py", sentences(12, number)) for number in range(30))
+    def test_the_best_item_is_shown_even_if_small_ones_are_denser(self) -> None:
+        small = tuple(file(f"s{index:02}.py", sentences(12, index)) for index in range(30))
         pool = DataPoolSnapshot(context_files=(*small, file("large.py", sentences(900, 99))))
         scores: dict[tuple[Kind, str], Score] = {
-            ("file", each.id): Score(1.0 - number / 30) for number, each in enumerate(small)
+            ("file", item.id): Score(1.0 - index / 30) for index, item in enumerate(small)
         }
         request = request_of(4_000, "wind over the bridge")
         bundle = packed(pool, request, scores | {("file", "large.py"): Score(1.05)})
         without = packed(DataPoolSnapshot(context_files=small), request, scores)
         assert reason_of(bundle, "large.py") == "share"
-        assert sum(each.tokens for each in bundle.kept if each.id == "large.py") >= 300
-        assert sum(each.value for each in bundle.kept) >= 0.95 * sum(
-            each.value for each in without.kept
+        assert sum(account.tokens for account in bundle.kept if account.id == "large.py") >= 300
+        assert sum(account.value for account in bundle.kept) >= 0.95 * sum(
+            account.value for account in without.kept
         )
 
-    def test_a_large_item_that_is_no_better_than_small_ones_waits_for_them(self) -> None:
-        small = tuple(file(f"s{number}.py", sentences(6, number)) for number in range(40))
+    def test_a_large_item_waits_for_small_ones_of_equal_score(self) -> None:
+        small = tuple(file(f"s{index}.py", sentences(6, index)) for index in range(40))
         pool = DataPoolSnapshot(context_files=(*small, file("large.py", sentences(900, 99))))
         bundle = packed(pool, request_of(4_000, "wind over the bridge"), even_scores(pool, 0.4))
-        assert all(form_of(bundle, each.id) == "whole" for each in small)
+        assert all(form_of(bundle, item.id) == "whole" for item in small)
         assert form_of(bundle, "large.py") == "passages"
 
     @pytest.mark.parametrize("instances", [25, pytest.param(200, marks=pytest.mark.torture)])
-    def test_items_that_can_be_cut_reach_the_value_of_whole_ones(self, instances: int) -> None:
+    def test_items_that_can_be_cut_reach_the_value_of_whole_items(self, instances: int) -> None:
         source = random.Random(8)
         counter = CharacterCounter()
         ratios = []
@@ -522,46 +523,46 @@ class TestKnapsack:
 
 
 def optimum(pool: DataPoolSnapshot, scores: dict[tuple[Kind, str], Score], budget: int) -> float:
-    """The largest value that whole files can have in the budget, by trying every choice of them."""
+    """Return the largest value of whole files within the budget, by trying every combination."""
     items = [
         (
-            len(item_block("file", each.id, heading=each.path, body=each.content).text),
-            scores["file", each.id].value ** 2,
+            len(item_block("file", item.id, heading=item.path, body=item.content).text),
+            scores["file", item.id].value ** 2,
         )
-        for each in pool.context_files
+        for item in pool.context_files
     ]
-    room = budget - len(frame(["file"]))
+    available = budget - len(frame(["file"]))
     return (
         max(
             sum(value for _, value in chosen)
             for size in range(len(items) + 1)
             for chosen in combinations(items, size)
-            if sum(tokens for tokens, _ in chosen) <= room
+            if sum(tokens for tokens, _ in chosen) <= available
         )
         or 1.0
     )
 
 
 class TestTurns:
-    def test_the_newest_turn_is_always_in_and_turns_are_in_the_order_of_time_s1_07(self) -> None:
+    def test_the_newest_turn_is_always_kept_and_turns_are_chronological_s1_07(self) -> None:
         pool = DataPoolSnapshot(
-            session_log=tuple(turn(number, f"{number} {PROSE * 2}") for number in range(100))
+            session_log=tuple(turn(index, f"{index} {PROSE * 2}") for index in range(100))
         )
         scores = even_scores(pool) | {
-            ("turn", each.id): Score(0.0, {}, "below_cut_off") for each in pool.session_log[-2:]
+            ("turn", item.id): Score(0.0, {}, "below_cut_off") for item in pool.session_log[-2:]
         }
         bundle = packed(pool, request_of(1_500), scores)
         assert reason_of(bundle, "t0099") == "newest"
-        assert [each.id for each in bundle.turns] == sorted(each.id for each in bundle.turns)
+        assert [item.id for item in bundle.turns] == sorted(item.id for item in bundle.turns)
 
     def test_a_newest_turn_that_is_too_long_is_cut_s1_07(self) -> None:
         pool = DataPoolSnapshot(session_log=(turn(1, PROSE), turn(2, PROSE * 500)))
         bundle = packed(pool, request_of(1_000), even_scores(pool))
-        assert {each.id for each in bundle.turns} == {"t0001", "t0002"}
+        assert {item.id for item in bundle.turns} == {"t0001", "t0002"}
         assert form_of(bundle, "t0002") in ("excerpt", "passages")
         assert "characters left out" in bundle.turns[1].content
 
-    def test_a_minimum_of_the_caller_goes_before_the_reserve_s1_07(self) -> None:
+    def test_min_relevance_overrides_the_reserve_s1_07(self) -> None:
         pool = DataPoolSnapshot(session_log=(turn(1, "Rain."), turn(2, "Wind.")))
         scores = even_scores(pool) | {("turn", "t0002"): Score(0.0, {}, "below_cut_off")}
         asked = request_of(1_000)
@@ -577,7 +578,7 @@ class TestTurns:
 
 
 class TestFiles:
-    def test_mentioned_come_first_then_pinned_then_the_rest_s1_09(self) -> None:
+    def test_mentioned_items_come_first_then_pinned_ones_s1_09(self) -> None:
         pool = DataPoolSnapshot(context_files=tuple(file(name, PROSE * 2) for name in "abcdef"))
         scores = even_scores(pool) | {
             ("file", "e"): Score(0.1, {}, "mentioned"),
@@ -586,12 +587,12 @@ class TestFiles:
             ("file", "b"): Score(0.9),
         }
         bundle = packed(pool, request_of(4_000), scores)
-        assert [each.id for each in bundle.files] == ["e", "c", "b", "d", "f"]
+        assert [item.id for item in bundle.files] == ["e", "c", "b", "d", "f"]
         assert reason_of(bundle, "a") == "excluded"
 
-    def test_a_mentioned_file_is_whole_whenever_the_budget_holds_it_s1_09(self) -> None:
+    def test_a_mentioned_file_is_whole_if_the_budget_allows_it_s1_09(self) -> None:
         pool = DataPoolSnapshot(
-            session_log=tuple(turn(number, PROSE) for number in range(50)),
+            session_log=tuple(turn(index, PROSE) for index in range(50)),
             context_files=(
                 file("config.ts", PROSE * 50),
                 *(file(f"{n}.ts", PROSE * 3) for n in range(9)),
@@ -603,7 +604,7 @@ class TestFiles:
         assert form_of(bundle, "config.ts") == "whole"
         assert bundle.files[0].id == "config.ts"
 
-    def test_a_mentioned_file_that_is_too_large_is_cut_and_leaves_room_for_others_s1_09(
+    def test_a_large_mentioned_file_is_cut_and_leaves_space_for_others_s1_09(
         self,
     ) -> None:
         pool = DataPoolSnapshot(
@@ -614,10 +615,8 @@ class TestFiles:
         assert [form_of(bundle, name) for name in ("big.py", "small.py")] == ["passages", "whole"]
         assert bundle.metadata.budget_utilization >= 0.97
 
-    def test_the_passages_that_the_request_asks_for_are_shown(self) -> None:
-        filler = "\n\n".join(
-            f"Paragraph {number} is about stone and light." for number in range(800)
-        )
+    def test_the_passages_that_match_the_request_are_shown(self) -> None:
+        filler = "\n\n".join(f"Paragraph {index} is about stone and light." for index in range(800))
         text = filler + "\n\nThe secret ingredient is saffron.\n\n" + filler
         pool = DataPoolSnapshot(context_files=(file("long.md", text),))
         bundle = packed(pool, request_of(700, "which ingredient is secret?"), even_scores(pool))
@@ -625,7 +624,7 @@ class TestFiles:
         assert "saffron" in bundle.render()
         assert "characters left out" in bundle.files[0].content
 
-    def test_the_specs_strategy_shows_the_summary_of_a_relevant_file_that_is_too_large_s1_08(
+    def test_spec_shows_the_summary_of_a_large_relevant_file_s1_08(
         self,
     ) -> None:
         pool = DataPoolSnapshot(
@@ -639,7 +638,7 @@ class TestFiles:
         )
         assert form_of(packed(pool, request, even_scores(pool, 0.7)), "big.py") != "summary"
 
-    def test_what_is_below_the_cut_off_stays_out_s1_08(self) -> None:
+    def test_items_below_the_cut_off_stay_out_s1_08(self) -> None:
         pool = DataPoolSnapshot(context_files=(file("a.py", PROSE),))
         bundle = packed(
             pool, request_of(1_500), {("file", "a.py"): Score(0.2, {}, "below_cut_off")}
@@ -648,18 +647,18 @@ class TestFiles:
 
 
 class TestMemoryProjectOutputs:
-    def test_at_most_five_memories_the_best_that_fit_s1_10(self) -> None:
+    def test_at_most_the_five_best_memories_are_kept_s1_10(self) -> None:
         pool = DataPoolSnapshot(
-            memory_hits=tuple(memory(number, f"{number} {PROSE}") for number in range(8))
+            memory_hits=tuple(memory(index, f"{index} {PROSE}") for index in range(8))
         )
         scores: dict[tuple[Kind, str], Score] = {
-            ("memory", f"m{number}"): Score(number / 10) for number in range(8)
+            ("memory", f"m{index}"): Score(index / 10) for index in range(8)
         }
         bundle = packed(pool, request_of(5_000), scores)
-        assert [each.id for each in bundle.memory] == ["m7", "m6", "m5", "m4", "m3"]
+        assert [snippet.id for snippet in bundle.memory] == ["m7", "m6", "m5", "m4", "m3"]
         assert {account.reason for account in bundle.dropped} == {"limit_reached"}
 
-    def test_the_project_is_in_whole_or_not_at_all_s1_10(self) -> None:
+    def test_the_project_is_shown_whole_or_not_at_all_s1_10(self) -> None:
         pool = DataPoolSnapshot(project_state=PROJECT)
         assert packed(pool, request_of(1_000), even_scores(pool)).project == PROJECT
         # headings need less than 200
@@ -672,14 +671,14 @@ class TestMemoryProjectOutputs:
             is None
         )
 
-    def test_the_project_stays_out_when_it_is_not_required_s1_10(self) -> None:
+    def test_a_project_that_is_not_required_stays_out_s1_10(self) -> None:
         pool = DataPoolSnapshot(project_state=PROJECT)
         bundle = packed(
             pool, request_of(1_000), {("project", PROJECT.name): Score(1.0, {}, "not_required")}
         )
         assert (bundle.project, reason_of(bundle, PROJECT.name)) == (None, "not_required")
 
-    def test_an_output_steps_down_from_whole_to_a_line(self) -> None:
+    def test_an_output_shrinks_from_whole_to_a_line(self) -> None:
         pool = DataPoolSnapshot(
             tool_outputs=(output(1, digest="object of 3: rain", result_bytes=12_345),)
         )
@@ -696,7 +695,7 @@ class TestMemoryProjectOutputs:
         assert form_of(bundle, key) == "pointer"
         assert "12,345 bytes" in bundle.render()
 
-    def test_the_smallest_preview_says_what_it_is_how_large_and_how_to_read_it(self) -> None:
+    def test_the_smallest_preview_has_the_name_the_size_and_the_way_to_read_it(self) -> None:
         text = sentences(60, 1) + "\nThe secret ingredient is saffron.\n" + sentences(60, 2)
         pool = DataPoolSnapshot(tool_outputs=(output(1, result_bytes=len(text)),))
         texts = {output(1).pointer_id: text}
@@ -715,7 +714,7 @@ class TestMemoryProjectOutputs:
         )
         assert "saffron" in smallest["passages"]
 
-    def test_an_unavailable_output_is_dropped_and_says_so(self) -> None:
+    def test_an_unavailable_output_is_dropped_with_its_reason(self) -> None:
         pool = DataPoolSnapshot(tool_outputs=(output(1),))
         bundle = packed(
             pool, request_of(600), {("output", output(1).pointer_id): Score(1.0, {}, "unavailable")}
@@ -724,8 +723,8 @@ class TestMemoryProjectOutputs:
 
 
 class TestAccounts:
-    def test_equal_bundles_are_equal_also_after_pickling(self) -> None:
-        log = tuple(turn(number, f"{number} {PROSE * 40}") for number in range(6))
+    def test_bundles_stay_equal_after_pickling(self) -> None:
+        log = tuple(turn(index, f"{index} {PROSE * 40}") for index in range(6))
         pool = DataPoolSnapshot(session_log=log, context_files=(file("a.py", PROSE * 90),))
         one, other = (packed(pool, request_of(300), even_scores(pool)) for _ in range(2))
         assert [account.id for account in one.dropped] == [
@@ -766,7 +765,7 @@ class TestDeterminism:
         [float("nan"), float("inf"), -float("inf"), 1e300],
         ids=lambda value: f"F-140-{value}",
     )
-    def test_a_score_that_is_no_sensible_number_still_gives_a_bundle(self, value: float) -> None:
+    def test_any_float_as_a_score_yields_a_bundle(self, value: float) -> None:
         pool = DataPoolSnapshot(context_files=tuple(file(name, PROSE * 9) for name in "abcdef"))
         scores = even_scores(pool) | {("file", "c"): Score(value)}
         bundle = packed(pool, request_of(800), scores)
@@ -774,7 +773,7 @@ class TestDeterminism:
         assert bundle.render() == packed(pool, request_of(800), scores).render()
 
     def test_equal_scores_are_ordered_by_id_f_144(self) -> None:
-        files = [file(f"f{number}.py", PROSE) for number in range(10)]
+        files = [file(f"f{index}.py", PROSE) for index in range(10)]
         bundles = []
         for seed in range(5):
             random.Random(seed).shuffle(files)
@@ -787,7 +786,7 @@ class TestDeterminism:
     @pytest.mark.parametrize(
         "seeds", [("77",), pytest.param(("0", "1", "77", "4711"), marks=pytest.mark.torture)]
     )
-    def test_every_process_and_hash_seed_gives_the_same_bytes_s1_11(
+    def test_every_process_and_hash_seed_yields_the_same_bytes_s1_11(
         self, seeds: tuple[str, ...]
     ) -> None:
         program = """
@@ -821,7 +820,7 @@ def digest_of_every_kind() -> str:
 
 
 class TestHysteresis:
-    def test_an_item_that_was_in_stays_unless_clearly_beaten(self) -> None:
+    def test_a_kept_item_stays_unless_clearly_beaten(self) -> None:
         pool = DataPoolSnapshot(context_files=(file("a.py", PROSE * 8), file("b.py", PROSE * 8)))
         request = request_of(330, "nothing in them")  # so that none has passages
 
@@ -843,10 +842,10 @@ class TestHysteresis:
         assert whole(1.0, 1.3, previous) == ["b.py"]
 
     def test_kept_items_keep_their_order_and_new_ones_follow(self) -> None:
-        files = tuple(file(f"f{number}.py", PROSE) for number in range(4))
+        files = tuple(file(f"f{index}.py", PROSE) for index in range(4))
         first = DataPoolSnapshot(context_files=files[:3])
         scores: dict[tuple[Kind, str], Score] = {
-            ("file", f"f{number}.py"): Score(number) for number in range(4)
+            ("file", f"f{index}.py"): Score(index) for index in range(4)
         }
         previous = packed(first, request_of(2_000), scores)
         assert ids(previous, "file") == ["f2.py", "f1.py", "f0.py"]
@@ -857,21 +856,21 @@ class TestHysteresis:
 
     def test_a_bundle_changes_little_from_turn_to_turn(self) -> None:
         source = random.Random(3)
-        files = tuple(file(f"f{number}.py", sentences(20, number)) for number in range(40))
-        values = {each.id: source.random() for each in files}
+        files = tuple(file(f"f{index}.py", sentences(20, index)) for index in range(40))
+        values = {item.id: source.random() for item in files}
         shares: dict[bool, list[float]] = {True: [], False: []}
         for uses_previous in (True, False):
             source.seed(9)
             previous: ContextBundle | None = None
             text = ""
-            for number in range(1, 15):
-                log = tuple(turn(each, sentences(2, each)) for each in range(number))
+            for index in range(1, 15):
+                log = tuple(turn(item, sentences(2, item)) for item in range(index))
                 pool = DataPoolSnapshot(session_log=log, context_files=files)
                 scores: dict[tuple[Kind, str], Score] = {
                     ("file", name): Score(value + source.uniform(-0.05, 0.05))
                     for name, value in values.items()
                 }
-                scores |= {("turn", each.id): Score(source.random()) for each in log}
+                scores |= {("turn", item.id): Score(source.random()) for item in log}
                 bundle = packed(
                     pool, request_of(4_000), scores, previous=previous if uses_previous else None
                 )
@@ -884,7 +883,7 @@ class TestHysteresis:
 
 
 def shared_beginning(first: str, second: str) -> float:
-    """What share of the second text a cache that holds the first one has."""
+    """Return the share of the second text that a cache of the first one covers."""
     pairs = enumerate(zip(first, second, strict=False))
     return next(
         (place for place, (one, other) in pairs if one != other), min(len(first), len(second))
@@ -902,8 +901,8 @@ def test_a_counter_without_whole_numbers_raises_with_its_name(kind: str) -> None
         packed(pool, asked, even_scores(pool))
 
 
-def test_a_float_counter_of_whole_numbers_packs_as_an_int_one() -> None:
-    pool = DataPoolSnapshot(session_log=tuple(turn(number, PROSE) for number in range(20)))
+def test_a_float_counter_of_whole_numbers_packs_like_an_int_counter() -> None:
+    pool = DataPoolSnapshot(session_log=tuple(turn(index, PROSE) for index in range(20)))
     counts: list[Callable[[str], Any]] = [
         lambda text: len(text) // 4,
         lambda text: float(len(text) // 4),
@@ -916,20 +915,20 @@ def test_a_float_counter_of_whole_numbers_packs_as_an_int_one() -> None:
     assert type(as_float.metadata.total_tokens) is int
 
 
-def test_the_work_of_packing_grows_with_the_pool_and_no_faster_s1_14() -> None:
-    """Counted in calls, which a busy machine does not change.
+def test_the_work_of_packing_grows_linearly_with_the_pool_s1_14() -> None:
+    """Work is counted in calls, which do not depend on the load of the machine.
 
-    The longest texts are cut, the others chosen among.
+    The longest texts are cut, and other items are selected whole or dropped.
     """
 
     def calls(times: int) -> int:
         pool = DataPoolSnapshot(
-            session_log=tuple(turn(number, f"{number} {PROSE}") for number in range(100 * times)),
+            session_log=tuple(turn(index, f"{index} {PROSE}") for index in range(100 * times)),
             context_files=tuple(
-                file(f"f{number}.py", PROSE * (1 + number % 30)) for number in range(10 * times)
+                file(f"f{index}.py", PROSE * (1 + index % 30)) for index in range(10 * times)
             ),
             tool_outputs=tuple(
-                output(number, digest=f"result {number}") for number in range(20 * times)
+                output(index, digest=f"result {index}") for index in range(20 * times)
             ),
         )
         scores = {key: Score(1 / (1 + place), {}) for place, key in enumerate(keys_of(pool))}
@@ -940,7 +939,7 @@ def test_the_work_of_packing_grows_with_the_pool_and_no_faster_s1_14() -> None:
     assert calls(8) < 1.5 * 8 * calls(1)  # quadratic growth would be 64 times
 
 
-def test_a_negative_score_wins_no_room_f_140() -> None:
+def test_a_negative_score_gets_no_space_f_140() -> None:
     pool = DataPoolSnapshot(
         context_files=(file("a.py", sentences(40, 1)), file("b.py", sentences(40, 2)))
     )
@@ -952,7 +951,7 @@ def test_a_negative_score_wins_no_room_f_140() -> None:
     assert form_of(packed(pool, request_of(both * 2 // 3), scores), "b.py") == "whole"
 
 
-def test_a_summary_without_room_gives_way_to_a_line_s1_08() -> None:
+def test_a_summary_that_does_not_fit_becomes_a_line_s1_08() -> None:
     pool = DataPoolSnapshot(
         context_files=(file("big.py", sentences(2_000, 1), summary=sentences(500, 2)),)
     )
@@ -963,7 +962,7 @@ def test_a_summary_without_room_gives_way_to_a_line_s1_08() -> None:
 @pytest.mark.parametrize(
     ("budget", "form"), [(900, "passages"), (330, "passages"), (900, "summary"), (900, "pointer")]
 )
-def test_a_long_name_leaves_room_for_what_is_unread(budget: int, form: str) -> None:
+def test_a_long_name_leaves_space_for_the_unread_note(budget: int, form: str) -> None:
     named = output(1, digest="rain in Bergen" if form == "summary" else "", result_bytes=50_000)
     named = named.model_copy(update={"summary": f"web_search query={'very ' * 80}"})
     long = file(f"src/{'deep/' * 60}rain.py", "rain falls\n" * 2_000)
@@ -983,7 +982,7 @@ def test_a_long_name_leaves_room_for_what_is_unread(budget: int, form: str) -> N
     assert headings
 
 
-def test_an_allocation_of_nothing_gives_an_empty_bundle() -> None:
+def test_an_empty_allocation_yields_an_empty_bundle() -> None:
     nothing = BudgetAllocation(0, 0, 0, 0, 0, total_budget=0)
     pool = DataPoolSnapshot(session_log=(turn(1, "rain"),))
     bundle = pack(pool, even_scores(pool), request_of(500), nothing, texts={})

@@ -26,7 +26,7 @@ EXAMPLES = 20_000
 PACKER_ORDER = test_packer.TestDeterminism.test_the_order_of_the_pool_never_matters_and_it_is_never_changed_s1_11_s1_15
 
 LAWS: list[tuple[Callable[..., None], dict[str, Any]]] = [
-    (test_request.test_parts_are_whole_and_make_up_the_budget_exactly_s1_03, {}),
+    (test_request.test_parts_are_whole_and_add_up_to_the_budget_s1_03, {}),
     (
         test_scoring.test_every_item_is_scored_once_and_finite_in_any_order_s1_11,
         {"strategy": "spec"},
