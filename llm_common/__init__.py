@@ -1,6 +1,6 @@
-"""Decides what an agent's next model call gets to see.
+"""Selects what goes into an agent's next model call.
 
-The public names live in the packages below this one, `llm_common.agents` first.
+The public names are in the packages below, first of all `llm_common.agents`.
 """
 
 __all__ = ["__version__"]
@@ -9,7 +9,7 @@ __version__ = "1.0.0"
 
 
 def __getattr__(name: str) -> object:
-    """Say in which package a public name is."""
+    """Raise an error that names the package of a public name."""
     from llm_common.errors import missing_name  # noqa: PLC0415 - for mistakes alone
 
     raise missing_name(__name__, name)

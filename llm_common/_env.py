@@ -1,8 +1,8 @@
-"""The only reader of the environment.
+"""The environment variables, and the only code that reads them.
 
-Declares every variable once, with its default and its meaning; a test compares
-`docs/how-to/settings.md` and `.env.example` with `VARIABLES`. Reads nothing at import: a variable
-is read when a configuration is made.
+Each variable is declared once, with its default and meaning. A test compares `VARIABLES` with
+`docs/how-to/settings.md` and `.env.example`. Variables are read when a configuration is created,
+never at import.
 """
 
 import math
@@ -15,12 +15,13 @@ from llm_common.errors import ConfigError
 
 _TRUE = frozenset({"1", "true", "t", "yes", "y", "on"})
 _FALSE = frozenset({"0", "false", "f", "no", "n", "off"})
-_MAX_DIGITS = 18  # `int` takes quadratic time, and refuses over 4,300 digits
+# `int` needs quadratic time for many digits, and refuses over 4,300.
+_MAX_DIGITS = 18
 
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """An environment variable: its name, its default as it would be set or "", its meaning."""
+    """An environment variable, its default as text ("" for none) and its meaning."""
 
     name: str
     default: str
@@ -156,7 +157,7 @@ VARIABLES: tuple[Variable, ...] = (
 
 
 def undeclared() -> list[str]:
-    """Return the names that are set, begin with `LLM_COMMON_`, and are not in `VARIABLES`."""
+    """Return the names of set `LLM_COMMON_*` variables that are not in `VARIABLES`."""
     declared = {variable.name for variable in VARIABLES}
     return sorted(
         name for name in os.environ if name.startswith("LLM_COMMON_") and name not in declared
@@ -164,40 +165,34 @@ def undeclared() -> list[str]:
 
 
 def in_force(variable: Variable) -> tuple[str | None, Literal["environment", "default", "unset"]]:
-    """Return the value of a variable and where it comes from, to show it.
-
-    The value of a secret is None.
-    """
-    given, text = read_text(replace(variable, default="")), read_text(variable)
-    return (
-        None if variable.secret else text,
-        "environment" if given else "default" if text else "unset",
-    )
+    """Return the value of a variable for display, None for a secret, and its source."""
+    text = read_text(variable)
+    visible = None if variable.secret else text
+    if read_text(replace(variable, default="")) is not None:
+        return visible, "environment"
+    return visible, "default" if text else "unset"
 
 
 def read_text(variable: Variable) -> str | None:
-    """Return the stripped value, or the declared default.
-
-    None if both are empty. An empty variable counts as unset.
-    """
+    """Return the stripped value, else the default, else None. An empty value is unset."""
     return os.environ.get(variable.name, "").strip() or variable.default or None
 
 
 def read_named(name: str) -> str | None:
-    """Return the value of a variable that a user's own file names; None if it is not set."""
+    """Return the value of a variable that a configuration file names, or None."""
     return os.environ.get(name)
 
 
 def environment_without(*names: str) -> dict[str, str]:
-    """Return the environment for a program that is started, without these variables."""
+    """Return the environment for a child process, without some variables."""
     return {name: value for name, value in os.environ.items() if name not in names}
 
 
 def read_path(variable: Variable) -> Path | None:
-    """Return the value as a path with `~` expanded; None without a value.
+    """Return the value as a path with `~` expanded, or None.
 
     Raises:
-        ConfigError: `~` names an unknown home folder.
+        ConfigError: If `~` names the home of an unknown user.
     """
     text = read_text(variable)
     if text is None:
@@ -209,10 +204,10 @@ def read_path(variable: Variable) -> Path | None:
 
 
 def read_int(variable: Variable, *, minimum: int, maximum: int) -> int | None:
-    """Return the value as a whole number within [minimum, maximum]; None without a value.
+    """Return the value as an integer within [minimum, maximum], or None.
 
     Raises:
-        ConfigError: The value is not a decimal number, or outside the range.
+        ConfigError: If the value is not a decimal integer, or outside the range.
     """
     text = read_text(variable)
     if text is None:
@@ -229,30 +224,30 @@ def read_int(variable: Variable, *, minimum: int, maximum: int) -> int | None:
 
 
 def read_float(variable: Variable, *, minimum: float, maximum: float) -> float | None:
-    """Return the value as a finite number within [minimum, maximum]; None without a value.
+    """Return the value as a finite number within [minimum, maximum], or None.
 
     Raises:
-        ConfigError: The value is not a number, not finite, or outside the range.
+        ConfigError: If the value is not a finite number, or outside the range.
     """
     text = read_text(variable)
     if text is None:
         return None
     try:
-        number = float(text)
+        value = float(text)
     except ValueError:
-        number = math.nan
-    if not minimum <= number <= maximum:
+        value = math.nan  # outside every range
+    if not minimum <= value <= maximum:
         raise _bad(variable, text, f"a number from {minimum:g} to {maximum:g}")
-    return number
+    return value
 
 
 def read_flag(variable: Variable) -> bool:
-    """Return the value as a flag: 1/true/t/yes/y/on or 0/false/f/no/n/off in any case.
+    """Return the value as a bool: 1/true/t/yes/y/on or 0/false/f/no/n/off in any case.
 
-    Unset without a default is False.
+    An unset variable without a default is False.
 
     Raises:
-        ConfigError: The value is another word; a typing error must not disable a safety.
+        ConfigError: If the value is another word. A typing error must not disable a safeguard.
     """
     text = read_text(variable)
     if text is None:
@@ -264,10 +259,10 @@ def read_flag(variable: Variable) -> bool:
 
 
 def read_choice(variable: Variable, words: tuple[str, ...]) -> str | None:
-    """Return the value in lower case, which is one of these words; None without a value.
+    """Return the value in lower case, one of some words, or None.
 
     Raises:
-        ConfigError: The value is another word.
+        ConfigError: If the value is another word.
     """
     text = read_text(variable)
     if text is not None and text.lower() not in words:
@@ -275,10 +270,10 @@ def read_choice(variable: Variable, words: tuple[str, ...]) -> str | None:
     return text and text.lower()
 
 
-def _bad(variable: Variable, text: str, wanted: str) -> ConfigError:
-    shown = "(hidden)" if variable.secret else repr(text[:80])
+def _bad(variable: Variable, text: str, expected: str) -> ConfigError:
+    value = "(hidden)" if variable.secret else repr(text[:80])
     return ConfigError(
-        f"{variable.name} is {shown}; set it to {wanted}, or unset it",
+        f"{variable.name} is {value}. Set it to {expected}, or unset it",
         variable=variable.name,
         value=text,
     )

@@ -1,7 +1,7 @@
-"""The instruments that measure; `_telemetry.measure` uses them.
+"""The OpenTelemetry instruments that `_telemetry.measure` uses.
 
-Names, units, buckets and attributes of `gen_ai.*` are those of OpenTelemetry's GenAI conventions;
-`_telemetry` names their version. Those of `llm_common.*` are ours.
+Names, units, buckets and attributes of `gen_ai.*` follow OpenTelemetry's GenAI conventions in the
+version that `_telemetry` names. The library defines `llm_common.*`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ _TENTHS: Final = tuple(tenth / 10 for tenth in range(1, 11))
 
 
 class Instrument(NamedTuple):
-    """What is measured; a counter if it has no buckets, else a histogram."""
+    """A histogram, or a counter if it has no buckets."""
 
     unit: str
     description: str

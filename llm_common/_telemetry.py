@@ -1,16 +1,16 @@
-"""Spans and measurements of what takes time, and the record of what was chosen.
+"""Spans, measurements, and the record of a run's decisions.
 
 Names and attributes follow OpenTelemetry's GenAI conventions:
 open-telemetry/semantic-conventions-genai, v0.1.0 (client inference, retrieval, memory, agent, plan
-and tool execution), which are in development and may change. What they have no name for begins with
-`llm_common.`. Without opentelemetry, and until a provider is set, nothing happens.
+and tool execution), which are in development and may change. Other names begin with `llm_common.`.
+Without opentelemetry or without a provider, nothing is recorded.
 
 Attribute values are names, ids, counts, sizes and states. Queries, arguments, results and replies
-never become attributes: the attributes that the conventions leave to the user's choice, all of
-content, are not there.
+never become attributes. The optional attributes of the conventions, which contain them, are never
+set.
 
-A recorder gets the finished choices of a run, as the values that they are. Without one, `record`
-looks up one context variable. `llm_common.trace` subscribes with a recorder that writes files.
+A recorder receives the decisions of a run as Python values. Without a recorder, `record` costs the
+lookup of a context variable. `llm_common.trace` subscribes with a recorder that writes files.
 """
 
 import sys
@@ -35,12 +35,9 @@ if TYPE_CHECKING:
 Attribute = str | bool | int | float | Sequence[str] | Sequence[float]
 
 MAX_IDS: Final = 50
-"""Most ids of what a retrieval found."""
+"""Maximum number of retrieved ids in a span."""
 
-_MAX_ID_CHARS: Final = 100
-_MAX_NAME_CHARS: Final = 200
-
-# The histogram of an operation's seconds; another one's is `gen_ai.client.operation.duration`.
+# The histograms of durations. Operations not listed use `gen_ai.client.operation.duration`.
 _DURATIONS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "chat": "gen_ai.client.inference.duration",
@@ -67,22 +64,22 @@ _DIMENSIONS: Final = (
 
 
 class Span(Protocol):
-    """What the body of a `with span(...)` may call."""
+    """The span that a `with span(...)` block receives."""
 
     def set_attribute(self, key: str, value: Attribute) -> None:
-        """Adds one fact to the span."""
+        """Add an attribute to the span."""
 
     def set_attributes(self, attributes: Mapping[str, Attribute]) -> None:
-        """Adds several."""
+        """Add several attributes to the span."""
 
     def fail(self, error_type: str) -> None:
-        """Marks the span as failed with an error of that class."""
+        """Mark the span as failed with an error class."""
 
     def active(self) -> AbstractContextManager[object]:
-        """Makes the span the parent of those in the block; for a detached one."""
+        """Make a detached span the parent of the spans in the block."""
 
     def dimensions(self) -> dict[str, Attribute]:
-        """The attributes that measurements share with the span."""
+        """Return the attributes that measurements share with the span."""
 
 
 class _NoSpan:
@@ -109,7 +106,7 @@ class _NoSpan:
 
 
 class _Recorded:
-    """A span of the SDK, and the measurement of its seconds."""
+    """A span of the SDK, with the measurement of its duration."""
 
     def __init__(
         self,
@@ -129,13 +126,14 @@ class _Recorded:
         self._current: RecordedSpan = tracer.start_span(name, kind=kind, attributes=attributes)
 
     def __enter__(self) -> Self:
+        # A detached span leaves the context as it is: a generator would change its caller's.
         self._token = None if self._is_detached else self._attached()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is not None and issubclass(kind, Exception):
             self.fail(kind.__name__)
-        elif kind is not None:
+        elif kind is not None:  # cancelled, or the program's end, neither of which is an error
             self.set_attribute("llm_common.ended_by", kind.__name__)
         if self._token is not None:
             self._api.context.detach(self._token)
@@ -173,11 +171,10 @@ class _Recorded:
 def span(
     name: str, attributes: Mapping[str, Attribute] | None = None
 ) -> AbstractContextManager[Span]:
-    """A span of our own kind for the duration of the block.
+    """Record the block as a span with a name of the library.
 
-    Exceptions pass through. The span ends as an error and records their class name only, since
-    their texts may hold user data. A cancelled block, or one that the program's end interrupts, is
-    no error.
+    An exception passes through, and marks the span as failed with its class name only, because its
+    text may contain user data. A cancellation or the program's end is not an error.
     """
     return _as_step(_opened(name, attributes or {}))
 
@@ -190,22 +187,22 @@ def operation(
     client: bool = False,
     detached: bool = False,
 ) -> AbstractContextManager[Span]:
-    """A span of an operation that the conventions know, which is also timed; otherwise as `span`.
+    """Record and time the block as a span of the conventions. See `span`.
 
     Args:
         name: The operation, such as `chat`.
-        target: What the name of the span ends with, such as the model.
-        attributes: Those that are known at the beginning.
-        client: Whether another process does the work.
-        detached: Leaves the spans in the block to other parents: a generator must not change the
-            context around a `yield`. See `Span.active`.
+        target: End of the span's name, such as the model.
+        attributes: Attributes known at the start.
+        client: True if another process does the work.
+        detached: True does not make the span the parent of the spans in the block, because a
+            generator must not change the context around a `yield`. See `Span.active`.
     """
     if name == "execute_tool":
         _count(TOOL_CALLS)
-    facts = {"gen_ai.operation.name": name, **(attributes or {})}
+    attributes = {"gen_ai.operation.name": name, **(attributes or {})}
     duration = _DURATIONS.get(name, "gen_ai.client.operation.duration")
-    full_name = f"{name} {target[:_MAX_NAME_CHARS]}".rstrip()
-    opened = _opened(full_name, facts, client=client, detached=detached, duration=duration)
+    full_name = f"{name} {target[:200]}".rstrip()
+    opened = _opened(full_name, attributes, client=client, detached=detached, duration=duration)
     return opened if detached else _as_step(opened)
 
 
@@ -227,14 +224,14 @@ def _opened(
 
 
 def measure(name: str, amount: float, attributes: Mapping[str, Attribute] | None = None) -> None:
-    """Adds to the counter of that name, or records in the histogram."""
+    """Add to the counter of this name, or record in the histogram."""
     api = _api()
     if api is not None and _is_set(provider := api.metrics.get_meter_provider()):
         _taker(provider, name)(amount, attributes or {})
 
 
 class _Api(NamedTuple):
-    """The modules of opentelemetry, which is optional and slow to import."""
+    """The modules of opentelemetry, an optional package that is slow to import."""
 
     context: Any
     metrics: Any
@@ -242,9 +239,9 @@ class _Api(NamedTuple):
 
 
 def _api() -> _Api | None:
-    """Return opentelemetry's modules, once the application has imported them."""
-    # Who sets a provider has imported them. An import of ours would run in a thread that saves,
-    # and a child that is forked meanwhile would wait for it for ever.
+    """Return opentelemetry's modules, or None if the application has not imported them."""
+    # An application that sets a provider has imported them. An import here could run in a worker
+    # thread, and a child that is forked during it would deadlock on the import lock.
     if not sys.modules.get("opentelemetry.trace") and not sys.modules.get("opentelemetry.metrics"):
         return None
     return _imported_api()
@@ -258,7 +255,7 @@ def _imported_api() -> _Api:
 
 
 def _is_set(provider: object) -> bool:
-    """Whether the application has set this provider; opentelemetry's API has placeholders alone."""
+    """Return whether the application has set a provider, other than the API's placeholder."""
     return not type(provider).__module__.startswith(
         ("opentelemetry.trace", "opentelemetry.metrics")
     )
@@ -282,23 +279,21 @@ def _taker(
     ).record
 
 
-def facts_of_found(found: Mapping[str, float | None]) -> dict[str, Attribute]:
-    """Return how many items a retrieval found, and the ids of the first 50.
+def retrieval_attributes(scores_by_id: Mapping[str, float | None]) -> dict[str, Attribute]:
+    """Return the number of retrieved items, and the ids and scores of the first 50.
 
-    Their scores are added where all of them have one.
-
-    The conventions have a place for both, `gen_ai.retrieval.documents`, but for users who ask for
-    it.
+    Scores are included only if all of these items have one.
     """
-    ids = [*islice(found, MAX_IDS)]
-    scores = [score for each in ids if (score := found[each]) is not None]
-    facts: dict[str, Attribute] = {
-        "llm_common.retrieval.count": len(found),
-        "llm_common.retrieval.ids": [each[:_MAX_ID_CHARS] for each in ids],
+    # The conventions' own attribute, `gen_ai.retrieval.documents`, is optional and never set.
+    ids = [*islice(scores_by_id, MAX_IDS)]
+    attributes: dict[str, Attribute] = {
+        "llm_common.retrieval.count": len(scores_by_id),
+        "llm_common.retrieval.ids": [item_id[:100] for item_id in ids],
     }
-    return facts | (
-        {"llm_common.retrieval.scores": scores} if ids and len(scores) == len(ids) else {}
-    )
+    scores = [score for item_id in ids if (score := scores_by_id[item_id]) is not None]
+    if ids and len(scores) == len(ids):
+        attributes["llm_common.retrieval.scores"] = scores
+    return attributes
 
 
 INFERENCE_CALLS: Final = "gen_ai.invoke_agent.inference_calls"
@@ -308,7 +303,7 @@ _calls: ContextVar["Counter[str] | None"] = ContextVar("llm_common_calls", defau
 
 @contextmanager
 def counting(calls: "Counter[str]") -> Iterator[None]:
-    """Count the model calls and tool calls in the block, by the histogram of a run."""
+    """Count the model calls and tool calls of the block, by the name of their histogram."""
     token = _calls.set(calls)
     try:
         yield
@@ -317,7 +312,7 @@ def counting(calls: "Counter[str]") -> Iterator[None]:
 
 
 def count_inference() -> None:
-    """Counts one model call, if `counting`."""
+    """Count a model call, within a `counting` block."""
     _count(INFERENCE_CALLS)
 
 
@@ -328,26 +323,26 @@ def _count(name: str) -> None:
 
 
 class Recorder(Protocol):
-    """Takes what a run chose and did; never raises and never waits."""
+    """Records the decisions and calls of a run. Never raises and never blocks."""
 
     def next_step(self) -> int:
-        """A number for a span of the run, greater than those before it."""
+        """Return a number for a span of the run, greater than all before."""
 
-    def record(self, kind: str, facts: Mapping[str, object], /, *, step: int, parent: int) -> None:
-        """Takes one choice or call, with the number of its span and of the span around that.
+    def record(self, kind: str, fields: Mapping[str, object], /, *, step: int, parent: int) -> None:
+        """Record a decision or call, with the numbers of its span and the parent span.
 
-        0 is the run.
+        The run itself has the number 0.
         """
 
 
 class TracedRun(Protocol):
-    """A run as its trace sees it; without a trace, its methods have no effect."""
+    """A run that is traced. Without a trace, its methods have no effect."""
 
     def active(self) -> AbstractContextManager[None]:
-        """Record what happens in the block; not around a `yield` of an async generator."""
+        """Record the block. Must not enclose a `yield` of an async generator."""
 
     def recorded(self) -> AbstractContextManager[object]:
-        """Record what happens in the block and end with it: `ok`, or `error` if it raised."""
+        """Record the block, and end the run with `ok`, or `error` if the block raises."""
 
     def end(self, status: str = "ok") -> None:
         """End the run, once."""
@@ -365,7 +360,7 @@ class _UntracedRun:
 
 
 class BeginsRun(Protocol):
-    """A subscriber: told of each run that begins."""
+    """A subscriber, called at the start of each run."""
 
     def __call__(self, query_id: str, *, query: str | None = None) -> TracedRun:
         """Return the run, which the caller ends."""
@@ -375,70 +370,70 @@ _subscribers: list[BeginsRun] = []
 
 
 def subscribe(subscriber: BeginsRun) -> None:
-    """Hand every run that begins from now on to a subscriber, in place of the one before."""
+    """Call a subscriber at the start of each run from now on, instead of the previous one."""
     _subscribers[:] = [subscriber]
 
 
 def begin_run(query_id: str, *, query: str | None = None) -> TracedRun:
-    """Begin a run, and tell the subscriber of it. The caller ends the run.
+    """Begin a run, which the caller ends, and notify the subscriber.
 
-    Where `LLM_COMMON_TRACE_DIR` names a folder, the first run loads the trace, which subscribes.
+    If `LLM_COMMON_TRACE_DIR` is set, the first run imports the trace, which subscribes.
 
     Args:
-        query_id: Names the run's folder of traces.
-        query: The question, if there is one.
+        query_id: Id of the query, which names the folder of its traces.
+        query: The user's question, if any.
     """
     if not _subscribers and read_text(TRACE_DIR) is not None:
-        # Loaded by a setting, as a plugin is: nothing below the trace depends on it.
+        # Imported by name, like a plugin, because the trace may import everything that it records.
         import_module("llm_common.trace.sink")
     if not _subscribers:
         return _UntracedRun()
     return _subscribers[0](query_id, query=query)
 
 
-class _Place(NamedTuple):
-    """Where in a run the code is: the span, and the span around it."""
+class _Position(NamedTuple):
+    """The current span of a run, and its parent."""
 
     recorder: Recorder
     step: int
     parent: int
 
 
-_place: ContextVar[_Place | None] = ContextVar("llm_common_trace_place", default=None)
+_position: ContextVar[_Position | None] = ContextVar("llm_common_trace_position", default=None)
 
 
-def record(kind: str, /, **facts: object) -> None:
-    """Hand facts to the recorder of this run, if any. They must not change afterwards."""
-    place = _place.get()
-    if place is not None:
-        place.recorder.record(kind, facts, step=place.step, parent=place.parent)
+def record(kind: str, /, **fields: object) -> None:
+    """Record a decision or call of this run, if it is traced. Its values must not change."""
+    position = _position.get()
+    if position is not None:
+        position.recorder.record(kind, fields, step=position.step, parent=position.parent)
 
 
 def is_recording() -> bool:
-    """Whether `record` has an effect here."""
-    return _place.get() is not None
+    """Return whether `record` has an effect here."""
+    return _position.get() is not None
 
 
 @contextmanager
 def recording(recorder: Recorder) -> Iterator[None]:
-    """Hand to this recorder what the block records, also in tasks and threads it starts."""
-    token = _place.set(_Place(recorder, 0, 0))
+    """Record the block with a recorder, including the tasks and threads that it starts."""
+    token = _position.set(_Position(recorder, 0, 0))
     try:
         yield
     finally:
-        _place.reset(token)
+        _position.reset(token)
 
 
 def _as_step(opened: AbstractContextManager[Span]) -> AbstractContextManager[Span]:
-    place = _place.get()
-    return opened if place is None else _within(opened, place)
+    position = _position.get()
+    return opened if position is None else _within(opened, position)
 
 
 @contextmanager
-def _within(opened: AbstractContextManager[Span], place: _Place) -> Iterator[Span]:
-    token = _place.set(_Place(place.recorder, place.recorder.next_step(), place.step))
+def _within(opened: AbstractContextManager[Span], outer: _Position) -> Iterator[Span]:
+    token = _position.set(_Position(outer.recorder, outer.recorder.next_step(), outer.step))
     try:
         with opened as current:
             yield current
     finally:
-        _place.reset(token)
+        _position.reset(token)

@@ -1,7 +1,7 @@
-"""Threads of the library: some for its own work, others for tools.
+"""Threads for the library's own work, and separate ones for tools.
 
-A tool may never return. It then holds a thread of the tools until the process ends, and none that
-the library's own work needs: selections, loads, previews and maintenance go on.
+A tool that never returns occupies a tool thread until the process ends. Selections, loads, previews
+and maintenance continue in the other threads.
 """
 
 import asyncio
@@ -20,21 +20,18 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 MAX_WORK_THREADS: Final = 8
-"""Reads and rankings: more would wait for the disk or for the interpreter's lock."""
+"""For reads and rankings. More threads would wait for the disk or the GIL."""
 
 MAX_TOOL_THREADS: Final = 32
-"""Tools wait for networks. A call beyond these waits for a thread, or until its caller gives up."""
+"""For tools, which wait for networks. A further call waits until a thread is free."""
 
-_NO_THREAD = (
-    "No thread could be started and nothing ran; end some threads of the process and try again"
-)
+_NO_THREAD = "No thread could be started and nothing ran. End some of the process and try again"
 
 
 class PerProcess(Generic[T]):
-    """A value that each process makes at its first use.
+    """A value that each process creates at its first use.
 
-    The one check for a fork: a child has none of its parent's threads, and what it hands to one of
-    them never ends.
+    A forked child has none of its parent's threads. Work that it submits to them would never end.
     """
 
     def __init__(self, make: Callable[[], T]) -> None:
@@ -51,11 +48,11 @@ class PerProcess(Generic[T]):
 
 
 class Threads:
-    """Threads for work that ends. They start with work, and a process waits for them to end.
+    """Threads for work that is certain to end. The process waits for them at its exit.
 
     Args:
         limit: Maximum number of threads.
-        name: What the threads are called, after `llm-common-`.
+        name: Name of the threads after `llm-common-`.
     """
 
     def __init__(self, limit: int, name: str) -> None:
@@ -64,16 +61,18 @@ class Threads:
         )
 
     def submit(self, work: Callable[[], T]) -> Future[T]:
-        """Hand work to a thread, where it runs in a copy of the caller's context.
+        """Run some work in a thread, in a copy of the caller's context.
 
         Raises:
-            NoThreadError: No thread can be started; the work does not run.
+            NoThreadError: If no thread can be started. The work does not run.
         """
         context = copy_context()
         refused = Event()
 
         def call() -> T:
-            if refused.is_set():  # the executor keeps what it could not start
+            # The executor queues the work before it fails to start a thread, and another thread may
+            # take it later.
+            if refused.is_set():
                 raise NoThreadError(_NO_THREAD)
             return context.run(work)
 
@@ -85,19 +84,19 @@ class Threads:
 
 
 async def in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Return what the work returns, or raise what it raises; for work of the library, which ends.
+    """Run some work of the library in a thread, and return its result.
 
-    Runs in a copy of the caller's context. If the caller gives up, work that waits is dropped; work
-    that runs goes on, and what it returns is lost.
+    The work runs in a copy of the caller's context. If the caller is cancelled, waiting work is
+    dropped. Running work continues, and its result is lost.
 
     Raises:
-        NoThreadError: No thread can be started; the work does not run.
+        NoThreadError: If no thread can be started. The work does not run.
     """
     return await asyncio.wrap_future(_WORK.submit(partial(work, *args, **kwargs)))
 
 
 async def in_tool_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Run a tool, which may never return, in a thread that no process waits for."""
+    """Run a tool, which may never return, in a daemon thread."""
     context = copy_context()
     return await _TOOLS.get().run(lambda: context.run(work, *args, **kwargs))
 
@@ -106,7 +105,7 @@ _Job = tuple[Future[Any], Callable[[], Any]]
 
 
 class _ToolThreads:
-    """Daemon threads, which start when there is work and end when there is none."""
+    """Daemon threads, which start for work and end without it."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -114,14 +113,15 @@ class _ToolThreads:
         self._running = 0
 
     async def run(self, call: Callable[[], T]) -> T:
-        done: Future[T] = Future()
-        job = done, call
+        future: Future[T] = Future()
+        job = future, call
         self._submit(job)
         try:
-            return await asyncio.wrap_future(done)
+            return await asyncio.wrap_future(future)
         finally:
-            # it had no thread yet, and would wait with its arguments for as long as others hang
-            if done.cancel():
+            # A cancelled job without a thread is removed. Otherwise it would keep its arguments in
+            # memory for as long as other tools hang.
+            if future.cancel():
                 with self._lock:
                     if job in self._waiting:
                         self._waiting.remove(job)
@@ -140,17 +140,18 @@ class _ToolThreads:
 
     def _work(self) -> None:
         while (job := self._next()) is not None:
-            done, call = job
-            if done.set_running_or_notify_cancel():
+            future, call = job
+            if future.set_running_or_notify_cancel():
                 try:
-                    done.set_result(call())
+                    future.set_result(call())
                 except BaseException as exc:  # noqa: BLE001 - reaches the caller
-                    done.set_exception(exc)
+                    future.set_exception(exc)
 
     def _next(self) -> _Job | None:
         with self._lock:
             if self._waiting:
                 return self._waiting.popleft()
+            # Within the lock, so that `_submit` either sees this thread or starts another.
             self._running -= 1
             return None
 

@@ -1,6 +1,6 @@
 """Every error that leaves llm-common.
 
-The tree; a name in brackets is a built-in base, a name after a dot is an attribute:
+A name in brackets is a built-in base class, a name after a dot an attribute:
 
     LLMCommonError
     ├── ConfigError (ValueError)            .variable .value
@@ -31,9 +31,9 @@ The tree; a name in brackets is a built-in base, a name after a dot is an attrib
     ├── NoThreadError
     └── TokenBudgetError                    .needed_tokens .limit_tokens
 
-A message names the problem and the remedy. Facts are attributes, so that callers never parse a
-message. The words of a model, a server or a tool (`.body`, `.reply`, `.reason`) are attributes
-only, because they may hold user data.
+A message names the problem and the remedy. Details are attributes, so that callers never parse a
+message. The text of a model, a server or a tool (`.body`, `.reply`, `.reason`) is an attribute
+only, because it may contain user data.
 """
 
 from importlib import import_module
@@ -72,11 +72,8 @@ __all__ = [
 ]
 
 
-_MAX_NAME_CHARS = 100
-
-
 class LLMCommonError(Exception):
-    """Base of every error of llm-common; pickles and copies with its attributes."""
+    """Base class of the errors of llm-common. Pickling and copying keep the attributes."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -86,18 +83,26 @@ class LLMCommonError(Exception):
         return self.message
 
     def __reduce__(self) -> tuple[object, ...]:
+        # An exception is normally rebuilt from `args`, but subclasses need keyword arguments.
         return _rebuild, (type(self), self.message, dict(self.__dict__))
 
 
-def _rebuild(kind: type[LLMCommonError], message: str, facts: dict[str, object]) -> LLMCommonError:
-    """Return an error of any class, without its constructor, whose arguments differ."""
+def _rebuild(
+    kind: type[LLMCommonError], message: str, attributes: dict[str, object]
+) -> LLMCommonError:
+    """Create an error of any class without its constructor, whose arguments differ."""
     error = kind.__new__(kind, message)
-    error.__dict__.update(facts)
+    error.__dict__.update(attributes)
     return error
 
 
 class ConfigError(LLMCommonError, ValueError):
-    """A setting is invalid; `.variable` is its name, `.value` its text."""
+    """A setting is invalid.
+
+    Attributes:
+        variable: Name of the setting.
+        value: Its text, or None.
+    """
 
     def __init__(self, message: str, *, variable: str, value: str | None = None) -> None:
         super().__init__(message)
@@ -106,10 +111,8 @@ class ConfigError(LLMCommonError, ValueError):
 
 
 def install_command(extra: str) -> str:
-    """Return how to install llm-common with an extra, in a checkout and anywhere else.
-
-    Always names the repository: `llm-common` on the public index is another project.
-    """
+    """Return the command that installs llm-common with an extra."""
+    # Names the repository, because `llm-common` on the public index is another project.
     return f"pip install '.[{extra}]' in a checkout, or pip install 'llm-common[{extra}] @ git+…'"
 
 
@@ -117,22 +120,22 @@ def missing_extra(reason: str, extra: str) -> ConfigError:
     """Return the error for a feature whose extra is not installed.
 
     Args:
-        reason: What needs the extra, as the first half of a sentence.
-        extra: Name of the extra, which is also the error's `variable`.
+        reason: The feature that needs the extra, as the first half of a sentence.
+        extra: Name of the extra, which becomes the error's `variable`.
     """
     return ConfigError(f"{reason}: {install_command(extra)}", variable=extra)
 
 
 class LLMError(LLMCommonError):
-    """A model call gave nothing usable; the text begins with the model and the host.
+    """A model call failed. The text starts with the model and the host.
 
-    A client attaches the usage and the cost if the endpoint charged the call.
+    A client sets the usage and the cost if the endpoint charged the call.
 
     Attributes:
-        model: Name of the model that was asked, or None.
-        host: Host of the endpoint, with its port if the address names one; or None.
+        model: Name of the requested model, or None.
+        host: Host of the endpoint, with the port if the address contains one, or None.
         usage: The `LLMUsage` of the call, or None.
-        cost_usd: Its cost in dollars, or None.
+        cost_usd: Cost of the call in dollars, or None.
     """
 
     model: str | None = None
@@ -142,16 +145,16 @@ class LLMError(LLMCommonError):
 
     def __str__(self) -> str:
         names = (self.model and f"model {self.model}", self.host)
-        where = " at ".join(repr(name)[1:-1][:_MAX_NAME_CHARS] for name in names if name)
+        where = " at ".join(repr(name)[1:-1][:100] for name in names if name)
         return f"{where}: {self.message}" if where else self.message
 
     def locate(self, *, model: str | None, host: str | None, chosen_by: str | None = None) -> None:
-        """Attaches the names that the error does not have yet.
+        """Set the names that the error does not have yet.
 
         Args:
-            model: As in the attribute.
-            host: As in the attribute.
-            chosen_by: The variable or argument that named the model, for a `ModelNotFoundError`.
+            model: Name of the requested model.
+            host: Host of the endpoint.
+            chosen_by: Variable or argument that named the model, for a `ModelNotFoundError`.
         """
         self.model, self.host = self.model or model, self.host or host
         if isinstance(self, ModelNotFoundError):
@@ -159,7 +162,7 @@ class LLMError(LLMCommonError):
 
 
 class LLMTimeoutError(LLMError):
-    """No answer within `.timeout_s` seconds."""
+    """The model did not answer within `.timeout_s` seconds."""
 
     def __init__(self, message: str, *, timeout_s: float) -> None:
         super().__init__(message)
@@ -167,7 +170,7 @@ class LLMTimeoutError(LLMError):
 
 
 class LLMConnectionError(LLMError):
-    """The endpoint could not be reached, or the connection broke before the answer was complete."""
+    """The endpoint is unreachable, or the connection broke before the end of the answer."""
 
 
 class LLMStatusError(LLMError):
@@ -175,8 +178,8 @@ class LLMStatusError(LLMError):
 
     Attributes:
         status: HTTP status code.
-        body: The first characters of the response body, at most 2,000.
-        retry_after_s: Seconds that the endpoint asks to wait, or None.
+        body: The first 2,000 characters of the response body.
+        retry_after_s: Retry delay requested by the endpoint in seconds, or None.
     """
 
     def __init__(
@@ -199,14 +202,15 @@ class LLMRateLimitError(LLMStatusError):
 class ModelNotFoundError(LLMStatusError):
     """The endpoint does not serve this model (404).
 
-    `.chosen_by` is what named the model, or None.
+    Attributes:
+        chosen_by: Variable or argument that named the model, or None.
     """
 
     chosen_by: str | None = None
 
     def __str__(self) -> str:
         text = super().__str__()
-        return f"{text}; the model was named by {self.chosen_by}" if self.chosen_by else text
+        return f"{text}. The model was named by {self.chosen_by}" if self.chosen_by else text
 
 
 class ContextTooLongError(LLMStatusError):
@@ -214,9 +218,11 @@ class ContextTooLongError(LLMStatusError):
 
 
 class MalformedReplyError(LLMError):
-    """The reply is not of the form asked for.
+    """The reply does not have the requested form.
 
-    `.reply` is its text, `.reason` a short stable code.
+    Attributes:
+        reason: A short stable code.
+        reply: Text of the reply.
     """
 
     def __init__(self, message: str, *, reason: str, reply: str = "") -> None:
@@ -226,7 +232,7 @@ class MalformedReplyError(LLMError):
 
 
 class CostLimitError(LLMError):
-    """The call was not made: `.spent_usd` has reached `.limit_usd`."""
+    """A call was refused because `.spent_usd` has reached `.limit_usd`."""
 
     def __init__(self, message: str, *, spent_usd: float, limit_usd: float) -> None:
         super().__init__(message)
@@ -235,24 +241,25 @@ class CostLimitError(LLMError):
 
 
 class StoreError(LLMCommonError):
-    """A store operation failed; no partial effect is visible."""
+    """A store operation failed. No partial effect is visible."""
 
 
 class InvalidIdError(StoreError, ValueError):
-    """An id has characters outside the allow-list; nothing was read or written."""
+    """An id is not allowed. Nothing was read or written."""
 
 
 class UnsafePathError(StoreError):
-    """A path leaves the store, or is not a regular file or folder of the store.
+    """A path leaves the store, or is not a regular file or directory of the store.
 
     Nothing was read or written.
     """
 
 
 class PointerNotFoundError(StoreError, KeyError):
-    """No such pointer.
+    """The pointer does not exist.
 
-    `.reason` says whether it expired, was erased, or is unknown to the store.
+    Attributes:
+        reason: `expired`, `erased`, or `unknown` to the store.
     """
 
     def __init__(
@@ -263,19 +270,19 @@ class PointerNotFoundError(StoreError, KeyError):
 
 
 class CorruptPointerError(StoreError):
-    """The stored bytes differ from those that were saved."""
+    """The stored bytes differ from the saved bytes."""
 
 
 class UnserialisableError(StoreError):
-    """JSON cannot represent a value; nothing was written."""
+    """JSON cannot represent a value. Nothing was written."""
 
 
 class ResultTooLargeError(StoreError):
-    """A result exceeds the limit of the store; nothing was written."""
+    """A result exceeds the limit of the store. Nothing was written."""
 
 
 class StoreFullError(StoreError):
-    """No room left on the device or in the quota; the old version is intact."""
+    """The device or the quota is full. The old version is intact."""
 
 
 class LockTimeoutError(StoreError):
@@ -283,7 +290,7 @@ class LockTimeoutError(StoreError):
 
 
 class ToolError(LLMCommonError):
-    """A tool call gave no result; `.tool` is the name in the call."""
+    """A tool call returned no result. `.tool` is the name in the call."""
 
     def __init__(self, message: str, *, tool: str) -> None:
         super().__init__(message)
@@ -291,29 +298,30 @@ class ToolError(LLMCommonError):
 
 
 class UnknownToolError(ToolError):
-    """No tool of that name is registered."""
+    """No tool of this name is registered."""
 
 
 class ToolArgumentsError(ToolError):
-    """The arguments do not fit the tool's schema; the tool did not run."""
+    """The arguments do not match the tool's schema. The tool did not run."""
 
 
 class ToolFailedError(ToolError):
-    """The tool ran and raised.
+    """The tool raised an exception.
 
     Attributes:
-        reason: Class and text of what it raised; may hold user data. "" if the message says all.
+        reason: Class and text of the exception, which may contain user data. "" if the message is
+            complete.
     """
 
     reason: str = ""
 
 
 class ServerDownError(ToolFailedError):
-    """The server behind the tool is not there; whether the call took effect is not known.
+    """The server of the tool is down. The call may or may not have taken effect.
 
     Attributes:
-        server: Its name.
-        retry_after_s: Seconds until it is started again.
+        server: Name of the server.
+        retry_after_s: Seconds until the server is restarted.
     """
 
     def __init__(self, message: str, *, tool: str, server: str, retry_after_s: float = 0.0) -> None:
@@ -323,11 +331,11 @@ class ServerDownError(ToolFailedError):
 
 
 class NoThreadError(LLMCommonError):
-    """The system starts no further thread; the work did not run."""
+    """The system could not start a thread. The work did not run."""
 
 
 class TokenBudgetError(LLMCommonError):
-    """The required content takes `.needed_tokens`, more than `.limit_tokens`."""
+    """The required content needs `.needed_tokens`, more than `.limit_tokens`."""
 
     def __init__(self, message: str, *, needed_tokens: int, limit_tokens: int) -> None:
         super().__init__(message)
@@ -353,12 +361,11 @@ _PUBLIC_PACKAGES = (
 
 
 def missing_name(package: str, name: str) -> Exception:
-    """Return the error for a name that a package lacks: it says which public package has it.
+    """Return the error for a missing name, which names the public package that has it.
 
-    `from package import name` keeps the text of an `ImportError` and replaces that of an
-    `AttributeError`.
+    An `ImportError` keeps its text in `from package import name`, an `AttributeError` does not.
     """
-    # Before it imports a submodule, `from package import submodule` asks for the attribute.
+    # `from package import submodule` looks up the attribute before it imports the submodule.
     is_package = "__path__" in vars(import_module(package))
     is_submodule = is_package and find_spec(f"{package}.{name}") is not None
     if not name.startswith("_") and not is_submodule:
@@ -366,8 +373,8 @@ def missing_name(package: str, name: str) -> Exception:
             module = import_module(public)
             if name in module.__all__ or name in getattr(module, "_MODULES", ()):
                 text = (
-                    f"cannot import name {name!r} from {package!r}: it is in {public}; "
-                    f"write from {public} import {name}"
+                    f"cannot import name {name!r} from {package!r}. "
+                    f"Write: from {public} import {name}"
                 )
                 return ImportError(text, name=package)
     return AttributeError(f"module {package!r} has no attribute {name!r}", name=name)

@@ -1,4 +1,4 @@
-"""Plans, tool calls and their results, as planners and applications exchange them."""
+"""Plans, tool calls and their results, which planners and applications exchange."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
@@ -7,14 +7,14 @@ from pydantic import BaseModel, Field, ValidationError
 
 
 class SubTask(BaseModel):
-    """One piece of data to gather within a task."""
+    """A part of a task that gathers one piece of data."""
 
     id: int
     description: str = Field(..., description="Specific description of data to gather")
 
 
 class PlannedTask(BaseModel):
-    """A task of the plan, with the pieces of data it needs."""
+    """A task of a plan, with its subtasks."""
 
     id: int
     description: str = Field(..., description="High level description of the task")
@@ -24,19 +24,18 @@ class PlannedTask(BaseModel):
 
 
 class ExecutionPlan(BaseModel):
-    """A planner's tasks for the executor, in the order in which they run."""
+    """The tasks for the executor, in the order of execution."""
 
     tasks: list[PlannedTask]
 
     @classmethod
     def of(cls, plan: object) -> Self:
-        """Return the plan that a caller means by a plan, a task, a text, or a list of them.
+        """Convert a plan, a task, a description, or a list of these to a plan.
 
-        Mappings count as what they validate to. A task without an id gets its place in the list,
-        from 1.
+        Mappings are validated as tasks. A task without an id gets its position in the list, from 1.
 
         Raises:
-            TypeError: It is something else; the text says what to pass.
+            TypeError: If it cannot be converted.
         """
         if isinstance(plan, cls):
             return plan
@@ -45,26 +44,26 @@ class ExecutionPlan(BaseModel):
         elif isinstance(plan, PlannedTask | str | Mapping):
             plan = [plan]
         if not isinstance(plan, Sequence) or isinstance(plan, str | bytes):
-            raise TypeError(f"{_WHAT_A_PLAN_IS}, not {type(plan).__name__}")
+            raise TypeError(f"plan is of type {type(plan).__name__}. {_ADVICE}")
         try:
-            return cls(tasks=[_task(entry, place) for place, entry in enumerate(plan, start=1)])
+            return cls(tasks=[_task(entry, index) for index, entry in enumerate(plan, start=1)])
         except ValidationError as exc:
-            raise TypeError(f"{_WHAT_A_PLAN_IS}; a task has an int id and a description") from exc
+            raise TypeError(f"A task needs an int id and a description. {_ADVICE}") from exc
 
 
-_WHAT_A_PLAN_IS = (
-    "pass an ExecutionPlan, or a list of PlannedTask(id=..., description=...) or of descriptions"
+_ADVICE = (
+    "Pass an ExecutionPlan, or a list of PlannedTask(id=..., description=...) or of descriptions"
 )
 
 
-def _task(entry: object, place: int) -> PlannedTask:
+def _task(entry: object, index: int) -> PlannedTask:
     if isinstance(entry, PlannedTask):
         return entry
     if isinstance(entry, str):
-        return PlannedTask(id=place, description=entry)
+        return PlannedTask(id=index, description=entry)
     if not isinstance(entry, Mapping):
-        raise TypeError(f"{_WHAT_A_PLAN_IS}; task {place} is of type {type(entry).__name__}")
-    return PlannedTask.model_validate({"id": place} | dict(entry))
+        raise TypeError(f"Task {index} is of type {type(entry).__name__}. {_ADVICE}")
+    return PlannedTask.model_validate({"id": index} | dict(entry))
 
 
 class ToolCall(BaseModel):
@@ -75,13 +74,13 @@ class ToolCall(BaseModel):
     reasoning: str = Field(default="", description="Why this tool is being called")
     id: str = Field(
         default="",
-        description="What the model's API calls this call; it is not stored",
+        description="Id of this call in the model's API, which is not stored",
         exclude=True,
     )
 
 
 class SubTaskResult(BaseModel):
-    """The outcome of a task; `sub_task_id` is 0 for the whole task."""
+    """The result of a task or subtask. `sub_task_id` is 0 for the whole task."""
 
     task_id: int
     sub_task_id: int

@@ -528,7 +528,7 @@ MISTAKES = [
         ),
         ModelNotFoundError,
         "model small at models.example: the endpoint has no such model or path (404); check "
-        "model and base_url; the model was named by LLM_COMMON_MODEL or default_model",
+        "model and base_url. The model was named by LLM_COMMON_MODEL or default_model",
     ),
     Mistake(
         "a key that is refused",
@@ -633,15 +633,15 @@ MISTAKES = [
         "a number as the plan",
         lambda at: run(at, 5),
         TypeError,
-        "pass an ExecutionPlan, or a list of PlannedTask(id=..., description=...) or of "
-        "descriptions, not int",
+        "plan is of type int. Pass an ExecutionPlan, or a list of PlannedTask(id=..., "
+        "description=...) or of descriptions",
     ),
     Mistake(
         "numbers as tasks",
         lambda at: run(at, [1, 2]),
         TypeError,
-        "pass an ExecutionPlan, or a list of PlannedTask(id=..., description=...) or of "
-        "descriptions; task 1 is of type int",
+        "Task 1 is of type int. Pass an ExecutionPlan, or a list of PlannedTask(id=..., "
+        "description=...) or of descriptions",
     ),
     Mistake(
         "no room for a preview",
@@ -717,8 +717,8 @@ MISTAKES = [
             "LLM_COMMON_TOOL_SELECTION_MAX_CALLS", "many", ToolSelectionConfig.from_env
         ),
         ConfigError,
-        "LLM_COMMON_TOOL_SELECTION_MAX_CALLS is 'many'; set it to a whole number from 1 to 100, "
-        "or unset it",
+        "LLM_COMMON_TOOL_SELECTION_MAX_CALLS is 'many'. Set it to a whole number from 1 to "
+        "100, or unset it",
     ),
     Mistake(
         "an unknown provider",
@@ -730,29 +730,29 @@ MISTAKES = [
         "a memory from the wrong module",
         lambda at: importlib.import_module("llm_common.agents").SqliteMemory,
         ImportError,
-        "cannot import name 'SqliteMemory' from 'llm_common.agents': it is in llm_common.memory; "
-        "write from llm_common.memory import SqliteMemory",
+        "cannot import name 'SqliteMemory' from 'llm_common.agents'. Write: from "
+        "llm_common.memory import SqliteMemory",
     ),
     Mistake(
         "an error from the wrong module",
         lambda at: importlib.import_module("llm_common.core").LLMError,
         ImportError,
-        "cannot import name 'LLMError' from 'llm_common.core': it is in llm_common.errors; write "
-        "from llm_common.errors import LLMError",
+        "cannot import name 'LLMError' from 'llm_common.core'. Write: from llm_common.errors "
+        "import LLMError",
     ),
     Mistake(
         "a registry from the root",
         lambda at: importlib.import_module("llm_common").ToolRegistry,
         ImportError,
-        "cannot import name 'ToolRegistry' from 'llm_common': it is in llm_common.agents; write "
-        "from llm_common.agents import ToolRegistry",
+        "cannot import name 'ToolRegistry' from 'llm_common'. Write: from llm_common.agents "
+        "import ToolRegistry",
     ),
     Mistake(
         "a decision client from the wrong module",
         lambda at: importlib.import_module("llm_common.agents").HttpDecisionClient,
         ImportError,
-        "cannot import name 'HttpDecisionClient' from 'llm_common.agents': it is in "
-        "llm_common.decisions; write from llm_common.decisions import HttpDecisionClient",
+        "cannot import name 'HttpDecisionClient' from 'llm_common.agents'. Write: from "
+        "llm_common.decisions import HttpDecisionClient",
     ),
     Mistake(
         "an address where a decision client's configuration belongs",

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from time import perf_counter
 from typing import Literal
 
-from llm_common._telemetry import facts_of_found, measure, operation, record
+from llm_common._telemetry import measure, operation, record, retrieval_attributes
 from llm_common._threads import in_thread
 from llm_common.context.bundle import ContextBundle, JudgeAccount
 from llm_common.context.judging import judge_items
@@ -170,7 +170,7 @@ class ContextSelector:
                     # A span for each output would cost more than loading a small one.
                     "llm_common.context.loaded": texts.loaded,
                     "llm_common.context.load_s": texts.load_s,
-                    **facts_of_found(
+                    **retrieval_attributes(
                         {f"{item.kind}:{item.id}": item.score for item in bundle.kept}
                     ),
                 }

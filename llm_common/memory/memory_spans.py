@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from llm_common._telemetry import Attribute, facts_of_found, operation
+from llm_common._telemetry import Attribute, operation, retrieval_attributes
 from llm_common.memory.protocol import MemoryHit
 
 P = ParamSpec("P")
@@ -41,7 +41,7 @@ def searches_memory(
     async def observed(memory: MemoryT, /, *args: P.args, **kwargs: P.kwargs) -> list[MemoryHit]:
         with operation("search_memory", attributes=_attributes(memory)) as span:
             hits = await method(memory, *args, **kwargs)
-            scores = facts_of_found({str(hit.id): hit.score for hit in hits})
+            scores = retrieval_attributes({str(hit.id): hit.score for hit in hits})
             span.set_attributes({"gen_ai.memory.record.count": len(hits), **scores})
         return hits
 

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, Protocol, Self
 from pydantic import BaseModel, ConfigDict, Field
 
 from llm_common import _env
-from llm_common._telemetry import Attribute, Span, facts_of_found, operation
+from llm_common._telemetry import Attribute, Span, operation, retrieval_attributes
 from llm_common.core.models import LLMUsage
 from llm_common.core.selection_cache import SelectionCache
 from llm_common.core.structured import Attempt, cost_of, usage_of
@@ -416,7 +416,7 @@ def report_selection(
         "llm_common.selection.used": selection.used,
         "llm_common.selection.fallback": selection.fallback,
     }
-    span.set_attributes({**attributes, **facts_of_found(dict(scores))})
+    span.set_attributes({**attributes, **retrieval_attributes(dict(scores))})
     if selection.failed:
         span.fail(selection.status)
         models = [attempt.model for attempt in selection.attempts if attempt.model]

@@ -408,9 +408,9 @@ async def test_a_list_of_tasks_is_a_plan(tmp_path: Path, plan: Any, ids: list[in
 )
 async def test_what_is_no_plan_is_refused_with_what_to_pass(tmp_path: Path, plan: Any) -> None:
     executor = executor_of(tmp_path)
-    with pytest.raises(TypeError, match="pass an ExecutionPlan, or a list of PlannedTask"):
+    with pytest.raises(TypeError, match="Pass an ExecutionPlan, or a list of PlannedTask"):
         await executor.run("q", plan=plan)
-    with pytest.raises(TypeError, match="pass an ExecutionPlan, or a list of PlannedTask"):
+    with pytest.raises(TypeError, match="Pass an ExecutionPlan, or a list of PlannedTask"):
         await executor.execute_plan(plan, "q1")
 
 
