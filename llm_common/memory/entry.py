@@ -13,6 +13,7 @@ from llm_common.errors import InvalidIdError
 from llm_common.memory.protocol import Event, MemoryFilters, in_utc
 from llm_common.text.display import one_line
 
+# At most 800 bytes of UTF-8, well below the 2,704 bytes of a key in a PostgreSQL index.
 _MAX_ID_CHARS = 200
 _MAX_DIGITS = 18  # fits into the 64-bit integers of every store
 _USERS = "\x1f"  # begins a user's scope: not printable, so no session id begins with it
@@ -41,7 +42,7 @@ class Entry:
             newest: The session's newest events, newest first: number, role, and whether the event
                 is current and equal to this one.
         """
-        if self.supersedes is not None:
+        if self.supersedes is not None:  # it changes a fact, even with the same text
             return None
         for event_number, role, is_equal in newest:
             if is_equal:
@@ -140,6 +141,7 @@ def checked_target(session_id: str | None, user: str | None, event_id: str | Non
         raise TypeError("forget needs session_id, user or id; no event was erased")
     event_number = None if event_id is None else _event_number("id", event_id)
     if session_id is not None:
+        # Without a user, this is the session that has none, and not that session of all users.
         check_session(session_id, user)
         return Target(scope_of(session_id, user), session_id, event_number)
     if user is not None:
@@ -189,6 +191,7 @@ def no_such_event(event_number: int) -> InvalidIdError:
 
 
 def _check_id(name: str, value: object) -> None:
+    # Printable, so that ids can be logged, and none begins with `_USERS`.
     if not (
         isinstance(value, str)
         and value.strip()
@@ -213,5 +216,6 @@ def _event_number(name: str, event_id: object) -> int:
             f"{name} must be a str, got {type(event_id).__name__}; "
             "pass an id that append_event returned"
         )
+    # Not an error here: `forget` then erases no event, and `supersedes` names the id in its error.
     digits = event_id.isascii() and event_id.isdecimal() and not event_id.startswith("0")
     return int(event_id) if digits and len(event_id) <= _MAX_DIGITS else 0

@@ -75,7 +75,7 @@ class InMemoryMemory:
     def __init__(self, *, summariser: Summariser | None = None) -> None:
         self._summariser = summariser
         self._scopes: defaultdict[str, list[_Line]] = defaultdict(list)
-        self._event_numbers = count(1)
+        self._event_numbers = count(1)  # 0 is the number of no event
 
     @writes_memory
     async def append_event(
@@ -105,8 +105,9 @@ class InMemoryMemory:
         repeated = entry.find_repeated(newest)
         if repeated is not None:
             return str(repeated)
-        fact = _supersede(lines, entry)
-        stored = replace(entry, event=_copy(event))
+        fact = _supersede(lines, entry)  # first, since it raises for an unknown id
+        # An event is frozen, but its metadata is a dictionary that the caller may still change.
+        stored = replace(entry, event=event.model_copy(deep=True))
         event_number = next(self._event_numbers)
         lines.append(_Line(event_number, stored, tags, folded(event.text[:INDEXED_CHARS]), fact))
         return str(event_number)
@@ -118,11 +119,12 @@ class InMemoryMemory:
         check_limit(session_id, user, limit)
         now = datetime.now(UTC)
         events: list[Event] = []
+        # `get`, so that reading does not create the scope.
         for line in reversed(self._scopes.get(scope_of(session_id, user), [])):
             if len(events) >= limit:
                 break
             if line.entry.session_id == session_id and (history or line.is_current(now)):
-                events.append(_copy(line.entry.event))
+                events.append(line.entry.event.model_copy(deep=True))
         events.reverse()
         return events
 
@@ -136,6 +138,7 @@ class InMemoryMemory:
     async def retrieve(self, query: str, k: int, filters: MemoryFilters) -> list[MemoryHit]:
         """Return the events that contain words of the query. See `MemoryReader.retrieve`."""
         lines = self._scopes.get(check_search(query, k, filters), [])
+        # A query of stop words alone, such as "what about it", is searched as a whole.
         terms = list(map(folded, query_terms(query) or [query.strip()]))
         if k <= 0 or not terms[0]:
             return []
@@ -154,7 +157,7 @@ class InMemoryMemory:
             hits.append(
                 MemoryHit(
                     session_id=line.entry.session_id,
-                    event=_copy(line.entry.event),
+                    event=line.entry.event.model_copy(deep=True),
                     score=score,
                     id=str(line.event_number),
                     key=line.entry.key,
@@ -173,7 +176,7 @@ class InMemoryMemory:
     ) -> int:
         """Erase the events. See `FactMemory.forget`."""
         target = checked_target(session_id, user, id)
-        scopes = list(self._scopes)
+        scopes = list(self._scopes)  # an id alone may be in any scope
         if target.scope is not None:
             scopes = [target.scope]
         forgotten = 0
@@ -204,10 +207,6 @@ class InMemoryMemory:
         await self.aclose()
 
 
-def _copy(event: Event) -> Event:
-    return event.model_copy(deep=True)
-
-
 def _matches(
     lines: list[_Line], terms: Sequence[str], filters: MemoryFilters, now: datetime
 ) -> list[list[int]]:
@@ -218,7 +217,7 @@ def _matches(
     tags = set(filter_tags(filters))
     newest = _newest_of_facts(lines, filters, now)
     matches: list[set[int]] = [set() for _ in terms]
-    for position in range(len(lines), 0, -1):
+    for position in range(len(lines), 0, -1):  # newest first: the limit leaves out the oldest
         line = lines[position - 1]
         if not tags <= line.tags:
             continue
@@ -245,6 +244,7 @@ def _newest_of_facts(
         in_session = session_id in (None, line.entry.session_id)
         has_key = filters.key in (None, line.entry.key)
         if line.fact is not None and in_session and has_key and line.is_current(now):
+            # Later lines replace earlier ones.
             newest[line.fact] = position
     return newest
 
@@ -267,7 +267,7 @@ def _supersede(lines: list[_Line], entry: Entry) -> int | None:
         has_key = entry.key is not None and line.entry.key == entry.key
         if not line.superseded and (is_named or has_key):
             newest.append(line)
-    if fact is None and newest:
+    if fact is None and newest:  # the first time that an event under the key is superseded
         fact = newest[0].fact or newest[0].event_number
     for line in newest:
         line.superseded, line.fact = True, fact

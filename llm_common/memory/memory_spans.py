@@ -22,6 +22,7 @@ def writes_memory(
 
     @wraps(method)
     async def observed(memory: MemoryT, /, *args: P.args, **kwargs: P.kwargs) -> str:
+        # Arguments are named here: `key` and `supersedes` are keyword-only in every memory.
         name = "upsert_memory" if kwargs.get("key") or kwargs.get("supersedes") else "create_memory"
         attributes = _attributes(memory) | {"gen_ai.memory.record.count": 1}
         with operation(name, attributes=attributes) as span:

@@ -19,6 +19,7 @@ from llm_common.memory.protocol import Event
 # SQLite and PostgreSQL both understand these. `:name` is a bound value. SQLite has no schemas, so
 # `SqliteMemory` removes `{schema}.`.
 _CURRENT: Final = "NOT (superseded OR coalesce(valid_until <= :now, false))"
+# The casts are for PostgreSQL, which cannot infer the type of a value that may be NULL.
 _MATCHES_TARGET: Final = """(CAST(:scope AS text) IS NULL OR scope = :scope)
     AND (CAST(:session_id AS text) IS NULL OR session_id = :session_id)
     AND (CAST(:number AS bigint) IS NULL OR id = :number)"""
@@ -108,6 +109,7 @@ async def list_sessions(
         check_user(user)
     scope = None if user is None else scope_of("", user)
     values = _values(Target(scope, None, None), limit, offset)
+    # Two statements without a transaction: events that arrive in between count in the total alone.
     rows = await memory.read_rows(_SESSIONS, values)
     [[total]] = await memory.read_rows(_COUNT_SESSIONS, values)
     return [_summary(*row) for row in rows], int(total)
@@ -174,7 +176,7 @@ def _summary(
         session_id=session_id,
         events=events,
         current=current,
-        newest_at=newest_at,
+        newest_at=newest_at,  # a text from SQLite, which the model parses
     )
 
 
@@ -192,5 +194,5 @@ def _stored_event(row: Sequence[Any]) -> KeptEvent:
         session_id=session_id,
         event=event,
         key=key,
-        current=bool(current),
+        current=bool(current),  # SQLite has no booleans
     )

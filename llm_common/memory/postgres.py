@@ -100,6 +100,7 @@ _MIGRATIONS: tuple[tuple[LiteralString, ...], ...] = (
     ),
 )
 _LOCK = 0x6C6C6D63  # "llmc": the advisory lock for creating and migrating tables
+# Created only for a memory with an embedder. `vector` without a length, since models differ in it.
 _VECTORS = """CREATE TABLE IF NOT EXISTS {schema}.vectors (
     scope text NOT NULL,
     position bigint NOT NULL,
@@ -108,6 +109,7 @@ _VECTORS = """CREATE TABLE IF NOT EXISTS {schema}.vectors (
 )"""
 
 _NEAREST = 64  # lines by vector that join the ranking
+# `:name` in statements that SQLite shares, but not a cast such as `::text`.
 _VALUE = re.compile(r"(?<!:):([a-z_]+)")
 _CURRENT = "(NOT events.superseded AND (events.valid_until IS NULL OR events.valid_until > now()))"
 _PARTS = {
@@ -178,10 +180,12 @@ Embedder = Callable[[Sequence[str]], Awaitable[Sequence[Sequence[float]]]]
 
 _log = logging.getLogger(__name__)
 
+# The update changes nothing, but locks the row of a scope until the transaction ends.
 _LOCK_SCOPE = """
     INSERT INTO {schema}.sessions AS stored (scope, lines) VALUES (%(scope)s, 0)
     ON CONFLICT (scope) DO UPDATE SET lines = stored.lines
 """
+# Equal sets of tags mean equal role, metadata and key.
 _NEWEST = """
     SELECT id, role, {current} AND text = %(text)s AND tags @> %(tags)s AND tags <@ %(tags)s
         AND valid_until IS NOT DISTINCT FROM %(valid_until)s
@@ -199,6 +203,7 @@ _SUPERSEDED = """
     UNION SELECT id, %(fact)s::bigint FROM {schema}.events WHERE fact = %(fact)s AND NOT superseded
 """
 _SUPERSEDE = "UPDATE {schema}.events SET superseded = true, fact = %s WHERE id = ANY(%s)"
+# The position comes from the counter of the scope, which the transaction has locked.
 _APPEND = """
     WITH counted AS (
         UPDATE {schema}.sessions SET lines = lines + 1 WHERE scope = %(scope)s RETURNING lines
@@ -216,6 +221,7 @@ _RECENT = """
     ORDER BY position DESC LIMIT %(limit)s
 """
 _LINES = "SELECT lines FROM {schema}.sessions WHERE scope = %s"
+# All terms in one statement. LATERAL applies the limit to each term.
 _MATCHES = """
     SELECT terms.number, matching.position
     FROM unnest(%(terms)s::text[]) WITH ORDINALITY AS terms (term, number) CROSS JOIN LATERAL (
@@ -243,6 +249,7 @@ _NEAREST_LINES = """
     WHERE {matches_filters} AND vector_dims(embedding) = %(size)s
     ORDER BY embedding <=> %(vector)s::vector, position DESC LIMIT %(limit)s
 """
+# In the order of scopes, so that two erasures cannot deadlock.
 _LOCK_TARGET = """
     SELECT scope FROM {schema}.sessions
     WHERE scope IN (SELECT scope FROM {schema}.events WHERE {matches_target})
@@ -319,6 +326,7 @@ class PostgresMemory:
         self._timeout_s = timeout_s
         self._summariser = summariser
         self._read_only = read_only
+        # A read-only memory cannot create the extension and the table of vectors.
         self._embedder = None if read_only else embedder
         self._pool: AsyncConnectionPool[AsyncConnection] | None = None
         self._has_vectors = False
@@ -356,6 +364,7 @@ class PostgresMemory:
             "supersedes": entry.supersedes,
             "echo_events": ECHO_EVENTS,
         }
+        # Before the transaction: an embedder may be slow, and the scope would stay locked.
         vector = await self._vector(event.text)
         async with self._connected() as connection, connection.transaction():
             # Locks the scope first, so that the reads below see every event that was stored.
@@ -410,7 +419,10 @@ class PostgresMemory:
             best = await self._by_words(connection, query, k, values)
             if vector is not None:
                 values |= {"vector": str(vector), "size": len(vector), "limit": _NEAREST}
-                best = _fused(best, await self._column(connection, _NEAREST_LINES, values))
+                nearest = await self._column(connection, _NEAREST_LINES, values)
+                rankings = [[str(position) for position, _ in best], list(map(str, nearest))]
+                fused = reciprocal_rank_fusion(rankings)
+                best = [(int(entry.key), entry.score) for entry in fused]
             rows = await self._rows(
                 connection, _EVENTS, [scope, [position for position, _ in best]]
             )
@@ -466,7 +478,7 @@ class PostgresMemory:
 
     async def aclose(self) -> None:
         """Close the connections for good. Safe to call twice."""
-        self._closed = True
+        self._closed = True  # first, so that no call opens the pool again
         async with self._opening:
             pool, self._pool = self._pool, None
         if pool is not None:
@@ -584,7 +596,7 @@ class PostgresMemory:
         pool = AsyncConnectionPool(
             self._conninfo,
             kwargs={
-                "autocommit": True,
+                "autocommit": True,  # reads take no locks that outlive them
                 "client_encoding": "utf8",
                 # libpq waits for 2 seconds at least.
                 "connect_timeout": max(math.ceil(self._timeout_s), 2),
@@ -594,7 +606,7 @@ class PostgresMemory:
             timeout=self._timeout_s,
             reconnect_timeout=self._timeout_s,
             configure=self._configure,
-            check=AsyncConnectionPool.check_connection,
+            check=AsyncConnectionPool.check_connection,  # replaces broken connections
             open=False,
             name="llm-common-memory",
         )
@@ -606,7 +618,7 @@ class PostgresMemory:
                     self._has_vectors = self._embedder is not None and await _prepare_vectors(
                         connection, self._schema
                     )
-        except BaseException:
+        except BaseException:  # a cancellation too
             await pool.close()
             raise
         if self._embedder is not None and not self._has_vectors:
@@ -666,11 +678,6 @@ def _as_store_errors(timeout_s: float) -> Iterator[None]:
         raise StoreError(
             f"the database server reported an error ({exc.sqlstate}); see the cause and its log"
         ) from exc
-
-
-def _fused(by_words: list[tuple[int, float]], by_vector: list[int]) -> list[tuple[int, float]]:
-    rankings = [[str(position) for position, _ in by_words], list(map(str, by_vector))]
-    return [(int(hit.key), hit.score) for hit in reciprocal_rank_fusion(rankings)]
 
 
 def _hit(

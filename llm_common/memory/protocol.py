@@ -17,7 +17,8 @@ from llm_common.text.display import one_line, printable
 
 
 def _storable(text: str) -> str:
-    """Return the text without NUL and lone surrogates, which not every store accepts."""
+    """Return the text without NUL and lone surrogates."""
+    # PostgreSQL rejects NUL in a text, and UTF-8 cannot express a lone surrogate.
     return printable(text).replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
@@ -27,7 +28,7 @@ def in_utc(moment: datetime) -> datetime:
     Raises:
         ValueError: If UTC cannot express it.
     """
-    if moment.tzinfo is None:
+    if moment.tzinfo is None:  # not local time, so that it means the same on every machine
         return moment.replace(tzinfo=UTC)
     try:
         return moment.astimezone(UTC)
@@ -218,10 +219,10 @@ class FactMemory(Memory, Protocol):
     ) -> str:
         """Store the event as the newest of its session. Every reader sees it after the return.
 
-        An echo is not stored again. An echo has the role, text, metadata, key and `valid_until` of
-        one of the newest 8 events of the session, and neither the user nor the assistant has spoken
-        in between. So the same question is stored again after an answer. A superseded or expired
-        event has no echo, and an event with `supersedes` never is one.
+        An echo is not stored again. It has the role, text, metadata, key and `valid_until` of one
+        of the session's newest 8 events. Neither the user nor the assistant has spoken in between,
+        so the same question is stored again after an answer. A superseded or expired event has no
+        echo, and an event with `supersedes` never is one.
 
         Args:
             session_id: The session. Its first event creates it.
@@ -287,6 +288,7 @@ class FactMemory(Memory, Protocol):
         """
 
 
+# Lines of at most 160 characters: about seven long or twenty short ones fit into a summary.
 SUMMARISED_EVENTS = 20
 """The number of newest events in a summary."""
 
@@ -314,7 +316,7 @@ def episode_summary(events: Sequence[Event]) -> str | None:
     """
     lines: list[str] = []
     remaining_chars = MAX_SUMMARY_CHARS
-    for event in reversed(events):
+    for event in reversed(events):  # newest first: the oldest lines are left out
         # More than a line, since `one_line` may shorten it: runs of spaces become one.
         beginning = event.text[: 4 * _MAX_LINE_CHARS].strip()
         sentence = _SENTENCE_END.split(beginning, maxsplit=1)[0]

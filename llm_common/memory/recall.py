@@ -29,6 +29,8 @@ from llm_common.text.canonical import stable_json
 INDEXED_CHARS = 16_000
 """Indexed characters of a text. PostgreSQL limits the `tsvector` of a text to 1 MB."""
 
+# A prefix only keeps lists of lines apart: every query compares the scope itself too. Role and
+# metadata are compared by their tag alone, so a tag has 128 bits.
 _PREFIX_DIGITS = 12
 _TAG_DIGITS = 32
 _CONSONANTS = str.maketrans("0123456789abcdef", "bcdfghjklmnpqrst")
@@ -49,6 +51,7 @@ def scoped_terms(scope: str, query: str) -> list[str]:
 
 def event_tags(entry: Entry) -> list[str]:
     """Return the tags to filter an event by: one word for each field."""
+    # Without a user, the scope is the session, and a tag of it would be on every line.
     session_id = None if entry.scope == entry.session_id else entry.session_id
     return _tags(entry.scope, session_id, entry.key, entry.event.role, entry.event.metadata)
 
@@ -76,6 +79,8 @@ def _tags(
     role: MessageRole | None,
     metadata: Mapping[str, Scalar],
 ) -> list[str]:
+    # The number of elements tells the kinds of tags apart: one for a role, two for metadata, three
+    # for a session or a key.
     fields: list[list[Scalar]] = [[name, value] for name, value in metadata.items()]
     if role:
         fields.append([str(role)])
@@ -97,7 +102,7 @@ _SHORTLIST_LINES = 64  # scored with their lengths
 _K1, _B = 1.2, 0.5  # of BM25
 _NEIGHBOUR_SHARE = 0.3
 _RECENCY_SHARE = 0.1
-_RECENCY_HALF_LIFE_LINES = 20
+_RECENCY_HALF_LIFE_LINES = 20  # in lines, not in time: a conversation may pause for weeks
 
 
 def shortlist(matches: Sequence[Sequence[int]], *, lines: int, k: int) -> dict[int, float]:
@@ -117,6 +122,7 @@ def shortlist(matches: Sequence[Sequence[int]], *, lines: int, k: int) -> dict[i
         weight = math.log(1 + (lines - frequency + 0.5) / (frequency + 0.5))
         for position in positions:
             weights[position] = weights.get(position, 0.0) + weight
+    # More lines than requested: lengths and neighbours change the order of the best ones.
     return dict(_ordered(weights)[: max(k, _SHORTLIST_LINES)])
 
 
@@ -150,13 +156,16 @@ def best_lines(
     for position, score in matched.items():
         neighbour = max(matched.get(position - 1, 0.0), matched.get(position + 1, 0.0))
         relevance[position] = score + _NEIGHBOUR_SHARE * neighbour
+    # Relative to the best line, so that recency has the same share in every search.
     top = max(relevance.values(), default=1.0)
     scores: dict[int, float] = {}
     for position, score in relevance.items():
         recency = 1 / (1 + (lines - position) / _RECENCY_HALF_LIFE_LINES)
         scores[position] = score / top + _RECENCY_SHARE * recency
+    # A stable sort: current and old lines each stay in the order of their scores.
     return sorted(_ordered(scores), key=lambda line: line[0] in old)[:k]
 
 
 def _ordered(scores: Mapping[int, float]) -> list[tuple[int, float]]:
+    # Of equal scores, the newer line comes first.
     return sorted(scores.items(), key=lambda item: (-item[1], -item[0]))

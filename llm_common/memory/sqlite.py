@@ -69,6 +69,8 @@ _MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
             word_count INTEGER NOT NULL,
             UNIQUE (session_id, position)
         ) STRICT""",
+        # The index stores no texts (`content=''`) and no lengths, which `events` has. Option 2 also
+        # removes diacritics from letters that have several.
         """CREATE VIRTUAL TABLE lines USING fts5(
             words, tags, content='', columnsize=0, tokenize='porter unicode61 remove_diacritics 2'
         )""",
@@ -100,6 +102,7 @@ _MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
         "DROP TABLE events",
         "ALTER TABLE kept RENAME TO events",
         "CREATE INDEX events_session ON events (scope, session_id, position)",
+        # Partial indexes: only current events are looked up by key and fact.
         "CREATE INDEX events_key ON events (scope, key) WHERE key IS NOT NULL AND superseded = 0",
         "CREATE INDEX events_superseded ON events (scope) WHERE superseded = 1",
         "CREATE INDEX events_fact ON events (fact) WHERE fact IS NOT NULL AND superseded = 0",
@@ -164,8 +167,8 @@ class SqliteMemory:
         self._lock_timeout_s = lock_timeout_s
         self._read_only = read_only
         self._reader, self._writer = _Worker(), _Worker()
-        self._opening = threading.Lock()
-        self._file: tuple[int, int] | None = None
+        self._opening = threading.Lock()  # the first calls of both workers open the same file
+        self._file: tuple[int, int] | None = None  # device and inode, once it is open
         self._closed = False
 
     @property
@@ -256,11 +259,12 @@ class SqliteMemory:
         if not self._closed:
             self._closed = True
             for worker in (self._reader, self._writer):
+                # In the worker's thread, and so after the calls that it has accepted.
                 await asyncio.get_running_loop().run_in_executor(worker.thread, worker.close)
                 worker.thread.shutdown(wait=False)
 
     async def __aenter__(self) -> Self:
-        await self._run(self._reader, lambda _: None)
+        await self._run(self._reader, lambda _: None)  # opens the file, and raises if it cannot
         return self
 
     async def __aexit__(
@@ -297,6 +301,7 @@ class SqliteMemory:
                 # Else this would create a new file if the other worker's was deleted.
                 self._check_file()
                 worker.connection = self._open(max(deadline - time.monotonic(), 0.0))
+                # Closes the file of a memory that is collected without `aclose`.
                 weakref.finalize(self, worker.connection.close)
                 self._file = self._file or _identity(self._path)
             return worker.connection
@@ -358,7 +363,7 @@ def _append(connection: sqlite3.Connection, entry: Entry) -> int:
         "role": event.role,
         "text": event.text,
         "timestamp": event.timestamp.isoformat(),
-        "metadata": stable_json(event.metadata),
+        "metadata": stable_json(event.metadata),  # canonical, so that equal metadata is equal text
         "word_count": len(words),
         "key": entry.key,
         "valid_until": entry.valid_until and _moment(entry.valid_until),
@@ -401,6 +406,7 @@ def _supersede(connection: sqlite3.Connection, entry: Entry, row: dict[str, obje
         [fact] = superseded
     elif entry.key is None:
         return None
+    # The current event under the key, the one with the id, and the newest one of its fact.
     newest = connection.execute(
         """SELECT id, coalesce(fact, id) FROM events
                 WHERE scope = :scope AND key = :key AND superseded = 0
@@ -456,6 +462,7 @@ def _retrieve(
         "key": filters.key,
         "now": _moment(datetime.now(UTC)),
     }
+    # Terms and tags consist of word characters, so the quotes need no escaping.
     terms = [f'words:"{term}"{tags}' for term in scoped_terms(scope, query)]
     with connection:
         # A transaction, so that all reads see one state of the file while the writer works.
@@ -466,6 +473,7 @@ def _retrieve(
         [has_facts] = connection.execute(
             "SELECT EXISTS (SELECT 1 FROM events WHERE scope = ? AND superseded = 1)", (scope,)
         ).fetchone()
+        # The join with newer facts is slower, so it is used only if there are superseded events.
         look_up = _positions_of_facts if has_facts and follows_facts(filters) else _positions
         weights = shortlist([look_up(connection, term, values) for term in terms], lines=lines, k=k)
         word_counts: dict[int, int] = {}
@@ -526,6 +534,7 @@ def _positions_of_facts(
             ORDER BY lines.rowid DESC""",
         {**values, "match": match},
     )
+    # No LIMIT in the statement: a row has one or two positions, or only known ones.
     positions: set[int] = set()
     for row in rows:
         positions.update(filter(None, row))  # None if the fact has no newer line
@@ -537,6 +546,7 @@ def _positions_of_facts(
 def _of_positions(
     connection: sqlite3.Connection, columns: str, positions: list[int], values: dict[str, object]
 ) -> sqlite3.Cursor:
+    # As JSON, since SQLite limits the number of bound values.
     return connection.execute(
         f"""SELECT position, {columns} FROM events
             WHERE scope = :scope AND position IN (SELECT value FROM json_each(:positions))""",
@@ -556,6 +566,7 @@ def _forget(connection: sqlite3.Connection, target: Target, path: Path) -> int:
     }
     as_indexed = True
     with transaction(connection):
+        # A contentless index deletes a row by the words that were indexed.
         for event_number, word_count, words, tags in _indexed(connection, where, values):
             if len(words) == word_count:
                 _index(connection, [(event_number, " ".join(words), tags)], "delete")
@@ -609,6 +620,7 @@ def _reindex(connection: sqlite3.Connection) -> None:
 
 def _moment(moment: datetime) -> str:
     """Return a moment as a text. Such texts sort by time."""
+    # Always with microseconds: `isoformat` leaves them out if they are zero.
     return moment.isoformat(timespec="microseconds")
 
 

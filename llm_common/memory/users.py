@@ -62,6 +62,7 @@ class UserMemory:
         See `MemoryReader.retrieve`.
         """
         if isinstance(filters, MemoryFilters):  # else the memory raises the TypeError
+            # Replaced, not checked: code of one user need not know its user.
             filters = filters.model_copy(update={"user": self._user})
         return await self._memory.retrieve(query, k, filters)
 

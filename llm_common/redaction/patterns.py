@@ -118,7 +118,7 @@ class TokenShape(NamedTuple):
     Attributes:
         name: The service.
         starts: Literal beginnings, between spaces. A letter or digit before one rules it out.
-        rest: Pattern of the characters after the beginning.
+        body: Pattern of the characters after the beginning.
         source: The page on which the service, or a register, documents the shape.
         random: Whether only random text counts, because words such as `sk-container-class` match
             too.
@@ -126,7 +126,7 @@ class TokenShape(NamedTuple):
 
     name: str
     starts: str
-    rest: str
+    body: str
     source: str
     random: bool = True
 
@@ -143,7 +143,7 @@ class TokenShape(NamedTuple):
             # The literal comes before its lookbehind: the engine then searches for it quickly.
             starts.append(rf"{literal}(?<![A-Za-z0-9]{literal})")
             after_escape.append(rf"{literal}(?:(?<=\\[nrt]{literal})|(?<=\dm{literal}))")
-        expression = rf"(?:{'|'.join(starts + after_escape)})(?:{self.rest})"
+        expression = rf"(?:{'|'.join(starts + after_escape)})(?:{self.body})"
         return Rule(expression, self.prefixes, _is_random_key if self.random else None)
 
 

@@ -80,7 +80,7 @@ class Redactor:
     extra_patterns: tuple[str | re.Pattern[str], ...] = ()
     extra_keys: frozenset[str] | tuple[str, ...] = ()
     _names: tuple[str, ...] = field(init=False, repr=False, compare=False)
-    _named: Rule = field(init=False, repr=False, compare=False)
+    _assignments: Rule = field(init=False, repr=False, compare=False)
     _extra: tuple[Rule, ...] = field(init=False, repr=False, compare=False)
     _name_literals: tuple[bytes, ...] = field(init=False, repr=False, compare=False)
 
@@ -93,10 +93,10 @@ class Redactor:
                 names.append("".join(words))
                 literals.append(words[-1])
         extra = [Rule(re.compile(pattern), ("",)) for pattern in self.extra_patterns]
-        named = NamedSecrets(literals=tuple(literals), strength=self._strength)
+        assignments = NamedSecrets(literals=tuple(literals), strength=self._strength)
         # How to set a field of a frozen dataclass.
         object.__setattr__(self, "_names", tuple(names))
-        object.__setattr__(self, "_named", named)
+        object.__setattr__(self, "_assignments", assignments)
         object.__setattr__(self, "_name_literals", tuple(map(str.encode, literals)))
         object.__setattr__(self, "_extra", tuple(extra))
 
@@ -174,11 +174,11 @@ class Redactor:
         """Return the rules that may match in a text or some JSON: those with a literal in it."""
         # This pass takes 0.4 ms for 32 KB. All patterns would take 20 ms.
         if b"\\u00" in data:  # an escaped letter hides a literal
-            return [self._named, *FORM_RULES, *SHAPE_RULES, *self._extra]
+            return [self._assignments, *FORM_RULES, *SHAPE_RULES, *self._extra]
         low = data.lower()
         candidates: list[Rule] = []
         if any(literal in low for literal in self._name_literals):
-            candidates.append(self._named)
+            candidates.append(self._assignments)
         for rule, literals in _FORM_LITERALS:
             if any(literal in low for literal in literals):
                 candidates.append(rule)
@@ -203,7 +203,7 @@ class Redactor:
     def _mapping(
         self, value: dict[str, Json], candidates: list[Rule], above: int
     ) -> dict[str, Json]:
-        may_name = self._named in candidates
+        may_name = self._assignments in candidates
         redacted: dict[str, Json] = {}
         for key, item in value.items():
             name = self._text(key, candidates)

@@ -25,6 +25,7 @@ from llm_common.tools.tool import third_party_code
 if TYPE_CHECKING:
     from llm_common.tools.tool_index import ToolIndex
 
+# Namespaces that models write before a name, such as `functions.` and `default_api.`.
 _PREFIX = re.compile(r"^(?:functions?|tools?|default_api)[.:/]")
 _SEPARATORS = re.compile(r"[\W_]+")
 _REGISTRY = "the tool registry"
@@ -46,6 +47,7 @@ class OffersTools(Protocol):
         """Return the tools as text or as a list of definitions, or an awaitable of either."""
 
 
+# Compared by identity, which makes it a cheap key of the cache of indexes.
 @dataclass(frozen=True, eq=False)
 class Catalogue:
     """A snapshot of a registry's tools. Registries with equal content share it.
@@ -170,7 +172,12 @@ def _read(schema: str | Sequence[object], *, checked: bool) -> Catalogue:
     try:
         if isinstance(schema, str):
             return _from_text(schema, checked=checked)
-        return _from_list(schema)
+        # The encoding is the key of the cache: the entries themselves can be changed.
+        try:
+            encoded = orjson.dumps(schema, option=_PLAIN_ONLY)
+        except TypeError:  # not plain JSON, but it may have a canonical form
+            encoded = f"[{','.join(map(stable_json, schema))}]".encode()
+        return _from_encoded(encoded)
     except RecursionError as exc:
         raise ToolFailedError(
             "the schemas of the registry's tools are nested too deeply; use flatter schemas",
@@ -188,16 +195,6 @@ def _from_text(text: str, *, checked: bool) -> Catalogue:
     if isinstance(data, list):
         definitions = _definitions(data) or ()
     return Catalogue(text, definitions, checked=checked, empty=not text.strip() or data == [])
-
-
-def _from_list(schema: Sequence[object]) -> Catalogue:
-    """Return the catalogue of these entries."""
-    # The encoding is the key of the cache: the entries themselves can be changed.
-    try:
-        encoded = orjson.dumps(schema, option=_PLAIN_ONLY)
-    except TypeError:  # not plain JSON, but it may have a canonical form
-        encoded = f"[{','.join(map(stable_json, schema))}]".encode()
-    return _from_encoded(encoded)
 
 
 @lru_cache(maxsize=_CACHED_CATALOGUES)
@@ -243,6 +240,7 @@ def rank_tools(
         limit: Maximum number of tools to return.
     """
     index = tool_index(catalogue)
+    # Both rankings in turn, so that many sub-tasks do not push out the tools of the whole task.
     rankings = [index.rank("", limit, queries) for queries in (texts, whole) if queries]
     ranked = filter(None, chain.from_iterable(zip_longest(*rankings)))
     names = dict.fromkeys(map(attrgetter("name"), ranked))
@@ -309,7 +307,7 @@ def offer_tools(
     tools = ranked or catalogue.definitions
     names: list[str] = []
     lines: list[str] = []
-    tokens_saved = catalogue.signature_tokens
+    tokens_saved = catalogue.signature_tokens  # what the prompt would need without a shortlist
     for name, line, tokens in fitting_lines(tools, in_full=bool(ranked), limit_tokens=limit_tokens):
         names.append(name)
         lines.append(line)
@@ -320,7 +318,7 @@ def offer_tools(
 
 def _all_tools(catalogue: Catalogue, shortlist_tools: int, limit_tokens: int) -> str | None:
     """Return all tools in a fence, or None if they exceed the limit."""
-    if not catalogue.checked:
+    if not catalogue.checked:  # a text cannot be shortened by tool
         return catalogue.fenced_text
     if len(catalogue.definitions) <= shortlist_tools and catalogue.text_tokens <= limit_tokens:
         return catalogue.fenced_text
@@ -336,7 +334,7 @@ def fitting_lines(
 
     The line is the tool's JSON if `in_full` and it fits, else its signature.
     """
-    for definition in definitions:
+    for definition in definitions:  # one that is too long is skipped: a shorter one may still fit
         if in_full and definition.text_tokens <= limit_tokens:
             line, tokens = definition.text, definition.text_tokens
         else:

@@ -31,7 +31,7 @@ _MIN_SCORE: Final = 0.5
 _TIE: Final = 0.05  # share of the score: which of two closer tools is right is chance
 _CLAUSE_SEAM: Final = re.compile(r"(?<=[.!?;])\s+|\n+|,\s+|,?\s+(?:and|then)\s+", re.IGNORECASE)
 _MAX_CLAUSES: Final = 8
-_MAX_SEARCHED_CHARS: Final = 10_000
+_MAX_SEARCHED_CHARS: Final = 10_000  # longer texts are documents, not requests
 _NUMBER: Final = r"-?\d{1,15}(?:\.\d{1,15})?"
 # In this order: the text that one pattern matches is not searched again, so the digits of a date
 # and the dots of an address are not numbers and paths.
@@ -111,11 +111,13 @@ class LexicalToolSelector(ChoosesTools):
                 break  # the query is only another wording of the task
             requests = [text] if request.sub_tasks else self._requests(catalogue, text)
             for part in requests:
+                # The part comes first, so that its values win over those of the whole task.
                 call = self._call(catalogue, part, [part, *request.whole], context)
                 if isinstance(call, DroppedCall):
                     dropped.append(call)
                 elif call is not None:
                     proposed.append(call)
+        # The calls are valid: this drops repeats, and calls beyond the limit.
         checked = check_calls(proposed, catalogue, max_calls=self.config.max_calls)
         status: SelectionStatus = "empty"
         problem = ""
@@ -140,6 +142,7 @@ class LexicalToolSelector(ChoosesTools):
         calls = 0
         for start, end in _clauses(text):
             clause = text[start:end]
+            # Without the context, whose values would fill the call of every clause.
             fills_call = isinstance(self._call(catalogue, clause, [clause], {}), dict)
             calls += fills_call
             if spans and not (fills_call and calls > 1):
@@ -208,9 +211,9 @@ def fill_arguments(
 ) -> dict[str, Any]:
     """Return the arguments that have one possible value. Deterministic.
 
-    A parameter gets the context's value of its name, else the value after its name
-    (`city=Paris`, `limit 5`), else the only option of its enum that a text names. A required
-    parameter without any of these gets its `const` or `default`, else the only value of its kind in
+    A parameter gets the context's value of its name. Else it gets the value after its name
+    (`city=Paris`, `limit 5`), or the only option of its enum that a text names. A required
+    parameter without any of these gets its `const` or `default`, or the only value of its kind in
     a text. No two such parameters may have the same kind. Kinds are numbers, quoted texts, and
     URL, email, date and path for parameters with such a format or name.
 
@@ -248,6 +251,7 @@ def fill_arguments(
 
 def _named_value(name: str, schemas: Mapping[str, Schema], texts: Sequence[str]) -> object | None:
     """Return the value after a parameter's name, or the only option of its enum in a text."""
+    # `user_id` also matches `user id` and `userid`.
     spaced_name = r"[\s_-]?".join(map(re.escape, name.split("_")))
     options = _options(schemas[name])
     kind = schemas[name].get("type", "string")
@@ -256,6 +260,7 @@ def _named_value(name: str, schemas: Mapping[str, Schema], texts: Sequence[str])
         spellings = sorted(map(re.escape, options), key=len, reverse=True)
         option = rf"({'|'.join(spellings)})(?!\w)".replace("_", r"[\s_-]+")
         patterns = [rf"\b{spaced_name}(?:\s*[=:]\s*|\s+){option}"]
+        # An option that another parameter has too is used only after the parameter's name.
         rivals = [schema for rival, schema in schemas.items() if rival != name]
         if options.keys().isdisjoint(chain.from_iterable(map(_options, rivals))):
             patterns.append(rf"(?<!\w){option}")
@@ -279,7 +284,7 @@ def _named_value(name: str, schemas: Mapping[str, Schema], texts: Sequence[str])
 
 
 def _options(schema: Schema) -> dict[str, object]:
-    """Return the texts and numbers of an enum by their spelling, without those that share one."""
+    """Return the texts and numbers of an enum by spelling. Ambiguous spellings are left out."""
     enum = schema.get("enum")
     if not isinstance(enum, list):
         return {}

@@ -51,6 +51,7 @@ from llm_common.text.display import (
     to_json,
 )
 
+# The same for every query, so that endpoints cache it.
 _SYSTEM: Final = """\
 You choose which stored tool outputs are needed to answer a query.
 
@@ -69,8 +70,9 @@ MAX_PROMPT_BYTES: Final = 63_000
 
 _MODEL_VARIABLES: Final = (_env.CONTEXT_SELECTION_MODEL, _env.TOOL_SELECTION_MODEL)
 _RANKING_S: Final = 1.0  # for the ranking, if the model used up the time
-_MAX_SHOWN: Final = 200
 _MAX_QUERY_CHARS: Final = 8_000
+# 200 summaries of 300 characters nearly fill the prompt.
+_MAX_SHOWN: Final = 200
 _MAX_SUMMARY_CHARS: Final = 300
 _MAX_DIGEST_CHARS: Final = 1_000
 _SAMPLE: Final = 20  # lines to estimate tokens from
@@ -121,6 +123,7 @@ class ChoosesPointers(ABC):
         """
         if not isinstance(query, str):
             raise TypeError(f"query must be a str, got {type(query).__name__}")
+        # The last pointer of an id replaces the others: it is the newest save.
         by_id = {pointer.pointer_id: pointer for pointer in as_pointers(pointers)}
         candidates = list(by_id.values())
         if not candidates or not self._max_selected:
@@ -190,6 +193,7 @@ class LexicalRelevanceSelector(ChoosesPointers):
         except NoThreadError as exc:
             return failed_selection("error", exc.message, used="lexical", candidates=candidates), {}
         scores = {entry.pointer.pointer_id: entry.score for entry in ranked}
+        # Without a match, the order would be that of recency.
         pointers: list[ContextPointer] = []
         if any(map(attrgetter("matches"), ranked)):
             pointers = list(map(attrgetter("pointer"), ranked))
@@ -284,7 +288,7 @@ class ModelRelevanceSelector(ChoosesPointers):
     ) -> tuple[RelevanceSelection, Mapping[str, float]]:
         ends_at = self._options.ends_at()
         try:
-            async with asyncio.timeout_at(ends_at):
+            async with asyncio.timeout_at(ends_at):  # includes the wait for a thread
                 prepared = await in_thread(self._inquiry, query, candidates)
         except NoThreadError as exc:
             return failed_selection("error", exc.message, used="model", candidates=candidates), {}
@@ -302,6 +306,7 @@ class ModelRelevanceSelector(ChoosesPointers):
             outcome.error.chosen_by = self._chosen_by
         if outcome.status in {"ok", "empty"} or self._fail_closed:
             return self._selection(candidates, prepared, outcome), {}
+        # The status stays that of the failure, and `used` says that the ranking chose.
         related = await _related_pointers(query, candidates, ends_at=ends_at)
         return self._selection(candidates, prepared, outcome, related=related), {}
 
@@ -480,8 +485,9 @@ def build_relevance_prompt(
             {"id": pointer.pointer_id} | shown_fields(pointer, include_digest=include_digest)
         ),
     )
-    shown = [pointer for pointer in candidates if pointer.pointer_id in lines]
-    shown_ids = _ids_of(shown)
+    # In the order of the candidates, and not of their ranks, so that the prefix stays the same.
+    shown_pointers = [pointer for pointer in candidates if pointer.pointer_id in lines]
+    shown_ids = _ids_of(shown_pointers)
     shown_lines = list(map(lines.__getitem__, shown_ids))
     schema = closed_object(
         {"pointer_ids": {"type": "array", "items": {"type": "string", "enum": shown_ids}}}
@@ -490,15 +496,16 @@ def build_relevance_prompt(
         system=_SYSTEM,
         user=_user_text(question, shown_lines, max_selected),
         reply_model=_Reply,
-        judge=lambda reply: _judge(reply, shown),
+        judge=lambda reply: _judge(reply, shown_pointers),
         json_schema={"name": "pointer_ids", "strict": True, "schema": schema},
     )
-    return PointerInquiry(prompt, shown, tokens_saved(len(candidates), shown_lines))
+    return PointerInquiry(prompt, shown_pointers, tokens_saved(len(candidates), shown_lines))
 
 
 def _user_text(query: str, lines: Sequence[str], max_selected: int) -> str:
     # The query comes first, so that further candidates do not change the cached prefix.
     listed = "\n".join(lines)
+    # Seeded, so that the same query and candidates give the same prompt, which can be cached.
     nonce = fence_nonce(f"{query}\n{listed}", seed=query)
     return (
         f"Choose at most {max_selected}.\n\nQuery:\n{fenced(query, nonce)}\n\n"
@@ -506,21 +513,21 @@ def _user_text(query: str, lines: Sequence[str], max_selected: int) -> str:
     )
 
 
-def _judge(reply: _Reply, shown: Sequence[ContextPointer]) -> Verdict[ChosenPointers]:
+def _judge(reply: _Reply, pointers: Sequence[ContextPointer]) -> Verdict[ChosenPointers]:
     """Return the candidates in the order of the reply, and the ignored entries."""
     # Models change the case of ids and add spaces.
-    candidates = {pointer.pointer_id.strip().lower(): pointer for pointer in shown}
+    candidates = {pointer.pointer_id.strip().lower(): pointer for pointer in pointers}
     chosen: dict[str, ContextPointer] = {}
     dropped: list[DroppedId] = []
     for entry in reply.pointer_ids:
         key = entry.strip().lower() if isinstance(entry, str) else ""
         if key in candidates and key not in chosen:
             chosen[key] = candidates[key]
-        elif len(dropped) < _MAX_DROPPED:
+        elif len(dropped) < _MAX_DROPPED:  # a reply may have thousands of entries
             reason: Literal["unknown", "repeat"] = "repeat" if key in chosen else "unknown"
             dropped.append(DroppedId(id=one_line(str(entry), max_chars=80), reason=reason))
     choice = ChosenPointers(list(chosen.values()), tuple(dropped))
-    if dropped and not chosen:
+    if dropped and not chosen:  # unlike an empty list, which is a valid answer
         feedback = "No entry is the id of a candidate; copy ids from the candidates"
         return Verdict(choice, 0, usable=False, feedback=feedback, reason="no_valid_id")
     return Verdict(choice, len(chosen))
@@ -555,6 +562,7 @@ def fitting_lines(
     lines = {}
     for entry in rank_pointers(query, candidates, limit=limit):
         line = line_of(entry.pointer)
+        # A line that is too long is skipped: a shorter one may still fit.
         if _line_bytes(line) <= max_bytes:
             max_bytes -= _line_bytes(line)
             lines[entry.pointer.pointer_id] = line
@@ -604,6 +612,7 @@ def explain_choices(
     weights: Mapping[str, Weight] = MappingProxyType({}),
 ) -> tuple[PointerChoice, ...]:
     """Return one entry for each candidate, in their order."""
+    # Later reasons win: the ranking may choose pointers that a failed model did not see.
     reasons: dict[str, ChoiceReason] = dict.fromkeys(_ids_of(candidates), "not chosen")
     reasons.update(dict.fromkeys(_ids_of(not_shown), "not shown"))
     reasons.update(dict.fromkeys(_ids_of(over_the_cap), "over the cap"))

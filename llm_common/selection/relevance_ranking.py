@@ -17,7 +17,7 @@ from llm_common.redaction.patterns import REDACTED
 
 OnNoMatch = Literal["all", "none"]
 
-_MIN_WORD_CHARS = 3
+_MIN_WORD_CHARS = 3  # of a keyword: shorter words match too many summaries
 _WORD = re.compile(r"[^\W_]+")
 
 
@@ -58,9 +58,10 @@ _RECENCY_DECAY = 6.0  # in pointers, not in time: sessions run at any speed
 _LINK_WEIGHT = 0.6
 _MAX_LINKING = 3  # best pointers that raise the pointers linked with them
 
+# An argument outside these limits is a flag or a text, and not a name that links two outputs.
 _MIN_NAME_CHARS = 3
 _MAX_NAME_CHARS = 120
-_CACHED_NAMES = 32_768
+_CACHED_NAMES = 32_768  # the same arguments are ranked for each query of a session
 _TOKEN = re.compile(r"\w+")
 
 
@@ -106,6 +107,7 @@ def rank_pointers(
         embedder: Compares texts by meaning. None ranks by words alone.
         limit: Maximum number of pointers to return. None returns all.
     """
+    # Reversed after a stable sort: of equal times, the later position counts as newer.
     pool = sorted(pointers, key=attrgetter("created_at"))[::-1]
     lowered: list[str] = []
     digests: list[str] = []
@@ -126,7 +128,9 @@ def rank_pointers(
         similarities = prominence(embedder.similarities(query, summaries))
         parts["vectors"] = [_VECTOR_WEIGHT * similarity for similarity in similarities]
     scores = [*map(math.fsum, zip(*parts.values(), strict=True))]
+    # `nlargest` keeps the order of equal scores, which is newest first.
     best = heapq.nlargest(_MAX_LINKING, range(len(pool)), key=scores.__getitem__)
+    # After the best are chosen, so that links do not change which pointers are linked.
     links = {"named": _named_by(best, pool), "names": _naming(best, pool, lowered)}
     for gains in links.values():
         for index, gain in gains.items():
@@ -217,6 +221,7 @@ def _strings(args: Mapping[str, object]) -> list[str]:
 
 def _name(text: str) -> str:
     """Return the spaced text, or "" if it is too short or too long for a name."""
+    # Checked before the cache, which would keep texts of any length.
     if text == REDACTED or not _MIN_NAME_CHARS <= len(text.strip()) <= _MAX_NAME_CHARS:
         return ""
     return _spaced_name(text)

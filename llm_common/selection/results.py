@@ -22,6 +22,7 @@ _log = logging.getLogger(__name__)
 
 _DEFAULT_PROVIDER = "zai"  # serves the default model under its plain name
 _MAX_CALLS = 100
+# A timeout outside these is taken for a mistake, such as milliseconds.
 MAX_TIMEOUT_S = 3_600.0
 MIN_TIMEOUT_S = 0.001
 
@@ -53,7 +54,7 @@ class ToolSelectionConfig(BaseModel):
             plan needs, and 10 tools 71%.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid")  # a misspelt setting is an error
 
     model: str = "glm-4.5-air"
     fallback_model: str | None = None
@@ -391,6 +392,7 @@ def observed_selection(
         candidates: The number of candidates, if it is known.
         max_selected: Maximum number to choose, if there is one.
     """
+    # Names of OpenTelemetry's GenAI conventions where these have one.
     attributes: dict[str, Attribute] = {"gen_ai.data_source.id": source}
     if candidates is not None:
         attributes["llm_common.retrieval.candidates"] = candidates
@@ -419,6 +421,7 @@ def report_selection(
     span.set_attributes({**attributes, **retrieval_attributes(dict(scores))})
     if selection.failed:
         span.fail(selection.status)
+        # A selection that failed before any call has no model to name.
         models = [attempt.model for attempt in selection.attempts if attempt.model]
         model = f", model {models[-1]}" if models else ""
         _log.warning(

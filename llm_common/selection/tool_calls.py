@@ -25,8 +25,9 @@ _MAX_NAME_CHARS = 64  # shown in reports
 _MAX_ID_CHARS = 100
 _OTHER_KEYS = (("name", "tool"), ("arguments", "args"))  # as in the chat completions API
 _MAX_LEVELS = 8  # of nested arguments that are converted
-_MAX_ALTERNATIVES = 8
+_MAX_ALTERNATIVES = 8  # a schema with more is not read, and the value not converted
 _MAX_PATH_CHARS = 120
+# Without leading zeros, since "007" is an id. A float represents 15 digits exactly.
 _WHOLE = re.compile(r"-?(?:0|[1-9][0-9]{0,14})")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,14})(?:\.[0-9]{1,15})?")
 _FLAGS = {"true": True, "false": False}
@@ -69,7 +70,7 @@ def check_calls(
     notes: list[str] = []
     seen: set[str] = set()
     for proposal in proposed:
-        if len(calls) == max_calls:
+        if len(calls) == max_calls:  # goes on, to report each call
             dropped.append(DroppedCall(_printable_name(proposal), "over_limit"))
             continue
         if not isinstance(proposal, Mapping):
@@ -80,6 +81,7 @@ def check_calls(
             dropped.append(call)
             continue
         try:
+            # Canonical, so that the order of arguments does not matter.
             key = stable_json([call.tool, call.args])
         except UnserialisableError:
             dropped.append(DroppedCall(_printable_name(proposal), "malformed"))
@@ -124,7 +126,8 @@ def _read_call(
     for other_key, key in _OTHER_KEYS:
         if other_key in proposal and key not in proposal:
             notes.append(f"{other_key} was read as {key}")
-    tool, reasoning = _tool_of(proposal), proposal.get("reasoning")
+    tool = proposal.get("tool", proposal.get("name"))
+    reasoning = proposal.get("reasoning")
     raw_args = proposal.get("args", proposal.get("arguments"))
     args = _read_args(raw_args)
     if not isinstance(tool, str) or not tool.strip() or args is None:
@@ -140,7 +143,7 @@ def _read_call(
             notes.append("the name was written differently")
             name = definition.name
         problems = definition.find_problems(args)
-        if problems:
+        if problems:  # valid arguments are never converted
             args, changes = read_leniently(args, definition.parameters)
             if not changes or definition.find_problems(args):
                 return DroppedCall(name, "invalid_args", problems), []
@@ -155,12 +158,9 @@ def _read_call(
     return call, notes
 
 
-def _tool_of(proposal: Mapping[Any, Any]) -> object:
-    return proposal.get("tool", proposal.get("name"))
-
-
 def _read_args(args: object) -> dict[str, Any] | None:
     """Return the arguments as an object, or None if they are not one."""
+    # `extract_json` also finds an object inside prose, which is not an argument.
     if isinstance(args, str) and args.strip().startswith("{") and args.strip().endswith("}"):
         try:
             args = extract_json(args)
@@ -173,7 +173,7 @@ def _read_args(args: object) -> dict[str, Any] | None:
 
 def _printable_name(proposal: object) -> str:
     if isinstance(proposal, Mapping):
-        tool = _tool_of(proposal)
+        tool = proposal.get("tool", proposal.get("name"))
         if isinstance(tool, str):
             return one_line(tool, max_chars=_MAX_NAME_CHARS)
     return ""
@@ -222,6 +222,7 @@ class _Reader:
         return converted
 
     def _value(self, value: Any, schema: Schema, *, path: str, levels: int) -> Any:
+        # Deeper arguments are checked as they are: a model may nest without end.
         if not levels or not isinstance(value, str | dict | list):
             return value
         kinds = (self._kinds(schema) or frozenset()) - {"null"}

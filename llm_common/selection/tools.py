@@ -51,6 +51,7 @@ _CORRECTABLE = frozenset({"malformed", "unknown_tool", "invalid_args"})
 _MAX_NAMED_DROPS = 5  # in the feedback to a model
 _MAX_ENUM_NAMES = 500  # of an enum in a JSON Schema; endpoints take 500 to 1,000
 _LATE = "reading the tools took until the deadline; raise the deadline, or offer fewer tools"
+# The same for every task, so that endpoints cache it with the tools.
 _SYSTEM = """\
 You choose the tool calls that a task needs.
 Answer with one JSON object and nothing else: {{"calls": [{{"tool": "tool_name", "args": \
@@ -63,6 +64,7 @@ when no tool helps.
 
 {tools}"""
 
+# For the end of the user text, since the number changes.
 _ROUNDS_LEFT = """\
 If you need to see what these calls return before you can choose further ones, add "again": true \
 beside "calls": you are then asked again, up to {rounds} times. Answer {{"calls": []}} once the \
@@ -176,6 +178,7 @@ class ChoosesTools(ABC):
         Raises:
             TypeError: If `task` is not a `PlannedTask`, or `query` not a str.
         """
+        # Not `isinstance`, so that a task of another class with both fields works.
         if not hasattr(task, "sub_tasks") or not hasattr(task, "description"):
             raise TypeError(
                 f"task must be a PlannedTask, got {type(task).__name__}; "
@@ -185,14 +188,19 @@ class ChoosesTools(ABC):
             raise TypeError(f"query must be a str, got {type(query).__name__}")
         request = ToolRequest(task, query, context, rounds_left)
         with observed_selection("tools", max_selected=self.config.max_calls) as span:
-            selection, offered, shown = await self._select(request, tool_registry)
+            selection, offered, shown_names = await self._select(request, tool_registry)
             probabilities = {choice.tool: choice.probability for choice in selection.choices}
             scores: dict[str, float | None] = {}
             for call in selection.calls:
                 scores[call.tool] = probabilities.get(call.tool)
             report_selection(span, "tools", selection, scores)
             record(
-                "tools", selection=selection, offered=offered, shown=shown, task=task, query=query
+                "tools",
+                selection=selection,
+                offered=offered,
+                shown=shown_names,
+                task=task,
+                query=query,
             )
         return selection
 
@@ -201,7 +209,7 @@ class ChoosesTools(ABC):
     ) -> tuple[ToolSelection, tuple[ToolDefinition, ...], Sequence[str]]:
         """Return the selection, all tools, and the names of the tools that were considered."""
         ends_at = asyncio.get_running_loop().time() + self._total_s()
-        try:
+        try:  # an async registry may ask remote servers for their tools
             async with asyncio.timeout_at(ends_at):
                 catalogue = await read_catalogue(registry)
             if catalogue.empty:
@@ -209,12 +217,12 @@ class ChoosesTools(ABC):
                     status="no_candidates", used=self.used, tools_total=0, tools_shown=0
                 )
                 return selection, (), ()
-            selection, shown = await self.choose(catalogue, request, ends_at=ends_at)
+            selection, shown_names = await self.choose(catalogue, request, ends_at=ends_at)
         except (ToolFailedError, UnserialisableError, NoThreadError) as exc:
             return ToolSelection(status="error", used=self.used, problem=exc.message), (), ()
         except TimeoutError:
             return ToolSelection(status="timeout", used=self.used, problem=_LATE), (), ()
-        return selection, catalogue.definitions, shown
+        return selection, catalogue.definitions, shown_names
 
     def _total_s(self) -> float:
         """Return the maximum seconds of a whole selection."""
@@ -287,6 +295,7 @@ class ToolSelector(ChoosesTools):
             # In a thread, since the first description and ranking of a few thousand tools takes
             # some tenths of a second.
             text = await in_thread(_prompt_text, catalogue, self.config, request)
+        # A cached reply counts only for the same settings and tools.
         scope = ""
         if self._cache is not None:
             scope = f"{self.config.model_dump_json()}{catalogue.digest}"
@@ -302,6 +311,7 @@ class ToolSelector(ChoosesTools):
         )
         outcome = await ask_with_fallback(self._client, prompt, options, ends_at=ends_at)
         if isinstance(outcome.error, ModelNotFoundError) and options.model is not None:
+            # The error then says where the name of the missing model comes from.
             outcome.error.chosen_by = (
                 f"{TOOL_SELECTION_MODEL.name} or the configuration of the selector"
             )
@@ -317,6 +327,7 @@ class ToolSelector(ChoosesTools):
                 f"`dropped` says why{dropped}"
             )
             return Verdict(checked, 0, usable=False, feedback=feedback, reason="no_valid_call")
+        # A usable verdict with feedback asks the fallback too, and keeps this one if that fails.
         feedback = ""
         reasons = set(map(attrgetter("reason"), checked.dropped))
         correctable = not _CORRECTABLE.isdisjoint(reasons)
