@@ -672,7 +672,7 @@ MISTAKES = [
         "an intent of no text",
         lambda at: classify_intent(None),
         TypeError,
-        "the request is of type NoneType; pass what the user wrote as a text",
+        "text must be a str, got NoneType; pass the user's request",
     ),
     Mistake(
         "a search of a history for no text",

@@ -130,6 +130,7 @@ def frame(kinds: Iterable[Kind]) -> str:
 
 
 def _section(kind: Kind, body: str, nonce: str) -> str:
+    # Without the last line break, which `fenced` adds.
     return f"## {KINDS[kind]}\n{fenced(body[:-1], nonce)}"
 
 

@@ -327,9 +327,7 @@ def classify_intent(text: str, *, current_project: str | None = None) -> UserInt
         TypeError: If `text` is not a str.
     """
     if not isinstance(text, str):
-        raise TypeError(
-            f"the request is of type {type(text).__name__}; pass what the user wrote as a text"
-        )
+        raise TypeError(f"text must be a str, got {type(text).__name__}; pass the user's request")
     words = list(_spoken_words(head_and_tail(text)))
     # What is negated, a noun ("the build fails") or subordinate ("when I run") asks for nothing.
     roles = _NOUN.sub("x", _NEGATED.sub(_blanked, _roles(words)))
@@ -404,10 +402,10 @@ def _read(word: str) -> list[str]:
 
 
 def _roles(words: Sequence[str]) -> str:
-    """Return one letter a word. The first word of a phrase has its role, and the others have x."""
+    """Return one letter a word: the role of a word or of a phrase, with x for its other words."""
     roles = ""
     while len(roles) < len(words):
-        index = len(roles)
+        index = len(roles)  # the same for letters and words, so that a match locates a word
         entry = _entry(words, index)
         roles += _role(words, index, entry) + "x" * entry.count(" ")
     return roles
@@ -447,7 +445,7 @@ def _verb_intent(words: Sequence[str], match: re.Match[str] | None) -> IntentTyp
         return None
     index = match.end() - 1
     entry = _entry(words, index)
-    if entry not in VERBS:
+    if entry not in VERBS:  # a form in -ing, or a program such as `git`
         entry = _GERUNDS.get(entry, entry)
     following = words[index + 1 : index + 1 + _MAX_OBJECT_WORDS]
     intent = _intent_of_object(words, index, entry)

@@ -59,6 +59,7 @@ async def judge_items(
     Returns:
         The new scores with an account of the call, or the old scores after any failure.
     """
+    # One deadline for the wait for a thread and for the call.
     ends_at = asyncio.get_running_loop().time() + timeout_s
     try:
         async with asyncio.timeout_at(ends_at):
@@ -94,7 +95,7 @@ async def judge_items(
 def _questions(
     pool: DataPoolSnapshot, request: ContextSelectionRequest, scores: Scores
 ) -> tuple[_Questions | None, dict[str, _Key]]:
-    """Return the questions about the best items, if there are any, and the items' keys by name."""
+    """Return the questions about the best items, or None, and the keys of the items by name."""
     candidates: list[_Key] = []
     for key, score in scores.items():
         if key[0] != "project" and score.rule not in REFUSED:

@@ -38,6 +38,7 @@ def mentioned_files(
         text += f'\n"{hint}"'  # quoted, so that a name such as "build" counts
     lowered = text.lower()
 
+    # A plain search excludes most files, and is faster than indexing their names.
     def is_spelled(file: ContextFile) -> bool:
         return any(name.lower() in lowered for name in _spellings(file))
 
@@ -327,6 +328,7 @@ def extract_entities(text: str) -> tuple[ExtractedEntity, ...]:
     entities: list[_Located] = []
     for url in URL.finditer(text):
         entities.append((url.start(), "url", _url(url.group())))
+    # Blanked at the same length, so that the positions of later entities stay the same.
     unlinked = URL.sub(lambda match: " " * len(match.group()), text)
     for match in QUOTED.finditer(unlinked):
         phrase = match.group()[1:-1].strip()
@@ -372,7 +374,7 @@ def _kind(name: str, *, called: bool) -> EntityKind | None:
         return "path" if has_extension or _is_path(name) else None
     if called and (_IDENTIFIER.fullmatch(name) or _DOTTED.fullmatch(name)):
         return "symbol"
-    if _INITIALS.fullmatch(name):
+    if _INITIALS.fullmatch(name):  # "U.S.A" has dots, but names nothing
         return None
     if has_extension or name in _FILE_NAMES or _HIDDEN_FILE.fullmatch(name):
         return "file"

@@ -143,7 +143,8 @@ class MeasuredStrategy:
     ) -> Scores:
         """Return the value and the parts of every item. Takes time linear in the pool."""
         query = "\n".join([request.intent.text, *request.priority_hints])
-        turns = sorted(sorted(pool.session_log, key=attrgetter("id")), key=attrgetter("timestamp"))
+        # Ids break ties in time, so that the order of the pool does not matter.
+        turns = sorted(pool.session_log, key=attrgetter("timestamp", "id"))
         project = request.intent.metadata.current_project
         parts: dict[tuple[Kind, str], _Parts] = {}
         parts |= self._turn_parts(turns, query)
@@ -172,7 +173,7 @@ class MeasuredStrategy:
         contents = [turn.content for turn in turns]
         vectors = self._vector_scores(query, contents)
         matches = [*map(add, words, vectors)]
-        top = max(matches, default=0.0) or 1.0
+        top = max(matches, default=0.0) or 1.0  # 1.0 if no turn matches
         neighbours = _neighbour_scores([match / top for match in matches], contents)
         parts: dict[tuple[Kind, str], _Parts] = {}
         for index, turn in enumerate(turns):
@@ -227,6 +228,7 @@ class MeasuredStrategy:
     ) -> dict[tuple[Kind, str], _Parts]:
         if not outputs:
             return {}
+        # `rank_pointers` breaks ties in time by position.
         by_id = sorted(outputs, key=attrgetter("pointer_id"))
         parts: dict[tuple[Kind, str], _Parts] = {}
         for ranked in rank_pointers(query, by_id, embedder=self._embedder):
@@ -252,7 +254,7 @@ def _folded_file(content: str, path: str) -> Texts:
 
 
 def _neighbour_scores(values: Sequence[float], texts: Sequence[str]) -> list[float]:
-    """Return the sum of the values around each text, faded by distance, relative to the largest."""
+    """Return the faded sum of the values around each text, relative to the largest sum."""
     fades = [math.exp(-(len(text) + 1) / _NEIGHBOURHOOD) for text in texts]
     before = _faded_sums(values, fades)
     after = _faded_sums(values[::-1], fades[::-1])[::-1]
@@ -415,6 +417,7 @@ def score_pool(
         maximum = maxima.get(kind)
         cut_off = request.min_relevance
         if cut_off is None:
+            # The strategy's cut-off is compared after the division too.
             cut_off = strategy.cut_offs.get(kind, -inf) / (maximum or 1.0)
         value, parts = score.value, score.parts
         if not isfinite(value):

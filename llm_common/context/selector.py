@@ -140,7 +140,7 @@ class ContextSelector:
         allocation = allocate_budget(request)
         intent = str(request.intent.classification)
         self._emit("context.selection.start", intent=intent, budget=allocation.total_budget)
-        now = request.now or datetime.now(UTC)
+        now = request.now or datetime.now(UTC)  # read once, so that all ages agree
         metered = request.model_copy(update={"counter": self._metered(request.counter)})
         with operation("retrieval", "context", {"gen_ai.data_source.id": "context"}) as current:
             strategies = self._strategies
@@ -242,7 +242,7 @@ class ContextSelector:
                 with third_party_code("a context listener"):
                     result: object = listener(ContextEvent(name, data))
                     if inspect.iscoroutine(result):
-                        result.close()
+                        result.close()  # or Python would warn that it was never awaited
                         _log.warning(
                             "a context listener is async and was not run; pass a plain function"
                         )

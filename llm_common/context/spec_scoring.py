@@ -96,9 +96,10 @@ def score_context_file(
 def score_memory_snippet(
     snippet: MemorySnippet, intent: UserIntent, *, now: datetime | None = None
 ) -> float:
-    """Return the store's relevance, plus `.2 * exp(-age in days)`, plus .3 for the same project.
+    """Return the store's relevance, plus parts for recency and for the same project.
 
-    A relevance that is not finite counts as 0.
+    Recency adds `.2 * exp(-age in days)`, and the current project adds .3. A relevance that is not
+    finite counts as 0.
 
     Args:
         snippet: The memory.

@@ -124,6 +124,7 @@ class ContextBuilder:
             return ""
         filters = MemoryFilters(session_id=trigger.session_id)
         try:
+            # The lines are read here too, because a reader may return anything.
             with third_party_code("the memory reader"):
                 async with asyncio.timeout(self._memory_timeout_s):
                     hits = await self._reader.retrieve(goal, self._k, filters)

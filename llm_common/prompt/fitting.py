@@ -65,10 +65,10 @@ def fit_detailed(bundle: PromptBundle, counter: TokenCounter | None = None) -> F
     The history is cut in steps of a third of the budget, if that keeps at least half of what would
     fit. The prompts of the next turns then share their beginning, as a provider's cache needs.
 
-    The tool schemas, the system text and the instructions are never cut, because a prompt without
-    its question or with half of its rules must not be sent. Neither are the system messages at the
-    head of the history. Without instructions, the question is the last message of the user in the
-    history. It stays, and so do the messages after it.
+    A prompt without its question or with half of its rules must not be sent. So the tool schemas,
+    the system text, the instructions and the system messages at the head of the history are never
+    cut. Without instructions, the question is the last message of the user in the history. It
+    stays, and so do the messages after it.
 
     Args:
         bundle: The prompt, which is not changed.
@@ -89,6 +89,7 @@ def fit_detailed(bundle: PromptBundle, counter: TokenCounter | None = None) -> F
             f"bundle is a {kind}; pass a PromptBundle, such as ContextBuilder.build makes"
         )
     meter = PromptMeter(counter or DefaultCounter())
+    # If the tool schemas alone exceed the budget, the error says so.
     tools = PromptBundle(tools_json_schema=bundle.tools_json_schema, budget=bundle.budget)
     required = [*_rules_of(bundle), *_question_of(bundle)]
     uncut = bundle.model_copy(update={"context_docs": [], "background": "", "history": required})
@@ -132,6 +133,7 @@ def _require(meter: PromptMeter, uncut: PromptBundle, tools: PromptBundle) -> No
 
 def _account(before: PromptBundle, after: PromptBundle, tokens: int) -> FittedPrompt:
     shortened = []
+    # The last documents are dropped first, so the remaining ones are pairs.
     pairs = zip(before.context_docs, after.context_docs, strict=False)
     for index, (document, fitted) in enumerate(pairs):
         if document != fitted:
@@ -194,7 +196,7 @@ def _without_documents(bundle: PromptBundle, meter: PromptMeter) -> PromptBundle
 
     count = bisect_left(range(len(documents)), 1, key=lambda index: int(not fits(index + 1)))
     if count == 0 and not fits(0):
-        return with_documents([])
+        return with_documents([])  # the background has to be cut too
     whole = documents[:count]
     part = _longest_excerpt(
         documents[count], lambda text: meter.fits(with_documents([*whole, text]))

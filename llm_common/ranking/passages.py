@@ -86,18 +86,18 @@ class RankedPassages:
     def _reveal(self) -> Iterator[tuple[int, int]]:
         """Yield the pieces of each passage, the best piece first, then those next to it."""
         text, last = self.text, len(self._spans) - 1
-        shown: set[int] = set()
+        yielded: set[int] = set()
         # Without a match, alternately two passages from the start and one from the end.
         both_ends = sorted(range(last + 1), key=lambda index: (min(index / 2, last - index), index))
         for passage in self._order or both_ends:
             pieces = list(_spans(text, *self._spans[passage], _PIECE_CHARS))
             weights = self._weights.weigh([folded(text[start:end]) for start, end in pieces])
             best = weights.index(max(weights))
-            follows_shown = passage - 1 in shown
-            precedes_shown = passage + 1 in shown or 0 < passage == last
-            if not weights[best] and precedes_shown and not follows_shown:
+            follows_yielded = passage - 1 in yielded
+            precedes_yielded = passage + 1 in yielded or 0 < passage == last
+            if not weights[best] and precedes_yielded and not follows_yielded:
                 best = len(pieces) - 1  # next to the passage after it, so that no gap opens
-            shown.add(passage)
+            yielded.add(passage)
             indexes = range(len(pieces))
             for index in sorted(indexes, key=lambda index: (abs(index - best), index < best)):
                 yield pieces[index]

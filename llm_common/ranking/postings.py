@@ -23,9 +23,9 @@ _LETTERS: Final = 4
 class Postings:
     """Scores documents against terms by BM25.
 
-    Takes about 50 ns for each document that contains a term of a request, and three times as long
-    for a term that no earlier request had. The order of insertion never changes a score. Not safe
-    to share between threads.
+    A request takes about 50 ns for each document that contains one of its terms. A term that no
+    earlier request had takes three times as long. The order of insertion never changes a score. Not
+    safe to share between threads.
 
     Args:
         bm25: The parameters of the formula.

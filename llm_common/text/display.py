@@ -163,8 +163,8 @@ def excerpt_text(text: str, max_chars: int) -> Excerpt:
         return Excerpt(f"{head}…"[: max(max_chars, 0)], len(head))
     head = text[: head_end(text, int((max_chars - reserved) * _HEAD_SHARE))]
     tail = text[_tail_start(text, len(text) - (max_chars - reserved - len(head))) :]
-    shown = len(head) + len(tail)
-    return Excerpt(head + _missing_characters(len(text) - shown) + tail, shown)
+    chars_shown = len(head) + len(tail)
+    return Excerpt(head + _missing_characters(len(text) - chars_shown) + tail, chars_shown)
 
 
 def excerpt_json(value: object, max_chars: int) -> Excerpt:
@@ -193,7 +193,7 @@ def _excerpt_json(value: object, whole: str, max_chars: int, depth: int) -> Exce
 
 def _excerpt_list(items: list[object], max_chars: int, depth: int) -> Excerpt:
     inner = max_chars - len(_bracketed("[]", [], _missing_of(len(items), len(items), "items")).text)
-    shown: list[Excerpt] = []
+    parts: list[Excerpt] = []
     used = 0
     for item in items:
         text = to_json(item)
@@ -201,11 +201,11 @@ def _excerpt_list(items: list[object], max_chars: int, depth: int) -> Excerpt:
         if len(text) > available:
             # In less than half of the characters, a part of the item would add little.
             if available > max(inner // 2, _MIN_VALUE_CHARS):
-                shown.append(_excerpt_json(item, text, available, depth + 1))
+                parts.append(_excerpt_json(item, text, available, depth + 1))
             break
-        shown.append(Excerpt(text, len(text)))
+        parts.append(Excerpt(text, len(text)))
         used += len(text) + 1
-    return _bracketed("[]", shown, _missing_of(len(items) - len(shown), len(items), "items"))
+    return _bracketed("[]", parts, _missing_of(len(items) - len(parts), len(items), "items"))
 
 
 def _excerpt_object(members: dict[str, object], max_chars: int, depth: int) -> Excerpt:

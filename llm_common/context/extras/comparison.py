@@ -123,12 +123,12 @@ def compare_strategies(
     by_name = strategies if isinstance(strategies, Mapping) else STRATEGIES
     bundles: dict[str, ContextBundle] = {}
     for name in strategies:
-        named = request.model_copy(update={"strategy": name})
+        variant = request.model_copy(update={"strategy": name})
         bundles[name] = select_and_pack_context(
             pool,
-            allocate_budget(named),
-            named.intent,
-            request=named,
+            allocate_budget(variant),
+            variant.intent,
+            request=variant,
             texts=texts,
             strategies=by_name,
         )

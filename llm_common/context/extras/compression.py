@@ -89,7 +89,7 @@ async def compress_turns(
                 tokens,
                 target_tokens,
             )
-            break
+            break  # a later summary would come before the turns of this group
         summaries.append(_summary_turn(group, text, tokens))
         compressed += len(group)
     return (*summaries, *plain[compressed:])

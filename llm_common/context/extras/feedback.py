@@ -129,10 +129,10 @@ class AdaptiveWeights:
     excluded items are not affected, but an item near the strategy's cut-off may cross it. Every
     factor stays within [0.5, 2], and its logarithm halves in 30 days. `pushes` describes the rule.
 
-    Recall@6 on one half of the queries, after verdicts on the six best outputs of each query of the
-    other half, as the mean of ten splits (benchmarks/quality_feedback.py): bfcl_long_mix .92 to
-    .99, bfcl_base_mix .97 to 1, wiki_musique .62 to .67, wiki_session .79 to .83, tau_airline_mix
-    .92 to .94, wiki_hotpot_b .97 as before, wiki_hotpot_a .93 to .92.
+    Verdicts on the six best outputs of each query of one half change Recall@6 on the other half.
+    These are means of ten splits (benchmarks/quality_feedback.py): bfcl_long_mix .92 to .99,
+    bfcl_base_mix .97 to 1, wiki_musique .62 to .67, wiki_session .79 to .83, tau_airline_mix .92 to
+    .94, wiki_hotpot_b .97 as before, wiki_hotpot_a .93 to .92.
 
     The file contains factors by the names of intents, strategies and parts, and hashes of the last
     10,000 verdicts, so that none counts twice. It contains no texts and no ids of items. Tasks,
@@ -261,6 +261,7 @@ def _learn(
         if before == (helpful,):
             return False
         if before is not None:
+            # The opposite verdict came from the same bundle, so its moves can be computed again.
             moves = {part: move - undone[part] for part, move in moves.items()}
         inserted = connection.execute(
             "INSERT OR REPLACE INTO verdicts (item, helpful) VALUES (?, ?)", (item, helpful)

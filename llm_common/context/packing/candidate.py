@@ -117,7 +117,7 @@ class Placement:
     Attributes:
         candidate: The candidate.
         block: Its block.
-        shown: The text that is shown.
+        text: The text that is shown.
         form: The form.
         tokens: Tokens of the block.
         chars: Number of characters of the item's text that are shown.
@@ -126,7 +126,7 @@ class Placement:
 
     candidate: Candidate
     block: Block
-    shown: str
+    text: str
     form: Form
     tokens: int
     chars: int
@@ -259,6 +259,7 @@ class Duplicates:
         keys = []
         if candidate.text and (folded := "".join(candidate.text.split()).casefold()):
             keys.append(folded)
+        # The digest identifies an output without loading it.
         if isinstance(candidate.item, ContextPointer) and candidate.item.result_sha256:
             keys.append(f"sha256:{candidate.item.result_sha256}")
         if candidate.text is not None:  # an output that is not loaded yet will have another key
@@ -299,10 +300,10 @@ class Meter:
         return tokens
 
 
-def next_chars(size: int, shown: int) -> int:
-    """Return how many characters of a text the next step shows, after `shown` characters."""
+def next_chars(size: int, chars: int) -> int:
+    """Return how many characters of a text the next step shows, after one of `chars`."""
     target = FIRST_CHARS
-    while target <= shown:
+    while target <= chars:
         target *= 2
     return size if size < target * _ALMOST else target
 
@@ -334,6 +335,7 @@ class Forms:
                 return self.summary(candidate)
         else:
             while (chars := next_chars(candidate.chars, chars)) < candidate.chars:
+                # A part may take no more tokens than the summary that is shown already.
                 size = self._parts_of(candidate)[1].smallest_with(chars)
                 if size is not None and size.tokens > tokens:
                     return self._part(candidate, size)
@@ -412,9 +414,9 @@ class Forms:
         return Placement(candidate, block, body, form, self._meter.count(block.text), chars)
 
 
-def _part_note(candidate: Candidate, shown: int, size: int) -> str:
+def _part_note(candidate: Candidate, chars: int, size: int) -> str:
     """Return the note that the rest of an item is unread. A turn has only marks in its text."""
     if candidate.kind == "turn":
         return ""
-    note = f"{shown:,} of {size:,} characters; the rest is unread"
+    note = f"{chars:,} of {size:,} characters; the rest is unread"
     return f"{note}: read it by the id" if candidate.kind == "output" else note

@@ -140,6 +140,7 @@ class _Packer:
         for step in steps:
             group = step.candidate.group
             if group not in groups:
+                # The line with the day of a turn is paid for once.
                 groups.add(group)
                 remaining -= self._meter.count(group_line(group))
             current = self._placed.get(step.candidate)
@@ -164,6 +165,7 @@ class _Packer:
             if candidate.score.rule in REFUSED:
                 continue
             if candidate.kind == "memory":
+                # A repeated memory must not take the place of another one.
                 if memories.repeats(candidate):
                     continue
                 memories.add(candidate)
@@ -210,6 +212,7 @@ class _Packer:
             if placement is not None and smaller is not None:
                 self._placed[candidate] = replace(smaller, reason=placement.reason)
                 continue
+            # There is no smaller form, so the form before the step returns.
             self._steps.pop()
             if placement is not None and before is not None:
                 self._placed[candidate] = before
@@ -217,6 +220,7 @@ class _Packer:
 
     def bundle(self) -> ContextBundle:
         """Build the bundle of the items placed so far."""
+        # After trimming, since the account of a duplicate may only name an item that is shown.
         for candidate in self._candidates:
             candidate.same_as = self._shown_duplicate(candidate)
         dropped = [item.left_out() for item in self._candidates if item not in self._placed]
@@ -295,7 +299,7 @@ def _shown_item(
     if placement.form == "whole" or isinstance(item, ProjectState | ContextPointer):
         return item
     field = "text" if isinstance(item, MemorySnippet) else "content"
-    return item.model_copy(update={field: placement.shown, "tokens": placement.tokens})
+    return item.model_copy(update={field: placement.text, "tokens": placement.tokens})
 
 
 def _position(placement: Placement) -> tuple[int, bool, float, int, float, str]:
@@ -434,6 +438,7 @@ class PackingSteps:
     def _take(self, step: Placement, queue: _Queue) -> Placement:
         candidate, cost = step.candidate, self._cost(step)
         current = self._current.get(candidate)
+        # The first reason stays, but the line of a named output is only a preview of the item.
         reason = queue.reason
         if current is not None and current.reason != "named":
             reason = current.reason
@@ -442,6 +447,7 @@ class PackingSteps:
         if step.chars:
             self._duplicates.add(candidate)
         queue.tokens += cost
+        # Tokens from a reserve count towards the share of the kind too.
         self._kind_tokens[candidate.kind] += cost
         if queue is self._kinds[candidate.kind]:
             self._shared_tokens += cost
@@ -502,6 +508,7 @@ class PackingSteps:
                 if step is not None and not (is_new and self._duplicates.repeats(candidate)):
                     return step
             heappop(queue.heap)
+            # Another queue has shown the candidate since, so its density is out of date.
             if queued_for is not current and not queue.is_first_only:
                 heappush(queue.heap, (-_density(candidate, current), index, candidate, current))
         return None
@@ -536,10 +543,11 @@ class PackingSteps:
 
 def _density(candidate: Candidate, current: Placement | None) -> float:
     """Return the value that the next step adds, per character."""
-    shown = current.chars if current else 0
-    end = next_chars(candidate.chars, shown)
+    start = current.chars if current else 0
+    end = next_chars(candidate.chars, start)
     if candidate.text is None and not candidate.chars:
         end = FIRST_CHARS  # the size is unknown
-    if 0 < shown < end:
-        return candidate.value * log(end / shown) / (_HEADING_CHARS + end - shown)
-    return candidate.value / (_HEADING_CHARS + min(end - shown, _MAX_COUNTED_CHARS))
+    if 0 < start < end:
+        # The logarithm makes each doubling of the text worth the same.
+        return candidate.value * log(end / start) / (_HEADING_CHARS + end - start)
+    return candidate.value / (_HEADING_CHARS + min(end - start, _MAX_COUNTED_CHARS))
