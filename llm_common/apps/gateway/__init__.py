@@ -1,6 +1,6 @@
-"""The MCP gateway: other servers' tools with large results behind previews.
+"""Serve the tools of MCP servers, with previews instead of large results.
 
-Needs the extra `mcp`.
+This package needs the extra `mcp`.
 """
 
 from llm_common.apps.gateway.gateway import Gateway

@@ -1,4 +1,4 @@
-"""`Gateway`: an MCP server in front of others, for one host on stdio or several over HTTP."""
+"""Serve MCP hosts in front of other servers, on stdio or over HTTP: `Gateway`."""
 
 import asyncio
 import hashlib
@@ -26,18 +26,24 @@ from llm_common.pointers.store import (
     InMemoryContextPointerStore,
 )
 
+# Each session has its own server processes. Idle sessions beyond these limits are ended.
 _MAX_SESSIONS: Final = 64
 _IDLE_S: Final = 3_600.0
 _Answer = Callable[[HostSession, Any, HostContext], Awaitable[Any]]
 
 
 class Gateway:
-    """The gateway's server and its sessions.
+    """An MCP server with one session per host. Use it as an async context manager.
 
-    An async context manager, which ends every server at its end.
+    Leaving the context ends every server that a session has started.
 
     Args:
         config: Servers, rules and limits.
+
+    Attributes:
+        store: The store of all results.
+        counts: What the gateway has done so far.
+        server: The server of the MCP SDK.
     """
 
     def __init__(self, config: GatewayConfig) -> None:
@@ -84,7 +90,7 @@ class Gateway:
 
     async def __aenter__(self) -> Self:
         with suppress(StoreError):
-            await self.store.gc()  # results of sessions that were killed
+            await self.store.gc()  # expired results of gateways that were killed
         return self
 
     async def __aexit__(
@@ -100,11 +106,11 @@ class Gateway:
 
     @property
     def sessions(self) -> Sequence[HostSession]:
-        """The sessions of the hosts that were heard of in the last hour."""
+        """Return the sessions that have not ended."""
         return tuple(self._sessions.values())
 
     def session_of(self, host: HostContext) -> HostSession:
-        """The session that a host's request belongs to; made at its first."""
+        """Return the session of a host's request, and create it for the first request."""
         key = session_key(host)
         session = self._sessions.get(key)
         if session is None:
@@ -118,19 +124,26 @@ class Gateway:
         return session
 
     def _close_idle(self) -> None:
-        idle = [key for key, session in self._sessions.items() if not session.running]
-        now, too_many = time.monotonic(), len(self._sessions) + 1 - _MAX_SESSIONS
-        for number, key in enumerate(sorted(idle, key=lambda key: self._sessions[key].last_used)):
-            if number < too_many or now - self._sessions[key].last_used > _IDLE_S:
+        """End sessions that are idle for long, and the longest idle ones if there are too many."""
+        idle = [
+            (session.last_used, key)
+            for key, session in self._sessions.items()
+            if not session.running
+        ]
+        now, excess = time.monotonic(), len(self._sessions) + 1 - _MAX_SESSIONS
+        for last_used, key in sorted(idle):
+            if excess > 0 or now - last_used > _IDLE_S:
                 self._end(key)
+            excess -= 1
 
     def leave(self, headers: Mapping[str, str]) -> None:
-        """End the session of a host over HTTP, by the headers of the request that ends it."""
+        """End the session of a host over HTTP, given the headers of its DELETE request."""
         key = _key_of(headers, headers.get("mcp-session-id", ""))
         if key in self._sessions:
             self._end(key)
 
     def _end(self, key: str) -> None:
+        # Not awaited: the servers of an idle session must not delay a new host.
         closing = asyncio.create_task(self._sessions.pop(key).close())
         self._closing.add(closing)
         closing.add_done_callback(self._closing.discard)
@@ -145,7 +158,7 @@ class Gateway:
         await self.session_of(host).tell_servers(types.RootsListChangedNotification())
 
     def _of_session(self, answer: _Answer) -> Any:
-        """A handler of the server, which answers for the session of the host that asks."""
+        """Return a handler that answers a request in the session of its host."""
 
         async def handle(host: HostContext, params: Any) -> Any:
             session = self.session_of(host)
@@ -156,7 +169,7 @@ class Gateway:
 
 
 class _GatewayServer(Server[Any]):
-    """Announces changes of its lists on every transport."""
+    """A server that announces changes of its lists on every transport."""
 
     def get_capabilities(
         self,
@@ -164,7 +177,7 @@ class _GatewayServer(Server[Any]):
         *args: Any,
         **kwargs: Any,
     ) -> types.ServerCapabilities:
-        """Those of the server, with the announcements."""
+        """Return the server's capabilities, with announcements for all lists."""
         options = NotificationOptions(
             prompts_changed=True, resources_changed=True, tools_changed=True
         )
@@ -172,10 +185,11 @@ class _GatewayServer(Server[Any]):
 
 
 def session_key(host: HostContext) -> str:
-    """Tells hosts apart: one on stdin and stdout.
+    """Return the key of a host's session.
 
-    Over HTTP by token and, where the protocol has sessions, by session. A host of the protocol of
-    2026 has no session: those that share a token share their results.
+    On stdio, there is one host. Over HTTP, the key depends on the token and on the protocol's
+    session id. The protocol of 2026 has no session ids, so its hosts share results if they share a
+    token.
     """
     if host.request is None:
         return "stdio"
@@ -190,10 +204,10 @@ def _key_of(headers: Mapping[str, str], session: str) -> str:
 
 
 def store_of(config: GatewayConfig) -> ContextPointerStore:
-    """The store of the gateway's results, without secrets.
+    """Return the store of the gateway's results, which redacts secrets.
 
     Raises:
-        StoreError: The system is not POSIX, which a folder needs; `memory_only` works there.
+        StoreError: If the system is not POSIX, as the file store requires. `memory_only` works.
     """
     limits: Any = {
         "redact_results": True,

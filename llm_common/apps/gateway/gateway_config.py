@@ -1,4 +1,4 @@
-"""`GatewayConfig`: the servers behind the gateway, and how tools and results are shown."""
+"""Configure the gateway: its servers, their tools, and the limits of results: `GatewayConfig`."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -15,7 +15,9 @@ from llm_common._env import read_named
 from llm_common.errors import ConfigError
 from llm_common.pointers.reading import MIN_LIMIT_TOKENS
 
+# `${NAME}`, `${env:NAME}` as VS Code writes it, or `${NAME:-default}`.
 _VARIABLE: Final = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+# Most hosts use the first, VS Code uses the second.
 _SERVER_KEYS: Final = ("mcpServers", "servers")
 _DAY_S: Final = 86_400.0
 
@@ -24,14 +26,14 @@ Globs = tuple[str, ...]
 
 
 class ToolRules(BaseModel):
-    """Which tools are there, by globs on `name` or `server/name`; upper and lower case count.
+    """The choice of tools, by case-sensitive globs on `name` or `server/name`.
 
     Attributes:
-        allow: Only these.
-        deny: Not these, also if they are allowed.
-        pinned: Listed although the others are only found by search.
-        read_only: Only tools that change nothing: by their server's hint, else by the verb in their
-            name.
+        allow: Only these tools are available.
+        deny: These tools are not available, even if allowed.
+        pinned: These tools are listed even if others can only be searched.
+        read_only: Whether to offer only tools that change nothing, by their server's hint or the
+            verb in their name.
     """
 
     model_config = ConfigDict(
@@ -44,12 +46,12 @@ class ToolRules(BaseModel):
     read_only: bool = False
 
     def admits(self, server: str, tool: str) -> bool:
-        """Whether the lists leave a tool in."""
-        return _any_fits(self.allow, server, tool) and not _any_fits(self.deny, server, tool)
+        """Return whether a tool is allowed and not denied."""
+        return _any_matches(self.allow, server, tool) and not _any_matches(self.deny, server, tool)
 
     def pins(self, server: str, tool: str) -> bool:
-        """Whether a tool is always listed."""
-        return _any_fits(self.pinned, server, tool)
+        """Return whether a tool is always listed."""
+        return _any_matches(self.pinned, server, tool)
 
 
 _Transport = Annotated[
@@ -61,18 +63,18 @@ _Transport = Annotated[
 
 
 class ServerConfig(BaseModel):
-    """One entry of `mcpServers`; other hosts' fields are ignored.
+    """One entry of `mcpServers`. Unknown fields, such as those of other hosts, are ignored.
 
     Attributes:
-        command: Program of a server on stdin and stdout.
-        args: Its arguments.
-        env: Its variables; beside them it gets only PATH, HOME and the like.
-        cwd: Its folder.
-        url: Address of a server that runs already, instead of a command.
-        headers: Sent with each request to it.
-        type: `stdio`, `http` or `sse`; None takes `stdio` for a command and `http` for an address.
-        disabled: Leaves the server out.
-        rules: Under `llmCommon`: which of its tools are there.
+        command: The program of a server on stdin and stdout.
+        args: The arguments of the program.
+        env: The environment variables of the program, besides PATH, HOME and a few more.
+        cwd: The working directory of the program.
+        url: The address of a running server, instead of a command.
+        headers: HTTP headers for each request to the address.
+        type: `stdio`, `http` or `sse`. None means `stdio` for a command and `http` for an address.
+        disabled: Whether to leave the server out.
+        rules: The choice of its tools, in the field `llmCommon`.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True)
@@ -89,32 +91,34 @@ class ServerConfig(BaseModel):
 
 
 class GatewayConfig(BaseModel):
-    """What the gateway does; frozen.
+    """The settings of a gateway, frozen.
 
     Attributes:
-        servers: By name, in the order of the files.
-        tools: `all` lists every tool; `search` lists tools to search and call, and the pinned ones;
-            `auto` is `all` while the definitions fit `max_tool_tokens`.
-        max_tool_tokens: That budget.
-        list_found: In search mode, lists what was found from then on; a host then reads its whole
-            prompt anew.
-        rules: As each server's own, for all of them.
-        max_whole_tokens: A longer result is stored and shown as a preview; None keeps every result
-            whole.
-        max_preview_tokens: Most tokens of a preview.
-        intent: Offers each tool's caller an argument `intent`, which previews are made for.
-        host_prefix: What the host puts before tool names, such as `mcp__gateway__`; previews name
-            tools with it. Up to 50 characters that names of tools have.
-        lazy: Starts a server when it is needed first, not when a host connects.
-        start_timeout_s: Seconds that a server has to start and to list its tools.
-        call_timeout_s: Seconds that a call may take; None waits as long as the host does, but no
-            longer than five minutes for a server over HTTP that sends nothing.
-        list_wait_s: Seconds that a list waits for servers that start; later ones are announced as a
-            change.
-        memory_only: Writes nothing to disk.
-        folder: Where results are kept; None takes `llm-common/gateway` in the user's cache folder.
-        ttl_s: Seconds after which a stored result is gone.
-        max_session_bytes: Most bytes of one host session's results; the oldest go first.
+        servers: The servers by name, in the order of the files.
+        tools: `all` lists every tool. `search` lists the pinned tools, and tools to search and
+            call. `auto` means `all` while the definitions fit `max_tool_tokens`, else `search`.
+        max_tool_tokens: Maximum tokens of the definitions that `auto` lists.
+        list_found: In search mode, whether to list tools once a search has returned them. The
+            host's prompt cache is lost each time.
+        rules: The choice of tools for all servers, in addition to the rules of each server.
+        max_whole_tokens: Maximum tokens of a result that stays whole. A longer one is stored and
+            replaced by a preview. None keeps every result whole.
+        max_preview_tokens: Maximum tokens of a preview.
+        intent: Whether to add an argument `intent` to each tool, which decides what a preview
+            shows.
+        host_prefix: The prefix that the host adds to tool names, such as `mcp__gateway__`. Previews
+            name tools with it. At most 50 characters that are allowed in tool names.
+        lazy: Whether to start a server at its first use instead of when a host connects.
+        start_timeout_s: Seconds for a server to start and list its tools.
+        call_timeout_s: Seconds for a call. None waits as long as the host does, but at most five
+            minutes for a server over HTTP that sends nothing.
+        list_wait_s: Seconds that a list waits for starting servers. Later ones are announced as a
+            change of the list.
+        memory_only: Whether to write nothing to disk.
+        folder: The folder for results. None for `llm-common/gateway` in the user's cache folder.
+        ttl_s: Seconds until a stored result expires.
+        max_session_bytes: Maximum bytes of one host session's results. The oldest are removed
+            first.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -139,18 +143,19 @@ class GatewayConfig(BaseModel):
 
     @classmethod
     def from_files(cls, *paths: Path | str, **settings: Any) -> Self:
-        """The configuration of `mcpServers` files; a later file replaces the servers of that name.
+        """Read `mcpServers` files and return the configuration.
 
-        `${NAME}` and `${NAME:-default}` in texts are variables of the environment. Servers that are
-        disabled, and the gateway itself, are left out.
+        A server of a later file replaces one of the same name. `${NAME}` and `${NAME:-default}` in
+        texts are replaced by environment variables. Disabled servers and the gateway itself are
+        left out.
 
         Args:
-            *paths: JSON files as hosts have them, with `mcpServers` or `servers`.
+            *paths: JSON files in the format of MCP hosts, with `mcpServers` or `servers`.
             **settings: The other attributes.
 
         Raises:
-            ConfigError: A file cannot be read, an entry or a setting does not fit, or a variable is
-                not set.
+            ConfigError: If a file cannot be read, an entry or a setting is invalid, or a variable
+                is not set.
         """
         servers: dict[str, ServerConfig] = {}
         for path in paths:
@@ -158,29 +163,29 @@ class GatewayConfig(BaseModel):
         try:
             return cls(servers=servers, **settings)
         except ValidationError as exc:
-            raise _misfit(exc, "the gateway's settings") from exc
+            raise _invalid(exc, "the gateway's settings") from exc
 
 
 def is_gateway(server: ServerConfig) -> bool:
     """Return whether an entry would start this gateway again, also through `uvx` or `python -m`."""
-    words = [
-        PurePath(word).stem.lower().replace("_", "-") for word in (server.command, *server.args)
-    ]
+    words: list[str] = []
+    for word in (server.command, *server.args):
+        words.append(PurePath(word).stem.lower().replace("_", "-"))
     return ("llm-common", "gateway") in pairwise(words)
 
 
 def expanded(value: Any, *, where: str) -> Any:
-    """Plain data with the variables in its texts replaced.
+    """Return plain data with the variables in its texts replaced.
 
     Args:
-        value: Lists, dicts and texts; anything else stays.
-        where: Names the place in an error.
+        value: Lists, dicts and texts. Other values are returned unchanged.
+        where: A description of the position, for an error.
 
     Raises:
-        ConfigError: A variable is not set and has no default.
+        ConfigError: If a variable is not set and has no default.
     """
     if isinstance(value, str):
-        return _VARIABLE.sub(lambda found: _variable(found, where), value)
+        return _VARIABLE.sub(lambda match: _variable(match, where), value)
     if isinstance(value, list):
         return [expanded(item, where=where) for item in value]
     if isinstance(value, dict):
@@ -188,8 +193,8 @@ def expanded(value: Any, *, where: str) -> Any:
     return value
 
 
-def _variable(found: re.Match[str], where: str) -> str:
-    name, default = found[1], found[2]
+def _variable(match: re.Match[str], where: str) -> str:
+    name, default = match[1], match[2]
     value = read_named(name)
     if value is not None:
         return value
@@ -207,7 +212,7 @@ def _servers_in(path: Path) -> Iterator[tuple[str, ServerConfig]]:
         document = orjson.loads(path.read_bytes())
     except OSError as exc:
         raise ConfigError(
-            f"{path} cannot be read ({exc.strerror}); name a file", variable="config"
+            f"{path} cannot be read ({exc.strerror}); name another file", variable="config"
         ) from exc
     except orjson.JSONDecodeError as exc:
         raise ConfigError(
@@ -226,7 +231,7 @@ def _servers_in(path: Path) -> Iterator[tuple[str, ServerConfig]]:
         try:
             server = ServerConfig.model_validate(expanded(entry, where=where))
         except ValidationError as exc:
-            raise _misfit(exc, where) from exc
+            raise _invalid(exc, where) from exc
         if bool(server.command) == bool(server.url):
             raise ConfigError(
                 f'{where} has not exactly one of "command" and "url"; give it one', variable=name
@@ -235,13 +240,15 @@ def _servers_in(path: Path) -> Iterator[tuple[str, ServerConfig]]:
             yield name, server
 
 
-def _misfit(error: ValidationError, where: str) -> ConfigError:
-    wrong = ", ".join(sorted({".".join(map(str, part["loc"])) or "it" for part in error.errors()}))
-    first = error.errors()[0]["msg"]
+def _invalid(error: ValidationError, where: str) -> ConfigError:
+    problems = error.errors()
+    # The text of the error would show the values, which may be secrets.
+    fields = ", ".join(sorted({".".join(map(str, problem["loc"])) or "it" for problem in problems}))
     return ConfigError(
-        f"{where}: {wrong} cannot be used ({first}); correct the entry", variable=wrong
+        f"{where}: {fields} cannot be used ({problems[0]['msg']}); correct the entry",
+        variable=fields,
     )
 
 
-def _any_fits(globs: Globs, server: str, tool: str) -> bool:
+def _any_matches(globs: Globs, server: str, tool: str) -> bool:
     return any(fnmatchcase(tool, glob) or fnmatchcase(f"{server}/{tool}", glob) for glob in globs)

@@ -1,4 +1,4 @@
-"""`HostResults`: a host's large results as previews, read in parts and searched, by a `Session`."""
+"""Store a host's large results in a `Session`, and return previews: `HostResults`."""
 
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -20,8 +20,8 @@ from llm_common.tools.tool import Tool
 
 _MAX_QUERY_CHARS: Final = 1_000
 _LINE_CHARS: Final = 160
-_COUNTED_CHARS: Final = 20_000
-_FRAME_TOKENS: Final = 60
+_COUNTED_CHARS: Final = 20_000  # of the sample from which a result's tokens are estimated
+_FRAME_TOKENS: Final = 60  # for the fence, and for the line that counts older results
 _LIST_SCHEMA: Final = {
     "type": "object",
     "properties": {
@@ -33,13 +33,13 @@ _LIST_SCHEMA: Final = {
 
 @dataclass(slots=True)
 class GatewayCounts:
-    """What the gateway did.
+    """Counts of what the gateway has done.
 
     Attributes:
         calls: Calls of the servers' tools.
-        kept: Results that were stored and shown as previews.
-        tokens_not_sent: Tokens of these results, less those of their previews. Those of long ones
-            are estimated from a sample.
+        kept: Results that were stored and replaced by previews.
+        tokens_not_sent: Tokens of these results without the tokens of their previews. For a long
+            result, estimated from a sample.
         tokens_read_back: Tokens of the answers of the tools that read, search and list results.
     """
 
@@ -50,13 +50,18 @@ class GatewayCounts:
 
 
 class HostResults:
-    """The results of one host: what MCP returns, in and out of a `Session`.
+    """The stored results of one host.
 
     Args:
-        config: Limits. A `max_whole_tokens` of None keeps nothing.
-        store: Where results are stored. Several hosts may share one.
-        counts: Counts what is done. Several hosts may share them.
-        counter: Counts tokens. None takes the default.
+        config: Limits. With a `max_whole_tokens` of None, nothing is stored.
+        store: Stores the results. Several hosts may share it.
+        counts: Counts what is done. Several hosts may share it.
+        counter: Counts tokens. None for the default counter.
+
+    Attributes:
+        keeps: Whether large results are stored.
+        tools: The tools that read, search and list results, by their names without the host's
+            prefix.
     """
 
     def __init__(
@@ -69,7 +74,6 @@ class HostResults:
     ) -> None:
         self.counts: Final = counts or GatewayCounts()
         self.keeps: Final = config.max_whole_tokens is not None
-        """Whether large results are stored at all."""
         self._counter = counter or DefaultCounter()
         self._max_tokens = config.max_whole_tokens or MIN_LIMIT_TOKENS
         policy = OffloadPolicy(
@@ -87,7 +91,6 @@ class HostResults:
         )
         self._session = Session(store, config=settings)
         self.tools: Final[dict[str, Tool]] = {}
-        """The tools that a host is offered, by the names that it puts its prefix before."""
         if self.keeps:
             reader, search = self._session.tools()
             lister = Tool(
@@ -108,42 +111,43 @@ class HostResults:
         args: Mapping[str, Any],
         intent: str = "",
     ) -> str | None:
-        """Return what a host sees instead of a result, or None if the result stays as it is.
+        """Return the preview that replaces a result, or None if the result stays whole.
 
-        A result that cannot be stored stays as it is: nothing is lost.
+        A result that cannot be stored stays whole, so nothing is lost.
 
         Args:
             structured: The result as data, or None.
             texts: The result as text blocks.
-            tool: The tool's name as the host knows it.
-            args: What it was called with.
-            intent: What the caller wants from it.
+            tool: The tool's name in the host.
+            args: The arguments of the call.
+            intent: What the caller wants from the result.
         """
         self.counts.calls += 1
         if not self.keeps:
             return None
         value = await in_thread(stored_value, structured, texts)
         try:
-            shown = await self._session.offload(
+            offloaded = await self._session.offload(
                 value, tool=tool, args=args, query=query_of(args, intent)
             )
         except StoreError:
             return None
-        if shown.pointer_id is None:
+        if offloaded.pointer_id is None:
             return None
+        # Counting a long text takes seconds, so its tokens are estimated from its beginning.
         sample = ("\n".join(texts) or to_json(value))[:_COUNTED_CHARS]
         sample_tokens = await in_thread(self._counter.count, sample)
-        tokens = sample_tokens * shown.total_chars // max(len(sample), 1)
+        tokens = sample_tokens * offloaded.total_chars // max(len(sample), 1)
         self.counts.kept += 1
-        self.counts.tokens_not_sent += max(tokens - self._counter.count(shown.text), 0)
-        return shown.text
+        self.counts.tokens_not_sent += max(tokens - self._counter.count(offloaded.text), 0)
+        return offloaded.text
 
     async def answer(self, name: str, args: Mapping[str, Any]) -> str:
-        """Return what one of `tools` answers, within the threshold.
+        """Run one of `tools` and return its answer, within `max_whole_tokens`.
 
         Raises:
-            ToolArgumentsError: If the arguments do not fit. The text says what to do.
-            ToolFailedError: If the result cannot be read. The text says why.
+            ToolArgumentsError: If the arguments are not valid. The message says what to correct.
+            ToolFailedError: If the result cannot be read. The message gives the reason.
         """
         answer = str(await self.tools[name].run(args))
         self.counts.tokens_read_back += self._counter.count(answer)
@@ -162,20 +166,27 @@ class HostResults:
             if self._counter.count("\n".join([*lines, line])) > self._max_tokens - _FRAME_TOKENS:
                 break
             lines.append(line)
-        rest = len(pointers) - after - len(lines)
-        more = f" {rest} older ones follow after {after + len(lines)}." if rest > 0 else ""
-        return f"{len(pointers)} results are stored.{more}\n{in_fence(chr(10).join(lines))}"
+        head = f"{len(pointers)} results are stored."
+        older = len(pointers) - after - len(lines)
+        if older > 0:
+            head += f" {older} older ones follow after {after + len(lines)}."
+        return f"{head}\n{in_fence(chr(10).join(lines))}"
 
 
 def stored_value(structured: Any, texts: Sequence[str]) -> Any:
-    """Return what is stored of a result: its data, its text parsed if it is JSON, or both.
+    """Return the value to store for a result: its data, its text, or both if they differ.
+
+    Text that is JSON is parsed.
 
     Args:
-        structured: Data, or None; a list wrapped as `{"result": […]}` is unwrapped.
-        texts: Text blocks.
+        structured: The result as data, or None. A list wrapped as `{"result": […]}` is unwrapped.
+        texts: The result as text blocks.
     """
     joined = "\n".join(texts)
-    documents = [_parsed(text) if text.lstrip()[:1] in ("{", "[") else text for text in texts]
+    documents: list[Any] = []
+    for text in texts:
+        # Only objects and lists: a text such as `007` is not the number 7.
+        documents.append(_parsed(text) if text.lstrip()[:1] in ("{", "[") else text)
     from_texts: Any = documents
     if len(documents) == 1:
         from_texts = documents[0]
@@ -183,33 +194,36 @@ def stored_value(structured: Any, texts: Sequence[str]) -> Any:
         from_texts = joined
     if structured is None:
         return from_texts
-    parsed = [_parsed(text) for text in texts]
+    # Most servers send their data as text too. Then the text is not stored a second time.
+    parsed = list(map(_parsed, texts))
     spellings = [parsed, list(texts), joined]
     if len(parsed) == 1:
         spellings += parsed
     value = structured
     if isinstance(structured, dict) and len(structured) == 1:
         ((name, inner),) = structured.items()
-        value = inner if name == "result" or inner in spellings else structured
+        if name == "result" or inner in spellings:
+            value = inner
     if texts and value not in spellings and structured not in spellings:
         return {"structuredContent": structured, "text": joined}
     return from_texts if isinstance(value, str) and texts else value
 
 
 def query_of(args: Mapping[str, Any], intent: str) -> str:
-    """Return the words that a preview is made for: the intent, then those among the arguments."""
+    """Return the query of a preview: the intent, then the words and numbers of the arguments."""
     words = [intent]
-    waiting: deque[Any] = deque([dict(args)])
-    left = _MAX_QUERY_CHARS - len(intent)
-    while waiting and left > 0:
-        value = waiting.popleft()
+    # Breadth first, because the main arguments are at the top.
+    queue: deque[Any] = deque([dict(args)])
+    remaining_chars = _MAX_QUERY_CHARS - len(intent)
+    while queue and remaining_chars > 0:
+        value = queue.popleft()
         if isinstance(value, Mapping):
-            waiting.extend(value.values())
+            queue.extend(value.values())
         elif isinstance(value, list):
-            waiting.extend(value)
+            queue.extend(value)
         elif isinstance(value, str | int | float) and not isinstance(value, bool):
-            words.append(str(value)[:left])
-            left -= len(words[-1])
+            words.append(str(value)[:remaining_chars])
+            remaining_chars -= len(words[-1])
     return " ".join(filter(None, words))[:_MAX_QUERY_CHARS]
 
 

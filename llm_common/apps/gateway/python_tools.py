@@ -1,4 +1,4 @@
-"""`mcp_tools`: the tools of MCP servers in a `ToolRegistry`."""
+"""Use the tools of MCP servers in Python, as a `ToolRegistry`: `mcp_tools`."""
 
 import logging
 from collections.abc import AsyncIterator, Mapping
@@ -23,19 +23,19 @@ _log = logging.getLogger(__name__)
 
 @asynccontextmanager
 async def mcp_tools(config: GatewayConfig) -> AsyncIterator[ToolRegistry]:
-    """A registry of the servers' tools.
+    """Yield a registry of the servers' tools, then end the servers and remove stored results.
 
-    Ends the servers, and removes the stored results, at its end. The tools have the names and the
-    rules that a host of the gateway sees. Large results come as previews, and the tools that read
-    them back are in the registry too; with a `max_whole_tokens` of None each result comes whole,
-    for an executor that keeps results itself. A tool raises `ToolFailedError` where its server
-    reports an error.
+    The tools have the same names and rules as for a host of the gateway. Large results are replaced
+    by previews, and the registry includes the tools that read them back. For an executor that
+    stores results itself, set `max_whole_tokens` to None. A tool raises `ToolFailedError` if its
+    server reports an error.
 
-    A server that does not start is left out, and so is a tool whose name or schema a `Tool` cannot
-    have; the log says which. `tools` has no effect: a registry holds every tool.
+    Servers that do not start are left out with a log line, and so are tools with a name or schema
+    that `Tool` does not accept.
 
     Args:
-        config: Servers, rules and limits.
+        config: Servers, rules and limits. Its `tools` has no effect, because a registry has every
+            tool.
     """
     session = HostSession(config, abilities=HostAbilities(), store=store_of(config))
     try:
@@ -54,7 +54,7 @@ async def mcp_tools(config: GatewayConfig) -> AsyncIterator[ToolRegistry]:
 
 
 class _ServerTool(Tool):
-    """A server's tool, whose failures are raised as they are."""
+    """A server's tool, which raises its own errors unchanged."""
 
     __slots__ = ("_session",)
 
@@ -69,13 +69,13 @@ class _ServerTool(Tool):
         self._session = session
 
     async def run(self, args: Mapping[str, Any]) -> Any:
-        """What the server answers, or a preview of it.
+        """Call the tool and return its result or a preview.
 
-        With pictures and the like, a list that ends with their blocks.
+        A result with images or other media is a list that ends with their blocks.
 
         Raises:
-            ToolArgumentsError: The arguments do not fit; the server was not asked.
-            ToolFailedError: The server reports an error, or is not there.
+            ToolArgumentsError: If the arguments are not valid. The server was not called.
+            ToolFailedError: If the server is down or reports an error.
         """
         arguments, problems = self._bind(args)
         if problems:
@@ -88,22 +88,22 @@ class _ServerTool(Tool):
         except MCPError as exc:
             raise _failure(self.name, exc.message) from exc
         if isinstance(result, types.InputRequiredResult):
-            raise _failure(self.name, "it asks for input, which nobody can give here")
-        texts = [block.text for block in result.content if isinstance(block, types.TextContent)]
+            raise _failure(self.name, "it asks for the user's input, which is not available here")
+        texts: list[str] = []
+        media: list[Any] = []
+        for block in result.content:
+            if isinstance(block, types.TextContent):
+                texts.append(block.text)
+            else:
+                media.append(block.model_dump(mode="json", by_alias=True, exclude_none=True))
         if result.is_error:
             raise _failure(self.name, "\n".join(texts))
-        others = [block for block in result.content if not isinstance(block, types.TextContent)]
-        if not others:
-            return stored_value(result.structured_content, texts)
-        said = (
-            texts
-            if result.structured_content is None
-            else [stored_value(result.structured_content, texts)]
-        )
-        return [
-            *said,
-            *(block.model_dump(mode="json", by_alias=True, exclude_none=True) for block in others),
-        ]
+        structured = result.structured_content
+        if not media:
+            return stored_value(structured, texts)
+        if structured is None:
+            return [*texts, *media]
+        return [stored_value(structured, texts), *media]
 
 
 def _failure(name: str, reason: str) -> ToolFailedError:

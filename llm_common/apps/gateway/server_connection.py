@@ -1,4 +1,4 @@
-"""`ServerConnection`: one MCP server, started when it is needed, and again after its end."""
+"""Start an MCP server when it is needed, and restart it after its end: `ServerConnection`."""
 
 import asyncio
 import logging
@@ -29,15 +29,17 @@ HostContext = ServerRequestContext[Any, Any]
 OnNotification = Callable[[str, types.ServerNotification], Awaitable[None]]
 ResultT = TypeVar("ResultT")
 
+# The wait before a server is started again, or its changes are requested again.
 _MIN_WAIT_S: Final = 1.0
 _MAX_WAIT_S: Final = 60.0
-_CLOSE_WAIT_S: Final = 4.0  # a server is ended in two seconds at most
-_MAX_QUESTIONS: Final = 100
-_SESSION_ENDED: Final = "Session terminated"
+_CLOSE_WAIT_S: Final = 4.0  # ending a process takes at most two seconds
+_MAX_QUESTIONS: Final = 100  # of one server that wait for the host's answer
+_SESSION_ENDED: Final = "Session terminated"  # the SDK's message for a lost HTTP session
 _NO_ANSWER: Final = {
-    types.PARSE_ERROR: "an answer that is no JSON-RPC",
-    types.REQUEST_TIMEOUT: "no answer in time; the call may have taken effect",
+    types.PARSE_ERROR: "returned an answer that is not valid JSON-RPC",
+    types.REQUEST_TIMEOUT: "did not answer in time; the call may have taken effect",
 }
+# Other notifications, such as progress, belong to one request and are handled there.
 _PASSED_ON: Final = (
     types.LoggingMessageNotification,
     types.ToolListChangedNotification,
@@ -55,12 +57,12 @@ _ALL_LISTS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class HostAbilities:
-    """What the host of a session can do; a server is offered nothing else.
+    """The abilities of a host, which are the only ones that its servers are offered.
 
     Attributes:
-        capabilities: Whether it samples for servers, asks its user and names its folders.
-        mode: How a server is greeted: `legacy` for a host of that era, so that its requests reach
-            the host; `auto` for others.
+        capabilities: Whether the host samples for servers, asks its user and lists its folders.
+        mode: How to connect to a server. `legacy` for a host of an older protocol, whose servers
+            can send requests to it, else `auto`.
     """
 
     capabilities: types.ClientCapabilities = field(default_factory=types.ClientCapabilities)
@@ -68,25 +70,29 @@ class HostAbilities:
 
     @classmethod
     def of(cls, context: HostContext) -> Self:
-        """Those of the host behind a request."""
+        """Return the abilities of a request's host."""
         mode = "auto" if context.protocol_version in MODERN_PROTOCOL_VERSIONS else "legacy"
         return cls(context.session.client_capabilities or types.ClientCapabilities(), mode)
 
 
 class ServerConnection:
-    """A server's process or address, and the requests between it and a host.
+    """A server's process or address, with the requests between it and a host.
 
-    Any number of requests may run at once. A server that ends is started again by the next request,
-    after a wait that doubles from one second to a minute while it keeps failing; until then
-    requests fail at once. A server that was started again may have other tools, so it counts as one
-    that has changed its list.
+    Requests may run concurrently. After a server has ended, the next request starts it again. While
+    it keeps failing, the wait between two starts doubles from one second to a minute, and requests
+    in between fail immediately. A restarted server may have other tools, so its tool list counts as
+    changed.
 
     Args:
         name: The server's name.
-        config: How it is started or reached.
-        abilities: What its host can do.
-        start_timeout_s: Seconds that it has to start.
-        on_notification: Told of the changes of its lists and of watched resources, and of its log.
+        config: How to start or reach the server.
+        abilities: The abilities of its host.
+        start_timeout_s: Seconds for the server to start.
+        on_notification: Called with changes of the server's lists and watched resources, and with
+            its log messages.
+
+    Attributes:
+        wire: The state of the stream since the last start.
     """
 
     def __init__(
@@ -106,7 +112,6 @@ class ServerConnection:
         self._ready: asyncio.Future[Client] | None = None
         self._task: asyncio.Task[None] | None = None
         self.wire = Wire()
-        """What is known of its stream, since its last start."""
         self._starting = asyncio.Lock()
         self._hosts: dict[object, HostContext] = {}
         self._watchers: dict[str, set[object]] = {}
@@ -118,23 +123,25 @@ class ServerConnection:
         self._noted = self._closed = self._has_run = False
 
     async def client(self) -> Client:
-        """The server's client; starts the server if it does not run.
+        """Return the server's client, and start the server if it does not run.
 
         Raises:
-            ServerDownError: It does not start, or is not to be started yet or any more.
+            ServerDownError: If the server does not start, waits for its next start, or the gateway
+                is closing.
         """
         async with self._starting:
             if self._ready is None or self.wire.ended.is_set():
                 wait_s = self._retry_at - time.monotonic()
                 if wait_s > 0:
-                    raise self._down(f"{self._problem}; it is started again in {wait_s:.0f} s")
+                    raise self._down(f"{self._problem}; the next start is in {wait_s:.0f} s")
                 await self._finish()
                 if self._closed:
-                    raise self._down("the gateway ends")
+                    raise self._down("the gateway is closing")
                 self.wire, self._noted = Wire(), False
                 self._ready = asyncio.get_running_loop().create_future()
                 self._task = asyncio.create_task(self._run(self._ready, self.wire))
             ready = self._ready
+        # Shielded: cancelling one request must not cancel the start for the others.
         return await asyncio.shield(ready)
 
     async def use(
@@ -143,16 +150,18 @@ class ServerConnection:
         *,
         host: HostContext | None = None,
     ) -> ResultT:
-        """What the work gets from the server; cancelling it tells the server.
+        """Call `work` with the server's session and return its result.
+
+        Cancelling the call also cancels the request at the server.
 
         Args:
-            work: Sends requests over the session that it is given.
-            host: The host's request behind it: what the server asks meanwhile goes there.
+            work: Sends requests over the session.
+            host: The host's request that caused this one. Questions of the server go to that host.
 
         Raises:
-            ServerDownError: The server is not there, or ended meanwhile.
-            ToolFailedError: The answer is none of MCP, or none came in time.
-            MCPError: The server refused.
+            ServerDownError: If the server is down, or ended during the call.
+            ToolFailedError: If the answer is not valid MCP, or did not come in time.
+            MCPError: If the server refused.
         """
         client, wire = await self.client(), self.wire
         with self._serving(host):
@@ -166,42 +175,37 @@ class ServerConnection:
                         f"{wire.reason} during the call, which may have taken effect"
                     ) from exc
                 if exc.code in _NO_ANSWER:
-                    raise ToolFailedError(
-                        f"{self.name} gave {_NO_ANSWER[exc.code]}", tool=""
-                    ) from exc
+                    raise ToolFailedError(f"{self.name} {_NO_ANSWER[exc.code]}", tool="") from exc
                 raise
             except ValidationError as exc:
-                where = ", ".join(
-                    sorted({".".join(map(str, part["loc"][:3])) for part in exc.errors()[:3]})
-                )
+                fields = {".".join(map(str, problem["loc"][:3])) for problem in exc.errors()[:3]}
                 raise ToolFailedError(
-                    f"{self.name} gave an answer that MCP does not know: {where}", tool=""
+                    f"{self.name} returned an answer that is not valid MCP: "
+                    f"{', '.join(sorted(fields))}",
+                    tool="",
                 ) from exc
         self._failures = 0
         return answer
 
     async def tell(self, message: types.RootsListChangedNotification) -> None:
-        """Tells a server that runs something; one that does not run will ask when it is started."""
+        """Send a notification to a running server. Any other server will ask after its start."""
         ready = self._ready
-        if (
-            ready is not None
-            and ready.done()
-            and ready.exception() is None
-            and not self.wire.ended.is_set()
-        ):
+        if ready is None or not ready.done() or ready.exception() is not None:
+            return
+        if not self.wire.ended.is_set():
             await ready.result().session.send_notification(message)
 
     async def watch(self, uri: str, watcher: object) -> None:
-        """Has the server tell when a resource changes, also after it was started again.
+        """Ask the server to announce changes of a resource, also after a restart.
 
         Args:
             uri: The resource.
-            watcher: Who wants to know; the server is told of the first one, and once the last one
-                is gone.
+            watcher: Identifies the watcher. The server is asked for the first watcher, and told
+                when the last one has left.
 
         Raises:
-            ToolError: The server is not there.
-            MCPError: It refused.
+            ToolError: If the server is down.
+            MCPError: If the server refused.
         """
         client = await self.client()
         watchers = self._watchers.setdefault(uri, set())
@@ -214,19 +218,20 @@ class ServerConnection:
                 raise
 
     async def unwatch(self, watcher: object, uri: str | None = None) -> None:
-        """Ends what a watcher wanted to know: of one resource, or of all."""
-        for each in [*self._watchers] if uri is None else [uri]:
-            watchers = self._watchers.get(each, set())
+        """Stop watching a resource for a watcher, or all its resources."""
+        for watched in [*self._watchers] if uri is None else [uri]:
+            watchers = self._watchers.get(watched, set())
             if watcher not in watchers:
                 continue
             watchers.discard(watcher)
             if watchers:
                 continue
-            del self._watchers[each]
-            if following := self._following.pop(each, None):
+            del self._watchers[watched]
+            if following := self._following.pop(watched, None):
                 following.cancel()
             elif not self.wire.ended.is_set():
-                request = types.UnsubscribeRequest(params=types.UnsubscribeRequestParams(uri=each))
+                params = types.UnsubscribeRequestParams(uri=watched)
+                request = types.UnsubscribeRequest(params=params)
                 with suppress(ToolError, MCPError):
                     await self.use(
                         lambda session, request=request: session.send_request(  # type: ignore[misc]
@@ -239,14 +244,14 @@ class ServerConnection:
             request = types.SubscribeRequest(params=types.SubscribeRequestParams(uri=uri))
             await self.use(lambda session: session.send_request(request, types.EmptyResult))
             return
-        told = asyncio.Event()
+        started = asyncio.Event()
         self._following[uri] = asyncio.create_task(
-            self._follow(client, told, resource_subscriptions=[uri])
+            self._follow(client, started, resource_subscriptions=[uri])
         )
-        await told.wait()
+        await started.wait()
 
     async def close(self) -> None:
-        """Ends the server for good, also one that is just being started."""
+        """End the server for good, even while it starts."""
         self._closed = True
         self.wire.ended.set()
         if self._task is not None and self._ready is not None and not self._ready.done():
@@ -263,14 +268,15 @@ class ServerConnection:
 
     def _down(self, problem: str) -> ServerDownError:
         return ServerDownError(
-            f"the server {self.name} is not there: {problem}",
+            f"the server {self.name} is down: {problem}",
             tool="",
             server=self.name,
             retry_after_s=round(max(self._retry_at - time.monotonic(), 0.0), 3),
         )
 
     def _note_failure(self, problem: str) -> None:
-        """Sets the next start; once for each, whatever the number of calls that failed with it."""
+        """Schedule the next start after a failure."""
+        # One end of the server fails all its running calls, but counts as one failure.
         if self._noted:
             return
         self._noted, self._problem = True, problem
@@ -278,7 +284,7 @@ class ServerConnection:
         self._failures = min(self._failures + 1, 10)
 
     async def _run(self, ready: asyncio.Future[Client], wire: Wire) -> None:
-        """Keeps the server until it ends or is to end."""
+        """Run the server until it ends or is to end."""
         task = asyncio.current_task()
         assert task is not None
         timer = asyncio.get_running_loop().call_later(self.start_timeout_s, task.cancel)
@@ -289,11 +295,11 @@ class ServerConnection:
                 wire.version = client.protocol_version
                 ready.set_result(client)
                 await self._listen(client, wire.ended, again=self._has_run)
-        except Exception as exc:  # noqa: BLE001 - starting a server fails in any way
-            what = wire.reason if wire.ended.is_set() else _first(exc)
-            problem = (
-                f"it ended with {_first(exc)}" if ready.done() else f"it does not start ({what})"
-            )
+        except Exception as exc:  # noqa: BLE001 - a server may fail in any way
+            reason = wire.reason if wire.ended.is_set() else _first_error(exc)
+            problem = f"it does not start ({reason})"
+            if ready.done():
+                problem = f"it ended with {_first_error(exc)}"
             _log.warning("server %s: %s", self.name, problem)
         finally:
             timer.cancel()
@@ -301,13 +307,11 @@ class ServerConnection:
             if not ready.done():
                 self._note_failure(problem)
                 ready.set_exception(self._down(problem))
-                ready.exception()  # nobody may be waiting any more
+                # Mark the error as retrieved, or asyncio would log it if no request waits for it.
+                ready.exception()
 
     async def _listen(self, client: Client, ended: asyncio.Event, *, again: bool) -> None:
-        """Waits for the end.
-
-        Meanwhile a server of the present era tells its changes only to those who listen.
-        """
+        """Wait for the end of the server, and follow its changes until then."""
         self._has_run = True
         self._following = {}
         listening = asyncio.create_task(self._catch_up(client, again=again))
@@ -318,12 +322,12 @@ class ServerConnection:
                 task.cancel()
 
     async def _catch_up(self, client: Client, *, again: bool) -> None:
-        """Ask for changes of lists, and of what was watched before the server started again."""
+        """Ask for changes of the lists, and of resources watched before a restart."""
         able = client.server_capabilities
-        changes = any(
-            part and part.list_changed for part in (able.tools, able.prompts, able.resources)
-        )
-        if changes and client.protocol_version in MODERN_PROTOCOL_VERSIONS:
+        lists = (able.tools, able.prompts, able.resources)
+        announces = any(capability and capability.list_changed for capability in lists)
+        # Servers of older protocols announce changes without being asked.
+        if announces and client.protocol_version in MODERN_PROTOCOL_VERSIONS:
             self._following[""] = asyncio.create_task(
                 self._follow(client, asyncio.Event(), **_ALL_LISTS)
             )
@@ -333,23 +337,23 @@ class ServerConnection:
             with suppress(ToolError, MCPError):
                 await self._begin_watching(client, uri)
 
-    async def _follow(self, client: Client, told: asyncio.Event, **what: Any) -> None:
-        """Passes on changes, and asks for them again when the server or a proxy ends the stream."""
+    async def _follow(self, client: Client, started: asyncio.Event, **changes: Any) -> None:
+        """Pass on changes, and ask again when the server or a proxy ends the stream."""
         wait_s = _MIN_WAIT_S
         try:
             while True:
                 with suppress(SubscriptionLost):
-                    async with client.listen(**what) as events:
-                        told.set()
+                    async with client.listen(**changes) as events:
+                        started.set()
                         async for event in events:
                             wait_s = _MIN_WAIT_S
                             await self._on_notification(self.name, event_to_notification(event, {}))
                 await asyncio.sleep(wait_s)
                 wait_s = min(2 * wait_s, _MAX_WAIT_S)
         except MCPError:
-            _log.info("server %s does not tell its changes", self.name)
+            _log.info("server %s does not announce its changes", self.name)
         finally:
-            told.set()
+            started.set()
 
     def _connected(self, wire: Wire) -> Client:
         able = self._abilities.capabilities
@@ -380,15 +384,16 @@ class ServerConnection:
             self._hosts.pop(key, None)
 
     async def _ask_host(self, request: types.ServerRequest, answer: type[BaseModel]) -> Any:
-        """What the host of the newest running call answers to a server's request."""
+        """Send a server's request to the host of the newest running call, and return the answer."""
+        # A request of a server does not say which call it belongs to.
         host = next(reversed(self._hosts.values()), None)
         if host is None:
             return types.ErrorData(
-                code=types.INVALID_REQUEST, message="no call is running that the host could answer"
+                code=types.INVALID_REQUEST, message="no call is running, so no host can answer"
             )
         if self._questions >= _MAX_QUESTIONS:
             return types.ErrorData(
-                code=types.INVALID_REQUEST, message="too many questions wait for the host"
+                code=types.INVALID_REQUEST, message="too many requests wait for the host"
             )
         self._questions += 1
         related = ServerMessageMetadata(related_request_id=host.request_id)
@@ -404,8 +409,9 @@ class ServerConnection:
         context: ClientRequestContext,  # noqa: ARG002
         params: types.CreateMessageRequestParams,
     ) -> Any:
-        with_tools = params.tools is not None or params.tool_choice is not None
-        answer = types.CreateMessageResultWithTools if with_tools else types.CreateMessageResult
+        answer: type[BaseModel] = types.CreateMessageResult
+        if params.tools is not None or params.tool_choice is not None:
+            answer = types.CreateMessageResultWithTools
         return await self._ask_host(types.CreateMessageRequest(params=params), answer)
 
     async def _elicit(
@@ -419,8 +425,8 @@ class ServerConnection:
         return await self._ask_host(types.ListRootsRequest(), types.ListRootsResult)
 
 
-def _first(error: BaseException) -> str:
-    """The class of an error, or of the first within a group; its text may hold secrets."""
+def _first_error(error: BaseException) -> str:
+    """Return the class of an error, or of the first one in a group. Its text may hold secrets."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     name = type(error).__name__

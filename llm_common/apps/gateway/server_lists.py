@@ -1,8 +1,8 @@
-"""`ServerLists`: what all servers list, page by page, and the way to what a host asks of it."""
+"""List the tools, resources and prompts of all servers, and route requests: `ServerLists`."""
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 import mcp_types as types
@@ -14,6 +14,7 @@ from llm_common.apps.gateway.server_transport import MAX_ENTRIES
 from llm_common.apps.gateway.tool_listing import ServerTool
 from llm_common.errors import ToolError, ToolFailedError
 
+# A hostile server could send pages for ever.
 MAX_PAGES: Final = 100
 MAX_LIST_BYTES: Final = 32_000_000
 
@@ -25,19 +26,19 @@ _Fetch = Callable[[ClientSession, types.PaginatedRequestParams], Awaitable[Any]]
 async def all_pages(connection: ServerConnection, fetch: _Fetch, field: str) -> list[Any]:
     """Return the entries of a server's list, up to 100 pages, 10,000 entries or 32 MB.
 
-    A cursor that was seen before ends the list too.
+    A repeated cursor ends the list too.
 
     Args:
         connection: The server.
-        fetch: Asks for one page.
-        field: Where a page has its entries.
+        fetch: Requests one page.
+        field: The field of a page that has its entries.
 
     Raises:
-        ToolError: The server is not there, or gave no MCP.
-        MCPError: It refused.
+        ToolError: If the server is down, or its answer is not MCP.
+        MCPError: If the server refused.
     """
     entries: list[Any] = []
-    params, seen, size = types.PaginatedRequestParams(), set[str](), 0
+    params, cursors, size = types.PaginatedRequestParams(), set[str](), 0
     while True:
         page = await connection.use(lambda session, params=params: fetch(session, params))  # type: ignore[misc]
         entries.extend(getattr(page, field))
@@ -45,35 +46,36 @@ async def all_pages(connection: ServerConnection, fetch: _Fetch, field: str) -> 
         cursor = page.next_cursor
         if not cursor and len(entries) <= MAX_ENTRIES:
             return entries
-        too_long = len(entries) > MAX_ENTRIES or size > MAX_LIST_BYTES or len(seen) + 1 == MAX_PAGES
-        if too_long or not cursor or cursor in seen:
+        is_too_long = len(entries) > MAX_ENTRIES or size > MAX_LIST_BYTES
+        is_last = not cursor or cursor in cursors or len(cursors) + 1 == MAX_PAGES
+        if is_too_long or is_last:
             connection.wire.leave_out(
-                f"the rest of its {field}", "the list is too long, or does not end"
+                f"the rest of its {field}", "the list is too long or does not end"
             )
             return entries[:MAX_ENTRIES]
-        seen.add(cursor)
+        cursors.add(cursor)
         params = types.PaginatedRequestParams(cursor=cursor)
 
 
 async def tools_of(connection: ServerConnection) -> tuple[ServerTool, ...]:
-    """A server's tools, the first of each name.
+    """Return a server's tools, and only the first of each name.
 
     Raises:
-        ToolError: The server is not there, gave no MCP, or is too slow.
-        MCPError: It refused.
+        ToolError: If the server is down or too slow, or its answer is not MCP.
+        MCPError: If the server refused.
     """
     await connection.client()
     connection.wire.left_out.clear()
     try:
         async with asyncio.timeout(connection.start_timeout_s):
-            listed = await all_pages(
+            definitions = await all_pages(
                 connection, lambda session, params: session.list_tools(params=params), "tools"
             )
     except TimeoutError as exc:
         problem = f"it did not list its tools within {connection.start_timeout_s:g} s"
         raise ToolFailedError(problem, tool="") from exc
     tools: dict[str, ServerTool] = {}
-    for tool in listed:
+    for tool in definitions:
         if tool.name in tools:
             connection.wire.leave_out(tool.name, "another tool has its name")
             continue
@@ -89,10 +91,10 @@ async def tools_of(connection: ServerConnection) -> tuple[ServerTool, ...]:
 
 
 class ServerLists:
-    """Resources and prompts of all servers as one list each.
+    """One list of resources, one of resource templates and one of prompts, for all servers.
 
-    A resource keeps its address: the first server that lists it answers. Prompts of equal names get
-    their server's prefix. A server that does not answer is left out.
+    A resource keeps its URI, and the first server that lists it answers. Prompts with the same name
+    get their server's prefix. A server that does not answer is left out.
 
     Args:
         connections: The servers by name.
@@ -107,55 +109,56 @@ class ServerLists:
         self._prompts: dict[str, tuple[str, str]] = {}
 
     async def resources(self) -> types.ListResourcesResult:
-        """Every resource."""
-        found = await self._of_all(
+        """Return the resources of all servers."""
+        entries = await self._list_all(
             "resources", lambda session, params: session.list_resources(params=params)
         )
-        self._resources = {str(resource.uri): server for server, resource in reversed(found)}
-        return types.ListResourcesResult(resources=[resource for _, resource in found])
+        # Reversed, so that the first server of a URI wins.
+        self._resources = {str(resource.uri): server for server, resource in reversed(entries)}
+        return types.ListResourcesResult(resources=[resource for _, resource in entries])
 
     async def templates(self) -> types.ListResourceTemplatesResult:
-        """Every template of resources."""
-        found = await self._of_all(
+        """Return the resource templates of all servers."""
+        entries = await self._list_all(
             "resource_templates",
             lambda session, params: session.list_resource_templates(params=params),
         )
-        self._templates = {template.uri_template: server for server, template in reversed(found)}
+        self._templates = {template.uri_template: server for server, template in reversed(entries)}
         return types.ListResourceTemplatesResult(
-            resource_templates=[template for _, template in found]
+            resource_templates=[template for _, template in entries]
         )
 
     async def prompts(self) -> types.ListPromptsResult:
-        """Every prompt, under the name that the host sees."""
-        found = await self._of_all(
+        """Return the prompts of all servers, under their names in the host."""
+        entries = await self._list_all(
             "prompts", lambda session, params: session.list_prompts(params=params)
         )
-        counts = Counter(prompt.name for _, prompt in found)
-        names = [
-            prompt.name if counts[prompt.name] == 1 else f"{server}_{prompt.name}"
-            for server, prompt in found
-        ]
-        self._prompts = {
-            name: (server, prompt.name) for name, (server, prompt) in zip(names, found, strict=True)
-        }
-        shown = [
-            prompt.model_copy(update={"name": name})
-            for name, (_, prompt) in zip(names, found, strict=True)
-        ]
-        return types.ListPromptsResult(prompts=shown)
+        counts = Counter(prompt.name for _, prompt in entries)
+        origins: dict[str, tuple[str, str]] = {}
+        prompts: list[types.Prompt] = []
+        for server, prompt in entries:
+            name = prompt.name
+            if counts[name] > 1:
+                name = f"{server}_{name}"
+            origins[name] = server, prompt.name
+            prompts.append(prompt.model_copy(update={"name": name}))
+        self._prompts = origins
+        return types.ListPromptsResult(prompts=prompts)
 
     async def read(self, params: types.ReadResourceRequestParams, host: HostContext) -> Any:
-        """What the resource holds.
+        """Read a resource.
+
+        If no server lists it, each server is asked, because templates have unlisted resources.
 
         Raises:
-            MCPError: No server has it.
+            MCPError: If no server has the resource.
         """
-        known = self._resources.get(str(params.uri))
+        lister = self._resources.get(str(params.uri))
         request = types.ReadResourceRequest(params=params.model_copy(update={"meta": None}))
         error = MCPError(types.INVALID_PARAMS, "no server has this resource")
-        for server in self._connections if known is None else [known]:
+        for server in self._connections if lister is None else [lister]:
             try:
-                async with asyncio.timeout(self._wait_s if known is None else None):
+                async with asyncio.timeout(self._wait_s if lister is None else None):
                     return await self._connections[server].use(
                         lambda session: session.send_request(request, _RESOURCE), host=host
                     )
@@ -168,12 +171,12 @@ class ServerLists:
         raise error
 
     async def prompt(self, params: types.GetPromptRequestParams, host: HostContext) -> Any:
-        """The prompt with its arguments filled in.
+        """Return a prompt with its arguments filled in.
 
         Raises:
-            MCPError: No server has it, or it refuses.
+            MCPError: If no server has the prompt, or its server refuses.
         """
-        server, name = await self._prompt_place(params.name)
+        server, name = await self._prompt_origin(params.name)
         request = types.GetPromptRequest(
             params=params.model_copy(update={"name": name, "meta": None})
         )
@@ -184,26 +187,27 @@ class ServerLists:
         except ToolError as exc:
             raise MCPError(types.INTERNAL_ERROR, exc.message) from exc
 
-    async def _prompt_place(self, shown: str) -> tuple[str, str]:
-        if shown not in self._prompts:
+    async def _prompt_origin(self, name: str) -> tuple[str, str]:
+        """Return the server of a prompt, and the prompt's name there."""
+        if name not in self._prompts:
             await self.prompts()
-        if shown not in self._prompts:
+        if name not in self._prompts:
             raise MCPError(types.INVALID_PARAMS, "no server has this prompt")
-        return self._prompts[shown]
+        return self._prompts[name]
 
     async def complete(
         self, params: types.CompleteRequestParams, host: HostContext
     ) -> types.CompleteResult:
-        """How an argument of a prompt or of a template of resources may go on.
+        """Return completions for an argument of a prompt or a resource template.
 
-        Nothing if its server does not say.
+        There are none if its server does not support completions.
 
         Raises:
-            MCPError: No server has that prompt or template, or it refuses.
+            MCPError: If no server has the prompt or template, or its server refuses.
         """
         ref = params.ref
         if isinstance(ref, types.PromptReference):
-            server, name = await self._prompt_place(ref.name)
+            server, name = await self._prompt_origin(ref.name)
             ref = ref.model_copy(update={"name": name})
         else:
             if ref.uri not in self._templates:
@@ -223,35 +227,35 @@ class ServerLists:
             raise MCPError(types.INTERNAL_ERROR, exc.message) from exc
 
     async def subscribe(self, params: types.SubscribeRequestParams) -> types.EmptyResult:
-        """Has a host of the older era told when a resource changes.
+        """Subscribe a host of an older protocol to a resource.
 
         Raises:
-            MCPError: No server can tell.
+            MCPError: If no server can announce changes of the resource.
         """
         await self.watch(str(params.uri), self)
         return types.EmptyResult()
 
     async def unsubscribe(self, params: types.UnsubscribeRequestParams) -> types.EmptyResult:
-        """Ends what `subscribe` began."""
+        """End a subscription of `subscribe`."""
         await self.unwatch(self, str(params.uri))
         return types.EmptyResult()
 
     async def watch(self, uri: str, watcher: object) -> None:
-        """Has the server of a resource tell its changes.
+        """Ask the server of a resource to announce its changes.
 
-        For one that no server lists, each that can.
+        If no server lists the resource, all servers that support subscriptions are asked.
 
         Raises:
-            MCPError: No server can tell.
+            MCPError: If no server can announce changes of the resource.
         """
         if uri not in self._resources:
             await self.resources()
-        known = self._resources.get(uri)
-        error = MCPError(types.INVALID_PARAMS, "no server tells changes of this resource")
+        connections = [*self._connections.values()]
+        if uri in self._resources:
+            connections = [self._connections[self._resources[uri]]]
+        error = MCPError(types.INVALID_PARAMS, "no server announces changes of this resource")
         is_watched = False
-        for connection in (
-            self._connections.values() if known is None else [self._connections[known]]
-        ):
+        for connection in connections:
             try:
                 async with asyncio.timeout(self._wait_s):
                     able = (await connection.client()).server_capabilities.resources
@@ -266,30 +270,36 @@ class ServerLists:
             raise error
 
     async def unwatch(self, watcher: object, uri: str | None = None) -> None:
-        """Ends what a watcher wanted to know: of one resource, or of all."""
+        """Stop watching a resource for a watcher, or all its resources."""
         await asyncio.gather(
             *(connection.unwatch(watcher, uri) for connection in self._connections.values())
         )
 
-    async def _of_all(self, field: str, fetch: _Fetch) -> list[tuple[str, Any]]:
-        async def of(connection: ServerConnection) -> Iterable[tuple[str, Any]]:
-            capabilities = (await connection.client()).server_capabilities
-            if (capabilities.prompts if field == "prompts" else capabilities.resources) is None:
-                return []
-            return [(connection.name, entry) for entry in await all_pages(connection, fetch, field)]
+    async def _list_all(self, field: str, fetch: _Fetch) -> list[tuple[str, Any]]:
+        """Return the entries of all servers, each with its server's name.
 
-        tasks = [asyncio.create_task(of(connection)) for connection in self._connections.values()]
+        Servers that fail or are too slow are left out.
+        """
+
+        async def list_one(connection: ServerConnection) -> list[Any]:
+            capabilities = (await connection.client()).server_capabilities
+            is_supported = capabilities.prompts if field == "prompts" else capabilities.resources
+            if is_supported is None:
+                return []
+            return await all_pages(connection, fetch, field)
+
+        tasks: dict[str, asyncio.Task[list[Any]]] = {}
+        for name, connection in self._connections.items():
+            tasks[name] = asyncio.create_task(list_one(connection))
         if not tasks:
             return []
         try:
-            await asyncio.wait(tasks, timeout=self._wait_s)
+            _, late = await asyncio.wait(tasks.values(), timeout=self._wait_s)
         finally:
-            late = [task for task in tasks if not task.done()]
-            for task in late:
-                task.cancel()
-        return [
-            row
-            for task in tasks
-            if task not in late and task.exception() is None
-            for row in task.result()
-        ]
+            for task in tasks.values():
+                task.cancel()  # no effect on a task that is done
+        entries: list[tuple[str, Any]] = []
+        for name, task in tasks.items():
+            if task not in late and task.exception() is None:
+                entries += [(name, entry) for entry in task.result()]
+        return entries

@@ -1,4 +1,4 @@
-"""`streams_of`: one server's messages, bounded and readable, without malformed list entries."""
+"""Start or reach a server, and exchange its messages within limits: `streams_of`."""
 
 import asyncio
 import json
@@ -25,17 +25,19 @@ from llm_common.apps.gateway.gateway_config import ServerConfig
 from llm_common.text.display import one_line
 
 MAX_LINE_BYTES: Final = 64_000_000
-_END_WAIT_S: Final = 1.0  # twice at most: a host gives the gateway four seconds for its own end
-# a stream that is open and silent may be dead
+_END_WAIT_S: Final = 1.0  # at most twice, because hosts give the gateway four seconds to end
+# An open stream without data for five minutes may be dead.
 _HTTP_TIMEOUT: Final = httpx2.Timeout(30.0, read=300.0)
 MAX_ENTRIES: Final = 10_000
 _MAX_LEFT_OUT: Final = 100
 _MAX_NAME_CHARS: Final = 60
+# The id of a broken answer is searched near both ends of its line, in linear time.
 _HEAD_BYTES: Final = 200
 _ID_FIRST: Final = re.compile(rb'\s*\{[^{}\[\]]*?"id"\s*:\s*(\d{1,15})\s*,\s*"(?:result|error)"')
 _ANSWER: Final = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"(?:result|error)"')
 _ID_LAST: Final = re.compile(rb'"id"\s*:\s*(\d{1,15})\s*\}\s*$')
-_TO_MEND: Final = re.compile("\ufffd|\\\\u[dD][89a-fA-F]")
+# Replacement characters of a failed decoding, and escapes of half a surrogate pair.
+_UNREADABLE: Final = re.compile("\ufffd|\\\\u[dD][89a-fA-F]")
 _LISTS: Final = {
     "tools": "tools/list",
     "resources": "resources/list",
@@ -46,13 +48,13 @@ _LISTS: Final = {
 
 @dataclass(slots=True)
 class Wire:
-    """What is known of a server's stream while it runs.
+    """The state of a server's stream, from one start of the server to its end.
 
     Attributes:
-        ended: Set when the server says no more, or is to end.
-        reason: How it ended.
-        version: The protocol's version, once it is agreed on.
-        left_out: Entries of its lists that MCP does not know, with what is wrong with each.
+        ended: Set when the stream has ended or is to end.
+        reason: How the stream ended.
+        version: The protocol version, once it is negotiated.
+        left_out: Entries of the server's lists that are not valid MCP, with the problem of each.
     """
 
     ended: asyncio.Event = field(default_factory=asyncio.Event)
@@ -61,26 +63,24 @@ class Wire:
     left_out: dict[str, str] = field(default_factory=dict)
 
     def leave_out(self, name: str, problem: str) -> None:
-        """Notes an entry and what is wrong with it; of a hundred and more that there are others."""
-        shown = (
-            one_line(name, max_chars=_MAX_NAME_CHARS)
-            if len(self.left_out) < _MAX_LEFT_OUT
-            else "and others"
-        )
-        self.left_out[shown] = problem
+        """Note an entry and its problem. After a hundred, the others share one note."""
+        label = "and others"
+        if len(self.left_out) < _MAX_LEFT_OUT:
+            label = one_line(name, max_chars=_MAX_NAME_CHARS)
+        self.left_out[label] = problem
 
 
 @asynccontextmanager
 async def streams_of(config: ServerConfig, wire: Wire) -> AsyncIterator[Any]:
-    """The streams to and from a server, as the client of the SDK takes them.
+    """Yield the streams from and to a server, for the client of the SDK.
 
-    Ends a server that was started. A line that is too long ends the server. Lines that are no
-    messages are skipped; where one was an answer, the request behind it fails. An entry of a list
-    that MCP does not know is left out, and the others stay.
+    A process that was started is ended afterwards. A line that is too long ends the server. Lines
+    that are not messages are skipped, and if one is a broken answer, its request fails. List
+    entries that are not valid MCP are left out, so that the valid ones stay.
 
     Args:
-        config: How the server is started or reached.
-        wire: Is told the end and what was left out.
+        config: How to start or reach the server.
+        wire: Receives the end and the entries that were left out.
     """
     async with _transport(config, wire) as (source, write):
         passing, read = anyio.create_memory_object_stream[SessionMessage | Exception](0)
@@ -88,8 +88,8 @@ async def streams_of(config: ServerConfig, wire: Wire) -> AsyncIterator[Any]:
         async def pump() -> None:
             async with passing:
                 async for message in source:
-                    _sift(message, wire)
-                    with suppress(anyio.BrokenResourceError):  # the client is gone
+                    _remove_invalid_entries(message, wire)
+                    with suppress(anyio.BrokenResourceError):  # the client has closed its end
                         await passing.send(message)
             wire.ended.set()
 
@@ -122,21 +122,21 @@ async def _over_http(config: ServerConfig) -> AsyncIterator[Any]:
 
 @asynccontextmanager
 async def _of_process(config: ServerConfig, wire: Wire) -> AsyncIterator[Any]:
-    """Starts a server.
+    """Start a server's process and yield the streams.
 
-    The SDK's own way of doing so sets no limit to a line, and logs what it cannot read.
+    The SDK's own client for stdio has no limit for a line, and logs lines that it cannot read.
     """
     environment = {**get_default_environment(), **config.env}
     loop = asyncio.get_running_loop()
-    # which gives the transport, that can be closed
+    # Not `create_subprocess_exec`, which does not return the transport to close.
     transport, protocol = await loop.subprocess_exec(
         lambda: asyncio.subprocess.SubprocessStreamProtocol(limit=MAX_LINE_BYTES, loop=loop),
         shutil.which(config.command, path=environment.get("PATH")) or config.command,
         *config.args,
-        stderr=None,
+        stderr=None,  # the server's log goes to the gateway's stderr
         env=environment,
         cwd=config.cwd,
-        start_new_session=True,
+        start_new_session=True,  # a process group, which `_end` can signal as a whole
     )
     stdin, stdout = protocol.stdin, protocol.stdout
     assert stdin is not None
@@ -157,10 +157,8 @@ async def _of_process(config: ServerConfig, wire: Wire) -> AsyncIterator[Any]:
         async with outgoing:
             with suppress(ConnectionError):
                 async for message in outgoing:
-                    stdin.write(
-                        message.message.model_dump_json(by_alias=True, exclude_unset=True).encode()
-                        + b"\n"
-                    )
+                    line = message.message.model_dump_json(by_alias=True, exclude_unset=True)
+                    stdin.write(line.encode() + b"\n")
                     await stdin.drain()
 
     try:
@@ -179,50 +177,52 @@ async def _of_process(config: ServerConfig, wire: Wire) -> AsyncIterator[Any]:
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
-    """Waits for a server whose stdin is closed, then ends it and what it has started."""
-    for number in (signal.SIGTERM, getattr(signal, "SIGKILL", signal.SIGTERM), None):
+    """Wait for a server whose stdin is closed, then end it and its child processes."""
+    for signal_number in (signal.SIGTERM, getattr(signal, "SIGKILL", signal.SIGTERM), None):
         with suppress(TimeoutError):
             async with asyncio.timeout(_END_WAIT_S):
                 await process.wait()
         try:
-            if number and hasattr(os, "killpg"):
-                os.killpg(process.pid, number)
-            elif number:
-                process.send_signal(number)
+            if signal_number and hasattr(os, "killpg"):
+                os.killpg(process.pid, signal_number)
+            elif signal_number:
+                process.send_signal(signal_number)
         except (ProcessLookupError, PermissionError):
             return
 
 
 def _parsed(line: bytes) -> SessionMessage | None:
-    """A line as a message; an error in place of an answer that cannot be read.
+    """Return a line as a message, or as an error if it is a broken answer.
 
-    None for words that are no protocol.
+    Returns None for a line that is not a message, such as a line of a log.
     """
-    for mend in (bytes, _mended):
+    for readable in (bytes, _repaired):
         with suppress(ValueError):
             return SessionMessage(
-                types.jsonrpc_message_adapter.validate_json(mend(line), by_name=False)
+                types.jsonrpc_message_adapter.validate_json(readable(line), by_name=False)
             )
     head, tail = line[:_HEAD_BYTES], line[-_HEAD_BYTES:]
-    found = _ID_FIRST.match(head) or (_ID_LAST.search(tail) if _ANSWER.match(head) else None)
-    if not found:
+    match = _ID_FIRST.match(head)
+    if not match and _ANSWER.match(head):
+        match = _ID_LAST.search(tail)
+    if not match:
         return None
-    error = types.ErrorData(code=types.PARSE_ERROR, message="the answer is no JSON-RPC")
-    return SessionMessage(types.JSONRPCError(jsonrpc="2.0", id=int(found[1]), error=error))
+    error = types.ErrorData(code=types.PARSE_ERROR, message="the answer is not valid JSON-RPC")
+    return SessionMessage(types.JSONRPCError(jsonrpc="2.0", id=int(match[1]), error=error))
 
 
-def _mended(line: bytes) -> bytes:
-    """Return the line with U+FFFD for what is not UTF-8, and ? for half a surrogate pair."""
+def _repaired(line: bytes) -> bytes:
+    """Return a line with U+FFFD for invalid UTF-8, and ? for half a surrogate pair."""
     text = line.decode("utf-8", "replace")
     try:
-        value = json.loads(text) if _TO_MEND.search(text) else None
+        value = json.loads(text) if _UNREADABLE.search(text) else None
         return json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
     except (ValueError, RecursionError):
         return b""
 
 
-def _sift(message: SessionMessage | Exception, wire: Wire) -> None:
-    """Takes out of a list what would else fail the whole of it."""
+def _remove_invalid_entries(message: SessionMessage | Exception, wire: Wire) -> None:
+    """Remove invalid entries from a list, because one of them would fail the whole answer."""
     if isinstance(message, Exception) or not isinstance(message.message, types.JSONRPCResponse):
         return
     result = message.message.result
@@ -230,26 +230,25 @@ def _sift(message: SessionMessage | Exception, wire: Wire) -> None:
         entries = result.get(name)
         if not isinstance(entries, list) or not _problem(method, wire.version, result):
             continue
-        kept: list[Any] = []
+        valid: list[Any] = []
         if len(entries) > MAX_ENTRIES:
             wire.leave_out("the rest", "the list is too long")
-        for entry in (
-            entries[:MAX_ENTRIES]
-            if not _problem(method, wire.version, {**result, name: []})
-            else ()
-        ):
+        # If the answer is invalid even without entries, no entry can be checked by itself.
+        if _problem(method, wire.version, {**result, name: []}):
+            entries = []
+        for entry in entries[:MAX_ENTRIES]:
             if problem := _problem(method, wire.version, {**result, name: [entry]}):
                 title = entry.get("name") if isinstance(entry, dict) else None
                 wire.leave_out(str(title), problem)
             else:
-                kept.append(entry)
-        result[name] = kept
+                valid.append(entry)
+        result[name] = valid
 
 
 def _problem(method: str, version: str, result: dict[str, Any]) -> str:
-    """Where a result does not fit what MCP knows.
+    """Return the path of the first invalid field in a result, or "".
 
-    "" if it fits, or if the version has no such method.
+    A result counts as valid if its protocol version does not have the method.
     """
     try:
         parse_server_result(method, version, result)
@@ -257,6 +256,6 @@ def _problem(method: str, version: str, result: dict[str, Any]) -> str:
         return ""
     except ValidationError as exc:
         return ".".join(str(step) for step in exc.errors()[0]["loc"][2:5]) or "it"
-    except ValueError:  # no version is agreed on yet
+    except ValueError:  # the version is not negotiated yet
         return ""
     return ""

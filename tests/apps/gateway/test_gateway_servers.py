@@ -23,7 +23,7 @@ async def test_a_server_that_dies_in_a_call_fails_it_and_no_other() -> None:
         await asyncio.sleep(0.1)
         ended = await host.call_tool("one_end_now", {})
         assert ended.is_error
-        assert "the server one is not there: it ended during the call" in text_of(ended)
+        assert "the server one is down: it ended during the call" in text_of(ended)
         assert ended.meta is not None
         assert (ended.meta["llm-common/error"], ended.meta["llm-common/server"]) == (
             "ServerDownError",
@@ -32,7 +32,7 @@ async def test_a_server_that_dies_in_a_call_fails_it_and_no_other() -> None:
         assert 0 < ended.meta["llm-common/retryAfterS"] <= 1
         assert text_of(await slow) == "5"
         while (again := await host.call_tool("one_get_pid", {})).is_error:
-            assert "it is started again in" in text_of(again)
+            assert "the next start is in" in text_of(again)
             await asyncio.sleep(0.1)
         assert int(text_of(again)) > 0
 
@@ -157,7 +157,7 @@ async def test_nothing_is_started_once_a_session_has_ended() -> None:
     await session.close()
     answer = await session.call(types.CallToolRequestParams(name="get_pid"))
     assert isinstance(answer, types.CallToolResult)
-    assert text_of(answer) == "the server one is not there: the gateway ends"
+    assert text_of(answer) == "the server one is down: the gateway is closing"
 
 
 async def test_a_server_that_is_started_again_lists_its_tools_anew() -> None:

@@ -71,7 +71,7 @@ async def test_a_server_that_is_started_again_is_told_what_to_watch() -> None:
 
 async def test_a_resource_that_no_server_can_watch_is_refused() -> None:
     async with host_of(config_of(broken=hostile("an end at the start")), mode="legacy") as host:
-        with pytest.raises(MCPError, match="no server tells changes of this resource"):
+        with pytest.raises(MCPError, match="no server announces changes of this resource"):
             await host.session.send_request(subscribe("bad://a"), EMPTY)
 
 

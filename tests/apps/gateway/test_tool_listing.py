@@ -176,7 +176,7 @@ def test_a_search_answers_within_its_limit_in_a_fence() -> None:
 def test_a_search_without_a_match_says_what_is_there() -> None:
     text, names = listing(*many(3), tool("b", "x"), tools="search").search("zygomorphic")
     assert names == ()
-    assert "4 tools are there, by server: a (3), b (1)" in text
+    assert "4 tools exist, by server: a (3), b (1)" in text
 
 
 def test_wrong_arguments_are_named_with_the_signature() -> None:
