@@ -103,8 +103,9 @@ class ExternalClient(LLMClient):
         bill = Bill()
         chosen_by = None if model else "the argument `model` of the client"
         with (
-            chat_call(request, provider=self.provider, host=self.host, bill=bill) as call,
-            bill.attach_to_errors(model=request.model, host=self.host, chosen_by=chosen_by),
+            chat_call(
+                request, provider=self.provider, host=self.host, bill=bill, chosen_by=chosen_by
+            ) as call,
             external_errors(type(self).__name__, timeout_s=self._timeout_s),
         ):
             async with asyncio.timeout(self._timeout_s):

@@ -24,6 +24,7 @@ from llm_common.errors import (
     MalformedReplyError,
 )
 
+# DeadlineExceeded is Google's. The other packages' timeouts have the word in a class name.
 _TIMEOUT: Final = re.compile("Timeout|DeadlineExceeded")
 _CONNECTION: Final = re.compile(
     r"ConnectionError$|^(?:TransportError|NetworkError|ConnectError|InvalidURL|gaierror)$"
@@ -31,6 +32,7 @@ _CONNECTION: Final = re.compile(
 _MALFORMED: Final = re.compile(
     r"^(?:JSONDecodeError|DecodingError|APIResponseValidationError|UnexpectedModelBehavior)$"
 )
+# The headers of a key at OpenAI, Azure, Anthropic and Google.
 _KEY_HEADERS: Final = frozenset({"authorization", "api-key", "x-api-key", "x-goog-api-key"})
 _HTTP_ERRORS: Final = range(400, 600)
 _SERVER_ERRORS: Final = range(500, 600)
@@ -51,6 +53,8 @@ def external_errors(client: str, *, timeout_s: float) -> Iterator[None]:
     Raises:
         LLMError: The subclass that fits, else the class itself.
     """
+    # Python makes an exception that the caller is handling the context of any new one, though it is
+    # not a cause of it.
     handled = sys.exception()
     try:
         yield
@@ -135,7 +139,7 @@ def _headers(owner: object, name: str = "headers") -> list[tuple[str, str]]:
 def _body(exc: BaseException) -> str:
     """Return the endpoint's text: the decoded body, else the exception's message."""
     body = _stored(exc, "body")
-    if isinstance(body, dict | list):
+    if isinstance(body, dict | list):  # decoded, as by OpenAI's SDK
         return json.dumps(body, default=lambda _: None, ensure_ascii=False)
     for text in (body, _stored(exc, "message"), *exc.args):
         if isinstance(text, str):

@@ -63,9 +63,11 @@ _MARKS: Final = {
     "<|channel|>commentary": "<|end|>",
 }
 _OPENING_MARK: Final = "|".join(map(re.escape, _MARKS))
+# A lone `<|end|>` means nothing: it also ends messages that are not thinking.
 _CLOSING_MARK: Final = "|".join(
     re.escape(mark) for mark in dict.fromkeys(_MARKS.values()) if mark != "<|end|>"
 )
+# Bounded and possessive, as are the patterns below, so that a hostile reply takes linear time.
 _ATTRIBUTES: Final = r"(?:\s[^<>]{0,200}+)?"
 _OPENS: Final = rf"<(?P<tag>{_TAGS}){_ATTRIBUTES}>|(?P<mark>{_OPENING_MARK})"
 
@@ -84,7 +86,7 @@ _OPENING_STARTS: Final = (
     *(mark.lower() for mark in _MARKS),
 )
 _UNENDED_TAG: Final = re.compile(rf"<{_TAGS}{_ATTRIBUTES}")
-_MAX_CLOSING_CHARS: Final = 64
+_MAX_CLOSING_CHARS: Final = 64  # a closing mark can be split between pieces of a stream
 _STRING: Final = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 # Strings and plain text in one match, then a bracket, or the quote of a string without an end.
 _SPAN: Final = re.compile(rf'(?:[^"{{}}\[\]]++|{_STRING.pattern})*+([{{}}\[\]"]?)', re.DOTALL)
@@ -304,10 +306,10 @@ def _integer(literal: str) -> int:
 
 def _real(literal: str) -> float:
     """Return a finite float. The decoder also calls this for NaN, Infinity and 1e999."""
-    number = float(literal)
-    if len(literal) > _MAX_NUMBER_CHARS or not math.isfinite(number):
+    value = float(literal)
+    if len(literal) > _MAX_NUMBER_CHARS or not math.isfinite(value):
         raise _fault("bad_number")
-    return number
+    return value
 
 
 _DECODER: Final = json.JSONDecoder(

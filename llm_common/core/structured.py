@@ -159,6 +159,7 @@ async def ask(
     def read(response: _ProviderResponse) -> ModelT:
         response.check_whole()
         calls: list[dict[str, Any]] | None = [*response.tool_calls]
+        # A reply with text is read as text, even if native calls come with it.
         if response.content.strip():
             calls = read_text_calls(response.content)
         if read_tool_calls and calls:
@@ -277,6 +278,7 @@ async def answer_turn(
         arguments["tools"] = [dict(tool) for tool in tools]
     if max_tokens is not None:
         arguments["max_tokens"] = max_tokens
+    # Looked up statically, since a mock or a proxy seems to have any attribute.
     if on_text is not None and inspect.isasyncgenfunction(
         inspect.getattr_static(client, "stream", None)
     ):
@@ -336,14 +338,14 @@ async def recorded(
                 reason = exc.reason
             elif isinstance(exc, LLMStatusError):
                 reason = str(exc.status)
-            if isinstance(exc.usage, LLMUsage):
+            if isinstance(exc.usage, LLMUsage):  # an application's client may attach anything
                 usage, cost_usd = exc.usage, exc.cost_usd
             exc.locate(
                 model=model or _stored(client, "default_model"), host=_stored(client, "host")
             )
             current.set_attribute("llm_common.error.code", error)
             raise
-        finally:
+        finally:  # also records a cancelled call, which the endpoint may charge
             latency_ms = round((time.perf_counter() - started) * 1000)
             attempt = Attempt(answered_by, latency_ms, usage, cost_usd, error, reason)
             record("model_call", prompt=prompt, attempt=attempt, answer=answer)
@@ -399,6 +401,7 @@ async def _call(
     not empty (see `ask`).
     """
     with external_errors(type(client).__name__, timeout_s=timeout_s):
+        # `is True`, since every attribute of a mock is truthy.
         if json_schema and getattr(client, "prefers_json_schema", False) is True:
             arguments["response_format"] = {"type": "json_schema", "json_schema": dict(json_schema)}
         elif json_schema is not None:

@@ -232,7 +232,7 @@ class _BoundCache(dict[str, int]):
         bound = self._bound(text)
         if len(text) <= self._max_chars:
             if len(self) >= _MAX_CACHED:
-                self.clear()
+                self.clear()  # an LRU cache would run Python code at each lookup
             self[text] = bound
         return bound
 
@@ -242,22 +242,23 @@ def _lines_bound(text: str) -> int:
 
 
 def _bound(piece: str) -> int:
-    known, characters = _known_pieces()
-    if piece in known or (piece.isdecimal() and piece.isascii()):
+    pieces, characters = _known_pieces()
+    # `_PIECE` cuts after three digits, and every number of up to three digits is one token.
+    if piece in pieces or (piece.isdecimal() and piece.isascii()):
         return 1
     if not piece.isascii():
         return _bytes_bound(piece, characters)
     if not piece.strip(" "):
-        return -(-len(piece) // _MAX_SPACES)
+        return -(-len(piece) // _MAX_SPACES)  # rounded up
     # A word may carry the space before it as its first character.
-    return _max_parts(" " + piece if piece.isalpha() else piece, known)
+    return _max_parts(" " + piece if piece.isalpha() else piece, pieces)
 
 
 _OF_PIECES = _BoundCache(_bound, max_chars=32)
 
 
 def _bytes_bound(piece: str, characters: Container[str]) -> int:
-    """Return the sum of one for each character that is a token, and of the bytes of the others."""
+    """Count one for each character that is a token, and the bytes of all other characters."""
     text = piece.removeprefix(" ")
     tokens = 0
     for char in text:
@@ -274,7 +275,7 @@ def _size(char: str) -> int:
     return len(char.encode(errors="surrogatepass"))
 
 
-def _max_parts(text: str, known: Container[str]) -> int:
+def _max_parts(text: str, pieces: Container[str]) -> int:
     """Return a bound on the parts of a text in which no two neighbours form a known piece.
 
     `most[i]` bounds the parts of `text[i:]`. Two parts that start at i reach at least to the first
@@ -285,16 +286,17 @@ def _max_parts(text: str, known: Container[str]) -> int:
     most[size - 1] = 1
     for start in range(size - 2, -1, -1):
         end = start + 2
-        while end <= size and _joins(text[start:end], known):
+        while end <= size and _joins(text[start:end], pieces):
             end += 1
         most[start] = max(most[start + 1], 2 + most[end]) if end <= size else most[start + 1]
     return most[0]
 
 
-def _joins(text: str, known: Container[str]) -> bool:
+def _joins(text: str, pieces: Container[str]) -> bool:
+    # The pieces are stored without the space that joins a word.
     if text[0] == " " and text[1].isalpha():
-        return text[2:] == "" or text[1:] in known
-    return text in known
+        return text[2:] == "" or text[1:] in pieces
+    return text in pieces
 
 
 class CalibratedCounter:

@@ -267,6 +267,7 @@ async def ask_with_fallback(
     second = await _attempt(
         client, prompt, options, options.fallback_model, ends_at=ends_at, feedback=first.feedback
     )
+    # On a tie the second reply counts, since its model knew the correction.
     best = first if first.count > second.count else second
     return replace(best, attempts=first.attempts + second.attempts)
 

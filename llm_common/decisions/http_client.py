@@ -264,14 +264,14 @@ class HttpDecisionClient:
         started = monotonic()
         # On a kept-alive connection, stray bytes after a reply would be read as the next reply.
         # The names of the questions depend on the whole request, so that a reply to another one is
-        # noticed. The caller's ids could repeat.
+        # noticed. The caller's ids can be the same in every request.
         request_hash = blake2b(
             repr((model, state, questions)).encode(errors="replace"), digest_size=3
         ).hexdigest()
-        names = [f"{request_hash}-{number}" for number in range(len(questions))]
-        named = dict(zip(names, questions.values(), strict=True))
+        names = [f"{request_hash}-{index}" for index in range(len(questions))]
+        sent = dict(zip(names, questions.values(), strict=True))
         ids = dict(zip(names, questions, strict=True))
-        fields = {"model": model, **self._wire.fields(state, named)}
+        fields = {"model": model, **self._wire.fields(state, sent)}
         # A lone surrogate, which UTF-8 cannot encode, is sent as `?`.
         body = json.dumps(
             fields, ensure_ascii=False, allow_nan=False, separators=(",", ":")
@@ -287,10 +287,11 @@ class HttpDecisionClient:
         deadline = asyncio.get_running_loop().time() + timeout_s
         back_off = BackOff(max_attempts=self._config.max_attempts, deadline=deadline)
         payload = await self._endpoint.retry(exchange, wait_s=back_off.wait_s)
+        # By the sent names, which are then replaced by the caller's ids.
         answered_by = payload.get("model")
         decisions = decisions_of(
-            named,
-            self._wire.answers(payload, named),
+            sent,
+            self._wire.answers(payload, sent),
             model=answered_by if isinstance(answered_by, str) else model,
             usage=bill.usage,
             cost_usd=bill.cost_usd,

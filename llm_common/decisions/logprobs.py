@@ -168,6 +168,7 @@ class _Run:
                 timeout_s=self.timeout_s,
             ) from exc
         except BaseExceptionGroup as group_error:
+            # The first failure cancels the other calls. Callers expect it without a group.
             raise group_error.exceptions[0] from None
         raw_answers: dict[str, object] = {}
         for question_id, task in tasks.items():
@@ -233,7 +234,7 @@ class _Run:
         self, text: str, names: Sequence[str], options: Mapping[str, str]
     ) -> dict[str, float] | None:
         """Return the probability of each of at most 20 options, by one call."""
-        if len(names) == 1:
+        if len(names) == 1:  # the last group of 21, 41, … options
             return {names[0]: 1.0}
         lines = []
         for letter, name in zip(_LETTERS, names, strict=False):

@@ -22,6 +22,7 @@ _ROUNDING, _FLOAT_ERROR = 0.005, 1e-6
 class Refused(Enum):
     """The type of `REFUSED`, which replaces an answer that a model declines to give."""
 
+    # An enum with one member, which type checkers can tell from an answer.
     REFUSED = "refused"
 
 
@@ -283,6 +284,7 @@ def decisions_of(
 
 def check_arguments(state: object, questions: object, timeout_s: object) -> None:
     """Raise what `DecisionClient.decide` promises for unusable arguments."""
+    # Bytes are sequences, but not JSON.
     if not isinstance(state, str | Mapping | Sequence) or isinstance(state, bytes | bytearray):
         raise TypeError(
             f"state must be a str, a dict or a list, got {type(state).__name__}; pass JSON data"
@@ -291,7 +293,7 @@ def check_arguments(state: object, questions: object, timeout_s: object) -> None
         try:
             json.dumps(state, allow_nan=False)
         except (TypeError, ValueError, RecursionError):
-            # Not chained: the text of the error may quote the state.
+            # Not chained, since the text of the error may quote the state.
             raise TypeError(
                 "state is not JSON: pass texts, numbers, lists, and dicts with texts as keys"
             ) from None

@@ -227,6 +227,7 @@ class DecisionToolSelector(ChoosesTools):
     def _total_s(self) -> float:
         if self.config.deadline_s is not None:
             return self.config.deadline_s
+        # One request to the decision model, and as long as usual for the chat client's calls.
         return self.config.timeout_s + (self.config.total_s if self._writer else 0.0)
 
     async def choose(
@@ -307,6 +308,7 @@ class DecisionToolSelector(ChoosesTools):
                 async with asyncio.timeout_at(ends_at):
                     filled = await in_thread(_filled_calls, catalogue, chosen, request)
                 return selection.model_copy(update=filled)
+            # The catalogue has only the chosen tools, so the chat client cannot call another.
             written, _ = await self._writer.choose(catalogue, request, ends_at=ends_at)
         except NoThreadError as exc:
             return selection.model_copy(update={"status": "error", "problem": exc.message})

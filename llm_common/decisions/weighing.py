@@ -129,6 +129,7 @@ def weighing_questions(
     Returns:
         The questions. Their judge calls `judge` once for each reply.
     """
+    # Sorted first, so that the order of the candidates has no influence.
     keys = sorted(lines)
     seed_digest = sha256(seed.encode(errors="replace")).digest()
     Random(int.from_bytes(seed_digest)).shuffle(keys)  # noqa: S311 - no secret
@@ -147,6 +148,7 @@ def weighing_questions(
 
     def judge_answers(decisions: Decisions) -> Verdict[ChoiceT]:
         shares = decisions.options(_WHICH)
+        # Without an answer to the choice, no candidate counts as fitting.
         any_fits = 1.0 - shares.get(_NONE, 1.0)
         weights: dict[str, Weight] = {}
         for key, label in labels.items():

@@ -170,6 +170,7 @@ class Endpoint:
         """Close the connections. Safe to call twice. Later posts raise LLMConnectionError."""
         self._closed = True
         http, self._http = self._http, None
+        # The connections of another loop cannot be awaited here. They are closed as garbage.
         if http is not None and self._loop is asyncio.get_running_loop():
             await http.aclose()
 

@@ -83,9 +83,24 @@ class ModelCall:
 
 @contextmanager
 def chat_call(
-    request: ChatRequest, *, provider: str, host: str | None, bill: Bill, streams: bool = False
+    request: ChatRequest,
+    *,
+    provider: str,
+    host: str | None,
+    bill: Bill,
+    chosen_by: str | None,
+    streams: bool = False,
 ) -> Iterator[ModelCall]:
-    """Run a block as a `chat` operation. The block of a streamed one may yield."""
+    """Run a block as a `chat` operation, and add charges and names to its LLMErrors.
+
+    Args:
+        request: The request, for the attributes of the span.
+        provider: As for `model_call`.
+        host: As for `model_call`.
+        bill: As for `model_call`.
+        chosen_by: As for `Bill.attach_to_errors`.
+        streams: Whether the answer is streamed. Only then may the block yield.
+    """
     sent = {**request.core, **request.optional}
     attributes: dict[str, Attribute] = {}
     for option, name in _OPTIONS.items():
@@ -99,9 +114,18 @@ def chat_call(
         attributes["gen_ai.output.type"] = "json" if is_json else "text"
     if streams:
         attributes["gen_ai.request.stream"] = True
-    with model_call(
-        "chat", request.model, attributes, provider=provider, host=host, bill=bill, detached=streams
-    ) as call:
+    with (
+        model_call(
+            "chat",
+            request.model,
+            attributes,
+            provider=provider,
+            host=host,
+            bill=bill,
+            detached=streams,
+        ) as call,
+        bill.attach_to_errors(model=request.model, host=host, chosen_by=chosen_by),
+    ):
         yield call
 
 

@@ -178,15 +178,15 @@ class OpenAICompatibleClient(LLMClient):
         timeout_s = _pop_timeout(options, default_s=self._config.timeout_s)
         request = self._request(messages, model, temperature, max_tokens, options)
         bill = Bill()
-        with (
-            chat_call(request, provider=self._config.provider, host=self.host, bill=bill) as call,
-            bill.attach_to_errors(
-                model=request.model, host=self.host, chosen_by=None if model else _DEFAULT
-            ),
-        ):
-            async with deadline_at(
-                asyncio.get_running_loop().time() + timeout_s, timeout_s=timeout_s
-            ):
+        with chat_call(
+            request,
+            provider=self._config.provider,
+            host=self.host,
+            bill=bill,
+            chosen_by=None if model else _DEFAULT,
+        ) as call:
+            deadline = asyncio.get_running_loop().time() + timeout_s
+            async with deadline_at(deadline, timeout_s=timeout_s):
                 response = await self._answer(request, bill, timeout_s=timeout_s)
             return call.record_response(response)
 
@@ -227,14 +227,17 @@ class OpenAICompatibleClient(LLMClient):
         request = self._request(
             messages, model, temperature, max_tokens, options | {"stream": True}
         )
+        # Endpoints leave the usage out of a stream unless they are asked for it.
         request = request.with_optional(stream_options={"include_usage": True})
-        bill, chosen_by = Bill(), None if model else _DEFAULT
-        with (
-            chat_call(
-                request, provider=self._config.provider, host=self.host, bill=bill, streams=True
-            ) as call,
-            bill.attach_to_errors(model=request.model, host=self.host, chosen_by=chosen_by),
-        ):
+        bill = Bill()
+        with chat_call(
+            request,
+            provider=self._config.provider,
+            host=self.host,
+            bill=bill,
+            chosen_by=None if model else _DEFAULT,
+            streams=True,
+        ) as call:
             async with aclosing(self._streamed(request, bill, timeout_s=timeout_s)) as deltas:
                 async for delta in deltas:
                     if delta.response is None:
@@ -252,6 +255,7 @@ class OpenAICompatibleClient(LLMClient):
         policy = self._retries(request, timeout_s)
 
         async def exchange() -> dict[str, Any]:
+            # For each attempt, since `policy.request` loses refused options.
             expected_usd, charge = self._account(policy.request, bill)
             with self._ledger.reserve(expected_usd):
                 return await self._endpoint.post(
@@ -275,6 +279,7 @@ class OpenAICompatibleClient(LLMClient):
                     policy.request.body(), timeout_s=timeout_s, charge=charge
                 )
 
+        # Reserved until the end of the stream, where the endpoint reports its usage.
         with self._ledger.reserve(expected_usd):
             reply = await self._endpoint.retry(begin, wait_s=policy.wait_s)
             self._refused.add(request.model, policy.refused)

@@ -124,6 +124,7 @@ async def _ask(client: OpenAICompatibleClient, **options: Any) -> LLMResponse:
 async def _json_schema(client: OpenAICompatibleClient) -> str:
     schema = {"name": "answer", "strict": True, "schema": dict(_ANSWER_SCHEMA)}
     answer = await _ask(client, response_format={"type": "json_schema", "json_schema": schema})
+    # The client repeats a refused call without the schema.
     if {"json_schema", "response_format"} & {*answer.metadata.get("dropped_options", ())}:
         return "refused"
     reply: object = None

@@ -76,6 +76,7 @@ _GLM = {
 }
 _UNKNOWN = ModelProfile(re.compile(""))
 
+# The first match counts, so exact names come before their families.
 _PROFILES = (
     ModelProfile(re.compile(r"glm-4\.5-air"), _GLM, _at("zai", 0.20, 0.03, 1.10)),
     ModelProfile(re.compile(r"glm-4\.[56]"), _GLM, _at("zai", 0.60, 0.11, 2.20)),
@@ -131,12 +132,12 @@ def profile_of(model: str) -> ModelProfile:
 
 def highest_prices(configured: Mapping[str, TokenPrices]) -> TokenPrices:
     """Return the highest price of each kind of token among known and configured models."""
-    known = [*configured.values()]
+    all_prices = [*configured.values()]
     for profile in _PROFILES:
-        known += profile.prices.values()
+        all_prices += profile.prices.values()
     return TokenPrices(
-        prompt=max(prices.prompt for prices in known),
-        completion=max(prices.completion for prices in known),
+        prompt=max(prices.prompt for prices in all_prices),
+        completion=max(prices.completion for prices in all_prices),
     )
 
 
@@ -150,6 +151,7 @@ class Provider:
     key: _env.Variable | None
 
 
+# Without LLM_COMMON_PROVIDER, the first whose key is set is used.
 PROVIDERS: Mapping[str, Provider] = MappingProxyType(
     {
         provider.name: provider
@@ -244,6 +246,7 @@ def checked_base_url(text: str, *, variable: str) -> str:
         usable = False
     else:
         is_http = parts.scheme in {"http", "https"}
+        # `urlsplit` does not show an empty query or fragment.
         has_more = parts.username is not None or "?" in text or "#" in text
         usable = is_http and has_host and not has_more
     if not usable or address.endswith("/chat/completions"):
@@ -257,7 +260,7 @@ def checked_base_url(text: str, *, variable: str) -> str:
 
 def host_of(address: object) -> str | None:
     """Return the host of an address, with its port if it has one, or None without a host."""
-    with suppress(ValueError):
+    with suppress(ValueError):  # a port that is not a number, or out of range
         parts = urlsplit(str(address))
         if parts.hostname and (parts.port is None or parts.port > 0):
             return parts.netloc.rpartition("@")[2]

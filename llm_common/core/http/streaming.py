@@ -75,6 +75,7 @@ class EventReader:
     def _end_line(self, line: bytes) -> list[bytes]:
         if line:
             name, _, value = line.partition(b":")
+            # The format allows a byte order mark before the first line.
             if name.removeprefix(BOM_UTF8) == b"data":
                 self._data.append(value.removeprefix(b" "))
             return []
@@ -169,6 +170,7 @@ class StreamedReply:
         """
         if self.whole is not None:
             return self.whole
+        # Some endpoints close the stream after the finish reason, without `[DONE]`.
         if not (self.is_done or self._finish_reason):
             raise LLMConnectionError("the stream ended before the answer was whole; try again")
         message: dict[str, Any] = {name: "".join(pieces) for name, pieces in self._message.items()}

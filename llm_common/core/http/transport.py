@@ -32,6 +32,7 @@ _WAIT_INITIAL_S, _WAIT_JITTER_S, _WAIT_MAX_S = 0.1, 0.4, 5.0
 ACCEPT_ENCODING = "gzip, deflate"
 _WINDOW_BITS = {"gzip": zlib.MAX_WBITS | 16, "deflate": zlib.MAX_WBITS}
 _MAX_DIGITS = 12  # of a delay in milliseconds: int() takes quadratic time
+# By name, since httpx2 has equal classes that are not the same.
 _HTTPX_ERRORS = ("HTTPError", "InvalidURL", "CookieConflict", "StreamError")
 _CONNECTION_ERRORS = (
     (
@@ -117,7 +118,7 @@ def _timed_out(timeout_s: float) -> LLMTimeoutError:
 def error_of_exception(exc: Exception, *, timeout_s: float) -> LLMError:
     """Return the `LLMError` for an error of httpx, without its text, which can contain headers."""
     names = {base.__name__ for base in type(exc).__mro__}
-    if "TimeoutException" in names:
+    if "TimeoutException" in names:  # only of a custom transport: ours has no timeout
         return _timed_out(timeout_s)
     if "DecodingError" in names:
         return MalformedReplyError(
@@ -271,7 +272,7 @@ class BackOff:
         jitter_s = 0.0
         wait_s = requested_s
         if wait_s is None:
-            jitter_s = _WAIT_JITTER_S
+            jitter_s = _WAIT_JITTER_S  # spreads the retries of clients that failed together
             wait_s = min(_WAIT_MAX_S, _WAIT_INITIAL_S * 2.0 ** (self.failures - 1))
         remaining_s = self.deadline - asyncio.get_running_loop().time()
         if remaining_s <= wait_s + jitter_s:
@@ -305,7 +306,7 @@ class RetryPolicy:
 
     def wait_s(self, error: LLMError) -> float | None:
         """Return the seconds until the next attempt, or None for no retry."""
-        wait_s = self.back_off.wait_s(error)
+        wait_s = self.back_off.wait_s(error)  # counts the failure
         if self.back_off.is_exhausted:
             return None
         change = ""

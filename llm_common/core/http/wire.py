@@ -17,7 +17,7 @@ from typing import Any
 import orjson
 from pydantic import BaseModel, ValidationError
 
-from llm_common.core.http.providers import ModelProfile, profile_of
+from llm_common.core.http.providers import profile_of
 from llm_common.core.models import LLMMessage, LLMResponse, LLMUsage, MessageRole, TokenPrices
 from llm_common.errors import (
     ContextTooLongError,
@@ -39,10 +39,11 @@ _TOO_LONG = (
 )
 _PATH = re.compile(r"[/\\~]|[A-Za-z]:[/\\]")  # an absolute path, on any system
 _STATUS = re.compile(r"[45][0-9]{2}")
-_BAD_REQUEST = frozenset({400, 422})
+_BAD_REQUEST = frozenset({400, 422})  # 422 from servers built on FastAPI
 _TRANSIENT = frozenset({408, 429}) | frozenset(range(500, 600))
 _REDIRECTS = range(300, 400)
 
+# Codes of OpenAI's error objects.
 _STATUS_OF_CODE = {
     "rate_limit_exceeded": 429,
     "invalid_api_key": 401,
@@ -93,9 +94,13 @@ class ChatRequest:
             "messages": [
                 message.model_dump(exclude_none=True) for message in as_messages(messages)
             ],
-            **_sampling(profile, temperature=temperature, max_tokens=max_tokens),
-            **{name: value for name, value in options.items() if name != "response_format"},
         }
+        if temperature is not None and not profile.reasons_always:
+            core["temperature"] = temperature
+        if max_tokens is not None:
+            limit = "max_completion_tokens" if profile.reasons_always else "max_tokens"
+            core[limit] = max_tokens
+        core |= {name: value for name, value in options.items() if name != "response_format"}
         optional: dict[str, Any] = {}
         if options.get("response_format") is not None:
             added = profile.structured_options.get(provider, {})
@@ -438,17 +443,6 @@ def _format_of(optional: Mapping[str, Any]) -> str | None:
     if response_format is None:
         return None
     return _text(dict_or_empty(response_format).get("type")) or "response_format"
-
-
-def _sampling(
-    profile: ModelProfile, *, temperature: float | None, max_tokens: int | None
-) -> dict[str, float]:
-    sampling: dict[str, float] = {}
-    if temperature is not None and not profile.reasons_always:
-        sampling["temperature"] = temperature
-    if max_tokens is not None:
-        sampling["max_completion_tokens" if profile.reasons_always else "max_tokens"] = max_tokens
-    return sampling
 
 
 def _status_of(error: object) -> int:
