@@ -98,7 +98,7 @@ def silent() -> Script:
 # --- the answer
 
 
-async def test_an_answer_comes_back_whole_with_the_servers_own_figures(adapter: Adapter) -> None:
+async def test_an_answer_is_whole_with_the_servers_counts(adapter: Adapter) -> None:
     async with served(adapter, answer(200, reply('{"n": 1}', usage=USAGE))) as (client, _):
         got = await client.chat_completion(ASKED)
     assert (got.content, got.finish_reason, got.model, got.id) == (
@@ -123,7 +123,7 @@ async def test_an_adapter_names_its_model_and_its_provider_f_179(adapter: Adapte
         assert client.provider in {"custom", "litellm", "langchain", "pydantic-ai"}
 
 
-async def test_tokens_and_dollars_of_fifty_calls_equal_the_servers(adapter: Adapter) -> None:
+async def test_tokens_and_dollars_of_fifty_calls_match_the_server(adapter: Adapter) -> None:
     async def script(wire: Wire) -> None:
         while await wire.request() is not None:
             tokens = len(served_tokens) + 1
@@ -145,13 +145,13 @@ async def test_tokens_and_dollars_of_fifty_calls_equal_the_servers(adapter: Adap
 
 
 @pytest.mark.parametrize("reason", ["length", "content_filter"])
-async def test_an_answer_that_was_cut_or_withheld_says_so(adapter: Adapter, reason: str) -> None:
+async def test_the_finish_reason_of_a_cut_answer_is_kept(adapter: Adapter, reason: str) -> None:
     choice = {"index": 0, "finish_reason": reason, "message": {"role": "assistant", "content": "{"}}
     async with served(adapter, answer(200, reply(choices=[choice]))) as (client, _):
         assert (await client.chat_completion(ASKED)).finish_reason == reason
 
 
-async def test_tools_go_out_and_their_calls_come_back(adapter: Adapter) -> None:
+async def test_tools_are_sent_and_their_calls_returned(adapter: Adapter) -> None:
     message = {"role": "assistant", "content": None, "tool_calls": [CALL]}
     choice = {"index": 0, "finish_reason": "tool_calls", "message": message}
     async with served(adapter, answer(200, reply(choices=[choice]))) as (client, server):
@@ -188,7 +188,7 @@ async def test_content_in_parts_is_read_or_refused(adapter: Adapter) -> None:
 # --- the call
 
 
-async def test_what_is_asked_for_reaches_the_endpoint(adapter: Adapter) -> None:
+async def test_every_option_reaches_the_endpoint(adapter: Adapter) -> None:
     async with served(adapter, answer(200, reply())) as (client, server):
         await client.chat_completion(
             ASKED, temperature=0.0, max_tokens=9, response_format={"type": "json_object"}, seed=4
@@ -205,7 +205,7 @@ async def test_what_is_asked_for_reaches_the_endpoint(adapter: Adapter) -> None:
     assert body["response_format"] == {"type": "json_object"}
 
 
-async def test_what_is_not_asked_for_is_left_to_the_third_party_client(adapter: Adapter) -> None:
+async def test_missing_options_are_left_to_the_third_party_client(adapter: Adapter) -> None:
     async with served(adapter, answer(200, reply())) as (client, server):
         await client.chat_completion(ASKED)
     optional = {"temperature", "max_tokens", "max_completion_tokens", "response_format", "tools"}
@@ -219,7 +219,7 @@ async def test_a_call_can_name_another_model(adapter: Adapter) -> None:
     assert [request.body["model"] for request in server.requests] == ["other", "test-model"]
 
 
-async def test_a_schema_is_asked_for_as_a_schema(adapter: Adapter) -> None:
+async def test_a_schema_reaches_the_endpoint(adapter: Adapter) -> None:
     async with served(adapter, answer(200, reply())) as (client, server):
         await client.chat_completion(
             ASKED, response_format={"type": "json_schema", "json_schema": SCHEMA}
@@ -230,7 +230,7 @@ async def test_a_schema_is_asked_for_as_a_schema(adapter: Adapter) -> None:
     assert sent["json_schema"]["schema"]["properties"] == {"n": {"type": "integer"}}
 
 
-async def test_a_whole_conversation_goes_out(adapter: Adapter) -> None:
+async def test_a_whole_conversation_is_sent(adapter: Adapter) -> None:
     image = {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}
     conversation = [
         *ASKED,
@@ -256,7 +256,7 @@ async def test_a_whole_conversation_goes_out(adapter: Adapter) -> None:
     assert [message["content"] for message in sent[5:]] == ["It rains.", "Thanks."]
 
 
-async def test_a_dict_is_taken_as_the_message_that_it_means(adapter: Adapter) -> None:
+async def test_a_dict_is_accepted_as_a_message(adapter: Adapter) -> None:
     async with served(adapter, answer(200, reply())) as (client, server):
         messages: Any = [{"role": "user", "content": "Which?"}]
         await client.chat_completion(messages)
@@ -266,7 +266,7 @@ async def test_a_dict_is_taken_as_the_message_that_it_means(adapter: Adapter) ->
     assert received.body["messages"] == messages
 
 
-async def test_a_stream_is_not_asked_for(adapter: Adapter) -> None:
+async def test_a_stream_is_refused(adapter: Adapter) -> None:
     async with served(adapter, answer(200, reply())) as (client, server):
         with pytest.raises(ValueError, match="stream"):
             await client.chat_completion(ASKED, stream=True)
@@ -305,7 +305,7 @@ async def test_a_refused_response_format_is_left_out_and_remembered(adapter: Ada
 
 
 @pytest.mark.parametrize("model", [None, "other"])
-async def test_an_unknown_model_is_named_with_what_chose_it(
+async def test_an_unknown_model_is_named_with_its_source(
     adapter: Adapter, model: str | None
 ) -> None:
     named = model and f"{adapter.prefix}{model}"
@@ -355,7 +355,7 @@ async def test_an_error_of_the_endpoint_has_its_class_and_status(
         assert error.retry_after_s == 7.0
 
 
-async def test_silence_is_a_timeout_by_either_clock(adapter: Adapter) -> None:
+async def test_either_deadline_raises_a_timeout(adapter: Adapter) -> None:
     for clocks in ({"timeout_s": 0.1}, {"own_timeout_s": 0.1}):
         started = asyncio.get_running_loop().time()
         error = await raised(adapter, silent(), **clocks)
@@ -394,9 +394,7 @@ async def test_a_refused_and_a_broken_connection_are_connection_errors(adapter: 
         pytest.param(raw(response(200, reply())[:-9]), id="half a body"),
     ],
 )
-async def test_what_is_no_answer_is_an_llm_error_and_nothing_else(
-    adapter: Adapter, script: Script
-) -> None:
+async def test_an_unusable_answer_is_an_llm_error(adapter: Adapter, script: Script) -> None:
     error = await raised(adapter, script)
     if adapter.name == "openai_sdk":
         assert isinstance(error, MalformedReplyError | LLMRateLimitError | LLMConnectionError)
@@ -425,7 +423,7 @@ async def test_cancelling_the_caller_cancels_the_call_and_leaves_nothing(adapter
 # --- the selectors
 
 
-async def test_the_pointer_selector_works_through_it(adapter: Adapter) -> None:
+async def test_the_pointer_selector_works_with_each_adapter(adapter: Adapter) -> None:
     async with served(adapter, answer(200, reply(chosen(A), usage=USAGE))) as (client, _):
         selection = await ContextRelevanceSelector(client).select_detailed(
             query="weather", pointers=THREE
@@ -437,7 +435,7 @@ async def test_the_pointer_selector_works_through_it(adapter: Adapter) -> None:
     )
 
 
-async def test_the_tool_selector_works_through_it_and_fails_closed(adapter: Adapter) -> None:
+async def test_the_tool_selector_works_with_each_adapter(adapter: Adapter) -> None:
     def get_weather(city: str) -> str:
         """Forecasts the weather."""
         return city

@@ -47,7 +47,7 @@ class Recorder:
 # --- OpenAI's SDK
 
 
-async def test_options_that_openai_does_not_know_go_into_the_extra_body() -> None:
+async def test_options_unknown_to_openai_are_in_the_extra_body() -> None:
     sdk = Recorder(payload())
     client = OpenAISDKClient(sdk, model="glm-4.5-air", provider="zai")
     got = await client.chat_completion(ASKED, response_format=JSON_OBJECT, extra_body={"top_k": 1})
@@ -58,13 +58,13 @@ async def test_options_that_openai_does_not_know_go_into_the_extra_body() -> Non
     assert got.provider == "zai"
 
 
-async def test_a_reported_cost_goes_before_a_calculated_one() -> None:
+async def test_a_reported_cost_wins_over_a_calculated_one() -> None:
     client = OpenAISDKClient(Recorder(payload(usage=USAGE)), model="glm-4.5-air", provider="zai")
     assert (await client.chat_completion(ASKED)).cost_usd == 0.0125
 
 
 @pytest.mark.parametrize("also", [{}, payload()], ids=["alone", "beside-an-answer"])
-async def test_an_error_in_an_answer_is_that_error_f_120(also: dict[str, Any]) -> None:
+async def test_an_error_object_in_an_answer_is_raised_f_120(also: dict[str, Any]) -> None:
     client = OpenAISDKClient(
         Recorder(also | {"error": {"code": 429, "message": "slow down"}}), model="test-model"
     )
@@ -72,7 +72,7 @@ async def test_an_error_in_an_answer_is_that_error_f_120(also: dict[str, Any]) -
         await client.chat_completion(ASKED)
 
 
-async def test_an_answer_that_is_of_no_use_carries_what_it_cost() -> None:
+async def test_the_error_for_an_unusable_answer_has_its_cost() -> None:
     broken = {"usage": USAGE, "choices": []}
     with pytest.raises(MalformedReplyError) as caught:
         await OpenAISDKClient(Recorder(broken), model="m").chat_completion(ASKED)
@@ -87,7 +87,7 @@ async def test_a_client_that_is_not_async_is_an_llm_error() -> None:
         await OpenAISDKClient(sdk, model="m").chat_completion(ASKED)
 
 
-async def test_closing_an_adapter_leaves_the_client_of_the_application_open() -> None:
+async def test_closing_an_adapter_does_not_close_the_wrapped_client() -> None:
     sdk = Recorder(payload())
     async with OpenAISDKClient(sdk, model="m") as client:
         await client.aclose()
@@ -167,7 +167,7 @@ async def test_a_runnable_gets_settings_with_the_call_and_no_response_format() -
     assert (got.model, got.finish_reason, got.id) == ("m-1", "end_turn", "run-1")
 
 
-async def test_tools_are_bound_and_calls_that_langchain_cannot_read_are_not_lost() -> None:
+async def test_tools_are_bound_and_invalid_calls_are_kept() -> None:
     read = {"id": "1", "name": "get_weather", "args": {"city": "Ulm"}}
     unread = {"id": "2", "name": "get_weather", "args": '{"city": '}
     runnable = Runnable(message("", tool_calls=[read], invalid_tool_calls=[unread]))
@@ -183,7 +183,7 @@ async def test_tools_are_bound_and_calls_that_langchain_cannot_read_are_not_lost
 # --- pydantic-ai
 
 
-async def test_a_model_alone_answers_under_its_own_name_only() -> None:
+async def test_without_model_for_only_one_name_is_accepted() -> None:
     sdk: Any = Recorder(double_clients.Completion(payload()))
     client = PydanticAIClient(double_clients.Model(sdk, "test-model", formats=True))
     assert (await client.chat_completion(ASKED, model="test-model")).content == "{}"
@@ -192,7 +192,7 @@ async def test_a_model_alone_answers_under_its_own_name_only() -> None:
 
 
 @pytest.mark.parametrize("kind", ["json_object", "json_schema"])
-async def test_a_model_that_has_no_json_mode_is_not_asked_for_it(kind: str) -> None:
+async def test_a_model_without_json_mode_gets_no_response_format(kind: str) -> None:
     sdk: Any = Recorder(double_clients.Completion(payload()))
     client = PydanticAIClient(double_clients.Model(sdk, "test-model", formats=False))
     got = await client.chat_completion(ASKED, response_format={"type": kind, "json_schema": SCHEMA})
@@ -245,7 +245,7 @@ def adapters(timeout_s: float) -> list[LLMClient]:
     ]
 
 
-async def test_the_deadline_and_the_preference_for_a_schema_are_the_adapters_own() -> None:
+async def test_each_adapter_has_its_deadline_and_schema_preference() -> None:
     for client in adapters(timeout_s=0.02):
         assert getattr(client, "prefers_json_schema", False)
         with pytest.raises(LLMTimeoutError) as caught:

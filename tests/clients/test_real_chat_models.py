@@ -31,7 +31,7 @@ def chat_anthropic(port: int) -> LangChainClient:
     return LangChainClient(made)
 
 
-async def test_anthropics_answers_in_its_own_way() -> None:
+async def test_anthropics_chat_model_answers() -> None:
     body = {
         "id": "msg_1",
         "type": "message",
@@ -56,7 +56,7 @@ async def test_anthropics_answers_in_its_own_way() -> None:
     )
 
 
-async def test_anthropics_errors_are_ours_without_the_key() -> None:
+async def test_anthropics_errors_are_translated_without_the_key() -> None:
     body = {"type": "error", "error": {"type": "rate_limit_error", "message": f"slow down {KEY}"}}
     async with loopback(answer(429, json.dumps(body).encode(), {"Retry-After": "4"})) as server:
         with pytest.raises(LLMRateLimitError) as caught:

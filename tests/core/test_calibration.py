@@ -11,7 +11,7 @@ class Words:
 PROMPT = "word " * 1_000
 
 
-def test_counts_come_down_to_what_the_endpoint_reports() -> None:
+def test_counts_fall_to_those_that_the_endpoint_reports() -> None:
     counter = CalibratedCounter(Words())
     assert counter.count(PROMPT) == 1_000
     for _ in range(3):
@@ -19,14 +19,14 @@ def test_counts_come_down_to_what_the_endpoint_reports() -> None:
     assert 650 <= counter.count(PROMPT) <= 680
 
 
-def test_counts_rise_at_once_where_the_endpoint_counts_more() -> None:
+def test_counts_rise_after_one_higher_report() -> None:
     counter = CalibratedCounter(Words())
     counter.observe(counted_tokens=1_000, reported_tokens=650)
     counter.observe(counted_tokens=counter.count(PROMPT), reported_tokens=1_300)
     assert counter.count(PROMPT) >= 1_300
 
 
-def test_what_says_nothing_changes_nothing() -> None:
+def test_short_prompts_and_missing_reports_are_ignored() -> None:
     counter = CalibratedCounter(Words())
     for counted, reported in ((1_000, 0), (50, 500), (0, 10)):
         counter.observe(counted_tokens=counted, reported_tokens=reported)
@@ -34,7 +34,7 @@ def test_what_says_nothing_changes_nothing() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 10**6), st.integers(-5, 10**7)), max_size=20))
-def test_no_report_makes_counts_absurd(reports: list[tuple[int, int]]) -> None:
+def test_an_absurd_report_has_a_bounded_effect(reports: list[tuple[int, int]]) -> None:
     counter = CalibratedCounter(Words())
     for counted, reported in reports:
         counter.observe(counted_tokens=counted, reported_tokens=reported)

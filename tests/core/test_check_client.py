@@ -75,7 +75,7 @@ WRONG: dict[str, tuple[object, str]] = {
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, id=f"f_178 {name}") for name in WRONG])
-def test_what_is_no_client_is_refused_with_its_adapter(name: str) -> None:
+def test_other_objects_are_refused_with_their_adapter(name: str) -> None:
     client, text = WRONG[name]
     with pytest.raises(
         TypeError, match=text.replace('(client, model="...")', ".*model=")
@@ -88,5 +88,5 @@ def test_what_is_no_client_is_refused_with_its_adapter(name: str) -> None:
     "client",
     [Stub(), Static, Static(), ScriptedClient([]), SimpleNamespace(chat_completion=answer)],
 )
-def test_anything_that_can_chat_is_a_client(client: object) -> None:
+def test_any_object_with_the_method_is_a_client(client: object) -> None:
     check_client(client)

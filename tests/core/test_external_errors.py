@@ -67,7 +67,7 @@ def error_of(raised: BaseException) -> LLMError:
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else value.__name__,
 )
-def test_an_exception_is_known_by_its_shape(raised: Exception, kind: type[LLMError]) -> None:
+def test_an_exception_is_recognised_by_its_shape(raised: Exception, kind: type[LLMError]) -> None:
     assert type(error_of(raised)) is kind
 
 
@@ -87,7 +87,7 @@ def test_our_own_errors_and_cancellations_pass_unchanged() -> None:
     ],
     ids=["own", "response", "litellm"],
 )
-def test_the_wait_that_the_endpoint_asks_for_is_kept(facts: dict[str, Any]) -> None:
+def test_the_endpoints_retry_delay_is_an_attribute(facts: dict[str, Any]) -> None:
     error = error_of(exception("RateLimitError", status_code=429, **facts))
     assert isinstance(error, LLMRateLimitError)
     assert error.retry_after_s == 7.0
@@ -105,7 +105,7 @@ def test_the_wait_that_the_endpoint_asks_for_is_kept(facts: dict[str, Any]) -> N
     ],
     ids=["object", "odd", "text", "message", "long", "none"],
 )
-def test_what_the_endpoint_said_is_a_fact(facts: dict[str, Any], body: str) -> None:
+def test_the_endpoints_text_is_an_attribute(facts: dict[str, Any], body: str) -> None:
     raised = exception("APIStatusError", status_code=500)
     raised.args = facts.pop("args", raised.args)
     raised.__dict__.update(facts)
@@ -123,9 +123,7 @@ def test_what_the_endpoint_said_is_a_fact(facts: dict[str, Any], body: str) -> N
         ("x-goog-api-key", SECRET),
     ],
 )
-def test_a_key_that_the_endpoint_repeats_is_taken_out_wherever_the_request_hangs_f_116(
-    header: str, value: str
-) -> None:
+def test_a_key_that_the_endpoint_repeats_is_removed_f_116(header: str, value: str) -> None:
     inner = exception("SDKError", request=SimpleNamespace(headers={"X-Api-Key": "", header: value}))
     outer = exception("WrapperError", status_code=401, body=f"no such key {SECRET}")
     outer.__cause__ = inner
@@ -134,7 +132,7 @@ def test_a_key_that_the_endpoint_repeats_is_taken_out_wherever_the_request_hangs
     assert error.body == "no such key [api key]"
 
 
-def test_a_wrapped_exception_names_the_error_where_the_wrapper_does_not() -> None:
+def test_an_unknown_wrapper_is_named_by_its_cause() -> None:
     wrapper = exception("ModelAPIError")
     wrapper.__cause__ = exception("APITimeoutError")
     assert isinstance(error_of(wrapper), LLMTimeoutError)
@@ -145,14 +143,14 @@ def test_a_wrapped_exception_names_the_error_where_the_wrapper_does_not() -> Non
     [(500, LLMConnectionError), (401, LLMAuthError)],
     ids=["made up", "the endpoint's"],
 )
-def test_a_500_may_be_made_up_of_a_broken_connection(status: int, kind: type[LLMError]) -> None:
+def test_a_500_can_wrap_a_broken_connection(status: int, kind: type[LLMError]) -> None:
     wrapper = exception("WrapperError", status_code=status)
     # LiteLLM raises where it handles, without a `from`
     wrapper.__context__ = ConnectionRefusedError()
     assert type(error_of(wrapper)) is kind
 
 
-def test_what_the_caller_was_handling_has_no_part_in_it() -> None:
+def test_an_exception_that_the_caller_handles_is_no_cause() -> None:
     def late() -> None:
         raise TimeoutError
 
@@ -177,7 +175,7 @@ def test_no_property_of_a_third_party_exception_is_run() -> None:
     assert type(error_of(Trap())) is LLMError
 
 
-def test_a_ring_of_causes_ends() -> None:
+def test_a_circle_of_causes_ends() -> None:
     one, two = ValueError(), ValueError()
     one.__cause__, two.__cause__ = two, one
     assert type(error_of(one)) is LLMError

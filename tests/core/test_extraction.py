@@ -106,7 +106,7 @@ def reason_of(text: str) -> str:
         pytest.param(json.dumps(f"\n  {PLAIN}\n"), id="F-096 with blank space"),
     ],
 )
-def test_peels_the_answer_out_of_what_stands_around_it(reply: str) -> None:
+def test_the_answer_is_extracted_from_its_surroundings(reply: str) -> None:
     assert extract_json(reply) == ANSWER
 
 
@@ -121,7 +121,7 @@ def test_peels_the_answer_out_of_what_stands_around_it(reply: str) -> None:
     ],
 )
 @pytest.mark.parametrize("wrap", ["{}", "```json\n{}\n```", "So: {} [1]", "<think>{{</think>{}"])
-def test_nothing_inside_a_string_confuses_it(value: str, wrap: str) -> None:
+def test_marks_inside_a_string_are_ignored(value: str, wrap: str) -> None:
     body = {"text": value, value: [value]}
     assert extract_json(wrap.format(json.dumps(body))) == body
     assert extract_json(wrap.format(json.dumps(body, ensure_ascii=False))) == body
@@ -211,7 +211,7 @@ def test_key_order_does_not_make_another_object_f_084() -> None:
         pytest.param('{"a": 1], {"b": 2}', "not_strict", id="brackets that cross"),
     ],
 )
-def test_refuses_what_is_not_one_whole_strict_value(reply: str, reason: str) -> None:
+def test_anything_but_one_whole_strict_value_is_refused(reply: str, reason: str) -> None:
     assert reason_of(reply) == reason
 
 

@@ -76,23 +76,21 @@ WAYS: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("name", CLEAR)
-def test_a_message_whose_meaning_is_clear_is_taken(name: str) -> None:
+def test_messages_and_their_dicts_are_accepted(name: str) -> None:
     given, meant = CLEAR[name]
     assert as_messages([given]) == as_messages(each for each in [given]) == [meant]
 
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", WRONG)
-async def test_what_is_no_message_is_a_type_error_that_says_what_to_pass(
-    name: str, way: str
-) -> None:
+async def test_anything_else_is_a_type_error_with_the_remedy(name: str, way: str) -> None:
     wrong, said = WRONG[name]
     with pytest.raises(TypeError, match=said) as caught:
         await WAYS[way](wrong)
     assert SECRET not in f"{caught.value}{caught.value.__cause__}{caught.value.__context__}"
 
 
-async def test_a_dict_is_sent_as_the_message_that_it_means() -> None:
+async def test_a_dict_is_sent_as_a_message() -> None:
     async with (
         loopback(answer(200, ok())) as server,
         OpenAICompatibleClient(server.config()) as client,
@@ -108,7 +106,7 @@ async def test_a_client_behind_ask_gets_messages_also_for_dicts() -> None:
     assert [call.messages for call in client.calls] == [(USER,), (USER,)]
 
 
-async def test_a_model_that_is_no_text_is_a_type_error() -> None:
+async def test_a_model_that_is_not_a_str_is_a_type_error() -> None:
     async with loopback(answer(200, ok())) as server:
         with pytest.raises(TypeError, match="model must be a str, got int; pass its name"):
             await ask_once(server.config(), model=5)

@@ -17,7 +17,7 @@ class Clock:
         return self.now
 
 
-def test_a_reply_is_found_until_its_time_is_over() -> None:
+def test_a_reply_is_found_until_it_expires() -> None:
     clock = Clock()
     cache = SelectionCache(ttl_s=10, clock=clock)
     cache.put("k", {"calls": []}, client=CLIENT)
@@ -28,7 +28,7 @@ def test_a_reply_is_found_until_its_time_is_over() -> None:
     assert len(cache) == 0
 
 
-def test_the_replies_used_longest_ago_go_first() -> None:
+def test_the_least_recently_used_replies_are_evicted_first() -> None:
     cache = SelectionCache(max_entries=2)
     for key in "ab":
         cache.put(key, {}, client=CLIENT)
@@ -48,13 +48,13 @@ def test_a_reply_is_a_copy_each_time() -> None:
     assert cache.get("k", client=CLIENT) == {"calls": [{"args": {"x": [1]}}]}
 
 
-def test_another_client_does_not_get_it() -> None:
+def test_another_client_gets_no_reply() -> None:
     cache = SelectionCache()
     cache.put("k", {}, client=CLIENT)
     assert cache.get("k", client=object()) is None
 
 
-def test_what_json_cannot_hold_is_not_kept() -> None:
+def test_a_reply_that_is_not_json_is_not_stored() -> None:
     cache = SelectionCache()
     cache.put("k", {"x": object()}, client=CLIENT)
     assert len(cache) == 0
@@ -63,6 +63,6 @@ def test_what_json_cannot_hold_is_not_kept() -> None:
 @pytest.mark.parametrize(
     "limits", [{"ttl_s": 0}, {"ttl_s": -1}, {"max_entries": 0}, {"ttl_s": float("nan")}]
 )
-def test_refuses_impossible_limits(limits: dict[str, Any]) -> None:
+def test_impossible_limits_raise(limits: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="must be more than 0"):
         SelectionCache(**limits)

@@ -143,7 +143,7 @@ class Choosy(ScriptedClient):
         (MagicMock(), SCHEMA, {"type": "json_object"}),
     ],
 )
-async def test_a_schema_is_asked_for_where_the_client_prefers_one_s0_31(
+async def test_a_client_that_prefers_schemas_gets_one_s0_31(
     preference: object, json_schema: dict[str, Any] | None, asked_for: dict[str, Any]
 ) -> None:
     client = Choosy(preference)
@@ -157,7 +157,7 @@ async def test_a_schema_is_asked_for_where_the_client_prefers_one_s0_31(
     assert client.calls[0].options == {"response_format": asked_for}
 
 
-async def test_a_client_that_raises_when_it_is_asked_what_it_prefers_is_at_fault() -> None:
+async def test_a_preference_that_raises_is_the_clients_fault() -> None:
     with pytest.raises(LLMError, match="KeyError"):
         await ask(
             Choosy(KeyError()),
@@ -206,7 +206,7 @@ async def test_a_client_that_raises_when_it_is_asked_what_it_prefers_is_at_fault
         ),
     ],
 )
-async def test_reads_the_reply_out_of_every_shape_of_answer(answer: object) -> None:
+async def test_every_shape_of_answer_is_read(answer: object) -> None:
     client = AsyncMock()
     client.chat_completion.return_value = answer
     attempts: list[Attempt] = []
@@ -285,7 +285,7 @@ CALL = {"type": "function", "function": {"name": "choose", "arguments": WHOLE}}
         ),
     ],
 )
-async def test_native_tool_calls_stand_in_for_a_missing_text(facts: dict[str, Any]) -> None:
+async def test_native_tool_calls_replace_a_missing_text(facts: dict[str, Any]) -> None:
     def arguments(calls: list[dict[str, Any]]) -> object:
         return extract_json(calls[0]["function"]["arguments"])
 
@@ -320,7 +320,7 @@ async def test_tool_calls_of_unknown_objects_count_as_absent() -> None:
     assert caught.value.reason == "empty"
 
 
-async def test_a_schema_error_names_places_and_never_values() -> None:
+async def test_a_schema_error_names_fields_and_never_values() -> None:
     reply = json.dumps({"ids": ["a", {"token": SECRET}], f"{SECRET} is my key": 1})
     with pytest.raises(MalformedReplyError) as caught:
         await asked(ScriptedClient([reply]))
@@ -399,7 +399,7 @@ async def test_a_timeout_inside_the_client_is_a_timeout() -> None:
         await asked(ScriptedClient([TimeoutError()]))
 
 
-async def test_an_answer_that_raises_when_it_is_read_is_the_clients_fault() -> None:
+async def test_a_response_that_raises_is_the_clients_fault() -> None:
     class Answer:
         @property
         def content(self) -> str:
@@ -424,7 +424,7 @@ async def test_an_answer_that_raises_when_it_is_read_is_the_clients_fault() -> N
         pytest.param(None, "MagicMock raised TypeError", id="absent"),
     ],
 )
-async def test_a_client_without_an_async_method_is_told_so(method: object, text: str) -> None:
+async def test_a_client_without_an_async_method_is_an_error(method: object, text: str) -> None:
     with pytest.raises(LLMError, match=text):
         await asked(MagicMock(chat_completion=method))
 
@@ -451,7 +451,7 @@ async def test_the_timeout_bounds_the_attempt_from_outside(row: str) -> None:
 
 
 @pytest.mark.parametrize("late", [WHOLE, ValueError("late")], ids=["F-133 returns", "F-133 raises"])
-async def test_what_comes_after_the_timeout_is_discarded_and_leaves_nothing(
+async def test_an_answer_after_the_timeout_is_discarded(
     late: str | Exception,
 ) -> None:
     complaints: list[dict[str, Any]] = []
@@ -480,7 +480,7 @@ async def test_what_comes_after_the_timeout_is_discarded_and_leaves_nothing(
     assert [attempt.error for attempt in attempts] == ["timeout"]
 
 
-async def test_cancelling_the_caller_cancels_the_call_at_once_f_132() -> None:
+async def test_cancelling_the_caller_cancels_the_call_f_132() -> None:
     entered = asyncio.Event()
     cancelled = asyncio.Event()
 
@@ -542,7 +542,7 @@ def test_an_interrupt_in_the_client_is_not_swallowed_f_132() -> None:
 # --- what is recorded
 
 
-async def test_an_attempt_holds_what_the_answer_says_of_itself() -> None:
+async def test_an_attempt_records_the_fields_of_the_answer() -> None:
     usage = LLMUsage(prompt_tokens=3, completion_tokens=2, total_tokens=5)
     attempts: list[Attempt] = []
     client = ScriptedClient(
@@ -559,7 +559,7 @@ async def test_an_attempt_holds_what_the_answer_says_of_itself() -> None:
     ]
 
 
-async def test_a_failed_call_that_was_charged_leaves_its_bill_in_the_attempt() -> None:
+async def test_the_charge_of_a_failed_call_is_recorded() -> None:
     error = LLMStatusError("broken", status=500)
     error.usage, error.cost_usd = LLMUsage(prompt_tokens=3, total_tokens=3), 0.5
     attempts: list[Attempt] = []
@@ -572,7 +572,7 @@ async def test_a_failed_call_that_was_charged_leaves_its_bill_in_the_attempt() -
     )
 
 
-def test_the_sum_of_attempts_is_known_where_every_part_is() -> None:
+def test_a_total_is_unknown_if_any_attempt_is() -> None:
     usage = LLMUsage(prompt_tokens=3, completion_tokens=2, total_tokens=5, cached_tokens=1)
     paid, free = Attempt("m", 1, usage, 0.25), Attempt("m", 1)
     assert usage_of([paid, free, paid]) == usage + usage
@@ -580,7 +580,7 @@ def test_the_sum_of_attempts_is_known_where_every_part_is() -> None:
     assert (cost_of([paid, paid]), cost_of([paid, free]), cost_of([])) == (0.5, None, 0)
 
 
-async def test_an_attempt_takes_nothing_from_mocks() -> None:
+async def test_values_of_a_mock_are_not_recorded() -> None:
     client = AsyncMock()
     client.chat_completion.return_value = MagicMock(content=WHOLE)
     attempts: list[Attempt] = []
@@ -588,7 +588,7 @@ async def test_an_attempt_takes_nothing_from_mocks() -> None:
     assert attempts == [Attempt(model="m", latency_ms=attempts[0].latency_ms)]
 
 
-async def test_a_hundred_calls_at_once_do_not_disturb_each_other() -> None:
+async def test_a_hundred_concurrent_calls_do_not_interfere() -> None:
     async def answer(*, messages: list[LLMMessage], **_: Any) -> LLMResponse:
         await asyncio.sleep(0.01)
         return response(json.dumps({"ids": [messages[0].content]}))
@@ -609,7 +609,7 @@ async def test_a_hundred_calls_at_once_do_not_disturb_each_other() -> None:
     assert [choice.ids for choice in choices] == [[str(number)] for number in range(100)]
 
 
-async def test_a_span_names_the_model_and_the_error_and_holds_no_text(
+async def test_a_span_names_model_and_error_without_any_text(
     exported: InMemorySpanExporter,
 ) -> None:
     await asked(ScriptedClient([WHOLE]))
@@ -644,7 +644,7 @@ async def test_a_span_names_the_model_and_the_error_and_holds_no_text(
     ],
     ids=["plain", "thinking", "another-tag", "tag-in-prose", "parts"],
 )
-async def test_a_text_answer_is_all_that_stands_after_the_thinking(
+async def test_a_text_answer_is_the_text_after_the_thinking(
     reply: str | list[dict[str, Any]], text: str
 ) -> None:
     attempts: list[Attempt] = []

@@ -47,7 +47,7 @@ def test_text_without_a_notation_is_left_alone(text: str) -> None:
         (f"<think>[TOOL_CALLS]</think>{PLAIN}", [{"name": "t", "arguments": {}}]),
     ],
 )
-def test_reads_calls_in_the_apis_form(text: str, calls: list[dict[str, Any]]) -> None:
+def test_calls_are_read_into_the_apis_form(text: str, calls: list[dict[str, Any]]) -> None:
     assert read_text_calls(text) == calls
 
 
@@ -69,13 +69,13 @@ def test_reads_calls_in_the_apis_form(text: str, calls: list[dict[str, Any]]) ->
         f"<think>{PLAIN}",
     ],
 )
-def test_what_is_not_whole_refuses_the_reply(text: str) -> None:
+def test_calls_that_are_cut_off_are_malformed(text: str) -> None:
     with pytest.raises(MalformedReplyError):
         read_text_calls(text)
 
 
 @pytest.mark.parametrize("answer", ['{"calls": []}', "{}", "[1]"])
-def test_calls_after_something_that_looks_like_an_answer_are_not_read_f_083(answer: str) -> None:
+def test_calls_after_a_bracket_are_not_read_f_083(answer: str) -> None:
     assert read_text_calls(f"{answer} [TOOL_CALLS][{{}}]") is None
 
 
@@ -98,5 +98,5 @@ def test_a_hostile_megabyte_takes_linear_time(text: str) -> None:
     assert time.process_time() - started < 2
 
 
-def test_a_reply_that_is_too_large_is_not_looked_at_f_093() -> None:
+def test_a_reply_that_is_too_large_is_not_read_f_093() -> None:
     assert read_text_calls(f"[TOOL_CALLS][{' ' * 1_000_000}]") is None

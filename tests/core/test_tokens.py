@@ -82,25 +82,23 @@ def exact(text: str) -> int:
 @example("ApproxBudget")
 @example("\ud800 <|endoftext|>")
 @example(" " * 500 + "\n" + "\t" * 200 + "-" * 300)
-def test_no_text_takes_more_tokens_than_the_bound(text: str) -> None:
+def test_no_text_exceeds_the_bound(text: str) -> None:
     assert exact(text) <= BOUND.count(text)
 
 
 @given(code)
-def test_no_code_takes_more_tokens_than_the_bound(text: str) -> None:
+def test_no_code_exceeds_the_bound(text: str) -> None:
     assert exact(text) <= BOUND.count(text)
 
 
 @given(json_values, st.sampled_from([None, 2]), st.booleans())
-def test_no_json_takes_more_tokens_than_the_bound(
-    value: object, indent: int | None, ascii_only: bool
-) -> None:
+def test_no_json_exceeds_the_bound(value: object, indent: int | None, ascii_only: bool) -> None:
     text = json.dumps(value, indent=indent, ensure_ascii=ascii_only)
     assert exact(text) <= BOUND.count(text)
 
 
 @given(st.binary(max_size=300))
-def test_no_encoded_bytes_take_more_tokens_than_the_bound(data: bytes) -> None:
+def test_no_encoded_bytes_exceed_the_bound(data: bytes) -> None:
     for text in (
         base64.b64encode(data).decode(),
         base64.b85encode(data).decode(),
@@ -110,17 +108,17 @@ def test_no_encoded_bytes_take_more_tokens_than_the_bound(data: bytes) -> None:
         assert exact(text) <= BOUND.count(text)
 
 
-def test_no_real_source_takes_more_tokens_than_the_bound() -> None:
+def test_no_real_source_exceeds_the_bound() -> None:
     texts = {path.name: path.read_text(encoding="utf-8") for path in SOURCES}
     assert [name for name, text in texts.items() if exact(text) > BOUND.count(text)] == []
 
 
 @pytest.mark.parametrize("text", PANGRAMS, ids=["ru", "fr", "ja", "ko", "ar", "hi", "th", "emoji"])
-def test_no_language_takes_more_tokens_than_the_bound(text: str) -> None:
+def test_no_language_exceeds_the_bound(text: str) -> None:
     assert exact(text) <= BOUND.count(text) <= 6 * exact(text)
 
 
-def test_the_bound_is_near_for_what_prompts_are_made_of() -> None:
+def test_the_bound_is_close_for_typical_prompts() -> None:
     prose = "\n".join(topics.values())
     source = "\n".join(path.read_text(encoding="utf-8") for path in SOURCES)
     data = json.dumps(
@@ -142,13 +140,13 @@ def test_every_known_piece_is_one_token_in_both_encodings() -> None:
     [" ", "\t ", "a", "aB", "!", "'", "\r\n \t", "é", "自", " 1", "\0", "/\n"],
     ids=lambda text: text.encode("unicode_escape").decode(),
 )
-def test_time_grows_with_the_length_only(text: str) -> None:
+def test_the_time_is_linear_in_the_length(text: str) -> None:
     started = time.thread_time()
     assert BOUND.count(text * 50_000) > 0
     assert time.thread_time() - started < 2
 
 
-def test_nothing_takes_no_tokens() -> None:
+def test_an_empty_text_has_no_tokens() -> None:
     assert BOUND.count("") == 0
     assert exact("") == 0
 
@@ -162,7 +160,7 @@ def test_exact_counts_are_those_of_the_encodings() -> None:
     assert all(isinstance(counter, TokenCounter) for counter in (cl100k, o200k, BOUND))
 
 
-def test_a_missing_extra_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_extra_is_named_with_its_installation(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "bpe_openai._bindings", None)
     with pytest.raises(ConfigError, match=r"pip install '\.\[tokens\]'"):
         ExactCounter()

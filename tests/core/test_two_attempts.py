@@ -68,7 +68,7 @@ async def decided(client: Any, *, seconds: float = 5, **changes: Any) -> Outcome
         ([numbers(2, 1), numbers(3)], [2], 2),
     ],
 )
-async def test_what_was_valid_in_the_first_answer_is_never_lost(
+async def test_valid_entries_of_the_first_answer_are_never_lost(
     replies: list[Any], kept: list[int], calls: int
 ) -> None:
     client = ScriptedClient(replies)
@@ -85,7 +85,7 @@ async def test_what_was_valid_in_the_first_answer_is_never_lost(
 @pytest.mark.parametrize(
     "replies", [["no", "no"], [numbers(1), "no"], ["no", LLMConnectionError("down")]]
 )
-async def test_two_failures_are_one_s2_09(replies: list[Any]) -> None:
+async def test_two_failures_are_reported_as_one_s2_09(replies: list[Any]) -> None:
     outcome = await decided(ScriptedClient(replies))
     assert outcome.verdict is None
     assert isinstance(outcome.error, LLMError)
@@ -112,7 +112,7 @@ async def test_without_a_fallback_one_call_is_made_s2_08() -> None:
     assert outcome.verdict.choice == [2]
 
 
-async def test_the_second_prompt_begins_with_the_first_and_says_what_was_wrong_s2_08() -> None:
+async def test_the_second_prompt_extends_the_first_by_the_feedback_s2_08() -> None:
     client = ScriptedClient([numbers(1), numbers(2)])
     outcome = await decided(client)
     (_, first), (_, second) = (call.messages for call in client.calls)
@@ -141,20 +141,20 @@ async def test_attempts_share_one_deadline_and_each_has_its_own(row: str) -> Non
     assert outcome.attempts[1].latency_ms < outcome.attempts[0].latency_ms
 
 
-async def test_when_the_time_is_over_no_second_call_is_made() -> None:
+async def test_after_the_deadline_there_is_no_second_call() -> None:
     client = ScriptedClient([hang])
     outcome = await decided(client, seconds=0.05)
     assert isinstance(outcome.error, LLMTimeoutError)
     assert len(client.calls) == 1
 
 
-async def test_when_the_time_is_over_before_it_began_no_call_is_made() -> None:
+async def test_after_the_deadline_there_is_no_first_call() -> None:
     outcome = await decided(ScriptedClient([]), seconds=-1)
     assert isinstance(outcome.error, LLMTimeoutError)
     assert outcome.attempts == ()
 
 
-async def test_a_reply_from_the_cache_costs_no_call_and_failures_are_not_kept() -> None:
+async def test_a_cached_reply_costs_no_call_and_failures_are_not_cached() -> None:
     cache = SelectionCache()
     client = ScriptedClient(["no", numbers(1), numbers(2), numbers(4)])
     assert (await decided(client, cache=cache)).error is None
@@ -193,7 +193,7 @@ async def test_a_reply_from_the_cache_costs_no_call_and_failures_are_not_kept() 
         "client",
     ],
 )
-async def test_a_cached_reply_serves_the_same_question_alone(changes: dict[str, Any]) -> None:
+async def test_a_cached_reply_serves_only_the_same_question(changes: dict[str, Any]) -> None:
     cache = SelectionCache()
     client = ScriptedClient([], default=numbers(2))
     await decided(client, cache=cache)
@@ -202,7 +202,7 @@ async def test_a_cached_reply_serves_the_same_question_alone(changes: dict[str, 
     assert not (await decided(**(facts | changes))).cached
 
 
-async def test_cancellation_passes_through_f_132() -> None:
+async def test_a_cancellation_is_not_caught_f_132() -> None:
     task = asyncio.create_task(decided(ScriptedClient([hang])))
     await asyncio.sleep(0.01)
     task.cancel()

@@ -68,7 +68,7 @@ def assert_lawful(decisions: Decisions) -> None:
 
 @pytest.mark.parametrize("wire", [*WIRE_FORMATS])
 @given(data=st.data())
-def test_a_reply_decides_what_was_asked_or_is_an_error(wire: WireName, data: st.DataObject) -> None:
+def test_a_reply_answers_the_questions_or_raises(wire: WireName, data: st.DataObject) -> None:
     form = WIRE_FORMATS[wire]
     reply: dict[str, Any] = payload(wire, form.fields("x", QUESTIONS), data.draw(TOLD))
     if data.draw(st.booleans()):
@@ -81,7 +81,7 @@ def test_a_reply_decides_what_was_asked_or_is_an_error(wire: WireName, data: st.
 
 
 @given(st.dictionaries(st.sampled_from([*QUESTIONS]), VALUES | st.just(REFUSED)))
-def test_answers_of_any_kind_are_lawful_or_an_error(given: dict[str, object]) -> None:
+def test_answers_of_any_kind_are_probabilities_or_raise(given: dict[str, object]) -> None:
     try:
         decisions = decisions_of(QUESTIONS, given)
     except MalformedReplyError:

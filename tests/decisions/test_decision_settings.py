@@ -18,7 +18,7 @@ def environment(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest)
 
 @pytest.mark.parametrize("environment", [WHOLE], indirect=True)
 @pytest.mark.usefixtures("environment")
-def test_an_address_and_a_model_are_enough() -> None:
+def test_an_address_and_a_model_are_sufficient() -> None:
     config = HttpDecisionClient.from_env().config
     assert (config.url, config.model, config.wire) == (
         "https://api.example.test/v1",
@@ -42,7 +42,7 @@ def test_key_and_wire_are_read_and_the_key_hidden() -> None:
     assert KEY not in f"{config!r}{config}"
 
 
-def test_nothing_set_is_no_decision_model() -> None:
+def test_an_empty_environment_has_no_decision_model() -> None:
     assert decision_config_from_env() is None
     with pytest.raises(ConfigError, match=_env.DECISION_URL.name):
         HttpDecisionClient.from_env()
@@ -61,7 +61,7 @@ def test_nothing_set_is_no_decision_model() -> None:
     indirect=["environment"],
 )
 @pytest.mark.usefixtures("environment")
-def test_an_unusable_setting_is_named_and_no_secret_shown(named: _env.Variable) -> None:
+def test_an_unusable_setting_is_named_without_secrets(named: _env.Variable) -> None:
     with pytest.raises(ConfigError) as caught:
         decision_config_from_env()
     assert caught.value.variable == named.name
@@ -71,7 +71,7 @@ def test_an_unusable_setting_is_named_and_no_secret_shown(named: _env.Variable) 
 @pytest.mark.parametrize("key", ["sk with space", "sk-\u00e4", "sk-\n"])
 @pytest.mark.parametrize("environment", [WHOLE], indirect=True)
 @pytest.mark.usefixtures("environment")
-def test_a_key_that_is_none_is_refused(monkeypatch: pytest.MonkeyPatch, key: str) -> None:
+def test_an_unusable_key_is_refused(monkeypatch: pytest.MonkeyPatch, key: str) -> None:
     monkeypatch.setenv(_env.DECISION_API_KEY.name, f"x{key}x")
     with pytest.raises(ConfigError) as caught:
         HttpDecisionClient.from_env()

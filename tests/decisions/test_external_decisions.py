@@ -73,7 +73,7 @@ async def test_usage_and_cost_of_pydantic_ai_are_kept() -> None:
         await client.decide("x", {"late": LATE}, model="other")
 
 
-def test_an_object_that_takes_no_questions_is_refused() -> None:
+def test_an_object_without_questions_is_refused() -> None:
     class Chain:
         model = "m"
 
@@ -109,7 +109,7 @@ class ModelHTTPError(Exception):
     ],
 )
 @pytest.mark.parametrize("around", ["langchain", "pydantic-ai"])
-async def test_their_exceptions_become_ours(
+async def test_third_party_exceptions_are_translated(
     around: str, fault: Exception, kind: type[LLMError]
 ) -> None:
     client: DecisionClient = (
@@ -123,7 +123,7 @@ async def test_their_exceptions_become_ours(
     assert caught.value.__cause__ is fault
 
 
-async def test_an_answer_that_was_not_asked_for_is_an_error() -> None:
+async def test_an_unexpected_answer_raises() -> None:
     class Wrong(SystemOneModel):
         async def decide(self, request: Any, model_settings: Any) -> Any:
             answer = Answer.model_validate({"type": "noul", "noul": 1.0})
@@ -134,7 +134,7 @@ async def test_an_answer_that_was_not_asked_for_is_an_error() -> None:
     assert caught.value.reason == "wrong_question"
 
 
-async def test_one_deadline_holds_for_their_calls_too() -> None:
+async def test_one_deadline_bounds_third_party_calls() -> None:
     class Slow(SystemOneModel):
         async def decide(self, request: Any, model_settings: Any) -> Any:
             await asyncio.sleep(60)

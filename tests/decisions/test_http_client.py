@@ -57,7 +57,7 @@ async def failure(
     return error
 
 
-async def test_a_request_holds_the_questions_and_nothing_else(wire: WireName) -> None:
+async def test_a_request_contains_only_the_questions(wire: WireName) -> None:
     questions: dict[str, Question] = {"late": LATE, "team": TEAM, "anger": ANGER}
     async with served(wire, telling(wire, TOLD)) as (server, client):
         await client.decide({"text": "hello"}, questions)
@@ -92,7 +92,7 @@ async def test_a_request_holds_the_questions_and_nothing_else(wire: WireName) ->
 
 
 @pytest.mark.parametrize("tail", ["", "/", "/v1", "/v1/", "/api/v1"])
-async def test_the_address_may_end_in_its_version(wire: WireName, tail: str) -> None:
+async def test_the_address_can_end_in_its_version(wire: WireName, tail: str) -> None:
     async with loopback(telling(wire, TOLD)) as server:
         url = f"http://127.0.0.1:{server.port}{tail}"
         async with HttpDecisionClient(config(server, wire, url=url)) as client:
@@ -119,7 +119,7 @@ async def test_connections_are_kept_alive_and_a_closed_one_replaced(wire: WireNa
             assert server.connections == connections
 
 
-async def test_a_reply_to_another_call_is_never_taken(wire: WireName) -> None:
+async def test_a_reply_to_another_call_is_never_used(wire: WireName) -> None:
     async def ahead(connection: Wire) -> None:
         request = await connection.request()
         assert request is not None
@@ -134,7 +134,7 @@ async def test_a_reply_to_another_call_is_never_taken(wire: WireName) -> None:
     assert error.reason == "wrong_question"
 
 
-async def test_a_refused_question_leaves_the_others(wire: WireName) -> None:
+async def test_a_refused_question_does_not_affect_the_others(wire: WireName) -> None:
     async with served(wire, telling(wire, TOLD | {PAID.text: REFUSED})) as (_, client):
         decisions = await client.decide("x", QUESTIONS)
         assert decisions.answers == {"late": 0.9}
@@ -142,7 +142,7 @@ async def test_a_refused_question_leaves_the_others(wire: WireName) -> None:
         assert decisions.yes("paid") == 0.0
 
 
-async def test_refusing_every_question_is_an_answer(wire: WireName) -> None:
+async def test_a_reply_that_refuses_every_question_is_an_answer(wire: WireName) -> None:
     async with served(wire, telling(wire, dict.fromkeys(TOLD, REFUSED))) as (_, client):
         decisions = await client.decide("x", QUESTIONS)
     assert decisions.unanswered == dict.fromkeys(QUESTIONS, "refused")
@@ -199,7 +199,7 @@ async def test_an_unusable_answer_is_left_out_with_its_reason(
     assert decisions.unanswered == {"odd": reason}
 
 
-async def test_shares_rounded_to_two_decimals_are_taken(wire: WireName) -> None:
+async def test_shares_rounded_to_two_decimals_are_accepted(wire: WireName) -> None:
     options = {str(n): "" for n in range(30)}
     async with served(wire, telling(wire, {"Which?": dict.fromkeys(options, 0.03)})) as (_, client):
         assert (await client.decide("x", {"which": Choice("Which?", options)})).options("which")[
@@ -211,9 +211,7 @@ async def test_shares_rounded_to_two_decimals_are_taken(wire: WireName) -> None:
     ("status", "header"),
     [(429, {"Retry-After": "0.2"}), (503, {"Retry-After": "60", "Retry-After-Ms": "200"})],
 )
-async def test_retry_after_is_waited_for(
-    wire: WireName, status: int, header: dict[str, str]
-) -> None:
+async def test_retry_after_is_honoured(wire: WireName, status: int, header: dict[str, str]) -> None:
     async with served(
         wire, raw(response(status, b"{}", header)), telling(wire, TOLD), max_attempts=2
     ) as (
@@ -226,7 +224,7 @@ async def test_retry_after_is_waited_for(
         assert len(server.requests) == 2
 
 
-async def test_a_wait_beyond_the_deadline_is_not_begun(wire: WireName) -> None:
+async def test_a_delay_beyond_the_deadline_is_not_begun(wire: WireName) -> None:
     async with served(wire, answer(429, b"{}", {"Retry-After": "3600"}), max_attempts=2) as (
         server,
         client,
@@ -239,7 +237,7 @@ async def test_a_wait_beyond_the_deadline_is_not_begun(wire: WireName) -> None:
     assert error.retry_after_s == 3600
 
 
-async def test_lasting_errors_take_no_more_requests_than_configured(wire: WireName) -> None:
+async def test_errors_are_retried_at_most_as_configured(wire: WireName) -> None:
     async with served(wire, answer(500, b"down"), max_attempts=2) as (server, client):
         assert isinstance(await failure(client), LLMStatusError)
         assert len(server.requests) == 2
@@ -249,7 +247,7 @@ async def test_lasting_errors_take_no_more_requests_than_configured(wire: WireNa
     ("status", "kind"),
     [(400, LLMStatusError), (401, LLMAuthError), (403, LLMAuthError), (413, ContextTooLongError)],
 )
-async def test_what_a_retry_cannot_mend_is_not_retried(
+async def test_permanent_errors_are_not_retried(
     wire: WireName, status: int, kind: type[LLMError]
 ) -> None:
     body = json.dumps(
@@ -298,9 +296,7 @@ async def test_what_a_retry_cannot_mend_is_not_retried(
         "hung-up",
     ],
 )
-async def test_a_reply_that_is_none_is_an_error(
-    wire: WireName, reply: bytes, kind: type[LLMError]
-) -> None:
+async def test_an_unusable_reply_raises(wire: WireName, reply: bytes, kind: type[LLMError]) -> None:
     async with served(wire, raw(reply)) as (_, client):
         assert isinstance(await failure(client), kind)
 
@@ -365,7 +361,7 @@ async def test_costs_are_reported_and_limited(wire: WireName) -> None:
         (7, None),
     ],
 )
-async def test_the_cost_is_the_reported_one_or_unknown(
+async def test_the_cost_is_reported_or_unknown(
     wire: WireName, reported: object, cost: float | None
 ) -> None:
     async with served(wire, telling(wire, TOLD, usage=reported)) as (_, client):
@@ -385,7 +381,7 @@ async def test_a_limit_needs_a_price(wire: WireName) -> None:
         )
 
 
-async def test_neither_key_nor_words_reach_a_log_or_span(
+async def test_no_key_and_no_text_reaches_a_log_or_span(
     wire: WireName, caplog: pytest.LogCaptureFixture, exported: InMemorySpanExporter
 ) -> None:
     caplog.set_level(logging.DEBUG)
@@ -418,7 +414,7 @@ async def test_neither_key_nor_words_reach_a_log_or_span(
     assert not [word for word in (KEY, SECRET_STATE, "It is late") if word in seen]
 
 
-async def test_a_closed_client_says_so(wire: WireName) -> None:
+async def test_a_closed_client_raises(wire: WireName) -> None:
     async with served(wire, telling(wire, TOLD), max_attempts=10) as (_, client):
         await client.aclose()
         await client.aclose()
@@ -430,7 +426,7 @@ LARGE: dict[str, Question] = {"which": Choice("Which?", {str(n): "" for n in ran
 
 
 @pytest.mark.parametrize("questions", [MANY, LARGE], ids=["questions", "options"])
-async def test_more_than_the_endpoint_takes_is_not_sent(
+async def test_more_than_the_endpoint_accepts_is_not_sent(
     wire: WireName, questions: dict[str, Question]
 ) -> None:
     """The limits of a `systemone` endpoint depend on its model: it says so itself."""

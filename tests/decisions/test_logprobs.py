@@ -85,7 +85,7 @@ class TestLogprobDecisions(DecisionClientContract):
         return answer
 
 
-async def test_one_token_a_question_is_asked_for_and_paid() -> None:
+async def test_each_question_costs_one_token() -> None:
     client = ScriptedClient(
         [], default=lambda _: reply(("Yes", 0.6), ("yes", 0.2), ("No", 0.2), ("Well", 0.0))
     )
@@ -104,7 +104,7 @@ async def test_one_token_a_question_is_asked_for_and_paid() -> None:
         assert text_of(list(call.messages)).startswith("the state\n\n")
 
 
-async def test_a_call_may_name_another_model() -> None:
+async def test_a_call_can_use_another_model() -> None:
     client = ScriptedClient([reply(("Yes", 0.6))])
     await LogprobDecisions(client, "small").decide("x", {"late": LATE}, model="large")
     assert client.calls[0].model == "large"
@@ -161,14 +161,14 @@ async def test_an_endpoint_without_log_probabilities_is_an_error(logprobs: Any) 
     assert caught.value.cost_usd == 0.001
 
 
-async def test_an_answer_beside_the_labels_is_none_and_paid() -> None:
+async def test_an_answer_without_a_label_is_charged() -> None:
     client = ScriptedClient([], default=lambda _: reply(("Well", 0.9), ("A", 0.1)))
     with pytest.raises(MalformedReplyError, match="no_label") as caught:
         await LogprobDecisions(client).decide("x", {"late": LATE, "paid": PAID})
     assert caught.value.cost_usd == 0.002
 
 
-async def test_rows_that_are_no_tokens_do_not_count() -> None:
+async def test_malformed_rows_are_ignored() -> None:
     rows = [
         7,
         {"token": 1, "logprob": 0},
@@ -181,7 +181,7 @@ async def test_rows_that_are_no_tokens_do_not_count() -> None:
     assert (await LogprobDecisions(client).decide("x", {"late": LATE})).yes("late") == 1.0
 
 
-async def test_the_first_failed_call_fails_all_and_says_what_was_spent() -> None:
+async def test_the_first_failed_call_raises_with_all_charges() -> None:
     failed = LLMRateLimitError("no more", status=429)
 
     async def yes(_: list[LLMMessage]) -> LLMResponse:
@@ -198,7 +198,7 @@ async def test_the_first_failed_call_fails_all_and_says_what_was_spent() -> None
     assert len(client.calls) < 9
 
 
-async def test_a_foreign_exception_becomes_ours() -> None:
+async def test_a_third_party_exception_is_translated() -> None:
     client = ScriptedClient([ConnectionError("gone")])
     with pytest.raises(LLMConnectionError):
         await LogprobDecisions(client).decide("x", {"late": LATE})
@@ -216,7 +216,7 @@ async def test_one_deadline_spans_all_calls() -> None:
     assert len(client.calls) < 10
 
 
-async def test_no_more_calls_run_at_once_than_allowed() -> None:
+async def test_concurrent_calls_are_limited() -> None:
     running, most = 0, 0
 
     async def count(_: list[LLMMessage]) -> LLMResponse:

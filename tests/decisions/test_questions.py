@@ -38,12 +38,12 @@ ANGER = Score("How angry?", ("calm", "annoyed", "furious"))
         (lambda: Score("How?", ["low", 1]), TypeError),  # type: ignore[list-item]
     ],
 )
-def test_a_question_that_cannot_be_asked_is_refused(make: Any, error: type[Exception]) -> None:
+def test_an_impossible_question_is_refused(make: Any, error: type[Exception]) -> None:
     with pytest.raises(error, match=r"pass|say|give"):
         make()
 
 
-def test_levels_may_be_given_in_any_order() -> None:
+def test_levels_can_be_in_any_order() -> None:
     decisions = decisions_of({"anger": ANGER}, {"anger": {2: 0.5, "0": 0.25, 1: 0.25}})
     assert decisions.answers == {"anger": (0.25, 0.25, 0.5)}
     assert decisions.score("anger") == pytest.approx(1.25)
@@ -64,13 +64,13 @@ def test_only_numbers_from_0_to_1_are_probabilities(value: float) -> None:
         ({"late": 0.5, "early": 0.5}, "wrong_question"),
     ],
 )
-def test_a_reply_that_decides_nothing_is_an_error(given: Mapping[str, object], reason: str) -> None:
+def test_a_reply_without_a_usable_answer_raises(given: Mapping[str, object], reason: str) -> None:
     with pytest.raises(MalformedReplyError) as caught:
         decisions_of({"late": LATE, "team": TEAM}, given)
     assert caught.value.reason == reason
 
 
-def test_a_refusal_is_an_answer_of_its_own() -> None:
+def test_a_refusal_is_reported_as_refused() -> None:
     decisions = decisions_of(
         {"late": LATE, "team": TEAM}, {"late": REFUSED}, reasons={"team": "cut"}
     )
@@ -96,7 +96,7 @@ def test_answers_and_questions_can_be_copied_and_compared(question: Question) ->
     ("read", "wrong"),
     [(Decisions.yes, "team"), (Decisions.options, "late"), (Decisions.score, "late")],
 )
-def test_an_answer_is_read_as_what_it_is(read: Any, wrong: str) -> None:
+def test_an_answer_is_read_by_the_kind_of_its_question(read: Any, wrong: str) -> None:
     decisions = decisions_of(
         {"late": LATE, "team": TEAM, "gone": LATE},
         {"late": 0.5, "team": {"billing": 0.5, "none of these": 0.5}},

@@ -104,7 +104,7 @@ async def test_every_question_of_each_kind_is_answered(client: OpenAICompatibleC
     )  # the city is asked in two groups, then once more
 
 
-async def test_a_selector_takes_its_probabilities_or_nothing(
+async def test_a_selector_uses_its_probabilities_or_selects_nothing(
     client: OpenAICompatibleClient,
 ) -> None:
     pool = [

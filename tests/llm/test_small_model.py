@@ -170,7 +170,7 @@ def assert_inert_pages(folder: Path) -> None:
         assert_no_leak(page, (folder / f"{number}.jsonl").read_text(encoding="utf-8"))
 
 
-def test_the_demo_ends_each_of_its_questions_with_an_answer_or_a_reason(
+def test_the_demo_ends_each_question_with_an_answer_or_reason(
     endpoint: str, tmp_path: Path
 ) -> None:
     document = json.loads(demo(endpoint, "--output", tmp_path).stdout)

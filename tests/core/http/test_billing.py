@@ -93,7 +93,7 @@ def told_by(attempts: list[Attempt]) -> tuple[int, int, int, int]:
 @pytest.mark.parametrize(
     ("kind", "seed"), [(kind, seed) for seed, kind in enumerate(sorted(CHOOSERS))]
 )
-async def test_fifty_selections_report_what_the_endpoint_charged_to_the_unit(
+async def test_fifty_selections_report_exactly_what_the_endpoint_charged(
     kind: str, seed: int, no_waits: None
 ) -> None:
     books, attempts = Books(), list[Attempt]()
@@ -115,7 +115,7 @@ async def test_fifty_selections_report_what_the_endpoint_charged_to_the_unit(
     assert {attempt.error for attempt in attempts} >= {None, "malformed"}
 
 
-async def test_an_answer_after_a_charged_failure_bears_the_cost_of_both(no_waits: None) -> None:
+async def test_an_answer_after_a_charged_failure_reports_both_costs(no_waits: None) -> None:
     usage = {"prompt_tokens": 5, "completion_tokens": 1, "total_tokens": 6, "cost": 0.25}
     failed = raw(response(429, ok(usage=usage)))
     async with (
@@ -126,7 +126,7 @@ async def test_an_answer_after_a_charged_failure_bears_the_cost_of_both(no_waits
     assert (reply.usage.prompt_tokens, reply.usage.total_tokens, reply.cost_usd) == (10, 12, 0.5)
 
 
-async def test_an_error_says_what_was_charged_also_when_the_time_is_up() -> None:
+async def test_an_error_reports_the_charges_also_after_a_timeout() -> None:
     usage = {"prompt_tokens": 5, "cost": 0.25}
 
     async def stall(wire: Wire) -> None:
@@ -146,7 +146,7 @@ async def test_an_error_says_what_was_charged_also_when_the_time_is_up() -> None
     )
 
 
-async def test_an_error_that_cost_nothing_says_so() -> None:
+async def test_an_error_without_charges_reports_none() -> None:
     async with (
         loopback(answer(404, b"{}")) as server,
         OpenAICompatibleClient(server.config()) as client,
@@ -157,7 +157,7 @@ async def test_an_error_that_cost_nothing_says_so() -> None:
     assert (caught.value.usage, caught.value.cost_usd) == (None, None)
 
 
-async def test_nothing_is_sent_that_could_pass_the_cost_limit() -> None:
+async def test_no_request_that_could_exceed_the_limit_is_sent() -> None:
     body = ok(usage={"prompt_tokens": 5, "completion_tokens": 5, "cost": 0.6})
     async with (
         loopback(answer(200, body)) as server,
@@ -212,7 +212,7 @@ async def test_a_limit_sends_nothing_to_a_model_without_a_price(provider: str) -
     assert client.usage.calls == 0
 
 
-async def test_a_price_that_is_given_is_what_a_call_costs_and_what_a_limit_counts() -> None:
+async def test_a_configured_price_counts_as_cost_and_for_the_limit() -> None:
     cached = COUNTED | {"prompt_tokens_details": {"cached_tokens": 400_000}}
     async with loopback(answer(200, ok(usage=cached))) as server:
         client = OpenAICompatibleClient(server.config(cost_limit_usd=4.0, **PRICED))
@@ -228,7 +228,7 @@ async def test_a_price_that_is_given_is_what_a_call_costs_and_what_a_limit_count
         assert len(server.requests) == 1
 
 
-async def test_the_price_that_is_given_wins_over_the_known_one() -> None:
+async def test_a_configured_price_wins_over_the_known_one() -> None:
     async with loopback(answer(200, ok(model="gpt-4o", usage=COUNTED))) as server:
         prices = {"gpt-4o": TokenPrices(prompt=1.0, completion=0.0)}
         client = OpenAICompatibleClient(server.config(provider="openai", prices=prices))
@@ -237,7 +237,7 @@ async def test_the_price_that_is_given_wins_over_the_known_one() -> None:
         assert known.cost_usd == pytest.approx(2.0 + 2.0)
 
 
-async def test_counted_as_the_dearest_a_model_without_a_price_reaches_the_limit_too() -> None:
+async def test_a_model_without_a_price_reaches_the_limit_as_the_dearest() -> None:
     async with loopback(answer(200, ok(usage=COUNTED | {"completion_tokens": 0}))) as server:
         config = server.config(cost_limit_usd=0.05, unknown_price="dearest")
         client = OpenAICompatibleClient(config)
@@ -259,7 +259,7 @@ async def test_the_dearest_known_price_is_the_highest_of_each_kind() -> None:
 
 
 @pytest.mark.parametrize("usage", [None, {}, "many"])
-async def test_an_endpoint_that_counts_nothing_cannot_pass_the_limit(usage: object) -> None:
+async def test_an_endpoint_without_usage_cannot_exceed_the_limit(usage: object) -> None:
     async with loopback(answer(200, ok(usage=usage))) as server:
         client = OpenAICompatibleClient(server.config(cost_limit_usd=0.03, **PRICED))
         # $0.0080 to $0.0085 expected
@@ -271,7 +271,7 @@ async def test_an_endpoint_that_counts_nothing_cannot_pass_the_limit(usage: obje
         assert len(server.requests) == 3
 
 
-async def test_after_a_dear_reply_a_model_without_a_price_is_expected_to_cost_as_much() -> None:
+async def test_an_unpriced_model_is_expected_to_cost_the_dearest_reply() -> None:
     dear, cheap = (answer(200, ok(usage={"prompt_tokens": 5, "cost": cost})) for cost in (0.6, 0.1))
     async with loopback(dear, cheap) as server:
         client = OpenAICompatibleClient(server.config(cost_limit_usd=1.25, unknown_price="dearest"))
@@ -282,7 +282,7 @@ async def test_after_a_dear_reply_a_model_without_a_price_is_expected_to_cost_as
         assert client.usage.cost_usd == pytest.approx(0.7)
 
 
-async def test_after_a_dear_reply_a_model_with_a_price_is_expected_to_cost_its_price() -> None:
+async def test_a_priced_model_is_expected_to_cost_its_price() -> None:
     async with loopback(answer(200, ok(usage={"prompt_tokens": 5, "cost": 0.6}))) as server:
         client = OpenAICompatibleClient(server.config(cost_limit_usd=1.0, **PRICED))
         for _ in range(2):
@@ -300,14 +300,14 @@ async def test_after_a_dear_reply_a_model_with_a_price_is_expected_to_cost_its_p
         {"input": 1},
     ],
 )
-def test_a_price_that_is_none_is_refused(prices: dict[str, float]) -> None:
+def test_an_impossible_price_is_refused(prices: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="prices"):
         LLMConfig.model_validate(
             {"base_url": "https://x", "default_model": "m", "prices": {"m": prices}}
         )
 
 
-async def test_an_answer_of_no_use_is_paid_for_too() -> None:
+async def test_an_unusable_answer_is_charged_too() -> None:
     body = ok(choices=[], usage={"cost": 0.5})
     async with (
         loopback(answer(200, body)) as server,
@@ -318,7 +318,7 @@ async def test_an_answer_of_no_use_is_paid_for_too() -> None:
         assert client.usage.cost_usd == caught.value.cost_usd == 0.5
 
 
-async def test_a_stated_error_without_usage_is_not_a_reply_to_pay_for(no_waits: None) -> None:
+async def test_a_reported_error_without_usage_is_not_charged(no_waits: None) -> None:
     body = b'{"error": {"code": 429}}'
     async with (
         loopback(answer(200, body)) as server,
@@ -329,7 +329,7 @@ async def test_a_stated_error_without_usage_is_not_a_reply_to_pay_for(no_waits: 
         assert (client.usage.calls, client.usage.unpriced_calls) == (0, 0)
 
 
-def test_one_reply_without_a_price_leaves_the_bill_without_one() -> None:
+def test_one_unpriced_reply_makes_the_cost_unknown() -> None:
     bill = Bill()
     for cost_usd, expected in ((0.5, 0.5), (0.25, 0.75), (None, None), (0.5, None)):
         bill.add(LLMUsage(prompt_tokens=1), cost_usd=cost_usd)

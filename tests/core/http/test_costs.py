@@ -14,7 +14,7 @@ def spend(ledger: CostLedger, *, expected_usd: float | None, cost_usd: float | N
         ledger.charge(USAGE, cost_usd=cost_usd)
 
 
-def test_a_call_that_could_pass_the_limit_is_refused_before_it_is_sent() -> None:
+def test_a_call_that_could_exceed_the_limit_is_refused() -> None:
     ledger = CostLedger(1.0)
     spend(ledger, expected_usd=0.5, cost_usd=0.4)
     with pytest.raises(CostLimitError) as caught, ledger.reserve(0.7):
@@ -24,7 +24,7 @@ def test_a_call_that_could_pass_the_limit_is_refused_before_it_is_sent() -> None
     assert ledger.totals.cost_usd == pytest.approx(0.9)
 
 
-def test_calls_that_are_under_way_together_share_the_limit() -> None:
+def test_concurrent_calls_share_the_limit() -> None:
     ledger = CostLedger(1.0)
     with ledger.reserve(0.6):
         with pytest.raises(CostLimitError), ledger.reserve(0.6):
@@ -35,7 +35,7 @@ def test_calls_that_are_under_way_together_share_the_limit() -> None:
         pass
 
 
-def test_what_was_set_aside_is_free_again_after_a_failure() -> None:
+def test_a_reservation_ends_with_a_failure() -> None:
     ledger = CostLedger(1.0)
     with pytest.raises(RuntimeError), ledger.reserve(0.9):
         raise RuntimeError
@@ -43,7 +43,7 @@ def test_what_was_set_aside_is_free_again_after_a_failure() -> None:
         pass
 
 
-def test_a_call_of_unknown_price_is_refused_under_a_limit_alone() -> None:
+def test_a_call_of_unknown_price_is_refused_only_under_a_limit() -> None:
     with pytest.raises(
         CostLimitError, match=r"LLMConfig\.prices.*LLM_COMMON_UNKNOWN_PRICE=dearest"
     ):
@@ -53,7 +53,7 @@ def test_a_call_of_unknown_price_is_refused_under_a_limit_alone() -> None:
     assert (ledger.totals.calls, ledger.totals.unpriced_calls) == (1, 1)
 
 
-def test_a_reply_without_a_price_counts_as_assumed_towards_the_limit_alone() -> None:
+def test_an_assumed_cost_counts_only_towards_the_limit() -> None:
     ledger = CostLedger(1.0)
     for cost_usd, assumed_usd in ((None, 0.4), (0.1, 0.4), (None, 0.4)):
         with ledger.reserve(0.1):
@@ -76,14 +76,14 @@ def test_a_limit_of_zero_sends_nothing_and_none_limits_nothing(
         spend(ledger, expected_usd=0.0, cost_usd=0.0)
 
 
-def test_a_limit_may_be_reached_to_the_cent_and_then_sends_nothing() -> None:
+def test_a_limit_can_be_used_up_exactly() -> None:
     ledger = CostLedger(1.0)
     spend(ledger, expected_usd=1.0, cost_usd=1.0)
     with pytest.raises(CostLimitError), ledger.reserve(0.0):
         raise AssertionError("nothing may be sent")
 
 
-def test_the_expected_cost_bounds_the_real_one_by_the_size_of_the_request() -> None:
+def test_the_size_of_a_request_bounds_its_cost() -> None:
     body = b"x" * 4_000
     prices = TokenPrices(prompt=0.20, completion=1.10)
     expected = expected_cost_usd(body, prices=prices, max_tokens=100)

@@ -46,7 +46,7 @@ ERRORS: dict[str, tuple[Script, dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("name", ERRORS)
-async def test_an_error_names_model_host_and_way_out(name: str) -> None:
+async def test_an_error_names_model_host_and_remedy(name: str) -> None:
     script, changes, said = ERRORS[name]
     async with loopback(script) as server:
         error = await failure(server.config(**changes))
@@ -70,9 +70,7 @@ async def test_an_error_names_model_host_and_way_out(name: str) -> None:
     ],
     ids=["default", "call"],
 )
-async def test_an_unknown_model_is_named_with_what_chose_it(
-    model: str | None, chosen_by: str
-) -> None:
+async def test_an_unknown_model_is_named_with_its_source(model: str | None, chosen_by: str) -> None:
     async with loopback(answer(404, b'{"error": {"message": "no such model"}}')) as server:
         error = await failure(server.config(), model=model)
     assert isinstance(error, ModelNotFoundError)
@@ -84,7 +82,7 @@ async def test_an_unknown_model_is_named_with_what_chose_it(
     )
 
 
-async def test_the_host_is_read_from_the_request_that_an_exception_holds() -> None:
+async def test_the_host_is_read_from_the_exceptions_request() -> None:
     class RequestError(Exception):
         def __init__(self, url: object) -> None:
             self.status_code = 401
@@ -129,7 +127,7 @@ class Trap:
     host = default_model
 
 
-async def test_no_property_of_a_third_party_client_is_run_for_a_name() -> None:
+async def test_no_property_of_a_third_party_client_is_run() -> None:
     with pytest.raises(LLMError, match=r"^Trap raised ValueError"):
         await ask(Trap(), MESSAGES, reply_model=ToolCall, model=None, timeout_s=5)
 
@@ -143,7 +141,7 @@ async def decided(replies: list[Any], *, ends_in_s: float = 5.0) -> Outcome[str]
     return await ask_with_fallback(client, prompt, CallOptions(model="m"), ends_at=ends_at)
 
 
-async def test_a_decision_tells_the_caller_where_and_the_model_only_what() -> None:
+async def test_an_outcome_names_the_host_for_the_caller_only() -> None:
     unread = await decided(["no JSON"])
     assert unread.failure.startswith("model m: ")
     assert unread.feedback == unread.failure.removeprefix("model m: ")
@@ -152,7 +150,7 @@ async def test_a_decision_tells_the_caller_where_and_the_model_only_what() -> No
 
 
 @pytest.mark.parametrize("name", ["line\nbreak", "\x1b[31mred", "\u202eright", "x" * 5_000])
-def test_a_name_of_any_kind_stays_short_and_inert_in_the_text(name: str) -> None:
+def test_a_hostile_name_is_short_and_escaped_in_the_text(name: str) -> None:
     error = LLMError("what happened")
     error.locate(model=name, host=None)
     assert error.model == name
@@ -160,7 +158,7 @@ def test_a_name_of_any_kind_stays_short_and_inert_in_the_text(name: str) -> None
     assert len(str(error)) < 150
 
 
-def test_the_first_names_that_an_error_gets_stay() -> None:
+def test_the_first_names_of_an_error_are_kept() -> None:
     error = ModelNotFoundError("what happened", status=404)
     error.locate(model="inner", host=None, chosen_by="inner")
     error.locate(model="outer", host="outer", chosen_by="outer")
@@ -180,7 +178,7 @@ def test_the_first_names_that_an_error_gets_stay() -> None:
         (5, None),
     ],
 )
-def test_a_host_is_all_that_an_address_tells(address: object, host: str | None) -> None:
+def test_only_the_host_of_an_address_is_named(address: object, host: str | None) -> None:
     assert host_of(address) == host
 
 

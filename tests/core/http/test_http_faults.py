@@ -30,7 +30,7 @@ from tests.core.unreachable import UNREACHABLE
 
 
 @pytest.mark.parametrize("row", FAULTS)
-async def test_a_fault_is_the_error_that_it_means(row: str, no_waits: None) -> None:
+async def test_each_fault_has_its_error(row: str, no_waits: None) -> None:
     fault = FAULTS[row]
     timeout_s = 0.3 if fault.error is LLMTimeoutError else 10.0
     async with loopback(misbehaving(fault.act)) as server:
@@ -45,7 +45,7 @@ async def test_a_fault_is_the_error_that_it_means(row: str, no_waits: None) -> N
 
 
 @pytest.mark.parametrize("row", WORKING)
-async def test_what_can_be_survived_is(row: str, no_waits: None) -> None:
+async def test_recoverable_faults_still_give_an_answer(row: str, no_waits: None) -> None:
     async with (
         loopback(misbehaving(WORKING[row])) as server,
         OpenAICompatibleClient(server.config()) as client,
@@ -58,7 +58,7 @@ async def test_what_can_be_survived_is(row: str, no_waits: None) -> None:
 
 
 @pytest.mark.parametrize("row", UNREACHABLE)
-async def test_an_endpoint_out_of_reach_is_a_connection_error_at_once(
+async def test_an_unreachable_endpoint_is_a_connection_error(
     row: str, no_waits: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with UNREACHABLE[row](tmp_path, monkeypatch) as config:
@@ -70,7 +70,7 @@ async def test_an_endpoint_out_of_reach_is_a_connection_error_at_once(
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "deflate"], ids=["F-124-gzip", "F-124-deflate"])
-async def test_a_bomb_of_a_gigabyte_is_refused_in_little_memory(encoding: str) -> None:
+async def test_a_decompression_bomb_is_refused_in_little_memory(encoding: str) -> None:
     packed = response(200, bomb(encoding, megabytes=1_000), {"Content-Encoding": encoding})
     async with loopback(raw(packed)) as server:
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -85,7 +85,7 @@ async def test_a_bomb_of_a_gigabyte_is_refused_in_little_memory(encoding: str) -
     assert grown_kb < 64_000
 
 
-async def test_a_reply_may_be_as_long_as_the_limit_and_no_byte_longer() -> None:
+async def test_a_reply_can_be_as_long_as_the_limit() -> None:
     async with loopback(answer(200, ok())) as server:
         assert (await ask_once(server.config(max_response_bytes=len(ok())))).content
         error = await failure(server.config(max_response_bytes=len(ok()) - 1))
@@ -98,9 +98,7 @@ async def test_a_reply_may_be_as_long_as_the_limit_and_no_byte_longer() -> None:
     [(gzip.compress(ok()) + bytes(2_000), "too_large"), (b"", "empty")],
     ids=["padded", "empty"],
 )
-async def test_what_arrives_is_limited_also_where_it_unpacks_to_little(
-    packed: bytes, reason: str
-) -> None:
+async def test_the_compressed_size_is_limited_too(packed: bytes, reason: str) -> None:
     async with loopback(answer(200, packed, {"Content-Encoding": "gzip"})) as server:
         error = await failure(server.config(max_response_bytes=1_000))
     assert isinstance(error, MalformedReplyError)
@@ -120,7 +118,7 @@ async def test_a_redirect_is_not_followed_and_not_repeated(status: int) -> None:
     assert str(elsewhere.port) not in f"{error}{vars(error)}"
 
 
-async def test_a_connection_closed_between_calls_is_replaced_unseen_f_128(no_waits: None) -> None:
+async def test_a_connection_closed_between_calls_is_replaced_f_128(no_waits: None) -> None:
     async with (
         loopback(raw(response(200, ok())), answer(200, ok())) as server,
         OpenAICompatibleClient(server.config()) as client,
@@ -148,7 +146,7 @@ STOLEN = response(200, ok("of another call"))
     ],
 )
 @pytest.mark.parametrize("size", [10, 65_536], ids=["small", "over one read"])
-async def test_leftover_bytes_are_never_the_next_answer_f_171(
+async def test_stray_bytes_are_never_the_next_answer_f_171(
     leftover: list[bytes], size: int
 ) -> None:
     async def script(wire: Wire) -> None:
@@ -180,7 +178,7 @@ async def test_an_odd_error_code_is_an_error_without_a_status_f_170(code: str) -
         assert caught.status == 200
 
 
-async def test_an_error_code_of_digits_alone_is_the_error_that_it_means_f_170(
+async def test_an_error_code_of_digits_is_a_status_f_170(
     no_waits: None,
 ) -> None:
     body = b'{"error": {"code": ' + b"4" * 5_000 + b', "status": "429"}}'
@@ -213,9 +211,7 @@ JSON = st.recursive(
     ),
     value=JSON,
 )
-async def test_no_value_in_the_place_of_another_is_an_error_of_another_kind_f_121(
-    where: str, value: object
-) -> None:
+async def test_a_wrong_value_in_a_reply_is_an_llm_error_f_121(where: str, value: object) -> None:
     payload = json.loads(ok())
     choice = payload["choices"][0]
     {"choice": payload["choices"], "message": choice, "finish_reason": choice}.get(where, payload)[
@@ -230,7 +226,7 @@ async def test_no_value_in_the_place_of_another_is_an_error_of_another_kind_f_12
         assert isinstance(reply.model, str)
 
 
-async def test_a_call_gives_what_it_got_also_when_the_name_of_the_model_is_no_text() -> None:
+async def test_an_answer_whose_model_is_not_a_str_is_read() -> None:
     async with loopback(answer(200, ok(model=5, id=None))) as server:
         reply = await ask_once(server.config())
     assert (reply.model, reply.id) == ("test-model", "")

@@ -51,7 +51,7 @@ def in_seconds(seconds: float) -> str:
     [(429, "1"), (503, "0.6"), (500, "0.6"), (408, "0.6")],
     ids=lambda value: f"F-112-{value}",
 )
-async def test_retry_after_is_waited_for_once_whatever_the_status(status: int, wait: str) -> None:
+async def test_retry_after_is_honoured_for_every_status(status: int, wait: str) -> None:
     async with loopback(
         raw(response(status, b"{}", {"Retry-After": wait})), answer(200, ok())
     ) as server:
@@ -61,7 +61,7 @@ async def test_retry_after_is_waited_for_once_whatever_the_status(status: int, w
         assert len(server.requests) == 2
 
 
-async def test_retry_after_may_be_a_date_f_112() -> None:
+async def test_retry_after_can_be_a_date_f_112() -> None:
     async with loopback(
         raw(response(503, b"{}", {"Retry-After": in_seconds(2)})), answer(200, ok())
     ) as server:
@@ -70,7 +70,7 @@ async def test_retry_after_may_be_a_date_f_112() -> None:
         assert 0.9 <= time.monotonic() - started < 10  # seconds of patience on a busy machine
 
 
-async def test_a_wait_in_milliseconds_comes_before_the_one_in_seconds_f_112() -> None:
+async def test_a_delay_in_milliseconds_wins_over_seconds_f_112() -> None:
     headers = {"Retry-After": "3600", "Retry-After-Ms": "20"}
     async with loopback(raw(response(429, b"{}", headers)), answer(200, ok())) as server:
         assert (await ask_once(server.config(timeout_s=30.0))).content
@@ -78,7 +78,7 @@ async def test_a_wait_in_milliseconds_comes_before_the_one_in_seconds_f_112() ->
 
 @pytest.mark.parametrize("status", [429, 503], ids=lambda status: f"F-113-{status}")
 @pytest.mark.parametrize("wait", [str, in_seconds], ids=["seconds", "date"])
-async def test_a_wait_beyond_the_deadline_is_not_begun_and_told(
+async def test_a_delay_beyond_the_deadline_is_reported_and_not_begun(
     status: int, wait: Callable[[int], str]
 ) -> None:
     async with loopback(answer(status, b"{}", {"Retry-After": wait(3600)})) as server:
@@ -91,7 +91,7 @@ async def test_a_wait_beyond_the_deadline_is_not_begun_and_told(
     assert isinstance(error, LLMRateLimitError) is (status == 429)
 
 
-async def test_a_retry_that_no_longer_fits_gives_the_true_error_instead_of_a_timeout() -> None:
+async def test_without_time_for_a_retry_the_true_error_is_raised() -> None:
     async def late(wire: Wire) -> None:
         await wire.request()
         await asyncio.sleep(0.2)
@@ -103,7 +103,7 @@ async def test_a_retry_that_no_longer_fits_gives_the_true_error_instead_of_a_tim
     assert isinstance(error, LLMStatusError)
 
 
-async def test_lasting_server_errors_take_no_more_requests_than_configured_f_115(
+async def test_server_errors_are_retried_at_most_as_configured_f_115(
     no_waits: None,
 ) -> None:
     for attempts in (1, 2, 4):
@@ -145,7 +145,7 @@ async def dropped(
     return names
 
 
-async def test_a_refused_response_format_is_left_out_once_and_that_is_told_f_117() -> None:
+async def test_a_refused_response_format_is_left_out_and_reported_f_117() -> None:
     refusal = raw(response(400, b'{"error": {"message": "response_format is not supported"}}'))
     async with loopback(refusal, answer(200, ok())) as server:
         reply = await ask_once(server.config(), model="glm-4.5-air", response_format=JSON_MODE)
@@ -154,7 +154,7 @@ async def test_a_refused_response_format_is_left_out_once_and_that_is_told_f_117
     assert reply.metadata == {"dropped_options": ["response_format", "thinking"]}
 
 
-async def test_a_refusal_that_stays_is_an_error_after_one_more_request_f_117() -> None:
+async def test_a_lasting_refusal_is_an_error_after_one_retry_f_117() -> None:
     async with loopback(picky()) as server:
         assert isinstance(
             await failure(server.config(max_attempts=5), response_format=JSON_MODE), LLMStatusError
@@ -179,14 +179,14 @@ async def test_a_refused_schema_costs_one_request_once_and_no_call_more_than_two
     assert told == [["response_format"], ["json_schema"], ["json_schema"]]
 
 
-async def test_the_whole_way_down_is_learned_call_by_call_f_117() -> None:
+async def test_every_refused_format_is_learned_call_by_call_f_117() -> None:
     async with loopback(picky("none")) as server, OpenAICompatibleClient(server.config()) as client:
         told = [await dropped(client, SCHEMA_MODE) for _ in range(4)]
         assert formats(server) == ["json_schema", "none", "json_object", "none", "none", "none"]
     assert told == [["response_format"]] * 4
 
 
-async def test_with_requests_to_spare_the_next_best_is_tried_at_once_f_117() -> None:
+async def test_with_more_attempts_the_next_format_is_tried_directly_f_117() -> None:
     for taken, sent in (
         ("json_object", ["json_schema", "json_object"]),
         ("none", ["json_schema", "json_object", "none"]),
@@ -200,7 +200,7 @@ async def test_with_requests_to_spare_the_next_best_is_tried_at_once_f_117() -> 
             assert formats(server) == [*sent, taken]
 
 
-async def test_a_schema_may_be_taken_where_a_plain_object_is_not_f_117() -> None:
+async def test_an_endpoint_can_accept_only_schemas_f_117() -> None:
     says = "'response_format.type' must be 'json_schema' or 'text'"
     script = picky("json_schema", "none", says=says)
     async with loopback(script) as server, OpenAICompatibleClient(server.config()) as client:
@@ -209,7 +209,7 @@ async def test_a_schema_may_be_taken_where_a_plain_object_is_not_f_117() -> None
     assert told == [["response_format"], ["response_format"], []]
 
 
-async def test_one_refused_option_does_not_take_the_others_along_for_good_f_117() -> None:
+async def test_one_refused_option_does_not_remove_the_others_f_117() -> None:
     async def no_thinking(wire: Wire) -> None:
         while (request := await wire.request()) is not None:
             refused = "thinking" in request.body
@@ -223,14 +223,14 @@ async def test_one_refused_option_does_not_take_the_others_along_for_good_f_117(
     assert told == [["response_format", "thinking"], ["thinking"]]
 
 
-async def test_what_one_model_refuses_is_asked_of_another_f_117() -> None:
+async def test_a_refusal_counts_only_for_its_model_f_117() -> None:
     async with loopback(picky("none")) as server, OpenAICompatibleClient(server.config()) as client:
         for model in ("first", "first", "second"):
             await dropped(client, JSON_MODE, model=model)
         assert formats(server) == ["json_object", "none", "none", "json_object", "none"]
 
 
-async def test_a_complaint_that_only_quotes_the_call_is_not_remembered_f_117() -> None:
+async def test_an_error_that_only_quotes_the_call_is_not_remembered_f_117() -> None:
     complaint = raw(response(400, b"bad request: {response_format: ...}"))
     async with (
         loopback(complaint, complaint, answer(200, ok())) as server,
@@ -242,7 +242,7 @@ async def test_a_complaint_that_only_quotes_the_call_is_not_remembered_f_117() -
         assert formats(server) == ["json_object", "none", "json_object"]
 
 
-async def test_a_prompt_that_is_too_long_is_not_taken_for_a_refused_option_f_119() -> None:
+async def test_a_prompt_that_is_too_long_is_not_a_refused_option_f_119() -> None:
     says = b"context_length_exceeded; your request: {response_format: ...}"
     async with loopback(answer(400, says)) as server:
         assert isinstance(
@@ -252,7 +252,7 @@ async def test_a_prompt_that_is_too_long_is_not_taken_for_a_refused_option_f_119
 
 
 @pytest.mark.parametrize("prefers", [False, True])
-async def test_a_client_says_whether_it_wants_to_be_asked_by_schema(*, prefers: bool) -> None:
+async def test_a_client_reports_whether_it_prefers_schemas(*, prefers: bool) -> None:
     async with loopback(answer(200, ok())) as server:
         client = OpenAICompatibleClient(server.config(prefers_json_schema=prefers))
         assert client.prefers_json_schema is prefers

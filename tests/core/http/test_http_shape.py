@@ -43,7 +43,7 @@ async def call(
         return response, json.loads(route.calls.last.request.content)
 
 
-async def test_a_request_holds_what_was_given_and_nothing_else() -> None:
+async def test_a_request_contains_only_the_arguments() -> None:
     messages = [
         LLMMessage(role=MessageRole.SYSTEM, content="be brief"),
         LLMMessage(
@@ -65,7 +65,7 @@ async def test_a_request_holds_what_was_given_and_nothing_else() -> None:
     }
 
 
-async def test_the_configuration_fills_in_and_the_call_wins() -> None:
+async def test_arguments_of_a_call_win_over_the_configuration() -> None:
     config = CONFIG.model_copy(update={"temperature": 0.5, "max_tokens": 9})
     _, sent = await call(reply(), config=config)
     assert (sent["model"], sent["temperature"], sent["max_tokens"]) == ("test-model", 0.5, 9)
@@ -73,7 +73,7 @@ async def test_the_configuration_fills_in_and_the_call_wins() -> None:
     assert (sent["model"], sent["temperature"], sent["max_tokens"]) == ("other", 0.0, 1)
 
 
-async def test_the_key_goes_in_one_header_and_only_known_encodings_are_asked_for() -> None:
+async def test_the_key_is_in_one_header_and_only_known_encodings_are_accepted() -> None:
     with respx.mock:
         route = respx.post(URL).respond(json=reply())
         async with OpenAICompatibleClient(CONFIG) as client:
@@ -143,7 +143,7 @@ async def test_an_answer_keeps_everything_that_selectors_read() -> None:
     assert response.metadata == {}
 
 
-async def test_content_may_come_in_parts() -> None:
+async def test_content_can_be_a_list_of_parts() -> None:
     parts = [{"type": "text", "text": "a"}, {"type": "image_url", "image_url": {}}]
     response, _ = await call(reply({"content": parts}))
     assert response.content == parts
@@ -161,14 +161,14 @@ async def test_content_may_come_in_parts() -> None:
         ("many", None),
     ],
 )
-async def test_a_cost_that_the_endpoint_reports_is_taken(
+async def test_a_cost_that_the_endpoint_reports_is_used(
     usage: object, cost_usd: float | None
 ) -> None:
     response, _ = await call(reply(usage=usage))
     assert response.cost_usd == cost_usd
 
 
-async def test_hits_that_stand_beside_the_prompts_tokens_are_cached_ones_too() -> None:
+async def test_deepseeks_cache_hits_are_cached_tokens() -> None:
     usage = {"prompt_tokens": 100, "completion_tokens": 10, "prompt_cache_hit_tokens": 60}
     response, _ = await call(reply(usage=usage), model="glm-4.5-air")
     assert response.usage.cached_tokens == 60
@@ -176,7 +176,7 @@ async def test_hits_that_stand_beside_the_prompts_tokens_are_cached_ones_too() -
 
 
 @pytest.mark.parametrize("value", [None, -1, 1.5, True, "7", []])
-async def test_a_count_that_is_none_is_zero(value: object) -> None:
+async def test_an_unusable_count_is_zero(value: object) -> None:
     usage = {
         "prompt_tokens": value,
         "completion_tokens": 2,
@@ -211,7 +211,7 @@ async def test_an_unpriced_call_is_counted_as_such() -> None:
     ],
     ids=["F-108", "read-timeout"],
 )
-async def test_what_a_transport_raises_comes_out_as_ours(
+async def test_errors_of_a_transport_are_translated(
     raised: httpx.HTTPError, kind: type[Exception]
 ) -> None:
     def fail(request: httpx.Request) -> httpx.Response:
@@ -238,7 +238,7 @@ async def test_what_a_transport_raises_comes_out_as_ours(
         "https://x/v1/chat/completions/",
     ],
 )
-def test_an_address_that_cannot_be_used_is_refused_when_the_client_is_made(base_url: str) -> None:
+def test_an_unusable_address_is_refused_by_the_constructor(base_url: str) -> None:
     with pytest.raises(ConfigError) as caught:
         OpenAICompatibleClient(CONFIG.model_copy(update={"base_url": base_url}))
     assert caught.value.variable == "base_url"
@@ -269,6 +269,6 @@ def test_a_client_shows_no_key() -> None:
         ("", "asked"),
     ],
 )
-def test_a_model_named_by_its_path_does_not_show_where_it_is(named: str, model: str) -> None:
+def test_a_model_named_by_its_path_is_shortened_to_its_file(named: str, model: str) -> None:
     reply = {"model": named, "choices": [{"message": {"content": "x"}}]}
     assert read_response(reply, model="asked").model == model

@@ -82,7 +82,7 @@ async def test_a_mock_transport_answers_in_every_form(
     assert (await asked(package, handler)).content == content
 
 
-async def test_a_mock_transport_may_be_asked_again_and_answer_with_an_error(
+async def test_a_mock_transport_can_fail_and_be_retried(
     package: ModuleType, no_waits: None
 ) -> None:
     replies = [
@@ -95,7 +95,7 @@ async def test_a_mock_transport_may_be_asked_again_and_answer_with_an_error(
     assert caught.value.body == '{"error":"slow down"}'
 
 
-async def test_a_whole_reply_of_a_mock_is_limited_to_the_byte(package: ModuleType) -> None:
+async def test_a_whole_reply_of_a_mock_is_limited_too(package: ModuleType) -> None:
     def handler(_: Any) -> Any:
         return package.Response(200, content=ok(), headers=JSON)
 
@@ -114,7 +114,7 @@ async def test_a_whole_reply_of_a_mock_is_limited_to_the_byte(package: ModuleTyp
         ("InvalidURL", LLMConnectionError),
     ],
 )
-async def test_what_a_transport_raises_is_ours(
+async def test_exceptions_of_a_mock_transport_are_translated(
     package: ModuleType, name: str, kind: type[LLMError]
 ) -> None:
     def handler(_: Any) -> Any:
@@ -128,14 +128,14 @@ async def test_what_a_transport_raises_is_ours(
 @pytest.mark.parametrize(
     "transport", [httpx.HTTPTransport(), lambda _: None, "http://proxy"], ids=["sync", "f", "str"]
 )
-def test_what_is_no_async_transport_is_refused_with_the_way_out(transport: Any) -> None:
+def test_other_transports_are_refused_with_the_remedy(transport: Any) -> None:
     with pytest.raises(
         TypeError, match=f"got {type(transport).__name__}; pass .*httpx.MockTransport"
     ):
         OpenAICompatibleClient(CONFIG, transport=transport)
 
 
-def test_what_is_no_configuration_is_refused_with_the_way_out() -> None:
+def test_other_configurations_are_refused_with_the_remedy() -> None:
     wrong: Any = "https://api.example.test/v1"
     with pytest.raises(TypeError, match="config must be an LLMConfig, got str; pass one"):
         OpenAICompatibleClient(wrong)

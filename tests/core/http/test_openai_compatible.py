@@ -21,7 +21,7 @@ async def test_a_call_can_set_its_own_deadline(name: str) -> None:
     assert error.timeout_s == 0.1
 
 
-async def test_cancelling_a_call_cancels_it_and_leaves_no_task_f_132() -> None:
+async def test_a_cancelled_call_leaves_no_task_f_132() -> None:
     asked = asyncio.Event()
 
     async def no_answer(wire: Wire) -> None:
@@ -40,7 +40,7 @@ async def test_cancelling_a_call_cancels_it_and_leaves_no_task_f_132() -> None:
         assert len(asyncio.all_tasks() - before) <= 1  # the server's own, for the connection
 
 
-async def test_a_retry_is_logged_in_whole_without_what_was_said(
+async def test_a_retry_is_logged_without_text_of_the_conversation(
     no_waits: None, caplog: pytest.LogCaptureFixture
 ) -> None:
     secret = [LLMMessage(role=MessageRole.USER, content="my diagnosis")]
@@ -73,7 +73,7 @@ async def test_an_error_body_is_short_and_without_the_key() -> None:
     assert KEY[:8] not in error.body
 
 
-async def test_a_closed_client_says_so_at_once(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_closed_client_raises_without_a_request(caplog: pytest.LogCaptureFixture) -> None:
     async with loopback(answer(200, ok())) as server:
         client = OpenAICompatibleClient(server.config(max_attempts=10))
         await client.chat_completion(messages=MESSAGES)
@@ -124,7 +124,7 @@ def test_a_client_survives_its_event_loop() -> None:
 
 
 @pytest.mark.parametrize("key", ["two words", "line\nbreak", "schlüssel"])
-def test_a_key_that_is_none_is_refused_without_repeating_it(key: str) -> None:
+def test_an_unusable_key_is_refused_without_repeating_it(key: str) -> None:
     with pytest.raises(ConfigError) as caught:
         OpenAICompatibleClient(
             LLMConfig.model_validate(

@@ -87,7 +87,7 @@ def works(report: EndpointReport) -> dict[str, bool]:
     return {one.name: one.works for one in report.formats}
 
 
-async def test_an_able_endpoint_takes_every_format() -> None:
+async def test_a_capable_endpoint_supports_every_format() -> None:
     async with loopback(able) as server:
         report = await probe_endpoint(server.config())
     assert report.answers
@@ -95,7 +95,7 @@ async def test_an_able_endpoint_takes_every_format() -> None:
     assert [one.note for one in report.formats] == [""] * 4
 
 
-async def test_a_plain_endpoint_says_what_it_did_instead() -> None:
+async def test_each_unsupported_format_has_a_note() -> None:
     async with loopback(plain) as server:
         report = await probe_endpoint(server.config())
     assert report.answers
@@ -111,7 +111,7 @@ async def test_a_plain_endpoint_says_what_it_did_instead() -> None:
 
 @pytest.mark.parametrize("status", [401, 500])
 @pytest.mark.usefixtures("no_waits")
-async def test_an_endpoint_that_refuses_is_asked_no_further(status: int) -> None:
+async def test_a_failing_endpoint_is_asked_only_once(status: int) -> None:
     async def refusing(wire: Wire) -> None:
         while await wire.request():
             await wire.send(

@@ -45,7 +45,7 @@ def test_structured_options_fit_model_and_provider(
         ("some-model", "zai", None),
     ],
 )
-def test_a_price_is_known_only_where_it_is_asked(
+def test_a_price_is_known_only_at_its_provider(
     model: str, provider: str, dollars: float | None
 ) -> None:
     prices = profile_of(model).prices.get(provider)

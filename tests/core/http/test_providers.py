@@ -72,7 +72,7 @@ def test_the_environment_names_an_endpoint(
     assert (client.default_model, client.provider) == (config.default_model, config.provider)
 
 
-def test_a_client_that_says_nothing_names_no_model_f_179() -> None:
+def test_a_client_names_no_model_by_default_f_179() -> None:
     client = ScriptedClient([])
     assert (client.default_model, client.provider) == (None, None)
 
@@ -124,7 +124,7 @@ def test_limits_come_from_the_environment_too(env: pytest.MonkeyPatch) -> None:
         "price",
     ],
 )
-def test_what_cannot_be_used_is_named(
+def test_an_unusable_variable_is_named(
     variables: dict[str, str], named: str, env: pytest.MonkeyPatch
 ) -> None:
     for name, value in variables.items():
@@ -144,7 +144,7 @@ def test_what_cannot_be_used_is_named(
         {"base_url": "x", "unknown_price": "allow"},
     ],
 )
-def test_a_configuration_that_is_refused_names_the_field_and_never_the_key(
+def test_a_validation_error_never_contains_the_key(
     changes: dict[str, object],
 ) -> None:
     with pytest.raises(
@@ -154,7 +154,7 @@ def test_a_configuration_that_is_refused_names_the_field_and_never_the_key(
     assert "sk-secret-1" not in str(caught.value)
 
 
-def test_a_provider_can_be_asked_for_by_name(env: pytest.MonkeyPatch) -> None:
+def test_a_provider_can_be_chosen_by_name(env: pytest.MonkeyPatch) -> None:
     assert OpenAICompatibleClient.for_provider("local", model="mine").config.default_model == "mine"
     assert config_for_provider("zai", api_key="k").api_key.get_secret_value() == "k"
     env.setenv("OPENAI_API_KEY", "o")

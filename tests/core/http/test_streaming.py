@@ -74,7 +74,7 @@ async def test_texts_come_first_then_the_whole_response() -> None:
     assert (sent["stream"], sent["stream_options"]) == (True, {"include_usage": True})
 
 
-async def test_pieces_of_calls_are_joined_and_thinking_is_not_shown() -> None:
+async def test_pieces_of_calls_are_joined_without_thinking() -> None:
     def call(arguments: str, **more: Any) -> bytes:
         return delta(
             tool_calls=[
@@ -141,7 +141,7 @@ FAULTS: dict[str, tuple[list[bytes], type[LLMError], str]] = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-async def test_a_fault_of_a_stream_is_the_error_that_it_means(fault: str, no_waits: None) -> None:
+async def test_each_fault_of_a_stream_has_its_error(fault: str, no_waits: None) -> None:
     chunks, kind, text = FAULTS[fault]
     async with (
         loopback(raw(*chunks)) as server,
@@ -165,7 +165,7 @@ async def test_a_fault_of_a_stream_is_the_error_that_it_means(fault: str, no_wai
     ],
     ids=["no index", "the same index", "neither index nor id"],
 )
-async def test_calls_of_endpoints_that_do_not_number_them_stay_apart(
+async def test_calls_without_an_index_are_not_merged(
     pieces: list[dict[str, Any]],
 ) -> None:
     renamed = [each | ({"id": "b"} if "id" in each else {}) for each in pieces]
@@ -187,7 +187,7 @@ async def test_calls_of_endpoints_that_do_not_number_them_stay_apart(
     assert len({call.get("id") for call in whole.tool_calls or ()}) == 1 + ("id" in pieces[0])
 
 
-async def test_a_mark_of_byte_order_does_not_cost_the_first_event() -> None:
+async def test_a_byte_order_mark_does_not_hide_the_first_event() -> None:
     body = [b"\xef\xbb\xbf", delta("Hel"), delta("lo", "stop"), DONE]
     async with (
         loopback(raw(HEAD, *body)) as server,
@@ -243,7 +243,7 @@ def dripping(*, pause_s: float, ended: asyncio.Event | None = None) -> Script:
     return script
 
 
-async def test_one_deadline_spans_a_stream_that_drips() -> None:
+async def test_one_deadline_spans_a_slow_stream() -> None:
     async with (
         loopback(dripping(pause_s=0.05)) as server,
         OpenAICompatibleClient(server.config(timeout_s=0.4)) as client,
@@ -261,7 +261,7 @@ async def first_of(client: OpenAICompatibleClient) -> str:
     return ""
 
 
-async def test_the_first_text_is_there_before_the_rest_and_closing_ends_the_connection() -> None:
+async def test_text_arrives_early_and_closing_ends_the_connection() -> None:
     ended = asyncio.Event()
     async with (
         loopback(dripping(pause_s=0.02, ended=ended)) as server,
@@ -286,7 +286,7 @@ async def test_cancelling_ends_the_connection() -> None:
         await asyncio.wait_for(ended.wait(), timeout=5)
 
 
-async def test_a_limit_of_cost_holds_for_streams() -> None:
+async def test_the_cost_limit_applies_to_streams() -> None:
     async with (
         loopback(raw(HEAD, delta("yes", "stop"), USAGE, DONE)) as server,
         OpenAICompatibleClient(
@@ -319,7 +319,7 @@ def by_the_rule(body: bytes) -> list[bytes]:
 
 
 @given(st.lists(PIECES, max_size=16).map(b"".join), st.integers(1, 5))
-def test_the_borders_of_chunks_do_not_matter(body: bytes, size: int) -> None:
+def test_events_do_not_depend_on_the_borders_of_chunks(body: bytes, size: int) -> None:
     reader = EventReader(max_bytes=10_000)
     chunks = [body[start : start + size] for start in range(0, len(body), size)]
     assert [event for chunk in chunks for event in reader.feed(chunk)] == by_the_rule(body)

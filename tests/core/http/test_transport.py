@@ -44,7 +44,7 @@ def test_there_are_httpx_exceptions_to_walk() -> None:
 
 
 @pytest.mark.parametrize("kind", HTTPX_EXCEPTIONS, ids=lambda kind: kind.__name__)
-def test_every_httpx_exception_becomes_ours_and_repeats_nothing(kind: type[Exception]) -> None:
+def test_every_httpx_exception_is_translated_without_its_text(kind: type[Exception]) -> None:
     raised = instance(kind)
     with pytest.raises(LLMError) as caught, translate_errors(timeout_s=3.0):
         raise raised
@@ -63,14 +63,12 @@ def test_every_httpx_exception_becomes_ours_and_repeats_nothing(kind: type[Excep
         (httpx.RemoteProtocolError, LLMConnectionError),
     ],
 )
-def test_an_httpx_exception_becomes_what_it_means(
-    kind: type[Exception], ours: type[LLMError]
-) -> None:
+def test_each_httpx_exception_has_its_error(kind: type[Exception], ours: type[LLMError]) -> None:
     assert type(error_of_exception(instance(kind), timeout_s=1.0)) is ours
 
 
 @pytest.mark.parametrize("kind", HTTPX_EXCEPTIONS, ids=lambda kind: kind.__name__)
-def test_an_exception_of_httpx2_is_that_of_httpx(kind: type[Exception]) -> None:
+def test_exceptions_of_httpx2_are_translated_too(kind: type[Exception]) -> None:
     raised = instance(getattr(pytest.importorskip("httpx2"), kind.__name__))
     with pytest.raises(LLMError) as ours, translate_errors(timeout_s=3.0):
         raise raised
@@ -92,7 +90,7 @@ def test_an_exception_of_httpx2_is_that_of_httpx(kind: type[Exception]) -> None:
         (httpx.InvalidURL, LLMConnectionError),
     ],
 )
-def test_a_wrapped_client_of_httpx_fails_as_ours_does(
+def test_a_third_party_httpx_client_has_the_same_errors(
     kind: type[Exception], ours: type[LLMError]
 ) -> None:
     with pytest.raises(ours), external_errors("Client", timeout_s=3.0):
@@ -119,7 +117,7 @@ def policy(*, max_attempts: int = 99, left_s: float = 60.0) -> RetryPolicy:
     return RetryPolicy(original=request, refused=frozenset(), back_off=back_off, host="h")
 
 
-async def test_waits_double_from_a_tenth_of_a_second_to_five() -> None:
+async def test_delays_double_from_a_tenth_of_a_second_to_five() -> None:
     retries = policy()
     for least_s in (0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0):
         wait_s = retries.wait_s(LLMConnectionError(""))
@@ -128,24 +126,24 @@ async def test_waits_double_from_a_tenth_of_a_second_to_five() -> None:
 
 
 @pytest.mark.parametrize(("left_s", "retried"), [(0.45, False), (0.9, True)])
-async def test_a_retry_begins_only_if_its_longest_wait_fits(left_s: float, retried: bool) -> None:
+async def test_a_retry_is_made_only_if_its_longest_delay_fits(left_s: float, retried: bool) -> None:
     assert (policy(left_s=left_s).wait_s(LLMConnectionError("")) is not None) is retried
 
 
-async def test_the_wait_that_an_endpoint_asks_for_is_kept_to_the_second_f_112() -> None:
+async def test_the_endpoints_delay_has_no_jitter_f_112() -> None:
     assert policy().wait_s(error_of_status(429, "", retry_after="7")) == 7.0
     assert policy(left_s=6.9).wait_s(error_of_status(503, "", retry_after="7")) is None
     assert policy().wait_s(error_of_status(404, "", retry_after="7")) is None
 
 
 @pytest.mark.parametrize("max_attempts", [1, 2, 5])
-async def test_no_more_requests_are_sent_than_configured_f_115(max_attempts: int) -> None:
+async def test_at_most_the_configured_requests_are_sent_f_115(max_attempts: int) -> None:
     retries = policy(max_attempts=max_attempts)
     waits = [retries.wait_s(LLMConnectionError("")) for _ in range(max_attempts)]
     assert [wait_s is None for wait_s in waits] == [False] * (max_attempts - 1) + [True]
 
 
-async def test_a_retry_says_what_where_why_and_how_long(
+async def test_the_log_line_of_a_retry_is_complete(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     retries = policy(max_attempts=3)
@@ -166,7 +164,7 @@ async def test_a_retry_says_what_where_why_and_how_long(
     assert {record.levelname for record in caplog.records} == {"WARNING"}
 
 
-def test_other_exceptions_pass() -> None:
+def test_other_exceptions_are_not_translated() -> None:
     with pytest.raises(KeyError), translate_errors(timeout_s=1.0):
         raise KeyError("x")
 
@@ -188,7 +186,7 @@ def test_other_exceptions_pass() -> None:
         ("Thu, 01 Jan 99999 00:00:00 GMT", None),
     ],
 )
-def test_retry_after_is_read_in_both_its_forms(header: str | None, seconds: float | None) -> None:
+def test_both_forms_of_retry_after_are_read(header: str | None, seconds: float | None) -> None:
     assert retry_after_s(header, now=NOW) == seconds
 
 
@@ -218,19 +216,19 @@ _DATE_WORDS = st.sampled_from(
 @given(st.text(max_size=40) | st.lists(_DATE_WORDS, max_size=7).map(" ".join))
 @example("Thu, 31 Dec 9999 23:59:59 -2359")
 @example("Mon, 01 Jan 0001 00:00:00 +2359")
-def test_no_retry_after_is_more_than_ignored_f_113(header: str) -> None:
+def test_an_unusable_retry_after_is_ignored_f_113(header: str) -> None:
     seconds = retry_after_s(header, now=NOW)
     assert seconds is None or 0 <= seconds < float("inf")
 
 
-def test_every_status_may_ask_for_a_wait() -> None:
+def test_every_status_can_have_a_retry_delay() -> None:
     assert [
         error_of_status(status, "", retry_after="7").retry_after_s
         for status in (429, 503, 500, 404)
     ] == [7.0] * 4
 
 
-def test_only_what_may_pass_is_worth_a_retry() -> None:
+def test_only_transient_errors_are_retried() -> None:
     transient = {status for status in range(200, 600) if is_transient(error_of_status(status, ""))}
     assert transient == {408, 429, *range(500, 600)}
     assert is_transient(LLMConnectionError(""))
