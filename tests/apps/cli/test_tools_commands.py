@@ -133,7 +133,7 @@ def test_warnings_alone_are_no_failure(tmp_path: Path) -> None:
 def test_a_file_without_tools_is_named(tmp_path: Path, text: str) -> None:
     path = tmp_path / "tools.json"
     path.write_text(text, encoding="utf-8")
-    assert "tools" in run("tools", "list", path, code=2).stderr
+    assert "tool" in run("tools", "list", path, code=2).stderr
 
 
 def test_an_empty_list_is_nothing_found(tmp_path: Path) -> None:
