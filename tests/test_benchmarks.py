@@ -33,7 +33,7 @@ def test_every_script_is_named_in_the_document_and_exists() -> None:
 
 
 @pytest.mark.parametrize("section", SECTIONS)
-def test_a_section_with_figures_names_the_command_that_prints_them(section: str) -> None:
+def test_a_section_with_numbers_names_the_script_that_prints_them(section: str) -> None:
     assert SCRIPT.search(SECTIONS[section])
 
 
@@ -56,7 +56,7 @@ def test_listings_are_measured_cold_and_hot(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("size", [1_000, 32_000])
-async def test_floor_writes_as_much_as_the_store(tmp_path: Path, size: int) -> None:
+async def test_the_floor_writes_as_many_bytes_as_the_store(tmp_path: Path, size: int) -> None:
     value = search_hits(size)
     for subject in (Floor(FLOOR, tmp_path / FLOOR), Ours(FULL, tmp_path / FULL, durability="full")):
         await subject.save("q", 1, value)
@@ -90,7 +90,7 @@ def test_table_shows_medians_and_the_median_of_the_rounds_ratios() -> None:
     ]
 
 
-def test_limit_that_is_not_kept_ends_the_run_with_an_error(
+def test_an_exceeded_limit_ends_the_run_with_an_error(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     report([], [Limit("kept", 1.5, 1.5)], where="here", write=False)
@@ -99,7 +99,7 @@ def test_limit_that_is_not_kept_ends_the_run_with_an_error(
     assert "OVER" in capsys.readouterr().out
 
 
-def test_only_what_stands_between_the_markers_is_replaced(tmp_path: Path) -> None:
+def test_only_the_text_between_the_markers_is_replaced(tmp_path: Path) -> None:
     document = tmp_path / "benchmarks.md"
     document.write_text(
         "before\n<!-- bench_store: start -->\nold\n<!-- bench_store: end -->\nafter\n"

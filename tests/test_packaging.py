@@ -1,4 +1,4 @@
-"""What an install brings, and that it runs without its sources and out of a zip archive."""
+"""The packages of an install, and runs without sources and from a zip archive."""
 
 import compileall
 import shutil
@@ -23,7 +23,7 @@ PROJECT: dict[str, Any] = tomllib.loads(
 )["project"]
 MAX_DISTRIBUTIONS = 18
 
-# Uses what a face imports on first use, a file of the package's data, and the disk.
+# Uses names that are imported on first use, a data file of the package, and the disk.
 PROGRAM = """
 import asyncio, sys
 
@@ -46,26 +46,26 @@ print(llm_common.__file__, store.load_result(pointer=pointer), page[:15])
 """
 
 
-def brought_by(requirements: list[str]) -> set[str]:
-    """Return the names of the distributions that these requirements install, with what they need."""
+def distributions_of(requirements: list[str]) -> set[str]:
+    """Return the names of the distributions that requirements install, with dependencies."""
     names: set[str] = set()
-    waiting = [Requirement(text) for text in requirements]
-    while waiting:
-        requirement = waiting.pop()
+    pending = [Requirement(text) for text in requirements]
+    while pending:
+        requirement = pending.pop()
         name = canonicalize_name(requirement.name)
         if name not in names:
             names.add(name)
             for text in requires(requirement.name) or []:
                 needed = Requirement(text)
                 if needed.marker is None or needed.marker.evaluate({"extra": ""}):
-                    waiting.append(needed)
+                    pending.append(needed)
     return names
 
 
-def test_a_plain_install_brings_few_distributions_and_no_terminal() -> None:
-    brought = brought_by(PROJECT["dependencies"])
-    assert len(brought | {"llm-common"}) <= MAX_DISTRIBUTIONS
-    assert not brought & {"jinja2", "rich", "typer"}
+def test_a_plain_install_brings_few_packages_and_no_terminal() -> None:
+    distributions = distributions_of(PROJECT["dependencies"])
+    assert len(distributions | {"llm-common"}) <= MAX_DISTRIBUTIONS
+    assert not distributions & {"jinja2", "rich", "typer"}
 
 
 @pytest.mark.parametrize("extra", ["mcp", "inspect", "all"])
@@ -80,35 +80,35 @@ def test_the_extra_all_contains_every_other_one() -> None:
 
 
 @pytest.mark.parametrize("missing", ["rich", "typer"])
-def test_the_command_without_its_extra_says_how_to_get_it_and_ends_with_2(missing: str) -> None:
+def test_the_command_without_its_extra_says_how_to_install_it(missing: str) -> None:
     program = f"""
 import sys
 sys.modules["{missing}"] = None
 from llm_common.apps.cli import main
 main()
 """
-    ran = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=False
     )
-    assert ran.returncode == 2
-    assert ran.stderr == f"llm-common needs {missing}: {install_command('cli')}\n"
+    assert completed.returncode == 2
+    assert completed.stderr == f"llm-common needs {missing}: {install_command('cli')}\n"
 
 
 def run(python_path: Path, store: Path) -> str:
     program = f"import sys; sys.path.insert(0, {str(python_path)!r})\n{PROGRAM}"
-    ran = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-P", "-c", program, store],
         capture_output=True,
         text=True,
         check=False,
     )
-    assert ran.returncode == 0, ran.stderr
-    return ran.stdout
+    assert completed.returncode == 0, completed.stderr
+    return completed.stdout
 
 
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
-    """A folder that holds a copy of the package."""
+    """Return a folder with a copy of the package."""
     ignored = shutil.ignore_patterns("__pycache__")
     shutil.copytree(PACKAGE, tmp_path / "copy" / "llm_common", ignore=ignored)
     return tmp_path / "copy"
@@ -127,10 +127,10 @@ def test_the_package_runs_out_of_a_zip_archive_s0_41_f_202(copy: Path, tmp_path:
     zipapp.create_archive(copy, archive, main="llm_common.apps.cli:main")
     printed = run(archive, tmp_path / "store")
     assert printed == f"{archive}/llm_common/__init__.py [1] <!doctype html>\n"
-    ran = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, archive, "context", "list", "--store", tmp_path / "store"],
         capture_output=True,
         text=True,
         check=False,
     )
-    assert ran.returncode == 0, ran.stderr
+    assert completed.returncode == 0, completed.stderr

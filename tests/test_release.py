@@ -1,4 +1,4 @@
-"""What `make release-check` finds wrong with a wheel; the target itself installs and runs one."""
+"""Problems that `make release-check` finds in a wheel, without installing one."""
 
 from email.message import Message
 
@@ -44,19 +44,19 @@ def test_a_whole_wheel_has_no_problem() -> None:
         ([*NAMES, "tests/test_release.py"], "does not belong into a wheel"),
     ],
 )
-def test_a_file_too_few_or_too_many_is_named(names: list[str], problem: str) -> None:
-    [found] = problems_of(names, metadata(), NOTICE)
-    assert problem in found
+def test_a_missing_or_additional_file_is_a_problem(names: list[str], problem: str) -> None:
+    [message] = problems_of(names, metadata(), NOTICE)
+    assert problem in message
 
 
 @pytest.mark.parametrize("field", FIELDS)
-def test_a_missing_field_of_the_metadata_is_named(field: str) -> None:
+def test_a_missing_field_of_the_metadata_is_a_problem(field: str) -> None:
     fields = metadata()
     del fields[field]
-    [found, *_] = problems_of(NAMES, fields, NOTICE)
-    assert field in found or "Markdown" in found
+    [message, *_] = problems_of(NAMES, fields, NOTICE)
+    assert field in message or "Markdown" in message
 
 
-def test_a_wheel_that_the_index_would_accept_is_named() -> None:
-    [found] = problems_of(NAMES, metadata(Classifier="Typing :: Typed"), NOTICE)
-    assert "another project" in found
+def test_a_wheel_that_the_index_would_accept_is_a_problem() -> None:
+    [message] = problems_of(NAMES, metadata(Classifier="Typing :: Typed"), NOTICE)
+    assert "another project" in message

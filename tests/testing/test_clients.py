@@ -1,4 +1,4 @@
-"""`ScriptedClient`: replies in order, records, and a script that ends loudly."""
+"""`ScriptedClient`: replies in order, recorded calls, and the end of the script."""
 
 import asyncio
 from dataclasses import FrozenInstanceError
@@ -17,7 +17,7 @@ class Reply(BaseModel):
     n: int
 
 
-async def test_gives_the_replies_of_the_script_in_order() -> None:
+async def test_returns_the_replies_of_the_script_in_order() -> None:
     whole = LLMResponse(id="x", model="m", content="whole")
 
     def echo(messages: list[LLMMessage]) -> str:
@@ -34,7 +34,7 @@ async def test_gives_the_replies_of_the_script_in_order() -> None:
     assert (answers[0].finish_reason, answers[0].model) == ("stop", "scripted")
 
 
-async def test_raises_the_errors_of_the_script_wherever_they_stand() -> None:
+async def test_raises_the_errors_of_the_script() -> None:
     error = LLMConnectionError("gone")
     client = ScriptedClient([error, lambda _: error, "then"])
     for _ in range(2):
@@ -71,9 +71,7 @@ async def test_default_answers_every_call_after_the_script() -> None:
     ]
 
 
-async def test_a_call_past_the_script_reaches_the_test_even_through_code_that_fails_closed() -> (
-    None
-):
+async def test_a_call_after_the_script_fails_a_test_of_selectors_too() -> None:
     client = ScriptedClient(['{"n": 1}'])
     assert await ask(client, MESSAGES, reply_model=Reply, model=None, timeout_s=1) == Reply(n=1)
     with pytest.raises(UnexpectedCallError, match="call 2 has no reply"):

@@ -1,4 +1,4 @@
-"""`ScriptedDecisionClient`: answers in order, records, and a script that ends loudly."""
+"""`ScriptedDecisionClient`: answers in order, recorded calls, and the end of the script."""
 
 import asyncio
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ LATE = Predicate("It is late.")
 TEAM = Choice("Which team?", {"billing": "", "none of these": ""})
 
 
-async def test_gives_the_answers_of_the_script_in_order() -> None:
+async def test_returns_the_answers_of_the_script_in_order() -> None:
     whole = Decisions({"late": 0.125})
 
     async def later(state: State, _: Mapping[str, Question]) -> Mapping[str, object]:
@@ -23,9 +23,9 @@ async def test_gives_the_answers_of_the_script_in_order() -> None:
     client = ScriptedDecisionClient(
         [{"late": 0.75}, whole, later, {"late": REFUSED}], default={"late": 0}
     )
-    found = [await client.decide("xx", {"late": LATE}) for _ in range(5)]
-    assert [each.yes("late") for each in found] == [0.75, 0.125, 0.5, 0.0, 0.0]
-    assert found[3].unanswered == {"late": "refused"}
+    answers = [await client.decide("xx", {"late": LATE}) for _ in range(5)]
+    assert [decisions.yes("late") for decisions in answers] == [0.75, 0.125, 0.5, 0.0, 0.0]
+    assert answers[3].unanswered == {"late": "refused"}
 
 
 async def test_records_every_call_with_its_arguments() -> None:
@@ -46,7 +46,7 @@ async def test_raises_the_errors_of_the_script() -> None:
         await client.decide("x", {"late": LATE})
 
 
-async def test_checks_its_answers_as_those_of_a_model() -> None:
+async def test_validates_scripted_answers_like_a_models() -> None:
     client = ScriptedDecisionClient([{"team": {"other": 1.0}, "late": 0.5}, {"unasked": 0.5}])
     assert (await client.decide("x", {"late": LATE, "team": TEAM})).unanswered == {
         "team": "wrong_options"

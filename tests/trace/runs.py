@@ -1,4 +1,4 @@
-"""Prepared runs: each leaves one thing out for one reason."""
+"""Runs that each leave out one item for one reason."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
@@ -48,7 +48,7 @@ Story = Callable[[FileContextPointerStore], Awaitable[None]]
 async def recorded(
     story: Story, folder: Path, *, texts: bool = False, query: str = QUERY
 ) -> RecordedRun:
-    """The trace of a story."""
+    """Record a story, and return its run."""
     trace = Trace(folder / "trace", texts=texts)
     with trace.run("parcel", query=query) as run:
         await story(FileContextPointerStore(folder / "store", durability="rename"))
@@ -147,12 +147,12 @@ async def not_chosen(store: FileContextPointerStore) -> None:
 
 
 async def over_the_cap(store: FileContextPointerStore) -> None:
-    found = await outputs(store, "parcel Oslo arrive", "parcel")
-    await LexicalRelevanceSelector(1).select(query=QUERY, pointers=found)
+    pointers = await outputs(store, "parcel Oslo arrive", "parcel")
+    await LexicalRelevanceSelector(1).select(query=QUERY, pointers=pointers)
 
 
 def weigh(_: object, questions: Mapping[str, Question]) -> dict[str, object]:
-    """Everything is a third likely, and all alike."""
+    """Give every answer a probability of a third, and all options the same share."""
     return {
         name: dict.fromkeys(question.options, 1 / len(question.options))
         if isinstance(question, Choice)
@@ -162,9 +162,9 @@ def weigh(_: object, questions: Mapping[str, Question]) -> dict[str, object]:
 
 
 async def improbable(store: FileContextPointerStore) -> None:
-    found = await outputs(store, "parcel", "weather")
+    pointers = await outputs(store, "parcel", "weather")
     await DecisionRelevanceSelector(ScriptedDecisionClient([weigh])).select(
-        query=QUERY, pointers=found
+        query=QUERY, pointers=pointers
     )
 
 
@@ -219,7 +219,7 @@ async def no_data(_: FileContextPointerStore) -> None:
     )
 
 
-# The run, a part of what was left out, and the reason as the page says it.
+# The story, a part of the name of the item left out, and the reason as the page gives it.
 STORIES: Mapping[str, tuple[Story, str, str]] = {
     "no room": (no_room, "8.txt", "It does not fit: it needs about"),
     "a small part": (
@@ -258,7 +258,7 @@ STORIES: Mapping[str, tuple[Story, str, str]] = {
 
 
 async def long_story(store: FileContextPointerStore) -> None:
-    """Every kind of line in one run."""
+    """Record every kind of line in one run."""
     await call_refused(store)
     await tool_failed(store)
     await over_the_cap(store)

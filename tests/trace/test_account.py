@@ -1,4 +1,4 @@
-"""Why the model did not see something, by the page alone."""
+"""Reasons why items were left out, as the page gives them."""
 
 from collections.abc import Sequence
 from html.parser import HTMLParser
@@ -15,7 +15,7 @@ from tests.trace.runs import QUERY, STORIES, long_story, no_data, outputs, pack,
 
 
 class Rows(HTMLParser):
-    """The texts of the rows of a page's first table."""
+    """The texts of the rows in a page's first table."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -34,13 +34,13 @@ class Rows(HTMLParser):
 
 
 @pytest.mark.parametrize("name", STORIES)
-async def test_the_page_says_why_the_model_did_not_see_it(name: str, tmp_path: Path) -> None:
+async def test_the_page_says_why_an_item_was_left_out(name: str, tmp_path: Path) -> None:
     story, what, why = STORIES[name]
     page = render_html(await recorded(story, tmp_path))
     assert [row for row in Rows(page).rows if what in row and why in row], Rows(page).rows
 
 
-async def test_the_page_says_why_no_model_was_asked(tmp_path: Path) -> None:
+async def test_the_page_says_why_no_model_was_called(tmp_path: Path) -> None:
     page = render_html(await recorded(no_data, tmp_path))
     assert (
         "No model was called for an answer: tool &#39;track_parcel&#39; failed (TimeoutError)"
@@ -50,14 +50,14 @@ async def test_the_page_says_why_no_model_was_asked(tmp_path: Path) -> None:
 
 async def test_the_last_choice_of_an_item_counts(tmp_path: Path) -> None:
     async def story(store: FileContextPointerStore) -> None:
-        found = await outputs(store, "parcel Oslo arrive", "parcel")
-        await LexicalRelevanceSelector(1).select(query=QUERY, pointers=found)
-        await pack(store, 2_000, tool_outputs=tuple(found))
+        pointers = await outputs(store, "parcel Oslo arrive", "parcel")
+        await LexicalRelevanceSelector(1).select(query=QUERY, pointers=pointers)
+        await pack(store, 2_000, tool_outputs=tuple(pointers))
 
     assert unseen(await recorded(story, tmp_path)) == []
 
 
-async def test_a_model_call_belongs_to_the_choice_that_it_was_made_for(tmp_path: Path) -> None:
+async def test_a_model_call_is_below_its_selection_in_the_tree(tmp_path: Path) -> None:
     run = await recorded(STORIES["not chosen"][0], tmp_path)
     [node] = tree(run)
     assert isinstance(node.line, SelectionLine)
@@ -65,7 +65,7 @@ async def test_a_model_call_belongs_to_the_choice_that_it_was_made_for(tmp_path:
     assert title(node.line) == "Chose 1 of 2 outputs by a model"
 
 
-async def test_texts_are_in_the_trace_only_where_they_are_wanted(tmp_path: Path) -> None:
+async def test_texts_are_in_the_trace_only_on_request(tmp_path: Path) -> None:
     short = await recorded(long_story, tmp_path / "short")
     long = await recorded(long_story, tmp_path / "long", texts=True)
     for words in (QUERY, "At noon.", "Answer.", "Parcel 1 to Oslo", '"town"', "message 7"):
@@ -79,7 +79,7 @@ def nodes_in(nodes: Sequence[Node]) -> int:
     return sum(1 + nodes_in(node.children) for node in nodes)
 
 
-def test_every_line_of_a_long_run_stands_once_in_the_tree() -> None:
+def test_every_line_of_a_long_run_is_in_the_tree_once() -> None:
     lines = [
         ToolCallLine(tool="t", seq=number, step=number, parent=number // 10)
         for number in range(1, 3_000)
@@ -87,9 +87,10 @@ def test_every_line_of_a_long_run_stands_once_in_the_tree() -> None:
     assert nodes_in(tree(RecordedRun(Path("run.jsonl"), tuple(lines)))) == len(lines)
 
 
-def test_lines_that_two_processes_gave_one_number_make_no_circle() -> None:
-    places = [(2, 1, 0), (3, 2, 1), (2, 3, 2)]  # a child of the process wrote the last one
+def test_equal_step_numbers_of_two_processes_make_no_circle() -> None:
+    # A forked child wrote the last line, with a number that its parent used too.
+    positions = [(2, 1, 0), (3, 2, 1), (2, 3, 2)]
     lines = tuple(
-        ToolCallLine(tool="t", seq=seq, step=step, parent=parent) for seq, step, parent in places
+        ToolCallLine(tool="t", seq=seq, step=step, parent=parent) for seq, step, parent in positions
     )
     assert nodes_in(tree(RecordedRun(Path("run.jsonl"), lines))) == 3

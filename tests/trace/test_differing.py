@@ -1,4 +1,4 @@
-"""What two runs chose differently, and where their prompts begin to differ."""
+"""Differences of two runs: choices, and the first byte of their prompts."""
 
 from functools import partial
 from pathlib import Path
@@ -14,7 +14,7 @@ from tests.trace.runs import memory, not_chosen, pack, recorded, turn
 
 
 @pytest.mark.parametrize("texts", [False, True])
-async def test_two_runs_differ_in_their_packing_and_from_a_byte_of_their_prompts(
+async def test_diff_lists_changed_items_and_the_first_changed_byte(
     texts: bool, tmp_path: Path
 ) -> None:
     async def story(store: FileContextPointerStore, number: int) -> None:
@@ -30,15 +30,17 @@ async def test_two_runs_differ_in_their_packing_and_from_a_byte_of_their_prompts
     ]
     steps = {step.name: step.changes for step in diff(*runs)}
     assert "memory m1: whole (16 tokens) → not a candidate" in steps["packing 1"]
-    assert [one.startswith("memory m2: new, whole") for one in steps["packing 1"]].count(True) == 1
+    assert [change.startswith("memory m2: new, whole") for change in steps["packing 1"]].count(
+        True
+    ) == 1
     assert steps["selection of outputs 1"] == ()
     assert [step.changes for step in diff(runs[0], runs[0]) if step.changes] == []
 
 
 @pytest.mark.parametrize(
-    ("texts", "place"), [(True, "byte {0:,}"), (False, "a byte from {1:,} to {2:,}")]
+    ("texts", "position"), [(True, "byte {0:,}"), (False, "a byte from {1:,} to {2:,}")]
 )
-async def test_the_first_changed_byte_is_found(texts: bool, place: str, tmp_path: Path) -> None:
+async def test_the_first_changed_byte_is_found(texts: bool, position: str, tmp_path: Path) -> None:
     async def story(_: FileContextPointerStore, end: str) -> None:
         messages = [{"role": "system", "content": "word " * 200}, {"role": "user", "content": end}]
         await answer_text(ScriptedClient("Yes."), messages, model="m", timeout_s=5)
@@ -51,11 +53,11 @@ async def test_the_first_changed_byte_is_found(texts: bool, place: str, tmp_path
     before, after = (run.of(ModelCallLine)[0].prompt for run in runs)
     exact = after.bytes - len('two"}')
     assert step.changes[-1].startswith(
-        f"the prompts differ from {place.format(exact, 1_024, before.bytes)}"
+        f"the prompts differ from {position.format(exact, 1_024, before.bytes)}"
     )
 
 
-async def test_a_prompt_names_the_one_whose_beginning_it_shares(tmp_path: Path) -> None:
+async def test_a_prompt_refers_to_the_prompt_with_the_same_beginning(tmp_path: Path) -> None:
     async def story(store: FileContextPointerStore) -> None:
         await not_chosen(store)
         await not_chosen(store)

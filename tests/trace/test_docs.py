@@ -1,4 +1,4 @@
-"""The example of docs/trace.md runs as it stands."""
+"""The example of docs/trace.md runs unchanged."""
 
 import re
 import subprocess
@@ -12,7 +12,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "trace.md").read_text(encoding="utf
 
 def test_the_example_records_a_packing(tmp_path: Path) -> None:
     [example] = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-    shown = subprocess.run(
+    output = subprocess.run(
         [sys.executable, "-W", "error", "-c", example],
         cwd=tmp_path,
         capture_output=True,
@@ -20,12 +20,12 @@ def test_the_example_records_a_packing(tmp_path: Path) -> None:
         check=True,
     )
     lines = ["[('f1', 'below_cut_off')]", "['run_begin', 'packing', 'run_end']"]
-    assert shown.stdout.splitlines() == lines
+    assert output.stdout.splitlines() == lines
     assert "What was left out, and why" in (tmp_path / "run.html").read_text(encoding="utf-8")
 
 
 def test_every_command_is_in_the_table() -> None:
-    named = set(re.findall(r"^\| `llm-common trace (\w+)", PAGE, re.MULTILINE))
-    assert named == {
+    commands = set(re.findall(r"^\| `llm-common trace (\w+)", PAGE, re.MULTILINE))
+    assert commands == {
         command.callback.__name__ for command in trace_app.registered_commands if command.callback
     }

@@ -1,4 +1,4 @@
-"""The format: every line fits the published schema, and holds no secret."""
+"""The format of lines: each fits the published schema and contains no secret."""
 
 import json
 from pathlib import Path
@@ -15,7 +15,7 @@ SCHEMA = Path(__file__).parent.parent.parent / "docs" / "trace.schema.json"
 KEY = "sk-proj-" + "Ab3dEf6hIj9kLm2nOp5qRs8tUv1wXy4z" * 2
 
 
-def test_the_published_schema_is_that_of_the_models() -> None:
+def test_the_published_schema_matches_the_models() -> None:
     assert json.loads(SCHEMA.read_text(encoding="utf-8")) == json_schema()
 
 
@@ -51,7 +51,7 @@ async def test_secrets_stay_out_of_names_and_texts(texts: bool, tmp_path: Path) 
     assert ("Oslo" in written) is texts
 
 
-async def test_digests_and_ids_are_never_taken_for_secrets(tmp_path: Path) -> None:
+async def test_digests_and_ids_are_not_redacted(tmp_path: Path) -> None:
     run = await recorded(long_story, tmp_path)
     assert "[redacted]" not in run.path.read_text(encoding="utf-8")
 

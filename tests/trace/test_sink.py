@@ -1,4 +1,4 @@
-"""Recording: where lines go, and what it never does to the run."""
+"""Recording: the files of runs, and that failures never affect a run."""
 
 import asyncio
 import logging
@@ -25,23 +25,23 @@ def tools_of(path: Path | None) -> list[str]:
     return [line.tool for line in read_trace(path).of(ToolCallLine)]
 
 
-async def test_runs_at_the_same_time_have_files_of_their_own(tmp_path: Path) -> None:
+async def test_concurrent_runs_have_separate_files(tmp_path: Path) -> None:
     trace = Trace(tmp_path)
 
-    async def one(name: str) -> Path | None:
+    async def record_calls(name: str) -> Path | None:
         with trace.run("q:1/a") as run:
             for _ in range(5):
                 record("tool_call", tool=name, args={})
                 await asyncio.sleep(0)
         return run.path
 
-    paths = await asyncio.gather(one("a"), one("b"))
+    paths = await asyncio.gather(record_calls("a"), record_calls("b"))
     assert trace.flush()
     assert [tools_of(path) for path in paths] == [["a"] * 5, ["b"] * 5]
     assert {path.parent.name for path in paths if path} == {"q;1~a"}
 
 
-def test_files_are_for_their_owner_alone(tmp_path: Path) -> None:
+def test_files_are_readable_only_by_their_owner(tmp_path: Path) -> None:
     trace = Trace(tmp_path / "deep" / "trace")
     with trace.run("q") as run:
         pass
@@ -94,7 +94,7 @@ print(sorted(name for name in sys.modules if name.startswith("llm_common.trace")
 
 
 @pytest.mark.parametrize("names_a_folder", [False, True])
-def test_the_trace_is_loaded_only_where_the_environment_names_its_folder(
+def test_the_trace_is_imported_only_if_the_environment_names_a_folder(
     tmp_path: Path, names_a_folder: bool
 ) -> None:
     (tmp_path / "a.txt").write_text("cookie\n")
@@ -112,7 +112,7 @@ def test_the_trace_is_loaded_only_where_the_environment_names_its_folder(
     assert [*tmp_path.glob("traces/*/*.jsonl")] != [] or not names_a_folder
 
 
-def test_an_id_that_no_store_takes_has_a_folder_all_the_same(tmp_path: Path) -> None:
+def test_an_invalid_query_id_gets_a_folder(tmp_path: Path) -> None:
     trace = Trace(tmp_path)
     with trace.run("../../etc\0") as run:
         pass
@@ -122,12 +122,12 @@ def test_an_id_that_no_store_takes_has_a_folder_all_the_same(tmp_path: Path) -> 
     assert run.path.exists()
 
 
-@pytest.mark.parametrize("place", ["file/trace", "/proc/no/trace", "/dev/full/trace", "nul\0l"])
-async def test_a_folder_that_cannot_be_written_costs_the_trace_and_one_warning(
-    place: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("folder", ["file/trace", "/proc/no/trace", "/dev/full/trace", "nul\0l"])
+async def test_an_unwritable_folder_loses_the_trace_with_one_warning(
+    folder: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "file").write_text("")
-    trace = Trace(tmp_path / place)
+    trace = Trace(tmp_path / folder)
     for _ in range(2):
         with trace.run("q"):
             record("tool_call", **CALL)
@@ -138,7 +138,7 @@ async def test_a_folder_that_cannot_be_written_costs_the_trace_and_one_warning(
     ] == [logging.WARNING]
 
 
-def test_facts_that_make_no_line_are_counted(tmp_path: Path) -> None:
+def test_fields_that_make_no_line_are_counted(tmp_path: Path) -> None:
     trace = Trace(tmp_path)
     with trace.run("q") as run:
         record("tool_call", tool=3, args=object())
@@ -166,24 +166,24 @@ def test_a_long_run_keeps_its_first_lines_and_its_last(tmp_path: Path) -> None:
     assert tools_of(run.path)[0] == "tool 0"
 
 
-def test_the_oldest_runs_make_room_for_new_ones(tmp_path: Path) -> None:
+def test_the_oldest_runs_are_deleted(tmp_path: Path) -> None:
     trace = Trace(tmp_path, max_runs=20)
-    own = tmp_path / "q0" / "0 notes.jsonl"
+    notes = tmp_path / "q0" / "0 notes.jsonl"
     for number in range(40):
         with trace.run(f"q{number}"):
             pass
         if number == 0:
             trace.flush()
-            own.write_text("mine")
+            notes.write_text("mine")
     trace.flush()
-    kept = sorted(path.parent.name for path in tmp_path.glob("*/*Z-*.jsonl"))
-    assert len(kept) <= 20
-    assert "q39" in kept
-    assert own.read_text() == "mine"
+    folders = sorted(path.parent.name for path in tmp_path.glob("*/*Z-*.jsonl"))
+    assert len(folders) <= 20
+    assert "q39" in folders
+    assert notes.read_text() == "mine"
     assert not (tmp_path / "q1").exists()
 
 
-def test_runs_of_a_clock_that_was_wrong_go_first(tmp_path: Path) -> None:
+def test_runs_from_the_future_are_deleted_first(tmp_path: Path) -> None:
     trace = Trace(tmp_path, max_runs=40)
     (tmp_path / "wrong").mkdir()
     for number in range(20):
@@ -245,16 +245,16 @@ for path in paths:
 """
 
 
-def test_a_full_disk_costs_the_trace_and_leaves_whole_lines(tmp_path: Path) -> None:
-    done = subprocess.run(
+def test_a_full_disk_loses_the_trace_and_leaves_whole_lines(tmp_path: Path) -> None:
+    completed = subprocess.run(
         [sys.executable, "-c", FULL_DISK, tmp_path], capture_output=True, text=True, check=True
     )
-    rows = done.stdout.splitlines()
+    rows = completed.stdout.splitlines()
     assert len(rows) == 2
     for row in rows:
         assert row.startswith("700 ")
         assert row.endswith("[1, 2, 3, 4, 5] None")
-    assert done.stderr.count("a run is not traced") == 1
+    assert completed.stderr.count("a run is not traced") == 1
 
 
 KILLED = """
@@ -303,7 +303,7 @@ async def test_a_whole_run_is_recorded_in_order(tmp_path: Path) -> None:
 
 
 class Stalled:
-    """Stands for an output, and keeps the writer until the gate opens."""
+    """An output that blocks the writer until the gate opens."""
 
     def __init__(self, gate: threading.Event) -> None:
         self._gate = gate
@@ -314,7 +314,7 @@ class Stalled:
         return "0123456789ab"
 
 
-def test_a_run_that_ends_beside_a_slow_disk_has_its_end(tmp_path: Path) -> None:
+def test_a_run_on_a_slow_disk_has_its_last_line(tmp_path: Path) -> None:
     trace, gate = Trace(tmp_path), threading.Event()
     with trace.run("q") as run:
         record("tool_call", **CALL, pointer=Stalled(gate))
@@ -341,7 +341,7 @@ while time.monotonic() < end:
 """
 
 
-def test_another_process_that_removes_empty_folders_costs_no_run(tmp_path: Path) -> None:
+def test_no_run_is_lost_while_another_process_removes_empty_folders(tmp_path: Path) -> None:
     trace = Trace(tmp_path, max_runs=1_000)
     with subprocess.Popen(
         [sys.executable, "-c", REMOVING, tmp_path], stdout=subprocess.PIPE

@@ -34,14 +34,14 @@ def test_whole_lines_of_known_kinds_are_read(
 
 
 @pytest.mark.parametrize("text", ["", "\n", "{}", "{}\n", "\x00" * 100, "[" * 100_000 + "\n"])
-def test_what_is_no_trace_is_refused(text: str, tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_trace_is_refused(text: str, tmp_path: Path) -> None:
     path = tmp_path / "x.jsonl"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(StoreError, match=r"Give a [.]jsonl file that a Trace wrote"):
         read_trace(path)
 
 
-def test_of_a_folder_the_newest_run_is_read(tmp_path: Path) -> None:
+def test_the_newest_run_of_a_folder_is_read(tmp_path: Path) -> None:
     for folder, name in (("b", "20260101T000000000000Z-1"), ("a", "20260201T000000000000Z-2")):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / f"{name}.jsonl").write_text(BEGIN)

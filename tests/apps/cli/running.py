@@ -1,4 +1,4 @@
-"""Runs commands in process."""
+"""Run commands in this process."""
 
 import json
 from pathlib import Path
@@ -9,7 +9,7 @@ from typer.testing import CliRunner, Result
 from llm_common.apps.cli.app import app
 
 DOCS = Path(__file__).parents[3] / "docs"
-# What scripts rely on: the names at the top of each document.
+# Scripts rely on the names at the top of each document.
 FIELDS = {
     "context list": "store total queries | store query_id total pointers",
     "context show": "pointer excerpt total_chars",
@@ -33,7 +33,7 @@ FIELDS = {
 
 
 def run(*arguments: str | Path, code: int = 0, typed: str | None = None) -> Result:
-    """The result of a command that ends with this code and without a traceback."""
+    """Run a command that must end with this code and without a traceback."""
     result = CliRunner().invoke(app, [*map(str, arguments)], input=typed, env={"COLUMNS": "200"})
     assert result.exit_code == code, (result.output, result.exception)
     assert "Traceback" not in result.output
@@ -41,7 +41,7 @@ def run(*arguments: str | Path, code: int = 0, typed: str | None = None) -> Resu
 
 
 def run_json(command: str, *arguments: str | Path, code: int = 0) -> dict[str, Any]:
-    """The document of a command."""
+    """Return the document that a command prints with `--json`."""
     document: dict[str, Any] = json.loads(
         run(*command.split(), *arguments, "--json", code=code).stdout
     )

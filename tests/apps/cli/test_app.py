@@ -1,4 +1,4 @@
-"""`llm-common` itself: its version, its help, and its options."""
+"""The version, help and options of `llm-common`."""
 
 import pytest
 from typer.testing import CliRunner
@@ -13,13 +13,13 @@ def test_the_version_is_the_packages_own() -> None:
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["-h"], ["demo", "--help"], ["pack", "--help"]])
-def test_help_is_at_hand(arguments: list[str]) -> None:
+def test_help_shows_the_usage(arguments: list[str]) -> None:
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 0
     assert "Usage" in result.stdout
 
 
 def test_help_names_every_option_of_the_demo() -> None:
-    shown = CliRunner().invoke(app, ["demo", "--help"], env={"COLUMNS": "120"}).stdout
+    output = CliRunner().invoke(app, ["demo", "--help"], env={"COLUMNS": "120"}).stdout
     for text in ("--output", "--json", "--keep", "LLM_COMMON_PROVIDER"):
-        assert text in shown
+        assert text in output

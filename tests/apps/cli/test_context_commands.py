@@ -1,4 +1,4 @@
-"""`llm-common context`: what it shows, what it changes, and what it never does."""
+"""`llm-common context`: what it prints and what it changes."""
 
 import asyncio
 import hashlib
@@ -24,14 +24,15 @@ SALES = {
 
 @pytest.fixture
 def store(tmp_path: Path) -> FileContextPointerStore:
-    """Three queries: one with two outputs, one whose output has expired, one with hostile text."""
     return FileContextPointerStore(tmp_path / "store", durability="rename")
 
 
 @pytest.fixture
 def saved(store: FileContextPointerStore) -> dict[str, ContextPointer]:
+    """Save two outputs of a query, an expired output, and an output with hostile text."""
+
     async def save() -> dict[str, ContextPointer]:
-        async def one(
+        async def save_output(
             query_id: str, tool: str, result: object, ttl_s: float | None = None
         ) -> ContextPointer:
             args = {"query": f"{tool} of the year", "q": HOSTILE}
@@ -40,10 +41,10 @@ def saved(store: FileContextPointerStore) -> dict[str, ContextPointer]:
             )
 
         return {
-            "sales": await one("user:7/q", "sales_report", SALES),
-            "weather": await one("user:7/q", "weather_forecast", "Snow all day"),
-            "hostile": await one("hostile", "fetch", HOSTILE),
-            "old": await one("past", "clock", "noon", ttl_s=0.001),
+            "sales": await save_output("user:7/q", "sales_report", SALES),
+            "weather": await save_output("user:7/q", "weather_forecast", "Snow all day"),
+            "hostile": await save_output("hostile", "fetch", HOSTILE),
+            "old": await save_output("past", "clock", "noon", ttl_s=0.001),
         }
 
     pointers = asyncio.run(save())
@@ -52,7 +53,7 @@ def saved(store: FileContextPointerStore) -> dict[str, ContextPointer]:
 
 
 def state(folder: Path) -> dict[str, tuple[int, str]]:
-    """Every file with its time of change and its bytes."""
+    """Return the time of change and the hash of every file."""
     files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
     return {
         str(path): (path.stat().st_mtime_ns, hashlib.sha256(path.read_bytes()).hexdigest())
@@ -65,14 +66,14 @@ def at(store: FileContextPointerStore, saved: dict[str, ContextPointer]) -> tupl
     return "--store", str(store.base_dir)
 
 
-def test_queries_are_listed_with_what_they_hold(at: tuple[str, str]) -> None:
+def test_queries_are_listed_with_their_pointers_and_bytes(at: tuple[str, str]) -> None:
     document = run_json("context list", *at)
-    assert {one["query_id"]: one["pointers"] for one in document["queries"]} == {
+    assert {entry["query_id"]: entry["pointers"] for entry in document["queries"]} == {
         "user:7/q": 2,
         "hostile": 1,
         "past": 1,
     }
-    assert all(one["bytes"] > 0 and one["problem"] == "" for one in document["queries"])
+    assert all(entry["bytes"] > 0 and entry["problem"] == "" for entry in document["queries"])
     assert "user:7/q\t2\t" in run("context", "list", *at).stdout
 
 
@@ -80,7 +81,7 @@ def test_a_long_list_is_shown_page_by_page(at: tuple[str, str]) -> None:
     first = run_json("context list", "-n", "2", *at)
     second = run_json("context list", "-n", "2", "--offset", "2", *at)
     assert (len(first["queries"]), len(second["queries"]), first["total"]) == (2, 1, 3)
-    assert len({one["query_id"] for page in (first, second) for one in page["queries"]}) == 3
+    assert len({entry["query_id"] for page in (first, second) for entry in page["queries"]}) == 3
     result = run("context", "list", "-n", "2", *at)
     assert result.stderr == "2 of 3 queries. Use --offset 2 for more.\n"
 
@@ -89,11 +90,11 @@ def test_pointers_of_a_query_are_listed_newest_first(
     at: tuple[str, str], saved: dict[str, ContextPointer]
 ) -> None:
     document = run_json("context list", "user:7/q", *at)
-    assert {one["pointer_id"] for one in document["pointers"]} == {
+    assert {entry["pointer_id"] for entry in document["pointers"]} == {
         saved["sales"].pointer_id,
         saved["weather"].pointer_id,
     }
-    times = [one["created_at"] for one in document["pointers"]]
+    times = [entry["created_at"] for entry in document["pointers"]]
     assert times == sorted(times, reverse=True)
 
 
@@ -107,7 +108,7 @@ def test_an_expired_pointer_is_not_shown(
     assert run_json("context search", "clock noon", *at, code=3)["matches"] == []
 
 
-def test_show_tells_the_call_and_an_excerpt(
+def test_show_prints_the_call_and_an_excerpt(
     at: tuple[str, str], saved: dict[str, ContextPointer]
 ) -> None:
     pointer = saved["sales"]
@@ -169,12 +170,12 @@ def test_pointers_are_found_by_their_call_and_their_result(
     assert "Use --in results to search whole results" in nothing.stderr
 
 
-def test_results_are_searched_when_asked_and_what_cannot_be_read_is_told(
+def test_a_search_of_results_reports_unreadable_pointers(
     store: FileContextPointerStore, at: tuple[str, str], saved: dict[str, ContextPointer]
 ) -> None:
     assert run_json("context search", "119", *at, code=3)["looked_in"] == "calls"
     document = run_json("context search", "119", "--in", "results", *at)
-    assert [one["pointer"]["pointer_id"] for one in document["matches"]] == [
+    assert [entry["pointer"]["pointer_id"] for entry in document["matches"]] == [
         saved["sales"].pointer_id
     ]
     assert (document["looked_in"], document["total"], document["unreadable"]) == ("results", 1, 0)
@@ -182,12 +183,12 @@ def test_results_are_searched_when_asked_and_what_cannot_be_read_is_told(
     (folder / f"{saved['weather'].pointer_id}.result.json").write_text('"Snow"')
     (folder / f"{saved['sales'].pointer_id}.meta.json").write_text('{"half":')
     (store.base_dir / "linked").symlink_to(folder)
-    shown = run("context", "search", "snow", "--in", "results", *at, code=3).stderr
-    assert "Pointers not searched because they cannot be read: 2. Use context verify" in shown
-    assert "Queries not searched because they cannot be read: 1, linked." in shown
+    output = run("context", "search", "snow", "--in", "results", *at, code=3).stderr
+    assert "Pointers not searched because they cannot be read: 2. Use context verify" in output
+    assert "Queries not searched because they cannot be read: 1, linked." in output
     document = run_json("context search", "snow sales", *at)
     assert (document["unreadable"], document["unreadable_queries"]) == (1, ["linked"])
-    assert [one["pointer"]["tool_name"] for one in document["matches"]] == ["weather_forecast"]
+    assert [entry["pointer"]["tool_name"] for entry in document["matches"]] == ["weather_forecast"]
 
 
 def test_a_search_shows_how_many_match(
@@ -196,7 +197,7 @@ def test_a_search_shows_how_many_match(
     assert "1 of 3 matches" in run("context", "search", "year", "-n", "1", *at).stderr
 
 
-def test_verify_names_damage_and_repairs_it_when_asked(
+def test_verify_reports_damage_and_repairs_it_on_request(
     store: FileContextPointerStore, at: tuple[str, str], saved: dict[str, ContextPointer]
 ) -> None:
     assert run_json("context verify", *at)["clean"] is True
@@ -204,7 +205,7 @@ def test_verify_names_damage_and_repairs_it_when_asked(
     broken.write_text('"other"')
     before = state(store.base_dir)
     document = run_json("context verify", *at, code=1)
-    assert [(one["name"], one["kind"]) for one in document["findings"]] == [
+    assert [(entry["name"], entry["kind"]) for entry in document["findings"]] == [
         (broken.name, "digest_mismatch")
     ]
     assert "digest_mismatch" in run("context", "verify", *at, code=1).stdout
@@ -213,7 +214,7 @@ def test_verify_names_damage_and_repairs_it_when_asked(
     assert not broken.exists()
 
 
-def test_gc_says_what_would_go_before_it_goes(
+def test_a_dry_run_of_gc_reports_what_gc_removes(
     store: FileContextPointerStore, at: tuple[str, str]
 ) -> None:
     orphan = store.base_dir / "user;7~q" / "aaaaaaaaaaaa.result.json"
@@ -235,14 +236,14 @@ def test_gc_says_what_would_go_before_it_goes(
         False,
     )
     assert not orphan.exists()
-    assert {one["query_id"] for one in run_json("context list", *at)["queries"]} == {
+    assert {entry["query_id"] for entry in run_json("context list", *at)["queries"]} == {
         "user:7/q",
         "hostile",
     }
     assert run("context", "gc", *at).stderr == "Freed 0 bytes.\n"
 
 
-def test_erase_asks_first_and_says_what_it_erased(
+def test_erase_asks_first_and_reports_what_it_erased(
     store: FileContextPointerStore, at: tuple[str, str]
 ) -> None:
     before = state(store.base_dir)
@@ -262,8 +263,8 @@ def test_erase_asks_first_and_says_what_it_erased(
 
 def test_single_pointers_are_erased(at: tuple[str, str], saved: dict[str, ContextPointer]) -> None:
     run("context", "erase", "user:7/q", "--pointer", saved["sales"].pointer_id, "--yes", *at)
-    left = run_json("context list", "user:7/q", *at)["pointers"]
-    assert [one["pointer_id"] for one in left] == [saved["weather"].pointer_id]
+    remaining = run_json("context list", "user:7/q", *at)["pointers"]
+    assert [entry["pointer_id"] for entry in remaining] == [saved["weather"].pointer_id]
     assert (
         "erased"
         in run("context", "read", "user:7/q", saved["sales"].pointer_id, *at, code=3).stderr
@@ -273,12 +274,12 @@ def test_single_pointers_are_erased(at: tuple[str, str], saved: dict[str, Contex
 def test_reading_changes_nothing(
     store: FileContextPointerStore, at: tuple[str, str], saved: dict[str, ContextPointer]
 ) -> None:
-    """Not even what a killed writer left, which a list of the library removes."""
-    left = store.base_dir / "user;7~q" / ".tmp-1-1-00"
-    left.write_text("half")
-    (left.parent / f"{saved['sales'].pointer_id}.next").write_bytes(b"damaged")
+    """Keep even the files of a killed writer, which `ContextPointerStore.list` removes."""
+    temporary = store.base_dir / "user;7~q" / ".tmp-1-1-00"
+    temporary.write_text("half")
+    (temporary.parent / f"{saved['sales'].pointer_id}.next").write_bytes(b"damaged")
     hour_ago = (datetime.now(UTC) - timedelta(hours=3)).timestamp()
-    os.utime(left, (hour_ago, hour_ago))
+    os.utime(temporary, (hour_ago, hour_ago))
     before = state(store.base_dir)
     for arguments in (
         ["list"],
@@ -316,10 +317,10 @@ def test_hostile_outputs_are_inert_in_lists(
         ["search", "fetch"],
         ["show", "hostile", saved["hostile"].pointer_id],
     ):
-        shown = run("context", *arguments, *at).stdout
-        if arguments[0] != "show":  # whose excerpt a pipe gets as it is
-            assert not set(shown) & set("\x1b\x07\x9b\u202e\u2066"), arguments
-        assert "evil" in shown
+        output = run("context", *arguments, *at).stdout
+        if arguments[0] != "show":  # a pipe gets its excerpt unchanged
+            assert not set(output) & set("\x1b\x07\x9b\u202e\u2066"), arguments
+        assert "evil" in output
 
 
 @pytest.mark.parametrize(
@@ -342,16 +343,16 @@ def test_hostile_outputs_are_inert_in_lists(
         (["list", "--store", "nowhere://bucket"], 1, "object store could not be opened"),
     ],
 )
-def test_mistakes_are_named_with_a_code(
+def test_mistakes_are_reported_with_a_code(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], code: int, text: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    shown = run("context", *arguments, code=code).stderr
-    assert text in " ".join(shown.replace("│", " ").split())
+    output = run("context", *arguments, code=code).stderr
+    assert text in " ".join(output.replace("│", " ").split())
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_wrong_part_is_usage(at: tuple[str, str], saved: dict[str, ContextPointer]) -> None:
+def test_an_invalid_part_ends_with_2(at: tuple[str, str], saved: dict[str, ContextPointer]) -> None:
     result = run(
         "context", "read", "user:7/q", saved["sales"].pointer_id, "--path", "/none", *at, code=2
     )

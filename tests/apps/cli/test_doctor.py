@@ -1,4 +1,4 @@
-"""`llm-common doctor`: settings with their sources, the store, the endpoint, the extras."""
+"""`llm-common doctor`: settings, store, endpoint and extras."""
 
 import asyncio
 import socket
@@ -27,13 +27,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @contextmanager
 def served() -> Iterator[Loopback]:
-    """An able endpoint in a thread, since the command has an event loop of its own."""
+    """Serve a capable endpoint in a thread, because the command runs its own event loop."""
     ready, done = threading.Event(), threading.Event()
-    found: list[Loopback] = []
+    servers: list[Loopback] = []
 
     async def serve() -> None:
         async with loopback(able) as server:
-            found.append(server)
+            servers.append(server)
             ready.set()
             await asyncio.to_thread(done.wait)
 
@@ -41,13 +41,13 @@ def served() -> Iterator[Loopback]:
     thread.start()
     try:
         assert ready.wait(10)
-        yield found[0]
+        yield servers[0]
     finally:
         done.set()
         thread.join()
 
 
-def test_without_settings_nothing_is_asked_and_nothing_is_wrong(
+def test_without_settings_there_is_no_call_and_no_problem(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object) -> None:
@@ -89,7 +89,7 @@ def test_a_setting_is_shown_with_its_source(monkeypatch: pytest.MonkeyPatch) -> 
         ("LLM_COMMON_DECISION_MODEL", KEY),
     ],
 )
-def test_a_key_is_never_shown_also_where_none_belongs(
+def test_a_key_is_never_shown_even_in_another_variable(
     monkeypatch: pytest.MonkeyPatch, variable: str, key: str
 ) -> None:
     for name, value in (
@@ -104,7 +104,7 @@ def test_a_key_is_never_shown_also_where_none_belongs(
     assert f"{variable}\t" in result.stdout
 
 
-def test_an_endpoint_is_asked_what_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_probes_the_formats_of_an_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:
     with served() as server:
         monkeypatch.setenv("LLM_COMMON_BASE_URL", server.config().base_url)
         monkeypatch.setenv("LLM_COMMON_MODEL", "small")
@@ -113,12 +113,12 @@ def test_an_endpoint_is_asked_what_it_takes(monkeypatch: pytest.MonkeyPatch) -> 
         assert run_json("doctor", "--offline")["endpoint"]["asked"] is False
         assert len(server.requests) == requests == 5
     assert document["endpoint"]["answers"] is True
-    assert {one["name"] for one in document["endpoint"]["formats"] if one["works"]} == {
+    assert {entry["name"] for entry in document["endpoint"]["formats"] if entry["works"]} == {
         *("json_schema", "tools", "logprobs", "stream")
     }
 
 
-def test_an_endpoint_that_is_not_there_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_endpoint_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         monkeypatch.setenv("LLM_COMMON_BASE_URL", f"http://127.0.0.1:{unused.getsockname()[1]}/v1")
@@ -143,7 +143,7 @@ def test_an_endpoint_that_is_not_there_is_a_problem(monkeypatch: pytest.MonkeyPa
         ("LLM_COMMON_POINTER_STORE_DIR", "~nobody-of-that-name/store"),
     ],
 )
-def test_a_wrong_setting_is_named_and_the_rest_is_shown(
+def test_a_wrong_setting_is_reported_beside_all_settings(
     monkeypatch: pytest.MonkeyPatch, variable: str, value: str
 ) -> None:
     monkeypatch.setenv(variable, value)
@@ -153,7 +153,7 @@ def test_a_wrong_setting_is_named_and_the_rest_is_shown(
     assert "Problem: " in run("doctor", "--offline", code=1).stdout
 
 
-def test_a_damaged_store_is_named_and_left_alone(folder: Path) -> None:
+def test_a_damaged_store_is_reported_and_not_changed(folder: Path) -> None:
     store = FileContextPointerStore(durability="rename")
     pointer = asyncio.run(store.save(query_id="q", task_id=1, tool_name="t", args={}, result=1))
     assert run_json("doctor")["store"]["pointers"] == 1
@@ -166,14 +166,14 @@ def test_a_damaged_store_is_named_and_left_alone(folder: Path) -> None:
     assert run_json("doctor", "--quick")["store"]["checked"] is False
 
 
-def test_extras_are_told_with_their_versions() -> None:
+def test_extras_are_listed_with_their_versions() -> None:
     rows = run_json("doctor")["extras"]
     version = metadata.version("typer")
     assert {"extra": "cli", "package": "typer", "version": version} in rows
     assert "all" not in {row["extra"] for row in rows}
 
 
-def test_a_store_that_is_no_folder_is_a_problem(
+def test_a_store_that_is_not_a_folder_is_a_problem(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").write_text("x")

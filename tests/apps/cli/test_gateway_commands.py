@@ -1,4 +1,4 @@
-"""What `llm-common gateway` says before it serves; `tests/apps/gateway` has the serving."""
+"""`llm-common gateway` before it serves. `tests/apps/gateway` tests the serving."""
 
 import json
 import socket
@@ -19,14 +19,14 @@ HOSTILE = "x\x1b]0;title\x07\x9b2J\u202eevil\u2066\ndefinitions: none"
 
 
 @pytest.mark.parametrize("command", [[], ["status"], ["doctor"]])
-def test_help_is_at_hand(command: list[str]) -> None:
+def test_help_shows_the_usage(command: list[str]) -> None:
     result = CliRunner().invoke(app, ["gateway", *command, "--help"], env={"COLUMNS": "160"})
     assert result.exit_code == 0
     assert "--folder" in result.stdout or "--config" in result.stdout
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         (None, "Add --config FILE with them"),
         ("{", "is not JSON"),
@@ -38,14 +38,14 @@ def test_help_is_at_hand(command: list[str]) -> None:
 )
 @pytest.mark.parametrize("command", [[], ["doctor"]])
 def test_a_wrong_configuration_ends_with_2(
-    command: list[str], text: str | None, said: str, tmp_path: Path
+    command: list[str], text: str | None, message: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "mcp.json"
     path.write_text(text or "", encoding="utf-8")
     arguments = ["gateway", *command, *(["-c", str(path)] if text else [])]
     result = CliRunner().invoke(app, arguments, env={"COLUMNS": "400"})
     assert result.exit_code == 2
-    assert said in result.output
+    assert message in result.output
 
 
 def test_without_its_extra_it_says_how_to_get_it(tmp_path: Path) -> None:
@@ -61,7 +61,7 @@ def test_without_its_extra_it_says_how_to_get_it(tmp_path: Path) -> None:
 
 
 def configuration(folder: Path, **servers: list[str]) -> Path:
-    """A file that names servers by their arguments, each a program of its own."""
+    """Write a configuration with a command line for each server."""
     entries = {
         name: {"command": command, "args": args} for name, (command, *args) in servers.items()
     }
@@ -70,56 +70,56 @@ def configuration(folder: Path, **servers: list[str]) -> Path:
     return path
 
 
-def test_doctor_tells_a_healthy_server_from_one_that_cannot_start(tmp_path: Path) -> None:
+def test_doctor_reports_a_healthy_server_and_one_that_cannot_start(tmp_path: Path) -> None:
     healthy = [sys.executable, "-S", HOSTILE_SERVER]
     config = configuration(tmp_path, good=healthy, absent=["./no-such-program"])
     document = run_json("gateway doctor", "-c", config, code=1)
-    found = {server["name"]: server for server in document["servers"]}
-    assert (found["good"]["tools"], found["good"]["problem"], found["absent"]["tools"]) == (
+    servers = {server["name"]: server for server in document["servers"]}
+    assert (servers["good"]["tools"], servers["good"]["problem"], servers["absent"]["tools"]) == (
         1,
         "",
         0,
     )
     assert (
         "does not start (FileNotFoundError: its program or folder cannot be used"
-        in found["absent"]["problem"]
+        in servers["absent"]["problem"]
     )
-    shown = run("gateway", "doctor", "-c", configuration(tmp_path, good=healthy)).stdout
-    assert shown.startswith("checked\n  good: 1 tools\n  definitions: ")
+    output = run("gateway", "doctor", "-c", configuration(tmp_path, good=healthy)).stdout
+    assert output.startswith("checked\n  good: 1 tools\n  definitions: ")
 
 
-def test_gateways_that_never_ran_are_an_empty_list(tmp_path: Path) -> None:
+def test_status_without_a_run_is_an_empty_list(tmp_path: Path) -> None:
     result = run("gateway", "status", "--folder", tmp_path, "--json", code=3)
     assert result.stderr == "No gateway has run.\n"
     assert json.loads(result.stdout) == []
 
 
-def test_names_and_problems_of_servers_drive_no_terminal(tmp_path: Path) -> None:
+def test_names_and_problems_of_servers_are_inert(tmp_path: Path) -> None:
     server = ServerReport(name=HOSTILE, problem=f"said {HOSTILE}", left_out=(f"tool {HOSTILE}",))
     (tmp_path / "runs").mkdir()
     record = GatewayReport(pid=1, servers=(server,), calls=3).model_dump_json(exclude={"running"})
     (tmp_path / "runs" / "1-1.json").write_text(record, encoding="utf-8")
-    shown = run("gateway", "status", "--folder", tmp_path).stdout
-    assert not set(shown) & set("\x1b\x07\x9b\u202e\u2066")
-    assert len(shown.splitlines()) == 5
+    output = run("gateway", "status", "--folder", tmp_path).stdout
+    assert not set(output) & set("\x1b\x07\x9b\u202e\u2066")
+    assert len(output.splitlines()) == 5
     printed = run("gateway", "status", "--folder", tmp_path, "--json").stdout
     assert not set(printed) & set("\x1b\x07\x9b\u202e\u2066")
     assert json.loads(printed)[0]["servers"][0]["name"] == HOSTILE
 
 
-def test_a_hostile_tool_is_named_harmlessly_by_doctor(tmp_path: Path) -> None:
+def test_doctor_prints_a_hostile_tool_name_inert(tmp_path: Path) -> None:
     server = [sys.executable, "-S", HOSTILE_SERVER, "an unusable tool with control characters"]
-    shown = run(
+    output = run(
         "gateway", "doctor", "-c", configuration(tmp_path, **{f"s{HOSTILE}": server}), code=1
     ).output
-    assert "left out: " in shown
-    assert not set(shown) & set("\x1b\x07\x9b\u202e\u2066")
+    assert "left out: " in output
+    assert not set(output) & set("\x1b\x07\x9b\u202e\u2066")
 
 
-def test_a_port_that_is_taken_is_named_and_ends_with_2(tmp_path: Path) -> None:
+def test_a_busy_port_is_reported_and_ends_with_2(tmp_path: Path) -> None:
     config = configuration(tmp_path, absent=["./no-such-program"])
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        said = run("gateway", "-c", config, "--memory-only", "--http", str(port), code=2).stderr
-    assert f"port {port} cannot be used" in said
-    assert "take another, or 0 for a free one" in said
+    with socket.create_server(("127.0.0.1", 0)) as busy:
+        port = busy.getsockname()[1]
+        message = run("gateway", "-c", config, "--memory-only", "--http", str(port), code=2).stderr
+    assert f"port {port} cannot be used" in message
+    assert "take another, or 0 for a free one" in message

@@ -1,4 +1,4 @@
-"""`llm-common memory` over a file: what it lists, finds and forgets."""
+"""`llm-common memory` over a SQLite file."""
 
 import asyncio
 import hashlib
@@ -16,17 +16,17 @@ HOSTILE = "cookies \x1b[2J\u202eevil"
 
 @pytest.fixture
 def memory(tmp_path: Path) -> Path:
-    """Two sessions of one user with a fact that changed, and one session without a user."""
+    """Fill two sessions of a user, with a fact that changed, and a session without a user."""
     path = tmp_path / "memory.db"
 
     async def fill() -> None:
-        async with SqliteMemory(path) as kept:
-            await kept.append_event("s1", Event(text="I live in Oslo"), user="ann", key="address")
-            await kept.append_event("s1", Event(text="It is Rome now"), user="ann", key="address")
-            await kept.append_event(
+        async with SqliteMemory(path) as opened:
+            await opened.append_event("s1", Event(text="I live in Oslo"), user="ann", key="address")
+            await opened.append_event("s1", Event(text="It is Rome now"), user="ann", key="address")
+            await opened.append_event(
                 "s2", Event(text="I like tea", metadata={"mood": "calm"}), user="ann"
             )
-            await kept.append_event("s1", Event(text=HOSTILE, role=MessageRole.ASSISTANT))
+            await opened.append_event("s1", Event(text=HOSTILE, role=MessageRole.ASSISTANT))
 
     asyncio.run(fill())
     return path
@@ -39,8 +39,8 @@ def state(folder: Path) -> dict[str, str]:
 def test_sessions_are_listed_for_all_users_or_for_one(memory: Path) -> None:
     document = run_json("memory list", memory)
     assert [
-        (one["user"], one["session_id"], one["events"], one["current"])
-        for one in document["sessions"]
+        (entry["user"], entry["session_id"], entry["events"], entry["current"])
+        for entry in document["sessions"]
     ] == [
         (None, "s1", 1, 1),
         ("ann", "s2", 1, 1),
@@ -56,19 +56,22 @@ def test_sessions_are_listed_for_all_users_or_for_one(memory: Path) -> None:
 
 def test_events_of_a_session_are_listed_with_their_ids(memory: Path) -> None:
     document = run_json("memory list", memory, "--session", "s1", "--user", "ann")
-    assert [(one["event"]["text"], one["key"], one["current"]) for one in document["events"]] == [
+    assert [
+        (entry["event"]["text"], entry["key"], entry["current"]) for entry in document["events"]
+    ] == [
         ("It is Rome now", "address", True),
         ("I live in Oslo", "address", False),
     ]
     assert [
-        one["event"]["text"] for one in run_json("memory list", memory, "--session", "s1")["events"]
+        entry["event"]["text"]
+        for entry in run_json("memory list", memory, "--session", "s1")["events"]
     ] == [HOSTILE]
-    shown = run("memory", "list", memory, "--session", "s1").stdout
-    assert "evil" in shown
-    assert not set(shown) & set("\x1b\u202e")
+    output = run("memory", "list", memory, "--session", "s1").stdout
+    assert "evil" in output
+    assert not set(output) & set("\x1b\u202e")
 
 
-def test_events_are_found_as_an_agent_finds_them(memory: Path) -> None:
+def test_search_returns_the_events_that_an_agent_gets(memory: Path) -> None:
     assert [
         hit["event"]["text"]
         for hit in run_json("memory search", memory, "Oslo", "--user", "ann")["hits"]
@@ -94,19 +97,19 @@ def test_reading_a_memory_changes_nothing(memory: Path) -> None:
 
 
 async def test_a_memory_in_use_shows_its_newest_event(memory: Path) -> None:
-    async with SqliteMemory(memory) as kept:
-        await kept.append_event("s3", Event(text="said just now"))
+    async with SqliteMemory(memory) as opened:
+        await opened.append_event("s3", Event(text="said just now"))
         document = await asyncio.to_thread(run_json, "memory list", memory, "--session", "s3")
-    assert [one["event"]["text"] for one in document["events"]] == ["said just now"]
+    assert [entry["event"]["text"] for entry in document["events"]] == ["said just now"]
 
 
-async def test_a_memory_opened_to_read_takes_no_event(memory: Path) -> None:
-    async with SqliteMemory(memory, read_only=True) as kept:
+async def test_a_read_only_memory_refuses_events(memory: Path) -> None:
+    async with SqliteMemory(memory, read_only=True) as opened:
         with pytest.raises(StoreError):
-            await kept.append_event("s3", Event(text="never"))
+            await opened.append_event("s3", Event(text="never"))
 
 
-def test_forget_asks_first_and_says_what_it_erased(memory: Path) -> None:
+def test_forget_asks_first_and_reports_the_number(memory: Path) -> None:
     assert run_json("memory forget", memory, "--user", "ann", "--dry-run") == {
         "dry_run": True,
         "events": 3,
@@ -140,12 +143,12 @@ def test_forget_asks_first_and_says_what_it_erased(memory: Path) -> None:
         (["list", "postgresql://ann:secret@127.0.0.1:bad/x"], 2, "is no"),
     ],
 )
-def test_mistakes_are_named_with_a_code(
+def test_mistakes_are_reported_with_a_code(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], code: int, text: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("other.db").write_text("no database " * 100)
-    shown = run("memory", *arguments, code=code).stderr
-    assert text in " ".join(shown.replace("│", " ").split())
-    assert "secret" not in shown
+    output = run("memory", *arguments, code=code).stderr
+    assert text in " ".join(output.replace("│", " ").split())
+    assert "secret" not in output
     assert [path.name for path in tmp_path.iterdir()] == ["other.db"]

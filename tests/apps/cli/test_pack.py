@@ -1,4 +1,4 @@
-"""`llm-common pack`: its options, its output, in process and as a process."""
+"""`llm-common pack`, in this process and in a new one."""
 
 import json
 import os
@@ -62,7 +62,7 @@ def paths(document: dict[str, Any]) -> list[str]:
     return [file["path"] for file in document["files"]]
 
 
-def test_the_document_holds_what_the_library_returns(cache: Path, tree: Path) -> None:
+def test_the_document_has_the_values_of_the_library(cache: Path, tree: Path) -> None:
     document = run_json(cache, "when does a cookie expire", tree, "--budget", "1000")
     pack = pack_folder("when does a cookie expire", tree, budget_tokens=1000, cache_dir=cache)
     assert (document["packed"], document["tokens"], paths(document)) == (
@@ -99,7 +99,7 @@ def test_an_empty_folder_gives_nothing_and_ends_with_3(cache: Path, tmp_path: Pa
     assert "Nothing was packed: no file was left to search" in result.stderr
 
 
-def test_nothing_that_matches_packs_nothing_and_says_so(cache: Path, tree: Path) -> None:
+def test_without_a_match_nothing_is_packed(cache: Path, tree: Path) -> None:
     result = run(cache, "xylophone", tree, code=3)
     assert result.stdout.strip() == ""
     assert "none of 4 files has a word of the question" in result.stderr
@@ -130,9 +130,9 @@ def test_explain_adds_score_parts_and_what_was_not_chosen(cache: Path, tree: Pat
         explained["kept"][0]["parts"]
     )
     assert explained["dropped"]
-    shown = run(cache, *arguments).stderr
-    assert "words=" in shown
-    assert "left out" in shown
+    output = run(cache, *arguments).stderr
+    assert "words=" in output
+    assert "left out" in output
 
 
 @pytest.mark.parametrize("as_json", [False, True])
@@ -162,7 +162,7 @@ def test_output_goes_to_a_file_that_is_never_packed(cache: Path, tree: Path, as_
         (["q", ".", "-o", "circle"], "Name another file"),
     ],
 )
-def test_wrong_usage_is_named_and_ends_with_2(
+def test_wrong_usage_is_reported_and_ends_with_2(
     cache: Path, tree: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], message: str
 ) -> None:
     monkeypatch.chdir(tree)
@@ -223,11 +223,11 @@ def test_progress_shows_on_a_terminal_and_nowhere_else(cache: Path, tree: Path) 
         env={**os.environ, "TERM": "xterm"},
     )
     os.close(side)
-    shown = b""
+    output = b""
     while chunk := _read(main):
-        shown += chunk
+        output += chunk
     os.close(main)
-    assert b"\x1b[" in shown
+    assert b"\x1b[" in output
     assert b"\x1b[" not in result.stdout
 
 
@@ -239,16 +239,16 @@ def _read(descriptor: int) -> bytes:
 
 
 def test_help_names_every_option() -> None:
-    shown = CliRunner().invoke(app, ["pack", "--help"], env={"COLUMNS": "140"}).stdout
+    output = CliRunner().invoke(app, ["pack", "--help"], env={"COLUMNS": "140"}).stdout
     options = "--budget --max-files --min-score --explain --json --output --exclude --hidden"
     for text in ("QUERY", "PATH", "secrets", "256", "--generated", "--cache-dir", *options.split()):
-        assert text in shown
+        assert text in output
 
 
-def test_the_name_of_a_given_file_drives_no_terminal_f_174(tree: Path, cache: Path) -> None:
-    named = write(tree, {"a\x1b[2J\u202eb.py": "def expire_cookie(): ...\n"}) / "a\x1b[2J\u202eb.py"
+def test_a_file_name_cannot_control_the_terminal_f_174(tree: Path, cache: Path) -> None:
+    path = write(tree, {"a\x1b[2J\u202eb.py": "def expire_cookie(): ...\n"}) / "a\x1b[2J\u202eb.py"
     result = CliRunner().invoke(
-        app, ["pack", "expire cookies", str(tree), str(named), "--cache-dir", str(cache)]
+        app, ["pack", "expire cookies", str(tree), str(path), "--cache-dir", str(cache)]
     )
     assert result.exit_code == 0
     assert "a\ufffd[2J\ufffdb.py" in result.stderr

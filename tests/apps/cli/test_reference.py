@@ -1,4 +1,4 @@
-"""What all commands share: page, documents, codes, and how they behave in a shell."""
+"""Rules for all commands: their page, documents and exit codes, and the shell."""
 
 import os
 import subprocess
@@ -17,7 +17,7 @@ from tests.apps.cli.running import DOCS, run
 from tests.folders.tree import PROGRAM
 from tools import cli_reference
 
-REFRESH = "run python tools/cli_reference.py, and look at what changed"
+REFRESH = "run python tools/cli_reference.py, and review the change"
 
 
 def commands(command: Any, names: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
@@ -39,7 +39,7 @@ def test_every_command_prints_a_document() -> None:
     with_json = {
         name
         for name, command in COMMANDS.items()
-        if any("--json" in each.opts for each in command.params)
+        if any("--json" in option.opts for option in command.params)
     }
     assert with_json == {*COMMANDS} - WITHOUT_DOCUMENT
 
@@ -47,10 +47,12 @@ def test_every_command_prints_a_document() -> None:
 @pytest.mark.parametrize("name", sorted(COMMANDS))
 def test_every_command_and_option_is_explained(name: str) -> None:
     assert COMMANDS[name].help
-    assert not [each.name for each in COMMANDS[name].params if not getattr(each, "help", None)]
+    assert not [
+        option.name for option in COMMANDS[name].params if not getattr(option, "help", None)
+    ]
 
 
-def test_exit_codes_are_told_on_the_page() -> None:
+def test_exit_codes_are_on_the_page() -> None:
     page = (DOCS / "cli.md").read_text(encoding="utf-8")
     assert all(f"| {code.value} | {code.meaning} |" in page for code in ExitCode)
 
@@ -102,7 +104,7 @@ def test_the_shell_completes_commands_and_queries(tmp_path: Path) -> None:
 
     def completed(words: str) -> set[str]:
         variables = {"_LLM_COMMON_COMPLETE": "complete_zsh", "_TYPER_COMPLETE_ARGS": words}
-        shown = (
+        output = (
             CliRunner()
             .invoke(app, [], env=variables, prog_name="llm-common")
             .stdout.replace("\\", "")
@@ -110,7 +112,7 @@ def test_the_shell_completes_commands_and_queries(tmp_path: Path) -> None:
         return {
             word
             for word in ("context", "memory", "verify", "user:7/sales", "user:7/weather", "other")
-            if word in shown
+            if word in output
         }
 
     assert completed("llm-common ") >= {"context", "memory"}
@@ -149,20 +151,20 @@ def test_a_process_ends_quietly_when_its_reader_is_gone(arguments: str, tmp_path
     command = [sys.executable, "-c", PROGRAM, *arguments.split()]
     read, write = os.pipe()
     os.close(read)
-    done = subprocess.run(
+    completed = subprocess.run(
         command, stdout=write, stderr=subprocess.PIPE, text=True, check=False, cwd=tmp_path
     )
     os.close(write)
-    assert (done.returncode, done.stderr) == (ExitCode.BROKEN_PIPE, "")
+    assert (completed.returncode, completed.stderr) == (ExitCode.BROKEN_PIPE, "")
 
 
 def test_help_imports_no_client_and_no_store() -> None:
     tell = "import atexit, sys\natexit.register(lambda: sys.stderr.write(' '.join(sys.modules)))"
     program = f"{tell}\n{PROGRAM}"
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", program, "-h"], capture_output=True, text=True, check=True
     )
-    loaded = {*done.stderr.split()}
+    loaded = {*completed.stderr.split()}
     assert "llm_common.apps.cli.app" in loaded
     assert not loaded & {"httpx", "sqlite3", "llm_common.pointers.store"}
 

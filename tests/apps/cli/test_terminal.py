@@ -1,4 +1,4 @@
-"""A terminal that shows files, paths and arguments of others: nothing in them drives it."""
+"""Control characters in files, paths and arguments never reach a terminal."""
 
 import json
 import logging
@@ -39,7 +39,7 @@ HOSTILE = "x\x1b]0;title\x07\x9b2J\u202eevil\u2066"
 
 
 @pytest.mark.parametrize("control", CONTROLS, ids=ascii)
-def test_what_drives_a_terminal_is_replaced_f_174(control: str) -> None:
+def test_control_characters_are_replaced_f_174(control: str) -> None:
     assert safe_text(f"a{control}b").plain == "a\N{REPLACEMENT CHARACTER}b"
     document = as_inert_json({"text": control})
     assert control not in document
@@ -49,7 +49,7 @@ def test_what_drives_a_terminal_is_replaced_f_174(control: str) -> None:
 @pytest.mark.parametrize(
     "text", ["a b", "a\tb\nc", "~\xa0é", "שלום", "👩\u200d💻", "\u2029\u2065\u206a", "[bold]"]
 )
-def test_other_text_stays_as_it_is_f_174(text: str) -> None:
+def test_other_text_is_unchanged_f_174(text: str) -> None:
     assert safe_text(text).plain == text
     if "\n" not in text:
         assert f'"{text}"' in as_inert_json({"text": text})
@@ -85,12 +85,12 @@ def test_errors_quote_arguments_without_controls_f_174(
     assert "Traceback" not in result.output
 
 
-def test_a_mistake_of_ours_keeps_its_own_error_f_174() -> None:
+def test_an_error_of_the_library_keeps_its_text_f_174() -> None:
     result = CliRunner().invoke(app, ["pack", ""], env={"COLUMNS": "200"})
     assert "the question must not be empty; pass the question that the text is for" in result.output
 
 
-def test_a_terminal_shows_packed_text_inert_and_a_pipe_as_it_is_f_174(tmp_path: Path) -> None:
+def test_packed_text_is_inert_on_a_terminal_and_unchanged_in_a_pipe_f_174(tmp_path: Path) -> None:
     write(tmp_path / "tree", {"a.txt": f"cookie {HOSTILE}\n"})
     command = [sys.executable, "-c", PROGRAM, "pack", "cookie", str(tmp_path / "tree")]
     command += ["--cache-dir", str(tmp_path / "cache")]
@@ -99,10 +99,10 @@ def test_a_terminal_shows_packed_text_inert_and_a_pipe_as_it_is_f_174(tmp_path: 
     main, side = pty.openpty()
     subprocess.run(command, stdout=side, stderr=subprocess.DEVNULL, check=True)
     os.close(side)
-    shown = b"".join(iter(lambda: _read(main), b"")).decode()
+    output = b"".join(iter(lambda: _read(main), b"")).decode()
     os.close(main)
-    assert "cookie x\N{REPLACEMENT CHARACTER}]0;title" in shown
-    assert not set(shown) & set(CONTROLS) - {"\r"}
+    assert "cookie x\N{REPLACEMENT CHARACTER}]0;title" in output
+    assert not set(output) & set(CONTROLS) - {"\r"}
 
 
 def _read(descriptor: int) -> bytes:
@@ -112,17 +112,17 @@ def _read(descriptor: int) -> bytes:
         return b""
 
 
-def test_a_warning_of_a_library_is_one_inert_line_on_stderr(
+def test_a_library_warning_is_one_inert_line_on_stderr(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     record = logging.makeLogRecord(
         {"msg": "server %s ended", "args": (f"a\n{HOSTILE}",), "levelno": logging.WARNING}
     )
     InertLogHandler().handle(record)
-    shown = capsys.readouterr()
-    assert (shown.out, shown.err.count("\n")) == ("", 1)
-    assert "evil" in shown.err
-    assert not set(shown.err) & set(CONTROLS)
+    output = capsys.readouterr()
+    assert (output.out, output.err.count("\n")) == ("", 1)
+    assert "evil" in output.err
+    assert not set(output.err) & set(CONTROLS)
 
 
 def test_documents_keep_the_true_text_escaped_f_174(tmp_path: Path) -> None:
@@ -134,12 +134,12 @@ def test_documents_keep_the_true_text_escaped_f_174(tmp_path: Path) -> None:
     assert f"cookie {HOSTILE}" in json.loads(result.stdout)["packed"]
 
 
-def test_half_a_character_is_written_to_a_file(tmp_path: Path) -> None:
+def test_a_lone_surrogate_is_written_to_a_file(tmp_path: Path) -> None:
     print_text("a\ud800", tmp_path / "out")
     assert (tmp_path / "out").read_text(encoding="utf-8") == "a?\n"
 
 
-def test_a_path_that_is_no_unicode_is_written_to_a_file(tmp_path: Path) -> None:
+def test_a_path_that_is_not_unicode_is_written_to_a_file(tmp_path: Path) -> None:
     tree = write(tmp_path / os.fsdecode(b"tree\xff"), {"a.txt": "cookie\n"})
     for options in ([], ["--json"]):
         output = tmp_path / "out"

@@ -1,4 +1,4 @@
-"""`llm-common tools` over files of definitions."""
+"""`llm-common tools` with files of definitions."""
 
 import json
 import sys
@@ -46,7 +46,7 @@ def file(folder: Path, document: object) -> Path:
 @pytest.mark.parametrize("shape", SHAPES)
 def test_every_shape_of_definitions_is_read_alike(tmp_path: Path, shape: str) -> None:
     document = run_json("tools list", file(tmp_path, SHAPES[shape]))
-    assert [one["signature"] for one in document["tools"]] == [
+    assert [entry["signature"] for entry in document["tools"]] == [
         "get_weather(city: str) - Forecasts the weather of a city."
     ]
     assert document["tokens"] == document["tools"][0]["tokens"] > 20
@@ -65,7 +65,7 @@ def many() -> list[dict[str, Any]]:
 def test_tools_are_listed_page_by_page(tmp_path: Path) -> None:
     path = file(tmp_path, many())
     document = run_json("tools list", path, "--limit", "2", "--offset", "1")
-    assert ([one["name"] for one in document["tools"]], document["total"]) == (
+    assert ([entry["name"] for entry in document["tools"]], document["total"]) == (
         ["tool_0", "tool_1"],
         6,
     )
@@ -78,7 +78,7 @@ def test_tools_are_listed_page_by_page(tmp_path: Path) -> None:
 def test_tools_are_ranked_for_a_request(tmp_path: Path) -> None:
     path = file(tmp_path, many())
     document = run_json("tools rank", path, "what is the weather in this city", "-n", "1")
-    assert [one["name"] for one in document["tools"]] == ["get_weather"]
+    assert [entry["name"] for entry in document["tools"]] == ["get_weather"]
     assert "get_weather\t" in run("tools", "rank", path, "weather forecast").stdout
     assert run_json("tools rank", path, "xylophone", code=3)["tools"] == []
 
@@ -103,8 +103,8 @@ def test_check_tells_errors_from_warnings(tmp_path: Path) -> None:
         {"name": "long", "description": "word " * 3_000},
     ]
     document = run_json("tools check", file(tmp_path, wrong), code=1)
-    found = {(one["tool"], one["severity"]) for one in document["problems"]}
-    assert found == {
+    problems = {(entry["tool"], entry["severity"]) for entry in document["problems"]}
+    assert problems == {
         ("get weather!\x1b[2J", "error"),
         ("twice", "error"),
         ("text", "error"),
@@ -114,14 +114,14 @@ def test_check_tells_errors_from_warnings(tmp_path: Path) -> None:
         ("long", "warning"),
     }
     assert document["errors"] == 5
-    shown = run("tools", "check", file(tmp_path, wrong), code=1).stdout
-    assert "\x1b" not in shown
-    assert "1 of 1 parameters have no description: a" in shown
+    output = run("tools", "check", file(tmp_path, wrong), code=1).stdout
+    assert "\x1b" not in output
+    assert "1 of 1 parameters have no description: a" in output
 
 
-def test_warnings_alone_are_no_failure(tmp_path: Path) -> None:
+def test_warnings_alone_end_with_0(tmp_path: Path) -> None:
     document = run_json("tools check", file(tmp_path, [{"name": "bare"}]))
-    assert (document["errors"], [one["severity"] for one in document["problems"]]) == (
+    assert (document["errors"], [entry["severity"] for entry in document["problems"]]) == (
         0,
         ["warning"],
     )
@@ -130,13 +130,13 @@ def test_warnings_alone_are_no_failure(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text", ["{", "[1]", '"tools"', "{}", '{"tools": 3}', '{"result": 4}', "[[]]", "[" * 100_000]
 )
-def test_a_file_without_tools_is_named(tmp_path: Path, text: str) -> None:
+def test_a_file_without_tools_is_reported(tmp_path: Path, text: str) -> None:
     path = tmp_path / "tools.json"
     path.write_text(text, encoding="utf-8")
     assert "tool" in run("tools", "list", path, code=2).stderr
 
 
-def test_an_empty_list_is_nothing_found(tmp_path: Path) -> None:
+def test_an_empty_list_ends_with_3(tmp_path: Path) -> None:
     assert run("tools", "list", file(tmp_path, []), code=3).stderr == "There are no tools.\n"
 
 
@@ -145,5 +145,5 @@ def test_servers_need_the_extra_that_asks_them(
 ) -> None:
     monkeypatch.setitem(sys.modules, "llm_common.apps.gateway", None)
     path = file(tmp_path, {"mcpServers": {"clock": {"command": "clock"}}})
-    shown = " ".join(run("tools", "list", path, code=2).stderr.replace("│", " ").split())
-    assert f"Name a file of definitions instead, or run {install_command('mcp')}" in shown
+    output = " ".join(run("tools", "list", path, code=2).stderr.replace("│", " ").split())
+    assert f"Name a file of definitions instead, or run {install_command('mcp')}" in output

@@ -1,4 +1,4 @@
-"""`llm-common trace`: its commands, in process."""
+"""`llm-common trace`, in this process."""
 
 import asyncio
 import json
@@ -30,10 +30,10 @@ def call(*arguments: str | Path, code: int = 0) -> Result:
 
 
 def test_show_says_why(run: RecordedRun) -> None:
-    shown = call("show", run.path).stdout
-    assert QUERY in shown
-    assert "Chose 1 of 2 outputs by a model" in shown
-    assert "The model saw it and did not choose it." in shown
+    output = call("show", run.path).stdout
+    assert QUERY in output
+    assert "Chose 1 of 2 outputs by a model" in output
+    assert "The model saw it and did not choose it." in output
     document = json.loads(call("show", run.path, "--json").stdout)
     assert document["unseen"][0]["why"] == "The model saw it and did not choose it."
     assert [line["kind"] for line in document["lines"]] == [
@@ -56,10 +56,10 @@ def test_export_writes_a_page_for_the_newest_run_of_a_folder(
 
 
 async def test_diff_ends_with_one_where_runs_differ(run: RecordedRun, tmp_path: Path) -> None:
-    other = await recorded(no_room, tmp_path / "other")
+    later = await recorded(no_room, tmp_path / "other")
     assert "2 of 2 steps are the same" in call("diff", run.path, run.path).stdout
-    assert "only in the second run: Packed" in call("diff", run.path, other.path, code=1).stdout
-    steps = json.loads(call("diff", run.path, other.path, "--json", code=1).stdout)["steps"]
+    assert "only in the second run: Packed" in call("diff", run.path, later.path, code=1).stdout
+    steps = json.loads(call("diff", run.path, later.path, "--json", code=1).stdout)["steps"]
     assert [step["name"] for step in steps] == [
         "model call 1",
         "selection of outputs 1",
@@ -69,17 +69,17 @@ async def test_diff_ends_with_one_where_runs_differ(run: RecordedRun, tmp_path: 
 
 @pytest.mark.parametrize("command", [["show"], ["diff", "."], ["export"]])
 @pytest.mark.parametrize(
-    ("is_there", "code", "said"), [(True, 1, "contains no line"), (False, 2, "does not exist")]
+    ("is_there", "code", "message"), [(True, 1, "contains no line"), (False, 2, "does not exist")]
 )
-def test_what_is_no_trace_is_named_harmlessly(
-    command: list[str], is_there: bool, code: int, said: str, tmp_path: Path
+def test_a_path_that_is_not_a_trace_is_quoted_inert(
+    command: list[str], is_there: bool, code: int, message: str, tmp_path: Path
 ) -> None:
     path = tmp_path / HOSTILE
     if is_there:
         path.write_text("no trace\n")
     arguments: list[str | Path] = [command[0], path, *([path] if command[0] != "show" else [])]
     result = call(*arguments, code=code)
-    assert said in " ".join(result.stderr.split())
+    assert message in " ".join(result.stderr.split())
     assert "\x1b" not in result.stderr
     assert "\u202e" not in result.stderr
 

@@ -1,4 +1,4 @@
-"""A store and a trace in which others name everything as they like, and their harmless twins."""
+"""Fill a store and a trace with hostile texts, and read the pages about them."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -31,14 +31,14 @@ class Links(HTMLParser):
 
 
 def browser(inspector: Inspector) -> TestClient:
-    """A client that has opened the address with the token."""
+    """Return a client that has opened the address with the token."""
     client = TestClient(inspector.app(token=TOKEN, port=8321), base_url=HOST)
     assert client.get(f"/?token={TOKEN}").status_code == 200
     return client
 
 
 async def fill(folder: Path, texts: Sequence[str]) -> None:
-    """Writes both; the records hold the texts as another program may have written them."""
+    """Fill a store and a trace with texts, as another program could write them."""
     store = FileContextPointerStore(folder / "store", durability="rename")
     for number, text in enumerate(texts):
         saved = await store.save(
@@ -49,22 +49,22 @@ async def fill(folder: Path, texts: Sequence[str]) -> None:
             result={"text": text},
             ttl_s=60,
         )
-        named = {
+        fields = {
             "tool_name": text,
             "summary": text,
             "digest": f"{text}; {text}",
             "args": {text[:40]: text},
         }
         times = {"created_at": text, "expires_at": text, "task_id": text, "source_urls": [text]}
-        changed = saved.model_copy(update={**named, **(times if number % 2 else {})})
+        changed = saved.model_copy(update={**fields, **(times if number % 2 else {})})
         (folder / "store" / "q" / f"{saved.pointer_id}.meta.json").write_bytes(meta_bytes(changed))
     await story_of(texts, folder)
 
 
 def pages(client: TestClient, *addresses: str) -> Iterator[tuple[str, str]]:
-    """The pages and those of every fourth pointer, by their addresses without ids.
+    """Yield the addresses without ids and the pages, and those of every fourth pointer.
 
-    Notes on what is unread left out.
+    Notes on unreadable files are removed.
     """
     todo = [*addresses]
     while todo:

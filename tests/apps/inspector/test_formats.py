@@ -1,4 +1,4 @@
-"""How numbers, sizes and times read."""
+"""Formats of sizes and times."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -35,10 +35,10 @@ def test_a_size_has_a_unit_and_at_most_three_digits(count: int | None, text: str
         (timedelta(hours=-2, seconds=-5), "in 2 hours"),
     ],
 )
-def test_a_time_is_told_as_its_distance_from_now(ago: timedelta, text: str) -> None:
+def test_a_time_is_shown_as_its_distance_from_now(ago: timedelta, text: str) -> None:
     assert formats.distance(datetime.now(UTC) - ago) == text
 
 
 @pytest.mark.parametrize("text", ["", "yesterday", "2026-13-01", "0001-01-01T00:00:00+23:59"])
-def test_what_is_no_time_is_not_parsed(text: str) -> None:
+def test_an_invalid_time_is_not_parsed(text: str) -> None:
     assert formats.time(text) is None

@@ -1,4 +1,4 @@
-"""Whatever others wrote into a store or a trace, no page runs, loads or hides anything."""
+"""Hostile texts in a store or a trace change no page."""
 
 import re
 from collections import Counter
@@ -10,7 +10,7 @@ from tests.apps.inspector.test_run_page import CONTROLS, HOSTILE, Shape
 
 
 async def shapes(folder: Path, texts: list[str]) -> dict[str, Counter[tuple[str, ...]]]:
-    """The tags of every kind of page, by its address without ids."""
+    """Return the tags of every kind of page, by address without ids."""
     await fill(folder, texts)
     tags: dict[str, Counter[tuple[str, ...]]] = {}
     inspector = Inspector(folder / "store", folder / "trace")
@@ -30,21 +30,21 @@ async def shapes(folder: Path, texts: list[str]) -> dict[str, Counter[tuple[str,
     return tags
 
 
-async def test_no_text_of_others_changes_a_page(tmp_path: Path) -> None:
+async def test_hostile_texts_change_no_page(tmp_path: Path) -> None:
     hostile = await shapes(tmp_path / "hostile", HOSTILE)
     harmless = await shapes(
         tmp_path / "harmless", [f"{n:02}".ljust(len(text), "x") for n, text in enumerate(HOSTILE)]
     )
     assert {*hostile} == {*harmless}
     for kind, shape in hostile.items():
-        # a trace cleans names, so some of two names there are one in the store
+        # A trace cleans names, so two tools of the store can have one name in the trace.
         if kind == "/tools":
             assert {*shape} == {*harmless[kind]}
         else:
             assert shape == harmless[kind], kind
 
 
-def test_a_hostile_search_is_shown_as_it_was_typed(tmp_path: Path) -> None:
+def test_a_hostile_search_changes_no_page(tmp_path: Path) -> None:
     client = browser(Inspector(tmp_path / "store"))
     for address, texts in (("/search", HOSTILE), ("/queries", HOSTILE[::5])):
         shape = Shape(client.get(address, params={"words": "zzz"}).text).tags

@@ -1,4 +1,4 @@
-"""What each page shows, by requests of a browser that has the token."""
+"""The pages, requested by a browser with the token."""
 
 import hashlib
 import re
@@ -18,12 +18,12 @@ from tests.trace.runs import long_story, memory, pack, recorded
 
 
 def seen(page: str) -> str:
-    """The text of a page, on one line."""
+    """Return the text of a page on one line."""
     return " ".join(unescape(re.sub(r"<[^>]+>", " ", page.partition("<body>")[2])).split())
 
 
 def tree(folder: Path) -> dict[str, tuple[int, str]]:
-    """Every file of a folder with its time and a digest."""
+    """Return the time of change and the hash of every file of a folder."""
     files = (path for path in sorted(folder.rglob("*")))
     return {
         str(path): (
@@ -76,7 +76,7 @@ async def test_queries_and_pointers_show_tool_size_shape_and_age(
     assert "never" in page
 
 
-async def test_a_deep_result_is_shown_as_stored_where_its_indentation_would_fill_the_memory(
+async def test_a_deeply_nested_result_is_shown_as_stored(
     client: TestClient, store: FileContextPointerStore
 ) -> None:
     def deep(items: int) -> object:
@@ -91,7 +91,7 @@ async def test_a_deep_result_is_shown_as_stored_where_its_indentation_would_fill
     )
 
 
-async def test_what_has_expired_is_named_so(
+async def test_expired_pointers_are_marked(
     client: TestClient, store: FileContextPointerStore
 ) -> None:
     await store.save(query_id="u-9", task_id="1", tool_name="a", args={}, result=1, ttl_s=1e-6)
@@ -109,12 +109,12 @@ async def test_long_lists_come_in_pages_of_fifty(
     first, second = (client.get(f"/queries/u-2?page={number}").text for number in (1, 2))
     assert (first.count('class="id"'), second.count('class="id"')) == (50, 10)
     assert "Page 2 of 2" in second
-    found = client.get("/search?words=late+parc&page=2").text
-    assert "60 outputs share a word" in found
-    assert found.count('class="id"') == 10
+    page = client.get("/search?words=late+parc&page=2").text
+    assert "60 outputs share a word" in page
+    assert page.count('class="id"') == 10
 
 
-async def test_a_search_looks_through_results_only_if_it_is_told_to(
+async def test_a_search_covers_whole_results_only_on_request(
     client: TestClient, store: FileContextPointerStore
 ) -> None:
     address = await save(store, "u-8", "storm " * 400 + "harbour")
@@ -144,7 +144,7 @@ async def test_a_change_of_the_store_shows_on_the_next_page(
     assert client.get(address).status_code == 404
 
 
-async def test_a_result_is_shown_indented_or_as_it_is_stored(
+async def test_a_result_is_shown_indented_or_as_stored(
     client: TestClient, store: FileContextPointerStore
 ) -> None:
     rows: list[tuple[object, str, str]] = [
@@ -165,7 +165,7 @@ def part_of(page: str) -> str:
     return str(text)
 
 
-async def test_parts_of_a_result_are_the_whole_of_it(
+async def test_the_parts_of_a_result_make_up_the_whole(
     client: TestClient, store: FileContextPointerStore
 ) -> None:
     text = "".join(f"{number} æøå\n" for number in range(6_000))
@@ -176,7 +176,7 @@ async def test_parts_of_a_result_are_the_whole_of_it(
     assert "5999 æøå" in part_of(client.get(f"{address}?line=6000").text)
 
 
-async def test_a_large_result_is_shown_as_it_is_stored_a_part_at_a_time(
+async def test_a_large_result_is_shown_as_stored_in_parts(
     client: TestClient, store: FileContextPointerStore
 ) -> None:
     characters = MAX_INDENTED_BYTES // 3 + PART_CHARS
@@ -188,7 +188,7 @@ async def test_a_large_result_is_shown_as_it_is_stored_a_part_at_a_time(
     assert last.endswith("€&#34;")
 
 
-async def test_a_damaged_result_is_named_beside_its_pointer(
+async def test_a_damaged_result_is_reported_beside_its_pointer(
     client: TestClient, store: FileContextPointerStore
 ) -> None:
     address = await save(store, "u-7", {"a": 1})
@@ -200,7 +200,7 @@ async def test_a_damaged_result_is_named_beside_its_pointer(
     assert "The result</h2>" not in page.text
 
 
-def test_a_run_leads_to_its_steps_and_they_show_the_exact_text(
+def test_a_run_links_its_steps_which_show_the_exact_text(
     client: TestClient, run: RecordedRun
 ) -> None:
     assert "When does the parcel arrive in Oslo?" in client.get("/runs").text
@@ -231,23 +231,20 @@ def test_a_copy_of_a_trace_is_listed_under_any_name(
     assert client.get("/runs/trace/copy%201/2").status_code == 200
 
 
-def test_a_step_is_shown_beside_runs_that_cannot_be_read(
-    client: TestClient, run: RecordedRun
-) -> None:
+def test_a_step_is_shown_despite_unreadable_runs(client: TestClient, run: RecordedRun) -> None:
     run.path.with_name("20990101T000000000000Z-00000000.jsonl").write_text("no trace")
     answer = client.get(f"/runs/parcel/{run.run_id}/{run.of(PackingLine)[0].seq}")
     assert answer.status_code == 200
     assert "Compare with" in answer.text
 
 
-def test_two_steps_stand_side_by_side_with_the_first_changed_byte(
+def test_two_steps_are_compared_from_the_first_changed_byte(
     client: TestClient, run: RecordedRun
 ) -> None:
     first, second = run.of(PackingLine)
     old, new = (first.text or "").encode(), (second.text or "").encode()
-    same = next(
-        place for place, (one, other) in enumerate(zip(old, new, strict=False)) if one != other
-    )
+    pairs = enumerate(zip(old, new, strict=False))
+    same = next(index for index, (old_byte, new_byte) in pairs if old_byte != new_byte)
     before, after = (f"parcel/{run.run_id}/{line.seq}" for line in (first, second))
     assert f'value="{before}"' in client.get(f"/runs/{after}").text
     page = client.get("/compare", params={"before": before, "after": after}).text
@@ -260,10 +257,12 @@ def test_two_steps_stand_side_by_side_with_the_first_changed_byte(
 @pytest.mark.usefixtures("run")
 def test_tools_are_listed_by_their_cost(client: TestClient) -> None:
     rows = re.findall(r"<tr>.*?</tr>", client.get("/tools").text, re.DOTALL)
-    named = {seen(f"<body>{row}").split()[0]: seen(f"<body>{row}").split() for row in rows[1:]}
-    assert named["track_parcel"][2] == "1"
-    assert named["track_parcel"][4:7] == ["1", "1", "failed"]
-    assert named["lookup"][7] != "0"
+    rows_by_tool = {
+        seen(f"<body>{row}").split()[0]: seen(f"<body>{row}").split() for row in rows[1:]
+    }
+    assert rows_by_tool["track_parcel"][2] == "1"
+    assert rows_by_tool["track_parcel"][4:7] == ["1", "1", "failed"]
+    assert rows_by_tool["lookup"][7] != "0"
 
 
 def test_pages_change_nothing(client: TestClient, run: RecordedRun, tmp_path: Path) -> None:
@@ -282,7 +281,7 @@ def test_pages_change_nothing(client: TestClient, run: RecordedRun, tmp_path: Pa
 
 
 @pytest.mark.usefixtures("run")
-def test_nothing_outside_the_given_folders_is_shown(client: TestClient, tmp_path: Path) -> None:
+def test_nothing_outside_the_folders_is_shown(client: TestClient, tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "20261123T000000000000Z-00000000.jsonl").write_text(

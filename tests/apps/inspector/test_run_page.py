@@ -105,7 +105,7 @@ CONTROLS = re.compile(
 
 
 class Shape(HTMLParser):
-    """The tags of a page with the names of their attributes."""
+    """The tags of a page, with the names of their attributes."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -121,7 +121,7 @@ class Shape(HTMLParser):
 
 
 async def story_of(texts: Sequence[str], folder: Path) -> RecordedRun:
-    """A run in which others name everything so."""
+    """Record a run in which texts are the names of everything."""
 
     async def story(store: FileContextPointerStore) -> None:
         await call_refused(store)
@@ -153,28 +153,26 @@ def test_there_are_fifty_hostile_texts() -> None:
     assert len(set(HOSTILE)) >= 50
 
 
-async def test_no_text_of_others_changes_the_page_or_drives_a_terminal(tmp_path: Path) -> None:
+async def test_hostile_texts_change_neither_page_nor_terminal(tmp_path: Path) -> None:
     run = await story_of(HOSTILE, tmp_path / "hostile")
     twins = [f"{number:02}".ljust(len(text), "x") for number, text in enumerate(HOSTILE)]
     harmless = await story_of(twins, tmp_path / "harmless")
     page = render_html(run)
     shape = Shape(page)
-    # the order is that of scores
+    # Counted, because the order of rows depends on scores.
     assert Counter(shape.tags) == Counter(Shape(render_html(harmless)).tags)
     assert all(re.fullmatch(r"#[\w-]+", address) for address in shape.addresses)
     assert not CONTROLS.search(page)
-    for shown in (terminal(run), terminal(run, force_terminal=True, color_system="truecolor")):
-        assert not CONTROLS.search(re.sub(r"\x1b\[[0-9;]*m", "", shown))
+    for output in (terminal(run), terminal(run, force_terminal=True, color_system="truecolor")):
+        assert not CONTROLS.search(re.sub(r"\x1b\[[0-9;]*m", "", output))
 
 
-def test_colours_are_left_out_where_they_are_not_wanted(
-    long_run: RecordedRun, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_color_removes_colours(long_run: RecordedRun, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "\x1b[" in terminal(long_run, force_terminal=True, color_system="standard")
     monkeypatch.setenv("NO_COLOR", "1")
-    shown = terminal(long_run, force_terminal=True)
-    assert not re.search(r"\x1b\[[0-9;]*(3[0-7]|4[0-7]|9[0-7])m", shown)
-    assert "T turn" in re.sub(r"\x1b\[[0-9;]*m", "", shown)
+    output = terminal(long_run, force_terminal=True)
+    assert not re.search(r"\x1b\[[0-9;]*(3[0-7]|4[0-7]|9[0-7])m", output)
+    assert "T turn" in re.sub(r"\x1b\[[0-9;]*m", "", output)
 
 
 def test_the_page_loads_and_runs_nothing(long_run: RecordedRun) -> None:
@@ -199,13 +197,13 @@ def test_the_page_loads_and_runs_nothing(long_run: RecordedRun) -> None:
     assert "default-src 'none'; style-src 'sha256-" in page
 
 
-def test_the_page_is_made_for_a_keyboard_and_a_screen_reader(long_run: RecordedRun) -> None:
+def test_the_page_works_with_keyboard_and_screen_reader(long_run: RecordedRun) -> None:
     page = render_html(long_run)
     tags = Shape(page).tags
-    named = [tag for tag, *_ in tags]
-    assert {"header", "main", "nav", "footer", "h1", "h2", "h3"} <= {*named}
-    assert named.count("h1") == 1
-    assert named.count("table") == named.count("caption")
+    names = [tag for tag, *_ in tags]
+    assert {"header", "main", "nav", "footer", "h1", "h2", "h3"} <= {*names}
+    assert names.count("h1") == 1
+    assert names.count("table") == names.count("caption")
     assert all("scope" in tag for tag in tags if tag[0] == "th")
     ids = re.findall(r' id="?([\w-]+)', page)
     assert len(ids) == len(set(ids))
@@ -216,7 +214,7 @@ def test_the_same_trace_gives_the_same_page(long_run: RecordedRun) -> None:
     assert render_html(long_run) == render_html(long_run)
 
 
-async def test_a_packing_says_what_changed_since_the_one_before(tmp_path: Path) -> None:
+async def test_a_packing_lists_changes_since_the_last_one(tmp_path: Path) -> None:
     async def story(_: FileContextPointerStore) -> None:
         for numbers in ((1, 2), (1, 3), (1, 3)):
             await pack(None, 2_000, memory_hits=tuple(map(memory, numbers)))
@@ -235,7 +233,7 @@ def test_the_page_begins_with_the_answer(long_run: RecordedRun) -> None:
     assert '<p class="answer"><bdi>At noon.</bdi></p>' in head
 
 
-async def test_the_page_says_how_much_of_the_pool_is_in_the_prompt(tmp_path: Path) -> None:
+async def test_the_page_shows_the_tokens_of_prompt_and_pool(tmp_path: Path) -> None:
     run = await recorded(no_room, tmp_path)
     packed = re.search(r"<bdi>([\d,]+)</bdi><small>of about ([\d,]+) tokens<", render_html(run))
     assert packed

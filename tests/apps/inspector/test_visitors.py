@@ -1,4 +1,4 @@
-"""Who is let in, and what a browser is told."""
+"""Which browsers are admitted, and which headers they get."""
 
 from pathlib import Path
 
@@ -54,17 +54,17 @@ def test_the_token_becomes_a_cookie_and_leaves_the_address(inspector: Inspector)
 
 
 def test_the_cookie_of_another_token_or_port_is_refused(inspector: Inspector) -> None:
-    known = browser(inspector).cookies
+    cookies = browser(inspector).cookies
     assert (
-        TestClient(inspector.app(token=TOKEN, port=8321), base_url=HOST, cookies=dict(known))
+        TestClient(inspector.app(token=TOKEN, port=8321), base_url=HOST, cookies=dict(cookies))
         .get("/runs")
         .is_success
     )
     for token, port in ((TOKEN + "x", 8321), (TOKEN, 8322)):
-        other = TestClient(
-            inspector.app(token=token, port=port), base_url=HOST, cookies=dict(known)
+        client = TestClient(
+            inspector.app(token=token, port=port), base_url=HOST, cookies=dict(cookies)
         )
-        assert other.get("/runs").status_code == 401
+        assert client.get("/runs").status_code == 401
     broken = TestClient(
         inspector.app(token=TOKEN, port=8321),
         base_url=HOST,
@@ -77,7 +77,7 @@ def test_the_cookie_of_another_token_or_port_is_refused(inspector: Inspector) ->
     "host",
     ["evil.example", "127.0.0.1.evil.example", "localhost.evil", "0.0.0.0", "[::1]", "x@127.0.0.1"],
 )
-def test_a_name_that_is_not_of_this_machine_gets_no_answer(host: str, inspector: Inspector) -> None:
+def test_another_host_name_is_refused(host: str, inspector: Inspector) -> None:
     client = browser(inspector)
     for address in ("/queries", f"/queries?token={TOKEN}"):
         answer = client.get(address, headers={"host": host}, follow_redirects=False)
@@ -97,7 +97,7 @@ def test_a_page_of_another_site_cannot_use_the_cookie(inspector: Inspector) -> N
 
 
 @pytest.mark.parametrize("address", ["/queries", "/other", "/queries?token=wrong"])
-def test_every_answer_forbids_what_no_page_needs(address: str, inspector: Inspector) -> None:
+def test_every_response_has_security_headers(address: str, inspector: Inspector) -> None:
     headers = browser(inspector).get(address).headers
     assert headers["content-security-policy"].startswith("default-src 'none'; style-src 'sha256-")
     assert "frame-ancestors 'none'" in headers["content-security-policy"]
@@ -107,7 +107,7 @@ def test_every_answer_forbids_what_no_page_needs(address: str, inspector: Inspec
     assert headers["cross-origin-resource-policy"] == "same-origin"
 
 
-def test_the_token_leads_to_the_page_of_any_name(inspector: Inspector) -> None:
+def test_the_token_leads_to_pages_with_special_characters(inspector: Inspector) -> None:
     answer = stranger(inspector).get(f"/queries/a%3Fb%23c%25d?token={TOKEN}&page=2")
     assert answer.status_code == 303
     assert answer.headers["location"] == "/queries/a%3Fb%23c%25d?page=2"

@@ -1,4 +1,4 @@
-"""`llm-common demo` against endpoints that answer, refuse, hang or are not there."""
+"""`llm-common demo` with endpoints that answer, refuse, hang or do not exist."""
 
 import json
 import os
@@ -25,7 +25,7 @@ RUN = [sys.executable, "-c", PROGRAM]
 
 @pytest.fixture(autouse=True)
 def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder in which the demo makes its store."""
+    """Return the folder in which the demo creates its store."""
     folder = tmp_path / "temporary"
     folder.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
@@ -33,7 +33,7 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def test_outputs_are_removed_unless_they_are_to_be_kept(temporary: Path, tmp_path: Path) -> None:
+def test_outputs_are_removed_without_keep(temporary: Path, tmp_path: Path) -> None:
     pages = tmp_path / "pages"
     document = run_json("demo", "--output", pages, "--keep")
     assert [str(path) for path in temporary.iterdir()] == [document["store"]]
@@ -43,14 +43,14 @@ def test_outputs_are_removed_unless_they_are_to_be_kept(temporary: Path, tmp_pat
     assert len(list(temporary.iterdir())) == 1
 
 
-def test_a_wrong_setting_ends_with_2_and_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_setting_is_reported_and_ends_with_2(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LLM_COMMON_TOOL_SELECTION_MAX_CALLS", "many")
-    shown = run("demo", code=2).output
-    assert "LLM_COMMON_TOOL_SELECTION_MAX_CALLS" in shown.replace("\n", "")
+    output = run("demo", code=2).output
+    assert "LLM_COMMON_TOOL_SELECTION_MAX_CALLS" in output.replace("\n", "")
 
 
 class Endpoint(BaseHTTPRequestHandler):
-    """A chat completions endpoint that always calls one tool, and answers in one sentence."""
+    """A chat completions endpoint that always calls one tool and gives the same answer."""
 
     seen: ClassVar[list[dict[str, Any]]] = []
 
@@ -113,13 +113,13 @@ def test_a_configured_endpoint_chooses_and_answers(
 
 
 class Refusing(Endpoint):
-    """Refuses to choose tools, as an endpoint does that does not know the model."""
+    """An endpoint that refuses every request, as for an unknown model."""
 
     def do_POST(self) -> None:
         self.send_error(400)
 
 
-def test_a_refused_choice_ends_with_1_and_is_told_s0_36(
+def test_a_refused_choice_is_reported_and_ends_with_1_s0_36(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     with served(Refusing) as url:
@@ -138,8 +138,8 @@ def test_a_failing_endpoint_ends_with_1_and_leaves_nothing(
         unused.bind(("127.0.0.1", 0))
         monkeypatch.setenv("LLM_COMMON_BASE_URL", f"http://127.0.0.1:{unused.getsockname()[1]}/v1")
         monkeypatch.setenv("LLM_COMMON_MODEL", "small")
-        shown = run("demo", "--output", tmp_path / "pages", code=1).stdout
-    assert "Question 1: " in shown
+        output = run("demo", "--output", tmp_path / "pages", code=1).stdout
+    assert "Question 1: " in output
     assert list(temporary.iterdir()) == []
 
 

@@ -32,12 +32,12 @@ from tests.apps.cli.running import run, run_json
 
 DATA = Path(str(files("llm_common.apps.cli.demo"))) / "data"
 RAIN = QUESTIONS[1]
-MIN_PIECE_CHARS = 6  # a shorter one may stand in a time or an id by chance
+MIN_PIECE_CHARS = 6  # a shorter piece can occur in a time or an id by chance
 
 
 @pytest.fixture(scope="module")
-def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[dict[str, Any], Path]]:
-    """The document of the command, and the folder of its temporary files."""
+def demo_output(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[dict[str, Any], Path]]:
+    """Return the document of the command, and the folder of its temporary files."""
     folder = tmp_path_factory.mktemp("demo")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tempfile, "tempdir", str(folder))
@@ -45,49 +45,55 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[dict[str, 
         yield run_json("demo", "--output", folder / "pages"), folder
 
 
-def test_every_prompt_holds_the_evidence_within_the_budget(
-    shown: tuple[dict[str, Any], Path],
+def test_every_prompt_contains_the_evidence_within_the_budget(
+    demo_output: tuple[dict[str, Any], Path],
 ) -> None:
-    document, _ = shown
-    assert [each["question"] for each in document["questions"]] == [each.text for each in QUESTIONS]
-    for each in document["questions"]:
-        assert (each["missing"], each["problem"], each["answer"]) == ([], "", None)
-        assert 0 < each["tokens_with"] <= document["budget_tokens"]
+    document, _ = demo_output
+    assert [question["question"] for question in document["questions"]] == [
+        question.text for question in QUESTIONS
+    ]
+    for question in document["questions"]:
+        assert (question["missing"], question["problem"], question["answer"]) == ([], "", None)
+        assert 0 < question["tokens_with"] <= document["budget_tokens"]
         assert (
-            each["tokens_without"]
-            > each["tokens_returned"]
-            == sum(one["tokens"] for one in each["outputs"])
+            question["tokens_without"]
+            > question["tokens_returned"]
+            == sum(output["tokens"] for output in question["outputs"])
         )
     assert document["tokens_with"] * 20 < document["tokens_without"]
     assert document["evidence"] == len(QUESTIONS)
     assert "no endpoint is configured" in document["model"]
 
 
-def test_each_question_has_a_page_and_a_trace(shown: tuple[dict[str, Any], Path]) -> None:
-    document, folder = shown
-    for each in document["questions"]:
-        assert each["question"] in Path(each["page"]).read_text(encoding="utf-8")
+def test_each_question_has_a_page_and_a_trace(demo_output: tuple[dict[str, Any], Path]) -> None:
+    document, folder = demo_output
+    for question in document["questions"]:
+        assert question["question"] in Path(question["page"]).read_text(encoding="utf-8")
         assert {"tools", "outputs"} & {
-            getattr(line, "of", "") for line in read_trace(each["trace"]).lines
+            getattr(line, "of", "") for line in read_trace(question["trace"]).lines
         }
     assert [path.name for path in folder.iterdir()] == ["pages"]
 
 
-def test_spans_name_the_steps_and_hold_nothing_that_was_said(
+def test_spans_name_the_steps_and_contain_no_text(
     tmp_path: Path, exported: InMemorySpanExporter
 ) -> None:
     run_json("demo", "--output", tmp_path)
     spans = exported.get_finished_spans()
     kinds = {str((span.attributes or {}).get("gen_ai.operation.name")) for span in spans}
     assert {"invoke_agent", "execute_tool", "retrieval"} <= kinds
-    told = "\n".join(span.to_json() for span in spans)
+    exported_spans = "\n".join(span.to_json() for span in spans)
     for question in QUESTIONS:
-        assert question.text not in told
-        assert all(piece not in told for piece in question.evidence if len(piece) > MIN_PIECE_CHARS)
+        assert question.text not in exported_spans
+        assert all(
+            piece not in exported_spans
+            for piece in question.evidence
+            if len(piece) > MIN_PIECE_CHARS
+        )
 
 
 @pytest.mark.parametrize("question", QUESTIONS, ids=lambda question: question.steps[0])
-async def test_evidence_stands_in_the_outputs_once(question: Question) -> None:
+async def test_evidence_occurs_once_in_the_outputs(question: Question) -> None:
     registry, texts = public_tools(), []
     async with agent_from_env() as agent:
         for task in question.plan.tasks:
@@ -101,31 +107,32 @@ async def test_evidence_stands_in_the_outputs_once(question: Question) -> None:
     assert question.missing_from(question.text) == question.evidence
     for piece in question.evidence:
         assert outputs.count("".join(piece.split())) == 1
-    assert all(any(each in piece for piece in question.evidence) for each in question.known)
+    for value in question.known:
+        assert any(value in piece for piece in question.evidence)
 
 
 def test_known_answers_follow_from_the_data() -> None:
     [jarm] = [
-        each["properties"]
-        for each in get_earthquakes("2018-01-31")
-        if "S of Jarm" in each["properties"]["place"]
+        feature["properties"]
+        for feature in get_earthquakes("2018-01-31")
+        if "S of Jarm" in feature["properties"]["place"]
     ]
     assert (str(jarm["mag"]), str(jarm["felt"])) == QUESTIONS[0].known
     strikes = csv.DictReader(
         gzip.decompress((DATA / "bird_strikes.csv.gz").read_bytes()).decode().splitlines()
     )
     [fedex] = [
-        each
-        for each in strikes
-        if each["Airport Name"].startswith("AUSTIN-BERGSTROM")
-        and each["Aircraft Airline Operator"].startswith("FEDEX")
-        and each["Aircraft Make Model"].startswith("B-727")
-        and each["Flight Date"].startswith("1998")
+        strike
+        for strike in strikes
+        if strike["Airport Name"].startswith("AUSTIN-BERGSTROM")
+        and strike["Aircraft Airline Operator"].startswith("FEDEX")
+        and strike["Aircraft Make Model"].startswith("B-727")
+        and strike["Flight Date"].startswith("1998")
     ]
     assert fedex["Cost Total $"] == QUESTIONS[2].known[0]
 
 
-async def asked(
+async def ask_all(
     *questions: Question, folder: Path, agent: Agent | None = None, registry: Any = None
 ) -> list[Any]:
     async with agent_from_env() as lexical:
@@ -144,22 +151,22 @@ async def asked(
     [(RAIN.steps[1:], RAIN.evidence), (RAIN.steps, ("New York,2012-08-03,0.0,",))],
     ids=["no tool returned it", "a tool returned it"],
 )
-async def test_evidence_that_no_prompt_holds_is_missed(
+async def test_evidence_outside_every_prompt_is_missing(
     tmp_path: Path, steps: tuple[str, ...], evidence: tuple[str, ...]
 ) -> None:
-    [done] = await asked(Question(RAIN.text, steps, evidence, RAIN.known), folder=tmp_path)
+    [done] = await ask_all(Question(RAIN.text, steps, evidence, RAIN.known), folder=tmp_path)
     assert len(done.outputs) == len(steps)
     assert (done.missing, done.failed, done.problem) == (evidence, True, "")
 
 
-async def test_a_failing_question_ends_no_other(tmp_path: Path) -> None:
+async def test_a_failing_question_does_not_stop_the_next(tmp_path: Path) -> None:
     (tmp_path / "work").mkdir()
     (tmp_path / "work" / "1").write_text("no folder")
-    first, second = await asked(RAIN, RAIN, folder=tmp_path)
+    first, second = await ask_all(RAIN, RAIN, folder=tmp_path)
     assert (first.failed, first.problem != "", second.failed) == (True, True, False)
 
 
-def test_a_problem_is_a_failure_whatever_the_prompts_held_s0_36() -> None:
+def test_a_question_with_a_problem_has_failed_s0_36() -> None:
     assert QuestionResult("Does it rain?", problem="the choice of outputs failed").failed
     assert not QuestionResult("Does it rain?").failed
 
@@ -172,7 +179,7 @@ async def test_a_failing_tool_is_a_problem_of_its_question(tmp_path: Path) -> No
         """The daily weather of a city."""
         raise OSError(f"no station in {city}")
 
-    [done] = await asked(RAIN, folder=tmp_path, registry=registry)
+    [done] = await ask_all(RAIN, folder=tmp_path, registry=registry)
     assert "OSError" in done.problem
     assert done.missing == RAIN.evidence
 
@@ -186,12 +193,12 @@ async def test_a_failing_tool_is_a_problem_of_its_question(tmp_path: Path) -> No
         ("2118.9 or 118.95", RAIN.known),
     ],
 )
-async def test_a_models_answer_is_compared_with_the_known_one(
+async def test_an_answer_is_compared_with_the_known_values(
     tmp_path: Path, answer: str, unnamed: tuple[str, ...]
 ) -> None:
     async with agent_from_env() as lexical:
         client = ScriptedClient([], default=answer)
-        [done] = await asked(
+        [done] = await ask_all(
             RAIN, folder=tmp_path, agent=Agent(lexical.selector, client, "scripted")
         )
     assert (done.answer, done.unnamed, done.missing) == (answer, unnamed, ())
@@ -218,14 +225,14 @@ def test_answers_and_problems_cannot_drive_the_terminal(*, is_terminal: bool) ->
 
 
 def test_people_see_the_same_in_plain_text(
-    shown: tuple[dict[str, Any], Path], tmp_path: Path
+    demo_output: tuple[dict[str, Any], Path], tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_text("no folder")
     text = run("demo", "--output", tmp_path / "file" / "pages").stdout
-    for each in shown[0]["questions"]:
-        assert f"{each['tokens_without']:,}" in text
-        assert f"{each['tokens_with']:,}" in text
-        assert f"found: {each['known'][0]}" in text
+    for question in demo_output[0]["questions"]:
+        assert f"{question['tokens_without']:,}" in text
+        assert f"{question['tokens_with']:,}" in text
+        assert f"found: {question['known'][0]}" in text
     assert "5 of 5" in text
     assert "No page could be written" in text
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]", text)
