@@ -1,4 +1,4 @@
-"""Texts with secrets of every shape that is known, none of them real: the random parts are made here."""
+"""Generates texts with secrets of all known shapes and forms. None of the secrets is real."""
 
 import base64
 import json
@@ -12,26 +12,26 @@ _RANDOM = random.Random(20_250_102)
 
 
 def made_of(alphabet: str, length: int) -> str:
-    """Random characters with a digit and letters of both cases among them where the alphabet has them."""
+    """Return random characters, with a digit and both cases if the alphabet has them."""
     text = "".join(_RANDOM.choices(alphabet, k=length - 3))
     return text[:4] + "".join(kind for kind in ("7", "a", "K") if kind in alphabet) + text[4:]
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A text, and the parts of it that must not survive."""
+    """A text, and its parts that must be redacted."""
 
     name: str
     text: str
     secrets: tuple[str, ...]
 
 
-def token(name: str, prefix: str, rest: str, *, around: str = "use {} for this") -> Sample:
-    return Sample(name, around.format(prefix + rest), (prefix + rest, rest))
+def token(name: str, prefix: str, body: str, *, around: str = "use {} for this") -> Sample:
+    return Sample(name, around.format(prefix + body), (prefix + body, body))
 
 
-def written(name: str, text: str, secret: str) -> Sample:
-    """A form in which any secret may be written: `{}` in the text is the place of it."""
+def form(name: str, text: str, secret: str) -> Sample:
+    """Return a text with the secret in place of `{}`."""
     return Sample(name, text.replace("{}", secret), (secret,))
 
 
@@ -294,10 +294,10 @@ TOKENS = (
     _service_account(),
     _basic(),
 )
-"""Secrets that are known wherever they stand."""
+"""Secrets that are recognised by their shape, in any text."""
 
 FORMS = tuple(
-    written(name, text, _plain())
+    form(name, text, _plain())
     for name, text in {
         "Authorization": "GET / HTTP/1.1\r\nAuthorization: {}\r\nAccept: */*",
         "Authorization Bearer": "Authorization: Bearer {}",
@@ -373,7 +373,7 @@ FORMS = tuple(
     }.items()
 )
 FORMS += tuple(
-    written(name, text, made_of(LETTERS, 18))
+    form(name, text, made_of(LETTERS, 18))
     for name, text in {
         "pair JSON": '{"env": [{"name": "API_KEY", "value": "{}"}, {"name": "PORT", "value": "80"}]}',
         "pair JSON in a line": '12:00 env [{"name": "DB_PASSWORD", "value": "{}"}] set',
@@ -499,7 +499,7 @@ FORMS += tuple(
 FORMS += (
     Sample("JSON number", '{"password": 1234567890123456, "port": 1}', ("1234567890123456",)),
 )
-"""Forms in which secrets without a shape are written."""
+"""Secrets without a shape, recognised by the form of the text around them."""
 
 SAMPLES = TOKENS + FORMS
 
@@ -671,4 +671,4 @@ ORDINARY = (
     "model=gpt-4o-mini-2024-07-18 and text-embedding-3-small",
     "uses AES-256-GCM, utf-8, sha256sum and x86_64-linux-gnu",
 )
-"""Texts without secrets that resemble some."""
+"""Texts without secrets that resemble those with secrets."""
