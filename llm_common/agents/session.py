@@ -1,7 +1,7 @@
 """`Session`: one conversation, with its results behind pointers and its prompts within limits.
 
-`Sessions` keeps a `Session` for each conversation of a door. `SessionResults` is what one of
-them stored.
+`Sessions` has a `Session` for each conversation of a framework or server. `SessionResults` has the
+pointers of one session.
 """
 
 import asyncio
@@ -97,14 +97,15 @@ _MAX_TEXT_CHARS: Final = 1_500
 _log = logging.getLogger(__name__)
 
 DEFAULT_TTL_S: Final = 86_400.0
-"""A day: how long a `ShortLivedStore` keeps a result, so that a server does not grow for ever."""
+"""A day: how long a `ShortLivedStore` keeps a result, so that a server's memory stays bounded."""
 
 _MAX_SESSION_BYTES: Final = 64_000_000
 _GC_PAUSE_S: Final = 3_600.0
-_MAX_LIVE: Final = 1_024  # a session that is no longer live is made again from its store
+_MAX_LIVE: Final = 1_024  # an evicted session is created again over the same store
 _HASHED: Final = "hashed:"
 
 _MAX_CACHED_BYTES: Final = 8_000_000
+# Checked before the store is asked, so that a model's invention never becomes a path.
 _ID: Final = re.compile(r"[0-9a-f]{12,16}")
 # The tool name of the records that list a session's queries. No tool may have it.
 _QUERY_OF_SESSION: Final = "(session query)"
@@ -112,19 +113,19 @@ _QUERY_OF_SESSION: Final = "(session query)"
 
 @dataclass(frozen=True)
 class SessionConfig:
-    """What the sessions of an application share.
+    """Limits and policies, which the sessions of an application share.
 
     Attributes:
         offload: Which results stay whole, and the size of the previews. Its `reader_name` is the
             name of the tool that reads back.
-        fold: When a history is folded. None never folds. Its names are those of the session.
+        fold: When a history is folded. None never folds. The session sets the names of its tools.
         max_tool_tokens: Maximum tokens of all tool definitions, above which `choose_tools` hides
-            some. None shows all of them.
+            some. None always shows all tools.
         tool_limit: Number of tools that the newest messages choose before tools shown earlier.
-        max_read_tokens: Tokens of an answer to reading and searching.
+        max_read_tokens: Maximum tokens of an answer of the tools that read and search.
         search_name: The name of the tool that searches.
         finder_name: The name of the tool that finds hidden tools.
-        embedder: Compares tools with the request by meaning too, such as `StaticVectors`.
+        embedder: Also compares tools with the request by meaning, such as `StaticVectors`.
         counter: Counts tokens. The default is exact with the extra `tokens`, else an upper bound.
     """
 
@@ -145,7 +146,7 @@ class SessionConfig:
 
     @cached_property
     def named_fold(self) -> FoldPolicy | None:
-        """`fold` with the names of the session's tools."""
+        """Return `fold` with the names of the session's tools."""
         names = {"reader_name": self.offload.reader_name, "search_name": self.search_name}
         return self.fold and self.fold.model_copy(update=names)
 
@@ -168,20 +169,20 @@ class Session:
                 output = {"role": "tool", "tool_call_id": call["id"], "content": str(shown)}
                 messages.append(output)
 
-    Results of one session cannot be read or found in another. A session on an old id sees what
-    is stored under it. Calls may run concurrently, and on several event loops.
+    A session cannot read or find the results of another one. A session with an old id has all
+    results that are stored under this id. Calls may run concurrently, and on several event loops.
 
     Args:
-        store: A store, or the folder of one. None takes the folder of `FileContextPointerStore`,
-            `.llm-common/context`.
-        session_id: Names the conversation, by the rules of a query id, so that a later process
-            takes it up. None makes a new id.
-        config: Limits and policies, which sessions share.
-        persist_threshold: Bytes up to which a stored result also stays in memory, 8 MB in all.
+        store: A store, or the folder of a file store. None takes the default folder of
+            `FileContextPointerStore`, `.llm-common/context`.
+        session_id: The conversation's id, by the rules of a query id. Another process can continue
+            the conversation by this id. None creates a random id.
+        config: Limits and policies. None takes the defaults.
+        persist_threshold: Maximum bytes of a stored result that also stays in memory, 8 MB in all.
 
     Attributes:
-        config: As given.
-        results: What the session stored. Getters of `ToolContextManager` read it.
+        config: The limits and policies.
+        results: The session's pointers and results, which `ToolContextManager` lists.
 
     Raises:
         InvalidIdError: If `session_id` is not allowed.
@@ -213,12 +214,12 @@ class Session:
 
     @property
     def session_id(self) -> str:
-        """The conversation's id, which names its folder in the store."""
+        """Return the conversation's id, which is also its query id in the store."""
         return self.results.session_id
 
     @property
     def store(self) -> ContextPointerStore:
-        """Where the results are."""
+        """Return the store of the results."""
         return self.results.store
 
     async def offload(
@@ -235,11 +236,11 @@ class Session:
         """Return a result as the model sees it: whole, or stored and replaced by a preview.
 
         Args:
-            result: What a tool returned: plain data, or a text, which may be JSON.
-            tool: The tool's name. What this session's own tools return stays whole.
+            result: The tool's result: plain data, or a text, which may be JSON.
+            tool: The tool's name. Results of this session's own tools stay whole.
             args: The arguments of the call.
-            query: Decides which passages a preview shows. Empty takes what the user said last
-                in `messages`.
+            query: The question that decides which passages a preview shows. An empty one takes the
+                user's newest text in `messages`.
             turn: The turn's name, or the turn itself with its own policy, query and number of
                 calls. The calls of a turn share one budget. None is a turn for this call alone.
             messages: The conversation up to the call. Its last message with calls tells how many
@@ -248,16 +249,16 @@ class Session:
                 does not stay whole.
 
         Returns:
-            The result, of which `str()` goes into the prompt. It is never empty for a result that
-            this call stored.
+            The result, whose `str()` is for the prompt. It is never empty for a result that this
+            call stored.
 
         Raises:
-            StoreError: If the result could not be stored. Its subclasses say why.
+            StoreError: If the result could not be stored. Its subclasses name the reason.
         """
         if not isinstance(turn, OffloadTurn):
             turn = self._turn(turn, query, messages or ())
         if isinstance(result, ContextReading):
-            text, is_own = str(result), False  # the turn keeps it whole, and counts it
+            text, is_own = str(result), False  # the turn keeps it whole, but counts its tokens
         else:
             text = await in_thread(text_of, result)
             is_own = pointer is None and tool in self.tool_names
@@ -267,30 +268,32 @@ class Session:
         if pointer is None:
             pointer = await self.results.save(result, tool=tool, args=dict(args))
         redacted = await self.store.as_stored(result)
-        shown = await turn.preview(pointer, redacted, text=text if redacted is result else None)
-        if shown.text or is_stored:
-            return shown
-        # The turn has no tokens left, but a model that is shown nothing cannot read on.
+        preview = await turn.preview(pointer, redacted, text=text if redacted is result else None)
+        if preview.text or is_stored:
+            return preview
+        # The turn has no tokens left, but a model needs the id at least to read the result.
         line = (
-            f"{shown.total_chars:,} characters are stored, none has been read; read them with "
-            f"{self.config.offload.reader_name} and the id {shown.pointer_id}"
+            f"{preview.total_chars:,} characters are stored, none has been read; read them with "
+            f"{self.config.offload.reader_name} and the id {preview.pointer_id}"
         )
-        return shown.model_copy(update={"text": line})
+        return preview.model_copy(update={"text": line})
 
-    def _turn(self, turn: str | None, query: str, messages: Sequence[Message]) -> OffloadTurn:
+    def _turn(self, name: str | None, query: str, messages: Sequence[Message]) -> OffloadTurn:
+        """Return the turn of a name, or a new one."""
+        # Frameworks run the calls of a turn in threads too, and they must share one budget.
         with self._lock:
-            if turn is not None and turn in self._turns:
-                return self._turns[turn]
+            if name is not None and name in self._turns:
+                return self._turns[name]
             calls = 1
             if messages:
                 query = query or last_question(messages)
                 calls = max(len(newest_calls(messages)), 1)
-            budget = OffloadTurn(
+            turn = OffloadTurn(
                 self.config.offload, query=query, calls=calls, counter=self.config.counter
             )
-            if turn is not None:
-                self._turns[turn] = budget
-            return budget
+            if name is not None:
+                self._turns[name] = turn
+            return turn
 
     async def read(
         self,
@@ -305,35 +308,35 @@ class Session:
         """Return a piece of a stored result, or of a part of it, within `max_read_tokens`.
 
         Args:
-            pointer_id: Which result.
+            pointer_id: The id of the result.
             path: JSON pointer to a value, such as `/items/4321/name`.
             lines: First and last line, from 1.
-            chars: First character, from 0, and the one after the last.
-            pattern: Regular expression. Returns the places of its matches.
-            cursor: From the piece before, with the same part. None starts at the beginning.
+            chars: Index of the first character, from 0, and of the end.
+            pattern: Regular expression, whose matches are returned with the text around them.
+            cursor: The cursor of the previous piece, with the same part. None reads the first.
 
         Raises:
             PointerNotFoundError: If the session has no such result. `.reason` says why.
-            ToolArgumentsError: If the part is not there, or the pattern or cursor cannot be used.
+            ToolArgumentsError: If the part is missing, or the pattern or cursor is not valid.
             StoreError: If the result cannot be loaded.
         """
         part = {"path": path, "lines": lines, "chars": chars, "regex": pattern}
-        wanted = {name: value for name, value in part.items() if value is not None}
+        selected = {name: value for name, value in part.items() if value is not None}
         return await read_context(
             pointer_id,
             load=self.results.load_payload,
-            select=wanted or None,
+            select=selected or None,
             cursor=cursor,
             max_tokens=self.config.max_read_tokens,
             counter=self.config.counter,
         )
 
     async def search(self, words: str, *, limit: int = 10) -> tuple[FoundMessage, ...]:
-        """Return the results and folded messages of the session that hold words, best first.
+        """Return the results and folded messages that share words with a query, best first.
 
         Args:
-            words: What to find.
-            limit: How many findings.
+            words: The words to find.
+            limit: Maximum number of matches.
 
         Raises:
             StoreError: If the store cannot be read.
@@ -357,13 +360,13 @@ class Session:
         messages: Sequence[Message],
         keep: Collection[str] = (),
     ) -> list[DefinitionT]:
-        """Return the tools that the next call sees, in the order given: all of them if they fit.
+        """Return the tools for the next model call, in their order.
 
-        If they do not fit, some are hidden, and the tool `find_tools` of `tools()` finds them.
-        Shown are `keep`, the session's own tools, what the conversation called and what was found.
-        The remaining tokens go to the tools that fit the last four messages best, then to those
-        shown before, then to the others. Asks no model. The first choice among the same tools takes
-        about 0.2 ms a tool.
+        If they do not fit, some are hidden, and the tool `find_tools` of `tools()` finds them. The
+        session always shows `keep`, its own tools, the tools that the conversation has called, and
+        those that `find_tools` found. The remaining tokens go to the tools that fit the last four
+        messages best, then to tools shown before, then to the remaining tools. No model is called.
+        The first choice among the same tools takes about 0.2 ms a tool.
 
         Args:
             definitions: Tools, or definitions as MCP, OpenAI or Anthropic spell them.
@@ -408,12 +411,12 @@ class Session:
     async def fold(self, messages: Sequence[Message]) -> list[Message]:
         """Return the messages to send, within the limit of the config's `fold`.
 
-        What is not shown is stored, and `tools` find it again. Give the whole history each time.
-        See `llm_common.history.fold`.
+        Folded messages are stored, and the session's tools find them. Pass the whole history each
+        time. See `llm_common.history.fold`.
 
         Raises:
-            TokenBudgetError: If what is never folded is over the limit.
-            StoreError: If what is folded could not be stored. Nothing may be sent then.
+            TokenBudgetError: If the messages that are never folded exceed the limit.
+            StoreError: If the folded messages could not be stored. Do not send anything then.
         """
         if self.config.named_fold is None:
             return list(messages)
@@ -435,14 +438,14 @@ class Session:
         files: Sequence[ContextFile] = (),
         memories: Sequence[MemorySnippet] = (),
     ) -> ContextBundle:
-        """Return what answers a question, of the session's results and of what is given with it.
+        """Select from the session's results, and from further items, what answers a question.
 
         Args:
             query: The question.
-            max_tokens: Never exceeded by the rendered bundle.
+            max_tokens: Maximum tokens of the rendered bundle.
             turns: Turns of the conversation.
-            files: Files that may be shown.
-            memories: Memories that may be shown.
+            files: Files to choose from.
+            memories: Memories to choose from.
 
         Raises:
             StoreError: If the results cannot be listed.
@@ -456,6 +459,7 @@ class Session:
             session_log=tuple(turns),
             context_files=tuple(files),
             memory_hits=tuple(memories),
+            # Folded messages are left out: the caller passes `turns`.
             tool_outputs=tuple(
                 pointer for pointer in pointers if pointer.tool_name != HISTORY_TOOL
             ),
@@ -464,7 +468,7 @@ class Session:
 
     @property
     def tool_names(self) -> tuple[str, ...]:
-        """Return the names of the session's own tools, whose results are never offloaded."""
+        """Return the names of the session's tools, whose results are never offloaded."""
         return (
             self.config.offload.reader_name,
             self.config.search_name,
@@ -500,7 +504,8 @@ class Session:
             name=self.config.search_name,
             description=(
                 "Finds words in all earlier messages and tool outputs of this conversation that "
-                f"are not shown any more. Then read more with {self.config.offload.reader_name}."
+                f"are not shown any more. Read more of a match with "
+                f"{self.config.offload.reader_name}."
             ),
             parameters=_WORDS,
             read_only=True,
@@ -523,12 +528,12 @@ class Session:
         )
 
     async def _search_text(self, query: str) -> str:
-        findings = await self.search(query)
-        if not findings:
-            return "Nothing that is stored holds these words; try others."
+        matches = await self.search(query)
+        if not matches:
+            return "No stored result or message contains these words; try others."
         lines: list[str] = []
-        for finding in findings:
-            lines.append(finding.line)
+        for match in matches:
+            lines.append(match.line)
             if self.config.counter.count(in_fence("\n".join(lines))) > self.config.max_read_tokens:
                 lines.pop()
                 break
@@ -545,7 +550,7 @@ class Session:
         return in_fence("\n".join(lines))
 
     def overview(self) -> str:
-        """Return what is stored, newest first, in up to 150 tokens, for a prompt.
+        """Return a list of the stored results for a prompt, newest first, in up to 150 tokens.
 
         Raises:
             StoreError: If the store cannot be read.
@@ -567,7 +572,7 @@ class Session:
         return text
 
     async def clear(self) -> None:
-        """Remove everything that is stored under the session's id, and forget it; idempotent.
+        """Remove everything that is stored under the session's id. Idempotent.
 
         Raises:
             StoreError: If some files could not be removed. Call again to retry.
@@ -578,7 +583,7 @@ class Session:
 
 
 def store_of(store: object) -> ContextPointerStore:
-    """Return a store itself, or the one of a folder.
+    """Return the store, or a file store over a folder.
 
     Raises:
         TypeError: If `store` is something else.
@@ -594,14 +599,14 @@ def store_of(store: object) -> ContextPointerStore:
 
 
 class ShortLivedStore(InMemoryContextPointerStore):
-    """Keeps results in memory for a day, up to 64 MB a session, and frees expired ones hourly."""
+    """Keeps results in memory for a day, up to 64 MB a session. Removes expired ones hourly."""
 
     def __init__(self) -> None:
         super().__init__(ttl_s=DEFAULT_TTL_S, max_bytes_per_query=_MAX_SESSION_BYTES)
         self._next_gc_s = time.monotonic() + _GC_PAUSE_S
 
     async def save(self, **call: Any) -> ContextPointer:
-        """Store a result, as `ContextPointerStore.save` does."""
+        """Store a result as `ContextPointerStore.save` does, and collect garbage once an hour."""
         pointer = await super().save(**call)
         if time.monotonic() > self._next_gc_s:
             self._next_gc_s = time.monotonic() + _GC_PAUSE_S
@@ -610,18 +615,19 @@ class ShortLivedStore(InMemoryContextPointerStore):
 
 
 class Sessions:
-    """One `Session` for each conversation of a framework, over one store with one config.
+    """The sessions of a framework's conversations, over one store with one config.
 
-    A deep copy, as frameworks make of an agent, is the same object: copies share the store.
+    Frameworks copy their agents deeply. A deep copy of this object is the object itself, so the
+    copies share the store.
 
     Args:
-        store: A store, or the folder of one. None keeps results in memory, for a day and up to
-            64 MB a session.
-        config: Limits and policies of all sessions.
+        store: A store, or the folder of a file store. None keeps results in memory, for a day and
+            up to 64 MB a session.
+        config: Limits and policies of all sessions. None takes the defaults.
 
     Attributes:
-        config: As given.
-        store: Where the results are.
+        config: The limits and policies.
+        store: The store of the results.
 
     Raises:
         StoreError: If a folder is given on a system that is not POSIX.
@@ -634,7 +640,7 @@ class Sessions:
         config: SessionConfig | None = None,
     ) -> None:
         self.config: Final = config or SessionConfig()
-        # Without a name of the framework's, all conversations of this object are one session.
+        # Some frameworks do not name their conversations. These share one session.
         unnamed = Session(
             ShortLivedStore() if store is None else store,
             session_id=f"session_{secrets.token_hex(16)}",
@@ -651,7 +657,7 @@ class Sessions:
         store: "Sessions | ContextPointerStore | Path | str | None" = None,
         config: SessionConfig | None = None,
     ) -> "Sessions":
-        """Return the sessions that are given, or new ones over a store."""
+        """Return `store` itself if it is a `Sessions`, or new sessions over a store."""
         return store if isinstance(store, Sessions) else cls(store, config)
 
     def __deepcopy__(self, memo: object) -> Self:
@@ -661,8 +667,8 @@ class Sessions:
         """Return the session of a conversation.
 
         Args:
-            conversation_id: How the framework names the conversation, such as a text, or a tuple
-                of application, user and id. None or "" is one session for all that have no name.
+            conversation_id: The framework's name of the conversation, such as a text, or a tuple
+                of application, user and id. All conversations with None or "" share one session.
         """
         if conversation_id is None or conversation_id == "":
             return self._unnamed
@@ -675,9 +681,9 @@ class Sessions:
             return self._live[session_id]
 
     def session_id_of(self, conversation_id: object) -> str:
-        """Return the framework's own id where the store allows it, else a hash of it.
+        """Return the framework's id where the store allows it, else a hash of it.
 
-        Names of sessions never collide: a hash is not accepted as a name.
+        Session ids never collide, since the prefix of a hash is not accepted in an id.
         """
         if conversation_id is None or conversation_id == "":
             return self._unnamed.session_id
@@ -690,19 +696,18 @@ class Sessions:
 class SessionResults:
     """The pointers of one session over a store, in save order.
 
-    A session with a given id outlives its process. The store records which queries belong to
-    it, so that `resume` finds all of them in another process. Before a result is taken from
-    memory the store is asked, so that nothing erased or expired is shown.
+    A session with a `session_id` outlives its process. The store records its queries, so that
+    `resume` finds all of them in another process. Results in memory are returned only while the
+    store has them too, so nothing erased or expired is returned.
 
     Args:
         store: Keeps the results.
-        session_id: Query id of what is saved without one. None makes a new id, which no other
-            process knows.
-        persist_threshold: Bytes up to which a stored result also stays in memory, 8 MB in all
+        session_id: The query id of results that are saved without one. None creates a random id.
+        persist_threshold: Maximum bytes of a stored result that also stays in memory, 8 MB in all
             (LRU). 0 keeps none.
 
     Attributes:
-        is_named: Whether the id was given, so that other processes can resume the session.
+        is_named: Whether the caller chose the id, so that other processes can resume the session.
 
     Raises:
         InvalidIdError: If `session_id` is not allowed.
@@ -721,9 +726,9 @@ class SessionResults:
             session_id = f"session_{secrets.token_hex(16)}"
         self.session_id: Final = checked_session_id(session_id, store.redactor)
         self.pointers: Final[dict[str, ContextPointer]] = {}
-        """What the session saved or resumed, by id, in save order."""
+        """The saved and resumed pointers by id, in save order."""
         self._recorded = {self.session_id}
-        self._stored: dict[str, set[str]] = {}  # ids by query: what clearing removes
+        self._stored: dict[str, set[str]] = {}  # the ids that `clear_files` removes, by query
         self._erased: set[str] = set()
         self._saving: set[asyncio.Task[ContextPointer]] = set()
         self._cache = ResultCache(max_item_bytes=persist_threshold, max_bytes=_MAX_CACHED_BYTES)
@@ -739,15 +744,15 @@ class SessionResults:
     ) -> ContextPointer:
         """Store a result and return its pointer.
 
-        If the caller is cancelled, a save that has begun goes on. Clearing waits for it, and
-        removes what it wrote.
+        Cancelling the caller does not stop a save that has begun. `clear_files` waits for the save,
+        and removes its files.
 
         Raises:
-            StoreError: If nothing was saved. Its subclasses say why.
+            StoreError: If nothing was saved. Its subclasses name the reason.
         """
         query_id = self.session_id if query_id is None else query_id
         saving = asyncio.create_task(self._save(result, tool, args, task_id, query_id))
-        # A cancelled caller forgets its save: without this set nobody would know what it wrote.
+        # The event loop has only weak references to tasks, and `clear_files` has to wait for them.
         self._saving.add(saving)
         saving.add_done_callback(self._saving.discard)
         return await asyncio.shield(saving)
@@ -761,7 +766,7 @@ class SessionResults:
         query_id: str,
     ) -> ContextPointer:
         if self.is_named and query_id not in self._recorded:
-            # Before the result: a kill in between must not lose it.
+            # Before the result, which a kill in between would leave without a record.
             await self._record_query(query_id)
         pointer = await self.store.save(
             query_id=query_id,
@@ -791,7 +796,7 @@ class SessionResults:
         self._keep_record(record)
 
     def _keep_record(self, record: ContextPointer) -> str:
-        """Remember the query that a record names, and the record itself for clearing."""
+        """Add the query of a record to the session's queries, and return its id."""
         query_id = bytes(record.args["query_id"]).decode()
         self._recorded.add(query_id)
         self._stored.setdefault(self.session_id, set()).add(record.pointer_id)
@@ -805,7 +810,7 @@ class SessionResults:
         self._erased.discard(pointer.pointer_id)
 
     def list_query(self, query_id: str) -> list[ContextPointer]:
-        """Return every stored pointer of a query, also of other sessions, oldest first.
+        """Return every stored pointer of a query, also from other sessions, oldest first.
 
         Raises:
             StoreError: If the query id is not allowed, or its folder cannot be read.
@@ -814,7 +819,7 @@ class SessionResults:
         return [pointer for pointer in pointers if pointer.tool_name != _QUERY_OF_SESSION]
 
     def list_stored(self) -> list[ContextPointer]:
-        """Return everything that is stored under the session's id, in any process, oldest first.
+        """Return every pointer that any process stored under the session's id, oldest first.
 
         Raises:
             StoreError: If a folder cannot be read.
@@ -826,15 +831,19 @@ class SessionResults:
         return sorted(stored, key=attrgetter("created_at"))
 
     def list_all(self) -> list[ContextPointer]:
-        """Return what is stored under the session's id or was saved elsewhere, oldest first."""
-        stored = self.list_stored()
-        elsewhere = [
-            pointer for pointer in self.pointers.values() if pointer.query_id not in self._recorded
-        ]
-        return sorted([*stored, *elsewhere], key=attrgetter("created_at"))
+        """Return the pointers under the session's id and those of its other queries, oldest first.
+
+        Raises:
+            StoreError: If a folder cannot be read.
+        """
+        pointers = self.list_stored()
+        for pointer in self.pointers.values():
+            if pointer.query_id not in self._recorded:
+                pointers.append(pointer)
+        return sorted(pointers, key=attrgetter("created_at"))
 
     async def resume(self, query_id: str | None = None) -> list[ContextPointer]:
-        """Take in the stored pointers of a query, or all of the session's, and return them.
+        """Add the stored pointers of a query, or all of the session's, and return them.
 
         Raises:
             StoreError: If the query id is not allowed, or its folder cannot be read.
@@ -851,10 +860,10 @@ class SessionResults:
         return pointers
 
     def find(self, entry: object) -> ContextPointer | None:
-        """Return the pointer itself, or the session's one with this id or path.
+        """Return the pointer itself, or the session's pointer with this id or path, or None.
 
         Raises:
-            TypeError: If `entry` is none of these.
+            TypeError: If `entry` is neither a pointer nor a text or path.
         """
         if isinstance(entry, ContextPointer):
             return entry
@@ -873,21 +882,21 @@ class SessionResults:
         return None
 
     def load_result(self, *, pointer: ContextPointer | str) -> Any:
-        """Return the result behind a pointer, or behind the id or path of one of this session's.
+        """Return the result of a pointer, or of the session's pointer with this id or path.
 
         Raises:
             PointerNotFoundError: If there is no such pointer, or its result is gone.
             StoreError: If the result cannot be read.
             TypeError: If `pointer` is something else.
         """
-        known = self.find(pointer)
-        if known is None:
+        match = self.find(pointer)
+        if match is None:
             raise self._missing(pointer)
-        cached = self._cached(known)
-        return self.store.load_result(pointer=known) if cached is None else decode_json(cached)
+        cached = self._cached(match)
+        return self.store.load_result(pointer=match) if cached is None else decode_json(cached)
 
     def load_payload(self, pointer_id: str) -> tuple[ContextPointer, bytes]:
-        """Return a pointer of this session with its result as stored bytes.
+        """Return a pointer of this session with the bytes of its result.
 
         Raises:
             PointerNotFoundError: If the session has no such pointer, or its result is gone.
@@ -902,7 +911,7 @@ class SessionResults:
         return pointer, cached
 
     def _load_unlisted(self, pointer_id: str) -> tuple[ContextPointer, bytes]:
-        """Load what was folded, or what the session stored in another process or before."""
+        """Load a folded part, or a result that another process of the session stored."""
         if pointer_id in self._erased or not _ID.fullmatch(pointer_id):
             raise self._missing(pointer_id)
         try:
@@ -916,9 +925,9 @@ class SessionResults:
             raise
 
     def _cached(self, pointer: ContextPointer) -> bytes | None:
-        """Return the result in memory while the store has it too."""
+        """Return the result from memory, if the store has it too."""
         cached = self._cache.get(_key(pointer))
-        # Another process may have erased, evicted or expired it.
+        # Another process may have erased or evicted it, and it may have expired.
         if cached is None or self.store.is_stored(
             query_id=pointer.query_id, pointer_id=pointer.pointer_id
         ):
@@ -927,10 +936,11 @@ class SessionResults:
         return None
 
     def _missing(self, entry: object) -> PointerNotFoundError:
+        # Only an id is repeated: any other text may be a secret, or an attack on a log.
         is_id = isinstance(entry, str) and _ID.fullmatch(entry)
-        named = f"pointer {entry}" if is_id else "such pointer"
+        pointer = f"pointer {entry}" if is_id else "such pointer"
         return PointerNotFoundError(
-            f"This session has no {named}; use an id that it gave",
+            f"This session has no {pointer}; use an id that it gave",
             reason="erased" if entry in self._erased else "unknown",
         )
 
@@ -940,7 +950,7 @@ class SessionResults:
         self._cache.clear()
 
     async def clear_files(self) -> None:
-        """Remove what this session saved or resumed from the store; idempotent.
+        """Remove the session's saved and resumed results from the store. Idempotent.
 
         Raises:
             StoreError: If some files could not be removed. Call again to retry.
@@ -948,11 +958,11 @@ class SessionResults:
         if self._saving:
             await asyncio.wait(self._saving)
         self._cache.clear()
-        # Also if the rest fails: a later save records its query again.
+        # First, in case a deletion fails: a later save then records its query again.
         self._recorded = {self.session_id}
         for query_id in list(self._stored):
             removed = frozenset(self._stored[query_id])
-            # No tombstones: the session itself records what it erased.
+            # Without tombstones in the store, since `_erased` has the ids.
             await in_thread(
                 self.store.delete, query_id=query_id, pointer_ids=removed, remember=False
             )
@@ -961,22 +971,22 @@ class SessionResults:
 
 
 def checked_session_id(session_id: str, redactor: Redactor) -> str:
-    """Return a session's id if the store takes it.
+    """Return a session's id if the store accepts it.
 
     Raises:
         InvalidIdError: If it does not.
     """
-    # The ids of the session's queries are longer than its own, and must be allowed too.
+    # The query ids of a session begin with its id, and must be allowed too.
     checked_query_id(f"{session_id}/q_{'0' * 16}", redactor)
     return session_id
 
 
 class ResultCache:
-    """Results as bytes by query and pointer id. LRU, safe among threads.
+    """A thread-safe LRU cache of results as bytes, by query id and pointer id.
 
     Args:
-        max_item_bytes: Longer results are not kept.
-        max_bytes: Limit of all together.
+        max_item_bytes: Maximum bytes of a result.
+        max_bytes: Maximum bytes of all results.
     """
 
     def __init__(self, *, max_item_bytes: int, max_bytes: int) -> None:
@@ -985,11 +995,11 @@ class ResultCache:
         self._lock = threading.Lock()
 
     def takes(self, size: int | None) -> bool:
-        """Return whether a result of that many bytes would be kept."""
+        """Return whether the cache keeps a result of that size."""
         return size is not None and size <= self._max_item_bytes
 
     def put(self, key: tuple[str, str], payload: bytes) -> None:
-        """Replace the result of a key. One that is too long is only removed."""
+        """Replace the result of a key, or remove it if the new one is too long."""
         with self._lock:
             self._results.pop(key, None)
             if self.takes(len(payload)):
@@ -1001,7 +1011,7 @@ class ResultCache:
             return self._results.get(key)
 
     def remove(self, key: tuple[str, str]) -> None:
-        """Remove the result of a key, if there is one."""
+        """Remove the result of a key, if the cache has it."""
         with self._lock:
             self._results.pop(key, None)
 
@@ -1019,14 +1029,13 @@ def _key(pointer: ContextPointer) -> tuple[str, str]:
 
 
 def _urls_named_by(result: Any) -> Sequence[str]:
-    """Return the URLs that a dict lists under `url` and `sources`.
-
-    The store itself reads `source_urls`.
-    """
-    if not isinstance(result, dict):
-        return []
-    entries: list[Any] = [result]
-    if isinstance(result.get("sources"), list):
-        entries += result["sources"]
-    urls = [entry.get("url") for entry in entries if isinstance(entry, dict)]
-    return [url for url in urls if isinstance(url, str)]
+    """Return the URLs of a dict under `url` and `sources`. The store itself reads `source_urls`."""
+    urls: list[str] = []
+    if isinstance(result, dict):
+        entries: list[Any] = [result]
+        if isinstance(result.get("sources"), list):
+            entries += result["sources"]
+        for entry in entries:
+            if isinstance(entry, dict) and isinstance(entry.get("url"), str):
+                urls.append(entry["url"])
+    return urls
