@@ -475,7 +475,7 @@ class _TaskRounds:
         with self._run.active():
             selection = await self._choose(turns_left)
         self._problems = self._problems_of(selection)
-        chosen = [] if selection.failed else self.record.unmade(selection.calls)
+        chosen = [] if selection.failed else self.record.add_calls(selection.calls)
         calls = self._run.admit(self._task.id, chosen)
         asks_again = bool(calls) and turns_left > 0 and selection.again
         self.goes_on = asks_again or len(calls) < len(chosen)

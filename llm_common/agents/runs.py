@@ -54,8 +54,8 @@ EventT_co = TypeVar("EventT_co", covariant=True)
 NO_TOOLS_CALLED: Final = "No tools called"
 """The result of a task that needs no tools."""
 
-_SHOWN_CHARS: Final = 1_200  # of one output; a longer one is shown in parts
-# a larger one is only named: finding its parts would take a second
+_SHOWN_CHARS: Final = 1_200  # of one output. A longer output is shown in parts
+# A larger output is only named, since finding its parts would take a second.
 _MAX_READ_BYTES: Final = 1_000_000
 _MAX_RANKED: Final = 200
 _MAX_FAILURES: Final = 10
@@ -63,43 +63,44 @@ _MAX_FAILURE_CHARS: Final = 300
 
 MAX_REASON_CHARS = 400
 _MAX_NAME_CHARS = 64
-_MIN_ARGUMENT_CHARS = 8  # shorter ones are words such as `read`, which a message needs
+_MIN_ARGUMENT_CHARS = 8  # shorter arguments are words such as `read`, which a message needs
 _MAX_ARGUMENT_DEPTH = 8
 
-# Refused for these reasons, a call leaves data missing; else it is a repeat, one too many, or a
-# guess of the library.
+# The data of such a refused call is missing. Other refused calls repeat a call, exceed the limit,
+# or were a guess of the library.
 LOSING_REASONS = frozenset({"malformed", "unknown_tool", "invalid_args"})
 
 
 class Dialogue(Protocol[CallT, EventT_co]):
-    """One use of the loop: the model that is asked, and the calls that it may make.
+    """A conversation with a model that calls tools.
 
     Attributes:
-        goes_on: Whether the model is asked again. `ask` and `run` decide it, and their limits do.
+        goes_on: Whether the model is asked again. `ask` and `run` set it.
     """
 
     goes_on: bool
 
     async def ask(self, turns_left: int, /) -> Sequence[CallT]:
-        """Return the calls of the model's next turn, of which `turns_left` can follow."""
+        """Return the calls of the model's next turn. At most `turns_left` turns follow."""
 
     def run(self, calls: Sequence[CallT]) -> AsyncGenerator[EventT_co, None]:
-        """Run the calls of a turn, and yield what happens."""
+        """Run the calls of a turn, and yield events."""
 
 
 async def model_loop(
     dialogue: Dialogue[CallT, EventT], *, max_turns: int
 ) -> AsyncGenerator[EventT, None]:
-    """Ask a model and run its calls, turn by turn, until the dialogue does not go on.
+    """Ask a model and run its calls, turn by turn, until the dialogue ends.
 
-    The next turn begins when all calls of this one have ended. Closing the generator ends them.
+    A turn begins when all calls of the previous one have ended. Closing the generator ends the
+    running calls.
 
     Args:
         dialogue: Asks the model and runs its calls.
-        max_turns: Maximum number of times that the model is asked.
+        max_turns: Maximum number of turns.
 
     Yields:
-        The events of the calls, in the order in which they happen.
+        The events of the calls, in their order of time.
     """
     for turns_left in reversed(range(max_turns)):
         calls = await dialogue.ask(turns_left)
@@ -111,13 +112,14 @@ async def model_loop(
 
 
 class Deadline:
-    """The point in time at which model calls and tools end.
+    """The time at which model calls and tools are ended.
 
     Args:
         timeout_s: Seconds from now. None sets no limit.
 
     Attributes:
-        at: The time of the event loop's clock, or None.
+        timeout_s: The seconds at the beginning.
+        at: The deadline by the event loop's clock, or None.
     """
 
     def __init__(self, timeout_s: float | None) -> None:
@@ -128,11 +130,11 @@ class Deadline:
 
     @property
     def is_over(self) -> bool:
-        """Whether no time is left."""
+        """Return whether the deadline has passed."""
         return self.left_s() == 0
 
     def left_s(self) -> float | None:
-        """Return the seconds that are left, at least 0, or None without a limit."""
+        """Return the remaining seconds, at least 0, or None without a limit."""
         if self.at is None:
             return None
         return max(self.at - asyncio.get_running_loop().time(), 0.0)
@@ -140,23 +142,23 @@ class Deadline:
 
 @dataclass(frozen=True, slots=True)
 class RunLimits:
-    """How far a run goes, however many tasks are left.
+    """The limits of a run.
 
-    A limit on calls, tokens, dollars or seconds ends the tasks. What they returned is still
-    answered from, within `Answering.budget`. None sets no such limit.
+    A limit on calls, tokens, dollars or seconds ends the tasks. The answer is still written from
+    the outputs so far, within `Answering.budget`. None sets no such limit.
 
     Attributes:
-        max_calls: Maximum number of tool calls. A call whose output a resumed run has stored does
-            not count.
-        max_tokens: Tokens of the model calls that choose, prompts and replies, as the endpoint
-            reports them. The call that reaches the limit is the last one, and so is an answered one
-            whose tokens are not reported.
-        max_cost_usd: Dollars of these calls, likewise. A call of unknown price ends the run.
-        timeout_s: Seconds from the start, at which running tools are cancelled.
-        max_rounds: Maximum number of rounds of a task: choose, run, look.
+        max_calls: Maximum number of tool calls. A call does not count if a resumed run has its
+            output.
+        max_tokens: Maximum tokens of the model calls that choose tools, prompts and replies, as the
+            endpoint reports them. The call that reaches the limit is the last one. So is an
+            answered call whose tokens the endpoint does not report.
+        max_cost_usd: Maximum dollars of these calls. A call of unknown price ends the run.
+        timeout_s: Seconds from the start. Then the running tools are cancelled.
+        max_rounds: Maximum number of rounds of a task. A round chooses calls and runs them.
         max_parallel: Maximum number of calls of a task that run at the same time.
-        max_outputs_tokens: Tokens of the stored outputs that choosing sees. The default has room
-            for about five small outputs whole, or twenty lines. 0 shows none.
+        max_outputs_tokens: Maximum tokens of stored outputs in the prompt that chooses tools. The
+            default fits about five small outputs whole, or twenty lines. 0 shows no outputs.
 
     Raises:
         TypeError: If a limit is not a number, or not an int where it counts something.
@@ -181,8 +183,8 @@ class RunLimits:
             is_whole = field.name not in {"max_cost_usd", "timeout_s"}
             kind = int if is_whole else int | float
             if not isinstance(value, kind) or isinstance(value, bool):
-                wanted = "a whole number" if is_whole else "a number"
-                raise TypeError(f"{field.name} is a {type(value).__name__}; pass {wanted}{hint}")
+                number = "a whole number" if is_whole else "a number"
+                raise TypeError(f"{field.name} is a {type(value).__name__}; pass {number}{hint}")
             if value == 0 and field.name == "max_outputs_tokens":
                 continue
             if not value > 0:
@@ -193,10 +195,10 @@ class TaskRecord:
     """The calls and failures of one task, over all of its rounds.
 
     Attributes:
-        task_id: The task.
+        task_id: The id of the task.
         results: The results of its calls, in the order of the rounds and of their calls.
-        errors: What failed, was refused or was not saved, one line each.
-        failed: Whether no call could be chosen.
+        errors: The failed, refused and unsaved calls, a line for each.
+        failed: Whether the calls could not be chosen.
         readings: The parts of stored outputs that its calls read back.
     """
 
@@ -206,17 +208,18 @@ class TaskRecord:
         self.errors: list[str] = []
         self.failed = False
         self.readings: list[ContextReading] = []
-        self._made: set[str] = set()
+        self._calls: set[str] = set()
 
-    def unmade(self, calls: Sequence[ToolCall]) -> list[ToolCall]:
-        """Return the calls that this task has not made yet, and count them as made."""
+    def add_calls(self, calls: Sequence[ToolCall]) -> list[ToolCall]:
+        """Return the calls that are new in this task, and record them."""
         new = []
         for call in calls:
+            # Arguments that cannot be compared are not a repeat. The tool refuses them later.
             with suppress(UnserialisableError):
                 key = stable_json([call.tool, call.args])
-                if key in self._made:
+                if key in self._calls:
                     continue
-                self._made.add(key)
+                self._calls.add(key)
             new.append(call)
         return new
 
@@ -232,7 +235,7 @@ class TaskRecord:
                 self.readings.append(output)
 
     def result(self) -> SubTaskResult:
-        """Return the outcome: a failure if nothing could be chosen, or if every call failed."""
+        """Return the outcome: a failure if choosing failed, or if every call failed."""
         has_output = not self.results or not all("error" in result for result in self.results)
         result: object = self.results
         if not self.results:
@@ -247,12 +250,13 @@ class TaskRecord:
 
 
 class ObservedRun:
-    """A run as its trace and its `invoke_agent` span see it.
+    """The trace and the `invoke_agent` span of a run.
 
     Both stay open around the yields of a generator.
 
     Attributes:
-        status: How it ended. "cut short" until that is known.
+        status: The outcome of the run, and "cut short" until it ends.
+        calls: Counts model and tool calls, by the name of their metric.
     """
 
     def __init__(self, trace: TracedRun, span: Span) -> None:
@@ -263,7 +267,8 @@ class ObservedRun:
 
     @contextmanager
     def active(self) -> Iterator[None]:
-        """Record what happens in the block as the run's. Never put it around a `yield`."""
+        """Record the calls of the block as the run's. The block must not contain a `yield`."""
+        # The active span is a context variable: around a `yield` it would leak into the caller.
         with counting(self.calls), self._span.active(), self._trace.active():
             yield
 
@@ -281,23 +286,24 @@ class ObservedRun:
                 trace.end(run.status)
                 for name in (INFERENCE_CALLS, TOOL_CALLS):
                     measure(name, run.calls[name])
+            # A caller that stops reading the events did not make the run fail.
             if run.status not in {"ok", "cut short"}:
                 span.fail(run.status)
 
 
 class RunState:
-    """One run of a session: what it may still do, and what it did.
+    """The state of one run: its session, its tools, and its use of the limits.
 
     Args:
-        limits: How far it goes.
-        session: The session whose outputs choosing sees, and where the run's own are stored.
+        limits: The limits of the run.
+        session: The session whose outputs the selector sees. The run stores its outputs there.
         registry: The run's tools, with the reader of its session.
         query_id: The query that its outputs are stored under.
-        reader_name: The tool that reads outputs back, if it is offered.
+        reader_name: The name of the tool that reads outputs back, or None without such a tool.
 
     Attributes:
-        observed: Its trace and its span, where it has them.
-        deadline: When it ends.
+        observed: The trace and the span of the run, if it has them.
+        deadline: The time at which the run ends.
     """
 
     def __init__(
@@ -323,20 +329,20 @@ class RunState:
         self._tasks: list[TaskRecord] = []
 
     def active(self) -> AbstractContextManager[None]:
-        """Record what happens in the block as this run's, if it is observed."""
+        """Record the calls of the block as this run's, if it is observed."""
         return nullcontext() if self.observed is None else self.observed.active()
 
     def begin_task(self, task_id: int) -> TaskRecord:
-        """Return the record of the task that runs now."""
+        """Add a record for a task, and return it."""
         self._tasks.append(TaskRecord(task_id))
         return self._tasks[-1]
 
     def time_over(self) -> str:
-        """Return the sentence that says that the run's time has ended it."""
+        """Return the error text of a call or choice that the run's timeout ended."""
         return f"the {self.limits.timeout_s} seconds that timeout_s allows are over"
 
     def spend(self, selection: ToolSelection) -> None:
-        """Count what a choice cost. The sum is unknown once a part of it is."""
+        """Add the tokens and dollars of a choice. A sum with an unknown part is unknown."""
         for attempt in selection.attempts:
             if not attempt.error and not (attempt.usage and attempt.usage.total_tokens):
                 self._tokens = None
@@ -348,7 +354,7 @@ class RunState:
             self._cost_usd += selection.cost_usd
 
     def limit_reached(self) -> str:
-        """Return the limit that ends the run here, as a sentence, or "" if there is none."""
+        """Return the limit that ends the run now, as a sentence, or ""."""
         limits = self.limits
         if self._has_made_all():
             return f"the run has made the {limits.max_calls} tool calls that max_calls allows"
@@ -368,9 +374,9 @@ class RunState:
         return self.time_over() if self.deadline.is_over else ""
 
     def admit(self, task_id: int, calls: Sequence[ToolCall]) -> Sequence[ToolCall]:
-        """Return the first calls, as many as `max_calls` leaves.
+        """Return as many of the first calls as `max_calls` allows, and count them.
 
-        They count as made unless their output is stored.
+        A call does not count if its output is stored.
         """
         for index, call in enumerate(calls):
             if self.stored(task_id, call) is None:
@@ -379,8 +385,8 @@ class RunState:
                 self._calls += 1
         return calls
 
-    def make_again(self, call: ToolCall) -> dict[str, Any] | None:
-        """Count a call whose stored output is of no use.
+    def count_repeat(self, call: ToolCall) -> dict[str, Any] | None:
+        """Count a call that is repeated because its stored output cannot be used.
 
         Returns:
             The failure of the call if `max_calls` is reached, else None.
@@ -395,7 +401,7 @@ class RunState:
         return self.limits.max_calls is not None and self._calls >= self.limits.max_calls
 
     async def resume(self) -> None:
-        """Count the stored outputs of the query as those of this run.
+        """Reuse the stored outputs of the query in this run.
 
         Raises:
             StoreError: If they cannot be listed.
@@ -405,7 +411,7 @@ class RunState:
             self._stored[pointer.task_id or "", pointer.tool_name, args_digest] = pointer
 
     def stored(self, task_id: int, call: ToolCall) -> ContextPointer | None:
-        """Return the output of a call from before the run was resumed."""
+        """Return the output of a call that the run made before it was resumed, or None."""
         if not self._stored:
             return None
         with suppress(UnserialisableError):
@@ -413,19 +419,21 @@ class RunState:
         return None
 
     async def context_of(self, task: PlannedTask, query: str | None) -> dict[str, Any] | None:
-        """Return what choosing the calls of a task sees: relevant outputs first, then failures.
+        """Return the context for choosing the calls of a task: outputs, and earlier failures.
 
-        Small outputs are whole. Larger ones are shown by the parts that hold words of the task. All
-        outputs together take at most `max_outputs_tokens`.
+        Relevant outputs come first. Small outputs are whole, larger ones are reduced to the parts
+        with words of the task. All outputs together take at most `max_outputs_tokens`.
 
         Returns:
-            Plain data, or None if there is nothing yet.
+            Plain data, or None if the session has no outputs and the run no failures.
         """
         context: dict[str, Any] = {}
         pointers = self.session.get_all_pointers()
         if pointers and self.limits.max_outputs_tokens:
-            parts = [task.description, *(part.description for part in task.sub_tasks), query or ""]
-            context = await in_thread(self._outputs, pointers, " ".join(parts))
+            words = [task.description]
+            words += [sub_task.description for sub_task in task.sub_tasks]
+            words.append(query or "")
+            context = await in_thread(self._outputs, pointers, " ".join(words))
         errors: list[str] = []
         for record in self._tasks:
             errors += record.errors
@@ -436,27 +444,29 @@ class RunState:
         return context or None
 
     def _outputs(self, pointers: Sequence[ContextPointer], words: str) -> dict[str, Any]:
+        """Return stored outputs for a prompt, best first."""
         counter = DefaultCounter()
-        room = self.limits.max_outputs_tokens
+        tokens_left = self.limits.max_outputs_tokens
         entries: list[dict[str, Any]] = []
+        # The parts that a task read back serve that task only, newest first.
         readings = self._tasks[-1].readings if self._tasks else []
-        for reading in reversed(readings):  # what a task read serves that task
+        for reading in reversed(readings):
             entry = {"pointer_id": reading.pointer_id, "read_back": reading.text}
             tokens = counter.count(stable_json(entry))
-            if tokens <= room:
-                room -= tokens
+            if tokens <= tokens_left:
+                tokens_left -= tokens
                 entries.append(entry)
 
         not_listed = len(pointers)
         for ranked in rank_pointers(words, pointers, limit=_MAX_RANKED):
             entry, line = self._entry(ranked.pointer, words)
             tokens = counter.count(stable_json(entry))
-            if tokens > room:
+            if tokens > tokens_left:
                 entry = line
                 tokens = counter.count(stable_json(entry))
-            if tokens > room:
+            if tokens > tokens_left:
                 break
-            room -= tokens
+            tokens_left -= tokens
             entries.append(entry)
             not_listed -= 1
         outputs: dict[str, Any] = {"stored_outputs": entries}
@@ -465,7 +475,7 @@ class RunState:
         return outputs
 
     def _entry(self, pointer: ContextPointer, words: str) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return an output with its content as far as it is shown, and a line that names it."""
+        """Return an entry with an output's content or parts, and a line that only names it."""
         call = {"pointer_id": pointer.pointer_id, "call": pointer.summary}
         shape = pointer.digest.partition("; ")[0]
         line = call | {"holds": shape, "unread": self._unread("all of it")}
@@ -492,7 +502,7 @@ class ToolRunner:
     Args:
         run: The run, with its session, tools and limits.
         offload: Which outputs become previews. None keeps every output whole.
-        takes_mapping: Whether the registry takes the arguments of a call as one mapping.
+        takes_mapping: Whether the registry's `execute` takes the arguments as one mapping.
     """
 
     def __init__(
@@ -508,21 +518,21 @@ class ToolRunner:
     ) -> AsyncGenerator[tuple[int, dict[str, Any]], None]:
         """Yield the index and the result of each call, in the order in which they finish.
 
-        Calls that the run's time does not reach fail. Closing the generator cancels the running
+        Calls that do not end in the run's time fail. Closing the generator cancels the running
         calls and waits for them.
         """
         turn = None
         if self._offload is not None:
             turn = OffloadTurn(self._offload, query=query or "", calls=len(calls))
         deadline = self._run.deadline
-        waiting = deque(enumerate(calls))
+        queue = deque(enumerate(calls))
         running: dict[asyncio.Task[dict[str, Any]], int] = {}
         try:
-            while waiting or running:
-                room = 0 if deadline.is_over else self._run.limits.max_parallel - len(running)
-                while waiting and room > 0:
-                    room -= 1
-                    index, call = waiting.popleft()
+            while queue or running:
+                free = 0 if deadline.is_over else self._run.limits.max_parallel - len(running)
+                while queue and free > 0:
+                    free -= 1
+                    index, call = queue.popleft()
                     with self._run.active():
                         task = asyncio.create_task(self._execute(call, task_id, turn))
                     running[task] = index
@@ -531,14 +541,16 @@ class ToolRunner:
                 done, _ = await asyncio.wait(
                     running, timeout=deadline.left_s(), return_when=asyncio.FIRST_COMPLETED
                 )
+                # `done` is a set, and the events of the same moment should repeat.
                 for task in sorted(done, key=running.__getitem__):
                     index = running.pop(task)
                     yield index, self.outcome(calls[index], task)
                 if not done:
                     break
             late = dict.fromkeys(running.values(), "was ended")
-            late |= {index: "was not called" for index, _ in waiting}
-            for task in running:  # before the reader of the events is told that they ended
+            late |= {index: "was not called" for index, _ in queue}
+            # Before the events say so, since the caller may not ask for another event for a while.
+            for task in running:
                 task.cancel()
             for index in sorted(late):
                 call = calls[index]
@@ -550,14 +562,14 @@ class ToolRunner:
             await asyncio.gather(*running, return_exceptions=True)
 
     def outcome(self, call: ToolCall, task: asyncio.Future[dict[str, Any]]) -> dict[str, Any]:
-        """Return the result of a finished call, also of one that raised a `BaseException`."""
+        """Return the result of a finished call, also if it raised a `BaseException`."""
         result: dict[str, Any] = {"tool": call.tool, "args": call.args}
         if task.cancelled():  # the tool itself raised CancelledError
             result["error"] = f"tool {call.tool!r} cancelled itself (CancelledError)"
         else:
             raised = task.exception()
             if raised is None or isinstance(raised, KeyboardInterrupt | SystemExit):
-                result = task.result()
+                result = task.result()  # raises these two: the program should end
             else:
                 result["error"] = describe_failure(call, raised, self._session.redactor)
         if "error" in result:
@@ -595,7 +607,7 @@ class ToolRunner:
                 result["output"] = await _without_secrets(output, self._session)
 
         pointer = None
-        if not isinstance(output, ContextReading):  # that is stored already
+        if not isinstance(output, ContextReading):  # a reading is stored already
             pointer = await self._save(call, output, task_id, result)
             record_line("tool_call", **line, pointer=pointer, failure=failure)
             if pointer is None:
@@ -618,7 +630,7 @@ class ToolRunner:
         """Return what the tool returns, or raise `ToolFailedError`."""
         execute: Callable[..., Awaitable[Any]] = self._run.registry.execute
         with third_party_code(call.tool):
-            # the tool may change its arguments, and the call is saved with its own
+            # The tool may change its arguments, and the call is saved with the original ones.
             args = copy.deepcopy(call.args)
             if self._takes_mapping:
                 return await execute(call.tool, args)
@@ -627,14 +639,14 @@ class ToolRunner:
     async def _resumed(
         self, call: ToolCall, pointer: ContextPointer, turn: OffloadTurn | None
     ) -> dict[str, Any] | None:
-        """Return the stored output of a call as its result, or None if the call has to be made."""
+        """Return the stored output of a call as its result, or None if the call is repeated."""
         try:
             output = await in_thread(self._session.load_result, pointer=pointer)
             is_failure = isinstance(output, dict) and output.get("success") is False
         except StoreError:
             is_failure = True
-        if is_failure:  # worth another try
-            return self._run.make_again(call)
+        if is_failure:  # a stored `ToolResult` without success is worth another try
+            return self._run.count_repeat(call)
         preview = await self._preview(call, output, pointer, turn)
         return {
             "saved": True,
@@ -646,7 +658,7 @@ class ToolRunner:
     async def _save(
         self, call: ToolCall, output: Any, task_id: int, result: dict[str, Any]
     ) -> ContextPointer | None:
-        """Save an output, and add to its call's result where it is, or why it is nowhere."""
+        """Save an output, and add its pointer or the reason of the failure to the result."""
         try:
             pointer = await self._session.save_context(
                 tool_name=call.tool,
@@ -656,7 +668,7 @@ class ToolRunner:
                 query_id=self._run.query_id,
             )
         except (LLMCommonError, OSError) as exc:
-            # only the library's own text has no text of others in it
+            # The text of an OSError may contain a path of the user. Our own texts do not.
             reason = f": {exc.message}" if isinstance(exc, LLMCommonError) else ""
             problem = f"was not saved ({type(exc).__name__}){reason}"
             _log.warning("an output %s", problem)
@@ -671,14 +683,11 @@ class ToolRunner:
 
 
 def takes_mapping(execute: Callable[..., object]) -> bool:
-    """Return whether a registry takes the arguments of a call as one mapping.
-
-    An `execute` whose signature cannot be read does.
-    """
+    """Return whether an `execute` takes the arguments of a call as one mapping."""
     try:
         parameters = inspect.signature(execute).parameters.values()
     except (TypeError, ValueError):
-        return True
+        return True  # functions written in C have no signature, and the mapping is the usual form
     positional = 0
     for parameter in parameters:
         if parameter.kind is parameter.VAR_POSITIONAL:
@@ -688,19 +697,19 @@ def takes_mapping(execute: Callable[..., object]) -> bool:
 
 
 async def _without_secrets(failed: ToolResult, session: ToolContextManager) -> ToolResult:
-    """Return a returned failure without the secrets that its stored copy lacks."""
+    """Return a failed `ToolResult` with the redactions of its stored copy."""
     error = session.redactor.text(failed.error or "") or None
     redacted = failed.model_copy(update={"error": error})
     try:
         stored = await session.as_stored(failed)
-    except UnserialisableError:  # it will not be stored either
+    except UnserialisableError:  # the store will refuse it too
         return redacted
     return redacted.model_copy(update=stored) if isinstance(stored, dict) else redacted
 
 
-# A line about a failed call holds the class and the text of what the tool raised, after two
-# replacements: the redactor takes the secrets out, and a text that was an argument of the call,
-# and so may be the user's, becomes the argument's name in brackets.
+# A line about a failed call contains the class and the text of the exception, after two
+# replacements. The redactor removes secrets. A text of the call's arguments, which may be the
+# user's, becomes the argument's name in brackets.
 
 
 def describe_failure(call: ToolCall, error: BaseException, redactor: Redactor) -> str:
@@ -708,13 +717,13 @@ def describe_failure(call: ToolCall, error: BaseException, redactor: Redactor) -
 
     Args:
         call: The call.
-        error: Raised by the call, also within the `ToolFailedError` of a registry, of
+        error: The exception, also within the `ToolFailedError` of a registry, of
             `third_party_code`, or of both.
-        redactor: The store's.
+        redactor: The redactor of the store.
     """
     name = _name(call.tool, redactor)
     if isinstance(error, ToolFailedError) and isinstance(error.__cause__, ToolError):
-        error = error.__cause__  # the registry's own error says more
+        error = error.__cause__  # the registry's error has the tool's own text
     if isinstance(error, ToolFailedError) and error.reason:
         return f"{name} raised {_line(error.reason, call, redactor)}"
     if isinstance(error, ToolError):
@@ -724,7 +733,7 @@ def describe_failure(call: ToolCall, error: BaseException, redactor: Redactor) -
 
 
 def describe_returned_failure(call: ToolCall, result: ToolResult, redactor: Redactor) -> str:
-    """Return why a call returned a `ToolResult` without success: the result's `error`."""
+    """Return why a call failed that returned a `ToolResult` without success."""
     reason = _line(result.error or "", call, redactor) or "it gave no reason"
     return f"tool {_name(call.tool, redactor)!r} returned a failure: {reason}"
 
@@ -736,7 +745,7 @@ def describe_refusal(refused: DroppedCall, redactor: Redactor) -> str:
 
 
 def error_type(error: BaseException) -> str:
-    """Return the class of what a tool raised, within the `ToolFailedError`s around it."""
+    """Return the class of a tool's exception, within the `ToolFailedError`s around it."""
     while isinstance(error, ToolFailedError) and error.__cause__ is not None:
         error = error.__cause__
     return type(error).__name__
@@ -748,7 +757,7 @@ def _name(tool: str, redactor: Redactor) -> str:
 
 def _line(text: str, call: ToolCall, redactor: Redactor) -> str:
     for name, value in call.args.items():
-        # a longer one may hold a shorter one
+        # Longest first, since a text may contain a shorter one.
         for part in sorted(_texts(value), key=len, reverse=True):
             text = text.replace(part, f"[{name[:_MAX_NAME_CHARS]}]")
     return one_line(
@@ -757,7 +766,7 @@ def _line(text: str, call: ToolCall, redactor: Redactor) -> str:
 
 
 def _texts(value: Any, depth: int = 0) -> Iterator[str]:
-    """Yield the texts of an argument that are long enough to be a user's."""
+    """Yield the texts of an argument that are long enough to be the user's."""
     if isinstance(value, str):
         if len(value) >= _MIN_ARGUMENT_CHARS:
             yield value
