@@ -659,7 +659,7 @@ MISTAKES = [
         "a folder as the store of a session",
         lambda at: ToolContextManager(at, pointer_store="store"),
         TypeError,
-        "pointer_store takes a ContextPointerStore, not a str; pass a folder as base_dir=, or a "
+        "pointer_store must be a ContextPointerStore, got str; pass a folder as base_dir=, or a "
         "store from llm_common.agents, such as FileContextPointerStore(folder)",
     ),
     Mistake(
@@ -703,7 +703,7 @@ MISTAKES = [
         "a folder and a store of a session",
         lambda at: ToolContextManager(at, pointer_store=FileContextPointerStore(at)),
         ValueError,
-        "base_dir and pointer_store are both given, and one keeps the results; pass one of them",
+        "base_dir and pointer_store are both set, and only one can keep the results; pass one of them",
     ),
     Mistake(
         "numbers as contexts",

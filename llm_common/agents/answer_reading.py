@@ -1,8 +1,8 @@
-"""The model calls of one answer, and what the model reads back between them.
+"""The model calls of one answer, with reads of stored outputs between them.
 
-A model asks for a part of a stored output by a native tool call, or by a reply that is the call as
-JSON. The call and its result are added to the conversation together, so neither is ever without the
-other.
+A model reads a part of a stored output by a native tool call, or by a reply that is the call as
+JSON. A call and its result are added to the conversation together, since APIs reject one without
+the other.
 """
 
 import asyncio
@@ -56,7 +56,7 @@ _FENCE = "```"
 _MAX_LISTED = 20
 _LISTED_CHARS = 120
 _MAX_ID_CHARS = 64
-# a longer text is no remark beside a call, but the beginning of the answer
+# Models often write a remark before a native call. A longer text is the beginning of the answer.
 _MAX_REMARK_CHARS: Final = 200
 
 
@@ -64,10 +64,10 @@ class ContextRead(BaseModel):
     """A read of a stored output by the model that answers.
 
     Attributes:
-        pointer_id: Which output, as the model asked; "" if it named none.
-        args: The arguments of the call; empty if they could not be read.
-        tokens: Tokens of what the model got.
-        problem: Why nothing was read, as the model was told; else "".
+        pointer_id: The id in the call, or "" without one.
+        args: The arguments of the call, or {} if they are not valid JSON.
+        tokens: Tokens of the call's result.
+        problem: Why nothing was read, as the result says it, or "".
     """
 
     model_config = ConfigDict(frozen=True)
@@ -80,7 +80,7 @@ class ContextRead(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class ReadCall:
-    """A read as the model requests it. `args` is None if they are not one JSON object."""
+    """A read that the model requests. `args` is None if they are not a JSON object."""
 
     id: str
     name: str
@@ -93,7 +93,7 @@ class ReadOffer:
 
     Attributes:
         load: Loads the session's results and nothing else.
-        name: The name under which the model calls.
+        name: The model's name for the tool.
         max_reads: Maximum number of reads of an answer.
         native: Whether the model calls natively. Otherwise its reply is the call as JSON.
     """
@@ -105,7 +105,7 @@ class ReadOffer:
 
     @property
     def tools(self) -> tuple[dict[str, Any], ...]:
-        """The tool as the API takes it, or () where the model does not call natively."""
+        """Return the tool in the form of the API, or () without native calls."""
         if not self.native:
             return ()
         tool = ReadBackTool(self.load, name=self.name)
@@ -118,7 +118,7 @@ class ReadOffer:
 
     @property
     def instructions(self) -> str:
-        """How to call by JSON, for the system's text, or "" where the model calls natively."""
+        """Return how to call by JSON, for the system message, or "" with native calls."""
         if self.native:
             return ""
         tool = ReadBackTool(self.load, name=self.name)
@@ -128,7 +128,7 @@ class ReadOffer:
     def added_to(
         self, bundle: PromptBundle, unread: "Unread", *, reserve_tokens: int
     ) -> PromptBundle:
-        """Return the bundle with the offer, in a budget that leaves room to read."""
+        """Return the bundle with the offer, within a budget that is smaller by the reserve."""
         limit = max(bundle.budget.max_input_tokens - reserve_tokens, 0)
         update = {
             "budget": bundle.budget.model_copy(update={"max_input_tokens": limit}),
@@ -138,26 +138,30 @@ class ReadOffer:
         }
         return bundle.model_copy(update=update)
 
-    def calls_of(self, turn: AnswerTurn, *, number: int) -> list[ReadCall]:
-        """Return the calls of a turn, the first with that number, or none if it is the answer."""
+    def calls_of(self, turn: AnswerTurn, *, first_number: int) -> list[ReadCall]:
+        """Return the calls of a turn, or none if the turn is the answer.
+
+        Calls without an id are numbered from `first_number` on.
+        """
         if not self.native:
             return self._written_calls(turn.text)
         calls: list[ReadCall] = []
-        for made, call in zip(
-            turn.calls, read_native_calls(list(turn.calls))["calls"], strict=True
-        ):
-            call_id = str(made.get("id") or f"call_{number + len(calls)}")
+        parsed_calls = read_native_calls(list(turn.calls))["calls"]
+        for native_call, call in zip(turn.calls, parsed_calls, strict=True):
+            # Some servers send no ids, and the result of a call needs one.
+            call_id = str(native_call.get("id") or f"call_{first_number + len(calls)}")
             args = call["args"] if isinstance(call["args"], dict) else None
             calls.append(ReadCall(call_id, str(call["tool"]), args))
         return calls
 
     def _written_calls(self, text: str) -> list[ReadCall]:
-        """Return the call that a reply is, as a list of none or one."""
+        """Return the call that a whole reply consists of, in a list, or no call."""
         if not text.startswith(("{", _FENCE)):
             return []
         try:
             reply: dict[str, Any] = extract_json(text)
         except MalformedReplyError:
+            # With the tool's name it is a broken call, and not an answer in JSON.
             return [ReadCall("", self.name, None)] if f'"{self.name}"' in text else []
         if reply.get("tool", reply.get("name")) != self.name:
             return []
@@ -174,11 +178,11 @@ class ReadOffer:
         """Return the calls as a message of the model, without its remarks."""
         if not self.native:
             return LLMMessage(role=MessageRole.ASSISTANT, content=turn.text)
-        made = []
+        tool_calls = []
         for call in calls:
             function = {"name": call.name, "arguments": stable_json(call.args or {})}
-            made.append({"id": call.id, "type": "function", "function": function})
-        return LLMMessage(role=MessageRole.ASSISTANT, tool_calls=made)
+            tool_calls.append({"id": call.id, "type": "function", "function": function})
+        return LLMMessage(role=MessageRole.ASSISTANT, tool_calls=tool_calls)
 
     def result(self, call: ReadCall, text: str) -> LLMMessage:
         """Return the message that answers a call."""
@@ -189,14 +193,14 @@ class ReadOffer:
 
 @dataclass(frozen=True, slots=True)
 class Unread:
-    """The stored outputs that a context does not show whole.
+    """The stored outputs that a prompt's context does not have whole.
 
-    Those that it shows in part come first, then the best of the others.
+    Outputs in parts come first, then the newest of the hidden outputs.
 
     Attributes:
-        ids: At most 20.
-        lines: One for each of them.
-        more: How many there are besides.
+        ids: The ids of the first 20 outputs.
+        lines: A line for each id.
+        more: Number of further outputs.
     """
 
     ids: tuple[str, ...]
@@ -205,7 +209,7 @@ class Unread:
 
     @classmethod
     def of(cls, context: ContextBundle, manager: ToolContextManager) -> Self:
-        """Return those of a session, without the ones that cannot be loaded."""
+        """Return the unread outputs of a session, except those that cannot be loaded."""
         pointers = {pointer.pointer_id: pointer for pointer in manager.get_all_pointers()}
         forms: dict[str, str] = {}
         for account in (*context.kept, *context.dropped):
@@ -225,19 +229,19 @@ class Unread:
         return cls(listed, tuple(lines), len(ids) - len(listed))
 
     def listing(self, reader_name: str) -> str:
-        """Return the outputs for a prompt."""
+        """Return the list of outputs for a prompt."""
         lines = [_UNREAD.format(name=reader_name), *self.lines]
         if self.more:
             lines.append(f"and {self.more} more, which are not listed")
         return "\n".join(lines)
 
     def is_named_in(self, texts: Sequence[str]) -> bool:
-        """Return whether one of the ids is in one of the texts."""
+        """Return whether a text contains one of the ids."""
         return any(pointer_id in text for pointer_id in self.ids for text in texts)
 
 
 def takes_tools(client: SupportsChat) -> bool:
-    """Return whether a client's `chat_completion` takes `tools`, by its signature."""
+    """Return whether the signature of a client's `chat_completion` has `tools`."""
     try:
         parameters = inspect.signature(client.chat_completion).parameters
     except (TypeError, ValueError):
@@ -246,43 +250,43 @@ def takes_tools(client: SupportsChat) -> bool:
     return "tools" in parameters or inspect.Parameter.VAR_KEYWORD in kinds
 
 
-class _HeldText:
-    """Passes a text on as soon as it cannot belong to a call."""
+class _TextBuffer:
+    """Buffers the text of a turn until it cannot be a call any more."""
 
-    def __init__(self, pass_on: Callable[[str], None], offer: ReadOffer | None) -> None:
-        self._pass_on = pass_on
+    def __init__(self, on_text: Callable[[str], None], offer: ReadOffer | None) -> None:
+        self._on_text = on_text
         self._offer = offer
-        self._held = ""
-        self.passed = False
+        self._buffer = ""
+        self.is_open = False
 
     def __call__(self, text: str) -> None:
-        self._held += text
-        if self.passed or self._offer is None or not self._offer.may_call(self._held):
-            self.release()
+        self._buffer += text
+        if self.is_open or self._offer is None or not self._offer.may_call(self._buffer):
+            self.flush()
 
-    def release(self) -> None:
-        if self._held:
-            self._pass_on(self._held)
-            self._held = ""
-            self.passed = True
+    def flush(self) -> None:
+        if self._buffer:
+            self._on_text(self._buffer)
+            self._buffer = ""
+            self.is_open = True
 
 
 class AnswerRun:
-    """An answer as a dialogue, in which the model may call `read_context` alone.
+    """An answer as a dialogue, in which the model can only call the reader.
 
     Args:
-        client: Answers.
-        model: Name at the endpoint. None uses the client's default.
-        timeout_s: Seconds from now on for all turns, reads included.
-        budget: Tokens of each prompt, never exceeded, and of each turn.
-        counter: Counts them.
-        on_text: Gets the text of the answer as it comes, if the client streams.
+        client: The client of the model.
+        model: Name at the endpoint. None takes the client's default.
+        timeout_s: Seconds from now for all turns and reads.
+        budget: Maximum tokens of each prompt, and of each turn.
+        counter: Counts tokens.
+        on_text: Called with each new text of the answer, if the client streams.
 
     Attributes:
-        attempts: One record for each model call.
-        reads: One record for each read.
+        attempts: The model calls.
+        reads: The reads between them.
         prompt_tokens: Tokens of the largest prompt so far.
-        last_prompt_tokens: Tokens of the last one.
+        last_prompt_tokens: Tokens of the last prompt.
         goes_on: Whether the model is asked again.
     """
 
@@ -322,11 +326,11 @@ class AnswerRun:
     async def text(self, messages: Sequence[LLMMessage], offer: ReadOffer | None = None) -> str:
         """Return the answer, after at most `offer.max_reads` reads.
 
-        The model is asked at most twice more than it reads. After the last read it is told to
-        answer. If it calls again, nothing is read, and the tool is not offered any more.
+        The result of the last read asks the model to answer. If it calls again, nothing is read and
+        the tool is not offered any more. So there are at most two turns more than reads.
 
         Raises:
-            LLMError: If a call failed, the time is over, or the model goes on calling.
+            LLMError: If a model call fails, the time is over, or the model does not stop calling.
         """
         self._begin(messages, offer)
         async with aclosing(model_loop(self, max_turns=self._reads_left + 2)) as reads:
@@ -335,7 +339,7 @@ class AnswerRun:
         return "\n\n".join(self._texts)
 
     def refused_tools(self, error: LLMError) -> bool:
-        """Return whether the first call failed since the endpoint or the client takes no tools."""
+        """Return whether the first call failed because endpoint or client has no native tools."""
         if len(self.attempts) != 1:
             return False
         if isinstance(error, LLMAuthError | LLMRateLimitError):
@@ -345,16 +349,16 @@ class AnswerRun:
         return isinstance(error.__cause__, NotImplementedError)
 
     async def ask(self, _: int, /) -> Sequence[ReadCall]:
-        """Ask for the model's next turn, and pass its text on as far as it is the answer's."""
+        """Ask for the model's next turn, and report its text as far as it belongs to the answer."""
         offer = self._offer
         tools = offer.tools if offer and self._may_call else ()
         self.last_prompt_tokens = self._tokens(self._messages, tools)
         self.prompt_tokens = max(self.prompt_tokens, self.last_prompt_tokens)
-        held = None
+        buffer = None
         if self._on_text:
-            # without the tool, a native model cannot call, while a JSON one may still try
+            # Without the tool a native call is impossible, but a reply in JSON may still be a call.
             can_call = offer is not None and (self._may_call or not offer.native)
-            held = _HeldText(self._on_text, offer if can_call else None)
+            buffer = _TextBuffer(self._on_text, offer if can_call else None)
         turn = await answer_turn(
             self._client,
             self._messages,
@@ -363,9 +367,9 @@ class AnswerRun:
             max_tokens=self._budget.max_output_tokens,
             attempts=self.attempts,
             tools=tools,
-            on_text=held,
+            on_text=buffer,
         )
-        calls = offer.calls_of(turn, number=len(self.reads)) if offer else []
+        calls = offer.calls_of(turn, first_number=len(self.reads)) if offer else []
         self.goes_on = bool(calls)
         if calls and not self._may_call:
             self.attempts[-1] = replace(self.attempts[-1], error="malformed", reason="reads_again")
@@ -376,56 +380,59 @@ class AnswerRun:
             raise MalformedReplyError(text, reason="reads_again")
         if not calls:
             self._texts.append(turn.text)
-            if held is not None:
-                held.release()
-        elif held is not None and held.passed and self._on_text:
+            if buffer is not None:
+                buffer.flush()
+        elif buffer is not None and buffer.is_open and self._on_text:
+            # The caller has seen this text already, so it is a part of the answer.
             self._texts.append(turn.text)
             self._on_text("\n\n")
         self._turn = turn
         return calls
 
     async def run(self, calls: Sequence[ReadCall]) -> AsyncGenerator[ContextRead, None]:
-        """Read for the calls of a turn, and add them with their results to the conversation.
+        """Read for the calls of a turn, and add calls and results to the conversation.
 
-        Calls that do not fit the budget even without results are left out.
+        If the calls exceed the budget even without results, they are left out.
         """
         offer = self._offer
         if offer is None or not calls:
             return
-        nothing = f"{_NO_ROOM}\n{_NO_READS_LEFT}"
+        # The result of every call is set to the shortest one first, so that each read knows how
+        # many tokens it can have.
+        shortest = f"{_NO_ROOM}\n{_NO_READS_LEFT}"
         exchange = [offer.call_message(calls, self._turn)]
-        exchange += [offer.result(call, nothing) for call in calls]
-        left = self._reads_left
-        self._may_call = left > 0
-        self._reads_left = max(left - len(calls), 0)
-        if self._room_beside(exchange) < 0:
+        exchange += [offer.result(call, shortest) for call in calls]
+        reads_left = self._reads_left
+        self._may_call = reads_left > 0
+        self._reads_left = max(reads_left - len(calls), 0)
+        if self._tokens_after(exchange) < 0:
             self._may_call = False
-            for call in calls[:left]:
+            for call in calls[:reads_left]:
                 yield self._record(call, _NO_ROOM, tokens=0)
             return
-        for number, call in enumerate(calls, start=1):
-            if number > left:
-                exchange[number] = offer.result(call, _NO_READS_LEFT)
+        for index, call in enumerate(calls, start=1):  # the first message has the calls
+            if index > reads_left:
+                exchange[index] = offer.result(call, _NO_READS_LEFT)
                 continue
-            text, problem = await self._read(call, offer, self._room_beside(exchange))
-            told = f"{text}\n{_NO_READS_LEFT}" if number == left else text
-            exchange[number] = offer.result(call, told)
-            if self._room_beside(exchange) < 0:  # a problem's text may be long
+            text, problem = await self._read(call, offer, self._tokens_after(exchange))
+            is_last = index == reads_left
+            exchange[index] = offer.result(call, f"{text}\n{_NO_READS_LEFT}" if is_last else text)
+            if self._tokens_after(exchange) < 0:  # the text of a problem may be long
                 text = problem = _NO_ROOM
-                exchange[number] = offer.result(call, nothing)
+                exchange[index] = offer.result(call, shortest)
             yield self._record(call, problem, tokens=count_tokens(self._counter, text))
         self._messages += exchange
 
-    async def _read(self, call: ReadCall, offer: ReadOffer, room: int) -> tuple[str, str]:
-        """Return what the model gets for a call, and why nothing was read."""
+    async def _read(self, call: ReadCall, offer: ReadOffer, max_tokens: int) -> tuple[str, str]:
+        """Return the result of a call, and why nothing was read, or ""."""
         if call.args is None:
             problem = "the arguments are not one whole JSON object. Correct the call."
         elif call.name.strip() != offer.name:
-            problem = f"there is no tool of this name. Call {offer.name}."
-        elif room < MIN_LIMIT_TOKENS:
+            problem = f"no tool has this name. Call {offer.name}."
+        elif max_tokens < MIN_LIMIT_TOKENS:
             return _NO_ROOM, _NO_ROOM
         else:
-            limit = min(DEFAULT_MAX_TOKENS, room)
+            limit = min(DEFAULT_MAX_TOKENS, max_tokens)
             tool = ReadBackTool(
                 offer.load, name=offer.name, max_tokens=limit, counter=self._counter
             )
@@ -440,12 +447,14 @@ class AnswerRun:
 
     def _record(self, call: ReadCall, problem: str, *, tokens: int) -> ContextRead:
         args = call.args or {}
-        named = args.get("pointer_id")
-        pointer_id = one_line(named, max_chars=_MAX_ID_CHARS) if isinstance(named, str) else ""
+        pointer_id = args.get("pointer_id")
+        if not isinstance(pointer_id, str):
+            pointer_id = ""
+        pointer_id = one_line(pointer_id, max_chars=_MAX_ID_CHARS)
         return ContextRead(pointer_id=pointer_id, args=args, tokens=tokens, problem=problem)
 
-    def _room_beside(self, exchange: Sequence[LLMMessage]) -> int:
-        """Return the tokens that the next prompt has left beside an exchange."""
+    def _tokens_after(self, exchange: Sequence[LLMMessage]) -> int:
+        """Return the tokens that the next prompt has left after an exchange."""
         tools = self._offer.tools if self._offer else ()
         used = self._tokens([*self._messages, *exchange], tools)
         return self._budget.max_input_tokens - used

@@ -36,51 +36,53 @@ DEFAULT_PERSIST_THRESHOLD = 32_768
 """Bytes up to which a result also stays in memory: most answers of an API, hardly any file."""
 
 _MAX_CHARS = 20_000
-_HASH = re.compile(r"q_[0-9a-f]{16}")  # as `hash_query` makes them
+_HASH = re.compile(r"q_[0-9a-f]{16}")  # the form of `hash_query`
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class StoredContext:
-    """A pointer with a copy of its result as plain data."""
+    """A pointer with its result as plain data."""
 
     pointer: ContextPointer
     result: Any
 
 
 class ToolContextManager:
-    """Every output of a session in a store, and a pointer to each, in save order.
+    """Keeps every output of a session in a store, with its pointers in save order.
 
-    The manager starts empty: it lists what it saved itself, and `resume` adds what an earlier
-    session saved. A session with a `session_id` outlives its process: the store records its
-    queries, so that `resume()` brings all of it to another process, also while both are saving.
-    Getters return copies. Calls may be saved concurrently from one event loop. `clear`, or the
-    end of an `async with` block with `clear_on_exit`, removes this session's files.
+    The manager starts empty. It lists the outputs that it saved, and `resume` adds those of an
+    earlier process. A session with a `session_id` outlives its process: the store records its
+    queries, so `resume()` finds all of them in another process, also while both are saving.
+    Getters return copies. Calls may be saved concurrently from one event loop. `clear` removes the
+    session's files, and so does the end of an `async with` block with `clear_on_exit`.
 
-    Before a result is taken from memory the store is asked: what it no longer has is not loaded.
+    Results in memory are returned only while the store has them too.
 
     Attributes:
-        session: The session behind these names. Its methods list what the manager resumed, and
+        session: The session behind these names. Its methods list the resumed outputs, and
             everything that is stored under the session's id.
 
     Args:
-        base_dir: Folder of a `FileContextPointerStore`; None takes that store's own default.
-        pointer_store: Any ready store instead: files with settings, an object store, or memory.
-        persist_threshold: Bytes up to which a stored result also stays in memory, 8 MB in all
-            (LRU); 0 keeps none.
-        clear_on_exit: Whether the end of an `async with` block clears.
-        session_id: Names a session that other processes share or resume, by the rules of a query
-            id. Its runs store under ids of their own (`query_id_of`), so that equal questions of
-            two sessions never meet. None makes an id for this manager alone.
+        base_dir: Folder of a `FileContextPointerStore`. None takes that store's default.
+        pointer_store: A store in place of a folder: files with settings, an object store, or
+            memory.
+        persist_threshold: Maximum bytes of a stored result that also stays in memory, 8 MB in all
+            (LRU). 0 keeps none.
+        clear_on_exit: Whether the end of an `async with` block clears the session.
+        session_id: The id of a session that other processes share or resume, by the rules of a
+            query id. Its runs have their own query ids (`query_id_of`), so equal questions of two
+            sessions stay apart. None creates a random id.
 
     Raises:
-        InvalidIdError: `session_id` is not allowed.
-        ConfigError: The variable for the default names a home that is not known.
-        StoreError: The system is not POSIX, which a folder needs; the text names stores that work
-            there.
-        TypeError: `pointer_store` is not a `ContextPointerStore`.
-        ValueError: Both a folder and a store are given.
+        InvalidIdError: If `session_id` is not allowed.
+        ConfigError: If the default folder cannot be found, because its variable names an unknown
+            home.
+        StoreError: If a folder is used on a system that is not POSIX. The text names stores that
+            work there.
+        TypeError: If `pointer_store` is not a `ContextPointerStore`.
+        ValueError: If both a folder and a store are passed.
     """
 
     def __init__(
@@ -95,7 +97,7 @@ class ToolContextManager:
         store = _store_in(base_dir) if pointer_store is None else _checked_store(pointer_store)
         if base_dir is not None and pointer_store is not None:
             raise ValueError(
-                "base_dir and pointer_store are both given, and one keeps the results; "
+                "base_dir and pointer_store are both set, and only one can keep the results; "
                 "pass one of them"
             )
         self.session = Session(store, session_id=session_id, persist_threshold=persist_threshold)
@@ -104,10 +106,10 @@ class ToolContextManager:
 
     @classmethod
     async def of(cls, session: Session) -> Self:
-        """Return a session under these names, with everything that is stored under its id.
+        """Return a manager of a session, with everything that is stored under the session's id.
 
         Raises:
-            StoreError: If what is stored cannot be listed.
+            StoreError: If the stored results cannot be listed.
         """
         manager = cls(pointer_store=session.store, session_id=session.session_id)
         manager.session = session
@@ -117,44 +119,39 @@ class ToolContextManager:
 
     @property
     def pointer_store(self) -> ContextPointerStore:
-        """The store underneath."""
+        """Return the store of the results."""
         return self._results.store
 
     @property
     def redactor(self) -> Redactor:
-        """What takes secrets out of what the store is given."""
+        """Return the redactor of the store, which removes secrets before a save."""
         return self._results.store.redactor
 
     @property
     def context_dir(self) -> Path:
-        """Folder of the store.
+        """Return the folder of a file store.
 
         Raises:
-            StoreError: The store is not one of files.
+            StoreError: If the store is not a `FileContextPointerStore`.
         """
         store = self.pointer_store
         if isinstance(store, FileContextPointerStore):
             return store.base_dir
-        raise StoreError(
-            f"{type(store).__name__} has no folder; use a FileContextPointerStore for one"
-        )
+        raise StoreError(f"{type(store).__name__} has no folder; use a FileContextPointerStore")
 
     @property
     def session_id(self) -> str:
-        """Query id of the calls that were saved without one.
-
-        New for every manager unless it was given.
-        """
+        """Return the session's id, which is also the query id of results saved without one."""
         return self._results.session_id
 
     @property
     def is_named(self) -> bool:
-        """Whether the session was given its id, so that other processes can resume it."""
+        """Return whether the caller chose the id, so other processes can resume it."""
         return self._results.is_named
 
     @property
     def size(self) -> int:
-        """Number of pointers of this session."""
+        """Return the number of pointers of this session."""
         return len(self._results.pointers)
 
     @staticmethod
@@ -162,27 +159,26 @@ class ToolContextManager:
         """Return a query id: `q_` and 16 hex digits of the trimmed, lower-cased text's SHA-256.
 
         Raises:
-            TypeError: `query` is no text.
+            TypeError: If `query` is not a str.
         """
         if not isinstance(query, str):
-            raise TypeError(
-                f"query is of type {type(query).__name__}; pass the user's question as a text"
-            )
+            raise TypeError(f"query must be a str, got {type(query).__name__}")
+        # A lone surrogate, as of a broken emoji, cannot be encoded otherwise.
         trimmed = query.strip().lower().encode("utf-8", "surrogatepass")
         return f"q_{hashlib.sha256(trimmed).hexdigest()[:16]}"
 
     def query_id_of(self, query: str) -> str:
-        """Return the query id of a question: `hash_query`, in a named session below its id.
+        """Return the query id of a question: its `hash_query`, after the id of a named session.
 
-        The session's own query ids are returned unchanged.
+        A query id of the session is returned unchanged.
         """
         hashed = self.hash_query(query)
         if not self.is_named:
             return hashed
-        own = f"{self.session_id}/"
-        if query.startswith(own) and _HASH.fullmatch(query, len(own)):
+        prefix = f"{self.session_id}/"
+        if query.startswith(prefix) and _HASH.fullmatch(query, len(prefix)):
             return query
-        return own + hashed
+        return prefix + hashed
 
     async def save_context(
         self,
@@ -194,20 +190,20 @@ class ToolContextManager:
     ) -> ContextPointer:
         """Store a result, and return a copy of its pointer.
 
-        The same call with another result gets a new pointer; with the same result it keeps its
-        pointer, which becomes the newest. A failed save changes nothing. If the caller is
-        cancelled, a save that has begun goes on: clearing waits for it, and removes what it wrote.
+        The same call with another result gets a new pointer. The same call with the same result
+        keeps its pointer, which becomes the newest. A failed save changes nothing. Cancelling the
+        caller does not stop a save that has begun. Clearing waits for it, and removes its files.
 
         Args:
-            tool_name: Name of the tool that ran.
-            args: What it was called with.
-            result: What it returned. URLs that a dict names under `url`, `source_urls` or `sources`
-                reach the pointer, as those of a `ToolResult` do.
-            task_id: Task of the plan; a number counts as its text.
-            query_id: Query that the call serves; None files it under `session_id`.
+            tool_name: Name of the tool.
+            args: Arguments of the call.
+            result: Result of the call. The URLs of a dict under `url`, `source_urls` or `sources`
+                become part of the pointer, and so do those of a `ToolResult`.
+            task_id: Task of the plan. A number counts as its text.
+            query_id: Query of the call. None takes `session_id`.
 
         Raises:
-            StoreError: Nothing was saved; its subclasses say why.
+            StoreError: If nothing was saved. Its subclasses name the reason.
         """
         pointer = await self._results.save(
             result, tool=tool_name, args=args, task_id=task_id, query_id=query_id
@@ -215,7 +211,7 @@ class ToolContextManager:
         return pointer.model_copy(deep=True)
 
     async def as_stored(self, result: Any) -> Any:
-        """Return the result with the store's redactions; raises as `save_context`."""
+        """Return the result with the store's redactions. Raises as `save_context`."""
         return await self.pointer_store.as_stored(result)
 
     def get_all_pointers(self) -> list[ContextPointer]:
@@ -228,52 +224,51 @@ class ToolContextManager:
         return _copies(pointer for pointer in pointers if pointer.query_id == query_id)
 
     def get_pointers_for_task(self, task_id: str | int) -> list[ContextPointer]:
-        """Return the session's pointers of one task, in save order; a number counts as its text."""
+        """Return the session's pointers of one task, in save order. A number counts as its text."""
         pointers = self._results.pointers.values()
         return _copies(pointer for pointer in pointers if pointer.task_id == str(task_id))
 
     def list_pointers(self, query_id: str) -> list[ContextPointer]:
-        """Return every stored pointer of a query, also of other sessions, oldest first.
+        """Return every stored pointer of a query, also from other sessions, oldest first.
 
         Raises:
-            StoreError: The query id is not allowed, or its folder cannot be read.
+            StoreError: If the query id is not allowed, or its folder cannot be read.
         """
         return self._results.list_query(query_id)
 
     async def resume(self, query_id: str | None = None) -> list[ContextPointer]:
-        """Make the stored pointers of a query this session's too, and return them, oldest first.
+        """Add the stored pointers of a query to this session, and return them, oldest first.
 
-        Call it again to see what another process has saved since.
+        Call it again to get what another process has saved since.
 
         Args:
-            query_id: The query; None takes all that the session with this `session_id` has stored,
-                in any process.
+            query_id: The query. None takes all queries that any process of this session stored.
 
         Raises:
-            StoreError: The query id is not allowed, or its folder cannot be read.
+            StoreError: If the query id is not allowed, or its folder cannot be read.
         """
         return _copies(await self._results.resume(query_id))
 
     def load_result(self, *, pointer: ContextPointer | str) -> Any:
-        """Return the result behind a pointer, from memory or as the store's `load_result`.
+        """Return the result of a pointer, from memory or by the store's `load_result`.
 
         Args:
-            pointer: A pointer, or the id or `result_path` of one of this session's.
+            pointer: A pointer, or the id or `result_path` of a pointer of this session.
 
         Raises:
-            PointerNotFoundError: There is no such pointer, or its result is gone.
-            StoreError: The result cannot be read.
-            TypeError: `pointer` is something else.
+            PointerNotFoundError: If there is no such pointer, or its result is gone.
+            StoreError: If the result cannot be read.
+            TypeError: If `pointer` is something else.
         """
         return self._results.load_result(pointer=pointer)
 
     def load_payload(self, pointer_id: str) -> tuple[ContextPointer, bytes]:
-        """Return a pointer of this session with its result as stored bytes, for `ReadBackTool`.
+        """Return a pointer of this session with the bytes of its result, for `ReadBackTool`.
 
         Raises:
-            PointerNotFoundError: The session has no such pointer; `.reason` is `erased` when it has
-                cleared it.
-            StoreError: The result cannot be read.
+            PointerNotFoundError: If the session has no such pointer. `.reason` is `erased` if the
+                session has cleared it.
+            StoreError: If the result cannot be read.
         """
         return self._results.load_payload(pointer_id)
 
@@ -283,23 +278,23 @@ class ToolContextManager:
         """Return the results of the pointers in order, without missing and damaged ones.
 
         Args:
-            pointers: Pointers, or ids or paths (`result_path`) of this session's pointers; also a
-                single one. An id or path that the session does not know counts as missing: `resume`
-                adds those of an earlier session.
+            pointers: Pointers, or ids or paths (`result_path`) of this session's pointers, as a
+                list or alone. An unknown id or path counts as missing. `resume` adds the pointers
+                of an earlier process.
 
         Raises:
-            StoreError: The store cannot be read at all.
-            TypeError: An entry is something else.
+            StoreError: If the store cannot be read at all.
+            TypeError: If an entry is something else.
         """
         entries = [pointers] if isinstance(pointers, ContextPointer | str | Path) else pointers
-        wanted = [self._results.find(entry) for entry in entries]
-        loaded = await in_thread(self._load_all, wanted)
-        if len(loaded) < len(wanted):
+        matches = [self._results.find(entry) for entry in entries]
+        loaded = await in_thread(self._load_all, matches)
+        if len(loaded) < len(matches):
             _log.warning(
-                "left out %d stored results that are missing or damaged; %d of them are no "
+                "left out %d stored results that are missing or damaged; %d of them are not "
                 "pointers of this session, which resume(query_id) may add",
-                len(wanted) - len(loaded),
-                wanted.count(None),
+                len(matches) - len(loaded),
+                matches.count(None),
             )
         return loaded
 
@@ -315,9 +310,9 @@ class ToolContextManager:
         return loaded
 
     def load_relevant_contexts(self, query_id: str, *, max_chars: int = _MAX_CHARS) -> str:
-        """Return every stored output of a query as text.
+        """Return every stored output of a query as text. Raises as `list_pointers`.
 
-        See `format_selected_contexts`. Raises as `list_pointers`.
+        See `format_selected_contexts`.
         """
         return format_selected_contexts(
             pointers=self.list_pointers(query_id), store=self, max_chars=max_chars
@@ -354,34 +349,35 @@ class ToolContextManager:
         max_selected: int | None = None,
         max_chars: int = _MAX_CHARS,
     ) -> list[ContextPointer] | Awaitable[str]:
-        """Return the pointers that share words with the query, or that a model finds relevant.
+        """Select the pointers that share words with a query, or let a model select.
 
         Without a client: see `select_by_keywords`.
 
         Args:
-            query: What the next model call is to answer.
-            pointers: The candidates; None takes all of the session.
-            on_no_match: What no match gives: all candidates in their order, or none.
-            query_id: With a client: the candidates are what the store holds of this query.
+            query: The question of the next model call.
+            pointers: The candidates for a selection by words. None takes all of the session.
+            on_no_match: Whether a selection without a match returns "all" candidates or "none".
+            query_id: The query whose stored pointers are the model's candidates. None takes
+                `session_id`.
             client: Asked once, by `ContextRelevanceSelector`, when the result is awaited.
-            model: Its name; see the selector.
-            max_selected: Most outputs; see the selector.
-            max_chars: Most characters of the text.
+            model: The model's name. See the selector.
+            max_selected: Maximum number of outputs. See the selector.
+            max_chars: Maximum characters of the text.
 
         Returns:
-            Pointers; with a client, an awaitable of text for a prompt, empty when nothing is
-            relevant or the choice failed.
+            Pointers. With a client, an awaitable of text for a prompt, which is empty if nothing is
+            relevant or the selection failed.
 
         Raises:
-            TypeError: An argument is given that only the other way of choosing takes.
+            TypeError: If an argument does not belong to this kind of selection.
         """
         if client is None and (query_id, model, max_selected) != (None, None, None):
             raise TypeError(
-                "query_id, model and max_selected are for a choice by a model; pass client= as well"
+                "query_id, model and max_selected are for a selection by a model; pass client= too"
             )
         if client is not None and pointers is not None:
             raise TypeError(
-                "a model chooses among the outputs of query_id; pass either pointers or client="
+                "a model selects from the outputs of query_id; pass either pointers or client="
             )
         if client is not None:
             selector = ContextRelevanceSelector(client, model, max_selected)
@@ -399,39 +395,44 @@ class ToolContextManager:
         )
 
     def get_all_sources(self, query_id: str) -> list[dict[str, str]]:
-        """Return the source URLs of the session's results of one query, each once, in save order.
+        """Return the source URLs of the session's results of a query, in save order.
 
         Returns:
-            Dicts with `tool`, `url`, `title` (the tool's name) and `pointer_id`.
+            Dicts with `tool`, `url`, `title` (the tool's name) and `pointer_id`, one for each URL.
         """
         sources: dict[str, dict[str, str]] = {}
         for pointer in self.get_pointers_for_query(query_id):
             for url in pointer.source_urls:
-                facts = {"tool": pointer.tool_name, "url": url, "title": pointer.tool_name}
-                sources.setdefault(url, facts | {"pointer_id": pointer.pointer_id})
+                source = {
+                    "tool": pointer.tool_name,
+                    "url": url,
+                    "title": pointer.tool_name,
+                    "pointer_id": pointer.pointer_id,
+                }
+                sources.setdefault(url, source)
         return list(sources.values())
 
     def clear_pointers(self) -> None:
-        """Remove pointers and cached results from memory; files can still be cleared."""
+        """Remove pointers and cached results from memory. Files can still be cleared."""
         self._results.forget()
 
     async def clear_context_dir(self) -> None:
-        """Remove the files that this session saved or resumed, and empty folders.
+        """Remove the files that this session saved or resumed, and empty folders. Idempotent.
 
-        Files of other sessions stay, also in the same folder, but for the same result of the same
-        call under the same query id, which they share; a session with a `session_id` has query ids
-        of its own. Idempotent. The pointers stay, but cannot be loaded.
+        The pointers stay, but their results cannot be loaded. Files of other sessions stay. Only
+        sessions without a `session_id` can share a file, if the same call returned the same result
+        for the same query id.
 
         Raises:
-            StoreError: Some files could not be removed; call again to retry.
+            StoreError: If some files could not be removed. Call again to retry.
         """
         await self._results.clear_files()
 
     async def clear(self) -> None:
-        """Remove the session's files, then its pointers; idempotent.
+        """Remove the session's files, then its pointers. Idempotent.
 
         Raises:
-            StoreError: Some files could not be removed; the pointers stay.
+            StoreError: If some files could not be removed. The pointers stay.
         """
         await self.clear_context_dir()
         self.clear_pointers()
@@ -464,7 +465,7 @@ def _checked_store(store: object) -> ContextPointerStore:
     if isinstance(store, ContextPointerStore):
         return store
     raise TypeError(
-        f"pointer_store takes a ContextPointerStore, not a {type(store).__name__}; pass a folder "
+        f"pointer_store must be a ContextPointerStore, got {type(store).__name__}; pass a folder "
         "as base_dir=, or a store from llm_common.agents, such as FileContextPointerStore(folder)"
     )
 

@@ -210,7 +210,7 @@ async def test_a_read_that_fails_is_told_to_the_model() -> None:
             "leads nowhere",
         ),
         "no object": (call('{"pointer_id": '), "not one whole JSON object"),
-        "another tool": (call({}, name="search"), "no tool of this name. Call read_context"),
+        "another tool": (call({}, name="search"), "no tool has this name. Call read_context"),
         "no id": (call({}), "pointer_id"),
     }
     for reply, problem in told.values():

@@ -351,7 +351,7 @@ async def test_resuming_keeps_the_order_of_saves(tmp_path: Path) -> None:
 async def test_an_argument_of_the_other_way_of_choosing_is_refused(tmp_path: Path) -> None:
     manager = ToolContextManager(tmp_path)
     choose: Any = manager.select_relevant_contexts
-    with pytest.raises(TypeError, match="pass client= as well"):
+    with pytest.raises(TypeError, match="pass client= too"):
         choose("What?", query_id="q1")
     with pytest.raises(TypeError, match="pass either pointers or client="):
         choose("What?", [], client=ScriptedClient([]), query_id="q1")
