@@ -541,11 +541,11 @@ class Session:
 
     async def _find_tools(self, query: str) -> str:
         assert self._shortlist is not None  # without a limit, tools() has no finder
-        found = await in_thread(self._shortlist.find, query, limit=_MAX_FOUND_TOOLS)
-        if not found:
+        definitions = await in_thread(self._shortlist.find, query, limit=_MAX_FOUND_TOOLS)
+        if not definitions:
             return "No tool fits these words. Try other words, such as a verb and its object."
         lines = ["These tools are in your list from the next step on:"]
-        for definition in found:
+        for definition in definitions:
             lines.append(f"- {definition.name}: {one_line(definition.description, max_chars=200)}")
         return in_fence("\n".join(lines))
 

@@ -231,7 +231,7 @@ def last_question(messages: Sequence[Message]) -> str:
 
 
 def newest_texts(messages: Sequence[Message], limit: int, max_chars: int) -> list[str]:
-    """Return the ends of what user and assistant said last, newest first.
+    """Return the ends of the newest texts of user and assistant, newest first.
 
     Args:
         messages: The conversation, oldest first.

@@ -1,7 +1,7 @@
-"""`ToolShortlist`: the tools that one conversation sees, where all of them take too many tokens.
+"""`ToolShortlist`: the tools of one conversation, where all definitions take too many tokens.
 
-A shortlist shortens and never disarms. What was called, found or shown before stays while it fits,
-the remaining tokens are filled with the best of the rest, and one tool finds what is hidden.
+A shortlist never takes a tool away for good. Tools that were called, found or shown before stay
+while they fit, the best of the remaining tools fill the limit, and one tool finds the hidden ones.
 """
 
 import threading
@@ -21,13 +21,11 @@ from llm_common.tools.tool_index import ToolIndex
 DefinitionT = TypeVar("DefinitionT", bound=ToolDefinition | Tool | Mapping[str, Any])
 
 _MAX_INDEXED: Final = 16  # sets of tools: an application has one or two for each of its agents
-_MAX_FOUND: Final = (
-    20  # a conversation that finds more gives the oldest up, and can find them again
-)
+_MAX_FOUND: Final = 20  # the oldest one is dropped then, and can be found again
 
 
 class IndexedTools(NamedTuple):
-    """A set of tools that can be ranked, and the tokens of each definition by name."""
+    """A set of tools with its index, and the tokens of each definition by name."""
 
     ranking: ToolIndex
     tokens: Mapping[str, int]
@@ -75,7 +73,7 @@ class ToolChoice:
 
     @property
     def hidden(self) -> int:
-        """Return how many tools are not shown."""
+        """Return the number of hidden tools."""
         return self.offered - len(self.names)
 
 
@@ -104,25 +102,25 @@ class ToolShortlist:
         texts: Sequence[str],
         keep: Collection[str],
     ) -> ToolChoice:
-        """Choose what to show: every tool if all fit.
+        """Choose the tools to show, which are all tools if they fit.
 
-        Otherwise, in this order and as long as tokens remain: `keep` and what was found, which are
-        always shown, the best for the texts, what was shown before, and the rest.
+        Otherwise `keep` and the tools that were found are shown. The remaining tokens go to the
+        best tools for the texts, then to tools shown before, then to the other tools.
 
         Args:
             definitions: The tools to choose from.
-            texts: What was said lately, newest first.
+            texts: The newest texts of the conversation, newest first.
             keep: Names of tools that are always shown.
         """
         indexed = self._indexes.index(definitions)
         with self._lock:
             self._offered = tuple(definitions)
             shown_before = self._shown
-            found = {*self._found}
+            always_shown = {*keep, *self._found}
         if sum(indexed.tokens.values()) <= self._max_tokens:
             names: tuple[str, ...] = tuple(indexed.tokens)
         else:
-            names = self._fitting(indexed, texts, {*keep, *found}, shown_before)
+            names = self._fitting(indexed, texts, always_shown, shown_before)
             with self._lock:
                 self._shown = names
         return ToolChoice(
@@ -153,10 +151,10 @@ class ToolShortlist:
         return tuple(names)
 
     def find(self, words: str, *, limit: int) -> tuple[ToolDefinition, ...]:
-        """Find tools among those offered last, best first. The next choice shows them.
+        """Find tools in the last set of definitions, best first. The next choice shows them.
 
         Args:
-            words: What the tool should do.
+            words: A description of the tool's work.
             limit: Maximum number of tools.
         """
         with self._lock:
@@ -164,13 +162,13 @@ class ToolShortlist:
         by_name = {definition.name: definition for definition in offered}
         rows = self._indexes.index(offered).ranking.rank(words, limit)
         with self._lock:
-            for row in reversed(rows):  # the best is given up last
+            for row in reversed(rows):  # the best one becomes the newest, which is dropped last
                 self._found[row.name] = None
         return tuple(by_name[row.name] for row in rows)
 
 
 def definition_of(tool: ToolDefinition | Tool | Mapping[str, Any]) -> ToolDefinition:
-    """Return the definition of a tool, in whichever form it comes.
+    """Return the definition of a tool in any form.
 
     Raises:
         ConfigError: If the definition has no name.
