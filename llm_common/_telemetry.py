@@ -261,6 +261,7 @@ def _is_set(provider: object) -> bool:
     )
 
 
+# Cached, because `get_tracer` creates a tracer at each call.
 @lru_cache(maxsize=4)
 def _tracer(provider: "TracerProvider") -> "Tracer":
     return provider.get_tracer("llm_common")

@@ -233,6 +233,7 @@ def _how_many_fit(results: Sequence[_Result], max_chars: int) -> tuple[int, int]
     for result in results:
         blocks.append(len(result.frame) + min(len(result.text), _MIN_BODY_CHARS) + len(_GAP))
         lines.append(len(result.line) + len(_GAP))
+    # Blocks first: a shown result is worth more than the lines of several others.
     full = _longest_prefix(blocks, max_chars)
     return full, full + _longest_prefix(lines[full:], max_chars - sum(blocks[:full]))
 

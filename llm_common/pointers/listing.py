@@ -140,7 +140,7 @@ class PointerIndex:
 
     def _scan(self, query_id: str, cached: _Cached | None, folder_etag: object) -> PointerListing:
         files = QueryFiles.of(self._records.blobs, query_id)
-        if files.temporaries:
+        if files.temporaries:  # removed here too, for stores on which `gc` never runs
             self._records.blobs.sweep(folder_of(query_id))
         cached_by_id: dict[str, _Listed] = {}
         if cached is not None:
@@ -165,7 +165,7 @@ class PointerIndex:
             if entry.fingerprint is not None:
                 by_id[entry.pointer.pointer_id] = entry
         self._cached_pointers += len(by_id) - len(cached_by_id)
-        if self._cached_pointers > _MAX_CACHED:
+        if self._cached_pointers > _MAX_CACHED:  # rare, so a new cache is enough
             self._cache, self._cached_pointers = {}, len(by_id)
         if ordered:
             until_s = time.monotonic() + _MAX_UNSEEN_S
@@ -190,7 +190,7 @@ class PointerIndex:
     def _is_whole(self, pointer: ContextPointer, entries: Mapping[str, BlobEntry]) -> bool:
         """Return whether names and sizes prove that the pointer can be loaded."""
         if any(name.endswith(".next") for name in entries):
-            return False
+            return False  # during a re-save, the result can be newer than the record
         for name in self._records.result_names(pointer):
             if name in entries:
                 return pointer.result_bytes in (None, entries[name].size)

@@ -98,6 +98,7 @@ class ObjectRecords:
             f"The result of {pointer_id} differs from the saved one. Restore its object from a copy"
         )
 
+    # Readers never wait for a writer, so both are the same.
     load_once = load
 
     def result_names(self, pointer: ContextPointer) -> tuple[str, ...]:
@@ -140,7 +141,7 @@ class ObjectRecords:
                 data, _ = self._blobs.get_version(
                     blob_key(pointer.query_id, name), max_bytes=max_result_bytes(pointer)
                 )
-                return data or b""
+                return data or b""  # an oversized result is None, and b"" fails the digest
         return None
 
 

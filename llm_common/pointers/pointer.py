@@ -60,6 +60,7 @@ def describe_result(
     head = _Head(redactor).read(value)
     numbers: list[str] = []
     texts: list[str] = []
+    # Redacted as a structure, because a key can mark its value as a secret.
     for key, item in _leaves(redactor.data(head, encoded=encode_json(head).data)):
         if isinstance(item, float):
             numbers.append(f"{key} {item:.6g}")
@@ -68,6 +69,7 @@ def describe_result(
         elif item != REDACTED:
             texts.append(item)
 
+    # Redacted before the cut, since the beginning of a secret is no longer recognized as one.
     def line(text: str, max_chars: int, read_chars: int) -> str:
         return one_line(redactor.beginning(text, max_chars=read_chars), max_chars=max_chars)
 
@@ -113,6 +115,7 @@ class _Head:
 
     def read(self, value: object, key: str = "", depth: int = 0) -> Json:
         """Return the head of a value, None for objects under secret names and other skips."""
+        # Exact types, since an enum member can be a str or int too.
         item: Any = value if type(value) in _PLAIN else _plain(value)
         kind = type(item)
         if kind is str:
@@ -155,7 +158,7 @@ class _Head:
         if len(text) > self.room_chars:
             text = self.redactor.beginning(text, max_chars=self.room_chars)
             self.room_chars = 0
-        self.room_chars -= len(text) + 1
+        self.room_chars -= len(text) + 1  # texts are joined by spaces
         return text
 
 
@@ -242,6 +245,7 @@ class ContextPointer(BaseModel):
     @property
     def heading(self) -> str:
         """Return the heading of the result in a prompt: tool name and pointer id."""
+        # A line break in a name could forge another heading.
         name = one_line(self.tool_name, max_chars=_MAX_HEADING_CHARS)
         return f"### {name} ({one_line(self.pointer_id, max_chars=_MAX_HEADING_CHARS)})"
 

@@ -56,6 +56,7 @@ _REGEX_TOKEN = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
+# A pattern that recurses can nest without limit.
 _RECURSION = re.compile(r"\(\?(?:R|&|P>|[+-]?\d)")
 _VERBOSE_COMMENT = re.compile(r"\(\?[a-zA-Z]*x.*\#", re.DOTALL)
 
@@ -235,6 +236,8 @@ def _fit(
         tokens = counter.count(reading.rendered)
         if tokens <= limit_tokens or size <= 1:
             return reading
+        # Tokens are roughly proportional to characters, so a few rounds are enough. The tokens of
+        # the frame stay the same.
         frame = counter.count(reading.model_copy(update={"text": ""}).rendered)
         size = max(min(size * (limit_tokens - frame) // max(tokens - frame, 1), size - 1), 1)
 
@@ -394,6 +397,7 @@ def _list_matches(text: str, pattern: str, *, start: int, first_line: int) -> st
     rows = [f"matches: {count}"]
     line, counted_to = first_line, 0
     for first, end in spans[:_MAX_MATCHES]:
+        # Counted from the previous match, so that all matches together take one pass.
         line += text.count("\n", counted_to, first)
         counted_to = first
         excerpt_start = max(first - _MATCH_CONTEXT_CHARS, 0)
@@ -437,7 +441,7 @@ def _find_matches(text: str, pattern: str) -> Iterator[tuple[int, int]]:
                     window, position - offset, concurrent=True, timeout=max(seconds, 0.05)
                 ):
                     first, end = match.start() + offset, match.end() + offset
-                    if first >= block_end:
+                    if first >= block_end:  # the next block finds it
                         break
                     position = end
                     if first < end:
@@ -456,6 +460,7 @@ def _compile(pattern: str) -> Any:
         compiled = regex.compile(pattern, regex.VERSION0 | regex.MULTILINE)
     except (regex.error, ValueError, OverflowError, LookupError, RecursionError) as exc:
         raise invalid from exc
+    # REVERSE would find the last matches of a block first. The others search on for a better match.
     if compiled.flags & (regex.REVERSE | regex.POSIX | regex.BESTMATCH | regex.ENHANCEMATCH):
         raise invalid
     return compiled

@@ -112,6 +112,7 @@ class Call:
                 f"args must be a mapping, got {type(args).__name__}. Pass names and values"
             )
         plain = to_plain(dict(args))
+        # Hashed before redaction, so that calls that differ only in a secret have different ids.
         stable = stable_json(args)
         redacted_args = _redacted(plain, redactor)
         assert isinstance(redacted_args, dict)
@@ -369,6 +370,7 @@ class Saver:
         limit, new_bytes = retention.max_bytes_per_query, pointer.result_bytes or 0
         if limit is None:
             return []
+        # File sizes include the records, so they are an upper bound of the results' sizes.
         files = QueryFiles.of(self._records.blobs, pointer.query_id)
         other_ids = files.by_pointer.keys() - {pointer.pointer_id}
         if new_bytes + sum(map(files.size, other_ids)) <= limit:
@@ -388,6 +390,7 @@ class Saver:
         erased: list[str] = []
         for pointer in evicted:
             (expired if has_expired(pointer, now) else erased).append(pointer.pointer_id)
+        # Recorded before the removal. A tombstone of a pointer that still exists is never read.
         self._tombstones.mark(query_id, expired, "expired", now=now)
         self._tombstones.mark(query_id, erased, "erased", now=now)
         try:
@@ -505,5 +508,5 @@ def _web_urls(source_urls: Iterable[object], result: object, redactor: Redactor)
         if len(web_urls) == MAX_SOURCE_URLS:
             break
         if isinstance(url, str) and _URL.fullmatch(url):
-            web_urls[redactor.text(url)] = None
+            web_urls[redactor.text(url)] = None  # the query string of an address can hold a key
     return list(web_urls)

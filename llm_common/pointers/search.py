@@ -133,7 +133,7 @@ def search_pointers(
     hits, total = scan.best(limit)
     matches: list[PointerMatch] = []
     for hit in hits:
-        query_id, pointer_id, _, path = hit.key.split("\n", maxsplit=3)
+        query_id, pointer_id, _, path = hit.key.split("\n", maxsplit=3)  # see `_count_words`
         # Not `read`, which would scan the folder of a large query again for each match.
         for output in outputs.read_listed(query_id, [pointer_id]):
             text = None if output is None else output.texts.get(path)
@@ -210,6 +210,7 @@ class _Outputs:
         self, query_id: str, pointers: Sequence[ContextPointer], split: SplitResult
     ) -> Iterator[_Output | None]:
         names = [self.records.result_names(pointer)[0] for pointer in pointers]
+        # One limit for the batch. A result that exceeds its own record's size fails the digest.
         max_bytes = max(map(max_result_bytes, pointers))
         payloads = self.records.blobs.get_many(folder_of(query_id), names, max_bytes=max_bytes)
         for pointer, payload in zip(pointers, payloads, strict=True):
@@ -230,7 +231,7 @@ def _count_words(scan: StreamedScan, output: _Output) -> None:
     call = f"{pointer.summary} {pointer.args} {' '.join(pointer.source_urls)}"
     for index, (path, text) in enumerate(output.texts.items()):
         fields = [(_comparable(text, is_json=_is_json(text)), 1.0)]
-        if path == "":
+        if path == "":  # else every part of a result would match the words of its call
             fields += [(folded(call), _CALL_WEIGHT), (folded(pointer.digest), 1.0)]
         # The index sorts documents of equal score by their order in the result.
         scan.add(f"{pointer.query_id}\n{pointer.pointer_id}\n{index:09}\n{path}", fields)

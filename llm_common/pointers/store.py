@@ -184,6 +184,7 @@ class ContextPointerStore:
         retention = self._retention
         if ttl_s is not None:
             retention = replace(retention, ttl_s=ttl_s)
+        # Not in the thread: the caller may change its arguments while the save waits.
         call = Call.checked(
             query_id=query_id,
             task_id=task_id,
@@ -236,6 +237,7 @@ class ContextPointerStore:
         with span("llm_common.pointers.list") as current:
             listing = self._index.read(checked_query_id(query_id, self._redactor))
             now = self._clock.now()
+            # Filtered on each list, since a pointer expires without any change on disk.
             alive = [pointer for pointer in listing.pointers if not has_expired(pointer, now)]
             listing = listing.model_copy(update={"pointers": tuple(alive)})
             current.set_attribute("llm_common.pointers", len(listing.pointers))

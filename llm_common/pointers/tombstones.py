@@ -123,7 +123,7 @@ class Tombstones:
         with suppress(StoreError):
             shards = self._blobs.scan(OWN_FOLDER).blobs
         for name in shards:
-            with suppress(StoreError):
+            with suppress(StoreError):  # another shard may still be readable
                 key = f"{OWN_FOLDER}/{name}"
                 shard = _Shard.read(self._blobs.get(key, max_bytes=_MAX_SHARD_BYTES))
                 old = sum(day < oldest for _, day in shard.gone.values())
