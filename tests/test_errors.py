@@ -173,12 +173,12 @@ _CLAUSE = re.compile(r"(?:[;:]|[,.] (?=or |to |[A-Z])) ?(?:or |and |to |else |pl
 
 
 def says_what_to_do(text: str) -> bool:
-    """Whether one of a text's later clauses begins with an imperative that leads on."""
+    """Return whether a later clause of a text begins with an imperative that helps."""
     return any(verb.lower() in WAYS_OUT for verb in _CLAUSE.findall(text))
 
 
 def literal(node: ast.expr, module: object) -> str | None:
-    """What an expression says as far as the source tells, names of the module's own texts filled in."""
+    """Return the text of an expression as far as the source contains it."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return node.value
     if isinstance(node, ast.Name) and isinstance(getattr(module, node.id, None), str):
@@ -192,7 +192,7 @@ def literal(node: ast.expr, module: object) -> str | None:
 
 
 def texts_of_errors() -> dict[str, str]:
-    """Every error text that the package's source spells out, by its place."""
+    """Collect every error text in the package's source, by its location."""
     package = Path(llm_common.__file__).parent
     found: dict[str, str] = {}
     for path in sorted(package.rglob("*.py")):
@@ -256,12 +256,12 @@ def pointer(**changes: Any) -> ContextPointer:
 
 
 def measure(text: str) -> str:
-    """Fails with what it was given."""
+    """Fail with the text of the argument."""
     raise RuntimeError(text)
 
 
 class Objects:
-    """The parts that raise; each method takes an error out of the code that callers use."""
+    """The objects that raise. Each method produces an error through public code."""
 
     def __init__(self, folder: Path) -> None:
         self.store = FileContextPointerStore(

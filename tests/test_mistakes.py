@@ -1,7 +1,7 @@
-"""What users get wrong, and what they are told: what happened, where, and the way out.
+"""Mistakes of users, and the errors that name the problem, its place and the way out.
 
-Each row is a mistake as a user would make it, the class of the error, and its whole text. `{at}`
-stands for the folder of the test; the link that pydantic adds to its texts is left out.
+Each row has a mistake as a user would make it, the class of the error, and its whole text. `{at}`
+is the folder of the test. The link that pydantic adds to its texts is left out.
 """
 
 # mypy: disable-error-code="arg-type, call-arg, list-item"
@@ -88,7 +88,7 @@ class AsyncOpenAI:
 
     class _Completions:
         async def create(self) -> None:
-            """Answers."""
+            """Return nothing."""
 
     class _Chat:
         completions: Any
@@ -141,7 +141,7 @@ async def chosen(at: Path, **changes: Any) -> Any:
 async def asked(
     at: Path, *messages: Any, status: int = 200, body: str = "{}", **config: Any
 ) -> Any:
-    """One call of a client whose endpoint gives this answer."""
+    """Call a client whose endpoint returns this response."""
     transport = httpx.MockTransport(lambda _: httpx.Response(status, text=body))
     settings = LLMConfig(
         **{"base_url": "https://models.example/v1", "api_key": "sk-mine", "default_model": "small"}
@@ -169,7 +169,7 @@ async def run(at: Path, plan: Any) -> Any:
 
 def registry() -> ToolRegistry:
     def weather(city: str) -> str:
-        """The weather."""
+        """Report the weather."""
         return city
 
     return ToolRegistry([weather])

@@ -42,12 +42,12 @@ HAYSTACKS = 10  # samples share a query: a listing of all of them is one prompt
     params=[pytest.param(4, id="some"), pytest.param(1, id="all", marks=pytest.mark.torture)]
 )
 def samples(request: pytest.FixtureRequest) -> tuple[Sample, ...]:
-    """Samples of every kind; all of them at full size."""
+    """Return samples of every kind, and all samples at full size."""
     return SAMPLES[:: request.param]
 
 
 def found_in(data: bytes | str, samples: tuple[Sample, ...] = SAMPLES) -> list[str]:
-    """The names of the samples whose secrets stand in the data, plainly or as JSON writes them."""
+    """Return the names of the samples whose secrets are in the data, plainly or as JSON."""
     text = data.decode("utf-8", "replace") if isinstance(data, bytes) else data
     return [
         sample.name
@@ -85,7 +85,7 @@ def bytes_below(folder: Path) -> dict[str, bytes]:
 
 @pytest.fixture
 def written(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bytes]]:
-    """Every byte that goes to a file descriptor, also if the file is removed later."""
+    """Record every byte that is written to a file descriptor, even if the file is removed."""
     chunks: list[bytes] = []
     write = os.write
 
@@ -216,7 +216,7 @@ async def test_no_prompt_made_of_redacted_results_holds_a_secret(
 
 
 def search(query: str) -> str:
-    """Finds things."""
+    """Find things."""
     raise RuntimeError(f"refused: {query}")
 
 
@@ -277,7 +277,7 @@ async def test_errors_logs_and_spans_of_a_tool_hold_no_secret(
     caplog: pytest.LogCaptureFixture,
     exported: InMemorySpanExporter,
 ) -> None:
-    """The one exception is the cause of a tool's error, which is the tool's own and stays with it."""
+    """Only the cause of a tool's error may contain one, since it belongs to the tool."""
     caplog.set_level("DEBUG")
     registry = ToolRegistry([search])
     texts: list[str] = []

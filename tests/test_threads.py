@@ -25,7 +25,7 @@ BOTH = pytest.mark.parametrize("run", [in_thread, in_tool_thread])
 
 @pytest.fixture
 def hung() -> Iterator[Event]:
-    """What hung tools wait for; set in the end, so that the other tests get their threads."""
+    """Return an event that hung tools wait for, and set it at the end to free their threads."""
     end = Event()
     yield end
     end.set()

@@ -1,14 +1,14 @@
-"""Every order in which several programs can use one object store, tried out.
+"""Explore every order in which several programs can use an object store.
 
-A program is a function of a store. It is run from its start again and again, each time with one
-more answer, and is stopped at the first request that has none yet; so what it does next is a
-function of the answers that it has had. Orders that lead to the same objects and the same answers
-are one state and are tried once. A program that is killed is one that takes no further step, so
-what holds in every state holds after every kill.
+A program is a function of a store. It is run from its start for each step, with one more recorded
+answer each time, and stopped at its first request without an answer. Its next step is therefore a
+function of its past answers. Orders that lead to the same objects and answers are one state, which
+is explored once. A killed program makes no further steps, so whatever holds in every state also
+holds after every kill.
 
-The store is a harsh one: versions are those of bytes, as on S3, so that one can come back; and a
-few times in each run the answer of a conditional put may be lost: asked again, the store says no,
-though the bytes were put.
+The store is a hostile one. Versions are hashes of the bytes, as on S3, so an old version can come
+back. A few times in each run, the answer of a conditional put is lost. The retry then fails,
+although the bytes were put.
 """
 
 import hashlib
@@ -31,11 +31,11 @@ RUNNING: Final = "running"
 
 
 class ModelStore(ObjectBlobStore):
-    """An `ObjectBlobStore` over a dictionary, whose every request is one call of `answer`.
+    """An `ObjectBlobStore` over a dictionary, which calls `answer` for each request.
 
     Args:
-        objects: What is stored at the start.
-        now_s: The time of every put, in seconds since the epoch.
+        objects: Objects stored at the start.
+        now_s: Time of every put, in seconds since the epoch.
     """
 
     def __init__(self, objects: Objects = (), *, now_s: float = 0.0) -> None:
@@ -48,7 +48,7 @@ class ModelStore(ObjectBlobStore):
         return tuple((key, *self._objects[key]) for key in sorted(self._objects))
 
     def answer(self, request: str, *args: Any) -> Any:
-        """What the store does, and what it says about it as a hashable value."""
+        """Execute a request, and return its answer as a hashable value."""
         key = args[0] if args else ""
         data, _ = self._objects.get(key, (None, 0))
         match request:
@@ -119,7 +119,7 @@ class _SuspendedError(BaseException):
 
 
 class _Replay(ModelStore):
-    """Gives the answers of the past."""
+    """Replays recorded answers."""
 
     def __init__(self, answers: Answers) -> None:
         super().__init__()
@@ -133,10 +133,7 @@ class _Replay(ModelStore):
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What is stored, and what each program has been told so far.
-
-    `outcomes` are of those that have ended.
-    """
+    """The stored objects, the past answers of each program, and the outcomes of ended ones."""
 
     objects: Objects
     told: tuple[Answers, ...]
@@ -151,13 +148,13 @@ class State:
 
 
 class Explorer:
-    """All states that the programs can reach.
+    """Explores all states that some concurrent programs can reach.
 
     Args:
-        programs: What runs at the same time; each asks at least one request.
-        objects: What is stored at the start.
-        now_s: The time of every put.
-        losses: How many answers of conditional puts may be lost in one run.
+        programs: The programs. Each makes at least one request.
+        objects: Objects stored at the start.
+        now_s: Time of every put.
+        losses: Maximum number of lost answers of conditional puts in a run.
     """
 
     def __init__(
@@ -199,7 +196,7 @@ class Explorer:
         return replace(state, told=told, outcomes=_replaced(state.outcomes, number, outcome))
 
     def _after(self, number: int, answers: Answers) -> tuple[tuple[Any, ...] | None, Hashable]:
-        """What a program asks next, and its outcome when it asks no more."""
+        """Return the next request of a program, or its outcome if it has ended."""
         if (number, answers) not in self._next:
             try:
                 self._next[number, answers] = None, self._programs[number](_Replay(answers))

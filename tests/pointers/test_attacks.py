@@ -1,4 +1,4 @@
-"""Hostile ids and hostile folders: nothing outside the store's own folder is read, written, made or removed."""
+"""Hostile ids and folders: nothing outside the store's own folder is touched."""
 
 import asyncio
 import json
@@ -169,10 +169,9 @@ POINTER_IDS: tuple[Any, ...] = (
 
 
 class NaiveStore:
-    """What a store is that trusts its ids and its folder: the control that every check here must fail.
+    """A store that trusts its ids and its folder. Every check here must fail it.
 
-    Only the test's own folder is open to it, wherever an id leads: what would leave that is
-    refused.
+    It can reach only the test's own folder. Paths that lead out of that are refused.
     """
 
     def __init__(self, base: Path, jail: Path) -> None:
@@ -233,7 +232,7 @@ def pointer_of(query_id: Any, pointer_id: Any) -> ContextPointer:
 
 
 def entries(store: Any, query_id: Any, pointer_id: Any) -> dict[str, Callable[[], Any]]:
-    """Every way into the store by these ids; what each returns may be awaitable."""
+    """Return every entry point of the store, called with these ids. Results may be awaitable."""
     return {
         "save": lambda: store.save(
             query_id=query_id, task_id=None, tool_name="t", args={}, result="inside"
@@ -249,7 +248,7 @@ def entries(store: Any, query_id: Any, pointer_id: Any) -> dict[str, Callable[[]
 
 
 async def outcome(use: Callable[[], Any]) -> Any:
-    """What a use returns, or the error that it raises."""
+    """Return the result of a call, or the error that it raises."""
     try:
         returned = use()
         return await returned if isinstance(returned, Awaitable) else returned
@@ -258,9 +257,9 @@ async def outcome(use: Callable[[], Any]) -> Any:
 
 
 def snapshot(folder: Path) -> dict[str, tuple[int, int, bytes | str]]:
-    """Every entry below a folder with its kind, its number of names and what it holds.
+    """List every entry below a folder with its kind, link count and content.
 
-    No link is followed.
+    Follows no links.
     """
     found: dict[str, tuple[int, int, bytes | str]] = {}
     for path in sorted(folder.rglob("*")):
@@ -275,7 +274,7 @@ def snapshot(folder: Path) -> dict[str, tuple[int, int, bytes | str]]:
 
 
 def make_world(root: Path) -> tuple[FileContextPointerStore, ContextPointer]:
-    """A store with one result, beside a folder outside that looks just like one of its own and holds a secret."""
+    """Create a store with one result, and beside it a folder of the same form with a secret."""
     store = FileContextPointerStore(root / "base", durability="rename")
     call: dict[str, Any] = {"query_id": "q", "task_id": None, "tool_name": "t", "args": {}}
     asyncio.run(store.save(**call, result=SECRET))
@@ -318,7 +317,7 @@ def test_a_hostile_pointer_id_reaches_nothing_f_023_s0_11(tmp_path: Path) -> Non
 
 
 def naive_outcomes(root: Path) -> list[bool]:
-    """For some hostile ids and each way in, whether a naive store was harmless."""
+    """Return, for some hostile ids and each entry point, whether a naive store was safe."""
     harmless = []
     for number, (query_id, pointer_id) in enumerate(
         [
@@ -458,7 +457,7 @@ PLANTED: dict[str, Callable[[Path, Path, str], object]] = {
 
 
 def planted_outcome(root: Path, plant: Callable[[Path, Path, str], object], *, naive: bool) -> bool:
-    """Whether every way in was harmless after something was planted in the store's folder."""
+    """Return whether every entry point was safe with something planted in the folder."""
     made, pointer = make_world(root)
     plant(root / "base" / "q", root / "outside", pointer.pointer_id)
     store: Any = NaiveStore(made.base_dir, root) if naive else made
@@ -542,13 +541,13 @@ PIECES = (
 
 
 def generated_ids(count: int) -> list[str]:
-    """Ids put together of the pieces of paths; the same every time."""
+    """Return ids made of pieces of paths, always the same ones."""
     rnd = random.Random(17)
     return ["".join(rnd.choices(PIECES, k=rnd.randint(1, 6))) for _ in range(count)]
 
 
 async def use_generated(store: Any, query_ids: list[str]) -> tuple[int, list[Any]]:
-    """How many ids were taken, and all that came back."""
+    """Return the number of accepted ids, and the results of all calls."""
     taken, told = 0, []
     for number, query_id in enumerate(query_ids):
         uses = entries(store, query_id, POINTER_ID)
@@ -598,7 +597,7 @@ def test_the_harness_fails_a_store_that_takes_generated_ids(tmp_path: Path) -> N
 
 
 def flip_while(paths: tuple[Path, Path], flips: int, use: Callable[[], object]) -> list[object]:
-    """What a use gives again and again while two entries change places so many times."""
+    """Repeat a call while two entries are swapped, and return its results."""
     here, there = paths
     aside = here.with_name("aside")
     done = threading.Event()
@@ -621,7 +620,7 @@ def flip_while(paths: tuple[Path, Path], flips: int, use: Callable[[], object]) 
 
 
 def check_flips(root: Path, flips: int, *, what: str, naive: bool = False) -> bool:
-    """Whether nothing outside was read or written while a link to it was swapped in and out."""
+    """Check that nothing outside is read or written while a link to it is swapped in."""
     made, pointer = make_world(root)
     store: Any = NaiveStore(made.base_dir, root) if naive else made
     query = root / "base" / "q"

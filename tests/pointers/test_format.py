@@ -22,7 +22,7 @@ from llm_common.errors import CorruptPointerError, PointerNotFoundError, StoreEr
 
 
 class Results(dict[str, object]):
-    """Results by pointer id; an exception stands for one that cannot be loaded."""
+    """Results by pointer id. An exception is raised instead of a result."""
 
     def load_result(self, *, pointer: ContextPointer) -> object:
         result = self[pointer.pointer_id]
@@ -59,7 +59,7 @@ BLOCK = re.compile(
 
 
 def blocks_of(text: str) -> list[re.Match[str]]:
-    """The blocks of a text that consists of blocks only, read as a model would: a fence ends at its own mark."""
+    """Split a text into its blocks as a model reads them: a fence ends at its own mark."""
     found: list[re.Match[str]] = []
     while text:
         block = BLOCK.match(text)

@@ -1,4 +1,4 @@
-"""Files far larger than any of their kind, and tombstones of the wrong form: each is its own damage alone."""
+"""Giant files and malformed tombstones, each of which affects only itself."""
 
 import asyncio
 import resource
@@ -44,7 +44,7 @@ async def save(store: ContextPointerStore, name: str, **changes: Any) -> Context
 
 
 async def use_store(base: Path, kind: str) -> None:
-    """Uses a store with one giant file; whatever is wrong raises."""
+    """Use a store with one giant file. Raises if anything is wrong."""
     store = FileContextPointerStore(base, durability="rename")
     hit, well = await save(store, "hit"), await save(store, "well")
     other = await save(store, "other", query_id="r")

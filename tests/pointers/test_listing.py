@@ -1,4 +1,4 @@
-"""Listings: they say what is there, however it came there, and cost little where nothing has changed."""
+"""Listings: complete, whoever changed the folder, and cheap if nothing has changed."""
 
 import asyncio
 import json
@@ -53,13 +53,13 @@ def run(program: str, folder: Path) -> str:
 
 
 def warm(store: FileContextPointerStore) -> list[ContextPointer]:
-    """The listing, after which the store knows all that there is to know."""
+    """List a query whose files have settled, so that the listing is cached."""
     settle()
     return store.list(query_id="q")
 
 
 def many(folder: Path, pointer: ContextPointer, count: int) -> None:
-    """Copies of a pair under other ids, as many as a large query has."""
+    """Copy a pair to other ids, as many as a large query has."""
     result = Path(folder / f"{pointer.pointer_id}.result.json").read_bytes()
     for number in range(count):
         pointer_id = f"{number:012x}"

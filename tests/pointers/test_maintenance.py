@@ -1,7 +1,4 @@
-"""What `verify` finds where files were damaged, left by killed writers or put by others.
-
-And what it repairs.
-"""
+"""The findings of `verify` in damaged stores, and what it repairs."""
 
 import asyncio
 import errno
@@ -184,7 +181,7 @@ def test_a_query_that_cannot_be_read_does_not_end_the_walk_s0_21(
 
 
 def test_a_save_on_its_way_is_no_finding_s0_21(store: FileContextPointerStore) -> None:
-    """A look at a moving store is held against one under the lock."""
+    """A scan without a lock is repeated under the lock."""
     stop = False
 
     async def saves() -> None:
@@ -210,7 +207,7 @@ def test_a_save_on_its_way_is_no_finding_s0_21(store: FileContextPointerStore) -
 
 
 class FullBlobStore(MemoryBlobStore):
-    """Holds so many bytes."""
+    """A store with a limited number of bytes."""
 
     room = 4_000
 
@@ -241,7 +238,7 @@ def test_a_full_store_is_clean_and_takes_saves_again_when_room_is_made_f_065_s0_
 
 
 def fill(store: ContextPointerStore, saved: list[ContextPointer], *, size: int) -> StoreFullError:
-    """Saves until there is no room."""
+    """Save results until the store is full."""
     for number in range(1_000):
         try:
             saved.append(save(store, "x" * size, f"{number}"))
@@ -252,7 +249,7 @@ def fill(store: ContextPointerStore, saved: list[ContextPointer], *, size: int) 
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Path:
-    """A file system of 2 MB, where this process may mount one."""
+    """Mount a file system of 2 MB, where this process may."""
     base = tmp_path / "disk"
     base.mkdir()
     if os.system(f"mount -t tmpfs -o size=2m tmpfs {base} 2>/dev/null"):

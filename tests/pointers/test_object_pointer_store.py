@@ -121,10 +121,7 @@ async def test_saving_on_s3_never_blocks_the_event_loop_s0_20(
 
 
 async def assert_the_loop_runs_on(store: ContextPointerStore) -> None:
-    """Checks that a save leaves the event loop to others.
-
-    `blockbuster` fails it where it would wait.
-    """
+    """Check that a save does not block the event loop, which `blockbuster` fails."""
     saving, turns = asyncio.ensure_future(save(store, "x" * 500_000)), 0
     while not saving.done():
         await asyncio.sleep(0)
@@ -147,7 +144,7 @@ def content(name: str, number: int) -> dict[str, Any]:
 def write(
     told: Connection, endpoint: str, bucket: str, name: str, numbers: range | None, *, same: bool
 ) -> None:
-    """Saves one result after another and tells the number of each when it is saved."""
+    """Save one result after another, and report the index of each completed save."""
 
     async def work() -> None:
         store = s3_store(endpoint, bucket)
@@ -165,7 +162,7 @@ def writer(
 
 
 def look(store: ContextPointerStore) -> tuple[set[tuple[str, int]], Counter[str]]:
-    """Which results are listed, and what is wrong with them by kind."""
+    """Return the listed results, and the number of problems by kind."""
     wrong, found = Counter[str](), set()
     listing = store.list_detailed(query_id="q")
     wrong["skipped"] += listing.skipped
@@ -181,7 +178,7 @@ def look(store: ContextPointerStore) -> tuple[set[tuple[str, int]], Counter[str]
 
 
 def assert_saves_at_once_are_kept(endpoint: str, *, processes: int, saves: int, same: bool) -> None:
-    """Checks that what that many processes save at the same time is whole at all times and there at the end."""
+    """Check that concurrent saves of several processes are whole at all times and complete."""
     bucket = new_bucket(endpoint)
     store = s3_store(endpoint, bucket)
     with ExitStack() as stack:
@@ -217,7 +214,7 @@ def test_eight_processes_of_fifty_saves_lose_and_tear_nothing_s0_05_s0_18_f_072(
 
 
 def kill_while_saving(endpoint: str, *, kills: int, same: bool) -> Counter[str]:
-    """What was wrong after each of that many writers was killed at a random instant, and which saves went missing."""
+    """Kill writers at random moments, and return the problems and the missing saves."""
     chance, wrong = random.Random(7), Counter[str]()
     saved, found = set[tuple[str, int]](), set[tuple[str, int]]()
     bucket = new_bucket(endpoint)

@@ -1,4 +1,4 @@
-"""Saves without a lock, in every order in which writers, readers and removals can meet, and be killed."""
+"""Saves without a lock, in every order of writers, readers, removals and kills."""
 
 from collections import Counter
 from collections.abc import Callable, Coroutine, Hashable
@@ -39,12 +39,12 @@ class InlineStore(ContextPointerStore):
 
 
 def opened(blobs: ObjectBlobStore, number: int = 0) -> ContextPointerStore:
-    """A store whose clock stands still, at another time for each number."""
+    """Open a store whose clock always shows `number` seconds after the start."""
     return InlineStore(ObjectRecords(blobs), clock=lambda: START + timedelta(seconds=number))
 
 
 def done(coroutine: Coroutine[Any, Any, T]) -> T:
-    """What a coroutine returns that waits for nothing."""
+    """Run a coroutine that never waits, and return its result."""
     try:
         coroutine.send(None)
     except StopIteration as exc:
@@ -54,7 +54,7 @@ def done(coroutine: Coroutine[Any, Any, T]) -> T:
 
 
 def save(result: Any, number: int = 0, /, call: int = 0, *, keep_repeats: bool = False) -> Program:
-    """A program that saves a result at the second of that number, and tells the id."""
+    """Return a program that saves a result at the second of an index, and returns the id."""
 
     def program(blobs: ObjectBlobStore) -> Hashable:
         saving = opened(blobs, number).save(
@@ -93,7 +93,7 @@ OLD, NEXT = save("old", 8), save("next", 9)
 
 
 def stored(*programs: Program, objects: Objects = (), hours_ago: float = 0) -> Objects:
-    """What is stored when the programs have run one after the other, so many hours ago."""
+    """Return the objects after the programs have run one after the other, some hours ago."""
     blobs = ModelStore(objects, now_s=(START - timedelta(hours=hours_ago)).timestamp())
     for program in programs:
         program(blobs)
@@ -128,11 +128,11 @@ def explore(
     afterwards: Program = NEXT,
     may_tear: Callable[[State], bool] = lambda _: False,
 ) -> int:
-    """How many states the programs can reach. In each `check` holds, and so does what must hold everywhere.
+    """Check every state that the programs can reach, and return the number of states.
 
-    That is: everything that is listed loads, and there is nothing else but in states that may tear;
-    an hour later what the dead have left is collected, and nothing else; the program `afterwards`,
-    a save of "next", works.
+    In each state `check` holds, every listed pointer loads, and only the states that may tear have
+    other objects. An hour later, exactly the remains of dead writers are collected. The program
+    `afterwards`, by default a save of "next", works.
     """
     known: dict[Objects, Visible] = {}
     states = 0
@@ -154,7 +154,7 @@ def explore(
 def one_of(
     results: tuple[str, ...], before: tuple[Program, ...]
 ) -> Callable[[State, Visible], None]:
-    """Checks that the old pair or a new one is visible, and a new one when one is acknowledged."""
+    """Check that the old pair or a new one is visible, a new one after an acknowledged save."""
 
     def check(state: State, visible: Visible) -> None:
         assert set(visible.results) <= {ID}
@@ -258,9 +258,9 @@ def test_a_reader_beside_garbage_collection_sees_a_whole_pair_s0_05_s0_18() -> N
 def test_deletion_beside_a_writer_leaves_a_whole_pair_or_none_s0_18(
     before: tuple[Program, ...], result: str
 ) -> None:
-    """A save in flight may go with what is deleted.
+    """A deletion can remove the result of a concurrent save.
 
-    Its meta stays then, and the next save or deletion takes it.
+    Its meta remains, and the next save or deletion removes it.
     """
 
     def check(state: State, visible: Visible) -> None:
@@ -292,7 +292,7 @@ def test_garbage_collection_beside_a_writer_takes_nothing_saved_s0_18(
             assert set(visible.results.values()) <= {"old", result}
 
     def abandoned(blobs: ObjectBlobStore) -> Hashable:
-        """Saves the same results, killed before the meta."""
+        """Save the same results, killed before the meta."""
         metas = {key: data for key, data, _ in stored(*before) if key == META}
         for number, value in enumerate(("abandoned", "old"), start=-7200):
             save(value, number)(blobs)
@@ -367,7 +367,7 @@ def test_a_writer_that_is_always_overtaken_gives_up(program: Program) -> None:
 
 
 def pair() -> tuple[ModelStore, ContextPointer, str]:
-    """A store with one pair, its pointer and the key of its result."""
+    """Return a store with one pair, its pointer, and the key of its result."""
     blobs = ModelStore(stored(OLD, hours_ago=2), now_s=START.timestamp())
     [pointer] = opened(blobs).list(query_id="q")
     [result] = [key for key, _, _ in blobs.objects if key != META]
@@ -376,7 +376,7 @@ def pair() -> tuple[ModelStore, ContextPointer, str]:
 
 
 def pair_of_1_0_0(*, without_digests: bool = False) -> tuple[ModelStore, ContextPointer]:
-    """A store with one pair as version 1.0.0 named it, or an older one, and its pointer."""
+    """Return a store with one pair as version 1.0.0 or an older one named it."""
     blobs, pointer, result = pair()
     payload = blobs.get(result)
     blobs.delete(result)

@@ -1,4 +1,4 @@
-"""What a person sees of a store as a whole: its queries, the newest pointers, a search, and what `gc` would remove."""
+"""Overviews of a store: its queries, newest pointers, searches, and the dry run of `gc`."""
 
 import asyncio
 import json
@@ -31,7 +31,7 @@ MAKERS: dict[str, Callable[[Path], ContextPointerStore]] = {
 
 @pytest.fixture(params=MAKERS)
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> ContextPointerStore:
-    """Query `a` with five outputs, one of which expires; query `b` with one."""
+    """Create query `a` with five outputs, one of which expires, and query `b` with one."""
     made = MAKERS[request.param](tmp_path / "base")
 
     async def fill() -> None:
@@ -178,7 +178,7 @@ def word(number: int) -> str:
 
 @cache
 def large_store() -> ContextPointerStore:
-    """A store with one result of 1 MB, whose words differ."""
+    """Create a store with one result of 1 MB of different words."""
     made = InMemoryContextPointerStore()
     text = "".join(
         f"{word(number)}{'é,'[number % 1_000 :][:1] or ' '}" for number in range(130_000)

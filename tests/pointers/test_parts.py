@@ -183,7 +183,7 @@ HOSTILE_FILTERS = [
 
 
 def rows(table: list[Any], *, every: int) -> list[Any]:
-    """The rows of a table as parameters: each so-many-th in the default run, all of them in torture."""
+    """Return some rows of a table as parameters, and all of them for `make torture`."""
     torture = pytest.mark.torture
     return [
         pytest.param(*row, id=f"S4-08-{n}", marks=() if n % every == 0 else torture)

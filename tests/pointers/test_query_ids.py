@@ -1,4 +1,4 @@
-"""Query ids that applications use, in every store: mapped to folders, and back wherever a store lists its queries."""
+"""Query ids of applications, mapped to folders and back in every store."""
 
 from pathlib import Path
 from typing import Any

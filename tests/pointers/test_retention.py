@@ -80,7 +80,7 @@ def clock() -> Clock:
 
 
 def opener(home: str, base: Path, clock: Clock) -> Open:
-    """Opens the same store again and again, as after a restart."""
+    """Return a function that opens the same store again, as after a restart."""
     memory, objects = MemoryBlobStore(), obstore.store.MemoryStore()
 
     def open_store(**options: Any) -> ContextPointerStore:
@@ -115,7 +115,7 @@ def names_in(folder: Path) -> list[str]:
 
 
 def reason(store: ContextPointerStore, pointer: ContextPointer) -> str | None:
-    """Why the pointer cannot be loaded, None when it can."""
+    """Return why the pointer cannot be loaded, None if it can."""
     try:
         store.load_result(pointer=pointer)
     except PointerNotFoundError as exc:
@@ -263,7 +263,7 @@ def test_a_time_beyond_all_calendars_is_for_ever_s0_21() -> None:
 
 
 async def test_tombstones_are_salted_s0_21(tmp_path: Path) -> None:
-    """The same pointer has another tag in every store, so that no list of likely ids tells what was there."""
+    """A pointer has another tag in every store, so a list of likely ids reveals nothing."""
     tags = []
     for number in range(3):
         store = FileContextPointerStore(tmp_path / str(number), durability="rename")
@@ -545,7 +545,7 @@ async def test_a_session_reads_back_nothing_whose_time_is_over_s0_21_s4_08(
 
 
 class Retaining(RuleBasedStateMachine):
-    """What is listed and loaded is what a dictionary says, whatever is saved, pinned, expires, is deleted or swept."""
+    """A store lists and loads what a dictionary holds, whatever is saved, pinned or removed."""
 
     names = st.integers(0, 4)
     home = "files"
@@ -570,7 +570,7 @@ class Retaining(RuleBasedStateMachine):
 
     @property
     def now(self) -> float:
-        """For a store that stays open, time does not go back by less than five seconds."""
+        """Return the model's time, which never steps back by less than five seconds."""
         return self.latest if self.seconds < self.latest <= self.seconds + 5 else self.seconds
 
     def gone(self, pointer_id: str, now: float | None = None) -> str | None:
@@ -618,7 +618,7 @@ class Retaining(RuleBasedStateMachine):
         return known[0] if known else ""
 
     def evict(self, saved: str) -> None:
-        """Takes from the model what must give way, oldest first, expired before all."""
+        """Remove from the model what must be evicted: expired entries, then the oldest."""
         others = sorted((one for one in self.results if one != saved), key=self.age)
         beyond = 0 if self.limit is None else len(others) + 1 - self.limit // 100
         free = [one for one in others if not self.results[one][2]]
@@ -667,7 +667,7 @@ class Retaining(RuleBasedStateMachine):
 
     @rule()
     def restart(self) -> None:
-        """A new process knows the time of the system alone, so it begins when the clock is right."""
+        """Open the store as a new process, which knows only the system's time."""
         if self.seconds >= self.latest:
             self.seconds += 0.001
             self.clock.move(0.001)
@@ -764,7 +764,7 @@ class CarelessStore(FileContextPointerStore):
 
 
 def churn(base: Path, work: str, told: Connection, *, careless: bool) -> None:
-    """Pins, collects or deletes without end, beside its own saves."""
+    """Pin, collect or delete without end while others save."""
     store = (CarelessStore if careless else FileContextPointerStore)(
         base, durability="rename", lock_timeout_s=60
     )
@@ -790,7 +790,7 @@ def churn(base: Path, work: str, told: Connection, *, careless: bool) -> None:
 
 
 def faults_after_kills(base: Path, work: str, *, kills: int, careless: bool = False) -> list[str]:
-    """What was wrong after each of that many processes was killed at a random instant."""
+    """Kill processes at random moments, and return the problems that they leave."""
     chance, wrong = random.Random(7), list[str]()
     store = FileContextPointerStore(base, durability="rename")
     for _ in range(kills):
@@ -844,9 +844,9 @@ def descriptors() -> int:
 
 
 async def temporaries_after_collections(base: Path, saves: int) -> list[str]:
-    """What saves with a collection now and then leave of temporaries.
+    """Return the temporary files that remain of saves with occasional collections.
 
-    Checks that they leave nothing else behind.
+    Checks that nothing else remains.
     """
     store = FileContextPointerStore(base, durability="rename", max_bytes_per_query=20_000)
     await save(store, "first")

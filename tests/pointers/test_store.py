@@ -557,7 +557,7 @@ def test_an_id_in_the_place_of_a_pointer_is_named(store: FileContextPointerStore
 
 
 def nested(leaf: object, levels: int) -> object:
-    """The leaf inside so many objects and lists by turns, an object outermost."""
+    """Nest a leaf in alternating objects and lists, with an object outermost."""
     for level in range(levels):
         leaf = {"a": leaf} if (levels - level) % 2 else [leaf]
     return leaf
@@ -581,7 +581,7 @@ async def test_results_of_250_levels_are_stored_and_deeper_ones_refused_s0_14(
 
 
 def rewrite(pointer: ContextPointer, text: str) -> None:
-    """Replaces a stored result, as if another version had stored it."""
+    """Replace a stored result, as if another version had stored it."""
     result = Path(pointer.result_path)
     result.write_text(text, encoding="utf-8")
     [meta] = result.parent.glob("*.meta.json")
@@ -736,7 +736,7 @@ async def test_a_legacy_call_is_recognised_by_its_arguments_s0_04(
 
 
 def write_legacy(base: Path, pointer_id: str, **changes: Any) -> ContextPointer:
-    """Writes what the earlier implementation wrote: indented, with the spec's fields alone."""
+    """Write a pair as the earlier implementation did: indented, only fields of the spec."""
     fields = {
         "pointer_id": pointer_id,
         "query_id": "q",
@@ -829,7 +829,7 @@ async def test_saving_never_blocks_the_event_loop_s0_20(tmp_path: Path, size: in
 
 @contextmanager
 def held(store: FileContextPointerStore) -> Iterator[None]:
-    """The query's folder, locked by another thread for the duration of the block."""
+    """Lock the query's folder in another thread for the duration of the block."""
     blobs = store.records.blobs
     assert isinstance(blobs, FileBlobStore)
     released, locked = threading.Event(), threading.Event()
@@ -881,7 +881,7 @@ async def test_a_save_that_is_cancelled_while_it_waits_stores_nothing_f_068_s0_2
 def test_a_forked_child_saves_with_threads_of_its_own_f_158_s0_20(
     store: FileContextPointerStore,
 ) -> None:
-    """Not those of its parent, which it has not: a save that waits for one never ends."""
+    """A child has none of its parent's threads, and a save would wait for them without end."""
 
     async def save_several() -> None:
         await asyncio.gather(*(save(store, n, args={"n": n}) for n in range(8)))
@@ -899,7 +899,7 @@ def test_a_forked_child_saves_with_threads_of_its_own_f_158_s0_20(
 
 
 def fork_and_run(program: Callable[[], object]) -> int:
-    """The process id of a child that calls the program and ends with 0 if it returns."""
+    """Fork a child that calls the program and exits with 0 if it returns. Returns its id."""
     with warnings.catch_warnings():
         # from Python 3.12 on: of forks beside threads
         warnings.simplefilter("ignore", DeprecationWarning)

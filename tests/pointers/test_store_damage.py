@@ -140,7 +140,7 @@ def test_leftovers_are_invisible_f_053(store: FileContextPointerStore) -> None:
 
 
 class Killed(KeyboardInterrupt):
-    """Stands for a kill, or for control-C at that instant."""
+    """Simulates a kill, or Ctrl-C at this moment."""
 
 
 class DyingBlobStore(MemoryBlobStore):

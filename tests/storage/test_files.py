@@ -222,7 +222,7 @@ NOBODY = 65_534
 
 @pytest.fixture
 def shared_root() -> Iterator[Path]:
-    """A directory that another user can reach, unlike pytest's own."""
+    """Create a directory that another user can reach, unlike pytest's own."""
     root = Path(tempfile.mkdtemp(prefix="llm-common-test-"))
     root.chmod(0o755)
     yield root
@@ -230,7 +230,7 @@ def shared_root() -> Iterator[Path]:
 
 
 def as_nobody(action: Callable[[], object]) -> str:
-    """The name of the error that the action raises in a process of another user, or its result's repr."""
+    """Run an action as another user, and return its error's name or its result's repr."""
     if os.geteuid() != 0:
         pytest.skip("only root can become another user")
     receiver, sender = multiprocessing.get_context("fork").Pipe(duplex=False)
@@ -541,9 +541,9 @@ def test_what_a_failed_put_of_several_leaves_is_whole_f_059(
 
 @contextmanager
 def forked(program: Callable[[Connection], object]) -> Iterator[tuple[int, Connection]]:
-    """Number of a child process in which the program runs, and what it tells.
+    """Run a program in a forked child. Yields its process id and a pipe from it.
 
-    Killed with the block.
+    The child is killed at the end of the block.
     """
     receiver, sender = multiprocessing.get_context("fork").Pipe(duplex=False)
     process = multiprocessing.get_context("fork").Process(target=program, args=[sender])

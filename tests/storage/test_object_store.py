@@ -43,7 +43,7 @@ SECRET = "CANARY9f3a5e"
 
 
 class ConditionalPuts(BlobStoreContract):
-    """What `ObjectBlobStore` promises beside, on a store that keeps conditions."""
+    """The further contract of `ObjectBlobStore`, on a store with conditional puts."""
 
     def test_a_conditional_put_replaces_the_version_that_is_known(
         self, blobs: ObjectBlobStore
@@ -114,7 +114,7 @@ class TestInLocalDirectory(BlobStoreContract):
         return ObjectBlobStore(obstore.store.LocalStore(tmp_path))
 
     def test_concurrent_updates_are_not_lost(self, blobs: BlobStore) -> None:
-        """None at all, since a directory keeps no conditions."""
+        """Check that a directory refuses updates, since it has no conditional puts."""
         with pytest.raises(StoreError, match="FileContextPointerStore"):
             blobs.update("q/a", lambda _: b"1")
 
@@ -240,7 +240,7 @@ def test_a_missing_bucket_is_an_error_and_no_missing_blob() -> None:
 
 
 class Refusing(http.server.BaseHTTPRequestHandler):
-    """Answers everything with a status and what S3 says about it, which repeats what it was told."""
+    """A server that answers every request with an error which repeats the request."""
 
     status = 403
     code = "SignatureDoesNotMatch"

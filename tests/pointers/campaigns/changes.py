@@ -34,10 +34,10 @@ class Change:
 
     Attributes:
         before: Values by the name of their call.
-        make: The change.
-        after: Values when it is made.
-        later: Names of those that go with it, or, when they cannot be removed then, with the next
-            change.
+        make: Makes the change.
+        after: Values after the change.
+        later: Names of values that go with the change, or with the next one if they cannot be
+            removed.
     """
 
     before: dict[str, int]
@@ -65,7 +65,7 @@ class Change:
             asyncio.run(done)
 
     def allows(self, values: dict[str, int]) -> bool:
-        """Whether each value is that before or that after."""
+        """Return whether each value is the one before or the one after the change."""
         return all(
             values.get(name) in (self.before.get(name), self.after.get(name))
             for name in self.before | self.after | values
@@ -83,7 +83,7 @@ def open_flushing_store(base: Path) -> FileContextPointerStore:
 
 
 def stored_values(store: Any) -> dict[str, int]:
-    """The value of every listed call; raises when one does not load."""
+    """Return the value of every listed call. Raises if one cannot be loaded."""
     return {
         pointer.args["name"]: store.load_result(pointer=pointer)
         for pointer in store.list(query_id="q")
@@ -101,7 +101,7 @@ def save_with_quota(store: FileContextPointerStore) -> Any:
 
 
 async def save_at_once(store: Any, values: dict[str, int]) -> None:
-    """Saves a result of each call; the first is committed alone, and the rest together."""
+    """Save a result of each call, the first one alone and the others concurrently."""
     outcomes = await asyncio.gather(
         *(save(store, *item) for item in values.items()), return_exceptions=True
     )

@@ -42,9 +42,9 @@ needs_memory_figures = pytest.mark.skipif(
 def child(
     work: Callable[..., None], *args: Any, **options: Any
 ) -> Iterator[tuple[BaseProcess, Connection]]:
-    """A process that runs `work(sender, *args, **options)`, and the receiver.
+    """Run `work(sender, *args, **options)` in a process, and yield the process and receiver.
 
-    Killed at the end of the block.
+    The process is killed at the end of the block.
     """
     receiver, sender = PROCESSES.Pipe(duplex=False)
     process = PROCESSES.Process(target=work, args=(sender, *args), kwargs=options)
@@ -59,7 +59,7 @@ def child(
 
 
 def answer(work: Callable[..., Any], *args: Any, timeout_s: float = 60.0, **options: Any) -> Any:
-    """What the function returns in another process."""
+    """Run a function in another process, and return its result."""
     with child(_send_answer, work, args, options) as (_, receiver):
         assert receiver.poll(timeout_s), "no answer"
         return receiver.recv()
@@ -72,7 +72,7 @@ def _send_answer(
 
 
 def heard_until_the_end(receiver: Connection) -> list[Any]:
-    """Everything that a process sent before it ended."""
+    """Return everything that a process sent before it ended."""
     messages = []
     try:
         while True:
@@ -82,7 +82,7 @@ def heard_until_the_end(receiver: Connection) -> list[Any]:
 
 
 def mount_own_tmpfs(folder: Path, options: str) -> None:
-    """A size-limited file system that only this process sees, and that ends with it."""
+    """Mount a size-limited file system that only this process sees."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.unshare(_CLONE_NEWNS):
         raise OSError(ctypes.get_errno(), "unshare")
@@ -97,7 +97,7 @@ def remount(folder: Path, options: str) -> None:
 
 
 def needs_mounts() -> None:
-    """Skips a test where no file system can be mounted."""
+    """Skip a test where no file system can be mounted."""
     if not answer(_can_mount):
         pytest.skip("file systems can be mounted on Linux by root only")
 
@@ -112,7 +112,7 @@ def _can_mount() -> bool:
 
 @contextmanager
 def peak_memory() -> Iterator[Callable[[], int]]:
-    """Gives a function: by how many bytes this process was ever larger than at the beginning of the block."""
+    """Yield a function that returns by how many bytes this process has grown at most."""
     before = _memory("VmRSS")
     _PEAK.write_text("5")  # it starts anew
     yield lambda: _memory("VmHWM") - before

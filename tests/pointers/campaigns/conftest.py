@@ -10,7 +10,7 @@ ShowFigures = Callable[..., None]
 
 @pytest.fixture
 def show_figures(request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]) -> ShowFigures:
-    """Writes figures by name behind the test's own name; in a short run they are left out."""
+    """Write measurements by name after the test's name, except in a short run."""
     full = request.node.get_closest_marker("torture") is not None
     terminal = request.config.get_terminal_writer()
 

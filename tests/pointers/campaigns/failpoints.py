@@ -1,4 +1,4 @@
-"""Something that happens at the n-th file operation of a change, and what must hold afterwards."""
+"""Faults at the n-th file operation of a change, and what must hold afterwards."""
 
 import asyncio
 import itertools
@@ -27,14 +27,14 @@ _QUIET_S = 0.05
 
 
 class Failpoint:
-    """Acts before the operation of that number among those that count, once.
+    """Acts once, before the n-th of the operations that count.
 
-    Flushes nothing, which takes long.
+    Does not flush, which takes long.
 
     Args:
-        number: 0 for the first.
-        act: What happens there.
-        counts: Which operations count; those that change something unless given.
+        number: Index of the operation, from 0.
+        act: The action.
+        counts: Selects the operations that count, by default those that change something.
     """
 
     def __init__(
@@ -77,14 +77,14 @@ def each_copy(
 def each_time(
     base: Path, change: Change, *, start: int = 0, step: int = 1
 ) -> Iterator[tuple[int, Path]]:
-    """As `each_copy`, with a store from before the change."""
+    """Yield as `each_copy`, with a store from before the change."""
     return each_copy(base, change.prepare, start=start, step=step)
 
 
 def check(change: Change, base: Path) -> None:
-    """What is seen is from before or after.
+    """Check that the store holds the values before or after the change.
 
-    The next save succeeds, and `verify` finds nothing then.
+    The next save then succeeds, and `verify` reports nothing.
     """
     store = open_store(base)
     values = stored_values(store)
@@ -97,7 +97,7 @@ def check(change: Change, base: Path) -> None:
 
 
 def check_while_running(change: Change, base: Path) -> None:
-    """As `check`, where saves that were not acknowledged may still run: they overwrite no acknowledged save."""
+    """Check the store while unacknowledged saves may run, which overwrite no other save."""
     store = open_store(base)
     assert change.allows(stored_values(store)), stored_values(store)
     with asyncio.Runner() as runner:
@@ -113,7 +113,7 @@ def check_while_running(change: Change, base: Path) -> None:
 
 
 def wait_until_quiet(base: Path, *, patience_s: float = 10) -> None:
-    """Returns when no file of a store has changed for a while."""
+    """Wait until no file of a store has changed for a while."""
     deadline, seen = time.monotonic() + patience_s, None
     while time.monotonic() < deadline:
         files = {
@@ -127,6 +127,6 @@ def wait_until_quiet(base: Path, *, patience_s: float = 10) -> None:
 
 
 def open_descriptors() -> int:
-    """The number of open descriptors of this process, 0 where the system does not list them."""
+    """Count the open descriptors of this process, 0 if the system does not list them."""
     folder = Path("/proc/self/fd")
     return len(list(folder.iterdir())) if folder.is_dir() else 0

@@ -1,7 +1,7 @@
-"""Every call by which a store reaches its files, handed to a function before the system does it.
+"""Intercepts every file operation of a store before the system executes it.
 
-It replaces functions of `os` and `fcntl`, whatever module of the store calls them. Of a file object
-of `open` only the opening is seen; a campaign that follows all changes notices what was written.
+Replaces functions of `os` and `fcntl` for all modules of the store. Of a file object of `open`,
+only the opening is intercepted. A campaign that follows all changes notices what is written to it.
 """
 
 import builtins
@@ -54,7 +54,7 @@ class Operation:
 
     @property
     def changes(self) -> bool:
-        """Whether it changes the disk or takes a lock."""
+        """Return whether the operation changes the disk or takes a lock."""
         return bool(self.flags & os.O_CREAT) if self.name == "open" else self.name not in _READING
 
 
@@ -105,7 +105,7 @@ class _Calls:
         return call
 
     def close(self, real: Callable[[int], None], descriptor: int) -> None:
-        """Closing what was only read cannot fail; a close that fails has closed all the same."""
+        """Close a file. A read-only one cannot fail, and a close that fails has closed it."""
         path = self._paths.pop(descriptor, "")
         try:
             if descriptor in self._written:
@@ -145,7 +145,7 @@ class _Calls:
 
     @staticmethod
     def open_file(real: Callable[..., Any], path: Any, *args: Any, **options: Any) -> Any:
-        """Lets `open` reach the file by `os.open`, which is replaced."""
+        """Let `open` open the file with `os.open`, which is replaced."""
         if isinstance(path, int) or options.get("opener") is not None:
             return real(path, *args, **options)
         return real(
@@ -165,7 +165,7 @@ class _Calls:
 
 @contextmanager
 def intercepted_operations(base: Path, handler: Handler) -> Iterator[None]:
-    """A block in which each operation on files at or below the base, of any thread, is given to `meet`."""
+    """Pass each operation on files at or below the base, of any thread, to `meet`."""
     calls = _Calls(base, handler)
     stand_ins: dict[str, Callable[..., Any]] = {"open": calls.open, "close": calls.close}
     stand_ins |= {name: calls.on_descriptor(name) for name in _ON_DESCRIPTORS}

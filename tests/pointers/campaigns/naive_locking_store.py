@@ -1,4 +1,4 @@
-"""`NaiveLockingStore`: a store whose locks survive a fork, which the campaigns about forks must catch."""
+"""`NaiveLockingStore`, whose locks survive a fork, which the campaigns must catch."""
 
 import asyncio
 import fcntl
@@ -19,7 +19,7 @@ _SAVE_S = 0.01
 
 
 class NaiveLockingStore(NaiveStore):
-    """One `threading.Lock` for all saves of a process, and a lock file that a forked child keeps open.
+    """A store with one `threading.Lock` per process, and a lock file that a fork keeps open.
 
     Args:
         base_dir: Directory of the store.

@@ -12,7 +12,7 @@ __all__ = ["NaiveStore", "PointerStore"]
 
 
 class PointerStore(Protocol):
-    """What the campaigns use of a store."""
+    """The methods of a store that the campaigns use."""
 
     async def save(
         self,
@@ -30,9 +30,9 @@ class PointerStore(Protocol):
 
 
 class NaiveStore:
-    """Writes in place, the pointer before its result, with no lock, flush or digest, and blocks the event loop.
+    """A store that writes in place, pointer first, without lock, flush or digest.
 
-    Ids become paths as they come, and what was listed once is listed again.
+    It blocks the event loop, uses ids as paths, and caches its lists forever.
     """
 
     def __init__(self, base_dir: Path) -> None:

@@ -1,9 +1,8 @@
-"""The possible contents of a disk after a power failure, given the file operations until then.
+"""The possible contents of a disk after a power failure, by its file operations.
 
-The model is harsher than ext4, xfs or btrfs: of the names that a folder got or lost since it was
-flushed, any subset may have reached the disk; and a file that was not flushed since it was written
-may be whole, as it was when last flushed, empty, cut in the middle, or of full length and all
-zeros. A rename is one change.
+The model is harsher than ext4, xfs or btrfs. Any subset of the names that a folder got or lost
+since its last flush may have reached the disk. A file that was written since its last flush may be
+complete, as at its last flush, empty, cut in the middle, or full of zeros. A rename is one change.
 """
 
 import itertools
@@ -53,7 +52,7 @@ class _NameChange:
 
 @dataclass(slots=True)
 class Disk:
-    """Follows the operations of a store, and gives the possible contents if the power fails now."""
+    """Follows the operations of a store, and returns the possible contents after a failure."""
 
     root: Path
     files: list[_File] = field(default_factory=list)
@@ -83,14 +82,14 @@ class Disk:
                 self._flush(path)
 
     def now(self) -> World:
-        """The contents while the power stays."""
+        """Return the contents as long as the power stays on."""
         return {
             path: None if what == _FOLDER else self.files[what].content
             for path, what in self.names.items()
         }
 
     def worlds(self, *, most: int, chance: random.Random) -> Iterator[World]:
-        """Possible contents after a power failure: all when there are at most `most`, else a random choice."""
+        """Return the possible contents after a power failure, a random sample if over `most`."""
         count = len(self.pending)
         masks = (
             range(1 << count)
@@ -119,7 +118,7 @@ class Disk:
             yield {path: content.get(what) for path, what in names.items()}
 
     def _reachable(self, names: dict[str, int]) -> dict[str, int]:
-        """The names without those in a folder whose own name is lost."""
+        """Return the names without those in a folder whose own name is lost."""
 
         def there(path: Path) -> bool:
             return path == self.root or (str(path) in names and there(path.parent))

@@ -1,7 +1,7 @@
-"""Whole programs that use a store, run as `python programs.py NAME BASE ...` by any interpreter.
+"""Programs that use a store, run as `python programs.py NAME BASE ...` by any interpreter.
 
-They import the public API only. Each prints one line of JSON: what it saved, or how its children
-ended.
+They import the public API only. Each prints one line of JSON with its saves, or with the exits of
+its children.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ SAVE_PATIENCE_S = 10
 
 
 def value_of(query_id: str, number: int, size: int = 0) -> dict[str, Any]:
-    """The result of that call in that query; shows whether it is whole and whose it is."""
+    """Return the result of a call in a query, which shows its owner and whether it is whole."""
     return {"query": query_id, "number": number, "body": "x" * size}
 
 
@@ -52,7 +52,7 @@ def open_store(base: Path, *, flush: bool = False) -> Any:
 
 
 async def save_some(store: Any, seed: int, numbers: Iterable[int]) -> list[int]:
-    """Saves at once, in four queries, results of which every third is large."""
+    """Save results concurrently in four queries. Every third result is large."""
     saves = (
         save(store, f"q{seed}-{number % 4}", number, 0 if number % 3 else 60_000)
         for number in numbers
@@ -61,7 +61,7 @@ async def save_some(store: Any, seed: int, numbers: Iterable[int]) -> list[int]:
 
 
 def end_after_saves(base: Path, seed: int) -> list[int]:
-    """Awaits 12 to 200 saves, some at once, now and then after a rest, and ends."""
+    """Await 12 to 200 saves, some of them concurrent, with occasional rests, and end."""
     chance, store = random.Random(seed), open_store(base)
 
     async def main() -> list[int]:
@@ -79,9 +79,9 @@ def end_after_saves(base: Path, seed: int) -> list[int]:
 
 
 def end_after_rests(base: Path, seed: int) -> list[int]:
-    """Awaits six saves and rests for 30 to 70 ms, twelve times.
+    """Await six saves and rest for 30 to 70 ms, twelve times.
 
-    Awaits 40 saves at once, and ends.
+    Then await 40 concurrent saves, and end.
     """
     chance, store = random.Random(seed), open_store(base)
 
@@ -96,7 +96,7 @@ def end_after_rests(base: Path, seed: int) -> list[int]:
 
 
 def end_during_saves(base: Path, seed: int) -> list[int]:
-    """Leaves `asyncio.run` while 60 saves are on their way, which cancels them."""
+    """Leave `asyncio.run` during 60 saves, which cancels them."""
     chance, store = random.Random(seed), open_store(base)
 
     async def main() -> list[int]:
@@ -109,14 +109,14 @@ def end_during_saves(base: Path, seed: int) -> list[int]:
 
 
 def never_end(_: Path, __: int) -> list[int]:
-    """Leaves a thread that waits for ever: the harness must notice."""
+    """Leave a thread that never ends, which the harness must notice."""
     threading.Thread(target=threading.Event().wait).start()
     return []
 
 
 @contextmanager
 def saving_thread(store: Any, *, size: int) -> Iterator[None]:
-    """A block beside which a thread's event loop saves results, eight at once, in the query `q`."""
+    """Save results in the query `q`, eight at a time, in the event loop of a thread."""
     begun, stopped = threading.Event(), threading.Event()
 
     async def work() -> None:
@@ -140,7 +140,7 @@ def saving_thread(store: Any, *, size: int) -> Iterator[None]:
 
 
 def save_and_load(store: Any, query_id: str, number: int) -> None:
-    """What a child does: raises if it cannot load what it saved."""
+    """Save and load in a child. Raises if the saved result cannot be loaded."""
     asyncio.run(save(store, query_id, number))
     [pointer] = [
         one for one in store.list(query_id=query_id) if one.args == {"number": number, "size": 0}
@@ -149,9 +149,9 @@ def save_and_load(store: Any, query_id: str, number: int) -> None:
 
 
 def fork_by_os(work: Callable[[], None]) -> Callable[[], int | None]:
-    """Forks a child that does the work.
+    """Fork a child that does the work.
 
-    Gives a function that returns its exit code, or None while it runs.
+    Returns a function that returns its exit code, or None while it runs.
     """
     pid = os.fork()
     if pid == 0:
@@ -199,7 +199,7 @@ def fork_while_saving(
     size: int,
     patience_s: float = CHILD_PATIENCE_S,
 ) -> Counter[str]:
-    """How many children ended, failed or hung, of those forked one after another while a thread saves."""
+    """Fork children while a thread saves, and count those that ended, failed or hung."""
     chance, store, ends = random.Random(size + count), make(base), Counter[str]()
     fork = {"os": fork_by_os, "multiprocessing": fork_by_multiprocessing}[how]
     with saving_thread(store, size=size):
@@ -223,7 +223,7 @@ def fork_children(base: Path, how: str, count: str, size: str) -> Counter[str]:
 
 
 def fork_and_die(base: Path, seed: str) -> None:
-    """Forks a child that sleeps, in the middle of a save, prints its process id, and is killed."""
+    """Fork a sleeping child during a save, print its process id, and be killed."""
     save_fork_and_die(
         open_store(base, flush=True), seed, lambda pid: os.write(1, f"{pid}\n".encode())
     )
@@ -243,7 +243,7 @@ def save_fork_and_die(store: Any, seed: str, send: Callable[[int], object]) -> N
 
 
 def save_without_threads(base: Path, uid: str) -> dict[str, Any]:
-    """What saves come to while no thread can be started, then when threads can be started again."""
+    """Save while no thread can be started, then while threads can be started again."""
     from llm_common.errors import StoreError
 
     def outcomes_of(saves: list[Any]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Runs `programs.py` in this interpreter and others, beside busy loops, each program within its time."""
+"""Runs `programs.py` in several interpreters beside busy loops, each within a time limit."""
 
 import os
 import signal
@@ -29,7 +29,7 @@ INTERPRETERS = pytest.mark.parametrize(
 
 
 def start(python: str, program: str, *args: object) -> subprocess.Popen[str]:
-    """A program of `programs.py` that has just been started, with its output in pipes."""
+    """Start a program of `programs.py` with its output in pipes."""
     return subprocess.Popen(
         [python, "-B", str(_PROGRAMS), program, *map(str, args)],
         stdout=subprocess.PIPE,
@@ -41,12 +41,12 @@ def start(python: str, program: str, *args: object) -> subprocess.Popen[str]:
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How a program ended.
+    """The end of a program.
 
     Attributes:
         status: `ended`, `failed` or `never ended`.
-        output: What it printed.
-        errors: Its error output; of one that never ended, the stack of each of its threads.
+        output: Its output.
+        errors: Its error output, with the stacks of all threads if it never ended.
     """
 
     status: str
@@ -55,7 +55,7 @@ class Ending:
 
 
 def run(python: str, program: str, *args: object, patience_s: float = 60) -> Ending:
-    """How a program of `programs.py` ends; one that takes longer than `patience_s` is killed."""
+    """Run a program of `programs.py`, and kill it after `patience_s`."""
     with start(python, program, *args) as process:
         try:
             output, errors = process.communicate(timeout=patience_s)
@@ -77,7 +77,7 @@ def _last_words(process: subprocess.Popen[str]) -> str:
 
 @contextmanager
 def busy_loops(count: int) -> Iterator[None]:
-    """That many processes that do nothing but compute, killed at the end of the block."""
+    """Run several processes that only compute, and kill them at the end of the block."""
     program = (
         f"import time\nend = time.monotonic() + {MAX_BUSY_S}\nwhile time.monotonic() < end: pass"
     )

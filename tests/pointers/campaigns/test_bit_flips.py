@@ -19,7 +19,7 @@ COUNTS = pytest.mark.parametrize(
 
 
 def flip_every_bit(store: PointerStore, base: Path, *, count: int, longest: int) -> tuple[int, int]:
-    """How many bits were flipped, and how many of them were noticed when the result was loaded."""
+    """Flip every bit, and return how many flips there were and how many loads noticed."""
     chance, flipped, noticed = random.Random(7), 0, 0
     for number in range(count):
         text = "".join(chance.choices('abc 019.,-"[]{}é雨', k=chance.randint(1, longest)))

@@ -1,4 +1,4 @@
-"""Programs that save and end, several at a time on a busy machine: each ends, with what it saved."""
+"""Programs that save and end, several at a time on a busy machine, and lose nothing."""
 
 import json
 from collections import Counter
@@ -19,9 +19,9 @@ MAX_HANGING = 3
 def run_programs(
     python: str, program: str, base: Path, *, count: int, busy: int, patience_s: float = 60
 ) -> tuple[Counter[str], list[str]]:
-    """How many programs ended, and what was wrong.
+    """Run some programs, and return how many ended and what was wrong.
 
-    With the error output of the first that did not end well.
+    The problems include the error output of the first failed program.
     """
     figures, errors = Counter[str](), list[str]()
 
@@ -41,7 +41,7 @@ def run_programs(
 
 
 def wrong_with(base: Path, seed: int, acknowledged: list[int]) -> Counter[str]:
-    """What is wrong with the saves of one program."""
+    """Return the problems with the saves of a program."""
     store = FileContextPointerStore(base)
     queries = [f"q{seed}-{number}" for number in range(4)]
     pointers = {

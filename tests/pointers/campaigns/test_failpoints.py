@@ -63,13 +63,13 @@ def run_and_die(sender: Connection, base: Path, name: str, number: int, make: Ma
 def survives_kill(
     base: Path, name: str, number: int, make: MakeStore = open_flushing_store
 ) -> bool:
-    """Whether the change ends before it comes to the operation of that number, at which its process is killed."""
+    """Kill a process at an operation, and return whether the change ended before it."""
     with child(run_and_die, base, name, number, make) as (_, receiver):
         return heard_until_the_end(receiver) == ["done"]
 
 
 class Dead(BaseException):
-    """Stands for a kill in the same process: from now on nothing is changed any more."""
+    """Simulates a kill in the same process: from now on, no operation changes anything."""
 
 
 class Death(Failpoint):
@@ -88,7 +88,7 @@ def stop(operation: Operation) -> None:
 def survives_death(
     base: Path, name: str, number: int, make: MakeStore = open_flushing_store
 ) -> bool:
-    """As `survives_kill`, in this process; locks end likewise."""
+    """Simulate a kill at an operation in this process, which also ends the locks."""
     death = Death(number, stop)
     with intercepted_operations(base, death), suppress(Dead):
         CHANGES[name].run(make(base))
@@ -113,7 +113,7 @@ def die_everywhere(
     step: int = ALL,
     make: MakeStore = open_flushing_store,
 ) -> Counter[str]:
-    """How many deaths there were, and what was wrong after them."""
+    """Kill at each operation, and return the number of kills and the problems."""
     wrong = Counter[str]()
     for number, copy in each_time(base, CHANGES[name], start=len(name) % step, step=step):
         if survives(copy, name, number, make):

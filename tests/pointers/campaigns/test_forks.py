@@ -1,4 +1,4 @@
-"""Processes that are forked while another thread of the parent saves, and parents that are killed then."""
+"""Forks during a save in another thread, and kills of the parent."""
 
 import asyncio
 import json
@@ -112,7 +112,7 @@ Gives the process id of the child.
 
 
 def outcomes_after_kills(start_parent: StartParent, store: Any, *, kills: int) -> Counter[str]:
-    """How saves of this process end, each after a parent was killed whose child still runs."""
+    """Save after each kill of a parent whose child still runs, and return the outcomes."""
     outcomes = Counter[str]()
     for number in range(kills):
         pid = start_parent(number)

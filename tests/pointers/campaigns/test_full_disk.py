@@ -26,7 +26,7 @@ ANOTHER_USER = 65_534
 def fill(
     runner: asyncio.Runner, store: PointerStore, turn: int, figures: Counter[str]
 ) -> Iterator[str]:
-    """The names of calls that were saved until twelve were refused.
+    """Save calls until twelve are refused, and return the names of the saved ones.
 
     One call is saved again and again.
     """
@@ -47,7 +47,7 @@ def fill(
 
 
 def fill_and_free(base: Path, make: MakeStore, options: str, rounds: int) -> Counter[str]:
-    """What was wrong while a small disk was filled, freed in part and filled again."""
+    """Fill a small disk, free a part and fill it again. Returns the problems."""
     mount_own_tmpfs(base, options)
     store, reader, figures, saved = (
         make(base),
@@ -106,7 +106,7 @@ def test_the_harness_catches_a_store_that_writes_in_place_l6(
 
 
 def outcome(action: Callable[[], Any]) -> str:
-    """The name of the error that an action raises, or what it returns as text."""
+    """Return the name of the error that an action raises, or its result as text."""
     try:
         return repr(action())
     except StoreError as exc:
@@ -114,7 +114,7 @@ def outcome(action: Callable[[], Any]) -> str:
 
 
 def use(store: FileContextPointerStore) -> list[str]:
-    """What saving anew, saving again, deleting, listing and loading come to."""
+    """Save a new and an old call, delete, list and load, and return the outcomes."""
     return [
         outcome(lambda: asyncio.run(save(store, "new", 2))),
         outcome(lambda: asyncio.run(save(store, "old", 2))),
@@ -146,7 +146,7 @@ def test_a_read_only_disk_can_be_read_and_refuses_the_rest_f_026(tmp_path: Path)
 
 @pytest.fixture
 def reachable() -> Iterator[Path]:
-    """A directory that another user can reach, unlike pytest's own."""
+    """Create a directory that another user can reach, unlike pytest's own."""
     root = Path(tempfile.mkdtemp(prefix="llm-common-test-"))
     root.chmod(0o755)
     yield root
@@ -181,7 +181,7 @@ def test_without_rights_nothing_is_changed_and_nothing_looks_empty(
 
 
 def use_without_descriptors(base: Path) -> list[list[str]]:
-    """The same with one more free descriptor each time, in the end with plenty."""
+    """Use the store with one more free descriptor each time, finally with plenty."""
     store = FileContextPointerStore(base, durability="rename")
     said = []
     with asyncio.Runner() as runner:

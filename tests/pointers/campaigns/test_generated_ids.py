@@ -65,7 +65,7 @@ def generated(chance: random.Random, parts: list[str], most: int) -> str:
 
 
 def attack(root: Path, store: Any, ids: list[str]) -> Counter[str]:
-    """What became of saving, listing and loading under each id, and how many files there are outside in the end."""
+    """Save, list and load under each id. Returns the outcomes and the number of files outside."""
     outside = root / "outside"
     outside.mkdir(parents=True)
     (outside / "secret.meta.json").write_text('"SECRET"')

@@ -1,4 +1,4 @@
-"""A user, a signal or a caller that ends a change at any point, in a process that goes on."""
+"""Changes that a user, a signal or the caller ends at any point."""
 
 import asyncio
 import threading
@@ -57,9 +57,9 @@ def interrupt(_: Operation) -> None:
 def test_control_c_at_any_operation_leaves_before_or_after_f_067(
     tmp_path: Path, name: str, step: int
 ) -> None:
-    """Saves that were not acknowledged leave before or after, also later.
+    """Saves without acknowledgement leave the old or the new result, also later.
 
-    An acknowledged one stays.
+    Acknowledged saves remain.
     """
     change = CHANGES[name]
     for number, copy in each_time(tmp_path, change, step=step):
@@ -93,7 +93,7 @@ def test_the_harness_catches_a_store_that_writes_in_place_f_067(tmp_path: Path) 
 
 
 async def cancelled_at_operation(saving: Coroutine[Any, Any, Any], base: Path, number: int) -> bool:
-    """Whether the save had an operation of that number, at which it was cancelled."""
+    """Cancel a save at an operation, and return whether it had that many operations."""
     loop = asyncio.get_running_loop()
     task = loop.create_task(saving)
 

@@ -42,7 +42,7 @@ QUICK = {"F-062"}
 
 @pytest.fixture(scope="session")
 def strace() -> str:
-    """The tracer, where there is one that may trace."""
+    """Return the path of strace, if this process may trace."""
     found = shutil.which("strace")
     if not found or subprocess.call(
         [found, "-qq", "-o", "/dev/null", "true"], stderr=subprocess.DEVNULL

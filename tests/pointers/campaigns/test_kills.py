@@ -42,7 +42,7 @@ def kill_while_saving(
     by: signal.Signals = signal.SIGKILL,
     at_once: int = 1,
 ) -> Counter[str]:
-    """What was wrong after each of that many writers was ended at a random instant, and which saves went missing."""
+    """Kill writers at random moments, and return the problems and the missing saves."""
     chance, wrong, saved = random.Random(7), Counter[str](), set()
     for number in range(kills):
         with writer(make, base, f"w{number}", same=same, at_once=at_once) as (process, receiver):

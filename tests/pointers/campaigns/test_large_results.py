@@ -1,4 +1,4 @@
-"""Many large results at once, results over the limit, and large results in a prompt."""
+"""Concurrent large results, results over the limit, and large results in a prompt."""
 
 import asyncio
 import subprocess
@@ -19,12 +19,12 @@ MB = 1_000_000
 
 
 def rows(size: int) -> dict[str, Any]:
-    """A result of about that many bytes of JSON that itself takes little memory."""
+    """Return a result of about this many bytes of JSON that needs little memory itself."""
     return {"rows": [{"id": 12_345, "text": "x" * 970}] * (size // 1_000)}
 
 
 def save_at_once(base: Path, make: MakeStore, count: int, size: int) -> dict[str, float]:
-    """The longest and the 99th of a hundred pauses of the event loop, and by how much the process grew."""
+    """Return the longest and the 99th of 100 pauses of the event loop, and the memory growth."""
     pauses: list[float] = []
 
     async def breathe() -> None:
@@ -91,7 +91,7 @@ def test_the_harness_catches_a_store_that_blocks_the_loop_l11(
 
 
 def refuse(base: Path, limit: int, shape: str) -> int:
-    """By how much the process grew while a result of ten times the limit was refused."""
+    """Return the memory growth while a result of ten times the limit is refused."""
     size = 10 * limit
     result: Any = "x" * size if shape == "text" else [["x" * 10_000] * 100] * (size // MB)
     store = FileContextPointerStore(base, max_result_bytes=limit)
@@ -135,7 +135,7 @@ for _ in range(int(sys.argv[2])):
 
 
 def render(base: Path, *, runs: int, hash_seed: int) -> list[list[str]]:
-    """Length, digest and CPU seconds of each rendering in a process with that seed."""
+    """Return length, digest and CPU seconds of each rendering in a process with a hash seed."""
     done = subprocess.run(
         [sys.executable, "-c", RENDERING, base, str(runs)],
         env={

@@ -1,7 +1,7 @@
-"""Saves that go on in a thread after their caller was cancelled, or after its event loop ended.
+"""Saves that continue in a thread after a cancellation or the end of the event loop.
 
-A save that was not acknowledged leaves the old result or the new one. It never overwrites what a
-later save of the same call, in the same process, has acknowledged.
+An unacknowledged save leaves the old result or the new one. It never overwrites an acknowledged
+later save of the same call in the same process.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ class Stop:
 
 
 async def leave(stop: Stop, saving: Any, *, cancel: bool) -> bool:
-    """Whether the save was left while it was held up; else it has ended."""
+    """Return whether the save was left while it was held up. Otherwise it has ended."""
     task = asyncio.ensure_future(saving)
     while not task.done() and not stop.reached.is_set():  # noqa: ASYNC110 - a thread sets it
         await asyncio.sleep(0.001)
@@ -59,7 +59,7 @@ async def leave(stop: Stop, saving: Any, *, cancel: bool) -> bool:
 
 
 def save_twice(base: Path, make: MakeStore, number: int, *, by: str) -> tuple[bool, dict[str, int]]:
-    """Leaves a save of one call at the operation of that number, saves the call again, and gives what is stored."""
+    """Leave a save at an operation, save the call again, and return what is stored."""
     stop, store = Stop(number), make(base)
     with intercepted_operations(base, stop):
         if by == "cancelled":

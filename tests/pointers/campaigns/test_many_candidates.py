@@ -52,7 +52,7 @@ class NaiveSelector:
 async def shown(
     selector: ContextRelevanceSelector | NaiveSelector, client: ScriptedClient, count: int
 ) -> tuple[int, int, float]:
-    """How many candidates the model was shown, in how many bytes, and the CPU seconds that it took."""
+    """Return the number and bytes of the candidates that the model saw, and the CPU seconds."""
     pointers = candidates(count)
     start = time.process_time()
     await selector.select(query="topic 77 of many", pointers=pointers)

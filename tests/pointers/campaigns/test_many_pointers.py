@@ -31,7 +31,7 @@ async def save_many(
 
 
 def timed(action: Callable[[], Any]) -> tuple[Any, float]:
-    """What the action returns, and the CPU seconds that it took."""
+    """Return the result of an action, and the CPU seconds that it took."""
     start = time.process_time()
     return action(), time.process_time() - start
 
@@ -65,7 +65,7 @@ def test_a_query_of_many_pointers_is_listed_whole_in_order_l8_s0_19(
 
 
 def stale_lists(reader: PointerStore, writer: PointerStore, rounds: int) -> int:
-    """How often a reader that lists again and again missed what another one has just saved."""
+    """Count the lists of a reader that miss a save which another process has just completed."""
     stale = 0
     with asyncio.Runner() as runner:
         for number in range(rounds):

@@ -28,7 +28,7 @@ FULL = [
 def save_together(
     make: MakeStore, base: Path, *, processes: int, saves: int, same: bool, at_once: int = 1
 ) -> Counter[str]:
-    """How many pointers there were in the end, how often was listed meanwhile, and what was wrong."""
+    """Save in several processes. Returns the numbers of pointers and lists, and the problems."""
     wrong = Counter[str]()
     with ExitStack() as stack:
         writers = [

@@ -1,4 +1,4 @@
-"""Saves of one query at once, some of them invalid: those fail alone, each with a typed error."""
+"""Concurrent saves of a query, of which only the invalid ones fail, with typed errors."""
 
 import asyncio
 import random
@@ -17,7 +17,7 @@ LARGE = 200_000
 
 
 class Opaque:
-    """Nothing that JSON can stand for."""
+    """An object that JSON cannot represent."""
 
     __slots__ = ()
 
@@ -56,7 +56,10 @@ def open_store(base: Path) -> FileContextPointerStore:
 
 
 def is_typed(error: BaseException) -> bool:
-    """Whether callers can catch it by type: an error of the store, or a `ValueError` that is no other library's."""
+    """Return whether callers can catch the error by its type.
+
+    It is an error of the store, or a `ValueError` of no other library.
+    """
     return isinstance(error, StoreError) or type(error) is ValueError
 
 
@@ -75,7 +78,7 @@ def loaded(store: Any) -> dict[int, Any]:
 async def wrong_with_batch(
     store: Any, invalid: dict[int, dict[str, Any]], *, large: bool = False
 ) -> list[str]:
-    """What is wrong after twelve saves at once, of which those of the given numbers are made invalid."""
+    """Save twelve results concurrently, some of them invalid, and return the problems."""
     calls = {number: call(number, large=large and number % 4 == 0) for number in range(AT_ONCE)}
     outcomes = await save_all(
         store, [one | invalid.get(number, {}) for number, one in calls.items()]
@@ -131,7 +134,7 @@ async def test_a_task_id_may_be_a_whole_number_f_159(tmp_path: Path, task_id: in
 
 
 class NaiveBatches(NaiveStore):
-    """Commits what arrives together, and gives the error of one to all."""
+    """A store that commits concurrent saves together, and raises the error of one for all."""
 
     def __init__(self, base_dir: Path) -> None:
         super().__init__(base_dir)

@@ -1,4 +1,4 @@
-"""What a store finds after the power went at any instant of its changes, whatever of it the disk had kept."""
+"""A store after a power failure at any moment of its changes, for every possible disk."""
 
 import asyncio
 import random
@@ -46,7 +46,7 @@ RENAME = partial(FileContextPointerStore, durability="rename")
 def losses(
     root: Path, make: Callable[[Path], Any], *, most: int
 ) -> Iterator[tuple[World, Values, Values]]:
-    """What may be on disk, what was acknowledged by then, and what it was to become, at each instant of the steps."""
+    """Yield the possible disks, the acknowledged values and the next ones at each operation."""
     disk, chance, recorded = Disk(root), random.Random(7), list[Operation]()
 
     def record(operation: Operation, proceed: Callable[[], Any]) -> Any:
@@ -89,7 +89,7 @@ def put_on_disk(world: World, old: Path, new: Path) -> None:
 def wrong_with(
     base: Path, acknowledged: Values, after: Values, runner: asyncio.Runner
 ) -> Iterator[str]:
-    """Each thing that is wrong with a store after the power came back, by kind."""
+    """Return the problems of a store after a power failure, by kind."""
     store, found = FileContextPointerStore(base, durability="rename", lock_timeout_s=1), Values()
     for pointer in store.list(query_id="q"):
         try:
@@ -109,7 +109,7 @@ def wrong_with(
 def lose_power(
     base: Path, make: Callable[[Path], Any], *, most: int, checked: int | None = None
 ) -> Counter[str]:
-    """How many different worlds there were, how many of them were checked, and what was wrong in them."""
+    """Return the numbers of different and of checked disks, and the problems."""
     before, after = base / "before", base / "after"
     before.mkdir(parents=True)
     different = {

@@ -50,7 +50,7 @@ LAWS: list[tuple[Callable[..., None], dict[str, Any]]] = [
 def with_settings(
     monkeypatch: pytest.MonkeyPatch, law: Callable[..., None], **changes: Any
 ) -> Callable[..., None]:
-    """The law itself, tried otherwise than its own settings say."""
+    """Return the law with other settings of hypothesis."""
     own = law._hypothesis_internal_use_settings  # type: ignore[attr-defined]
     monkeypatch.setattr(
         law, "_hypothesis_internal_use_settings", settings(own, deadline=None, **changes)

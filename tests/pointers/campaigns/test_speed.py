@@ -1,4 +1,4 @@
-"""Figures that have a limit: flushed saves one after another, and selections from a large pool."""
+"""Measurements with a limit: consecutive flushed saves, and selections from a large pool."""
 
 import asyncio
 import os
@@ -21,7 +21,7 @@ SIZE = 20_000
 
 
 async def save_seconds(store: Any, count: int) -> list[float]:
-    """How long each of several saves of 20 KB takes."""
+    """Measure several saves of 20 KB."""
     took = []
     for number in range(count):
         began = time.perf_counter()
@@ -31,7 +31,7 @@ async def save_seconds(store: Any, count: int) -> list[float]:
 
 
 def flush_seconds(folder: Path, count: int) -> list[float]:
-    """How long the disk takes to flush as much in two files and their folder."""
+    """Measure the flush of as many bytes in two files and their folder."""
     took = []
     directory = os.open(folder, os.O_RDONLY)
     for number in range(count):
@@ -75,7 +75,7 @@ def test_the_harness_catches_a_slow_save_l10(tmp_path: Path) -> None:
 async def selections(
     files: int, turns: int, rounds: int, make: Callable[[], Any] = ContextSelector
 ) -> list[float]:
-    """CPU seconds of each of several selections; each fits its budget."""
+    """Measure the CPU seconds of several selections, each within its budget."""
     pool, selector, took = make_pool(files, turns, 0), make(), []
     for number in range(rounds + 1):
         request = make_request(number, "measured")

@@ -15,7 +15,7 @@ from tests.pointers.campaigns.running import INTERPRETERS, run
 
 @pytest.fixture
 def base_of_another_user() -> Iterator[tuple[Path, int]]:
-    """A directory that a user without processes owns, and that user's id: no limit of processes binds root."""
+    """Create a directory of a user without processes. The limit of processes ignores root."""
     uid = 100_000 + os.getpid()
     base = Path(tempfile.mkdtemp(prefix="llm-common-test-"))
     if os.geteuid() == 0:
@@ -42,7 +42,7 @@ def test_without_threads_saves_fail_typed_then_work_again_f_157_s0_20(
 
 
 def check(report: dict[str, Any]) -> None:
-    """While there is no thread a save is refused by a typed error, and then stores nothing, also not later."""
+    """Check that a save without threads raises a typed error, and never stores anything."""
     assert (report.pop("threads"), report.pop("threads again")) == (False, True)
     listed = report.pop("listed")
     for query_id, first in (("one", 0), ("eight", 0), ("warm", 1)):

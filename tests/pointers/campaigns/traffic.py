@@ -1,4 +1,4 @@
-"""What the campaigns save, the processes that save it, and what is wrong with what is stored."""
+"""The results that the campaigns save, the processes that save them, and their checks."""
 
 import asyncio
 import signal
@@ -30,14 +30,14 @@ _UNTIL_KILLED: Final = range(1_000_000_000)
 async def save(
     store: PointerStore, name: str, result: Any, *, query_id: str = "q"
 ) -> ContextPointer:
-    """Saves a result of the call of that name."""
+    """Save a result of the call with this name."""
     return await store.save(
         query_id=query_id, task_id=None, tool_name="t", args={"name": name}, result=result
     )
 
 
 def content(name: str, number: int) -> dict[str, Any]:
-    """A result, every other one of 200 KB, that shows who saved it and whether it is whole."""
+    """Return a result that shows its writer and whether it is whole. Every other has 200 KB."""
     return {
         "name": name,
         "n": number,
@@ -55,7 +55,7 @@ def write(
     same: bool,
     at_once: int,
 ) -> None:
-    """Saves one result after another, or some at once, and sends the number of each when it is saved."""
+    """Save results one by one or concurrently, and send the number of each completed save."""
     left = iter(numbers)
 
     async def save_one(store: PointerStore, number: int) -> None:
@@ -81,7 +81,7 @@ def writer(
     numbers: Iterable[int] | None = None,
     at_once: int = 1,
 ) -> AbstractContextManager[tuple[BaseProcess, Connection]]:
-    """A process that saves these numbers, or until it is killed: results of one call, or of one call each."""
+    """Start a process that saves results of one call, or of a call each, until it is killed."""
     return child(
         write,
         make,
@@ -94,7 +94,7 @@ def writer(
 
 
 def faults(base: Path, *, newest: int | None = None) -> tuple[list[ContextPointer], Counter[str]]:
-    """What is listed, and what is wrong with it, or with the newest of it, by kind."""
+    """Return the listed results, and the problems with all or the newest of them, by kind."""
     store, wrong = FileContextPointerStore(base), Counter[str]()
     pointers = store.list(query_id="q")
     for pointer in pointers[-(newest or len(pointers)) :]:
