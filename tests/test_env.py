@@ -61,7 +61,7 @@ def test_a_mistyped_flag_raises_instead_of_switching_a_safety_off(
         _env.read_flag(TEXT)
 
 
-def test_a_bad_secret_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_invalid_secret_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(SECRET.name, "sk-hidden")
     with pytest.raises(ConfigError) as caught:
         _env.read_int(SECRET, minimum=0, maximum=9)

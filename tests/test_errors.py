@@ -62,7 +62,7 @@ def make(name: str) -> errors.LLMCommonError:
 
 
 @pytest.mark.parametrize("name", errors.__all__)
-def test_an_error_survives_pickling_and_copying_with_its_facts(name: str) -> None:
+def test_an_error_survives_pickling_and_copying_with_its_attributes(name: str) -> None:
     error = make(name)
     for twin in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
         assert type(twin) is type(error)
@@ -72,7 +72,7 @@ def test_an_error_survives_pickling_and_copying_with_its_facts(name: str) -> Non
 
 
 @pytest.mark.parametrize("name", errors.__all__)
-def test_facts_are_attributes_and_never_part_of_the_text(name: str) -> None:
+def test_details_are_attributes_and_not_in_the_text(name: str) -> None:
     error = make(name)
     for fact, value in FACTS.get(name, {}).items():
         assert getattr(error, fact) == value
@@ -93,7 +93,7 @@ def test_an_error_is_also_the_builtin_that_callers_already_catch(
     assert isinstance(make(name), builtin)
 
 
-def test_the_tree_at_the_top_is_in_order_of_declaration() -> None:
+def test_the_drawn_tree_is_in_order_of_declaration() -> None:
     declared = [
         name
         for name, value in vars(errors).items()
@@ -358,7 +358,7 @@ async def test_a_real_error_names_the_remedy_and_hides_its_input(tmp_path: Path,
     assert CANARY not in "".join(texts)
 
 
-def test_every_missing_extra_is_one_kind_of_error_with_a_quoted_command() -> None:
+def test_every_missing_extra_names_its_quoted_command() -> None:
     program = """
 import sys
 for name in ("bpe_openai", "numpy", "obstore", "psycopg", "psycopg_pool"):

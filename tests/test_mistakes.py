@@ -837,9 +837,7 @@ async def result_of(mistake: Mistake, at: Path) -> Any:
 
 
 @pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.name.replace(" ", "-"))
-async def test_a_mistake_is_told_with_its_place_and_the_way_out(
-    mistake: Mistake, tmp_path: Path
-) -> None:
+async def test_an_error_names_the_mistake_and_the_way_out(mistake: Mistake, tmp_path: Path) -> None:
     with pytest.raises(mistake.error) as caught:
         await result_of(mistake, tmp_path)
     assert type(caught.value) is mistake.error

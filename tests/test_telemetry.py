@@ -19,7 +19,7 @@ def test_a_span_carries_its_name_and_attributes(exported: InMemorySpanExporter) 
     assert dict(finished.attributes or {}) == {"count": 3, "state": "ok"}
 
 
-def test_a_span_records_an_exception_by_its_class_alone(exported: InMemorySpanExporter) -> None:
+def test_a_span_records_only_the_class_of_an_exception(exported: InMemorySpanExporter) -> None:
     with pytest.raises(ValueError, match="private"), _telemetry.span("llm_common.test"):
         raise ValueError("private words")
     (finished,) = exported.get_finished_spans()
@@ -31,7 +31,7 @@ def test_a_span_records_an_exception_by_its_class_alone(exported: InMemorySpanEx
     assert "private" not in finished.to_json()
 
 
-def test_a_cancelled_span_is_no_error(exported: InMemorySpanExporter) -> None:
+def test_a_cancelled_span_is_not_an_error(exported: InMemorySpanExporter) -> None:
     with pytest.raises(asyncio.CancelledError), _telemetry.span("llm_common.test"):
         raise asyncio.CancelledError
     (finished,) = exported.get_finished_spans()

@@ -47,7 +47,7 @@ def _interrupt() -> None:
     raise KeyboardInterrupt
 
 
-async def test_hung_tools_leave_work_its_threads_f_161(hung: Event) -> None:
+async def test_hung_tools_do_not_block_the_librarys_work_f_161(hung: Event) -> None:
     calls = [asyncio.create_task(in_tool_thread(hung.wait)) for _ in range(MAX_TOOL_THREADS)]
     ran: list[int] = []
     waits = asyncio.create_task(in_tool_thread(ran.append, 1))
@@ -65,7 +65,7 @@ async def test_hung_tools_leave_work_its_threads_f_161(hung: Event) -> None:
 
 
 @BOTH
-async def test_no_thread_is_an_error_that_passes_f_157(
+async def test_work_runs_again_after_a_lack_of_threads_f_157(
     run: InThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ran: list[int] = []
@@ -97,7 +97,7 @@ async def test_a_forked_child_starts_its_own_threads_f_158(run: InThread, hung: 
     await asyncio.gather(*busy)
 
 
-async def test_a_call_that_is_given_up_is_let_go_f_161(hung: Event) -> None:
+async def test_a_cancelled_call_is_released_f_161(hung: Event) -> None:
     class Argument:
         pass
 
@@ -116,7 +116,7 @@ async def test_a_call_that_is_given_up_is_let_go_f_161(hung: Event) -> None:
     await asyncio.gather(*calls)
 
 
-def test_a_program_ends_though_a_tool_hangs_f_161() -> None:
+def test_a_program_exits_while_a_tool_hangs_f_161() -> None:
     program = """
 import asyncio, threading
 from llm_common.agents import ToolRegistry

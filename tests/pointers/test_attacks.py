@@ -475,7 +475,7 @@ def planted_outcome(root: Path, plant: Callable[[Path, Path, str], object], *, n
 
 
 @pytest.mark.parametrize("name", PLANTED)
-def test_what_is_planted_in_the_folder_leads_nowhere_f_016_f_017_f_019_f_020_f_021(
+def test_planted_files_lead_nowhere_f_016_f_017_f_019_f_020_f_021(
     tmp_path: Path, name: str
 ) -> None:
     assert planted_outcome(tmp_path, PLANTED[name], naive=False)
@@ -584,7 +584,7 @@ def test_a_hundred_thousand_generated_ids_stay_inside_l17(tmp_path: Path) -> Non
     assert check_generated_ids(tmp_path, 100_000) > 0
 
 
-def test_the_harness_fails_a_store_that_takes_generated_ids(tmp_path: Path) -> None:
+def test_the_harness_fails_a_store_that_accepts_generated_ids(tmp_path: Path) -> None:
     root = tmp_path / "a" / "b"
     root.mkdir(parents=True)
     store, _ = make_world(root)
@@ -657,6 +657,6 @@ def test_the_harness_fails_a_store_that_a_swap_deceives(tmp_path: Path) -> None:
     assert not all(check_flips(root, 500, what="folder", naive=True) for root in roots)
 
 
-def test_there_are_cases_enough() -> None:
+def test_there_are_enough_cases() -> None:
     assert len(QUERY_IDS) + len(POINTER_IDS) >= 60
     assert len(PLANTED) >= 30

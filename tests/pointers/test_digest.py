@@ -21,7 +21,7 @@ class Colour(Enum):
     RED = "red wine"
 
 
-def test_tells_shape_numbers_and_first_words_s0_08() -> None:
+def test_contains_shape_numbers_and_first_words_s0_08() -> None:
     result = {
         "company": "Apple Inc.",
         "rows": [{"year": 2024, "margin": 0.4617}],
@@ -78,7 +78,7 @@ def test_secrets_are_left_out_s0_08() -> None:
     assert "use token=[redacted] now" in digest
 
 
-def test_all_that_stands_under_a_secret_name_is_left_out_s0_08() -> None:
+def test_everything_under_a_secret_name_is_left_out_s0_08() -> None:
     digest = describe_result({"credentials": {"user": "bob", "pin": 12}, "rows": 3}, size_bytes=9)
     assert "rows 3" in digest
     assert "bob" not in digest
@@ -108,7 +108,7 @@ def test_all_that_stands_under_a_secret_name_is_left_out_s0_08() -> None:
         "text of a text",
     ],
 )
-def test_a_secret_is_told_by_where_it_stands_s0_08(value: object) -> None:
+def test_a_secret_is_recognized_by_its_position_s0_08(value: object) -> None:
     digest = describe_result(["before", value, {"after": 7}], size_bytes=9)
     assert "CANARY" not in digest
     assert "before" in digest
@@ -134,5 +134,5 @@ def test_reads_only_the_head_of_a_large_result_s0_08() -> None:
     assert time.thread_time() - start < 0.05
 
 
-def test_an_integer_that_python_does_not_write_is_passed_over() -> None:
+def test_an_integer_too_long_for_python_is_skipped() -> None:
     assert describe_result([10**5_000, "after", 7], size_bytes=9) == "list of 3, 9 bytes; 7; after"

@@ -69,7 +69,7 @@ def blocks_of(text: str) -> list[re.Match[str]]:
     return found
 
 
-async def test_each_result_has_a_block_in_the_order_given_s0_50(tmp_path: Path) -> None:
+async def test_each_result_has_a_block_in_order_s0_50(tmp_path: Path) -> None:
     store = FileContextPointerStore(tmp_path)
     saved = [
         await store.save(
@@ -153,7 +153,7 @@ def test_every_size_holds_for_awkward_results_s0_50() -> None:
     assert [sizes[0].text, sizes[30].text] == ["", ""]
 
 
-def test_zero_gives_nothing_and_less_is_refused_s0_50() -> None:
+def test_zero_renders_nothing_and_less_is_refused_s0_50() -> None:
     assert render("x", max_chars=0).text == ""
     assert render("x", max_chars=0).blocks[0].status == "left_out"
     assert render().text == ""
@@ -161,7 +161,7 @@ def test_zero_gives_nothing_and_less_is_refused_s0_50() -> None:
         render("x", max_chars=-1)
 
 
-def test_small_results_are_whole_and_large_ones_share_the_rest_s0_51() -> None:
+def test_small_results_are_whole_and_large_ones_share_space_s0_51() -> None:
     first, small, second = render("a" * 50_000, {"ok": True}, "b" * 9_000, max_chars=6_000).blocks
     assert small.status == "whole"
     assert (first.status, second.status) == ("cut", "cut")
@@ -169,7 +169,7 @@ def test_small_results_are_whole_and_large_ones_share_the_rest_s0_51() -> None:
     assert first.chars_shown > 2_400
 
 
-def test_a_cut_says_what_is_missing_and_how_to_read_on_s0_51() -> None:
+def test_a_cut_names_the_missing_part_and_the_pointer_s0_51() -> None:
     rendered = render("a" * 30_000, max_chars=2_000)
     shown = rendered.blocks[0].chars_shown
     assert (
@@ -296,7 +296,7 @@ def test_names_and_summaries_cannot_leave_their_line_s0_53(payload: str) -> None
     assert [block["id"] for block in blocks_of(text)] == [f"{1:012x}", f"{2:012x}"]
 
 
-def test_text_that_knows_the_nonce_gets_another_s0_53() -> None:
+def test_text_with_the_nonce_gets_another_nonce_s0_53() -> None:
     payload, nonces = "x", set[str]()
     for _ in range(20):
         (block,) = blocks_of(render(payload).text)
@@ -309,7 +309,7 @@ def test_text_that_knows_the_nonce_gets_another_s0_53() -> None:
 
 
 @pytest.mark.parametrize("place", range(3))
-def test_any_result_that_knows_the_nonce_gets_another_s0_53(place: int) -> None:
+def test_any_result_with_the_nonce_gets_another_nonce_s0_53(place: int) -> None:
     results = ["x" * 12] * 3
     nonce = blocks_of(render(*results).text)[0]["nonce"]
     results[place] = nonce

@@ -81,7 +81,7 @@ async def use_store(base: Path, kind: str) -> None:
     assert caught.value.reason == "erased"
 
 
-def test_a_giant_file_is_its_own_damage_alone_f_167_s0_21(tmp_path: Path) -> None:
+def test_a_giant_file_affects_only_itself_f_167_s0_21(tmp_path: Path) -> None:
     program = [sys.executable, "-m", "tests.pointers.test_giant_files", str(tmp_path)]
     done = subprocess.run(program, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3_000:]
@@ -102,7 +102,7 @@ pathlib.Path({str(tmp_path / "giant")!r}).read_bytes()
 
 @pytest.mark.parametrize("home", ["memory", "objects"])
 @pytest.mark.parametrize("kind", ["meta.json", "result.json"])
-async def test_a_blob_over_the_size_of_its_kind_is_damaged(home: str, kind: str) -> None:
+async def test_a_blob_over_its_size_limit_is_damaged(home: str, kind: str) -> None:
     memory, objects = MemoryBlobStore(), obstore.store.MemoryStore()
     store = (
         ContextPointerStore(LockedRecords(memory))
@@ -142,7 +142,7 @@ TOMBSTONES = {
 
 
 @pytest.mark.parametrize("data", TOMBSTONES.values(), ids=TOMBSTONES)
-async def test_a_damaged_tombstone_stops_no_erasing_f_166_s0_21(
+async def test_a_damaged_tombstone_does_not_stop_erasing_f_166_s0_21(
     tmp_path: Path, data: bytes
 ) -> None:
     store = FileContextPointerStore(tmp_path, durability="rename")
@@ -162,7 +162,9 @@ async def test_a_damaged_tombstone_stops_no_erasing_f_166_s0_21(
     assert caught.value.reason == "erased"
 
 
-async def test_a_broken_folder_of_tombstones_stops_no_erasing_f_166_s0_21(tmp_path: Path) -> None:
+async def test_a_broken_folder_of_tombstones_does_not_stop_erasing_f_166_s0_21(
+    tmp_path: Path,
+) -> None:
     (tmp_path / OWN_FOLDER).write_text("no folder")
     store = FileContextPointerStore(tmp_path, durability="rename")
     await save(store, "a", ttl_s=1e-6)

@@ -68,7 +68,7 @@ def many(folder: Path, pointer: ContextPointer, count: int) -> None:
         (folder / f"{pointer_id}.result.json").write_bytes(result)
 
 
-async def test_a_save_shows_at_once_however_fast_it_follows_s0_19(
+async def test_a_save_shows_in_the_next_list_s0_19(
     store: FileContextPointerStore,
 ) -> None:
     for number in range(50):
@@ -100,7 +100,7 @@ async def test_a_repeat_and_a_deletion_show_in_a_warm_listing_s0_05(
     assert store.list(query_id="q") == []
 
 
-async def test_what_another_program_writes_shows_within_a_second_f_055(
+async def test_an_edit_by_another_program_shows_within_a_second_f_055(
     store: FileContextPointerStore,
 ) -> None:
     damaged, cut, edited = [await save(store, number, result="long enough") for number in range(3)]
@@ -119,7 +119,7 @@ async def test_what_another_program_writes_shows_within_a_second_f_055(
 
 
 @pytest.mark.parametrize("plant", ["link", "hard link", "directory"])
-async def test_what_is_no_regular_file_is_skipped_in_every_listing_f_017_f_019_f_021(
+async def test_only_regular_files_are_listed_f_017_f_019_f_021(
     store: FileContextPointerStore, tmp_path: Path, caplog: pytest.LogCaptureFixture, plant: str
 ) -> None:
     pointer = await save(store)
@@ -199,5 +199,5 @@ def test_a_record_is_read_as_validation_reads_it(
         read.summary = "other"  # type: ignore[misc]
 
 
-def test_every_field_of_a_pointer_is_in_the_records_of_this_test() -> None:
+def test_the_records_of_this_test_have_every_field() -> None:
     assert [*FIELDS] == [*ContextPointer.model_fields]

@@ -102,7 +102,7 @@ REPAIRABLE: dict[str, tuple[Damage, str, Callable[[ContextPointer], str], bool]]
 @pytest.mark.parametrize(
     ("damage", "kind", "name", "survives"), REPAIRABLE.values(), ids=REPAIRABLE
 )
-def test_damage_is_named_then_repaired_s0_21(
+def test_damage_is_reported_then_repaired_s0_21(
     store: FileContextPointerStore,
     damage: Damage,
     kind: str,
@@ -137,7 +137,7 @@ def test_an_unfinished_save_is_rolled_forward_f_054_s0_21(store: FileContextPoin
     assert verified(store) == set()
 
 
-def test_what_others_put_there_is_named_and_never_touched_s0_21(
+def test_files_of_others_are_reported_and_never_touched_s0_21(
     store: FileContextPointerStore, tmp_path: Path
 ) -> None:
     pointer, linked = save(store, "x", "a"), save(store, "y", "b")
@@ -169,7 +169,7 @@ def test_what_others_put_there_is_named_and_never_touched_s0_21(
     assert allowing.load_result(pointer=linked) == "y"
 
 
-def test_a_query_that_cannot_be_read_does_not_end_the_walk_s0_21(
+def test_an_unreadable_query_does_not_end_the_walk_s0_21(
     store: FileContextPointerStore,
 ) -> None:
     save(store, "x", query_id="a")
@@ -180,7 +180,9 @@ def test_a_query_that_cannot_be_read_does_not_end_the_walk_s0_21(
     assert [(finding.query_id, finding.kind) for finding in report.findings] == [("m", "unsafe")]
 
 
-def test_a_save_on_its_way_is_no_finding_s0_21(store: FileContextPointerStore) -> None:
+def test_an_unfinished_save_of_a_live_writer_is_not_reported_s0_21(
+    store: FileContextPointerStore,
+) -> None:
     """A scan without a lock is repeated under the lock."""
     stop = False
 
@@ -222,7 +224,7 @@ class FullBlobStore(MemoryBlobStore):
         super().put(key, data)
 
 
-def test_a_full_store_is_clean_and_takes_saves_again_when_room_is_made_f_065_s0_21() -> None:
+def test_a_full_store_stays_clean_and_recovers_with_space_f_065_s0_21() -> None:
     store = ContextPointerStore(LockedRecords(FullBlobStore()))
     saved = [save(store, "x", query_id="r")]
     fill(store, saved, size=200)
@@ -257,7 +259,7 @@ def small_disk(tmp_path: Path) -> Path:
     return base
 
 
-def test_a_full_disk_leaves_nothing_half_and_is_freed_by_deleting_f_058_f_065_s0_21(
+def test_a_full_disk_tears_nothing_and_deletion_frees_it_f_058_f_065_s0_21(
     small_disk: Path, request: pytest.FixtureRequest
 ) -> None:
     request.addfinalizer(lambda: os.system(f"umount {small_disk}"))

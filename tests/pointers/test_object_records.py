@@ -194,7 +194,7 @@ def test_writers_of_one_call_leave_one_whole_pair_s0_05_s0_18_f_054_f_066(
     "results", [("one", "two"), ("same", "same")], ids=["other-results", "the-same-result"]
 )
 @pytest.mark.parametrize("before", [False, True], ids=["first", "later"])
-def test_two_calls_that_want_one_id_both_stay_s0_04(results: tuple[str, str], before: bool) -> None:
+def test_two_calls_with_one_id_both_stay_s0_04(results: tuple[str, str], before: bool) -> None:
     def check(state: State, visible: Visible) -> None:
         for call, result, outcome in zip(COLLIDING, results, state.outcomes, strict=True):
             if outcome != RUNNING:
@@ -212,7 +212,7 @@ def test_two_calls_that_want_one_id_both_stay_s0_04(results: tuple[str, str], be
 
 
 @pytest.mark.parametrize("order", [COLLIDING, COLLIDING[::-1]])
-def test_a_call_whose_id_is_taken_keeps_its_longer_one_s0_04(order: tuple[int, int]) -> None:
+def test_a_call_keeps_its_longer_id_s0_04(order: tuple[int, int]) -> None:
     objects = stored(*(save(call, number, call) for number, call in enumerate((*order, *order))))
     visible = Visible(objects)
     assert visible.calls == visible.results
@@ -222,7 +222,7 @@ def test_a_call_whose_id_is_taken_keeps_its_longer_one_s0_04(order: tuple[int, i
     ]
 
 
-def test_repeats_saved_at_the_same_time_are_all_kept_s0_05() -> None:
+def test_concurrent_repeats_are_all_kept_s0_05() -> None:
     def check(state: State, visible: Visible) -> None:
         saved = {
             result
@@ -487,7 +487,7 @@ class Careless(ModelStore):
     [("one-name", False, CorruptPointerError), ("no-condition", True, AssertionError)],
     ids=["results-of-one-name", "metas-without-condition"],
 )
-def test_the_search_finds_a_save_with_a_step_done_wrong(
+def test_the_exploration_catches_a_broken_save(
     mistake: str, keep_repeats: bool, found: type[Exception]
 ) -> None:
     def careless(program: Program) -> Program:

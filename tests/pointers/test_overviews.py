@@ -57,13 +57,13 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> ContextPointerStore
     return made
 
 
-def test_queries_tell_what_they_hold(store: ContextPointerStore) -> None:
+def test_queries_report_their_pointers_and_bytes(store: ContextPointerStore) -> None:
     found = {one.query_id: one for one in store.queries()}
     assert {name: one.pointers for name, one in found.items()} == {"a": 5, "b": 1}
     assert all(one.bytes > 500 and one.changed_at and not one.problem for one in found.values())
 
 
-def test_pages_hold_every_pointer_once(store: ContextPointerStore) -> None:
+def test_pages_contain_every_pointer_once(store: ContextPointerStore) -> None:
     pages = [store.newest(query_id="a", limit=2, offset=offset) for offset in (0, 2, 4, 6)]
     assert [len(page.pointers) for page in pages] == [2, 2, 1, 0]
     assert {page.total for page in pages} == {5}
@@ -90,7 +90,7 @@ def test_words_of_a_call_or_a_result_find_its_pointer(store: ContextPointerStore
 @pytest.mark.parametrize(
     "words", ["xylophone", "CAFÉ", "cafe", "flute", "drum", "4711", "xylophones 4711"]
 )
-def test_words_deep_in_a_result_are_found_when_asked_for(
+def test_words_deep_in_a_result_are_found_on_request(
     store: ContextPointerStore, words: str
 ) -> None:
     end = "a\nxylophone\tin the Cafe\u0301\ndrum C:\\flute"
@@ -105,7 +105,7 @@ def test_words_deep_in_a_result_are_found_when_asked_for(
         assert store.find("1471", query_id="deep", in_results=True).matches == ()
 
 
-def test_a_match_tells_where_its_words_are(store: ContextPointerStore) -> None:
+def test_a_match_shows_the_position_of_its_words(store: ContextPointerStore) -> None:
     lines = "".join(f"line {number} of the log\n" for number in range(5_000))
     text = f"{lines}the gasket of pump 4711 failed\n{lines}"
     saved = asyncio.run(
@@ -127,7 +127,7 @@ def test_a_match_tells_where_its_words_are(store: ContextPointerStore) -> None:
     assert (by_call.pointer, by_call.passage) == (saved, "")
 
 
-def test_only_the_pointers_named_are_searched(store: ContextPointerStore) -> None:
+def test_only_the_requested_pointers_are_searched(store: ContextPointerStore) -> None:
     first, second, *_ = store.list(query_id="a")
     found = store.find("prices", query_id="a", pointer_ids=[second.pointer_id, "0" * 12])
     assert [match.pointer for match in found.matches] == [second]
@@ -189,12 +189,12 @@ def large_store() -> ContextPointerStore:
 
 @given(st.integers(0, 129_999))
 @settings(max_examples=10)
-def test_a_word_is_found_wherever_it_stands_in_a_large_result(number: int) -> None:
+def test_a_word_is_found_anywhere_in_a_large_result(number: int) -> None:
     assert large_store().find(word(number), in_results=True).total == 1
     assert large_store().find(word(number + 130_000), in_results=True).total == 0
 
 
-def test_the_better_match_comes_first_and_the_same_each_time(store: ContextPointerStore) -> None:
+def test_the_best_match_comes_first_every_time(store: ContextPointerStore) -> None:
     async def fill() -> None:
         for number in range(40):
             await store.save(
@@ -222,7 +222,7 @@ def test_the_better_match_comes_first_and_the_same_each_time(store: ContextPoint
     assert store.find("refund order 17", query_id="c") == found
 
 
-def test_a_dry_run_tells_what_gc_then_removes(store: ContextPointerStore) -> None:
+def test_a_dry_run_reports_what_gc_then_removes(store: ContextPointerStore) -> None:
     later = datetime.now(UTC) + timedelta(hours=2)
     planned = asyncio.run(store.gc(now=later, dry_run=True))
     assert planned.expired == 1

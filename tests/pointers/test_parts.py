@@ -109,7 +109,7 @@ def test_matches_are_counted_up_to_ten_thousand_s4_08(count: int, told: str) -> 
     assert len(rows) == min(count, 10_000) + 1
 
 
-def test_the_work_of_a_filter_has_a_limit_however_large_the_result_s4_08() -> None:
+def test_the_work_of_a_filter_is_limited_for_any_result_s4_08() -> None:
     assert apply_filter([0] * 100_000, "sort(@)[0]", payload_bytes=10**9) == 0
     with pytest.raises(ValueError, match="needed too much work"):
         apply_filter([0] * 2_000_000, "sort(@)[0]", payload_bytes=10**9)
@@ -283,7 +283,7 @@ VALUES = st.recursive(
 
 
 @given(EXPRESSIONS, VALUES)
-def test_a_filter_gives_what_jmespath_gives_s4_08(expression: str, value: Any) -> None:
+def test_a_filter_returns_what_jmespath_returns_s4_08(expression: str, value: Any) -> None:
     payload = json.dumps(value).encode()
     try:
         expected = jmespath.search(expression, value)

@@ -26,15 +26,15 @@ def test_key_order_never_matters_s0_02() -> None:
     assert pointer_id({"a": inner, "b": 1}) == pointer_id({"b": 1, "a": backwards})
 
 
-def test_task_ids_that_look_alike_give_different_ids_s0_02() -> None:
+def test_similar_task_ids_have_different_ids_s0_02() -> None:
     assert len({pointer_id({}, task_id) for task_id in (None, "None", "null")}) == 3
 
 
-def test_values_that_look_alike_give_different_ids_s0_02() -> None:
+def test_similar_values_have_different_ids_s0_02() -> None:
     assert len({pointer_id({"a": value}) for value in (1, True, 1.0, "1", "é", "e\u0301")}) == 6
 
 
-def test_the_same_json_gives_the_same_id_s0_02() -> None:
+def test_equal_json_has_the_same_id_s0_02() -> None:
     assert pointer_id({1: (1, 2)}) == pointer_id({"1": [1, 2]})
 
 

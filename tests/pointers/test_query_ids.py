@@ -55,7 +55,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> ContextPointerStore
     return open_store(request.param, tmp_path / "base")
 
 
-async def test_every_use_of_a_store_takes_the_id_s0_11(store: ContextPointerStore) -> None:
+async def test_every_method_of_a_store_accepts_the_id_s0_11(store: ContextPointerStore) -> None:
     for query_id in USED:
         pointer = await save(store, query_id)
         assert pointer.query_id == query_id
@@ -84,7 +84,7 @@ async def test_every_use_of_a_store_takes_the_id_s0_11(store: ContextPointerStor
     assert (await store.verify()).queries == 0
 
 
-async def test_findings_and_collections_name_the_users_id_s0_11(tmp_path: Path) -> None:
+async def test_reports_name_the_users_id_s0_11(tmp_path: Path) -> None:
     store = FileContextPointerStore(tmp_path, durability="rename")
     pointer = await save(store, "user:42", ttl_s=1e9)
     brief = await save(store, "2024/01", ttl_s=1e-6)
@@ -101,7 +101,7 @@ async def test_findings_and_collections_name_the_users_id_s0_11(tmp_path: Path) 
     assert brief.pointer_id in str(caught.value)
 
 
-async def test_like_ids_share_nothing_s0_11(store: ContextPointerStore) -> None:
+async def test_similar_ids_share_nothing_s0_11(store: ContextPointerStore) -> None:
     like = ("a/b", "a:b", "a b", "a_b", "a-b", "a.b", "ab", "a=b", "a/b/c", "a@b")
     for query_id in like:
         await save(store, query_id, query_id)
@@ -122,7 +122,7 @@ async def test_folders_of_other_names_are_no_queries_s0_11(tmp_path: Path) -> No
     assert len(names_in(tmp_path)) == 11
 
 
-async def test_a_session_takes_the_id_too_s0_11(tmp_path: Path) -> None:
+async def test_a_session_accepts_the_id_s0_11(tmp_path: Path) -> None:
     async with ToolContextManager(tmp_path) as manager:
         pointer = await manager.save_context("t", {}, "result", query_id="user:42/chat 1")
         assert manager.load_result(pointer=pointer) == "result"

@@ -143,7 +143,7 @@ async def test_time_to_live_is_enforced_on_every_read_s0_21(open_store: Open, cl
     assert store.list(query_id="q") == [long, ever]
 
 
-async def test_what_is_gone_is_not_stored_any_more_f_160_s0_21(
+async def test_expired_results_are_no_longer_stored_f_160_s0_21(
     open_store: Open, clock: Clock
 ) -> None:
     store, other = open_store(max_bytes_per_query=1_000), open_store()
@@ -165,7 +165,7 @@ async def test_what_is_gone_is_not_stored_any_more_f_160_s0_21(
         store.is_stored(query_id="q", pointer_id="../x")
 
 
-async def test_saving_again_begins_a_new_time_s0_21(open_store: Open, clock: Clock) -> None:
+async def test_saving_again_restarts_the_expiry_s0_21(open_store: Open, clock: Clock) -> None:
     store = open_store(ttl_s=60)
     for _ in range(3):
         pointer = await save(store, "call")
@@ -178,7 +178,7 @@ async def test_saving_again_begins_a_new_time_s0_21(open_store: Open, clock: Clo
     assert store.list(query_id="q") == [again]
 
 
-async def test_what_has_expired_stays_so_when_the_clock_goes_back_s0_21_f_057(
+async def test_expired_results_stay_expired_when_the_clock_goes_back_s0_21_f_057(
     open_store: Open, clock: Clock
 ) -> None:
     store = open_store(ttl_s=60)
@@ -221,7 +221,7 @@ async def test_a_clock_that_once_jumped_ahead_is_forgotten_f_168_s0_21(
     assert (await store.gc()).expired == 1
 
 
-async def test_a_clock_that_was_half_a_minute_ahead_is_believed_again_f_168_s0_21(
+async def test_a_clock_half_a_minute_ahead_is_trusted_again_f_168_s0_21(
     open_store: Open, clock: Clock
 ) -> None:
     store = open_store()
@@ -234,7 +234,7 @@ async def test_a_clock_that_was_half_a_minute_ahead_is_believed_again_f_168_s0_2
     assert reason(store, brief) == "expired"
 
 
-async def test_a_result_expires_at_the_very_instant_s0_21(open_store: Open, clock: Clock) -> None:
+async def test_a_result_expires_exactly_on_time_s0_21(open_store: Open, clock: Clock) -> None:
     store = open_store(ttl_s=60)
     pointer = await save(store, "x")
     clock.moment = datetime.fromisoformat(pointer.expires_at or "") - timedelta(microseconds=1)
@@ -248,7 +248,7 @@ async def test_a_result_expires_at_the_very_instant_s0_21(open_store: Open, cloc
 
 
 @pytest.mark.parametrize("ttl_s", [0, -1, math.nan])
-async def test_a_time_that_is_none_is_refused_s0_21(open_store: Open, ttl_s: float) -> None:
+async def test_an_invalid_ttl_is_refused_s0_21(open_store: Open, ttl_s: float) -> None:
     with pytest.raises(ValueError, match="ttl_s"):
         open_store(ttl_s=ttl_s)
     with pytest.raises(ValueError, match="ttl_s"):
@@ -258,7 +258,7 @@ async def test_a_time_that_is_none_is_refused_s0_21(open_store: Open, ttl_s: flo
     assert open_store().list(query_id="q") == []
 
 
-def test_a_time_beyond_all_calendars_is_for_ever_s0_21() -> None:
+def test_a_ttl_beyond_the_calendar_never_expires_s0_21() -> None:
     assert Retention(ttl_s=1e300).expires_at(START) is None
 
 
@@ -300,7 +300,7 @@ async def test_pointers_of_older_versions_and_odd_times_never_expire_s0_09_s0_21
         assert reason(store, pointer) is None
 
 
-async def test_the_oldest_give_way_when_a_query_is_full_s0_21(
+async def test_the_oldest_are_evicted_when_a_query_is_full_s0_21(
     open_store: Open, clock: Clock
 ) -> None:
     store = open_store(max_bytes_per_query=1_000)
@@ -324,7 +324,7 @@ async def test_the_oldest_give_way_when_a_query_is_full_s0_21(
     assert len(store.list(query_id="r")) == 1
 
 
-async def test_expired_results_give_way_first_s0_21(open_store: Open, clock: Clock) -> None:
+async def test_expired_results_are_evicted_first_s0_21(open_store: Open, clock: Clock) -> None:
     store = open_store(max_bytes_per_query=1_000)
     old = await save(store, "old", "x" * 400)
     clock.move(1)
@@ -335,7 +335,7 @@ async def test_expired_results_give_way_first_s0_21(open_store: Open, clock: Clo
     assert reason(open_store(), brief) == "expired"
 
 
-async def test_what_does_not_fit_is_refused_and_costs_nothing_s0_21(
+async def test_a_result_that_does_not_fit_evicts_nothing_s0_21(
     open_store: Open, clock: Clock
 ) -> None:
     store = open_store(max_bytes_per_query=1_000)
@@ -388,7 +388,7 @@ async def test_a_deleted_query_leaves_no_byte_s0_21(tmp_path: Path, clock: Clock
     assert reason(again, pointers[0].model_copy(update={"pointer_id": "0" * 12})) == "unknown"
 
 
-async def test_foreign_files_outlive_a_deleted_query_s0_21(tmp_path: Path) -> None:
+async def test_unrecognized_files_survive_the_deletion_of_a_query_s0_21(tmp_path: Path) -> None:
     store = FileContextPointerStore(tmp_path)
     await save(store, "x")
     (tmp_path / "q" / "notes.txt").write_text("mine")
@@ -401,7 +401,7 @@ async def test_foreign_files_outlive_a_deleted_query_s0_21(tmp_path: Path) -> No
     assert not (tmp_path / OWN_FOLDER).exists()
 
 
-async def test_an_unwritable_memory_of_the_dead_hinders_nobody_s0_21(tmp_path: Path) -> None:
+async def test_unwritable_tombstones_raise_no_error_s0_21(tmp_path: Path) -> None:
     store = FileContextPointerStore(tmp_path)
     pointer = await save(store, "x")
     (tmp_path / OWN_FOLDER).write_text("no folder")
@@ -473,9 +473,7 @@ async def test_garbage_is_collected_from_every_query_and_nothing_else_s0_21_f_05
     assert (await store.gc(now=START + timedelta(days=60))).forgotten == 20
 
 
-async def test_garbage_collection_passes_over_a_query_that_is_held_s0_21(
-    tmp_path: Path, clock: Clock
-) -> None:
+async def test_garbage_collection_skips_a_locked_query_s0_21(tmp_path: Path, clock: Clock) -> None:
     store = FileContextPointerStore(tmp_path, durability="rename", lock_timeout_s=0.05, clock=clock)
     held = await save(store, "x", query_id="held", ttl_s=1)
     await save(store, "x", ttl_s=1)
@@ -506,7 +504,7 @@ async def test_a_cancelled_collection_ends_at_the_next_query_s0_21(
     assert len(names_in(tmp_path)) == left
 
 
-async def test_what_killed_writers_left_on_an_object_store_goes_after_an_hour_s0_21_f_054() -> None:
+async def test_remains_on_an_object_store_are_collected_after_an_hour_s0_21_f_054() -> None:
     objects = obstore.store.MemoryStore()
     store = ObjectContextPointerStore(objects)
     pointer = await save(store, "x")
@@ -524,7 +522,7 @@ async def test_what_killed_writers_left_on_an_object_store_goes_after_an_hour_s0
     assert len(store.records.blobs.scan("q").blobs) == 2
 
 
-async def test_a_session_reads_back_nothing_whose_time_is_over_s0_21_s4_08(
+async def test_a_session_does_not_read_expired_results_s0_21_s4_08(
     tmp_path: Path, clock: Clock
 ) -> None:
     store = FileContextPointerStore(tmp_path, ttl_s=60, clock=clock)
@@ -708,20 +706,20 @@ def explore(home: str, examples: int) -> None:
 
 
 @pytest.mark.parametrize("home", ["files", "memory", "objects"])
-def test_the_store_keeps_to_the_law_s0_21(home: str) -> None:
+def test_the_store_matches_its_model_s0_21(home: str) -> None:
     explore(home, 12)
 
 
 @pytest.mark.torture
 @pytest.mark.parametrize("home", ["files", "memory", "objects"])
-def test_the_store_keeps_to_the_law_in_a_thousand_lives_s0_21(home: str) -> None:
+def test_the_store_matches_its_model_in_a_thousand_runs_s0_21(home: str) -> None:
     explore(home, 1_000)
 
 
 # --- beside others, and after kills
 
 
-async def test_collecting_beside_savers_loses_nothing_s0_21(tmp_path: Path) -> None:
+async def test_collecting_during_saves_loses_nothing_s0_21(tmp_path: Path) -> None:
     store = FileContextPointerStore(tmp_path, durability="rename")
     other = FileContextPointerStore(tmp_path, durability="rename")
     stop = False
@@ -823,13 +821,13 @@ def faults_after_kills(base: Path, work: str, *, kills: int, careless: bool = Fa
 
 
 @pytest.mark.parametrize("work", ["pin", "gc", "delete"])
-def test_killed_upkeep_leaves_nothing_torn_s0_21_f_066(tmp_path: Path, work: str) -> None:
+def test_killed_maintenance_leaves_nothing_torn_s0_21_f_066(tmp_path: Path, work: str) -> None:
     assert not faults_after_kills(tmp_path, work, kills=5)
 
 
 @pytest.mark.torture
 @pytest.mark.parametrize("work", ["pin", "gc", "delete"])
-def test_upkeep_killed_a_thousand_times_leaves_nothing_torn_s0_21_f_066(
+def test_maintenance_killed_a_thousand_times_leaves_nothing_torn_s0_21_f_066(
     tmp_path: Path, work: str
 ) -> None:
     assert not faults_after_kills(tmp_path, work, kills=1_000)

@@ -288,7 +288,7 @@ json_values = st.recursive(
 
 
 @given(json_values, st.dictionaries(st.text(max_size=5), json_values, max_size=3))
-def test_loads_what_json_gives_s0_14(result: Any, args: dict[str, Any]) -> None:
+def test_loads_the_json_form_s0_14(result: Any, args: dict[str, Any]) -> None:
     store = InMemoryContextPointerStore()
     pointer = asyncio.run(save(store, result, args=args))
     assert store.load_result(pointer=pointer) == json.loads(json.dumps(result))
@@ -353,7 +353,7 @@ async def test_a_result_over_the_limit_leaves_no_trace_f_040(tmp_path: Path) -> 
     assert not store.base_dir.exists()
 
 
-async def test_a_result_changed_meanwhile_is_stored_as_it_was_f_041(
+async def test_a_result_changed_during_the_save_is_stored_unchanged_f_041(
     store: FileContextPointerStore,
 ) -> None:
     result = {"rows": [0] * 100}
@@ -363,7 +363,7 @@ async def test_a_result_changed_meanwhile_is_stored_as_it_was_f_041(
     assert store.load_result(pointer=await saving) == {"rows": [0] * 100}
 
 
-async def test_a_large_result_changed_meanwhile_is_old_or_new_f_041(
+async def test_a_large_result_changed_during_the_save_is_whole_f_041(
     store: FileContextPointerStore,
 ) -> None:
     old, new = [0] * 50_000, [1] * 50_000
@@ -376,7 +376,7 @@ async def test_a_large_result_changed_meanwhile_is_old_or_new_f_041(
 
 
 @pytest.mark.parametrize("inner", [False, True], ids=["F-041-outer", "F-041-inner"])
-async def test_a_mapping_that_grows_while_it_is_saved_is_stored_or_refused(
+async def test_a_growing_mapping_is_stored_or_refused(
     store: FileContextPointerStore, inner: bool
 ) -> None:
     before, outcomes = sys.getswitchinterval(), list[object]()
@@ -402,7 +402,7 @@ async def test_a_mapping_that_grows_while_it_is_saved_is_stored_or_refused(
     ]
 
 
-async def test_sources_are_web_addresses_each_once_s0_15(store: FileContextPointerStore) -> None:
+async def test_sources_are_distinct_web_addresses_s0_15(store: FileContextPointerStore) -> None:
     given_urls = [
         "https://a.example/1",
         "ftp://x",
@@ -427,7 +427,7 @@ async def test_sources_are_web_addresses_each_once_s0_15(store: FileContextPoint
     assert (await save(store, source_urls=["https://example.com/" + "x" * 3000])).source_urls == []
 
 
-async def test_meta_never_holds_the_result_s0_16(store: FileContextPointerStore) -> None:
+async def test_meta_never_contains_the_result_s0_16(store: FileContextPointerStore) -> None:
     pointer = await save(store, {"text": "word " * 200_000, "rows": [{"k" * 500: "v" * 500}] * 500})
     assert (store.base_dir / meta_key("q", pointer.pointer_id)).stat().st_size < 8_192
 
@@ -457,7 +457,7 @@ async def test_arguments_are_cut_from_8_kilobytes_on_s0_16(
     assert pointer.args_sha256 == digest_of(args)
 
 
-async def test_calls_that_differ_in_their_task_alone_both_stay_s0_04() -> None:
+async def test_calls_that_differ_only_in_task_both_stay_s0_04() -> None:
     blobs = MemoryBlobStore()
     store = ContextPointerStore(LockedRecords(blobs))
     pointer = await save(store, "mine")
@@ -546,7 +546,7 @@ async def test_a_save_of_the_wrong_kind_says_what_to_pass(
     assert not store.base_dir.exists()
 
 
-def test_an_id_in_the_place_of_a_pointer_is_named(store: FileContextPointerStore) -> None:
+def test_an_id_instead_of_a_pointer_is_named(store: FileContextPointerStore) -> None:
     for use in (lambda: store.load_result(pointer="0" * 12), lambda: store.pin("0" * 12)):  # type: ignore[arg-type]
         with pytest.raises(TypeError, match="must be a ContextPointer, got str"):
             use()
@@ -591,7 +591,7 @@ def rewrite(pointer: ContextPointer, text: str) -> None:
 
 
 @pytest.mark.parametrize("levels", [300, 490, 990])
-async def test_what_was_stored_deeper_is_still_read_s0_14(tmp_path: Path, levels: int) -> None:
+async def test_deeper_results_of_older_versions_are_read_s0_14(tmp_path: Path, levels: int) -> None:
     text = '{"a":[' * (levels // 2) + str(2**70) + "]}" * (levels // 2)
     store = FileContextPointerStore(tmp_path, durability="rename")
     pointer = await save(store, "as an earlier version stored it")
@@ -612,7 +612,7 @@ async def test_what_was_stored_deeper_is_still_read_s0_14(tmp_path: Path, levels
     assert (await store.verify()).is_clean
 
 
-async def test_deep_arguments_are_cut_as_long_ones_are_s0_03(
+async def test_deep_arguments_are_cut_like_long_ones_s0_03(
     store: FileContextPointerStore,
 ) -> None:
     for depth in (99, 100, 101, 250):
@@ -635,7 +635,7 @@ async def test_errors_of_the_base_name_its_path(tmp_path: Path) -> None:
         assert str(tmp_path / "file") in str(caught.value)
 
 
-def test_windows_is_told_its_ways_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_windows_users_are_told_the_alternatives(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "win32")
     with pytest.raises(
         StoreError,
@@ -849,7 +849,7 @@ def held(store: FileContextPointerStore) -> Iterator[None]:
         holder.join()
 
 
-async def test_the_loop_runs_on_while_a_save_waits_for_the_lock_s0_20(
+async def test_the_event_loop_runs_while_a_save_waits_s0_20(
     store: FileContextPointerStore,
 ) -> None:
     with held(store):
@@ -860,7 +860,7 @@ async def test_the_loop_runs_on_while_a_save_waits_for_the_lock_s0_20(
     await saving
 
 
-async def test_a_save_that_is_cancelled_while_it_waits_stores_nothing_f_068_s0_20(
+async def test_a_save_cancelled_while_waiting_stores_nothing_f_068_s0_20(
     store: FileContextPointerStore,
 ) -> None:
     for _ in range(3):

@@ -65,7 +65,7 @@ def file_of(store: FileContextPointerStore, key: Key, pointer: ContextPointer) -
         pytest.param(lambda data: data.replace(b'"query_id":"q"', b'"query_id":"r"'), id="F-024"),
     ],
 )
-def test_a_damaged_record_is_passed_over_and_counted(
+def test_a_damaged_record_is_skipped_and_counted(
     store: FileContextPointerStore,
     caplog: pytest.LogCaptureFixture,
     damage: Callable[[bytes], bytes],
@@ -83,7 +83,7 @@ def test_a_damaged_record_is_passed_over_and_counted(
     assert len(store.list(query_id="q")) == 2
 
 
-def test_foreign_files_are_passed_over_f_021_f_024_s0_19(store: FileContextPointerStore) -> None:
+def test_unrecognized_files_are_skipped_f_021_f_024_s0_19(store: FileContextPointerStore) -> None:
     pointer = save(store, "x")
     folder = store.base_dir / "q"
     (folder / "notes.txt").write_text("mine")
@@ -215,7 +215,7 @@ def test_a_second_save_that_dies_leaves_old_or_new_s0_18_f_054_f_066_f_067(
 
 
 @pytest.mark.parametrize("key", [meta_key, next_key], ids=["meta", "next"])
-def test_a_half_known_record_beside_a_pending_one_is_put_right_f_054(key: Key) -> None:
+def test_a_record_without_digest_beside_a_pending_one_is_repaired_f_054(key: Key) -> None:
     blobs = DyingBlobStore()
     old = save(ContextPointerStore(LockedRecords(blobs)), "old")
     blobs.changes_left = 2
@@ -244,7 +244,7 @@ class FullBlobStore(MemoryBlobStore):
 
 
 @pytest.mark.parametrize("ending", [".meta.json", ".result.json"])
-def test_a_first_save_without_room_leaves_nothing_f_058_f_061(ending: str) -> None:
+def test_a_first_save_on_a_full_disk_leaves_nothing_f_058_f_061(ending: str) -> None:
     blobs = FullBlobStore()
     blobs.ending = ending
     with pytest.raises(StoreFullError):
@@ -253,7 +253,7 @@ def test_a_first_save_without_room_leaves_nothing_f_058_f_061(ending: str) -> No
 
 
 @pytest.mark.parametrize("ending", [".meta.json", ".result.json", ".next"])
-def test_a_second_save_without_room_leaves_one_version_and_the_next_succeeds_f_058_f_065(
+def test_a_full_disk_leaves_one_version_and_later_saves_work_f_058_f_065(
     ending: str,
 ) -> None:
     blobs = FullBlobStore()

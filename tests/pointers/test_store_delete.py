@@ -35,7 +35,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> ContextPointerStore
     )
 
 
-async def test_all_pointers_of_a_query_go_and_those_of_others_stay_s4_06(
+async def test_a_deleted_query_leaves_other_queries_alone_s4_06(
     store: ContextPointerStore,
 ) -> None:
     pointers = [await save(store, number) for number in range(3)]
@@ -49,13 +49,13 @@ async def test_all_pointers_of_a_query_go_and_those_of_others_stay_s4_06(
     assert store.delete(query_id="never-there") == 0
 
 
-async def test_named_pointers_go_s4_06(store: ContextPointerStore) -> None:
+async def test_requested_pointers_are_deleted_s4_06(store: ContextPointerStore) -> None:
     first, second = await save(store, 1), await save(store, 2)
     assert store.delete(query_id="q", pointer_ids=[first.pointer_id, "0123456789ab"]) == 1
     assert store.list(query_id="q") == [second]
 
 
-async def test_what_a_killed_writer_left_goes_too_and_does_not_come_back_s4_06(
+async def test_remains_of_a_killed_writer_are_deleted_for_good_s4_06(
     store: ContextPointerStore,
 ) -> None:
     pointer = await save(store, 1)
@@ -84,7 +84,7 @@ async def test_a_folder_that_is_a_link_is_left_alone_s4_06(tmp_path: Path) -> No
     assert store.list(query_id="q") == [pointer]
 
 
-async def test_savers_and_deleters_of_one_query_never_meet_an_error_s4_06(tmp_path: Path) -> None:
+async def test_concurrent_saves_and_deletions_never_fail_s4_06(tmp_path: Path) -> None:
     store = FileContextPointerStore(tmp_path, durability="rename")
     stop = threading.Event()
     failures: list[BaseException] = []

@@ -43,7 +43,7 @@ FORBIDDEN_IDS = [
 
 
 @pytest.mark.parametrize("query_id", FORBIDDEN_IDS)
-def test_an_id_outside_the_allow_list_is_named_s0_11(query_id: object) -> None:
+def test_an_error_names_the_invalid_id_s0_11(query_id: object) -> None:
     with pytest.raises(InvalidIdError) as caught:
         check_query_id(query_id)
     named = repr(query_id[:80]) if isinstance(query_id, str) else type(query_id).__name__
@@ -97,11 +97,11 @@ def test_folders_are_safe_and_one_to_one_s0_11(query_ids: list[str], any_text: s
 
 
 @given(st.from_regex(r"[a-c_](?:[a-c0-9._:@+=,/-]| (?! )){0,30}[a-c0-9_-]", fullmatch=True))
-def test_what_the_rule_allows_is_taken_s0_11(query_id: str) -> None:
+def test_every_allowed_id_is_accepted_s0_11(query_id: str) -> None:
     assert is_refused(query_id) == bool({".", ".."} & {*query_id.split("/")})
 
 
-def test_an_enum_member_is_the_id_that_it_stands_for() -> None:
+def test_an_enum_member_counts_as_its_value() -> None:
     class Query(str, Enum):  # noqa: UP042 - as callers write it
         FIRST = "first"
 

@@ -115,7 +115,7 @@ def test_a_linked_folder_is_refused_and_its_target_untouched_f_016(
     assert (names(outside), (outside / "a").read_bytes()) == (["a"], SECRET)
 
 
-def test_a_sibling_whose_name_only_begins_alike_is_outside_f_015(tmp_path: Path) -> None:
+def test_a_sibling_with_the_same_prefix_is_outside_f_015(tmp_path: Path) -> None:
     sibling = tmp_path / "base-evil" / "q"
     sibling.mkdir(parents=True)
     (sibling / "a").write_bytes(SECRET)
@@ -151,7 +151,7 @@ def plant_socket(path: Path, _: Path) -> None:
     [plant_link, plant_hard_link, plant_fifo, plant_directory, plant_socket],
     ids=["F-017-link", "F-019-hard-link", "F-020-fifo", "F-021-directory", "F-020-socket"],
 )
-def test_what_is_no_plain_file_is_never_read_nor_listed(
+def test_only_plain_files_are_read_and_listed(
     blobs: FileBlobStore, outside: Path, plant: Callable[[Path, Path], None]
 ) -> None:
     plant(blobs.base_dir / "q" / "odd", outside)
@@ -176,7 +176,7 @@ def test_hard_links_can_be_allowed_f_019(blobs: FileBlobStore, outside: Path) ->
     assert FileBlobStore(blobs.base_dir, allow_hard_links=True).get("q/odd") == SECRET
 
 
-def test_links_swapped_in_at_any_instant_lead_nowhere_f_018(
+def test_links_swapped_in_at_any_moment_lead_nowhere_f_018(
     blobs: FileBlobStore, outside: Path
 ) -> None:
     folder, aside, link = (blobs.base_dir / name for name in ("q", "q-aside", "q-link"))
@@ -273,7 +273,7 @@ def test_the_file_of_another_user_is_refused_f_026_s0_11(shared_root: Path) -> N
     assert FileBlobStore(store.base_dir, allow_unsafe_dir=True).get("q/a") == b"1"
 
 
-def test_a_base_that_everybody_may_write_to_is_refused_f_027(shared_root: Path) -> None:
+def test_a_world_writable_base_is_refused_f_027(shared_root: Path) -> None:
     base = shared_root / "base"
     base.mkdir()
     base.chmod(0o777)
@@ -298,7 +298,7 @@ def test_old_temporary_files_are_removed_and_new_ones_invisible_f_053(blobs: Fil
     assert names(folder) == [".DS_Store", ".tmp-2-new", "a"]
 
 
-def test_a_folder_that_vanishes_is_an_empty_one_f_055(blobs: FileBlobStore) -> None:
+def test_a_folder_that_vanishes_is_empty_f_055(blobs: FileBlobStore) -> None:
     shutil.rmtree(blobs.base_dir / "q")
     assert blobs.scan("q").blobs == {}
     assert list(blobs.get_many("q", ["a"])) == [None]
@@ -318,7 +318,7 @@ def test_only_an_empty_folder_is_removed(blobs: FileBlobStore) -> None:
     assert list(blobs.base_dir.iterdir()) == []
 
 
-def test_an_etag_tells_other_bytes_of_the_same_length(blobs: FileBlobStore) -> None:
+def test_an_etag_differs_for_other_bytes_of_equal_length(blobs: FileBlobStore) -> None:
     time.sleep(0.1)  # until the file system's clock has moved on
     first = blobs.scan("q").blobs["a"]
     blobs.put("q/a", b"INSIDE")
@@ -360,7 +360,7 @@ def test_a_refused_put_leaves_the_old_bytes_and_nothing_else(
     assert (blobs.get("q/a"), names(blobs.base_dir / "q")) == (b"inside", ["a"])
 
 
-def test_a_failed_flush_is_not_tried_again_f_061(
+def test_a_failed_flush_is_not_retried_f_061(
     blobs: FileBlobStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls = []
@@ -497,7 +497,7 @@ def test_a_planted_temporary_file_is_never_written_into_f_152(
     assert blobs.get("q/a") == b"new"
 
 
-def test_the_folder_of_a_killed_writer_is_flushed_before_its_lock(
+def test_a_killed_writers_folder_is_flushed_before_its_lock(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "q").mkdir()  # by a writer that was killed before it flushed the base
@@ -521,7 +521,7 @@ def test_the_folder_of_a_killed_writer_is_flushed_before_its_lock(
 
 
 @pytest.mark.parametrize("durability", ["full", "rename"])
-def test_what_a_failed_put_of_several_leaves_is_whole_f_059(
+def test_a_failed_put_of_several_leaves_whole_files_f_059(
     tmp_path: Path, durability: Durability, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     blobs = FileBlobStore(tmp_path, durability=durability)
@@ -598,7 +598,7 @@ def test_the_forked_child_of_a_killed_process_keeps_no_lock_f_069_f_158(
             os.kill(child, signal.SIGKILL)
 
 
-def test_a_child_forked_inside_a_lock_leaves_it_without_harm_f_069_f_158(
+def test_a_child_forked_inside_a_lock_does_no_harm_f_069_f_158(
     blobs: FileBlobStore,
 ) -> None:
     def leave(sender: Connection) -> None:
@@ -637,7 +637,7 @@ with FileBlobStore(sys.argv[1]).lock("q"):
 """
 
 
-def test_a_hanging_process_is_waited_for_and_a_dead_one_not_f_070(blobs: FileBlobStore) -> None:
+def test_a_writer_waits_for_a_hanging_but_not_a_dead_process_f_070(blobs: FileBlobStore) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", HOLDER, str(blobs.base_dir)], stdout=subprocess.PIPE, text=True
     ) as holder:
@@ -673,7 +673,7 @@ def test_shared_locks_admit_each_other_and_keep_writers_out(blobs: FileBlobStore
         pytest.fail("entered a folder that another holds")
 
 
-def test_a_shared_lock_makes_nothing(tmp_path: Path) -> None:
+def test_a_shared_lock_creates_nothing(tmp_path: Path) -> None:
     with FileBlobStore(tmp_path / "base").lock_shared("q"):
         assert not (tmp_path / "base").exists()
 

@@ -9,5 +9,5 @@ class TestMemoryBlobStore(LockingBlobStoreContract):
     def blobs(self) -> LockingBlobStore:
         return MemoryBlobStore(lock_timeout_s=0.5)
 
-    def test_says_where_a_blob_is(self) -> None:
+    def test_location_names_the_key(self) -> None:
         assert MemoryBlobStore().location("q/a") == "memory:q/a"

@@ -45,9 +45,7 @@ SECRET = "CANARY9f3a5e"
 class ConditionalPuts(BlobStoreContract):
     """The further contract of `ObjectBlobStore`, on a store with conditional puts."""
 
-    def test_a_conditional_put_replaces_the_version_that_is_known(
-        self, blobs: ObjectBlobStore
-    ) -> None:
+    def test_a_conditional_put_replaces_the_expected_version(self, blobs: ObjectBlobStore) -> None:
         first = blobs.put_if("q/a", b"1", replaces=None)
         assert first is not None
         assert blobs.get_version("q/a") == (b"1", first)
@@ -55,7 +53,7 @@ class ConditionalPuts(BlobStoreContract):
         assert second not in (None, first)
         assert blobs.get_version("q/a") == (b"2", second)
 
-    def test_a_conditional_put_spares_any_other_version(self, blobs: ObjectBlobStore) -> None:
+    def test_a_conditional_put_keeps_any_other_version(self, blobs: ObjectBlobStore) -> None:
         first = blobs.put_if("q/a", b"1", replaces=None)
         assert blobs.put_if("q/a", b"2", replaces=None) is None
         blobs.put("q/a", b"3")
@@ -92,7 +90,7 @@ class ConditionalPuts(BlobStoreContract):
         with pytest.raises(PointerNotFoundError):
             blobs.get_version("q/none")
 
-    def test_a_scan_tells_bytes_etag_and_time_of_each_object(self, blobs: ObjectBlobStore) -> None:
+    def test_a_scan_returns_size_etag_and_time_of_objects(self, blobs: ObjectBlobStore) -> None:
         blobs.put("q/a", b"123")
         first = blobs.scan("q").blobs["a"]
         _, version = blobs.get_version("q/a")
@@ -153,7 +151,7 @@ def test_more_than_a_thousand_objects_are_listed() -> None:
     assert list(blobs.get_many("q", names)) == [b"1"] * 1_200
 
 
-def test_says_where_an_object_is(tmp_path: Path) -> None:
+def test_location_is_the_objects_address(tmp_path: Path) -> None:
     s3 = ObjectBlobStore.from_url("s3://bucket/some/prefix", **s3_options("http://127.0.0.1:9"))
     assert s3.location("q/a") == "s3://bucket/some/prefix/q/a"
     assert ObjectBlobStore.from_url("memory:///").location("q/a") == "memory:/q/a"
@@ -190,7 +188,7 @@ def test_an_error_of_the_change_leaves_the_object() -> None:
     assert blobs.get("q/a") == b"1"
 
 
-def test_a_directory_cannot_replace_on_condition_and_says_what_can(tmp_path: Path) -> None:
+def test_a_directory_refuses_conditional_puts_and_names_an_alternative(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="FileContextPointerStore"):
         ObjectBlobStore(obstore.store.LocalStore(tmp_path)).put_if("q/a", b"1", replaces=None)
 
@@ -223,7 +221,7 @@ def assert_refused_before_anything_is_put(blobs: ObjectBlobStore) -> None:
     assert blobs.scan("q").blobs == {}
 
 
-def test_a_missing_bucket_is_an_error_and_no_missing_blob() -> None:
+def test_a_missing_bucket_is_not_a_missing_blob() -> None:
     with refusing(404, "NoSuchBucket") as blobs:
         for use in (
             lambda: blobs.put("q/a", b"1"),
@@ -298,7 +296,7 @@ def refusing(status: int, code: str) -> Iterator[ObjectBlobStore]:
         (400, "QuotaExceeded", StoreFullError, "No space left"),
     ],
 )
-def test_a_refusal_is_a_typed_error_without_the_servers_words(
+def test_a_server_error_is_typed_without_the_servers_text(
     status: int, code: str, kind: type[StoreError], text: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
@@ -333,7 +331,7 @@ def test_an_unreachable_store_is_an_error_within_its_limits() -> None:
 @pytest.mark.parametrize(
     "url", ["bkt/prefix", "bkt", "no url", f"user:{SECRET}@host/x", f"host/x?key={SECRET}", ""]
 )
-def test_an_address_without_a_scheme_is_told_what_to_begin_with(url: str) -> None:
+def test_an_address_without_a_scheme_is_explained(url: str) -> None:
     for opens in (ObjectBlobStore.from_url, ObjectContextPointerStore.from_url):
         with pytest.raises(StoreError, match="begins with s3://, gs:// or az://") as caught:
             opens(url)
@@ -348,7 +346,7 @@ def http_options(**changes: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("client_options", [None, {}, {"timeout": "1s"}], ids=str)
-async def test_an_endpoint_without_encryption_is_told_how_to_allow_it(
+async def test_the_error_for_plain_http_names_the_option(
     client_options: Any,
 ) -> None:
     store = ObjectContextPointerStore.from_url(
@@ -382,9 +380,7 @@ def test_http_can_be_allowed_by_one_option(client_options: Any) -> None:
         ("s3://bucket", {"no_such_option": SECRET}),
     ],
 )
-def test_a_wrong_address_is_an_error_that_does_not_repeat_it(
-    url: str, options: dict[str, Any]
-) -> None:
+def test_an_invalid_address_is_not_repeated_in_the_error(url: str, options: dict[str, Any]) -> None:
     with pytest.raises(StoreError) as caught:
         ObjectBlobStore.from_url(url, **options)
     assert SECRET not in "".join(traceback.format_exception(caught.value))

@@ -38,7 +38,7 @@ def test_a_new_file_is_private_and_of_the_newest_version(tmp_path: Path) -> None
     assert stat.S_IMODE((tmp_path / "made").stat().st_mode) == 0o700
 
 
-def test_an_older_file_gets_what_it_lacks(tmp_path: Path) -> None:
+def test_an_older_file_is_migrated(tmp_path: Path) -> None:
     with closing(opened(tmp_path / "rain.db", FIRST)) as connection:
         connection.execute("INSERT INTO rain VALUES ('monday')")
     with closing(opened(tmp_path / "rain.db", FIRST, SECOND)) as connection:
@@ -53,7 +53,7 @@ def test_a_newer_file_and_another_kind_are_left_alone(tmp_path: Path) -> None:
         opened(tmp_path / "rain.db", FIRST, SECOND, application_id=8)
 
 
-def test_many_that_open_a_new_file_at_once_get_it(tmp_path: Path) -> None:
+def test_concurrent_openers_of_a_new_file_all_succeed(tmp_path: Path) -> None:
     def write(number: int) -> None:
         with closing(opened(tmp_path / "rain.db", FIRST, SECOND)) as connection:
             connection.execute("INSERT INTO rain VALUES (?, 1)", (str(number),))
@@ -84,7 +84,7 @@ def test_waiting_for_another_writer_ends(tmp_path: Path) -> None:
             begun.__enter__()
 
 
-def test_damage_and_a_folder_are_store_errors_without_contents(tmp_path: Path) -> None:
+def test_damage_and_directories_are_store_errors_without_contents(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("a secret, and no database at all " * 99)
     with pytest.raises(StoreError, match="or not a SQLite file") as caught:
         opened(tmp_path / "text", FIRST)
@@ -99,7 +99,7 @@ def read(path: Path, *, version: int) -> sqlite3.Connection:
     return open_sqlite_to_read(path, application_id=7, version=version, lock_timeout_s=5.0)
 
 
-def test_a_file_opened_to_read_shows_what_its_log_holds(tmp_path: Path) -> None:
+def test_a_read_only_file_includes_its_log(tmp_path: Path) -> None:
     path = tmp_path / "a file?.db"
     with closing(opened(path, FIRST)) as writer:
         writer.execute("INSERT INTO rain VALUES ('monday')")
@@ -113,7 +113,7 @@ def test_a_file_opened_to_read_shows_what_its_log_holds(tmp_path: Path) -> None:
         assert {each.name: each.read_bytes() for each in tmp_path.iterdir()} == before
 
 
-def test_reading_neither_makes_nor_migrates_a_file(tmp_path: Path) -> None:
+def test_reading_neither_creates_nor_migrates_a_file(tmp_path: Path) -> None:
     opened(tmp_path / "rain.db", FIRST).close()
     with pytest.raises(StoreError, match="older version 1"):
         read(tmp_path / "rain.db", version=2)

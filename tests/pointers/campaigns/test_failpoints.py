@@ -149,7 +149,7 @@ def test_the_harness_catches_a_store_that_writes_in_place_l3(
 
 @pytest.mark.torture
 @pytest.mark.parametrize("name", CHANGES)
-def test_a_death_while_a_death_is_put_right_l3_s0_18_f_054_f_066(
+def test_a_second_kill_during_recovery_is_survived_l3_s0_18_f_054_f_066(
     tmp_path: Path, name: str, show_figures: ShowFigures
 ) -> None:
     deaths = 0

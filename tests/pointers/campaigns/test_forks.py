@@ -86,7 +86,7 @@ def fork_at_first_use(base: Path, seed: int) -> int | None:
 @pytest.mark.parametrize(
     "seconds", [pytest.param(3, id="short"), pytest.param(60, id="full", marks=pytest.mark.torture)]
 )
-def test_a_child_forked_at_the_first_use_of_a_thread_ends_s0_41_f_201(
+def test_a_child_forked_at_first_thread_use_ends_s0_41_f_201(
     tmp_path: Path, seconds: float, *, show_figures: ShowFigures
 ) -> None:
     ends = Counter[int | None]()

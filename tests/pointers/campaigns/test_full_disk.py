@@ -84,7 +84,7 @@ DISKS = [
 @pytest.mark.parametrize(
     ("options", "rounds"), [*DISKS, pytest.param("size=2m,nr_inodes=60", 2, id="short-of-inodes")]
 )
-def test_a_full_disk_is_a_typed_error_and_nothing_half_l6_f_058_f_059_f_065(
+def test_a_full_disk_is_a_typed_error_without_partial_saves_l6_f_058_f_059_f_065(
     tmp_path: Path, options: str, rounds: int, show_figures: ShowFigures
 ) -> None:
     needs_mounts()
@@ -139,7 +139,7 @@ def use_read_only(base: Path) -> list[str]:
     return said
 
 
-def test_a_read_only_disk_can_be_read_and_refuses_the_rest_f_026(tmp_path: Path) -> None:
+def test_a_read_only_disk_allows_only_reads_f_026(tmp_path: Path) -> None:
     needs_mounts()
     assert answer(use_read_only, tmp_path) == REFUSED
 

@@ -65,7 +65,7 @@ AT_ONCE = pytest.mark.parametrize(
 
 @needs_memory_figures
 @AT_ONCE
-def test_large_saves_at_once_are_all_kept_and_let_the_loop_breathe_l11_s0_20(
+def test_concurrent_large_saves_are_all_kept_without_blocking_the_loop_l11_s0_20(
     tmp_path: Path, count: int, size: int, show_figures: ShowFigures
 ) -> None:
     figures = answer(save_at_once, tmp_path, OURS, count, size, timeout_s=300)
@@ -112,7 +112,7 @@ def refuse(base: Path, limit: int, shape: str) -> int:
         pytest.param(100 * MB, id="full", marks=pytest.mark.torture),
     ],
 )
-def test_a_result_over_the_limit_is_refused_without_its_weight_f_040(
+def test_a_result_over_the_limit_is_refused_without_its_memory_f_040(
     tmp_path: Path, shape: str, limit: int, show_figures: ShowFigures
 ) -> None:
     grown = answer(refuse, tmp_path, limit, shape)
@@ -156,7 +156,7 @@ def render(base: Path, *, runs: int, hash_seed: int) -> list[list[str]]:
         pytest.param(10 * MB, 10, 100, id="full", marks=pytest.mark.torture),
     ],
 )
-def test_large_results_give_the_same_bytes_whenever_they_are_shown_l12_s0_51(
+def test_large_results_always_render_to_the_same_bytes_l12_s0_51(
     tmp_path: Path, size: int, seeds: int, runs: int, show_figures: ShowFigures
 ) -> None:
     store = OURS(tmp_path)
