@@ -1,4 +1,4 @@
-"""`adapter`: makes an adapter around a double of each third-party client, and around the real one."""
+"""`adapter`: each adapter around a double of its third-party client, and around the real one."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -18,29 +18,34 @@ from tests.core.loopback import KEY
 
 @dataclass(frozen=True)
 class Adapter:
-    """The adapter of that name, around a double or around the real client, neither of which retries."""
+    """An adapter by name, around a double or the real client. Neither retries."""
 
     name: str
     real: bool
 
     @property
     def prefix(self) -> str:
-        """What LiteLLM wants before a model's name."""
+        """Return the prefix that LiteLLM requires before a model's name."""
         return "openai/" if self.name == "litellm" else ""
 
     @asynccontextmanager
     async def client(
         self, base_url: str, *, timeout_s: float = 5.0, own_timeout_s: float = 5.0
     ) -> AsyncIterator[LLMClient]:
-        """One that talks to an address; `own_timeout_s` is that of the third-party client."""
+        """Yield a client of an address. `own_timeout_s` is the third-party client's timeout."""
         if not self.real:
             yield _around_double(
                 self.name, double_clients.AsyncOpenAI(base_url, KEY, own_timeout_s), timeout_s
             )
             return
-        facts = {"base_url": base_url, "api_key": KEY, "timeout": own_timeout_s, "max_retries": 0}
+        settings = {
+            "base_url": base_url,
+            "api_key": KEY,
+            "timeout": own_timeout_s,
+            "max_retries": 0,
+        }
         async with httpx.AsyncClient(timeout=own_timeout_s) as http:
-            yield _around_real(self.name, facts, http, timeout_s)
+            yield _around_real(self.name, settings, http, timeout_s)
 
 
 def _around_double(name: str, sdk: double_clients.AsyncOpenAI, timeout_s: float) -> LLMClient:
@@ -57,17 +62,17 @@ def _around_double(name: str, sdk: double_clients.AsyncOpenAI, timeout_s: float)
 
 
 def _around_real(
-    name: str, facts: dict[str, Any], http: httpx.AsyncClient, timeout_s: float
+    name: str, settings: dict[str, Any], http: httpx.AsyncClient, timeout_s: float
 ) -> LLMClient:
     if name == "litellm":
-        acompletion = partial(import_module("litellm").acompletion, **facts)
+        acompletion = partial(import_module("litellm").acompletion, **settings)
         return LiteLLMClient(acompletion, model="openai/test-model", timeout_s=timeout_s)
     if name == "langchain":
         chat_openai = import_module("langchain_openai").ChatOpenAI
         return LangChainClient(
-            chat_openai(model="test-model", http_async_client=http, **facts), timeout_s=timeout_s
+            chat_openai(model="test-model", http_async_client=http, **settings), timeout_s=timeout_s
         )
-    sdk = import_module("openai").AsyncOpenAI(http_client=http, **facts)
+    sdk = import_module("openai").AsyncOpenAI(http_client=http, **settings)
     if name == "openai_sdk":
         return OpenAISDKClient(sdk, model="test-model", timeout_s=timeout_s)
     provider = import_module("pydantic_ai.providers.openai").OpenAIProvider(openai_client=sdk)
@@ -78,7 +83,7 @@ def _around_real(
 
 
 _NAMES = ("openai_sdk", "litellm", "pydantic_ai", "langchain")
-# what third-party packages warn of is theirs
+# Warnings of third-party packages are not errors of ours.
 _REAL = (pytest.mark.adapters, pytest.mark.filterwarnings("default"))
 
 
@@ -89,8 +94,8 @@ _REAL = (pytest.mark.adapters, pytest.mark.filterwarnings("default"))
     ]
 )
 def adapter(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Adapter:
-    """An adapter around a double, or, marked `adapters`, around the real client."""
-    # else LiteLLM loads it from the network on import
+    """Return an adapter around a double or, marked `adapters`, around the real client."""
+    # LiteLLM would load the map from the network on import.
     monkeypatch.setenv("LITELLM_LOCAL_MODEL_COST_MAP", "True")
-    made: Adapter = request.param
-    return made
+    requested: Adapter = request.param
+    return requested

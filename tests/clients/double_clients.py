@@ -1,8 +1,6 @@
-"""Clients in the shape of the third-party packages', small enough to read.
+"""Doubles of third-party clients, which make real HTTP calls.
 
-They make real HTTP calls.
-What the adapters rely on of those packages is all here: the same tests run against these and the
-real ones.
+They have everything that the adapters rely on. The same tests run against the real clients.
 """
 
 import json
@@ -15,7 +13,7 @@ import httpx
 from pydantic import BaseModel, Field
 from pydantic.dataclasses import dataclass
 
-# --- in the shape of openai
+# --- openai
 
 
 class APIConnectionError(Exception):
@@ -46,7 +44,7 @@ class Completion:
 
 
 class AsyncOpenAI:
-    """`chat.completions.create` by one POST."""
+    """A double of openai's client, whose `create` sends one POST."""
 
     def __init__(self, base_url: str, api_key: str, timeout_s: float) -> None:
         self.base_url = base_url
@@ -80,7 +78,7 @@ def _decoded_error(response: httpx.Response) -> object:
     return body.get("error", body) if isinstance(body, dict) else body
 
 
-# --- in the shape of LiteLLM
+# --- LiteLLM
 
 
 def acompletion_of(sdk: AsyncOpenAI) -> Any:
@@ -92,7 +90,7 @@ def acompletion_of(sdk: AsyncOpenAI) -> Any:
     return acompletion
 
 
-# --- in the shape of LangChain
+# --- LangChain
 
 
 class BaseChatOpenAI(BaseModel, arbitrary_types_allowed=True):
@@ -157,7 +155,7 @@ def _message_of(payload: Mapping[str, Any]) -> Any:
     )
 
 
-# --- in the shape of pydantic-ai
+# --- pydantic-ai
 
 
 @dataclass
@@ -242,7 +240,7 @@ class ModelHTTPError(ModelAPIError):
 
 
 class Model:
-    """A model whose `request` takes dataclasses, and gives one back."""
+    """A model whose `request` accepts dataclasses and returns one."""
 
     def __init__(self, sdk: AsyncOpenAI, model_name: str, *, formats: bool) -> None:
         self._sdk, self.model_name = sdk, model_name
@@ -262,10 +260,10 @@ class Model:
             body["max_completion_tokens"] = body.pop("max_tokens")
         if model_request_parameters.output_mode == "prompted":
             body["response_format"] = {"type": "json_object"}
-        if wanted := model_request_parameters.output_object:
+        if output := model_request_parameters.output_object:
             body["response_format"] = {
                 "type": "json_schema",
-                "json_schema": {"name": wanted["name"], "schema": wanted["json_schema"]},
+                "json_schema": {"name": output["name"], "schema": output["json_schema"]},
             }
         if tools := model_request_parameters.function_tools:
             body["tools"] = [_tool(tool) for tool in tools]

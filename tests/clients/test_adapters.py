@@ -64,7 +64,7 @@ CALL = {
 
 
 def reply(content: object = "{}", **fields: Any) -> bytes:
-    """A body with every field that the strictest client asks for."""
+    """Return a body with every field that the strictest client requires."""
     return ok(content, **{"object": "chat.completion", "created": 1} | fields)
 
 
@@ -113,7 +113,7 @@ async def test_an_answer_is_whole_with_the_servers_counts(adapter: Adapter) -> N
     assert got.tool_calls is None
     assert got.latency_ms is not None
     assert got.metadata == {}
-    # pydantic-ai hands on its own calculation alone, and knows no price of this model.
+    # pydantic-ai passes on only its own calculation, and has no price for this model.
     assert got.cost_usd == (None if adapter.name == "pydantic_ai" else 0.0125)
 
 
@@ -157,7 +157,7 @@ async def test_tools_are_sent_and_their_calls_returned(adapter: Adapter) -> None
     async with served(adapter, answer(200, reply(choices=[choice]))) as (client, server):
         got = await client.chat_completion(ASKED, tools=[TOOL])
     [sent] = server.requests[0].body["tools"]
-    # pydantic-ai adds to schemas what OpenAI's strict mode asks for.
+    # pydantic-ai adds the fields that OpenAI's strict mode requires to schemas.
     assert (sent["function"]["name"], sent["function"]["description"]) == (
         "get_weather",
         "Forecasts.",
@@ -178,7 +178,7 @@ async def test_tools_are_sent_and_their_calls_returned(adapter: Adapter) -> None
 async def test_content_in_parts_is_read_or_refused(adapter: Adapter) -> None:
     body = reply([{"type": "text", "text": "{}"}])
     if adapter.name == "pydantic_ai" or (adapter.real and adapter.name == "litellm"):
-        # neither takes parts from an endpoint of this kind
+        # Neither accepts parts from an endpoint of this kind.
         await raised(adapter, answer(200, body))
         return
     async with served(adapter, answer(200, body)) as (client, _):
@@ -301,7 +301,7 @@ async def test_a_refused_response_format_is_left_out_and_remembered(adapter: Ada
     assert [got.metadata for got in answers] == [{"dropped_options": ["response_format"]}] * 2
 
 
-# --- what goes wrong
+# --- errors
 
 
 @pytest.mark.parametrize("model", [None, "other"])
@@ -323,7 +323,7 @@ async def test_an_unknown_model_is_named_with_its_source(
 
 
 @pytest.mark.parametrize(
-    ("status", "said", "kind"),
+    ("status", "text", "kind"),
     [
         pytest.param(401, f"no such key {KEY}", LLMAuthError, id="401"),
         pytest.param(403, "not allowed", LLMAuthError, id="403"),
@@ -342,15 +342,15 @@ async def test_an_unknown_model_is_named_with_its_source(
     ],
 )
 async def test_an_error_of_the_endpoint_has_its_class_and_status(
-    adapter: Adapter, status: int, said: str, kind: type[LLMStatusError]
+    adapter: Adapter, status: int, text: str, kind: type[LLMStatusError]
 ) -> None:
-    body = json.dumps({"error": {"message": said, "type": "some_error"}}).encode()
+    body = json.dumps({"error": {"message": text, "type": "some_error"}}).encode()
     error = await raised(adapter, answer(status, body, {"Retry-After": "7"}))
     assert type(error) is kind
     assert isinstance(error, LLMStatusError)
     assert error.status == status
     assert KEY not in error.body
-    assert said.replace(KEY, "") not in str(error)
+    assert text.replace(KEY, "") not in str(error)
     if status == 429:
         assert error.retry_after_s == 7.0
 
@@ -401,17 +401,17 @@ async def test_an_unusable_answer_is_an_llm_error(adapter: Adapter, script: Scri
 
 
 async def test_cancelling_the_caller_cancels_the_call_and_leaves_nothing(adapter: Adapter) -> None:
-    asked = asyncio.Event()
+    started = asyncio.Event()
 
     async def silence(wire: Wire) -> None:
         await wire.request()
-        asked.set()
+        started.set()
         await asyncio.sleep(60)
 
     async with served(adapter, silence) as (client, _):
         before = asyncio.all_tasks()
         call = asyncio.create_task(client.chat_completion(ASKED))
-        await asked.wait()
+        await started.wait()
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call
@@ -437,7 +437,7 @@ async def test_the_pointer_selector_works_with_each_adapter(adapter: Adapter) ->
 
 async def test_the_tool_selector_works_with_each_adapter(adapter: Adapter) -> None:
     def get_weather(city: str) -> str:
-        """Forecasts the weather."""
+        """Forecast the weather."""
         return city
 
     task = PlannedTask(

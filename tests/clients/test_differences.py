@@ -1,4 +1,4 @@
-"""What one adapter does and the others do not."""
+"""Behaviour in which the adapters differ."""
 
 import asyncio
 from types import SimpleNamespace
@@ -32,7 +32,7 @@ def payload(content: Any = "{}", *, usage: Any = None, **message: Any) -> dict[s
 
 
 class Recorder:
-    """An SDK's client that notes what it was called with."""
+    """A client of an SDK that records the arguments of its calls."""
 
     def __init__(self, answer: Any) -> None:
         self.answer = answer
@@ -53,7 +53,7 @@ async def test_options_unknown_to_openai_are_in_the_extra_body() -> None:
     got = await client.chat_completion(ASKED, response_format=JSON_OBJECT, extra_body={"top_k": 1})
     assert sdk.sent["response_format"] == JSON_OBJECT
     assert sdk.sent["extra_body"] == {"thinking": {"type": "disabled"}, "top_k": 1}
-    # 46 fresh, 64 cached and 7 completion tokens at the prices of the profile
+    # 46 fresh, 64 cached and 7 completion tokens at the prices of the profile.
     assert got.cost_usd == pytest.approx((46 * 0.20 + 64 * 0.03 + 7 * 1.10) / 1_000_000)
     assert got.provider == "zai"
 
@@ -120,7 +120,7 @@ async def test_the_cost_is_the_endpoints_or_litellms(
 # --- LangChain
 
 
-def message(content: Any = "{}", **facts: Any) -> SimpleNamespace:
+def message(content: Any = "{}", **fields: Any) -> SimpleNamespace:
     base = {
         "id": "run-1",
         "content": content,
@@ -130,11 +130,11 @@ def message(content: Any = "{}", **facts: Any) -> SimpleNamespace:
         "invalid_tool_calls": [],
         "usage_metadata": None,
     }
-    return SimpleNamespace(**base | facts)
+    return SimpleNamespace(**base | fields)
 
 
 class Runnable:
-    """A chat model that is not built on OpenAI's, and whose settings are no fields."""
+    """A chat model that is not based on OpenAI's, and whose settings are not fields."""
 
     def __init__(self, answer: Any) -> None:
         self.answer = answer
@@ -209,7 +209,7 @@ async def test_a_model_of_version_1_has_its_profile_as_an_object_and_no_cost() -
     assert got.cost_usd is None
 
 
-# --- all of them
+# --- all adapters
 
 
 async def test_a_model_that_always_reasons_gets_a_limit_and_no_temperature() -> None:

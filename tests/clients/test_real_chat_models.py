@@ -1,4 +1,4 @@
-"""LangChain's chat models for other makers than OpenAI, which take their settings in ways of their own."""
+"""LangChain's chat models for other providers than OpenAI, whose settings differ."""
 
 import json
 from importlib import import_module
@@ -25,10 +25,10 @@ SETTINGS: dict[str, Any] = {
 
 
 def chat_anthropic(port: int) -> LangChainClient:
-    made = import_module("langchain_anthropic").ChatAnthropic(
+    chat_model = import_module("langchain_anthropic").ChatAnthropic(
         model="claude-first", api_key=KEY, base_url=f"http://127.0.0.1:{port}", max_retries=0
     )
-    return LangChainClient(made)
+    return LangChainClient(chat_model)
 
 
 async def test_anthropics_chat_model_answers() -> None:
@@ -77,10 +77,10 @@ async def test_ollamas_settings_reach_the_server() -> None:
     }
     line = json.dumps(body).encode() + b"\n"
     async with loopback(answer(200, line, {"Content-Type": "application/x-ndjson"})) as server:
-        made = import_module("langchain_ollama").ChatOllama(
+        chat_model = import_module("langchain_ollama").ChatOllama(
             model="first", base_url=f"http://127.0.0.1:{server.port}"
         )
-        got = await LangChainClient(made).chat_completion(ASKED, model="second", **SETTINGS)
+        got = await LangChainClient(chat_model).chat_completion(ASKED, model="second", **SETTINGS)
     sent = server.requests[0].body
     assert sent["model"] == "second"
     assert {name: sent["options"][name] for name in ("temperature", "num_predict")} == {

@@ -1,4 +1,4 @@
-"""One call of the client."""
+"""Single calls of a client."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ async def ask_once(config: LLMConfig, **options: Any) -> LLMResponse:
 
 
 async def failure(config: LLMConfig, **options: Any) -> LLMError:
-    """What the call raises; it does not repeat the key."""
+    """Return the error of a call, after a check that its text contains no key."""
     with pytest.raises(LLMError) as caught:
         await ask_once(config, **options)
     error = caught.value

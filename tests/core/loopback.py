@@ -1,11 +1,11 @@
-"""A real HTTP endpoint on loopback that answers with the bytes it is told, one script per connection.
+"""A real HTTP endpoint on loopback that answers with given bytes, one script per connection.
 
     async with loopback(answer(200, ok())) as server:
         client = OpenAICompatibleClient(server.config())
 
-Every connection takes the next script, the last one for ever. A script is an async function of a
-`Wire`; it may read the request, send any bytes, wait, close or reset. What a script leaves open is
-closed when the block ends.
+Every connection runs the next script, and the last script repeats. A script is an async function of
+a `Wire` that can read the request, send any bytes, wait, close or reset. Connections that are still
+open at the end of the block are closed.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ KEY = "sk-canary-0123456789"
 
 @dataclass(frozen=True)
 class Received:
-    """One request as it came in."""
+    """One request, as received."""
 
     head: str
     body: dict[str, Any]
@@ -40,14 +40,14 @@ class Received:
 
 @dataclass
 class Wire:
-    """One connection, seen from the server."""
+    """The server's side of one connection."""
 
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
     requests: list[Received]
 
     async def request(self) -> Received | None:
-        """The next request, or None when the client has hung up."""
+        """Return the next request, or None if the client has hung up."""
         if self.writer.is_closing():
             return None
         try:
@@ -69,11 +69,11 @@ class Wire:
             await self.writer.drain()
 
     def hang_up(self) -> None:
-        """Ends the connection after what was sent."""
+        """End the connection after the sent bytes."""
         self.writer.close()
 
     def reset(self) -> None:
-        """Ends the connection with a TCP reset where the platform can."""
+        """End the connection with a TCP reset, if the platform supports it."""
         self.writer.transport.abort()
 
 
@@ -82,7 +82,7 @@ Script = Callable[[Wire], Awaitable[None]]
 
 @dataclass
 class Loopback:
-    """The running server: where it is and what it got."""
+    """The running server, with the requests that it received."""
 
     port: int
     scheme: str = "http"
@@ -103,9 +103,9 @@ class Loopback:
 async def loopback(
     *scripts: Script, tls: ssl.SSLContext | None = None, max_connections: int = 400
 ) -> AsyncIterator[Loopback]:
-    """A server that lives as long as the block.
+    """Run a server for the duration of the block.
 
-    It hangs up on connections beyond the most that a test should need.
+    It hangs up on more connections than a test should need.
     """
     tasks: set[asyncio.Task[None]] = set()
 
@@ -135,7 +135,7 @@ async def loopback(
 
 
 def ok(content: object = '{"pointer_ids": []}', **fields: Any) -> bytes:
-    """The body of a good answer; `fields` replace what stands at its top."""
+    """Return the body of a good answer, in which `fields` replace top-level fields."""
     payload = {
         "id": "chatcmpl-1",
         "model": "test-model",
@@ -152,7 +152,7 @@ def ok(content: object = '{"pointer_ids": []}', **fields: Any) -> bytes:
 
 
 def response(status: int, body: bytes = b"", headers: Mapping[str, str] | None = None) -> bytes:
-    """A whole HTTP response."""
+    """Return a whole HTTP response."""
     fields = {"Content-Type": "application/json", "Content-Length": str(len(body))} | dict(
         headers or {}
     )
@@ -164,7 +164,7 @@ def response(status: int, body: bytes = b"", headers: Mapping[str, str] | None =
 
 
 def raw(*chunks: bytes) -> Script:
-    """Answers the first request with these bytes, then closes."""
+    """Answer the first request with these bytes, then close."""
 
     async def script(wire: Wire) -> None:
         await wire.request()
@@ -174,7 +174,7 @@ def raw(*chunks: bytes) -> Script:
 
 
 def answer(status: int, body: bytes = b"", headers: Mapping[str, str] | None = None) -> Script:
-    """Answers every request of the connection in the same way."""
+    """Answer every request of the connection in the same way."""
 
     async def script(wire: Wire) -> None:
         while await wire.request() is not None:

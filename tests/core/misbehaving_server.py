@@ -1,11 +1,10 @@
-"""Every way in which an endpoint goes wrong, each under the id of its row, served over real sockets.
+"""Every fault of an endpoint, under the id of its row, served over real sockets.
 
     async with loopback(misbehaving(FAULTS["F-109-body"].act)) as server:
-        ...  # every request finds its connection reset in the middle of the answer
+        ...  # the connection of every request is reset in the middle of the answer
 
-An act begins when a request has come in. It sends what it likes, and may wait, hang up or reset;
-unless it does, the connection stays open for the next request. `sound` is the body of a good
-answer.
+An act begins when a request was received. It can send bytes, wait, hang up or reset. Otherwise the
+connection stays open for the next request. `sound` is the body of a good answer.
 """
 
 import asyncio
@@ -50,13 +49,13 @@ Act = Callable[[Wire, bytes], Awaitable[None]]
 
 @dataclass(frozen=True)
 class Fault:
-    """An act that gives no answer, and what a call makes of it.
+    """An act that gives no answer, and its effect on a call.
 
     Attributes:
-        act: What happens to every request.
-        error: What the client raises.
-        requests: How many requests one call sends.
-        reason: Of a malformed reply.
+        act: Runs for every request.
+        error: Class of the error that the client raises.
+        requests: Number of requests that one call sends.
+        reason: Reason code of a malformed reply.
     """
 
     act: Act
@@ -66,7 +65,7 @@ class Fault:
 
 
 def misbehaving(act: Act, *, content: str = '{"pointer_ids": []}') -> Script:
-    """A connection on which every request meets the act."""
+    """Run an act for every request of a connection."""
 
     async def script(wire: Wire) -> None:
         while await wire.request() is not None:
@@ -76,7 +75,7 @@ def misbehaving(act: Act, *, content: str = '{"pointer_ids": []}') -> Script:
 
 
 def passing(act: Act) -> Act:
-    """The act for the server's first request, and good answers from then on."""
+    """Run an act for the server's first request, and send good answers after it."""
 
     async def once(wire: Wire, sound: bytes) -> None:
         await (act if len(wire.requests) == 1 else answer_well)(wire, sound)
@@ -85,7 +84,7 @@ def passing(act: Act) -> Act:
 
 
 def reply(status: int, body: bytes | None = None, headers: Mapping[str, str] | None = None) -> Act:
-    """A whole response; without a body, that of a good answer."""
+    """Return a whole response. Without `body`, that of a good answer."""
 
     async def act(wire: Wire, sound: bytes) -> None:
         await wire.send(response(status, sound if body is None else body, headers))
@@ -94,7 +93,7 @@ def reply(status: int, body: bytes | None = None, headers: Mapping[str, str] | N
 
 
 def altered(change: Callable[[bytes], bytes], headers: Mapping[str, str] | None = None) -> Act:
-    """A response whose body is made of a good one; its length is declared as it is."""
+    """Return a response whose body is an altered good one, with its true length."""
 
     async def act(wire: Wire, sound: bytes) -> None:
         await wire.send(response(200, change(sound), headers))
@@ -103,12 +102,12 @@ def altered(change: Callable[[bytes], bytes], headers: Mapping[str, str] | None 
 
 
 def with_fields(**fields: Any) -> Act:
-    """A good answer but for these fields."""
+    """Return a good answer in which these fields differ."""
     return altered(lambda sound: json.dumps(json.loads(sound) | fields).encode())
 
 
 def broken(frame: Callable[[bytes], bytes]) -> Act:
-    """Bytes that are no whole response, after which the server hangs up."""
+    """Return an act that sends an incomplete response and hangs up."""
 
     async def act(wire: Wire, sound: bytes) -> None:
         await wire.send(frame(sound))
@@ -161,7 +160,7 @@ async def hint_for_ever(wire: Wire, sound: bytes) -> None:
 
 
 async def talk_without_end(wire: Wire, sound: bytes) -> None:
-    """Sends 50 MB and no end, which is more than anybody should take."""
+    """Send 50 MB without an end, more than any client should read."""
     await wire.send(b"HTTP/1.1 200 X\r\nContent-Type: application/json\r\n\r\n")
     for _ in range(800):
         await wire.send(bytes(65_536))
@@ -169,7 +168,7 @@ async def talk_without_end(wire: Wire, sound: bytes) -> None:
 
 
 def bomb(encoding: str, *, megabytes: int) -> bytes:
-    """A packed body of zeros, a thousandth of its size."""
+    """Return a compressed body of zeros, a thousandth of its size."""
     packer = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS)
     megabyte = packer.compress(bytes(1_000_000)) + packer.flush(zlib.Z_FULL_FLUSH)
     head = b"\x1f\x8b\x08\0\0\0\0\0\0\xff" if encoding == "gzip" else b""
@@ -177,13 +176,13 @@ def bomb(encoding: str, *, megabytes: int) -> bytes:
 
 
 def chunked(*chunks: bytes) -> bytes:
-    """The head of a chunked response and these chunks, without the last, empty one."""
+    """Return the head of a chunked response and these chunks, without the empty last one."""
     head = b"HTTP/1.1 200 X\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
     return head + b"".join(b"%x\r\n%s\r\n" % (len(chunk), chunk) for chunk in chunks)
 
 
 def declared(sound: bytes, *, more: int) -> bytes:
-    """A response whose Content-Length is wrong."""
+    """Return a response whose Content-Length is wrong."""
     return response(200, sound, {"Content-Length": str(len(sound) + more)})
 
 

@@ -1,4 +1,4 @@
-"""What is not a client is refused where it is passed, with the adapter that takes it."""
+"""Objects that are not clients are refused with the name of their adapter."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -12,19 +12,19 @@ from llm_common.testing import ScriptedClient
 
 
 async def answer(**_: Any) -> None:
-    """Stands for a method of a third-party client."""
+    """Answer as a method of a third-party client."""
 
 
 async def acompletion(**_: Any) -> None:
-    """In the shape of LiteLLM's function."""
+    """Answer as LiteLLM's function."""
 
 
 def blocking(**_: Any) -> None:
-    """Stands for a method of a synchronous client."""
+    """Answer as a method of a synchronous client."""
 
 
 def at(path: str, method: object = answer) -> Any:
-    """An object with a method at a dotted path."""
+    """Return an object with a method at a dotted path."""
     for name in reversed(path.split(".")):
         method = SimpleNamespace(**{name: method})
     return method
@@ -32,13 +32,13 @@ def at(path: str, method: object = answer) -> Any:
 
 class Stub:
     async def chat_completion(self, **_: Any) -> None:
-        """As an application's own class has it."""
+        """Answer as an application's own class."""
 
 
 class Static:
     @staticmethod
     async def chat_completion(**_: Any) -> None:
-        """Callable on the class."""
+        """Answer when called on the class."""
 
 
 WRONG: dict[str, tuple[object, str]] = {

@@ -1,4 +1,4 @@
-"""The package's public face."""
+"""The public names of `llm_common.core`."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Exceptions of clients that are not ours, by their shape."""
+"""The translation of third-party exceptions by their shape."""
 
 import asyncio
 import json
@@ -23,11 +23,11 @@ from llm_common.errors import (
 SECRET = "sk-canary-0123456789"
 
 
-def exception(name: str, base: type[Exception] = Exception, **facts: Any) -> Exception:
-    """An exception whose class has that name, with these attributes."""
-    made: Exception = type(name, (base,), {})(SECRET)
-    made.__dict__.update(facts)
-    return made
+def exception(name: str, base: type[Exception] = Exception, **attributes: Any) -> Exception:
+    """Return an exception whose class has this name, with these attributes."""
+    exc: Exception = type(name, (base,), {})(SECRET)
+    exc.__dict__.update(attributes)
+    return exc
 
 
 def error_of(raised: BaseException) -> LLMError:
@@ -79,7 +79,7 @@ def test_our_own_errors_and_cancellations_pass_unchanged() -> None:
 
 
 @pytest.mark.parametrize(
-    "facts",
+    "attributes",
     [
         {"headers": {"Retry-After": "7"}},
         {"response": SimpleNamespace(headers={"retry-after": "7"})},
@@ -87,14 +87,14 @@ def test_our_own_errors_and_cancellations_pass_unchanged() -> None:
     ],
     ids=["own", "response", "litellm"],
 )
-def test_the_endpoints_retry_delay_is_an_attribute(facts: dict[str, Any]) -> None:
-    error = error_of(exception("RateLimitError", status_code=429, **facts))
+def test_the_endpoints_retry_delay_is_an_attribute(attributes: dict[str, Any]) -> None:
+    error = error_of(exception("RateLimitError", status_code=429, **attributes))
     assert isinstance(error, LLMRateLimitError)
     assert error.retry_after_s == 7.0
 
 
 @pytest.mark.parametrize(
-    ("facts", "body"),
+    ("attributes", "body"),
     [
         ({"body": {"message": "bad ü"}}, '{"message": "bad ü"}'),
         ({"body": {"odd": object()}}, '{"odd": null}'),
@@ -105,10 +105,10 @@ def test_the_endpoints_retry_delay_is_an_attribute(facts: dict[str, Any]) -> Non
     ],
     ids=["object", "odd", "text", "message", "long", "none"],
 )
-def test_the_endpoints_text_is_an_attribute(facts: dict[str, Any], body: str) -> None:
+def test_the_endpoints_text_is_an_attribute(attributes: dict[str, Any], body: str) -> None:
     raised = exception("APIStatusError", status_code=500)
-    raised.args = facts.pop("args", raised.args)
-    raised.__dict__.update(facts)
+    raised.args = attributes.pop("args", raised.args)
+    raised.__dict__.update(attributes)
     error = error_of(raised)
     assert isinstance(error, LLMStatusError)
     assert error.body == body
@@ -145,7 +145,7 @@ def test_an_unknown_wrapper_is_named_by_its_cause() -> None:
 )
 def test_a_500_can_wrap_a_broken_connection(status: int, kind: type[LLMError]) -> None:
     wrapper = exception("WrapperError", status_code=status)
-    # LiteLLM raises where it handles, without a `from`
+    # LiteLLM raises inside its handler, without `from`.
     wrapper.__context__ = ConnectionRefusedError()
     assert type(error_of(wrapper)) is kind
 
@@ -176,6 +176,6 @@ def test_no_property_of_a_third_party_exception_is_run() -> None:
 
 
 def test_a_circle_of_causes_ends() -> None:
-    one, two = ValueError(), ValueError()
-    one.__cause__, two.__cause__ = two, one
-    assert type(error_of(one)) is LLMError
+    first, second = ValueError(), ValueError()
+    first.__cause__, second.__cause__ = second, first
+    assert type(error_of(first)) is LLMError

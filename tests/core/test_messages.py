@@ -1,4 +1,4 @@
-"""What is taken as the messages of a call, and what is refused with the way out."""
+"""What is accepted as the messages of a call, and what is refused with a remedy."""
 
 import json
 from collections.abc import Callable
@@ -77,15 +77,15 @@ WAYS: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize("name", CLEAR)
 def test_messages_and_their_dicts_are_accepted(name: str) -> None:
-    given, meant = CLEAR[name]
-    assert as_messages([given]) == as_messages(each for each in [given]) == [meant]
+    message, meant = CLEAR[name]
+    assert as_messages([message]) == as_messages(item for item in [message]) == [meant]
 
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", WRONG)
 async def test_anything_else_is_a_type_error_with_the_remedy(name: str, way: str) -> None:
-    wrong, said = WRONG[name]
-    with pytest.raises(TypeError, match=said) as caught:
+    wrong, text = WRONG[name]
+    with pytest.raises(TypeError, match=text) as caught:
         await WAYS[way](wrong)
     assert SECRET not in f"{caught.value}{caught.value.__cause__}{caught.value.__context__}"
 

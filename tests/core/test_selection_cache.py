@@ -1,4 +1,4 @@
-"""Replies that are used again: for the same question alone, for a while, up to a number."""
+"""The cache of replies: only for the same question, for a limited time, up to a limit."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""`ask`: one model call that ends in a validated reply, an `LLMError` or a cancellation, and leaves one record."""
+"""`ask`: one call ends in a checked reply, an `LLMError` or a cancellation, and is recorded once."""
 
 import asyncio
 import gc
@@ -71,8 +71,8 @@ async def asked(
     )
 
 
-def response(content: Any, **facts: Any) -> LLMResponse:
-    return LLMResponse(id="x", model="served", content=content, **facts)
+def response(content: Any, **fields: Any) -> LLMResponse:
+    return LLMResponse(id="x", model="served", content=content, **fields)
 
 
 def unwanted(_: object) -> object:
@@ -80,7 +80,7 @@ def unwanted(_: object) -> object:
 
 
 class Answering:
-    """A client whose one method is the given function of nothing."""
+    """A client whose only method calls a function without arguments."""
 
     def __init__(self, answer: Callable[[], Awaitable[object]]) -> None:
         self._answer = answer
@@ -89,7 +89,7 @@ class Answering:
         return await self._answer()
 
 
-# --- what is asked
+# --- the request
 
 
 async def test_passes_every_argument_by_keyword_and_returns_the_validated_reply() -> None:
@@ -120,7 +120,7 @@ SCHEMA = {"name": "choice", "strict": True, "schema": {"type": "object"}}
 
 
 class Choosy(ScriptedClient):
-    """Says about schemas what it is told to."""
+    """A client with a given preference for schemas."""
 
     def __init__(self, preference: object) -> None:
         super().__init__(WHOLE)
@@ -169,7 +169,7 @@ async def test_a_preference_that_raises_is_the_clients_fault() -> None:
         )
 
 
-# --- what is read
+# --- the reply
 
 
 @pytest.mark.parametrize(
@@ -259,10 +259,7 @@ async def test_every_shape_of_answer_is_read(answer: object) -> None:
 async def test_a_reply_that_is_not_one_whole_valid_answer_is_malformed(
     answer: object, reason: str
 ) -> None:
-    """What `extract_json` refuses, `ask` refuses with the same reason.
-
-    Its own table has them all.
-    """
+    """Check that `ask` passes on the reasons of `extract_json`, whose own table has them all."""
     client = AsyncMock()
     client.chat_completion.return_value = answer
     attempts: list[Attempt] = []
@@ -276,7 +273,7 @@ CALL = {"type": "function", "function": {"name": "choose", "arguments": WHOLE}}
 
 
 @pytest.mark.parametrize(
-    "facts",
+    "fields",
     [
         pytest.param({"tool_calls": [CALL]}, id="F-077"),
         pytest.param({"function_call": CALL["function"]}, id="F-078"),
@@ -285,17 +282,17 @@ CALL = {"type": "function", "function": {"name": "choose", "arguments": WHOLE}}
         ),
     ],
 )
-async def test_native_tool_calls_replace_a_missing_text(facts: dict[str, Any]) -> None:
+async def test_native_tool_calls_replace_a_missing_text(fields: dict[str, Any]) -> None:
     def arguments(calls: list[dict[str, Any]]) -> object:
         return extract_json(calls[0]["function"]["arguments"])
 
     assert (
-        await asked(ScriptedClient([response(None, **facts)]), read_tool_calls=arguments) == CHOICE
+        await asked(ScriptedClient([response(None, **fields)]), read_tool_calls=arguments) == CHOICE
     )
 
 
 @pytest.mark.parametrize(
-    ("facts", "reason"),
+    ("fields", "reason"),
     [
         pytest.param(
             {"tool_calls": [CALL], "finish_reason": "length"}, "cut", id="F-088 tool calls"
@@ -304,9 +301,9 @@ async def test_native_tool_calls_replace_a_missing_text(facts: dict[str, Any]) -
     ],
 )
 async def test_tool_calls_that_are_not_whole_are_malformed(
-    facts: dict[str, Any], reason: str
+    fields: dict[str, Any], reason: str
 ) -> None:
-    client = ScriptedClient([response(None, **facts)])
+    client = ScriptedClient([response(None, **fields)])
     with pytest.raises(MalformedReplyError) as caught:
         await asked(client, read_tool_calls=lambda _: extract_json('{"ids": ['))
     assert caught.value.reason == reason
@@ -339,7 +336,7 @@ async def test_a_schema_error_stays_short_f_098() -> None:
     assert len(str(caught.value)) < 200
 
 
-# --- what a client may do wrong
+# --- faults of a client
 
 
 @pytest.mark.parametrize(
@@ -539,7 +536,7 @@ def test_an_interrupt_in_the_client_is_not_swallowed_f_132() -> None:
     assert len(attempts) == 1
 
 
-# --- what is recorded
+# --- the record
 
 
 async def test_an_attempt_records_the_fields_of_the_answer() -> None:

@@ -1,4 +1,4 @@
-"""Calls in the notations of models: read whole, or the reply is refused."""
+"""Tool calls in the notations of models are read as a whole, or the reply is refused."""
 
 import json
 import time
@@ -64,7 +64,7 @@ def test_calls_are_read_into_the_apis_form(text: str, calls: list[dict[str, Any]
         PLAIN + "{}",
         V31.format("text"),
         V31.format(V31_CALL.format("t", "{'a': 1}")),
-        # a mark within a text of the model does not cut one call into two
+        # A mark inside an argument must not cut one call into two.
         KIMI.format(KIMI_CALL.format("t", '{"a": "' + KIMI_CALL.format("rm", "{}") + '"}')),
         f"<think>{PLAIN}",
     ],

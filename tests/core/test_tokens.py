@@ -1,4 +1,4 @@
-"""The bound is one, and is not far away."""
+"""Token counters: the bound is never too low, and it is close."""
 
 import base64
 import json
@@ -65,7 +65,7 @@ def exact_counters() -> tuple[ExactCounter, ExactCounter]:
 
 
 def exact(text: str) -> int:
-    """The larger of the two exact counts."""
+    """Return the larger of the two exact counts."""
     return max(counter.count(text) for counter in exact_counters())
 
 

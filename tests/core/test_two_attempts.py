@@ -1,4 +1,4 @@
-"""`ask_with_fallback`: two calls at most, one deadline, and what of both counts."""
+"""`ask_with_fallback`: at most two calls, one deadline, and which reply counts."""
 
 import asyncio
 import json
@@ -26,12 +26,12 @@ class Numbers(BaseModel):
 
 
 def even(reply: Numbers) -> Verdict[list[int]]:
-    """Keeps what is even; says what was odd."""
-    kept = [number for number in reply.numbers if number % 2 == 0]
-    odd = len(reply.numbers) - len(kept)
-    if odd and not kept:
-        return Verdict(kept, 0, usable=False, feedback="all odd", reason="odd")
-    return Verdict(kept, len(kept), feedback=f"{odd} odd" if odd else "")
+    """Choose the even numbers, and report the odd ones."""
+    chosen = [number for number in reply.numbers if number % 2 == 0]
+    odd = len(reply.numbers) - len(chosen)
+    if odd and not chosen:
+        return Verdict(chosen, 0, usable=False, feedback="all odd", reason="odd")
+    return Verdict(chosen, len(chosen), feedback=f"{odd} odd" if odd else "")
 
 
 PROMPT = Prompt(system="Choose.", user="even numbers!", reply_model=Numbers, judge=even)
@@ -43,23 +43,27 @@ def numbers(*values: int) -> str:
 
 async def decided(client: Any, *, seconds: float = 5, **changes: Any) -> Outcome[list[int]]:
     ends_at = asyncio.get_running_loop().time() + seconds
-    facts: dict[str, Any] = {"model": "one", "fallback_model": "two", "timeout_s": 5.0} | changes
+    settings: dict[str, Any] = {"model": "one", "fallback_model": "two", "timeout_s": 5.0} | changes
     prompt = replace(
         PROMPT,
-        **{name: facts.pop(name) for name in ("user", "json_schema", "scope") if name in facts},
+        **{
+            name: settings.pop(name)
+            for name in ("user", "json_schema", "scope")
+            if name in settings
+        },
     )
-    return await ask_with_fallback(client, prompt, CallOptions(**facts), ends_at=ends_at)
+    return await ask_with_fallback(client, prompt, CallOptions(**settings), ends_at=ends_at)
 
 
 @pytest.mark.parametrize(
-    ("replies", "kept", "calls"),
+    ("replies", "chosen", "calls"),
     [
         ([numbers(2, 4)], [2, 4], 1),
         ([numbers()], [], 1),
         ([numbers(1), numbers(2)], [2], 2),
         (["no", numbers(2)], [2], 2),
         ([LLMConnectionError("down"), numbers(2)], [2], 2),
-        # the first answer is partly valid: it stays, unless the second holds as much
+        # The first answer is partly valid. It counts unless the second has as many valid entries.
         ([numbers(2, 1), numbers(4)], [4], 2),
         ([numbers(2, 4, 1), numbers(6)], [2, 4], 2),
         ([numbers(2, 1), "no"], [2], 2),
@@ -69,13 +73,13 @@ async def decided(client: Any, *, seconds: float = 5, **changes: Any) -> Outcome
     ],
 )
 async def test_valid_entries_of_the_first_answer_are_never_lost(
-    replies: list[Any], kept: list[int], calls: int
+    replies: list[Any], chosen: list[int], calls: int
 ) -> None:
     client = ScriptedClient(replies)
     outcome = await decided(client)
     assert outcome.verdict is not None
     assert (outcome.verdict.choice, outcome.verdict.usable, len(outcome.attempts)) == (
-        kept,
+        chosen,
         True,
         calls,
     )
@@ -198,8 +202,8 @@ async def test_a_cached_reply_serves_only_the_same_question(changes: dict[str, A
     client = ScriptedClient([], default=numbers(2))
     await decided(client, cache=cache)
     assert (await decided(client, cache=cache)).cached
-    facts: dict[str, Any] = {"client": client, "cache": cache}
-    assert not (await decided(**(facts | changes))).cached
+    settings: dict[str, Any] = {"client": client, "cache": cache}
+    assert not (await decided(**(settings | changes))).cached
 
 
 async def test_a_cancellation_is_not_caught_f_132() -> None:

@@ -1,4 +1,4 @@
-"""Endpoints that no request reaches, each a context that gives the configuration of a client for it."""
+"""Unreachable endpoints: contexts that yield the configuration of a client for them."""
 
 import socket
 import ssl
@@ -20,7 +20,7 @@ Place = Callable[[Path, pytest.MonkeyPatch], AbstractAsyncContextManager[LLMConf
 
 @asynccontextmanager
 async def refusing(_: Path, __: pytest.MonkeyPatch) -> AsyncIterator[LLMConfig]:
-    """A port on which nobody listens any more."""
+    """Yield a port without a listener."""
     async with loopback(answer(200)) as server:
         config = server.config()
     yield config
@@ -28,9 +28,9 @@ async def refusing(_: Path, __: pytest.MonkeyPatch) -> AsyncIterator[LLMConfig]:
 
 @asynccontextmanager
 async def without_a_name(_: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[LLMConfig]:
-    """A host that the resolver does not know.
+    """Yield a host that the resolver does not know.
 
-    Asking a real one would make the test depend on the machine.
+    The resolver is replaced, since a real one would make the test depend on the machine.
     """
 
     def fail(*_: object, **__: object) -> Any:
@@ -42,7 +42,7 @@ async def without_a_name(_: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncItera
 
 @asynccontextmanager
 async def untrusted(folder: Path, _: pytest.MonkeyPatch) -> AsyncIterator[LLMConfig]:
-    """An endpoint whose certificate nobody vouches for; it must get no request."""
+    """Yield an endpoint with a self-signed certificate, which must get no request."""
     command = (
         "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 1 "
         "-subj /CN=127.0.0.1"

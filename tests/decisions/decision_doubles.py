@@ -1,6 +1,6 @@
-"""Decision models in the shape of langchain-core's and pydantic-ai's, small enough to read.
+"""Doubles of langchain-core's and pydantic-ai's decision models.
 
-What the adapters rely on of those packages is all here.
+They have everything that the adapters rely on.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,18 +9,18 @@ from typing import Annotated, Any, Literal, TypedDict
 
 from pydantic import BaseModel, ConfigDict, Field
 
-Told = Mapping[str, object]
+AnswersByText = Mapping[str, object]
 
 
-def answer_to(question: Any, told: Told) -> dict[str, Any]:
-    given = told[question.instructions]
+def answer_to(question: Any, by_text: AnswersByText) -> dict[str, Any]:
+    value = by_text[question.instructions]
     if question.type == "noul":
-        return {"type": "noul", "noul": given}
-    shares = dict(enumerate(given)) if isinstance(given, list) else given
+        return {"type": "noul", "noul": value}
+    shares = dict(enumerate(value)) if isinstance(value, list) else value
     return {"type": question.type, question.type: 0, "confidence": 0.5, "probabilities": shares}
 
 
-# --- in the shape of langchain_core.decisions
+# --- langchain_core.decisions
 
 
 class Noul(BaseModel):
@@ -66,7 +66,7 @@ class Runnable:
 
 class BaseDecisionModel(BaseModel, Runnable):
     model: str
-    told: dict[str, Any] = {}
+    by_text: dict[str, Any] = {}
     usage: dict[str, int] | None = None
     fault: Exception | None = None
     model_config = ConfigDict(arbitrary_types_allowed=True)
@@ -79,19 +79,19 @@ class BaseDecisionModel(BaseModel, Runnable):
     ) -> ClassifierResponse:
         if self.fault is not None:
             raise self.fault
-        asked = input["questions"]
-        assert all(isinstance(question, Noul | Choice | Score) for question in asked.values())
-        found = {
-            name: answer_to(q, self.told)
-            for name, q in asked.items()
-            if q.instructions in self.told
+        entries = input["questions"]
+        assert all(isinstance(question, Noul | Choice | Score) for question in entries.values())
+        replies = {
+            name: answer_to(q, self.by_text)
+            for name, q in entries.items()
+            if q.instructions in self.by_text
         }
         return ClassifierResponse.model_validate(
-            {"model": self.model, "answers": found, "usage": self.usage}
+            {"model": self.model, "answers": replies, "usage": self.usage}
         )
 
 
-# --- in the shape of pydantic_ai.models.decision
+# --- pydantic_ai.models.decision
 
 
 @dataclass(kw_only=True)
@@ -136,7 +136,7 @@ class DecisionResponse:
 
 @dataclass
 class DecisionModel:
-    told: Told
+    by_text: AnswersByText
     usage: RequestUsage = field(default_factory=RequestUsage)
     fault: Exception | None = None
     model_name: str = "test-model"
@@ -153,10 +153,10 @@ class SystemOneModel(DecisionModel):
             raise self.fault
         assert isinstance(request, DecisionRequest)
         assert model_settings == {}
-        found = {
-            name: answer_to(q, self.told)
+        replies = {
+            name: answer_to(q, self.by_text)
             for name, q in request.questions.items()
-            if q.instructions in self.told
+            if q.instructions in self.by_text
         }
-        answers = {name: Answer.model_validate(answer) for name, answer in found.items()}
+        answers = {name: Answer.model_validate(answer) for name, answer in replies.items()}
         return DecisionResponse(answers=answers, model_name=self.model_name, usage=self.usage)

@@ -15,43 +15,43 @@ USAGE = {"input_tokens": 120, "output_tokens": 12}
 
 
 def payload(
-    wire: WireName, asked: Mapping[str, Any], told: Mapping[str, object], **fields: Any
+    wire: WireName, request_body: Mapping[str, Any], by_text: Mapping[str, object], **fields: Any
 ) -> dict[str, Any]:
-    """The reply to a request: the told answers by a question's text.
+    """Return the reply to a request, with answers by the text of their question.
 
-    `fields` replace what stands at its top.
+    `fields` replace top-level fields.
     """
     if wire == "systemone":
-        rows = [(name, question, told) for name, question in asked["questions"].items()]
+        rows = [(name, question, by_text) for name, question in request_body["questions"].items()]
         answers: Any = {
-            name: _answer(wire, told[q["instructions"]])
+            name: _answer(wire, by_text[q["instructions"]])
             for name, q, _ in rows
-            if q["instructions"] in told
+            if q["instructions"] in by_text
         }
     else:
         answers = [
-            {"name": question["name"]} | _answer(wire, told[question["instructions"]])
-            for question in asked["questions"]
-            if question["instructions"] in told
+            {"name": question["name"]} | _answer(wire, by_text[question["instructions"]])
+            for question in request_body["questions"]
+            if question["instructions"] in by_text
         ]
     return {"model": "served-model", "answers": answers, "usage": USAGE} | fields
 
 
-def _answer(wire: WireName, given: object) -> dict[str, Any]:
-    if given is REFUSED:
+def _answer(wire: WireName, answer: object) -> dict[str, Any]:
+    if answer is REFUSED:
         return {"type": "refusal"}
-    listed = isinstance(given, list)
-    if not listed and not isinstance(given, dict):
+    listed = isinstance(answer, list)
+    if not listed and not isinstance(answer, dict):
         return (
-            {"type": "noul", "noul": given}
+            {"type": "noul", "noul": answer}
             if wire == "systemone"
-            else {"type": "predicate", "probability": given}
+            else {"type": "predicate", "probability": answer}
         )
-    shares: dict[Any, Any] = dict(enumerate(given)) if isinstance(given, list) else given  # type: ignore[assignment]
+    shares: dict[Any, Any] = dict(enumerate(answer)) if isinstance(answer, list) else answer  # type: ignore[assignment]
     if wire == "systemone":
-        found: Any = {str(name): share for name, share in shares.items()}
+        probabilities: Any = {str(name): share for name, share in shares.items()}
     else:
-        found = [
+        probabilities = [
             {"value": name, "probability": share, "label": str(name)}
             for name, share in shares.items()
         ]
@@ -61,54 +61,54 @@ def _answer(wire: WireName, given: object) -> dict[str, Any]:
             "type": "score",
             "score": level,
             "confidence": 0.5,
-            "probabilities": found,
+            "probabilities": probabilities,
             "legend": {},
         }
     return {
         "type": "choice",
         "choice": next(iter(shares), ""),
         "confidence": 0.5,
-        "probabilities": found,
+        "probabilities": probabilities,
     }
 
 
-def telling(wire: WireName, told: Mapping[str, object], **fields: Any) -> Script:
-    """Answers every request of the connection by the same answers."""
-    return changed(wire, told, lambda reply, _: json.dumps(reply | fields).encode())
+def telling(wire: WireName, by_text: Mapping[str, object], **fields: Any) -> Script:
+    """Answer every request of the connection with the same answers."""
+    return changed(wire, by_text, lambda reply, _: json.dumps(reply | fields).encode())
 
 
 def changed(
     wire: WireName,
-    told: Mapping[str, object],
+    by_text: Mapping[str, object],
     change: Callable[[dict[str, Any], dict[str, Any]], bytes],
 ) -> Script:
-    """Answers every request with what `change` makes of the good reply and the request."""
+    """Answer every request with the result of `change` for the good reply and the request."""
 
     async def script(connection: Wire) -> None:
         while (request := await connection.request()) is not None:
             await connection.send(
-                response(200, change(payload(wire, request.body, told), request.body))
+                response(200, change(payload(wire, request.body, by_text), request.body))
             )
 
     return script
 
 
 def config(server: Loopback, wire: WireName, **changes: Any) -> DecisionConfig:
-    """One that does not retry, since retries wait."""
-    facts = {
+    """Return a configuration without retries, since retries wait."""
+    settings = {
         "url": f"http://127.0.0.1:{server.port}",
         "model": "test-model",
         "wire": wire,
         "api_key": SecretStr(KEY),
     }
-    return DecisionConfig.model_validate(facts | {"timeout_s": 5.0, "max_attempts": 1} | changes)
+    return DecisionConfig.model_validate(settings | {"timeout_s": 5.0, "max_attempts": 1} | changes)
 
 
 @asynccontextmanager
 async def served(
     wire: WireName, *scripts: Script, **changes: Any
 ) -> AsyncIterator[tuple[Loopback, HttpDecisionClient]]:
-    """A server with these scripts, and a client of it."""
+    """Run a server with these scripts, and yield it with a client."""
     async with (
         loopback(*scripts) as server,
         HttpDecisionClient(config(server, wire, **changes)) as client,

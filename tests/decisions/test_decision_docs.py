@@ -1,4 +1,4 @@
-"""The example of docs/decision_models.md runs as it stands."""
+"""The example of docs/decision_models.md runs unchanged."""
 
 import asyncio
 import os
@@ -27,10 +27,10 @@ async def test_the_example_chooses_an_output_and_a_call(tmp_path: Path) -> None:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
         )
-        shown, problems = await program.communicate()
+        output, problems = await program.communicate()
         assert len(server.requests) == 2
     assert (program.returncode, problems.decode()) == (0, "")
-    assert shown.decode().splitlines() == [
+    assert output.decode().splitlines() == [
         "ok ['weather city=Oslo'] [0.9, 0.02]",
         "ok [('weather', {'city': 'Oslo'})]",
     ]

@@ -1,4 +1,4 @@
-"""Whatever an endpoint says, only what was asked comes back, as probabilities."""
+"""Any reply of an endpoint gives probabilities for the sent questions only, or raises."""
 
 from typing import Any
 
@@ -81,9 +81,9 @@ def test_a_reply_answers_the_questions_or_raises(wire: WireName, data: st.DataOb
 
 
 @given(st.dictionaries(st.sampled_from([*QUESTIONS]), VALUES | st.just(REFUSED)))
-def test_answers_of_any_kind_are_probabilities_or_raise(given: dict[str, object]) -> None:
+def test_answers_of_any_kind_are_probabilities_or_raise(raw_answers: dict[str, object]) -> None:
     try:
-        decisions = decisions_of(QUESTIONS, given)
+        decisions = decisions_of(QUESTIONS, raw_answers)
     except MalformedReplyError:
         return
     assert_lawful(decisions)

@@ -49,7 +49,7 @@ def test_an_empty_environment_has_no_decision_model() -> None:
 
 
 @pytest.mark.parametrize(
-    ("environment", "named"),
+    ("environment", "variable"),
     [
         ({_env.DECISION_API_KEY: KEY}, _env.DECISION_URL),
         ({_env.DECISION_MODEL: "jev-latest"}, _env.DECISION_URL),
@@ -61,10 +61,10 @@ def test_an_empty_environment_has_no_decision_model() -> None:
     indirect=["environment"],
 )
 @pytest.mark.usefixtures("environment")
-def test_an_unusable_setting_is_named_without_secrets(named: _env.Variable) -> None:
+def test_an_unusable_setting_is_named_without_secrets(variable: _env.Variable) -> None:
     with pytest.raises(ConfigError) as caught:
         decision_config_from_env()
-    assert caught.value.variable == named.name
+    assert caught.value.variable == variable.name
     assert KEY not in f"{caught.value}{vars(caught.value)}"
 
 

@@ -35,8 +35,8 @@ class TestLangChainDecisions(DecisionClientContract):
     @pytest.fixture
     def answering(self) -> Answering:
         @asynccontextmanager
-        async def answer(told: Mapping[str, object]) -> AsyncIterator[DecisionClient]:
-            yield LangChainDecisions(BaseDecisionModel(model="test-model", told=dict(told)))
+        async def answer(by_text: Mapping[str, object]) -> AsyncIterator[DecisionClient]:
+            yield LangChainDecisions(BaseDecisionModel(model="test-model", by_text=dict(by_text)))
 
         return answer
 
@@ -45,15 +45,15 @@ class TestPydanticAIDecisions(DecisionClientContract):
     @pytest.fixture
     def answering(self) -> Answering:
         @asynccontextmanager
-        async def answer(told: Mapping[str, object]) -> AsyncIterator[DecisionClient]:
-            yield PydanticAIDecisions(SystemOneModel(told))
+        async def answer(by_text: Mapping[str, object]) -> AsyncIterator[DecisionClient]:
+            yield PydanticAIDecisions(SystemOneModel(by_text))
 
         return answer
 
 
 async def test_usage_and_model_of_langchain_are_kept() -> None:
     inner = BaseDecisionModel(
-        model="test-model", told=TOLD, usage={"input_tokens": 7, "output_tokens": 2}
+        model="test-model", by_text=TOLD, usage={"input_tokens": 7, "output_tokens": 2}
     )
     client = LangChainDecisions(inner)
     decisions = await client.decide("x", {"late": LATE}, model="other")

@@ -1,4 +1,4 @@
-"""What `HttpDecisionClient` sends, and what it makes of replies, over real connections in both formats."""
+"""Requests and replies of `HttpDecisionClient` over real connections, in both wire formats."""
 
 import asyncio
 import json
@@ -48,7 +48,7 @@ pytestmark = pytest.mark.parametrize("wire", ["systemone", "openai"])
 async def failure(
     client: HttpDecisionClient, questions: Mapping[str, Question] = QUESTIONS
 ) -> LLMError:
-    """What a decision raises; it repeats neither the key nor the state."""
+    """Return the error of a call, after a check that its text contains neither key nor state."""
     with pytest.raises(LLMError) as caught:
         await client.decide(SECRET_STATE, questions)
     error = caught.value
@@ -150,7 +150,7 @@ async def test_a_reply_that_refuses_every_question_is_an_answer(wire: WireName) 
 
 @pytest.mark.parametrize("name", ["late", "paid", "unheard", ""])
 async def test_an_answer_to_an_unasked_question_is_an_error(wire: WireName, name: str) -> None:
-    """Also under the caller's own id, which the endpoint never saw."""
+    """Check this also for the caller's id, which the endpoint never saw."""
 
     def renamed(reply: dict[str, Any], _: dict[str, Any]) -> bytes:
         if wire == "systemone":
@@ -429,7 +429,7 @@ LARGE: dict[str, Question] = {"which": Choice("Which?", {str(n): "" for n in ran
 async def test_more_than_the_endpoint_accepts_is_not_sent(
     wire: WireName, questions: dict[str, Question]
 ) -> None:
-    """The limits of a `systemone` endpoint depend on its model: it says so itself."""
+    """Check the limits of `openai`. A `systemone` endpoint reports its model's limits itself."""
     async with served(wire, telling(wire, {})) as (server, client):
         if wire == "openai":
             with pytest.raises(ValueError, match="the endpoint accepts"):

@@ -17,8 +17,8 @@ class TestHttpDecisionClient(DecisionClientContract):
         wire: WireName = request.param
 
         @asynccontextmanager
-        async def answer(told: Mapping[str, object]) -> AsyncIterator[DecisionClient]:
-            async with served(wire, telling(wire, told)) as (_, client):
+        async def answer(by_text: Mapping[str, object]) -> AsyncIterator[DecisionClient]:
+            async with served(wire, telling(wire, by_text)) as (_, client):
                 yield client
 
         return answer
@@ -28,10 +28,10 @@ class TestScriptedDecisionClient(DecisionClientContract):
     @pytest.fixture
     def answering(self) -> Answering:
         @asynccontextmanager
-        async def answer(told: Mapping[str, object]) -> AsyncIterator[DecisionClient]:
+        async def answer(by_text: Mapping[str, object]) -> AsyncIterator[DecisionClient]:
             yield ScriptedDecisionClient(
                 default=lambda _, questions: {
-                    n: told[q.text] for n, q in questions.items() if q.text in told
+                    n: by_text[q.text] for n, q in questions.items() if q.text in by_text
                 }
             )
 

@@ -32,7 +32,7 @@ LATE, PAID = Predicate("It is late."), Predicate("It is paid.")
 
 
 def reply(*tokens: tuple[str, float], **facts: Any) -> LLMResponse:
-    """One token, with the likeliest ones and their probabilities."""
+    """Return a reply of one token, with the probabilities of the most probable tokens."""
     top = [{"token": token, "logprob": log(share)} for token, share in tokens if share > 0]
     usage = LLMUsage(prompt_tokens=50, completion_tokens=1, total_tokens=51)
     logprobs = {"content": [{"token": "x", "logprob": -1.0, "top_logprobs": top}]}
@@ -56,7 +56,7 @@ def text_of(messages: list[LLMMessage]) -> str:
 
 
 def shares_in(text: str, given: object) -> list[tuple[str, float]]:
-    """The tokens of an answer to the question of a prompt, which lists options by letters and levels by digits."""
+    """Return the tokens of an answer to a prompt with letters for options or digits for levels."""
     if isinstance(given, dict):
         letters = {
             line[3:].partition(":")[0]: line[0]
@@ -74,10 +74,10 @@ class TestLogprobDecisions(DecisionClientContract):
     @pytest.fixture
     def answering(self) -> Answering:
         @asynccontextmanager
-        async def answer(told: Mapping[str, object]) -> AsyncIterator[DecisionClient]:
+        async def answer(by_text: Mapping[str, object]) -> AsyncIterator[DecisionClient]:
             def say(messages: list[LLMMessage]) -> LLMResponse:
                 text = text_of(messages)
-                given = next((given for asked, given in told.items() if asked in text), None)
+                given = next((given for asked, given in by_text.items() if asked in text), None)
                 return reply(*([("Well", 0.9)] if given is None else shares_in(text, given)))
 
             yield LogprobDecisions(ScriptedClient([], default=say))
@@ -112,7 +112,7 @@ async def test_a_call_can_use_another_model() -> None:
 
 @pytest.mark.parametrize(("options", "calls"), [(20, 1), (21, 2), (45, 4), (400, 21)])
 async def test_a_choice_of_many_options_is_asked_in_groups(options: int, calls: int) -> None:
-    """The wanted option is the last; a group without it holds none that the model prefers."""
+    """Check a choice whose last option is right, while other groups have no clear winner."""
     wanted = f"tool_{options}"
 
     def say(messages: list[LLMMessage]) -> LLMResponse:

@@ -1,4 +1,4 @@
-"""Questions, and the answers that fit them."""
+"""Questions, and the check of their answers."""
 
 import copy
 import math
@@ -57,16 +57,18 @@ def test_only_numbers_from_0_to_1_are_probabilities(value: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "reason"),
+    ("raw_answers", "reason"),
     [
         ({}, "no_answers"),
         ({"late": "yes"}, "no_answers"),
         ({"late": 0.5, "early": 0.5}, "wrong_question"),
     ],
 )
-def test_a_reply_without_a_usable_answer_raises(given: Mapping[str, object], reason: str) -> None:
+def test_a_reply_without_a_usable_answer_raises(
+    raw_answers: Mapping[str, object], reason: str
+) -> None:
     with pytest.raises(MalformedReplyError) as caught:
-        decisions_of({"late": LATE, "team": TEAM}, given)
+        decisions_of({"late": LATE, "team": TEAM}, raw_answers)
     assert caught.value.reason == reason
 
 
@@ -80,12 +82,12 @@ def test_a_refusal_is_reported_as_refused() -> None:
 
 @pytest.mark.parametrize("question", [LATE, TEAM, ANGER])
 def test_answers_and_questions_can_be_copied_and_compared(question: Question) -> None:
-    given: dict[type, object] = {
+    raw_answers: dict[type, object] = {
         Predicate: 0.5,
         Choice: {"billing": 0.5, "none of these": 0.5},
         Score: [0, 0, 1],
     }
-    decisions = decisions_of({"x": question}, {"x": given[type(question)]}, cost_usd=0.5)
+    decisions = decisions_of({"x": question}, {"x": raw_answers[type(question)]}, cost_usd=0.5)
     assert pickle.loads(pickle.dumps((question, decisions))) == (question, decisions)
     assert copy.deepcopy(decisions) == decisions
     with pytest.raises(AttributeError):

@@ -1,4 +1,4 @@
-"""The selectors by a decision model: one request, and nothing chosen when anything goes wrong."""
+"""The selectors that ask a decision model: one request, and nothing selected after any fault."""
 
 import asyncio
 import json
@@ -181,7 +181,7 @@ async def test_another_query_has_another_order() -> None:
 
 
 def spoiled(wire: WireName, change: Callable[[dict[str, Any], dict[str, Any]], object]) -> Script:
-    """A good reply that is changed before it is sent; bytes are sent as they are."""
+    """Change a good reply before it is sent. Bytes are sent unchanged."""
 
     async def script(connection: Wire) -> None:
         while (request := await connection.request()) is not None:
@@ -196,7 +196,7 @@ def spoiled(wire: WireName, change: Callable[[dict[str, Any], dict[str, Any]], o
 def every(
     reply: dict[str, Any], change: Callable[[dict[str, Any]], dict[str, Any]], kinds: str
 ) -> dict[str, Any]:
-    """The reply with each answer of some kinds changed."""
+    """Return the reply with each answer of some kinds changed."""
     answers = reply["answers"]
     rows = answers.items() if isinstance(answers, dict) else enumerate(answers)
     found = {

@@ -1,4 +1,4 @@
-"""A small real model behind HTTP on loopback, for as long as the tests of this folder run."""
+"""A small real model behind HTTP on loopback, for the tests of this directory."""
 
 import os
 import subprocess
@@ -10,9 +10,9 @@ import pytest
 from llm_common.core import LLMConfig, OpenAICompatibleClient
 
 ROOT = Path(__file__).parents[2]
-# its packages must not mix with the project's
+# Its packages must not mix with the project's.
 SERVER_PYTHON = ROOT / ".llm-venv" / "bin" / "python"
-# a better one than the small one: `make test-llm MODEL=path`
+# A larger model: `make test-llm MODEL=path`.
 MODEL_FILE = os.environ.get("LLM_TEST_MODEL", "")
 STARTUP_S = 120
 TIMEOUT_S = 120
@@ -21,7 +21,7 @@ MAX_TOKENS = 150  # so small a model may go on for ever
 
 @pytest.fixture(scope="session")
 def endpoint() -> Iterator[str]:
-    """Base URL of the served model.
+    """Yield the base URL of the served model.
 
     The server ends with the tests, since it reads its standard input to the end.
     """

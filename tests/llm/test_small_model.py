@@ -1,6 +1,6 @@
-"""A model of 135 million parameters need not choose well; it must never break fail-closed.
+"""A model of 135 million parameters may choose badly, but selection must stay fail-closed.
 
-Prints what the model answered, so that a person can judge it: `make test-llm`.
+The model's answers are printed, so that a person can judge them: `make test-llm`.
 """
 
 import json
@@ -120,7 +120,7 @@ async def test_a_reply_cut_by_max_tokens_is_recognised(config: LLMConfig) -> Non
 
 
 def demo(endpoint: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    """What `llm-common demo --json` ends with, with the endpoint in its environment and a key that must not show."""
+    """Run `llm-common demo --json` with the endpoint and a secret key in its environment."""
     timeouts = dict.fromkeys(
         (
             "LLM_COMMON_TIMEOUT_S",
@@ -156,14 +156,14 @@ def demo(endpoint: str, *arguments: str | Path) -> subprocess.CompletedProcess[s
 
 
 def assert_no_leak(*texts: str) -> None:
-    """Fails if a text holds the key, or the place of the model or of this program."""
+    """Fail if a text contains the key, or the path of the model or of this program."""
     for text in texts:
         assert KEY not in text
         assert str(ROOT) not in text
 
 
 def assert_inert_pages(folder: Path) -> None:
-    """Fails unless each question has a page and a trace, and none of them tells too much."""
+    """Fail unless each question has a page and a trace, and none of them leaks anything."""
     for number in range(1, len(QUESTIONS) + 1):
         page = (folder / f"{number}.html").read_text(encoding="utf-8")
         assert page.lower().startswith("<!doctype html>")
@@ -184,7 +184,7 @@ async def test_the_model_reads_no_more_tokens_than_the_budget_shown(
 ) -> None:
     async with OpenAICompatibleClient(config) as client:
         agent = Agent(LexicalToolSelector(), client, "words choose, the model answers")
-        asked = await ask_questions(
+        reports = await ask_questions(
             QUESTIONS,
             agent,
             folder=tmp_path / "pages",
@@ -192,7 +192,7 @@ async def test_the_model_reads_no_more_tokens_than_the_budget_shown(
             progress=lambda *_: None,
         )
     sizes: list[int] = []
-    for each in asked:
+    for each in reports:
         assert each.trace is not None
         usages = [line.attempt.usage for line in read_trace(each.trace).of(ModelCallLine)]
         sizes += (read := [usage.prompt_tokens for usage in usages if usage])

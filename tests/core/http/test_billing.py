@@ -1,4 +1,4 @@
-"""What the client says a call took is what the endpoint says."""
+"""The client reports exactly what the endpoint charged."""
 
 import asyncio
 import random
@@ -27,7 +27,7 @@ MICRO = 1_000_000
 
 @dataclass
 class Books:
-    """What the endpoint charged: whole tokens, and millionths of a dollar."""
+    """The endpoint's charges in whole tokens and millionths of a dollar."""
 
     prompt: int = 0
     completion: int = 0
@@ -36,7 +36,7 @@ class Books:
     replies: int = 0
 
     def charge(self, rng: random.Random) -> dict[str, Any]:
-        """The usage of one reply, written down."""
+        """Record the usage of one reply, and return it."""
         prompt, completion, micro_usd = (
             rng.randint(1, 9_999),
             rng.randint(0, 999),
@@ -58,7 +58,7 @@ class Books:
 
 
 def charging(books: Books, rng: random.Random) -> Script:
-    """Good answers, and failures of every kind that are charged all the same, or not."""
+    """Send good answers and failures of every kind, with and without a charge."""
 
     async def script(wire: Wire) -> None:
         while await wire.request() is not None:
@@ -251,18 +251,18 @@ async def test_a_model_without_a_price_reaches_the_limit_as_the_dearest() -> Non
 
 async def test_the_dearest_known_price_is_the_highest_of_each_kind() -> None:
     assert highest_prices({}) == TokenPrices(prompt=2.5, completion=10.0)
-    given = {
+    configured = {
         "a": TokenPrices(prompt=50.0, completion=1.0),
         "b": TokenPrices(prompt=1.0, completion=70.0, cached=0),
     }
-    assert highest_prices(given) == TokenPrices(prompt=50.0, completion=70.0)
+    assert highest_prices(configured) == TokenPrices(prompt=50.0, completion=70.0)
 
 
 @pytest.mark.parametrize("usage", [None, {}, "many"])
 async def test_an_endpoint_without_usage_cannot_exceed_the_limit(usage: object) -> None:
     async with loopback(answer(200, ok(usage=usage))) as server:
         client = OpenAICompatibleClient(server.config(cost_limit_usd=0.03, **PRICED))
-        # $0.0080 to $0.0085 expected
+        # The expected cost is $0.0080 to $0.0085.
         assert (await client.chat_completion(messages=MESSAGES)).cost_usd is None
         for _ in range(2):
             await client.chat_completion(messages=MESSAGES)

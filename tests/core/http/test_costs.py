@@ -1,4 +1,4 @@
-"""The limit on what a client spends holds before it is passed."""
+"""The cost limit of a client stops calls before they could exceed it."""
 
 import pytest
 

@@ -1,6 +1,6 @@
-"""Every error of a call says which model, which host, what, and the way out.
+"""Every error of a call names the model, the host, the problem and the remedy.
 
-Never a key or a whole address.
+It never contains a key or a whole address.
 """
 
 import asyncio
@@ -25,8 +25,7 @@ from tests.core.misbehaving_server import misbehaving, stay_silent
 from tests.test_errors import says_what_to_do
 
 OTHER = _env.CONTEXT_SELECTION_MODEL.name
-# Each error that a call can end with: the endpoint's script, changes to the configuration, words of
-# the text.
+# By error of a call: the endpoint's script, changes to the configuration, and a part of the text.
 ERRORS: dict[str, tuple[Script, dict[str, Any], str]] = {
     "auth": (answer(401, f"no such key {KEY}".encode()), {}, "refused the key (401)"),
     "not_found": (answer(404, b"{}"), {}, "no such model or path (404)"),
@@ -47,13 +46,13 @@ ERRORS: dict[str, tuple[Script, dict[str, Any], str]] = {
 
 @pytest.mark.parametrize("name", ERRORS)
 async def test_an_error_names_model_host_and_remedy(name: str) -> None:
-    script, changes, said = ERRORS[name]
+    script, changes, text = ERRORS[name]
     async with loopback(script) as server:
         error = await failure(server.config(**changes))
         host = f"127.0.0.1:{server.port}"
     assert str(error).startswith(f"model test-model at {host}: ")
-    assert said in str(error)
-    assert said in error.message
+    assert text in str(error)
+    assert text in error.message
     assert says_what_to_do(str(error))
     assert (error.model, error.host) == ("test-model", host)
     assert "http" not in str(error).lower().replace("does not speak http", "")
@@ -78,7 +77,7 @@ async def test_an_unknown_model_is_named_with_its_source(model: str | None, chos
     assert str(error) == (
         f"model {model or 'test-model'} at 127.0.0.1:{server.port}: the endpoint has no such "
         f"model or path (404); "
-        f"check model and base_url; the model was named by {chosen_by}"
+        f"check model and base_url. The model was named by {chosen_by}"
     )
 
 
@@ -115,7 +114,7 @@ async def test_ask_names_model_and_host_for_its_own_errors_too() -> None:
 
 
 class Trap:
-    """A client of which reading anything but its method fails."""
+    """A client whose attributes raise, except its method."""
 
     async def chat_completion(self, **_: object) -> object:
         raise ValueError("x")

@@ -1,4 +1,4 @@
-"""The client against every fault of the misbehaving server: real sockets, real bytes."""
+"""The client against every fault of the misbehaving server, over real sockets."""
 
 import asyncio
 import gzip

@@ -1,4 +1,4 @@
-"""When the client sends a request again, when it does not, and what it leaves out."""
+"""When the client repeats a request, and which options it then leaves out."""
 
 import asyncio
 import time
@@ -18,8 +18,7 @@ SCHEMA_MODE = {
     "type": "json_schema",
     "json_schema": {"name": "choice", "strict": True, "schema": {"type": "object"}},
 }
-# The ways in which endpoints refuse: OpenAI, DeepSeek (twice), Groq, Alibaba's, LM Studio,
-# llama.cpp.
+# Errors for a refused option from OpenAI, DeepSeek (twice), Groq, Alibaba, LM Studio and llama.cpp.
 SCHEMA_REFUSALS = [
     (
         400,
@@ -114,33 +113,35 @@ async def test_server_errors_are_retried_at_most_as_configured_f_115(
         assert (error.status, error.body) == (503, "down")
 
 
-# What an endpoint refuses
+# --- refused options
 
 
-def picky(*taken: str, says: str = "response_format is not supported", status: int = 400) -> Script:
-    """Takes these types of `response_format` and no other; "none" stands for a request without."""
+def picky(
+    *accepted: str, says: str = "response_format is not supported", status: int = 400
+) -> Script:
+    """Accept only these types of `response_format`. "none" is a request without one."""
 
     async def script(wire: Wire) -> None:
         while (request := await wire.request()) is not None:
             kind = request.body.get("response_format", {}).get("type", "none")
             await wire.send(
-                response(200, ok()) if kind in taken else response(status, says.encode())
+                response(200, ok()) if kind in accepted else response(status, says.encode())
             )
 
     return script
 
 
 def formats(server: Loopback) -> list[str]:
-    """The type of `response_format` of each request, in order."""
+    """Return the type of `response_format` of each request, in order."""
     return [
         request.body.get("response_format", {}).get("type", "none") for request in server.requests
     ]
 
 
 async def dropped(
-    client: OpenAICompatibleClient, wanted: dict[str, Any], **options: Any
+    client: OpenAICompatibleClient, requested: dict[str, Any], **options: Any
 ) -> list[str]:
-    reply = await client.chat_completion(messages=MESSAGES, response_format=wanted, **options)
+    reply = await client.chat_completion(messages=MESSAGES, response_format=requested, **options)
     names: list[str] = reply.metadata.get("dropped_options", [])
     return names
 
@@ -168,45 +169,44 @@ async def test_a_lasting_refusal_is_an_error_after_one_retry_f_117() -> None:
 async def test_a_refused_schema_costs_one_request_once_and_no_call_more_than_two(
     status: int, says: str
 ) -> None:
-    """The last request of a call is always one that any endpoint takes.
-
-    The next call tries the next best.
-    """
+    """Check that the last request of a call is one that any endpoint accepts."""
     script = picky("json_object", "none", says=says, status=status)
     async with loopback(script) as server, OpenAICompatibleClient(server.config()) as client:
-        told = [await dropped(client, SCHEMA_MODE) for _ in range(3)]
+        dropped_options = [await dropped(client, SCHEMA_MODE) for _ in range(3)]
         assert formats(server) == ["json_schema", "none", "json_object", "json_object"]
-    assert told == [["response_format"], ["json_schema"], ["json_schema"]]
+    assert dropped_options == [["response_format"], ["json_schema"], ["json_schema"]]
 
 
 async def test_every_refused_format_is_learned_call_by_call_f_117() -> None:
     async with loopback(picky("none")) as server, OpenAICompatibleClient(server.config()) as client:
-        told = [await dropped(client, SCHEMA_MODE) for _ in range(4)]
+        dropped_options = [await dropped(client, SCHEMA_MODE) for _ in range(4)]
         assert formats(server) == ["json_schema", "none", "json_object", "none", "none", "none"]
-    assert told == [["response_format"]] * 4
+    assert dropped_options == [["response_format"]] * 4
 
 
 async def test_with_more_attempts_the_next_format_is_tried_directly_f_117() -> None:
-    for taken, sent in (
+    for accepted, sent in (
         ("json_object", ["json_schema", "json_object"]),
         ("none", ["json_schema", "json_object", "none"]),
     ):
         async with (
-            loopback(picky(taken)) as server,
+            loopback(picky(accepted)) as server,
             OpenAICompatibleClient(server.config(max_attempts=3)) as client,
         ):
             await dropped(client, SCHEMA_MODE)
             await dropped(client, SCHEMA_MODE)
-            assert formats(server) == [*sent, taken]
+            assert formats(server) == [*sent, accepted]
 
 
 async def test_an_endpoint_can_accept_only_schemas_f_117() -> None:
     says = "'response_format.type' must be 'json_schema' or 'text'"
     script = picky("json_schema", "none", says=says)
     async with loopback(script) as server, OpenAICompatibleClient(server.config()) as client:
-        told = [await dropped(client, wanted) for wanted in (JSON_MODE, JSON_MODE, SCHEMA_MODE)]
+        dropped_options = [
+            await dropped(client, requested) for requested in (JSON_MODE, JSON_MODE, SCHEMA_MODE)
+        ]
         assert formats(server) == ["json_object", "none", "none", "json_schema"]
-    assert told == [["response_format"], ["response_format"], []]
+    assert dropped_options == [["response_format"], ["response_format"], []]
 
 
 async def test_one_refused_option_does_not_remove_the_others_f_117() -> None:
@@ -218,9 +218,9 @@ async def test_one_refused_option_does_not_remove_the_others_f_117() -> None:
             )
 
     async with loopback(no_thinking) as server, OpenAICompatibleClient(server.config()) as client:
-        told = [await dropped(client, JSON_MODE, model="glm-4.5-air") for _ in range(2)]
+        dropped_options = [await dropped(client, JSON_MODE, model="glm-4.5-air") for _ in range(2)]
         assert formats(server) == ["json_object", "none", "json_object"]
-    assert told == [["response_format", "thinking"], ["thinking"]]
+    assert dropped_options == [["response_format", "thinking"], ["thinking"]]
 
 
 async def test_a_refusal_counts_only_for_its_model_f_117() -> None:

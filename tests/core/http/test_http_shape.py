@@ -1,4 +1,4 @@
-"""What is sent and what is made of a good answer."""
+"""The bytes that are sent, and the response that a good answer becomes."""
 
 import json
 from typing import Any
@@ -35,7 +35,7 @@ def reply(message: dict[str, Any] | None = None, **fields: Any) -> dict[str, Any
 async def call(
     answer: dict[str, Any], *, config: LLMConfig = CONFIG, **options: Any
 ) -> tuple[LLMResponse, Any]:
-    """The client's response and the JSON that it sent."""
+    """Return the client's response and the JSON that it sent."""
     with respx.mock:
         route = respx.post(URL).respond(json=answer)
         async with OpenAICompatibleClient(config) as client:
@@ -92,25 +92,25 @@ async def test_the_key_is_in_one_header_and_only_known_encodings_are_accepted() 
 
 
 async def test_structured_calls_get_the_options_of_the_models_profile() -> None:
-    wanted: dict[str, Any] = {"response_format": {"type": "json_object"}}
-    _, sent = await call(reply(), model="glm-4.5-air", **wanted)
+    structured: dict[str, Any] = {"response_format": {"type": "json_object"}}
+    _, sent = await call(reply(), model="glm-4.5-air", **structured)
     assert sent["thinking"] == {"type": "disabled"}
-    _, sent = await call(reply(), model="glm-4.5-air", thinking={"type": "enabled"}, **wanted)
+    _, sent = await call(reply(), model="glm-4.5-air", thinking={"type": "enabled"}, **structured)
     assert sent["thinking"] == {"type": "enabled"}
     _, sent = await call(reply(), model="glm-4.5-air")
     assert "thinking" not in sent
-    _, sent = await call(reply(), model="unknown-model", **wanted)
+    _, sent = await call(reply(), model="unknown-model", **structured)
     assert set(sent) == {"model", "messages", "response_format"}
 
 
 async def test_a_model_that_always_reasons_gets_no_temperature() -> None:
     config = CONFIG.model_copy(update={"provider": "openai"})
-    wanted: dict[str, Any] = {
+    structured: dict[str, Any] = {
         "response_format": {"type": "json_object"},
         "temperature": 0.0,
         "max_tokens": 50,
     }
-    _, sent = await call(reply(), config=config, model="gpt-5-mini", **wanted)
+    _, sent = await call(reply(), config=config, model="gpt-5-mini", **structured)
     assert "temperature" not in sent
     assert "max_tokens" not in sent
     assert (sent["max_completion_tokens"], sent["reasoning_effort"]) == (50, "minimal")
@@ -260,7 +260,7 @@ def test_a_client_shows_no_key() -> None:
 
 
 @pytest.mark.parametrize(
-    ("named", "model"),
+    ("reported", "model"),
     [
         ("/home/ines/models/small.gguf", "small.gguf"),
         ("C:\\Users\\ines\\small.gguf", "small.gguf"),
@@ -269,6 +269,6 @@ def test_a_client_shows_no_key() -> None:
         ("", "asked"),
     ],
 )
-def test_a_model_named_by_its_path_is_shortened_to_its_file(named: str, model: str) -> None:
-    reply = {"model": named, "choices": [{"message": {"content": "x"}}]}
+def test_a_model_named_by_its_path_is_shortened_to_its_file(reported: str, model: str) -> None:
+    reply = {"model": reported, "choices": [{"message": {"content": "x"}}]}
     assert read_response(reply, model="asked").model == model

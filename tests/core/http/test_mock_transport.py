@@ -1,4 +1,4 @@
-"""Tests replace the network: `transport=` takes what httpx and httpx2 make for it."""
+"""Tests can replace the network: `transport=` accepts the mock transports of httpx and httpx2."""
 
 import gzip
 import json
@@ -26,7 +26,7 @@ JSON = {"content-type": "application/json"}
 
 @pytest.fixture(params=["httpx", "httpx2"])
 def package(request: pytest.FixtureRequest) -> ModuleType:
-    """httpx, and httpx2 where a package of a third party has brought it."""
+    """Return httpx, and httpx2 if a third-party package has installed it."""
     module: ModuleType = pytest.importorskip(request.param)
     return module
 
@@ -48,11 +48,11 @@ async def test_a_mock_transport_streams_a_text(package: ModuleType) -> None:
             {"delta": {"content": "Hel"}},
             {"delta": {"content": "lo"}, "finish_reason": "stop"},
         ]
-        text = "".join(f"data: {json.dumps({'choices': [each]})}\n\n" for each in events)
+        text = "".join(f"data: {json.dumps({'choices': [choice]})}\n\n" for choice in events)
         return package.Response(200, text=text, headers={"content-type": "text/event-stream"})
 
     async with OpenAICompatibleClient(CONFIG, transport=package.MockTransport(handler)) as client:
-        assert [each.text async for each in client.stream(MESSAGES)] == ["Hel", "lo", ""]
+        assert [delta.text async for delta in client.stream(MESSAGES)] == ["Hel", "lo", ""]
 
 
 @pytest.mark.parametrize(
@@ -76,8 +76,8 @@ async def test_a_mock_transport_answers_in_every_form(
 ) -> None:
     def handler(request: Any) -> Any:
         assert request.url.host == "api.example.test"
-        given = {name: value() if callable(value) else value for name, value in fields.items()}
-        return package.Response(200, **given)
+        values = {name: value() if callable(value) else value for name, value in fields.items()}
+        return package.Response(200, **values)
 
     assert (await asked(package, handler)).content == content
 

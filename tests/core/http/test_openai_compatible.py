@@ -1,4 +1,4 @@
-"""The client's own promises, over real connections."""
+"""The promises of `OpenAICompatibleClient`, over real connections."""
 
 import asyncio
 import logging
@@ -22,17 +22,17 @@ async def test_a_call_can_set_its_own_deadline(name: str) -> None:
 
 
 async def test_a_cancelled_call_leaves_no_task_f_132() -> None:
-    asked = asyncio.Event()
+    received = asyncio.Event()
 
     async def no_answer(wire: Wire) -> None:
         await wire.request()
-        asked.set()
+        received.set()
         await asyncio.sleep(30)
 
     async with loopback(no_answer) as server, OpenAICompatibleClient(server.config()) as client:
         before = asyncio.all_tasks()
         call = asyncio.create_task(client.chat_completion(messages=MESSAGES))
-        await asked.wait()
+        await received.wait()
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call

@@ -1,4 +1,4 @@
-"""What `probe_endpoint` says of endpoints that take everything, nothing, or no connection."""
+"""`probe_endpoint` on endpoints that support every format, none, or do not answer."""
 
 import json
 
@@ -16,7 +16,7 @@ LOGPROBS = {"content": [{"token": "yes", "logprob": -0.1, "bytes": None, "top_lo
 
 
 def wanted(request: Received) -> str:
-    """Which format a request asks for."""
+    """Return the format that a request asks for."""
     for name in ("response_format", "tools", "logprobs", "stream"):
         if request.body.get(name):
             return name
@@ -24,7 +24,7 @@ def wanted(request: Received) -> str:
 
 
 async def able(wire: Wire) -> None:
-    """Takes every format."""
+    """Support every format."""
     while request := await wire.request():
         match wanted(request):
             case "response_format":
@@ -68,7 +68,7 @@ async def able(wire: Wire) -> None:
 
 
 async def plain(wire: Wire) -> None:
-    """Answers in words whatever it is asked for, and refuses schemas and log probabilities."""
+    """Answer in plain words, and refuse schemas and log probabilities."""
     while request := await wire.request():
         if (
             wanted(request) == "logprobs"

@@ -1,4 +1,4 @@
-"""What is known of models by name."""
+"""The profiles of models by name."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Which endpoint the environment names."""
+"""The endpoint that the environment names."""
 
 import pytest
 
@@ -94,7 +94,7 @@ def test_limits_come_from_the_environment_too(env: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("variables", "named"),
+    ("variables", "variable"),
     [
         ({"LLM_COMMON_PROVIDER": "acme"}, "LLM_COMMON_PROVIDER"),
         ({"LLM_COMMON_PROVIDER": "zai"}, "ZAI_API_KEY"),
@@ -125,13 +125,13 @@ def test_limits_come_from_the_environment_too(env: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_an_unusable_variable_is_named(
-    variables: dict[str, str], named: str, env: pytest.MonkeyPatch
+    variables: dict[str, str], variable: str, env: pytest.MonkeyPatch
 ) -> None:
     for name, value in variables.items():
         env.setenv(name, value)
-    with pytest.raises(ConfigError, match=named) as caught:
+    with pytest.raises(ConfigError, match=variable) as caught:
         config_from_env()
-    assert caught.value.variable == named
+    assert caught.value.variable == variable
     assert "secret-1" not in str(caught.value)
 
 

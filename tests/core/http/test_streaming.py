@@ -1,4 +1,4 @@
-"""Answers that are read while they are written."""
+"""Answers that are read while the endpoint writes them."""
 
 import asyncio
 import json
@@ -168,9 +168,9 @@ async def test_each_fault_of_a_stream_has_its_error(fault: str, no_waits: None) 
 async def test_calls_without_an_index_are_not_merged(
     pieces: list[dict[str, Any]],
 ) -> None:
-    renamed = [each | ({"id": "b"} if "id" in each else {}) for each in pieces]
+    renamed = [piece | ({"id": "b"} if "id" in piece else {}) for piece in pieces]
     body = [
-        *(delta(tool_calls=[each]) for each in (*pieces, *renamed)),
+        *(delta(tool_calls=[piece]) for piece in (*pieces, *renamed)),
         delta(finish="tool_calls"),
         DONE,
     ]
@@ -179,11 +179,11 @@ async def test_calls_without_an_index_are_not_merged(
         OpenAICompatibleClient(server.config()) as client,
     ):
         _, whole = await told(client)
-    found = [
+    calls = [
         (call["function"]["name"], json.loads(call["function"]["arguments"]))
         for call in whole.tool_calls or ()
     ]
-    assert found == [("f", {"x": 1})] * 2
+    assert calls == [("f", {"x": 1})] * 2
     assert len({call.get("id") for call in whole.tool_calls or ()}) == 1 + ("id" in pieces[0])
 
 
@@ -305,7 +305,7 @@ PIECES = st.sampled_from(
 
 
 def by_the_rule(body: bytes) -> list[bytes]:
-    """The events of a body, line by line as the specification tells it."""
+    """Return the events of a body, line by line as in the specification."""
     events, data = [], list[bytes]()
     *lines, _ = re.split(rb"\r\n|\n|\r", body)
     for line in lines:

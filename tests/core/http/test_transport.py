@@ -1,4 +1,4 @@
-"""Nothing that httpx raises leaves as httpx's."""
+"""Every exception of httpx is translated, and retries follow the rules."""
 
 import asyncio
 import sys
@@ -31,7 +31,7 @@ HTTPX_EXCEPTIONS = sorted(
 
 
 def instance(kind: type[Exception]) -> Exception:
-    """One of the kind; httpx's constructors differ, and what they store does not matter here."""
+    """Return an exception of a class without its constructor, since httpx's constructors differ."""
     error = kind.__new__(kind)
     Exception.__init__(error, "sk-secret at https://user:pw@host")
     return error
