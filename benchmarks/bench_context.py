@@ -85,7 +85,7 @@ def make_pool(files: int, turns: int, seed: int, file_chars: int = 20_000) -> Da
 
 
 def new_words(number: int, words: int) -> str:
-    """Words of the source, others for each number."""
+    """Return words of the source that differ for each number."""
     return " ".join(random.Random(number).sample(WORDS, words))
 
 
@@ -101,9 +101,9 @@ def make_request(number: int, strategy: str, text: str = "") -> ContextSelection
 
 
 def plain_loop(pool: DataPoolSnapshot, text: str) -> int:
-    """The specification's formula and packing as one would write them down.
+    """Run the formula of `spec` and its packing as a plain loop.
 
-    Returns the number of items.
+    Return the number of items.
     """
     words = set(re.findall(r"\w+", text.lower()))
     now = START + timedelta(days=30)
@@ -140,7 +140,7 @@ def milliseconds(work: Callable[[], object]) -> float:
 async def select(
     selector: ContextSelector, pool: DataPoolSnapshot, number: int, strategy: str, text: str = ""
 ) -> float:
-    """The milliseconds of one selection."""
+    """Return the milliseconds of one selection."""
     request = make_request(number, strategy, text)
     started = time.process_time()
     await selector.select(request, pool)
@@ -156,7 +156,7 @@ def percentile(times: list[float]) -> float:
 
 
 async def report(strategy: str, rounds: int) -> list[str]:
-    """Prints the times of one strategy; returns what is over its limit."""
+    """Print the times of one strategy, and return those above their limit."""
     pool, selector, meter = make_pool(100, 1_000, 0), ContextSelector(), Meter(UpperBoundCounter())
     for number in range(len(REQUESTS)):  # a round that is not counted
         await select(selector, pool, number, strategy)
@@ -199,7 +199,7 @@ def pack_once(pool: DataPoolSnapshot, number: int, strategy: str, meter: Meter) 
 
 
 async def growth(strategy: str, rounds: int) -> list[str]:
-    """Prints how the time grows with the pool; returns what is over its limit."""
+    """Print how the time grows with the pool, and return what exceeds its limit."""
     print(f"strategy {strategy}: growth, cold")
     slowest = 0.0
     for factor in (1, 2, 5, 10):

@@ -33,7 +33,7 @@ SCHEMA = {"type": "object", "properties": {"chars": {"type": "integer"}}}
 
 
 def tools_in(path: str) -> list[types.Tool]:
-    """The tools of a file as a server describes them."""
+    """Return the tools of a file as a server describes them."""
     return [
         types.Tool(
             name=row["name"],
@@ -45,7 +45,7 @@ def tools_in(path: str) -> list[types.Tool]:
 
 
 async def serve(path: str) -> None:
-    """A server with the tools of a file, or with two of its own."""
+    """Run a server with the tools of a file, or with two built-in ones."""
     own = [
         types.Tool(name=name, description="Tells.", input_schema=SCHEMA)
         for name in ("get_text", "get_parent")
@@ -71,14 +71,14 @@ def command(path: str) -> list[str]:
 
 @asynccontextmanager
 async def bare(path: str = "") -> AsyncIterator[Client]:
-    """A host of the server alone."""
+    """Connect a host to the server directly."""
     async with Client(_process(command(path)), raise_exceptions=True) as host:
         yield host
 
 
 @asynccontextmanager
 async def through_gateway(path: str = "", *options: str) -> AsyncIterator[Client]:
-    """A host of a gateway before the server."""
+    """Connect a host to a gateway in front of the server."""
     with TemporaryDirectory() as folder:
         config = Path(folder, "mcp.json")
         entry = {"command": sys.executable, "args": command(path), "env": {"PYTHONPATH": _root()}}
@@ -119,7 +119,7 @@ async def call_ms(host: Client) -> float:
 
 
 async def measure_overhead(rounds: int) -> float:
-    """Prints a small call's time, and gives what the gateway adds to the median."""
+    """Print the time of a small call, and return what the gateway adds to the median."""
     async with bare() as alone, through_gateway() as gateway:
         await gateway.list_tools()
         for _ in range(50):
@@ -146,7 +146,7 @@ def resident_mb(pid: int) -> float:
 
 
 async def measure_memory(calls: int) -> float:
-    """Prints the gateway's memory, and gives by how much it grew."""
+    """Print the gateway's memory, and return its growth."""
     async with through_gateway() as host:
         pid = int(text_of(await host.call_tool("get_parent", {})))
 
@@ -176,7 +176,7 @@ async def measure_definitions(path: str) -> None:
 
 @asynccontextmanager
 async def five_hundred() -> AsyncIterator[str]:
-    """A file of tools."""
+    """Write a file of tools."""
     data = os.environ.get("LLM_COMMON_EVAL_DATA")
     if data:
         yield str(Path(data, "tools", "livemcpbench.tools.jsonl"))

@@ -38,7 +38,7 @@ WORDS = [
 
 
 def conversation(turns: int, rng: random.Random) -> list[Message]:
-    """Questions, calls with outputs, and answers, in OpenAI's shape."""
+    """Return questions, calls with outputs and answers in OpenAI's shape."""
 
     def said(words: int) -> str:
         return " ".join(rng.choices(WORDS, k=words)).capitalize() + f" {rng.randint(100, 999)}."
@@ -63,7 +63,7 @@ def cpu_ms(work: Callable[[], object]) -> float:
 
 
 async def measure(turns: int) -> tuple[float, float, float, float, int, int]:
-    """CPU of a first and of a later fold and of the floor, the share of bytes that stay, steps, most tokens."""
+    """Return CPU times of folds and floor, the share of kept bytes, steps and maximum tokens."""
     messages = conversation(turns, random.Random(7))
     prompts: list[str] = []
     most = 0

@@ -1,6 +1,6 @@
 """Measures how long `llm-common inspect` takes for each page of 100,000 pointers, and its memory.
 
-The server is the real command in a process of its own. It keeps nothing between two pages: the list
+The server is the real command in a separate process. It keeps nothing between two pages: the list
 of queries lists every folder, a search reads every record, and a page of a query reads its folder
 and fifty records. Each page is requested three times and the median counts.
 """
@@ -69,7 +69,7 @@ def pointer_of(query_id: str, number: int) -> tuple[ContextPointer, bytes]:
 
 
 def fill(folder: Path, pointers: int, queries: int) -> None:
-    """Writes the files of a store without flushing each of them."""
+    """Write the files of a store without flushing each of them."""
     folder.mkdir(mode=0o700)
     for number in range(pointers):
         query_id = f"query-{number % queries}"
@@ -81,7 +81,7 @@ def fill(folder: Path, pointers: int, queries: int) -> None:
 
 
 def fill_large(folder: Path) -> str:
-    """One result of about 100 MB in a query of its own; the address of its page."""
+    """Store a result of about 100 MB in a separate query, and return the URL of its page."""
     call = Call.checked(
         query_id="large", task_id=None, tool_name="dump", args={}, redactor=DEFAULT_REDACTOR
     )
@@ -98,7 +98,7 @@ def fill_large(folder: Path) -> str:
 
 
 def memory_mb(pid: int, name: str) -> float:
-    """`VmRSS`, or `VmHWM` for the most that it was, of a process."""
+    """Return the memory of a process: `VmRSS`, or its maximum as `VmHWM`."""
     found = re.search(rf"{name}:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
     return int(found[1]) / 1_000 if found else 0.0
 
@@ -111,7 +111,7 @@ def ask(client: httpx.Client, address: str) -> float:
 
 
 def measure(store: Path, pages: dict[str, str], label: str) -> bool:
-    """Prints the figures of one store; whether they are within the limits."""
+    """Print the figures of one store, and return whether they are within the limits."""
     command = [
         sys.executable,
         "-c",

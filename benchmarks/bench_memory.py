@@ -28,7 +28,7 @@ WORDS = 20_000
 
 
 class Language:
-    """Made-up words, common and rare ones."""
+    """Generates made-up words, common and rare ones."""
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
@@ -69,7 +69,7 @@ async def times_ms(search: Callable[[str], Awaitable[object]], queries: list[str
 
 
 def plain_fts5(path: Path) -> Callable[[str], Awaitable[object]]:
-    """Another index over the same lines, without our prefix."""
+    """Build another index over the same lines, without the scope prefix."""
     connection = sqlite3.connect(path, isolation_level=None)
     connection.execute("CREATE VIRTUAL TABLE peer USING fts5(text, content='', tokenize='porter')")
     connection.execute("INSERT INTO peer (rowid, text) SELECT id, text FROM events")

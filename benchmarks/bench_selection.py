@@ -59,7 +59,7 @@ WORDS = (
 
 
 def definitions(count: int) -> list[dict[str, Any]]:
-    """So many tools, each with a name of its own."""
+    """Return a number of tools with different names."""
     data = os.environ.get("LLM_COMMON_EVAL_DATA")
     if data:
         lines = (Path(data) / "tools" / "livemcpbench.tools.jsonl").read_text().splitlines()
@@ -90,7 +90,7 @@ def made_up(number: int) -> dict[str, Any]:
 
 
 class ListRegistry:
-    """An application's own registry, which builds its list anew each time."""
+    """An application's own registry, which rebuilds its list on each call."""
 
     def __init__(self, tools: list[dict[str, Any]]) -> None:
         self._tools = tools
@@ -133,7 +133,7 @@ def naive_prompt(tools: list[dict[str, Any]], number: int) -> str:
 
 
 async def milliseconds(runs: int, *measured: Callable[[int], Any]) -> list[list[float]]:
-    """CPU times of each, one after the other in turn, after two rounds that are not counted."""
+    """Return the CPU times of each in turn, after two warm-up rounds."""
     times: list[list[float]] = [[] for _ in measured]
     for number in range(-2, runs):
         for found, run in zip(times, measured, strict=True):
@@ -179,7 +179,7 @@ async def report_overhead(runs: int) -> list[str]:
 
 
 def common_bytes(one: str, other: str) -> int:
-    """Bytes of the longest beginning that both have."""
+    """Return the number of bytes of the longest common prefix."""
     pairs = zip(one.encode(), other.encode(), strict=False)
     return next((number for number, (left, right) in enumerate(pairs) if left != right), len(one))
 

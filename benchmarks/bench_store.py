@@ -1,4 +1,4 @@
-"""What keeping results costs: `FileContextPointerStore` beside the floor, and beside the released stores of others.
+"""Measure `FileContextPointerStore` beside a floor and beside released stores of other packages.
 
 The floor is the system calls and the encoder in a bare loop (`store_subjects.py`); the peers
 (`store_peers.py`) are measured where they are installed, as by `make bench-peers`. All do the same
@@ -42,7 +42,7 @@ RENAME, FULL, IDLE = "llm-common, rename", "llm-common, full", "nothing"
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """A figure that must not be larger."""
+    """A value with its upper limit."""
 
     name: str
     value: float
@@ -61,7 +61,7 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """Where and how much a section measures."""
+    """The folder, sizes and rounds of a section."""
 
     folder: Path
     rounds: int
@@ -92,7 +92,7 @@ Outcome = tuple[list[Table], list[Limit]]
 
 
 def measure_saves(setting: Setting) -> Outcome:
-    """One save after another."""
+    """Measure one save after another."""
     floors = [
         setting.floor(),
         Floor(FLOOR_SHA256, setting.folder / "sha256", sha256=True),
@@ -131,7 +131,7 @@ def measure_saves(setting: Setting) -> Outcome:
 
 
 def measure_loads(setting: Setting) -> Outcome:
-    """One load after another; what is loaded must be what was saved."""
+    """Measure one load after another, and compare what is loaded with what was saved."""
     sha256 = Floor(FLOOR_SHA256, setting.folder / "sha256", sha256=True)
     subjects = [setting.floor(), sha256, setting.rename(), *setting.peers]
     samples = {}
@@ -154,7 +154,7 @@ def measure_loads(setting: Setting) -> Outcome:
 
 
 def measure_listings(setting: Setting) -> Outcome:
-    """Listings of one query: cold by an object that never saw it, hot by the same object once more."""
+    """Measure listings of one query: cold by a new object, hot by the same object again."""
     subjects = [
         setting.floor(),
         setting.rename(),
@@ -188,7 +188,7 @@ def measure_listings(setting: Setting) -> Outcome:
 
 
 def measure_saves_at_once(setting: Setting) -> Outcome:
-    """Saves that start at once; not of 20 MB, for which some would need gigabytes."""
+    """Measure concurrent saves. 20 MB are left out, because some stores would need gigabytes."""
     subjects = [setting.floor(), setting.rename(), setting.full(), *setting.peers]
     tables, limits = [], []
     for size, value in setting.payloads.items():
@@ -211,7 +211,7 @@ def measure_saves_at_once(setting: Setting) -> Outcome:
 
 
 def measure_stalls(setting: Setting) -> Outcome:
-    """One save, and for how long nothing else ran meanwhile."""
+    """Measure one save, and how long it stalls the event loop."""
     subjects = [setting.floor(), setting.rename(), setting.full(), *setting.peers]
     values = {size: value for size, value in setting.payloads.items() if size not in SMALL}
     if "20MB" in values:
@@ -246,7 +246,7 @@ def measure_stalls(setting: Setting) -> Outcome:
 
 
 def measure_large(setting: Setting) -> Outcome:
-    """Listings of very many pointers, each in a process of its own."""
+    """Measure listings of very many pointers, each in a separate process."""
     asyncio.run(fill(setting))
     command = [sys.executable, __file__, "--list-in", str(setting.folder / "large")]
     runs = [
@@ -271,12 +271,12 @@ async def fill(setting: Setting) -> None:
 
 
 def peak_mb() -> float:
-    """The most memory of this program; what getrusage tells may be its parent's."""
+    """Return the peak memory of this process. getrusage may return that of its parent."""
     return int(Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0]) / 1024
 
 
 async def list_twice(base: Path) -> None:
-    """For a process of its own: what two listings take it, as a line of JSON."""
+    """Print what two listings take in this process, as a line of JSON."""
     store = Ours(RENAME, base, durability="rename")
     cold = await measured(lambda: store.list("listed"))
     hot = await measured(lambda: store.list("listed"))
@@ -291,7 +291,7 @@ async def list_twice(base: Path) -> None:
 def limits_beside_peers(
     column: Column, name: str, peers: Sequence[Subject], *, most: float = 5
 ) -> list[Limit]:
-    """A limit for each peer but those that do less than keep a result with its digest.
+    """Return a limit for each peer that keeps a result with its digest.
 
     None of them describes a result, looks for secrets or takes a lock, which is most of a small
     save.
@@ -320,7 +320,7 @@ async def save_at_once(subject: Subject, query: str, value: object) -> None:
 def both_times(
     title: str, samples: dict[str, dict[str, list[Sample]]], ratio_to: dict[str, str]
 ) -> tuple[Table, Table]:
-    """CPU and wall time by size; what has no other base is compared with the floor."""
+    """Return CPU and wall time by size, compared with the floor unless another base is named."""
     rows = next(iter(samples.values()))
     bases = dict.fromkeys(rows, FLOOR) | ratio_to
     cpu = {size: Column("cpu_s", found) for size, found in samples.items()}
@@ -379,7 +379,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def report(tables: Sequence[Table], limits: Sequence[Limit], *, where: str, write: bool) -> None:
-    """Prints what was found; ends with an error when a limit is not kept."""
+    """Print the tables, and end with an error if a limit is exceeded."""
     text = "\n\n".join([where, *(table.markdown() for table in tables)])
     print(text, "", *limits, sep="\n")
     if missing := [peer.name for peer in PEERS if peer.name not in installed_peers()]:

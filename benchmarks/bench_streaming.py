@@ -1,6 +1,6 @@
 """How long after a server sends the first piece of an answer `Answering.stream` shows it.
 
-A server on loopback, in a process of its own, writes the time into the first piece and goes on
+A server on loopback in another process writes the time into the first piece and continues
 after a pause. The time until that piece comes out of the stream is compared with a bare socket that
 reads the same bytes: the floor.
 """

@@ -61,7 +61,7 @@ Operation = Callable[[], Awaitable[object]]
 
 
 class Dropping(SpanExporter):
-    """Takes every span and keeps none."""
+    """An exporter that drops every span."""
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:  # noqa: ARG002 - the SDK's interface
         return SpanExportResult.SUCCESS
@@ -83,7 +83,7 @@ PATCHES: dict[str, list[AbstractContextManager[object]]] = {
 
 @contextmanager
 def telemetry(kind: str) -> Iterator[None]:
-    """The block runs with telemetry of this kind."""
+    """Run the block with telemetry of this kind."""
     with ExitStack() as stack:
         for each in PATCHES[kind]:
             stack.enter_context(each)
@@ -128,7 +128,7 @@ async def operations(folder: Path) -> dict[str, Operation]:
 
 
 async def timed(kind: str, operation: Operation) -> tuple[float, float]:
-    """Wall and CPU milliseconds of one operation, after one that is not counted: it makes the instruments."""
+    """Return wall and CPU milliseconds of an operation, after a warm-up that makes the instruments."""
     with telemetry(kind):
         await operation()
         cpu, wall = time.process_time(), time.perf_counter()
@@ -139,7 +139,7 @@ async def timed(kind: str, operation: Operation) -> tuple[float, float]:
 
 
 async def turn(number: int, operation: Operation) -> dict[str, tuple[float, float]]:
-    """Of each kind of telemetry, another one first in each turn."""
+    """Run each kind of telemetry, in an order that rotates with each turn."""
     kinds = [*PATCHES]
     first = number % len(kinds)
     return {kind: await timed(kind, operation) for kind in kinds[first:] + kinds[:first]}

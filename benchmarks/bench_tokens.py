@@ -24,7 +24,7 @@ LIMITS = {"English": 1.6, "Python": 1.4, "JSON": 1.4}
 
 
 def texts() -> dict[str, str]:
-    """A text of each kind."""
+    """Return a text of each kind."""
     standard_library = Path(json.__file__).parent.parent
     code = "".join(
         (standard_library / name).read_text(encoding="utf-8")
@@ -44,7 +44,7 @@ def texts() -> dict[str, str]:
 
 
 def megabytes_a_second(text: str, rounds: int) -> tuple[float, float]:
-    """How quickly a counter reads the text for the first time, and again."""
+    """Return how fast a counter reads a text the first time, and again."""
     size_mb = len(text.encode()) / 1e6
     times_s: list[list[float]] = [[], []]
     for _ in range(rounds):

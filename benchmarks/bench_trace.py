@@ -111,7 +111,7 @@ async def run(store: FileContextPointerStore, query_id: str, latency_s: float) -
 def timed(
     folder: Path, number: int, latency_s: float, *, trace: Trace | None
 ) -> tuple[float, float]:
-    """Wall and CPU milliseconds of one run, the writing of its trace included."""
+    """Return wall and CPU milliseconds of one run, including the writing of its trace."""
     query_id = f"q{number}"
     store = FileContextPointerStore(folder / "store")
     gc.collect()

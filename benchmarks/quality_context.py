@@ -141,13 +141,13 @@ def read(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def read_half(path: Path, half: str) -> list[dict[str, Any]]:
-    """The queries of a half, `tune` or `check`, by the parity of a hash of their ids; or `all`."""
+    """Return the queries of a half (`tune` or `check`, by a hash of their ids) or of `all`."""
     rows = [(hashlib.sha256(row["id"].encode()).digest()[-1] % 2 == 0, row) for row in read(path)]
     return [row for is_tuned, row in rows if half == "all" or is_tuned == (half == "tune")]
 
 
 def turns_in_bundles(folder: Path, half: str) -> tuple[int, dict[str, float]]:
-    """The number of queries, and the mean recall by the order alone and in real bundles.
+    """Return the number of queries, and the mean recall of the order alone and of bundles.
 
     Then what is shown less.
     """
@@ -234,7 +234,7 @@ def measured(
     methods: dict[str, Order],
     recall: Callable[[dict[str, Any], list[str]], float],
 ) -> tuple[int, dict[str, float], dict[str, float]]:
-    """The number of cases, and by method the mean recall and the milliseconds for one case."""
+    """Return the number of cases, and the mean recall and milliseconds of each method."""
     recalls, spent_ms = {}, {}
     for name, method in methods.items():
         started = time.perf_counter()

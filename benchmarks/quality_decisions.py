@@ -51,7 +51,7 @@ _LINE = re.compile(r"^((?:output|tool) \d+): (.*)$", re.MULTILINE)
 
 
 class Row(NamedTuple):
-    """One method on one set: recall, how many were chosen, and requests and tokens a query."""
+    """The result of one method on one set: recall, count, requests and tokens per query."""
 
     recall: float
     chosen: float
@@ -60,7 +60,7 @@ class Row(NamedTuple):
 
 
 class NoisyModel:
-    """A decision model that knows the gold of the query at hand, and errs at random.
+    """A decision model that knows the gold of the current query, and errs at random.
 
     Attributes:
         wanted: Texts of which one stands in the line of a candidate that is needed.
@@ -74,7 +74,7 @@ class NoisyModel:
         self._random = random.Random(seed)
 
     def answer(self, body: bytes) -> bytes:
-        """The reply to a request, by `systemone`."""
+        """Return the reply to a request in the format `systemone`."""
         self.requests.append(body)
         asked = json.loads(body)
         fits: dict[str, float] = {}
@@ -96,7 +96,7 @@ class NoisyModel:
 
 @asynccontextmanager
 async def serving(model: NoisyModel) -> AsyncIterator[HttpDecisionClient]:
-    """A client of the model on loopback."""
+    """Return a client of the model on loopback."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -123,12 +123,12 @@ async def serving(model: NoisyModel) -> AsyncIterator[HttpDecisionClient]:
 
 
 def sampled(rows: Sequence[Any], most: int) -> list[Any]:
-    """At most so many of the rows, by a hash of their ids."""
+    """Return at most a number of the rows, chosen by a hash of their ids."""
     return sorted(rows, key=lambda row: hashlib.sha256(str(row["id"]).encode()).digest())[:most]
 
 
 def row_of(found: Sequence[tuple[float, int]], model: NoisyModel | None = None) -> Row:
-    """The means; counts and tokens are those of the model's requests."""
+    """Return the means. Counts and tokens are those of the model's requests."""
     recall, chosen = (statistics.fmean(column) for column in zip(*found, strict=True))
     if model is None:
         return Row(recall, chosen)
@@ -139,7 +139,7 @@ def row_of(found: Sequence[tuple[float, int]], model: NoisyModel | None = None) 
 async def outputs(
     path: Path, rights: Sequence[float], embedder: Embedder | None, most: int
 ) -> dict[str, Row]:
-    """Stored outputs of one set by each method."""
+    """Select stored outputs of one set by each method."""
     pools = {
         row["pool_id"]: as_outputs(row)
         for each in path.parent.glob("*_pools.jsonl*")
@@ -186,7 +186,7 @@ async def outputs(
 
 
 def line_of(pointer: ContextPointer) -> str:
-    """The beginning of an output's line, by which the model knows it."""
+    """Return the beginning of an output's line, by which the model recognises it."""
     shown = {"summary": " ".join(pointer.summary.split())[:250]}
     return json.dumps(shown, ensure_ascii=False, separators=(",", ":"))[:-2]
 
@@ -194,7 +194,7 @@ def line_of(pointer: ContextPointer) -> str:
 async def tools(
     folder: Path, embedder: Embedder | None, rights: Sequence[float], most: int
 ) -> dict[str, Row]:
-    """The tools of one set by each method."""
+    """Select the tools of one set by each method."""
     offered = tools_of(folder / f"{TOOL_SET}.tools.jsonl").values()
     queries = sampled(
         [row for row in read_rows(folder / f"{TOOL_SET}.queries.jsonl") if row["gold"]], most

@@ -36,7 +36,7 @@ FIRST = 5
 
 
 def tree_of(repositories: Path, repo: str, commit: str) -> Path:
-    """The folder that holds the regular files of a commit, without those that the copy of its repository lacks."""
+    """Return a folder with the regular files of a commit that the copy of its repository has."""
     name = repo.replace("/", "+")
     folder = repositories / ".trees" / f"{name}@{commit[:12]}"
     if folder.exists():
@@ -68,7 +68,7 @@ def tree_of(repositories: Path, repo: str, commit: str) -> Path:
 def packed(
     row: dict[str, Any], repositories: Path, budget_tokens: int, *, max_files: int | None = None
 ) -> FolderPack:
-    """What a user gets who asks the query in the tree."""
+    """Return the pack for a query in the tree."""
     tree, indexes = tree_of(repositories, row["repo"], row["commit"]), repositories / ".indexes"
     return pack_folder(
         row["query"], tree, budget_tokens=budget_tokens, max_files=max_files, cache_dir=indexes
@@ -76,7 +76,7 @@ def packed(
 
 
 def ranked(row: dict[str, Any], repositories: Path) -> list[str]:
-    """The files that are weighed, best first."""
+    """Return the ranked files, best first."""
     pack = packed(row, repositories, MIN_BUDGET_TOKENS, max_files=1)
     return [file.path for file in (*pack.files, *pack.dropped)]
 
@@ -86,7 +86,7 @@ def recall(gold: list[str], paths: list[str]) -> float:
 
 
 def shows_all(pack: FolderPack, row: dict[str, Any]) -> bool:
-    """Whether the block of each edited file holds every edited line; blank ones count as shown."""
+    """Return whether the pack shows every edited line. Blank lines count as shown."""
     blocks = {
         block.id: set(map(str.strip, block.text.splitlines())) for block in pack.bundle.blocks
     }

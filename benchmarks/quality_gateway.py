@@ -1,7 +1,7 @@
 """Whether `search_tools` of a gateway finds over the wire what `ToolIndex` finds in the same tools.
 
 Serves the tools of livemcpbench, in the folder that LLM_COMMON_EVAL_DATA names, to a gateway in a
-process of its own, and sends its requests through the official client. Recall@5 and @10 by the
+separate process, and sends its requests through the official client. Recall@5 and @10 by the
 names that the answer holds, beside those of `ToolIndex`; and the requests whose first ten differ.
 Ends with 1 if a recall differs.
 """

@@ -208,7 +208,7 @@ SCRIPTS: dict[str, Script] = {
 
 
 def scripted(script: Script, case: Case, pointer_id: str) -> ScriptedClient:
-    """A model that answers from what it has read, if it has."""
+    """Reply as a model that answers from what it has read."""
 
     def reply(messages: list[LLMMessage]) -> str:
         if messages[-2].role != MessageRole.ASSISTANT:
@@ -219,7 +219,7 @@ def scripted(script: Script, case: Case, pointer_id: str) -> ScriptedClient:
 
 
 async def stored(case: Case) -> tuple[ToolContextManager, str, str]:
-    """A session with the output, its id, and its preview."""
+    """Return a session with the output, its id and its preview."""
     manager = ToolContextManager(pointer_store=InMemoryContextPointerStore())
     pointer = await manager.save_context("lookup", {"of": "all"}, case.output)
     turn = OffloadTurn(OffloadPolicy(max_preview_tokens=PREVIEW_TOKENS), query=case.question)
@@ -299,7 +299,7 @@ async def measure(
 
 @contextmanager
 def served(model_file: str) -> Iterator[str]:
-    """The base URL of a model server that ends with the block.
+    """Serve a model until the end of the block, and return its base URL.
 
     It is installed by `make test-llm`.
     """

@@ -37,7 +37,7 @@ Rank = Callable[[dict[str, Any]], list[str]]
 
 
 def tools_of(path: Path) -> dict[str, ToolDefinition]:
-    """The tools of a set, by their key."""
+    """Return the tools of a set by their key."""
     return {
         row.get("key", row["name"]): ToolDefinition(
             row["name"], row["description"] or "", row["parameters"] or {}
@@ -129,7 +129,7 @@ def report_abstaining(folder: Path, half: str, embedder: Embedder | None) -> Non
 
 
 def report_many(folder: Path, embedder: Embedder | None) -> list[str]:
-    """10,000 tools: those of all sets, and again under other names."""
+    """Measure 10,000 tools: those of all sets, repeated under other names."""
     paths = sorted(path for path in folder.glob("*.tools.jsonl") if "_select" not in path.name)
     own = [tool for path in paths for tool in tools_of(path).values()]
     tools = [

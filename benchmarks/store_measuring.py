@@ -30,7 +30,7 @@ _queries = map("q{}".format, itertools.count())
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What doing something once took, in seconds."""
+    """The duration of one operation, in seconds."""
 
     cpu_s: float
     wall_s: float
@@ -38,14 +38,14 @@ class Sample:
 
 
 async def measured(work: Callable[[], Awaitable[object]], *, repeats: int = 1) -> Sample:
-    """What the work took, divided among its repeats."""
+    """Return the duration of the work per repeat."""
     cpu, wall = time.process_time(), time.perf_counter()
     await work()
     return Sample((time.process_time() - cpu) / repeats, (time.perf_counter() - wall) / repeats)
 
 
 async def ticked(work: Callable[[], Awaitable[object]]) -> Sample:
-    """What the work took, and the longest stall; the ticking itself takes a little CPU time."""
+    """Return the duration of the work and the longest stall. The ticking takes a little CPU time."""
     longest = 0.0
 
     async def tick() -> None:
@@ -100,7 +100,7 @@ async def in_turn(
 
 
 def quiet_place(folder: Path) -> Path:
-    """A new directory in which making files is as cheap as this file system makes it.
+    """Return a new directory in which this file system creates files at its lowest cost.
 
     ext4 seeks a new inode past every one that was freed in the same part of the disk during the
     last minutes. Whatever was deleted there, an earlier run for one, makes all saves up to ten
@@ -120,7 +120,7 @@ def quiet_place(folder: Path) -> Path:
 
 @cache
 def search_hits(size: int) -> object:
-    """A tool's result of about that many bytes of JSON."""
+    """Return a tool result of about a number of bytes of JSON."""
     chance = random.Random(size)
     words = [
         "".join(chance.choices("abcdefghijklmnopqrstuvwxyz", k=chance.randint(2, 9)))
@@ -145,7 +145,7 @@ def search_hits(size: int) -> object:
 
 
 def _creation_s(place: Path) -> float:
-    """CPU time of making some files in a new directory."""
+    """Return the CPU time of creating some files in a new directory."""
     (place / "tried").mkdir(parents=True)
     start = time.process_time()
     for number in range(_TRIED_FILES):

@@ -39,7 +39,7 @@ class Codec:
 
 
 class Peer:
-    """What the stores of others have in common here: a directory, with a folder for each query."""
+    """A released store of another package: a directory with a folder per query."""
 
     name: str
 
@@ -197,7 +197,7 @@ PEERS = (Strands, Haystack, DeepAgents, DiskCache, Adk)
 
 
 def installed_peers() -> list[str]:
-    """The peers' packages that are there."""
+    """Return the installed packages of the peers."""
     found = []
     for peer in PEERS:
         with suppress(PackageNotFoundError):
@@ -207,7 +207,7 @@ def installed_peers() -> list[str]:
 
 
 def open_peers(folder: Path, *, fast: bool) -> list[Subject]:
-    """A store of each installed peer, in a folder of its own.
+    """Open a store of each installed peer in a separate folder.
 
     Args:
         folder: Where their folders are made.

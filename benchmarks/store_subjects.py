@@ -35,24 +35,24 @@ _OURS = os.O_NOFOLLOW | os.O_NONBLOCK
 
 
 class Subject(Protocol):
-    """Keeps results by a query and a number."""
+    """A store that keeps results by query and number."""
 
     name: str
 
     async def save(self, query: str, number: int, value: object) -> None:
-        """Keeps a result that was not there."""
+        """Save a new result."""
 
     async def load(self, query: str, number: int) -> object:
-        """The result as it was saved."""
+        """Load a result."""
 
     async def list(self, query: str) -> int:
-        """How many results a listing of the query shows."""
+        """Return the number of results in a listing of the query."""
 
     async def drop(self, query: str) -> None:
-        """Removes the results of a query."""
+        """Remove the results of a query."""
 
     def reopen(self) -> "Subject":
-        """The same results behind a new object, which has none of them in memory."""
+        """Reopen the store without cached results."""
 
 
 class Ours:
@@ -196,7 +196,7 @@ class Floor:
         return self
 
     def _open(self, query: str) -> int:
-        """The folder, after the looks that tell whose it and the base are."""
+        """Open the folder after checking the owner of the folder and the base."""
         os.geteuid()
         os.stat(self._base)  # noqa: PTH116
         folder = os.open(f"{self._base}/{query}", os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
@@ -204,7 +204,7 @@ class Floor:
         return folder
 
     def _write(self, folder: int, data: bytes) -> tuple[int, str]:
-        """The temporary file and its name; it stays open when it is to be flushed."""
+        """Write the temporary file, and keep it open if it must be flushed."""
         temporary = f".tmp-{os.getpid()}-{secrets.token_hex(8)}"
         file = os.open(
             temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _OURS, 0o600, dir_fd=folder
@@ -231,7 +231,7 @@ def _read(folder: int, name: str) -> bytes:
 
 
 def _record(query: str, number: int, size: int, sha256: str) -> dict[str, object]:
-    """A commit record with the fields of a pointer, and about as long as one."""
+    """Return a commit record with the fields and about the size of a pointer."""
     return {
         "pointer_id": f"{number:012x}",
         "query_id": query,

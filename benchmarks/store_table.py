@@ -1,4 +1,4 @@
-"""What `bench_store.py` measured, as tables, on the screen and in `docs/benchmarks.md`."""
+"""Show what `bench_store.py` measured as tables, on the screen and in `docs/benchmarks.md`."""
 
 import math
 import os
@@ -35,7 +35,7 @@ class Column:
         return statistics.median(self.values(row)) * 1_000
 
     def ratio(self, row: str, to: str) -> float:
-        """The median of the rounds' ratios."""
+        """Return the median of the ratios of the rounds."""
         return statistics.median(
             mine / its for mine, its in zip(self.values(row), self.values(to), strict=True)
         )
@@ -81,7 +81,7 @@ class Table:
 
 
 def where_and_when(folder: Path, packages: Iterable[str]) -> str:
-    """Date, versions, processor, file system of the folder, and how busy the machine was."""
+    """Return date, versions, processor, file system and load of the machine."""
     python = f"{platform.python_implementation()} {platform.python_version()}"
     versions = ", ".join(f"{name} {version(name)}" for name in packages)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
@@ -93,7 +93,7 @@ def where_and_when(folder: Path, packages: Iterable[str]) -> str:
 
 
 def replace_between_markers(document: Path, text: str) -> None:
-    """Puts the text in place of what stands between the two markers of the document.
+    """Replace the text between the two markers of the document.
 
     Raises:
         SystemExit: The document lacks them.

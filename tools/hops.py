@@ -63,7 +63,7 @@ CALLS = '{"calls": [{"tool": "weather", "args": {"city": "Oslo"}}]}'
 
 @dataclass(frozen=True)
 class Walk:
-    """What one call of the public API enters."""
+    """The files and functions that one call of the public API enters."""
 
     name: str
     files: int
@@ -75,7 +75,7 @@ class Walk:
 
 
 def starts(frame: FrameType) -> bool:
-    """Whether the frame is called, and does not go on after an `await` or a `yield`."""
+    """Return whether the frame starts, and does not resume after an `await` or a `yield`."""
     instruction = frame.f_code.co_code[frame.f_lasti : frame.f_lasti + 2]
     return instruction[:1] != bytes([RESUME]) or instruction[1:] == b"\0"
 
@@ -115,7 +115,7 @@ class Recorder:
 
 @cache
 def file_of(code: CodeType) -> str | None:
-    """The file of a function that counts, below the package."""
+    """Return the file of a package function that counts, else None."""
     path = Path(code.co_filename)
     if code.co_name in COMPREHENSIONS or not path.is_relative_to(PACKAGE):
         return None
@@ -124,7 +124,7 @@ def file_of(code: CodeType) -> str | None:
 
 
 class ScriptedEndpoint(BaseHTTPRequestHandler):
-    """An endpoint on loopback that gives the replies of a script in turn."""
+    """An endpoint on loopback that replies in the order of a script."""
 
     protocol_version = "HTTP/1.1"
     replies: Iterator[str]
@@ -144,7 +144,7 @@ class ScriptedEndpoint(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: object) -> None:
-        """Logs nothing."""
+        """Log nothing."""
 
 
 @asynccontextmanager
@@ -191,7 +191,7 @@ async def save(store: FileContextPointerStore, city: str) -> None:
 
 
 async def walk_through_store(folder: Path, recorder: Recorder) -> list[ContextPointer]:
-    """The walks of a store; gives the three pointers that it keeps at the end."""
+    """Walk through a store, and return its three pointers."""
     store = FileContextPointerStore(folder)
     with recorder.walk("save"):
         await save(store, "Oslo")
@@ -210,7 +210,7 @@ async def walk_through_store(folder: Path, recorder: Recorder) -> list[ContextPo
 
 
 async def walk_through_doors(folder: Path, recorder: Recorder) -> None:
-    """The walks of hooks, of the gateway and of packing."""
+    """Walk through hooks, the gateway and packing."""
     session = Sessions(folder / "doors").get("user:42")
     with recorder.walk("hook: offload a result"):
         assert (await session.offload(ROWS, tool="list", args={}, query=QUERY)).pointer_id
@@ -243,7 +243,7 @@ async def walk_through_doors(folder: Path, recorder: Recorder) -> None:
 
 
 async def walk_through_all(folder: Path, recorder: Recorder) -> None:
-    """Makes each walk once, in a new folder."""
+    """Make each walk once, in a new folder."""
     pointers = await walk_through_store(folder / "store", recorder)
     await walk_through_doors(folder, recorder)
     registry, task = new_registry(), PlannedTask(id=1, description=QUERY)
@@ -268,7 +268,7 @@ async def walk_through_all(folder: Path, recorder: Recorder) -> None:
 
 
 def measure() -> list[Walk]:
-    """The walks, in the order of the table."""
+    """Return the walks, in the order of the table."""
     recorder, before = Recorder(), sys.getprofile()
     threading.setprofile(recorder.profile)
     sys.setprofile(recorder.profile)

@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def pip_index_url() -> str:
-    """The simple index that pip is configured to use, else pip's own default."""
+    """Return the simple index of pip's configuration, else pip's default."""
     configured = subprocess.run(
         [sys.executable, "-m", "pip", "config", "get", "global.index-url"],
         capture_output=True,
@@ -52,7 +52,7 @@ def constraints() -> str:
 
 
 def python_marker(package: dict[str, object]) -> str:
-    """For which Pythons the version is meant, where the lock has several.
+    """Return the Python versions for which a locked version is meant, if there are several.
 
     Extras do not matter to a constraint.
     """

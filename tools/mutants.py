@@ -1,4 +1,4 @@
-"""Breaks the package in small ways, one at a time, and looks whether the tests notice.
+"""Break the package in small ways, one at a time, and check that the tests notice.
 
 A mutant is a line of code changed so that a promise breaks. The files of `mutants/` hold them: the
 promise, the file, what is replaced by what, and the tests that should notice. Run:
@@ -38,7 +38,7 @@ IGNORED = shutil.ignore_patterns("__pycache__", ".*cache")
 
 @dataclass(frozen=True)
 class Mutant:
-    """One change of one place.
+    """One change in one file.
 
     Attributes:
         name: The promise's id and a few words.
@@ -57,7 +57,7 @@ class Mutant:
     equivalent: str = ""
 
     def problem(self) -> str | None:
-        """Why the mutant does not fit the code, None if it does."""
+        """Return why the mutant does not match the code, or None."""
         path = ROOT / self.file
         if not path.is_file():
             return f"there is no {self.file}"
@@ -75,12 +75,12 @@ class Mutant:
         return None
 
     def mutated(self, code: str) -> str:
-        """The code of the file with the change."""
+        """Return the code of the file with the change."""
         return code.replace(self.find, self.replace)
 
 
 def read_mutants(folder: Path = FOLDER) -> list[Mutant]:
-    """The mutants of all files, in the order of their names."""
+    """Return the mutants of all files, sorted by name."""
     files = [
         tomllib.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.toml"))
     ]
@@ -93,7 +93,7 @@ def read_mutants(folder: Path = FOLDER) -> list[Mutant]:
 
 @contextmanager
 def workplace() -> Iterator[Path]:
-    """A copy of what the tests need, in a temporary folder."""
+    """Copy what the tests need into a temporary folder."""
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
         place = Path(folder)
         for name in COPIED:
@@ -105,7 +105,7 @@ def workplace() -> Iterator[Path]:
 
 
 def is_noticed(mutant: Mutant, place: Path) -> bool:
-    """Whether the mutant's tests fail, or do not end, in the copy."""
+    """Return whether the tests of a mutant fail or time out in the copy."""
     target = place / mutant.file
     whole = target.read_text(encoding="utf-8")
     target.write_text(mutant.mutated(whole), encoding="utf-8")
@@ -116,7 +116,7 @@ def is_noticed(mutant: Mutant, place: Path) -> bool:
 
 
 def run_tests(tests: tuple[str, ...], place: Path) -> int:
-    """The exit status of the tests in the copy; 124 when they were ended after `TIMEOUT_S`.
+    """Return the exit status of the tests in the copy, or 124 after `TIMEOUT_S`.
 
     Raises:
         SystemExit: The tests named do not exist.
@@ -156,7 +156,7 @@ def run_tests(tests: tuple[str, ...], place: Path) -> int:
 
 
 def run(mutants: list[Mutant], workers: int) -> list[Mutant]:
-    """Those that were not noticed; prints a line for each mutant."""
+    """Print a line for each mutant, and return those that no test noticed."""
     survivors: list[Mutant] = []
     places: SimpleQueue[Path] = SimpleQueue()
 

@@ -1,4 +1,4 @@
-"""Checks a built release as a user meets it, and writes its bill of materials beside it.
+"""Check a built release as a user would, and write its bill of materials.
 
     python tools/release_check.py dist
 
@@ -27,7 +27,7 @@ DEVELOPERS_FILES = ("tests/", "benchmarks/", "examples/", "docs/", ".env")
 
 
 def run(*command: str | Path, cwd: Path) -> str:
-    """What a command prints; ends the check if it ends otherwise than it should."""
+    """Return what a command prints. End the check if the command fails."""
     environment = {
         key: value
         for key, value in os.environ.items()
@@ -45,7 +45,7 @@ def run(*command: str | Path, cwd: Path) -> str:
 
 
 def environment_with(requirement: str, folder: Path) -> Path:
-    """The `bin` of a new environment that holds nothing but this."""
+    """Return the `bin` folder of a new environment with this package only."""
     venv.create(folder, with_pip=True)
     run(folder / "bin/python", "-m", "pip", "install", "--quiet", requirement, cwd=folder)
     run(folder / "bin/python", "-m", "pip", "check", cwd=folder)
@@ -53,7 +53,7 @@ def environment_with(requirement: str, folder: Path) -> Path:
 
 
 def problems_of(names: list[str], metadata: Message, notice: str) -> Iterator[str]:
-    """What is wrong with the files and the metadata of a wheel."""
+    """Yield what is wrong with the files and the metadata of a wheel."""
     package = [name for name in names if name.startswith("llm_common/")]
     if "llm_common/py.typed" not in package:
         yield "py.typed is missing: type checkers would not see the types"

@@ -1,4 +1,4 @@
-"""Fails if a built page would load anything from another host: a script, a style, a font, an image, a frame.
+"""Fail if a built page loads a script, style, font, image or frame from another host.
 
     python tools/site_check.py site
 
@@ -29,7 +29,7 @@ FETCHING_CLASSES = {"mermaid", "glightbox", "pyodide"}
 
 
 class Loads(HTMLParser):
-    """Collects what a page loads from other hosts."""
+    """Collect what a page loads from other hosts."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -50,7 +50,7 @@ class Loads(HTMLParser):
 
 
 def foreign_loads(html: str) -> list[str]:
-    """What a page loads from other hosts."""
+    """Return what a page loads from other hosts."""
     page = Loads()
     page.feed(html)
     return page.found

@@ -1,6 +1,6 @@
 """Writes llm_common/core/token_pieces.json: short texts that are one token in both cl100k_base and o200k_base.
 
-`UpperBoundCounter` rests on them. Words are taken only if they stay one token with a space in
+`UpperBoundCounter` depends on them. Words are taken only if they stay one token with a space in
 front, and at most two with any other mark in front, since both tokenizers join a word with the one
 character before it. Run:
 
@@ -37,7 +37,7 @@ def vocabulary(encoding: str) -> set[bytes]:
 
 
 def stands_alone(text: str) -> bool:
-    """Whether no token joins part of the character to a neighbour.
+    """Return whether no token joins part of the character to a neighbour.
 
     Some do in the scripts from U+0800 to U+0FFF.
     """
