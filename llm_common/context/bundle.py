@@ -216,8 +216,18 @@ class JudgeAccount:
 class BundleMetadata:
     """The statistics of a bundle.
 
-    `total_tokens` is the exact count of the text that `render` returns. `judge` is None if the
-    strategy has no decision model.
+    Attributes:
+        total_tokens: The exact count of the text that `render` returns.
+        budget: The effective budget in tokens.
+        budget_utilization: The share of the budget that is used, from 0 to 1.
+        selection_strategy: Intent, budget and strategy as one text.
+        files_selected: Number of files in the bundle.
+        turns_selected: Number of turns in the bundle.
+        memory_selected: Number of memories in the bundle.
+        outputs_selected: Number of stored outputs in the bundle.
+        intent: The intent of the request.
+        strategy: Name of the scoring strategy.
+        judge: The account of the decision model, or None if the strategy has none.
     """
 
     total_tokens: int

@@ -28,7 +28,7 @@ def with_zone(moment: datetime) -> datetime:
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
-# Exports of other applications have null for an empty text.
+# Exports of other applications may have null for an empty text.
 Text = Annotated[str, BeforeValidator(lambda value: "" if value is None else value)]
 Moment = Annotated[datetime, AfterValidator(with_zone)]
 
@@ -39,7 +39,16 @@ class _Item(BaseModel):
 
 
 class TurnEntry(_Item):
-    """A turn of the conversation. `tokens` is the application's count and is never used."""
+    """A turn of the conversation.
+
+    Attributes:
+        id: Unique among the turns.
+        timestamp: The time of the turn. A time without a zone is in UTC.
+        role: The speaker, such as `user` or `assistant`.
+        content: The text. None becomes "".
+        tokens: The application's count, which is never used.
+        metadata: Data of the application. `compress_turns` reads the ids of its summaries there.
+    """
 
     id: str
     timestamp: Moment
@@ -50,7 +59,13 @@ class TurnEntry(_Item):
 
 
 class FileMetadata(_Item):
-    """Size in bytes, time of the last change, and whether the user pinned the file."""
+    """Properties of a file.
+
+    Attributes:
+        size: Size in bytes. Never used.
+        last_modified: Time of the last change. A time without a zone is in UTC.
+        is_pinned: Whether the user pinned the file. It then comes before all but mentioned files.
+    """
 
     size: int = 0
     last_modified: Moment | None = None
@@ -58,7 +73,19 @@ class FileMetadata(_Item):
 
 
 class ContextFile(_Item):
-    """A file with its text. `summary` may replace the text, and `tokens` is never used."""
+    """A file with its text.
+
+    Attributes:
+        id: Unique among the files.
+        path: The path that the prompt shows and that requests may mention.
+        name: The name, which requests may mention too.
+        content: The text. None becomes "".
+        tokens: The application's count, which is never used.
+        language: The programming language, for files without a known extension.
+        summary: A short text that may replace the content.
+        embeddings: A vector that compares with that of the intent. Only `spec` uses it.
+        metadata: Properties of the file.
+    """
 
     id: str
     path: str
@@ -78,7 +105,17 @@ class MemoryMetadata(_Item):
 
 
 class MemorySnippet(_Item):
-    """A remembered text, with the relevance that its store returned. `tokens` is never used."""
+    """A remembered text.
+
+    Attributes:
+        id: Unique among the memories.
+        text: The text. None becomes "".
+        source: The origin, which the prompt shows.
+        timestamp: The time of the memory. A time without a zone is in UTC.
+        relevance_score: The relevance that its store returned, usually from 0 to 1.
+        tokens: The application's count, which is never used.
+        metadata: The project of the memory.
+    """
 
     id: str
     text: Text
@@ -90,7 +127,7 @@ class MemorySnippet(_Item):
 
 
 class ProjectState(_Item):
-    """Name, root folder, language and purpose of the project."""
+    """The project, with its name, root folder, language and purpose. Shown whole or not at all."""
 
     name: str
     root_path: str
@@ -106,6 +143,13 @@ class DataPoolSnapshot(_Item):
     """All candidates at one moment.
 
     The order within a kind never matters. An unknown field raises.
+
+    Attributes:
+        session_log: The turns of the conversation.
+        context_files: The files.
+        memory_hits: The memories.
+        project_state: The project, if there is one.
+        tool_outputs: Pointers to stored outputs.
 
     Raises:
         ValueError: If two items of a kind have the same id.
@@ -173,7 +217,15 @@ class ExtractedEntity(BaseModel):
 
 
 class IntentMetadata(BaseModel):
-    """The kinds of items that an intent needs, and the current project."""
+    """The needs of an intent.
+
+    Attributes:
+        requires_code: Whether it needs code. `spec` then prefers files with code.
+        requires_files: Whether it needs files. For the application only.
+        requires_history: Whether it needs earlier turns. For the application only.
+        requires_project: Whether it needs the project, which is excluded otherwise.
+        current_project: Name of the current project, whose memories are preferred.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -185,7 +237,16 @@ class IntentMetadata(BaseModel):
 
 
 class UserIntent(BaseModel):
-    """The user's request, classified."""
+    """A classified request.
+
+    Attributes:
+        text: The user's request.
+        classification: The kind of task.
+        confidence: Confidence in the classification, from 0 to 1.
+        entities: The names in the request.
+        embeddings: A vector of the request, which `spec` compares with those of the files.
+        metadata: The needs of the intent.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

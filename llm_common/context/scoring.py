@@ -46,7 +46,7 @@ _NEWEST_DECAY: Final = 3.0  # turns
 
 # Of content, path and symbols. The path says most about a file.
 _FILE_FIELD_WEIGHTS: Final = (1.0, 10.0, 5.0)
-_FILE_BM25: Final = BM25(k1=1.2, b=0.3)  # a long file is seldom just wordy
+_FILE_BM25: Final = BM25(k1=1.2, b=0.3)  # a long file is not wordy, it contains more
 _PATH_VECTOR_WEIGHT: Final = 0.2  # low, because a path is a short text
 _CODE_WEIGHT: Final = 0.1
 _TEST_WEIGHT: Final = -0.1

@@ -67,7 +67,7 @@ Listener = Callable[[ContextEvent], None]
 """Called during the selection, which waits for it. Its result and its errors are ignored."""
 
 
-# Loading takes most of the time of a selection, and the best outputs fill most budgets.
+# Bounds the time of a selection. All other outputs are only named.
 _MAX_LOADED = 12
 _MAX_LOADED_BYTES = 2_000_000  # of an output. A larger one is named, so that the model can read it.
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

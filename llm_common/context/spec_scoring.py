@@ -142,10 +142,7 @@ class SpecStrategy:
             parts["output", pointer.pointer_id] = _turn_parts(text, moment, query, now)
         if pool.project_state:
             parts["project", pool.project_state.name] = {"project": 1.0}
-        scores: dict[tuple[Kind, str], Score] = {}
-        for key, item_parts in parts.items():
-            scores[key] = _score(key[0], item_parts, request.weights)
-        return scores
+        return {key: _score(key[0], item, request.weights) for key, item in parts.items()}
 
 
 @dataclass(frozen=True, slots=True)

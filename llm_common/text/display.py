@@ -40,7 +40,7 @@ CONTROLS = re.compile(
 _GAP = '"…"'  # replaces a value that does not fit
 _MIN_VALUE_CHARS = 16  # a shorter part of a value would say too little
 _MAX_DEPTH = 8
-_HEAD_SHARE = 2 / 3  # of the characters. The head usually says more than the tail.
+_HEAD_SHARE = 2 / 3  # of the characters of an excerpt, while the tail gets the others
 _BOUNDARIES = ("\n", "},", ", ", " ")  # best first
 _MAX_CLUSTER_CHARS = 16  # a hostile text may consist of combining marks
 # JSON already escapes all other line separators.
@@ -93,7 +93,7 @@ def one_line(text: str, *, max_chars: int) -> str:
 
     Each run of white space, control characters, and line and direction marks becomes one space.
     """
-    # Bounds the work for a long text. The factor leaves room for white space that goes.
+    # Bounds the work for a long text. The factor is slack for runs of white space.
     line = " ".join(text[: 4 * max_chars].split())
     if not line.isprintable():
         line = _LINE_BREAKERS.sub(" ", printable(line)).strip()

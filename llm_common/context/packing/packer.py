@@ -11,8 +11,9 @@ among longer items the score alone decides. Each later step adds `value * log(ch
 before)`. So the long items that are shown get space in proportion to their values (proportional
 fairness, Kelly 1997).
 
-Each kind and each reserve has a queue. Each queue has a rate, and the step that would finish first
-at these rates comes next (weighted fair queueing, Demers, Keshav and Shenker 1989).
+Each kind and each reserve has a queue. Each reserve has a rate, and all kinds together have one.
+The step that would finish first at these rates comes next (weighted fair queueing, Demers, Keshav
+and Shenker 1989).
 """
 
 from collections import Counter
