@@ -653,7 +653,7 @@ MISTAKES = [
         "neither client nor selector",
         lambda at: AgenticExecutor(None, registry(), ToolContextManager(at)),
         ValueError,
-        "give a client or a selector",
+        "client and selector are both None; pass one of them",
     ),
     Mistake(
         "a folder as the store of a session",

@@ -166,7 +166,9 @@ class ReadOffer:
         if reply.get("tool", reply.get("name")) != self.name:
             return []
         args = reply.get("args", reply.get("arguments"))
-        return [ReadCall("", self.name, args if isinstance(args, dict) else None)]
+        if not isinstance(args, dict):
+            args = None
+        return [ReadCall("", self.name, args)]
 
     def may_call(self, text: str) -> bool:
         """Return whether the beginning of a turn can still belong to a call."""
@@ -369,7 +371,9 @@ class AnswerRun:
             tools=tools,
             on_text=buffer,
         )
-        calls = offer.calls_of(turn, first_number=len(self.reads)) if offer else []
+        calls: list[ReadCall] = []
+        if offer is not None:
+            calls = offer.calls_of(turn, first_number=len(self.reads))
         self.goes_on = bool(calls)
         if calls and not self._may_call:
             self.attempts[-1] = replace(self.attempts[-1], error="malformed", reason="reads_again")
@@ -460,8 +464,10 @@ class AnswerRun:
         return self._budget.max_input_tokens - used
 
     def _tokens(self, messages: Iterable[LLMMessage], tools: Sequence[dict[str, Any]]) -> int:
-        described = count_tokens(self._counter, stable_json(list(tools))) if tools else 0
-        return self._meter.messages(messages) + described
+        tokens = self._meter.messages(messages)
+        if tools:
+            tokens += count_tokens(self._counter, stable_json(list(tools)))
+        return tokens
 
     def _left_s(self) -> float:
         left_s = self._deadline.left_s()

@@ -46,17 +46,17 @@ class StreamEvent(BaseModel):
 
     The data of each type:
 
-    - `thinking`: the text of the task that begins, or whose calls are chosen again.
-    - `tool_call`: `tool`, `args` and `task` of a call that was chosen. A task's calls come before
-      its first result.
-    - `tool_result`: `tool`, `args`, `task`, `output`, `saved` and `pointer_id` of a call that
-      succeeded, and `resumed` if a resumed run did not make it again.
+    - `thinking`: the text of a task that begins, or whose calls are chosen again.
+    - `tool_call`: `tool`, `args` and `task` of a chosen call. A task's calls come before its first
+      result.
+    - `tool_result`: `tool`, `args`, `task`, `output`, `saved` and `pointer_id` of a successful
+      call. `resumed` is set if a resumed run did not repeat the call.
     - `text`: a sentence about a task that needs no tools.
-    - `error`: `error`, a text, and `task`. A failed call adds `tool` and `args`, a failed save
-      `tool`, a refused call the `tool` and `reason` of its `DroppedCall`, and a limit that ends the
-      run `limit`.
-    - `sources`: a list of sources, when there are any, after the last task.
-    - `answer_delta`: the text that the model has added to the answer.
+    - `error`: `error`, a text, and `task`. A failed call adds `tool` and `args`, and a failed save
+      adds `tool`. A refused call adds the `tool` and `reason` of its `DroppedCall`. A limit that
+      ends the run adds `limit`.
+    - `sources`: the list of sources, if it is not empty, after the last task.
+    - `answer_delta`: the new text of the answer.
     - `answer`: the `Answer`, at the end of `answer_stream`.
     """
 
@@ -71,42 +71,41 @@ class StreamEvent(BaseModel):
 class AgenticExecutor:
     """Run plans for many sessions. Runs that name no session share the executor's own.
 
-    A run sees, stores and reads back the outputs of its session alone. Name the session of each
-    user with `session`, as a `Session` or by its id. One executor may serve several runs at
-    once. The tasks of a plan run in order, and the tool calls of a task concurrently.
+    A run sees, stores and reads back only the outputs of its session. Pass each user's session as
+    `session`, a `Session` or its id. One executor may serve several runs at the same time. The
+    tasks of a plan run in order, and the tool calls of a task concurrently.
 
-    Choosing the calls of a task sees what the session has stored and what failed before: the
-    relevant outputs first, small ones whole. A task takes another round, with its own outputs and
-    failures in view, if the model asks for one. A call is made once in a task.
+    The selector sees the session's stored outputs and earlier failures when it chooses the calls of
+    a task. Relevant outputs come first, and small ones are whole. If the model asks for another
+    round, it chooses again with the new outputs and failures. A task never repeats a call.
 
-    Every output is saved. A task fails, and ends the run, if its tools could not be chosen or all
-    of them failed. If only some failed, the task succeeds and its `error` lists them, with the
-    calls that were refused. The error of a tool is its class and its text, in one line, without
-    secrets and without the texts of the call's arguments. It is also logged. Cancelling a run, or
-    closing its stream, cancels the running tools and waits for them. A save that has begun
-    continues.
+    Every output is saved. A task fails, and ends the run, if its calls could not be chosen or all
+    of them failed. If some calls succeed, the task succeeds and its `error` lists the failed and
+    refused calls. The error of a tool is its class and text in one line, without secrets and
+    without texts of the call's arguments. It is also logged. Cancelling a run, or closing its
+    stream, cancels the running tools and waits for them. A save that has begun continues.
 
     A subclass may override `_resolve_tools(task, *, query)`, and return a list of calls.
 
     Args:
-        client: Asked by the default selector and for answers. May be None when `selector` is given.
-        tool_registry: Has `get_tools_schema()` and an async `execute`, called as `execute(name,
-            args)` when it takes two positionals, else as `execute(name, **args)`. The signature is
-            inspected once, here.
-        context_manager: The session of runs that name none. Sessions that are named by id are kept
-            in its store.
-        selector: Chooses the calls of a task. None makes a `ToolSelector(client)`.
-        limits: How far each run goes.
+        client: The client of the default selector and of answers. None needs a `selector`.
+        tool_registry: Has `get_tools_schema()` and an async `execute`. It is called as
+            `execute(name, args)` if it has two positional parameters, else as
+            `execute(name, **args)`. The signature is inspected once, here.
+        context_manager: The session of runs without a `session`. Its store also keeps the sessions
+            that are passed by id.
+        selector: Chooses the calls of a task. None creates a `ToolSelector(client)`.
+        limits: The limits of each run. None takes the defaults.
         offload: Which saved outputs are replaced by an `Offloaded` with a preview. One task is one
             turn. None leaves every output whole.
-        read_back: Adds a tool that reads the outputs of a run's session, under the name
-            `read_context`, or under the given one. Previews name it. Its results are not saved. The
-            selector is offered it once its context shows the id of an output.
+        read_back: Whether to add a tool that reads the outputs of a run's session. A text is its
+            name in place of `read_context`. Previews contain the name. Readings are not saved. The
+            selector sees the tool once its context has the id of an output.
 
     Raises:
-        TypeError: If the registry has no `execute`, or `context_manager` is no
+        TypeError: If the registry has no `execute`, or `context_manager` is not a
             `ToolContextManager`.
-        ValueError: If there is neither a client nor a selector.
+        ValueError: If both client and selector are None.
         ConfigError: If `read_back` does not fit the registry. See `with_read_back`.
     """
 
@@ -123,7 +122,7 @@ class AgenticExecutor:
     ) -> None:
         if selector is None:
             if client is None:
-                raise ValueError("give a client or a selector")
+                raise ValueError("client and selector are both None; pass one of them")
             selector = ToolSelector(client)
         if not callable(getattr(tool_registry, "execute", None)):
             kind = type(tool_registry).__name__
@@ -159,29 +158,30 @@ class AgenticExecutor:
         session: SessionLike | None = None,
         resume: bool = False,
     ) -> AsyncGenerator[StreamEvent, None]:
-        """Run a plan, and yield its events. Parallel calls yield in the order they finish.
+        """Run a plan, and yield its events. The results of parallel calls come as they finish.
 
-        Close the stream (`contextlib.aclosing`) if you leave it early: this ends the running tools
-        at once.
+        Close the stream (`contextlib.aclosing`) if you leave it early, so that the running tools
+        end immediately.
 
         Args:
-            plan: Tasks in the order in which they run, also as a list of tasks or descriptions.
-            query_id: The query that the outputs are stored under, an id that the store allows. A
-                named session stores them under its own `query_id_of(query_id)`.
+            plan: The tasks in their order, as an `ExecutionPlan` or a list of tasks or
+                descriptions.
+            query_id: The query id of the stored outputs, which the store has to allow. A named
+                session uses its `query_id_of(query_id)`.
             query: The user's question, for the selector.
-            session: The session that the run sees and stores in, as a `Session`, by its id, or as a
-                `ToolContextManager`. The first two bring what the session has stored so far. None
-                uses `context_manager`.
-            resume: Takes up a run of this plan that ended early, in this process or another.
-                Outputs that the session has of the query count as this run's, and a call that has
-                one is not made again. Only for a named session.
+            session: The session of the run, as a `Session`, its id, or a `ToolContextManager`. The
+                first two include everything that the session has stored. None uses
+                `context_manager`.
+            resume: Whether to continue a run of this plan that ended early, in this process or
+                another. The session's outputs of the query count as this run's, and their calls are
+                not repeated. Only for a named session.
 
         Yields:
             Events. Failures of tools, of choosing and of saving are `error` events, never raised.
 
         Raises:
-            TypeError: If `plan` is no plan, or `session` no session.
-            ConfigError: If `resume` is set for a session that has no name.
+            TypeError: If `plan` is not a plan, or `session` not a session.
+            ConfigError: If `resume` is set for a session without a name.
             StoreError: If the outputs of the session cannot be listed, or its id is not allowed.
         """
         run = self._begin(await self._session_of(session), query_id, resume=resume)
@@ -202,27 +202,27 @@ class AgenticExecutor:
     ) -> AsyncGenerator[StreamEvent, None]:
         """Run a plan for a query, and yield its events, then one `answer` with the `Answer`.
 
-        Close the stream (`contextlib.aclosing`) if you leave it early: this ends the model's call
-        too.
+        Close the stream (`contextlib.aclosing`) if you leave it early, so that the model's call
+        ends too.
 
         Args:
             query: The user's question.
-            plan: How to get the data. None makes the query the only task.
-            answering: Settings of the answer. None uses `Answering()`, with the name of this
+            plan: The tasks that gather data. None takes the query as the only task.
+            answering: Settings of the answer. None takes `Answering()`, with the name of this
                 executor's reader.
-            session: As for `run_stream`, as is `resume`.
-            resume: Takes up a run that ended early.
+            session: As for `run_stream`.
+            resume: As for `run_stream`.
             deltas: Whether `answer_delta` events come before the `answer`, as from
-                `Answering.stream`. Only of a client that streams.
+                `Answering.stream`. Needs a client that streams.
 
         Raises:
             ValueError: If the executor has no client.
             TypeError: If `query` is not a str, or as from `run_stream`.
-            ConfigError: As from `run_stream`, as is `StoreError`.
+            ConfigError: As from `run_stream`.
             StoreError: As from `run_stream`.
         """
         if self.client is None:
-            raise ValueError("an answer needs a client; give the executor one")
+            raise ValueError("client is None; pass AgenticExecutor a client to get an answer")
         if answering is None:
             reader_name = self._offload.reader_name if self._offload else self._reader_name
             answering = Answering(reader_name=reader_name or READER_NAME)
@@ -267,8 +267,8 @@ class AgenticExecutor:
         """Answer a query from the outputs of a plan. Arguments and errors as for `answer_stream`.
 
         Returns:
-            The answer. A failure is its `status`. What failed on the way is in `failures`. A run
-            with a failed task and no successful call is not answered.
+            The answer. A failure is its `status`. Failed calls and tasks are in `failures`. The
+            model is not asked after a run with a failed task and no successful call.
         """
         stream = self.answer_stream(
             query, plan=plan, answering=answering, session=session, resume=resume, deltas=False
@@ -287,7 +287,7 @@ class AgenticExecutor:
         session: SessionLike | None = None,
         resume: bool = False,
     ) -> list[SubTaskResult]:
-        """Return the results of the tasks that ran, in order. Arguments as for `run_stream`."""
+        """Run a plan, and return the results of its tasks. Arguments as for `run_stream`."""
         run = self._begin(await self._session_of(session), query_id, resume=resume)
         async with aclosing(self._run_plan(plan, query, run, resume=resume)) as items:
             return [item async for item in items if isinstance(item, SubTaskResult)]
@@ -300,7 +300,7 @@ class AgenticExecutor:
         query: str | None = None,
         session: SessionLike | None = None,
     ) -> SubTaskResult:
-        """Return the result of one task: those of its calls, or "No tools called"."""
+        """Run one task, and return the results of its calls, or "No tools called"."""
         [result] = await self.execute_plan([task], query_id, query=query, session=session)
         return result
 
@@ -313,22 +313,22 @@ class AgenticExecutor:
         query: str | None = None,
         session: SessionLike | None = None,
     ) -> list[dict[str, Any]]:
-        """Return the results of calls, in call order. Never raises what a tool raises.
+        """Run calls, and return their results in the same order. Exceptions of tools are results.
 
         Args:
-            tool_calls: The calls, or mappings of `tool` and `args`.
+            tool_calls: The calls, or mappings with `tool` and `args`.
             task_id: The task of the calls.
-            query_id: The query that the outputs are stored under.
-            query: Decides what the previews of offloaded outputs show.
+            query_id: The query id of the stored outputs.
+            query: The question that decides which passages the previews show.
             session: As for `run_stream`.
 
         Returns:
-            Per call a dict with `tool` and `args`, `output` if the tool returned, `error` if it
-            failed, and `limit` if `timeout_s` ended it. If there was an output to save also
-            `saved`, and `pointer_id` or `save_error`.
+            A dict for each call with `tool` and `args`, `output` if the tool returned, `error` if
+            it failed, and `limit` if `timeout_s` ended it. A call with an output also has `saved`,
+            and `pointer_id` or `save_error`.
 
         Raises:
-            TypeError: If an entry is no call, or `session` no session.
+            TypeError: If an entry is not a call, or `session` is not a session.
         """
         calls = [_call_of(entry) for entry in tool_calls]
         run = self._begin(await self._session_of(session), query_id)
@@ -351,7 +351,7 @@ class AgenticExecutor:
         return await ToolContextManager.of(session)
 
     def _registry_of(self, session: ToolContextManager) -> Any:
-        """Return the tools of a run, of which the reader loads outputs of its session alone."""
+        """Return the tools of a run, with a reader of its session's outputs."""
         if not self._reader_name:
             return self._tools
         return with_read_back(self._tools, session.session.reader(self._reader_name))
@@ -359,11 +359,11 @@ class AgenticExecutor:
     def _begin(
         self, session: ToolContextManager, query_id: str, *, resume: bool = False
     ) -> RunState:
-        """Return a new run of a session, with a query id that no other session has."""
-        is_named = session.is_named is True  # a double of a manager has anything
+        """Return a new run of a session. A named session has its own query ids."""
+        is_named = session.is_named is True  # every attribute of a mock is truthy
         if resume and not is_named:
             raise ConfigError(
-                "resume=True needs a named session, since outputs without one may be others': "
+                "resume=True needs a named session, since unnamed sessions may share outputs: "
                 "pass session='user:42', or the executor a ToolContextManager(session_id=...)",
                 variable="session",
             )
@@ -384,7 +384,7 @@ class AgenticExecutor:
     async def _run_plan(
         self, plan: PlanLike, query: str | None, run: RunState, *, resume: bool
     ) -> AsyncGenerator[StreamEvent | SubTaskResult, None]:
-        """Yield what `_run_tasks` yields, under a trace and a span of its own."""
+        """Yield the items of `_run_tasks`, in a trace and a span for the run."""
         with ObservedRun.of(run.query_id, query, run.session) as run.observed:
             async with aclosing(self._run_tasks(plan, query, run, resume=resume)) as items:
                 async for item in items:
@@ -432,15 +432,15 @@ class AgenticExecutor:
     async def _resolve_tools(
         self, task: PlannedTask, *, query: str | None = None
     ) -> ToolSelection | Sequence[ToolCall | Mapping[str, Any]]:
-        """Choose the calls of a task, in view of the outputs of the session that runs it."""
+        """Choose the calls of a task, with the outputs of the run's session in the prompt."""
         round_ = _ROUND.get()
-        if round_ is None:  # called by itself
+        if round_ is None:  # a caller from outside a run, such as a test of a subclass
             round_ = self._begin(self.context_manager, self.context_manager.session_id), 0
         run, rounds_left = round_
         context = await run.context_of(task, query)
         registry = run.registry
         if self._reader_name and "stored_outputs" not in (context or {}):
-            # without the id of an output the reader is a dead end
+            # The reader needs an id, and without one the model would invent it.
             tools = [tool for tool in registry if not isinstance(tool, ReadBackTool)]
             registry = ToolRegistry(tools)
         return await self._selector.select_detailed(
@@ -453,11 +453,11 @@ class AgenticExecutor:
 
 
 _ROUND: ContextVar[tuple[RunState, int] | None] = ContextVar("round", default=None)
-"""The run and the rounds left, which `_resolve_tools` needs and its signature has no room for."""
+"""The run and the remaining rounds. Subclasses override `_resolve_tools` with fixed parameters."""
 
 
 class _TaskRounds:
-    """A task as a dialogue: choosing its calls, and running them."""
+    """A task as a dialogue, which chooses and runs its calls."""
 
     def __init__(
         self, executor: AgenticExecutor, task: PlannedTask, query: str | None, run: RunState
@@ -471,13 +471,14 @@ class _TaskRounds:
         self._problems: list[dict[str, Any]] = []
 
     async def ask(self, turns_left: int) -> Sequence[ToolCall]:
-        """Choose the calls of a round, within the time and the calls that the run has left."""
+        """Choose the calls of a round, within the limits of the run."""
         with self._run.active():
             selection = await self._choose(turns_left)
         self._problems = self._problems_of(selection)
         chosen = [] if selection.failed else self.record.add_calls(selection.calls)
         calls = self._run.admit(self._task.id, chosen)
         asks_again = bool(calls) and turns_left > 0 and selection.again
+        # A limit that cut the calls has to be reported, which `run` does before another round.
         self.goes_on = asks_again or len(calls) < len(chosen)
         return calls
 
@@ -576,8 +577,8 @@ def _call_of(entry: object) -> ToolCall:
 def _selection_of(
     chosen: ToolSelection | Sequence[ToolCall | Mapping[str, Any]],
 ) -> ToolSelection:
-    """Return the selection that a subclass means by a list of calls."""
+    """Return a selection itself, or the selection of a subclass's list of calls."""
     if isinstance(chosen, ToolSelection):
         return chosen
-    calls = tuple(_call_of(entry) for entry in chosen)
+    calls = tuple(map(_call_of, chosen))
     return ToolSelection(calls=calls, status="ok" if calls else "empty", used="model")

@@ -198,7 +198,8 @@ class OffloadTurn:
         self, pointer: ContextPointer, result: object, text: str | None, max_tokens: int
     ) -> tuple[Offloaded, int]:
         """Return the preview of a result, and its tokens."""
-        text = text_of(result) if text is None else text
+        if text is None:
+            text = text_of(result)
         count, reader = self._counter.count, self._policy.reader_name
         parts = ResultParts(text, result, self._query)
         frame_tokens = count(_framed(pointer, len(text), "", reader))
@@ -235,7 +236,8 @@ def _tokens_within(
     result: object, text: str | None, max_tokens: int, counter: TokenCounter
 ) -> int | None:
     """Return the tokens of a result, or None if they exceed the limit."""
-    text = text_of(result) if text is None else text
+    if text is None:
+        text = text_of(result)
     if len(text) > max_tokens * _MAX_CHARS_PER_TOKEN:
         return None
     tokens = counter.count(text)

@@ -25,7 +25,7 @@ from llm_common._telemetry import (
 )
 from llm_common._threads import in_thread
 from llm_common.agents.context_pointers import ContextPointer
-from llm_common.agents.offloading import Offloaded, OffloadPolicy, OffloadTurn, ResultParts, text_of
+from llm_common.agents.offloading import OffloadPolicy, OffloadTurn, ResultParts, text_of
 from llm_common.agents.tool_context import ToolContextManager
 from llm_common.core.tokens import DefaultCounter
 from llm_common.errors import (
@@ -612,19 +612,22 @@ class ToolRunner:
             record_line("tool_call", **line, pointer=pointer, failure=failure)
             if pointer is None:
                 return result
-        preview = await self._preview(call, output, pointer, turn)
-        return result if preview is None else result | {"output": preview}
+        result["output"] = await self._offloaded(call, result["output"], pointer, turn)
+        return result
 
-    async def _preview(
+    async def _offloaded(
         self, call: ToolCall, output: Any, pointer: ContextPointer | None, turn: OffloadTurn | None
-    ) -> Offloaded | None:
-        """Return what the model sees instead of a stored output, or None if it stays whole."""
+    ) -> Any:
+        """Return an output that stays whole, or an `Offloaded` with its preview."""
         if turn is None:
-            return None
-        shown = await self._session.session.offload(
+            return output
+        offloaded = await self._session.session.offload(
             output, tool=call.tool, args=call.args, turn=turn, pointer=pointer
         )
-        return None if shown.pointer_id is None else shown
+        # A whole output stays data: its text is for models, and callers of the executor are not.
+        if offloaded.pointer_id is None:
+            return output
+        return offloaded
 
     async def _called(self, call: ToolCall) -> Any:
         """Return what the tool returns, or raise `ToolFailedError`."""
@@ -647,13 +650,8 @@ class ToolRunner:
             is_failure = True
         if is_failure:  # a stored `ToolResult` without success is worth another try
             return self._run.count_repeat(call)
-        preview = await self._preview(call, output, pointer, turn)
-        return {
-            "saved": True,
-            "pointer_id": pointer.pointer_id,
-            "resumed": True,
-            "output": output if preview is None else preview,
-        }
+        output = await self._offloaded(call, output, pointer, turn)
+        return {"saved": True, "pointer_id": pointer.pointer_id, "resumed": True, "output": output}
 
     async def _save(
         self, call: ToolCall, output: Any, task_id: int, result: dict[str, Any]
@@ -669,8 +667,9 @@ class ToolRunner:
             )
         except (LLMCommonError, OSError) as exc:
             # The text of an OSError may contain a path of the user. Our own texts do not.
-            reason = f": {exc.message}" if isinstance(exc, LLMCommonError) else ""
-            problem = f"was not saved ({type(exc).__name__}){reason}"
+            problem = f"was not saved ({type(exc).__name__})"
+            if isinstance(exc, LLMCommonError):
+                problem += f": {exc.message}"
             _log.warning("an output %s", problem)
             result["saved"] = False
             result["save_error"] = f"the output of tool {call.tool!r} {problem}"
@@ -704,7 +703,9 @@ async def _without_secrets(failed: ToolResult, session: ToolContextManager) -> T
         stored = await session.as_stored(failed)
     except UnserialisableError:  # the store will refuse it too
         return redacted
-    return redacted.model_copy(update=stored) if isinstance(stored, dict) else redacted
+    if isinstance(stored, dict):
+        redacted = redacted.model_copy(update=stored)
+    return redacted
 
 
 # A line about a failed call contains the class and the text of the exception, after two

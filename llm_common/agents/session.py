@@ -750,7 +750,10 @@ class SessionResults:
         Raises:
             StoreError: If nothing was saved. Its subclasses name the reason.
         """
-        query_id = self.session_id if query_id is None else query_id
+        if query_id is None:
+            query_id = self.session_id
+        if task_id is not None:
+            task_id = str(task_id)
         saving = asyncio.create_task(self._save(result, tool, args, task_id, query_id))
         # The event loop has only weak references to tasks, and `clear_files` has to wait for them.
         self._saving.add(saving)
@@ -762,7 +765,7 @@ class SessionResults:
         result: Any,
         tool: str,
         args: dict[str, Any],
-        task_id: str | int | None,
+        task_id: str | None,
         query_id: str,
     ) -> ContextPointer:
         if self.is_named and query_id not in self._recorded:
@@ -770,7 +773,7 @@ class SessionResults:
             await self._record_query(query_id)
         pointer = await self.store.save(
             query_id=query_id,
-            task_id=None if task_id is None else str(task_id),
+            task_id=task_id,
             tool_name=tool,
             args=args,
             result=result,

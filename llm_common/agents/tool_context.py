@@ -382,8 +382,9 @@ class ToolContextManager:
         if client is not None:
             selector = ContextRelevanceSelector(client, model, max_selected)
             return self._selected_text(query, query_id or self.session_id, selector, max_chars)
-        candidates = self.get_all_pointers() if pointers is None else pointers
-        return select_by_keywords(query, candidates, on_no_match=on_no_match)
+        if pointers is None:
+            pointers = self.get_all_pointers()
+        return select_by_keywords(query, pointers, on_no_match=on_no_match)
 
     async def _selected_text(
         self, query: str, query_id: str, selector: ContextRelevanceSelector, max_chars: int

@@ -240,7 +240,7 @@ async def test_an_executor_without_a_client_says_so(tmp_path: Path) -> None:
     runner = AgenticExecutor(
         None, registry(), ToolContextManager(tmp_path), selector=LexicalToolSelector()
     )
-    with pytest.raises(ValueError, match="needs a client"):
+    with pytest.raises(ValueError, match="client is None; pass AgenticExecutor a client"):
         await runner.run("Oslo?")
 
 
