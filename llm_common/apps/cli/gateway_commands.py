@@ -208,7 +208,7 @@ async def _serve(config: "GatewayConfig", http: int | None) -> None:
         if not configured_tokens:  # a secret of the environment stays out of logs
             say(f"token: {tokens[0]}")
 
-    await serve_http(config, tokens=tokens, port=http, tell=tell)
+    await serve_http(config, tokens=tokens, port=http, on_listening=tell)
 
 
 def _read_config(paths: list[Path] | None, **settings: Any) -> "GatewayConfig":

@@ -155,7 +155,7 @@ class Gateway:
                 await session.listing()
 
     async def _on_roots_changed(self, host: HostContext, _: types.NotificationParams) -> None:
-        await self.session_of(host).tell_servers(types.RootsListChangedNotification())
+        await self.session_of(host).notify_servers(types.RootsListChangedNotification())
 
     def _of_session(self, answer: _Answer) -> Any:
         """Return a handler that answers a request in the session of its host."""

@@ -1,7 +1,4 @@
-"""`HostSession`: one host's servers, tools and results.
-
-Nothing of it is shared with another host.
-"""
+"""Keep the servers, tools and results of one host, apart from all other hosts: `HostSession`."""
 
 import asyncio
 import time
@@ -39,9 +36,10 @@ from llm_common.text.display import one_line
 _ANSWER: Final = TypeAdapter[types.CallToolResult | types.InputRequiredResult](
     types.CallToolResult | types.InputRequiredResult
 )
+# Claude may hide tools until the model searches for them. These stay visible.
 _ALWAYS_LOADED: Final = {"anthropic/alwaysLoad": True}
 _OWN_META: Final = "llm-common/"
-_MAX_WAITING: Final = 100
+_MAX_WAITING: Final = 100  # notifications of one kind from one server
 _UNWATCH_WAIT_S: Final = 1.0
 _MAX_TITLE_CHARS: Final = 200
 _PROTOCOL_META: Final = "io.modelcontextprotocol/"
@@ -81,14 +79,21 @@ CallResult = types.CallToolResult | types.InputRequiredResult
 
 
 class HostSession:
-    """Everything between one host and the servers.
+    """The state between one host and its servers.
 
     Args:
         config: Servers, rules and limits.
-        abilities: What the host can do.
-        store: Where its results go.
+        abilities: The abilities of the host.
+        store: Stores its results.
         counts: Counts what is done.
-        counter: Counts tokens; None takes the upper bound.
+        counter: Counts tokens. None for the default counter.
+
+    Attributes:
+        results: The stored results.
+        connections: The servers by name.
+        lists: The resources and prompts of the servers.
+        running: Number of the host's requests that are not answered yet.
+        last_used: When the last request ended, by `time.monotonic`.
     """
 
     def __init__(
@@ -103,16 +108,15 @@ class HostSession:
         self._config = config
         self._counter = counter or DefaultCounter()
         self.results: Final = HostResults(config, store, counts=counts, counter=self._counter)
-        self.connections: Final = {
-            name: ServerConnection(
+        self.connections: Final[dict[str, ServerConnection]] = {}
+        for name, server in config.servers.items():
+            self.connections[name] = ServerConnection(
                 name,
                 server,
                 abilities=abilities,
                 start_timeout_s=config.start_timeout_s,
                 on_notification=self._on_notification,
             )
-            for name, server in config.servers.items()
-        }
         self.lists: Final = ServerLists(self.connections, wait_s=config.list_wait_s)
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._listed: dict[str, tuple[ServerTool, ...]] = {}
@@ -120,19 +124,18 @@ class HostSession:
         self._waiting: Counter[tuple[str, type]] = Counter()
         self._current: tuple[dict[str, tuple[ServerTool, ...]], ToolListing] | None = None
         self._found: frozenset[str] = frozenset()
-        self._telling: set[asyncio.Task[None]] = set()
+        self._announcing: set[asyncio.Task[None]] = set()
         self._host: HostContext | None = None
         self._bus = InMemorySubscriptionBus()
         self._listen = ListenHandler(self._bus)
         self.running = 0
-        """Requests of the host that are not answered yet."""
         self.last_used: float = time.monotonic()
 
     @contextmanager
     def serving(self, host: HostContext) -> Iterator[None]:
-        """Counts a request of the host in the block.
+        """Count a request of the host inside the block.
 
-        Changes are announced over the connection of the newest.
+        Changes are announced over the connection of the newest request.
         """
         self._host = host
         self.running += 1
@@ -143,93 +146,99 @@ class HostSession:
             self.last_used = time.monotonic()
 
     async def listing(self) -> ToolListing:
-        """The tools of all servers that are there.
+        """Return the tools of all running servers, and wait for starting ones.
 
-        Waits for those that start, within the configured time.
+        The wait is limited by `list_wait_s`. Later servers are announced as a change.
         """
-        for _ in range(2):  # once more for a server that changed its tools meanwhile
+        for _ in range(2):  # again for a server that changed its tools during the wait
             self._list_missing()
             waiting = {task for task in self._tasks.values() if not task.done()}
             if not waiting:
                 break
             _, late = await asyncio.wait(waiting, timeout=self._config.list_wait_s)
             for task in late:
-                task.remove_done_callback(self._announce_late)  # once for each, whoever waits
+                # Removed first, so that several waiting requests cause one announcement.
+                task.remove_done_callback(self._announce_late)
                 task.add_done_callback(self._announce_late)
             if late:
                 break
-        return await in_thread(self.known)  # thousands of definitions take seconds to count
+        # In a thread, because counting thousands of definitions takes seconds.
+        return await in_thread(self.current_listing)
 
     def _list_missing(self) -> None:
+        """Start to list the tools of servers that changed them, failed or were never asked."""
         for name in self.connections:
             task = self._tasks.get(name)
-            if task is None or (
-                task.done() and (name in self._stale or task.cancelled() or task.exception())
-            ):
-                self._stale.discard(name)
-                self._tasks[name] = asyncio.create_task(self._list(name))
+            if task is not None:
+                if not task.done():
+                    continue
+                is_listed = not task.cancelled() and task.exception() is None
+                if is_listed and name not in self._stale:
+                    continue
+            self._stale.discard(name)
+            self._tasks[name] = asyncio.create_task(self._list(name))
 
     async def _list(self, name: str) -> None:
-        """Lists a server's tools; those of before stay meanwhile."""
+        """List a server's tools. The earlier ones stay until the list is complete."""
         try:
             self._listed[name] = await tools_of(self.connections[name])
         except BaseException:
             self._listed.pop(name, None)
             raise
 
-    def known(self) -> ToolListing:
-        """The tools of the servers that have listed theirs."""
-        lists = {
-            name: tools
-            for name in self.connections
-            if (tools := self._listed.get(name)) is not None
-        }
+    def current_listing(self) -> ToolListing:
+        """Return the tools of the servers that have listed theirs, without waiting."""
+        tools: dict[str, tuple[ServerTool, ...]] = {}
+        for name in self.connections:
+            if name in self._listed:
+                tools[name] = self._listed[name]
+        # One read: another thread may replace the attribute.
         current = self._current
-        if current is None or current[0] != lists:
-            current = self._current = lists, ToolListing(self._config, lists, self._counter)
+        if current is None or current[0] != tools:
+            current = self._current = tools, ToolListing(self._config, tools, self._counter)
         return current[1]
 
     def problems(self) -> dict[str, str]:
-        """What is wrong with the servers that have listed no tools."""
-        found = {}
+        """Return the problems of the servers that have listed no tools."""
+        problems: dict[str, str] = {}
         for name, task in self._tasks.items():
             if not task.done() and name not in self._listed:
-                found[name] = "it is still starting"
+                problems[name] = "it is still starting"
             elif task.done() and not task.cancelled() and (error := task.exception()):
-                found[name] = str(error)
-        return found
+                problems[name] = str(error)
+        return problems
 
     async def list_tools(self) -> types.ListToolsResult:
-        """What the host lists: the gateway's own tools first, then those of the servers by name."""
+        """Return the gateway's own tools, then the servers' tools that the host lists, by name."""
         return types.ListToolsResult(tools=self._tools_of(await self.listing()))
 
     def _tools_of(self, listing: ToolListing) -> list[types.Tool]:
-        own = [
-            types.Tool(
-                name=tool.name,
-                description=tool.description,
-                input_schema=tool.parameters,
+        tools: list[types.Tool] = []
+        for own in self.results.tools.values():
+            definition = types.Tool(
+                name=own.name,
+                description=own.description,
+                input_schema=own.parameters,
                 annotations=types.ToolAnnotations(read_only_hint=True),
                 meta=_ALWAYS_LOADED,
             )
-            for tool in self.results.tools.values()
-        ]
-        searching = [_SEARCH_TOOL, _CALL_TOOL] if listing.searched else []
-        return [
-            *own,
-            *searching,
-            *(self._shown(name, tool) for name, tool in listing.listed(self._found).items()),
-        ]
+            tools.append(definition)
+        if listing.searched:
+            tools += [_SEARCH_TOOL, _CALL_TOOL]
+        for name, tool in listing.listed(self._found).items():
+            tools.append(self._definition(name, tool))
+        return tools
 
-    def shown_tokens(self) -> int:
-        """Tokens of the definitions that the host lists."""
-        shown = [
-            tool.model_dump_json(include={"name", "description", "input_schema"}, by_alias=True)
-            for tool in self._tools_of(self.known())
-        ]
-        return sum(map(self._counter.count, shown))
+    def listed_tokens(self) -> int:
+        """Return the tokens of the definitions that the host lists."""
+        fields = {"name", "description", "input_schema"}
+        tokens = 0
+        for tool in self._tools_of(self.current_listing()):
+            tokens += self._counter.count(tool.model_dump_json(include=fields, by_alias=True))
+        return tokens
 
-    def _shown(self, name: str, tool: ServerTool) -> types.Tool:
+    def _definition(self, name: str, tool: ServerTool) -> types.Tool:
+        """Return the definition of a server's tool for the host."""
         changes: dict[str, Any] = {
             "name": name,
             "description": shown_description(tool),
@@ -241,28 +250,24 @@ class HostSession:
             properties = {**tool.parameters.get("properties", {}), "intent": _INTENT}
             changes["input_schema"] = {**tool.parameters, "properties": properties}
         if self.results.keeps:
-            changes["output_schema"] = None  # a preview is no such output
+            changes["output_schema"] = None  # a preview does not match the schema
         definition: types.Tool = tool.definition
         return definition.model_copy(update=changes)
 
     def _takes_intent(self, tool: ServerTool) -> bool:
+        """Return whether to add the argument `intent`, which a tool may have already."""
+        if not self._config.intent or not self.results.keeps:
+            return False
         properties = tool.parameters.get("properties", {})
-        return (
-            self._config.intent
-            and self.results.keeps
-            and isinstance(properties, dict)
-            and "intent" not in properties
-        )
+        return isinstance(properties, dict) and "intent" not in properties
 
     async def call(
         self, params: types.CallToolRequestParams, host: HostContext | None = None
     ) -> CallResult:
-        """What a tool answers: the server's answer, or a preview of it.
-
-        Failures as results that say so.
+        """Call a tool and return the server's answer or a preview. Failures are results too.
 
         Raises:
-            MCPError: The server refused.
+            MCPError: If the server refused.
         """
         try:
             return await self.answer(params, host)
@@ -272,57 +277,61 @@ class HostSession:
     async def answer(
         self, params: types.CallToolRequestParams, host: HostContext | None = None
     ) -> CallResult:
-        """As `call`, for whoever handles the failures of tools.
+        """Return the same as `call`, but raise the failures of tools.
 
         Raises:
-            ToolError: The tool gave no result; its subclasses say why.
-            MCPError: The server refused.
+            ToolError: If the tool has no result. Its subclasses give the reason.
+            MCPError: If the server refused.
         """
         name, arguments = params.name, dict(params.arguments or {})
         if name in self.results.tools:
-            return _text(await self.results.answer(name, arguments))
+            return _text_result(await self.results.answer(name, arguments))
         if name == TOOL_SEARCH:
-            return _text(await self._search(str(arguments.get("query", ""))))
+            return _text_result(await self._search(str(arguments.get("query", ""))))
         if name == TOOL_CALL:
-            return await self._call_found(params, arguments, host)
-        found = await self._find(name)
-        if found is None:
+            return await self._call_by_name(params, arguments, host)
+        match = await self._find(name)
+        if match is None:
             return _unknown(name, await self.listing(), self.problems())
-        intent = str(arguments.pop("intent", None) or "") if self._takes_intent(found[1]) else ""
-        return await self._run(*found, params, arguments, intent=intent, host=host)
+        intent = ""
+        if self._takes_intent(match[1]):
+            intent = str(arguments.pop("intent", None) or "")
+        return await self._run(*match, params, arguments, intent=intent, host=host)
 
     async def _find(self, name: str) -> tuple[str, ServerTool] | None:
-        """A tool; does not wait for other servers if its own has listed it."""
-        return self.known().find(name) or (await self.listing()).find(name)
+        """Return a tool, without waiting for other servers if its own has listed it."""
+        return self.current_listing().find(name) or (await self.listing()).find(name)
 
     async def _search(self, query: str) -> str:
         listing = await self.listing()
-        shown, names = await in_thread(listing.search, query)
-        self.results.counts.tokens_read_back += self._counter.count(shown)
+        answer, names = await in_thread(listing.search, query)
+        self.results.counts.tokens_read_back += self._counter.count(answer)
         if self._config.list_found and not self._found.issuperset(names):
             self._found |= frozenset(names)
-            await self._tell(types.ToolListChangedNotification())
-        return shown
+            await self._notify_host(types.ToolListChangedNotification())
+        return answer
 
-    async def _call_found(
+    async def _call_by_name(
         self,
         params: types.CallToolRequestParams,
         arguments: Mapping[str, Any],
         host: HostContext | None,
     ) -> CallResult:
+        """Run the tool that a call of `call_tool` names, after checking its arguments."""
         name, inner = str(arguments.get("name", "")), arguments.get("arguments") or {}
-        found = await self._find(name)
-        if found is None:
+        match = await self._find(name)
+        if match is None:
             return _unknown(name, await self.listing(), self.problems())
         if not isinstance(inner, dict):
-            return _text(
+            return _text_result(
                 f"{name} was not run: its arguments must be one object with names as keys",
                 is_error=True,
             )
-        if problems := self.known().problems(found[0], inner):
-            return _text(problems, is_error=True)
+        # The host has no schema for these arguments, so it cannot have checked them.
+        if problems := self.current_listing().problems(match[0], inner):
+            return _text_result(problems, is_error=True)
         return await self._run(
-            *found, params, inner, intent=str(arguments.get("intent") or ""), host=host
+            *match, params, inner, intent=str(arguments.get("intent") or ""), host=host
         )
 
     async def _run(
@@ -341,20 +350,20 @@ class HostSession:
                 arguments=arguments,
                 input_responses=params.input_responses,
                 request_state=params.request_state,
-                meta=_passed_on(host),
+                meta=_meta_to_forward(host),
             )
         )
-        tells = host is not None and "progress_token" in (host.meta or {})
+        wants_progress = host is not None and "progress_token" in (host.meta or {})
 
         async def report(progress: float, total: float | None, message: str | None) -> None:
-            with self._room(tool.server, object) as free:
-                if free and host is not None:
+            with self._message_slot(tool.server, object) as is_free:
+                if is_free and host is not None:
                     await host.session.report_progress(progress, total, message)
 
         async def send(session: ClientSession) -> CallResult:
             timeout_s = self._config.call_timeout_s
             return await session.send_request(
-                request, _ANSWER, timeout_s, progress_callback=report if tells else None
+                request, _ANSWER, timeout_s, progress_callback=report if wants_progress else None
             )
 
         connection = self.connections[tool.server]
@@ -363,37 +372,45 @@ class HostSession:
         except MCPError as exc:
             if exc.code != types.HEADER_MISMATCH:
                 raise
-            self._stale.add(tool.server)  # its schema has changed
+            # The tool's schema names headers, and it has changed. List it again, then retry.
+            self._stale.add(tool.server)
             await self.listing()
             result = await connection.use(send, host=host)
-        if result.meta:  # what only the gateway says
+        if result.meta:  # a server must not use the gateway's own keys
             meta: Any = {
                 key: value for key, value in result.meta.items() if not key.startswith(_OWN_META)
             }
             result = result.model_copy(update={"meta": meta or None})
         if isinstance(result, types.InputRequiredResult) or result.is_error:
             return result
-        return await self._kept(result, name, arguments, intent)
+        return await self._with_preview(result, name, arguments, intent)
 
-    async def _kept(
+    async def _with_preview(
         self, result: types.CallToolResult, name: str, arguments: Mapping[str, Any], intent: str
     ) -> types.CallToolResult:
-        texts = [text for block in result.content if (text := _text_in(block)) is not None]
+        """Return a result with a preview instead of long text. Media stay."""
+        texts: list[str] = []
+        media: list[types.ContentBlock] = []
+        for block in result.content:
+            text = _text_of(block)
+            if text is None:
+                media.append(block)
+            else:
+                texts.append(text)
         preview = await self.results.preview(
             result.structured_content, texts, tool=name, args=arguments, intent=intent
         )
         if preview is None:
             return result
-        others = [block for block in result.content if _text_in(block) is None]
-        shown = types.TextContent(type="text", text=preview)
-        return types.CallToolResult(content=[shown, *others], meta=result.meta)
+        preview_block = types.TextContent(type="text", text=preview)
+        return types.CallToolResult(content=[preview_block, *media], meta=result.meta)
 
     async def close(self) -> None:
-        """Ends the servers and removes the results."""
+        """End the servers and remove the results."""
         for task in self._tasks.values():
             task.cancel()
-        # The results at once, for a host may not wait until the servers have ended; then those that
-        # came meanwhile.
+        # The results are removed now, because a host may kill the gateway before its servers have
+        # ended. They are removed again for calls that finished in between.
         await asyncio.gather(
             self.results.close(), *(connection.close() for connection in self.connections.values())
         )
@@ -403,14 +420,14 @@ class HostSession:
         if isinstance(message, types.ToolListChangedNotification):
             self._stale.add(server)
             if self._current is not None and not self._current[1].lists_any_of(server, self._found):
-                return  # the host's list stays
-        with self._room(server, type(message)) as free:
-            if free:
-                await self._tell(message)
+                return  # the host's list does not change
+        with self._message_slot(server, type(message)) as is_free:
+            if is_free:
+                await self._notify_host(message)
 
     @contextmanager
-    def _room(self, server: str, kind: type) -> Iterator[bool]:
-        """Whether one more message may wait for the host; a flood is not kept."""
+    def _message_slot(self, server: str, kind: type) -> Iterator[bool]:
+        """Yield whether one more message may wait for the host. The rest of a flood is dropped."""
         key = server, kind
         self._waiting[key] += 1
         try:
@@ -420,25 +437,26 @@ class HostSession:
 
     def _announce_late(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and task.exception() is None:
-            telling = asyncio.create_task(self._tell_of_late())
-            self._telling.add(telling)  # a task that nobody holds may be collected
-            telling.add_done_callback(self._telling.discard)
+            announcing = asyncio.create_task(self._announce_all_lists())
+            # The event loop has only a weak reference to a task.
+            self._announcing.add(announcing)
+            announcing.add_done_callback(self._announcing.discard)
 
-    async def _tell_of_late(self) -> None:
+    async def _announce_all_lists(self) -> None:
         for message in (
             types.ToolListChangedNotification(),
             types.ResourceListChangedNotification(),
             types.PromptListChangedNotification(),
         ):
-            await self._tell(message)
+            await self._notify_host(message)
 
-    async def tell_servers(self, message: types.RootsListChangedNotification) -> None:
-        """Passes on that the host's folders changed."""
+    async def notify_servers(self, message: types.RootsListChangedNotification) -> None:
+        """Send a change of the host's folders to all running servers."""
         await asyncio.gather(
-            *(connection.tell(message) for connection in self.connections.values())
+            *(connection.notify(message) for connection in self.connections.values())
         )
 
-    async def _tell(self, message: types.ServerNotification) -> None:
+    async def _notify_host(self, message: types.ServerNotification) -> None:
         host = self._host
         if host is None:
             return
@@ -452,30 +470,31 @@ class HostSession:
     async def listen(
         self, params: types.SubscriptionsListenRequestParams, host: HostContext
     ) -> Any:
-        """Tells a host of the present era what changes, until it ends the request."""
+        """Send changes to a host of the newest protocol until it ends the request."""
         uris, watcher = params.notifications.resource_subscriptions or (), object()
-        try:  # one that no server can watch never changes, as the protocol has it
+        try:
+            # As the protocol requires, a resource that no server can watch is not an error.
             await asyncio.gather(
                 *(self.lists.watch(uri, watcher) for uri in uris), return_exceptions=True
             )
             return await self._listen(host, params)
         finally:
+            # Shielded: the request is usually cancelled, and the servers must still be told.
             with anyio.move_on_after(_UNWATCH_WAIT_S, shield=True):
                 await self.lists.unwatch(watcher)
 
 
-def _passed_on(host: HostContext | None) -> Any:
-    """Return what a server gets of a request's metadata: the host's own, without its token."""
-    meta = (host.meta if host else None) or {}
-    kept = {
-        key: value
-        for key, value in meta.items()
-        if key != "progress_token" and not key.startswith(_PROTOCOL_META)
-    }
-    return kept or None
+def _meta_to_forward(host: HostContext | None) -> Any:
+    """Return a request's metadata for the server, without progress token and protocol keys."""
+    if host is None:
+        return None
+    meta: Mapping[str, Any] = host.meta or {}
+    forwarded = {key: value for key, value in meta.items() if not key.startswith(_PROTOCOL_META)}
+    forwarded.pop("progress_token", None)  # the gateway's own request has another one
+    return forwarded or None
 
 
-def _text_in(block: types.ContentBlock) -> str | None:
+def _text_of(block: types.ContentBlock) -> str | None:
     if isinstance(block, types.TextContent):
         return block.text
     if isinstance(block, types.EmbeddedResource) and isinstance(
@@ -485,7 +504,7 @@ def _text_in(block: types.ContentBlock) -> str | None:
     return None
 
 
-def _text(text: str, *, is_error: bool = False) -> types.CallToolResult:
+def _text_result(text: str, *, is_error: bool = False) -> types.CallToolResult:
     return types.CallToolResult(
         content=[types.TextContent(type="text", text=text)], is_error=is_error
     )
@@ -495,13 +514,15 @@ def _failed(error: ToolError) -> types.CallToolResult:
     meta: dict[str, Any] = {"llm-common/error": type(error).__name__}
     if isinstance(error, ServerDownError):
         meta |= {"llm-common/server": error.server, "llm-common/retryAfterS": error.retry_after_s}
-    return _text(error.message, is_error=True).model_copy(update={"meta": meta})
+    return _text_result(error.message, is_error=True).model_copy(update={"meta": meta})
 
 
 def _unknown(name: str, listing: ToolListing, problems: Mapping[str, str]) -> types.CallToolResult:
-    near = get_close_matches(name[:64], listing.tools, n=3)
-    hint = (
-        f"the nearest are {', '.join(near)}" if near else f"{len(listing.tools)} others are there"
-    )
-    missing = "".join(f"; {server} gives none: {problem}" for server, problem in problems.items())
-    return _text(f"no tool is called that; {hint}{missing}", is_error=True)
+    """Return an error with similar names, and with the servers whose tools are missing."""
+    text = f"no tool has this name; there are {len(listing.tools)} others"
+    # Cut, because the time grows with the square of the length.
+    if similar := get_close_matches(name[:64], listing.tools, n=3):
+        text = f"no tool has this name; similar names are {', '.join(similar)}"
+    for server, problem in problems.items():
+        text += f"; {server} has no tools: {problem}"
+    return _text_result(text, is_error=True)

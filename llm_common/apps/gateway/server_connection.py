@@ -187,7 +187,7 @@ class ServerConnection:
         self._failures = 0
         return answer
 
-    async def tell(self, message: types.RootsListChangedNotification) -> None:
+    async def notify(self, message: types.RootsListChangedNotification) -> None:
         """Send a notification to a running server. Any other server will ask after its start."""
         ready = self._ready
         if ready is None or not ready.done() or ready.exception() is not None:

@@ -29,17 +29,18 @@ from llm_common.errors import ConfigError
 from llm_common.folders.tree_index import default_cache_dir
 
 _RECORD_EVERY_S: Final = 2.0
-_KEPT_RECORDS: Final = 20
+_MAX_RECORDS: Final = 20
+_MIN_TOKEN_CHARS: Final = 16
 
 
 class ServerReport(BaseModel):
-    """A server as a gateway sees it.
+    """The state of a server in a gateway.
 
     Attributes:
-        name: Its name.
-        tools: How many tools it gives.
-        problem: Why it gives none; "" if it does.
-        left_out: Entries of its lists that cannot be passed on, with what is wrong with each.
+        name: The server's name.
+        tools: Number of its tools.
+        problem: The reason why it has no tools, or "".
+        left_out: Entries of its lists that are not valid, with the problem of each.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -51,19 +52,19 @@ class ServerReport(BaseModel):
 
 
 class GatewayReport(BaseModel):
-    """A gateway's servers, and what it saves and costs.
+    """The servers of a gateway, with the tokens that it saves and costs.
 
     Attributes:
-        pid: Its process.
-        started_at: When it began, in seconds since 1970.
-        running: Whether the process is there.
-        servers: Its servers.
+        pid: The id of its process.
+        started_at: The start time, in seconds since 1970.
+        running: Whether the process still runs.
+        servers: The servers.
         tokens_of_all: Tokens of the definitions of all tools.
-        tokens_listed: Tokens of the definitions that a host sees, the gateway's own included.
+        tokens_listed: Tokens of the definitions that a host lists, including the gateway's own.
         calls: Calls of the servers' tools.
         results_kept: Results that were replaced by previews.
-        tokens_not_sent: Tokens of these results, less those of the previews.
-        tokens_read_back: Tokens of what was read, found and listed of them, and of searches for
+        tokens_not_sent: Tokens of these results without the tokens of their previews.
+        tokens_read_back: Tokens of the answers that read, search and list results, or search for
             tools.
     """
 
@@ -82,11 +83,11 @@ class GatewayReport(BaseModel):
 
 
 def report_on(session: HostSession, counts: GatewayCounts) -> GatewayReport:
-    """Return what a session sees, and what its gateway did."""
-    listing = session.known()
+    """Return a report on a session's servers, with the counts of its gateway."""
+    listing = session.current_listing()
     problems = session.problems()
     tools = Counter(tool.server for tool in listing.tools.values())
-    servers = []
+    servers: list[ServerReport] = []
     for name, connection in session.connections.items():
         left_out = [f"{entry} ({problem})" for entry, problem in connection.wire.left_out.items()]
         report = ServerReport(
@@ -99,7 +100,7 @@ def report_on(session: HostSession, counts: GatewayCounts) -> GatewayReport:
     return GatewayReport(
         servers=tuple(servers),
         tokens_of_all=listing.tokens,
-        tokens_listed=session.shown_tokens(),
+        tokens_listed=session.listed_tokens(),
         calls=counts.calls,
         results_kept=counts.kept,
         tokens_not_sent=counts.tokens_not_sent,
@@ -108,11 +109,12 @@ def report_on(session: HostSession, counts: GatewayCounts) -> GatewayReport:
 
 
 async def examine(config: GatewayConfig) -> GatewayReport:
-    """Return what a gateway would see: start every server, list its tools, and end it."""
-    patient = config.model_copy(
+    """Start every server, list its tools, end it, and return the report."""
+    # Wait longer than any server may take to start and then to list its tools.
+    config = config.model_copy(
         update={"memory_only": True, "list_wait_s": 2 * config.start_timeout_s + 1}
     )
-    session = HostSession(patient, abilities=HostAbilities(), store=store_of(patient))
+    session = HostSession(config, abilities=HostAbilities(), store=store_of(config))
     try:
         await session.listing()
         return report_on(session, session.results.counts)
@@ -121,13 +123,13 @@ async def examine(config: GatewayConfig) -> GatewayReport:
 
 
 def reports(config: GatewayConfig) -> list[GatewayReport]:
-    """What the gateways of this user's folder did, the newest first; at most the last twenty."""
-    found = []
+    """Return the reports of the last gateways in the configured folder, newest first."""
+    recorded: list[GatewayReport] = []
     for path in _records(config):
         with suppress(OSError, ValueError):
             report = GatewayReport.model_validate_json(path.read_bytes())
-            found.append(report.model_copy(update={"running": _is_running(report.pid)}))
-    return found
+            recorded.append(report.model_copy(update={"running": _is_running(report.pid)}))
+    return recorded
 
 
 async def serve_stdio(config: GatewayConfig) -> None:
@@ -141,14 +143,12 @@ async def serve_stdio(config: GatewayConfig) -> None:
 
 
 async def _lines_of_stdin(lines: asyncio.Queue[bytes]) -> AsyncIterator[str]:
-    """The lines, up to an empty one.
-
-    A thread that waits for more of them does not keep the process from ending.
-    """
+    """Yield the lines of stdin, until an empty one is in the queue."""
+    # A daemon thread: a read that waits for more input must not keep the process alive.
     loop = asyncio.get_running_loop()
 
     def read() -> None:
-        with suppress(RuntimeError):  # the loop may be closed
+        with suppress(RuntimeError):  # the event loop is closed
             with suppress(OSError), open(0, "rb", closefd=False) as stdin:
                 for line in iter(stdin.readline, b""):
                     loop.call_soon_threadsafe(lines.put_nowait, line)
@@ -160,8 +160,8 @@ async def _lines_of_stdin(lines: asyncio.Queue[bytes]) -> AsyncIterator[str]:
 
 
 def _at_sigterm(act: Callable[[], None]) -> None:
-    """Call `act` at SIGTERM, which would else end the process before its servers and results."""
-    with suppress(NotImplementedError):  # Windows has no such signals
+    """Call `act` at SIGTERM, so that the servers and results are cleaned up before the end."""
+    with suppress(NotImplementedError):  # Windows has no signal handlers in the event loop
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, act)
 
 
@@ -171,53 +171,54 @@ async def serve_http(
     tokens: Sequence[str],
     host: str = "127.0.0.1",
     port: int = 0,
-    tell: Callable[[str], object] = lambda _: None,
+    on_listening: Callable[[str], object] = lambda _: None,
 ) -> None:
-    """Serves hosts over streamable HTTP at `/mcp`, until the process is told to end.
+    """Serve hosts over streamable HTTP at `/mcp`, until the process gets a signal to end.
 
     Args:
         config: Servers, rules and limits.
-        tokens: A host has to send one as a bearer; hosts with a token each cannot read one
-            another's results.
-        host: An address of this machine alone.
-        port: Where to listen; 0 takes a free one.
-        tell: Is given the address, once the port is taken.
+        tokens: Bearer tokens, one of which a host has to send. Hosts with different tokens cannot
+            read each other's results.
+        host: A loopback address.
+        port: The port to listen on. 0 for a free one.
+        on_listening: Called with the gateway's URL once it listens.
 
     Raises:
-        ConfigError: The address is not of this machine alone, the port is taken or not allowed, or
-            a token is missing or short.
+        ConfigError: If the address is not a loopback address, the port is taken or not allowed, or
+            a token is missing or too short.
     """
-    import uvicorn  # noqa: PLC0415 - the other way of serving needs none
+    import uvicorn  # noqa: PLC0415 - serving on stdio does not need it
 
     if not (host == "localhost" or _is_loopback(host)):
         raise ConfigError(
             f"{host} can be reached from outside; use 127.0.0.1", variable="host", value=host
         )
-    known = checked_tokens(tokens)
+    checked = checked_tokens(tokens)
+    family, url_host = socket.AF_INET, host
+    if ":" in host:
+        family, url_host = socket.AF_INET6, f"[{host}]"
     try:
-        listening = socket.create_server(
-            (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET
-        )
+        listening = socket.create_server((host, port), family=family)
     except (OSError, OverflowError) as exc:
-        why = (
-            os.strerror(exc.errno or 0) if isinstance(exc, OSError) else "there is none over 65535"
-        )
-        reason = f"port {port} cannot be used ({why}); take another, or 0 for a free one"
+        problem = "65535 is the highest"
+        if isinstance(exc, OSError):
+            problem = os.strerror(exc.errno or 0)
+        reason = f"port {port} cannot be used ({problem}); choose another one, or 0 for a free one"
         raise ConfigError(reason, variable="port", value=str(port)) from exc
     with listening:
-        tell(f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}/mcp")
+        on_listening(f"http://{url_host}:{listening.getsockname()[1]}/mcp")
         async with Gateway(config) as gateway, _recorded(config, gateway):
-            app = _guarded(gateway.server.streamable_http_app(host=host), known, gateway.leave)
+            app = _guarded(gateway.server.streamable_http_app(host=host), checked, gateway.leave)
             settings = uvicorn.Config(
                 app, host=host, log_level="warning", timeout_graceful_shutdown=3
             )
-            # uvicorn ends by itself, and then sends itself the signal again
+            # uvicorn handles SIGTERM and then raises it again, which would end the process here.
             _at_sigterm(lambda: None)
             await uvicorn.Server(settings).serve(sockets=[listening])
 
 
 def _guarded(app: ASGIApp, tokens: Sequence[str], leave: Callable[[Headers], None]) -> ASGIApp:
-    """The application for those who send one of the tokens; hosts leave with a DELETE."""
+    """Return the application for hosts with a token. A DELETE request ends a host's session."""
 
     async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
         headers = Headers(scope=scope) if scope["type"] == "http" else None
@@ -235,20 +236,22 @@ def _guarded(app: ASGIApp, tokens: Sequence[str], leave: Callable[[Headers], Non
 
 
 def is_known_token(header: str, tokens: Sequence[str]) -> bool:
-    """Whether an `Authorization` header holds one of the tokens; takes the same time for any."""
-    given = header.removeprefix("Bearer ").encode()
-    return sum(hmac.compare_digest(given, token.encode()) for token in tokens) > 0
+    """Return whether an `Authorization` header has one of the tokens, in constant time."""
+    received = header.removeprefix("Bearer ").encode()
+    # `sum`, not `any`, which would stop at the first match.
+    return sum(hmac.compare_digest(received, token.encode()) for token in tokens) > 0
 
 
 def checked_tokens(tokens: Sequence[str]) -> tuple[str, ...]:
-    """The tokens, at least one, each of 16 characters or more.
+    """Return the tokens.
 
     Raises:
-        ConfigError: There is none, or one is too short.
+        ConfigError: If there is none, or one has under 16 characters.
     """
-    if not tokens or any(len(token) < 16 for token in tokens):  # noqa: PLR2004
+    if not tokens or any(len(token) < _MIN_TOKEN_CHARS for token in tokens):
         raise ConfigError(
-            "a token needs 16 characters or more; make one with openssl rand -hex 16",
+            f"a token needs {_MIN_TOKEN_CHARS} characters or more; make one with "
+            "openssl rand -hex 16",
             variable="token",
         )
     return tuple(tokens)
@@ -256,10 +259,7 @@ def checked_tokens(tokens: Sequence[str]) -> tuple[str, ...]:
 
 @asynccontextmanager
 async def _recorded(config: GatewayConfig, gateway: Gateway) -> AsyncIterator[None]:
-    """Keep a record of what the gateway did in its folder, for `reports`.
-
-    None with `memory_only`.
-    """
+    """Keep a record of the gateway in its folder, for `reports`, unless `memory_only` is set."""
     if config.memory_only:
         yield
         return
@@ -271,7 +271,7 @@ async def _recorded(config: GatewayConfig, gateway: Gateway) -> AsyncIterator[No
         recording.cancel()
         await asyncio.wait({recording})
         with suppress(OSError):
-            for old in _records(config)[_KEPT_RECORDS:]:
+            for old in _records(config)[_MAX_RECORDS:]:
                 old.unlink(missing_ok=True)
 
 
@@ -280,12 +280,12 @@ async def _record(path: Path, gateway: Gateway) -> None:
     while True:
         try:
             await asyncio.sleep(_RECORD_EVERY_S)
-        finally:  # also at the end
+        finally:  # also when the gateway ends and this task is cancelled
             for session in gateway.sessions[:1]:
                 report = report_on(session, gateway.counts)
                 report = report.model_copy(update={"started_at": started_at})
                 if report != last:
-                    with suppress(OSError):  # the disk may have room again next time
+                    with suppress(OSError):  # a full disk may have space again later
                         _write_report(path, report)
                         last = report
 

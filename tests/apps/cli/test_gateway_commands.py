@@ -122,4 +122,4 @@ def test_a_busy_port_is_reported_and_ends_with_2(tmp_path: Path) -> None:
         port = busy.getsockname()[1]
         message = run("gateway", "-c", config, "--memory-only", "--http", str(port), code=2).stderr
     assert f"port {port} cannot be used" in message
-    assert "take another, or 0 for a free one" in message
+    assert "choose another one, or 0 for a free one" in message
