@@ -1,4 +1,4 @@
-"""Which files are weighed for a question, and their scores."""
+"""Test which files are weighed for a question, and their scores."""
 
 import os
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ def weigh(
     query: str = "q",
     ages: Mapping[str, timedelta] | None = None,
 ) -> dict[str, Score]:
-    """The scores of the candidates, in their order, where a search gave these."""
+    """Return the scores of the candidates, in order, for these scores of a search."""
     write(tree, dict.fromkeys(ranked, "text\n"))
     for path in ranked:
         changed = (NOW - (ages or {}).get(path, LONG_AGO)).timestamp()

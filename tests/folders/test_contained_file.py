@@ -1,4 +1,4 @@
-"""`ContainedFile`: what is read of a folder that changes, and what never is."""
+"""Test `ContainedFile` with folders that change while they are read."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Which files are not packed, and why."""
+"""Test which files are not packed, and the reasons."""
 
 import pytest
 

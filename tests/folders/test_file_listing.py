@@ -1,4 +1,4 @@
-"""Which files of a folder are found, in a checkout and elsewhere."""
+"""Test which files of a folder are listed, in a checkout and elsewhere."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`pack_folder`: real folders packed through the public API."""
+"""Test `pack_folder` with real folders."""
 
 import asyncio
 import json
@@ -73,7 +73,7 @@ def test_the_budget_is_hard(budget: int) -> None:
 
 
 class Characters:
-    """Counts every character as a token."""
+    """A counter that counts each character as a token."""
 
     def count(self, text: str) -> int:
         return len(text)

@@ -1,4 +1,4 @@
-"""Folders that somebody else wrote: loops of links, swaps after listing, rules that take hours, files with keys."""
+"""Test hostile folders: circles of links, swaps after listing, slow rules, files with keys."""
 
 import os
 import time

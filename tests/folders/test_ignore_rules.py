@@ -1,4 +1,4 @@
-"""`.gitignore` files: rules mean what they mean to git, and none of them costs much time."""
+"""Test that rules of `.gitignore` files match as in git, and in linear time."""
 
 import re
 import subprocess
@@ -67,7 +67,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def verdicts_of_git(checkout: Path, rules: str, paths: list[str]) -> dict[str, bool | None]:
-    """Of the last rule that matches the path itself, as git reports it."""
+    """Return the verdict of the last rule that matches the path, as git reports it."""
     (checkout / ".gitignore").write_text(rules)
     command = [
         "git",
@@ -89,7 +89,7 @@ def verdicts_of_git(checkout: Path, rules: str, paths: list[str]) -> dict[str, b
 
 
 def verdict(rules: IgnoreRules, path: str) -> bool | None:
-    """As git gives it for a path: of its outermost folder that is ignored, else its own."""
+    """Return git's verdict for a path: that of its outermost ignored folder, else its own."""
     folders = [path[:place] for place, char in enumerate(path, start=1) if char == "/"]
     return next((True for folder in folders if rules.verdict(folder)), rules.verdict(path))
 

@@ -1,4 +1,4 @@
-"""Where indexes are kept, and that nothing that is wrong with them stops the work."""
+"""Test where indexes are kept, and that damaged ones never stop the work."""
 
 import os
 import sqlite3

@@ -1,4 +1,4 @@
-"""Which names say that a file holds secrets."""
+"""Test which names mark a file as secret."""
 
 import time
 

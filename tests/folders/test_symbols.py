@@ -1,4 +1,4 @@
-"""What source files define, by language."""
+"""Test the definitions that are found in source files, by language."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""What a trace says of packed folders."""
+"""Test the trace of packed folders."""
 
 import asyncio
 import re

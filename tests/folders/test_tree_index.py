@@ -1,4 +1,4 @@
-"""`TreeIndex`: ranking, and keeping up with a folder that changes."""
+"""Test the ranking and the updates of `TreeIndex`."""
 
 import os
 import shutil

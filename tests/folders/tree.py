@@ -1,4 +1,4 @@
-"""Writes small trees for tests."""
+"""Write small trees for tests."""
 
 import subprocess
 from collections.abc import Mapping

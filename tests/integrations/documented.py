@@ -15,7 +15,7 @@ def blocks_of(page: str) -> list[str]:
 
 
 def run_page(page: str, *, model: str, names: Mapping[str, object]) -> dict[str, Any]:
-    """Runs the blocks of a page and gives what they define.
+    """Run the blocks of a page and return the names that they define.
 
     Args:
         page: Its name, without the ending.

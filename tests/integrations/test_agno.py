@@ -1,4 +1,4 @@
-"""Agno agents with our tool hook, and a model that says what the test wrote."""
+"""Test Agno agents with our tool hook and a scripted model."""
 
 import json
 import re
@@ -31,7 +31,7 @@ POINTER = re.compile(r"the id ([0-9a-f]{12,16})")
 
 @dataclass
 class ScriptedModel(Model):
-    """Says each of the replies in turn: a text, or calls; keeps what it was sent."""
+    """A model that returns the replies in turn, texts or calls, and records its requests."""
 
     id: str = "scripted"
     replies: list[Any] = field(default_factory=list)
@@ -140,7 +140,7 @@ def read_back(path: str) -> Callable[[list[Message]], Any]:
     return calls
 
 
-def test_a_result_is_offloaded_and_read_back_and_a_second_turn_follows() -> None:
+def test_a_result_is_offloaded_and_read_back_in_a_second_turn() -> None:
     calls, database = [("list_parts", {"warehouse": "Oslo"})], DATABASE()
     agent = agent_of(
         calls,
@@ -181,26 +181,26 @@ async def test_asynchronous_calls_of_one_message_share_a_budget() -> None:
     assert "part 7 of Lima" in part
 
 
-def test_an_error_is_left_as_it_is() -> None:
+def test_an_error_is_not_changed() -> None:
     calls = [("fail", {"length": 5_000})]
     run = agent_of(calls, "It failed.", hook=LLMCommonToolHook(), tools=[fail]).run("Try.")
     assert results(run)[0].count("broken") == 5_000
 
 
-def test_what_json_cannot_stand_for_is_offloaded_as_its_text() -> None:
+def test_a_value_that_is_not_json_is_offloaded_as_text() -> None:
     run = agent_of(
         [("list_models", {})], "Done.", hook=LLMCommonToolHook(), tools=[list_models]
     ).run("List them.")
     assert len(POINTER.findall(results(run)[0])) == 1
 
 
-def test_a_stream_is_left_as_it_is() -> None:
+def test_a_stream_is_not_changed() -> None:
     calls = [("count_up", {"length": 5_000})]
     run = agent_of(calls, "Done.", hook=LLMCommonToolHook(), tools=[count_up]).run("Count.")
     assert results(run)[0].endswith("4998 4999 ")
 
 
-def test_media_stay_beside_a_preview() -> None:
+def test_media_stay_with_a_preview() -> None:
     run = agent_of([("photo", {})], "Done.", hook=LLMCommonToolHook(), tools=[photo]).run("Look.")
     [message] = [message for message in run.messages if message.role == "tool"]
     assert POINTER.search(message.content)
@@ -210,7 +210,9 @@ def test_media_stay_beside_a_preview() -> None:
 @pytest.mark.parametrize(
     "other", [{"session_id": "two", "user_id": "ann"}, {"session_id": "one", "user_id": "bob"}]
 )
-def test_two_sessions_cannot_read_one_another(tmp_path: Path, other: dict[str, str]) -> None:
+def test_two_sessions_cannot_read_each_others_results(
+    tmp_path: Path, other: dict[str, str]
+) -> None:
     hook, first = LLMCommonToolHook(Sessions(tmp_path)), {"session_id": "one", "user_id": "ann"}
     run = agent_of([("list_parts", {"warehouse": "Oslo"})], "Done.", hook=hook).run(
         "List them.", **first

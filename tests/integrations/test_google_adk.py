@@ -1,4 +1,4 @@
-"""Agents of Google's ADK with our plugin, and a model that says what the test wrote."""
+"""Test agents of Google's ADK with our plugin and a scripted model."""
 
 import re
 from collections.abc import AsyncGenerator, Callable
@@ -28,7 +28,7 @@ POINTER = re.compile(r"the id ([0-9a-f]{12,16})")
 
 
 class ScriptedModel(BaseLlm):
-    """Says each of the replies in turn: a text, or calls; keeps what it was sent."""
+    """A model that returns the replies in turn, texts or calls, and records its requests."""
 
     model: str = "scripted"
     replies: list[Any]
@@ -73,7 +73,7 @@ def photo() -> list[Any]:
 
 
 class Chat:
-    """One conversation of a user with an agent."""
+    """A conversation of one user with an agent."""
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ def read_back(path: str) -> Callable[[list[types.Content]], Any]:
     return calls
 
 
-async def test_a_result_is_offloaded_and_read_back_and_a_second_turn_follows() -> None:
+async def test_a_result_is_offloaded_and_read_back_in_a_second_turn() -> None:
     chat = Chat(
         [("list_parts", {"warehouse": "Oslo"})],
         read_back("/4321/stock"),
@@ -130,7 +130,7 @@ async def test_a_result_is_offloaded_and_read_back_and_a_second_turn_follows() -
     assert len(str(chat.model.seen[-1][0])) < 20_000
 
 
-async def test_models_of_the_application_are_data() -> None:
+async def test_pydantic_models_of_the_application_are_stored_as_data() -> None:
     class Part(BaseModel):
         name: str
 
@@ -157,7 +157,7 @@ async def test_calls_of_one_message_share_a_budget() -> None:
 
 
 @pytest.mark.parametrize(("tool", "args"), [(fail, {"length": 5_000}), (photo, {})])
-async def test_an_error_and_media_are_left_as_they_are(
+async def test_errors_and_media_are_not_changed(
     tool: Callable[..., Any], args: dict[str, Any]
 ) -> None:
     chat = Chat([(tool.__name__, args)], "Done.", tools=[tool])
@@ -165,7 +165,7 @@ async def test_an_error_and_media_are_left_as_they_are(
     assert len(str(chat.results[0])) > 25_000
 
 
-async def test_two_users_cannot_read_one_another(tmp_path: Path) -> None:
+async def test_two_users_cannot_read_each_others_results(tmp_path: Path) -> None:
     chat = Chat([("list_parts", {"warehouse": "Oslo"})], "Done.", sessions=Sessions(tmp_path))
     await chat.say("List them.")
     [pointer_id] = POINTER.findall(str(chat.results))
@@ -179,7 +179,7 @@ async def test_two_users_cannot_read_one_another(tmp_path: Path) -> None:
         assert expected in str(other.results[0])
 
 
-async def test_tools_that_fit_are_shown() -> None:
+async def test_only_matching_tools_are_shown() -> None:
     def made(number: int) -> Callable[[str], str]:
         def handle(reason: str) -> str:
             return reason
@@ -199,7 +199,7 @@ async def test_tools_that_fit_are_shown() -> None:
         assert len(names) < 30
 
 
-async def test_a_long_history_is_folded_for_the_model_alone() -> None:
+async def test_a_long_history_is_folded_only_for_the_model() -> None:
     sessions = Sessions(config=SessionConfig(fold=FoldPolicy(max_tokens=2_000)))
     searching = [("search_context", {"query": "number 3 weather"})]
     chat = Chat(*["Noted."] * 30, searching, "7421.", tools=[], sessions=sessions)
@@ -240,7 +240,7 @@ async def test_earlier_results_are_folded_and_keep_their_calls() -> None:
     assert "not shown now" in str(chat.model.seen)
 
 
-async def test_an_agent_that_answers_in_a_schema_gets_no_tools() -> None:
+async def test_an_agent_with_an_output_schema_gets_no_tools() -> None:
     class Count(BaseModel):
         n: int
 

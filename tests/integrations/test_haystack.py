@@ -1,4 +1,4 @@
-"""Haystack agents with our hook, store and compactor, and Haystack's own mock of a model."""
+"""Test Haystack agents with our hook, store and compactor, and Haystack's mock of a model."""
 
 import json
 import re
@@ -95,7 +95,7 @@ def user(text: str) -> list[ChatMessage]:
     return [ChatMessage.from_user(text)]
 
 
-def test_a_result_is_offloaded_and_read_back_and_a_second_turn_follows() -> None:
+def test_a_result_is_offloaded_and_read_back_in_a_second_turn() -> None:
     script = Script(
         call("list_parts", warehouse="Oslo"),
         read_back("/4321/stock"),
@@ -131,14 +131,14 @@ async def test_asynchronous_calls_of_one_message_share_a_budget() -> None:
     assert "part 7 of Lima" in part
 
 
-def test_an_error_is_left_as_it_is() -> None:
+def test_an_error_is_not_changed() -> None:
     script = Script(call("fail", length=5_000), "It failed.")
     run = agent_of(script, LLMCommonHook(), fail).run(user("Try."))
     [text] = results(run["messages"])
     assert text.count("broken") == 5_000
 
 
-def test_a_result_with_an_image_is_left_as_it_is() -> None:
+def test_a_result_with_an_image_is_not_changed() -> None:
     content = [TextContent("words " * 5_000), ImageContent(PIXEL, mime_type="image/png")]
     photo = Tool(
         "photo",
@@ -151,7 +151,7 @@ def test_a_result_with_an_image_is_left_as_it_is() -> None:
     assert results(run["messages"]) == [content]
 
 
-def test_two_sessions_cannot_read_one_another(tmp_path: Path) -> None:
+def test_two_sessions_cannot_read_each_others_results(tmp_path: Path) -> None:
     hook = LLMCommonHook(Sessions(tmp_path))
     run = agent_of(Script(call("list_parts", warehouse="Oslo"), "Done."), hook, list_parts).run(
         user("List them."), hook_context={SESSION_KEY: "user:1"}
@@ -168,7 +168,7 @@ def test_two_sessions_cannot_read_one_another(tmp_path: Path) -> None:
         assert expected in results(other["messages"])[0]
 
 
-def test_tools_that_fit_are_shown() -> None:
+def test_only_matching_tools_are_shown() -> None:
     parameters = {"type": "object", "properties": {}}
     others = [
         Tool(
@@ -240,7 +240,7 @@ async def test_a_compactor_folds_or_leaves_the_messages(target_tokens: int) -> N
     assert compactor.compact(folded, 100_000, counter) is None
 
 
-def test_a_compactor_serves_the_hook_of_haystack() -> None:
+def test_the_compactor_works_in_the_hook_of_haystack() -> None:
     script = Script("7421.")
     hook = CompactionHook(FoldCompactor(), context_window=4_000)
     agent = Agent(chat_generator=script.model, hooks={"before_llm": [hook]})
@@ -249,7 +249,7 @@ def test_a_compactor_serves_the_hook_of_haystack() -> None:
 
 
 @pytest.mark.parametrize("content", ["", "text", '{"base64": "AA=="}', b"\x00\xff", b""])
-def test_a_result_store_gives_back_what_was_written(content: str | bytes) -> None:
+def test_a_result_store_returns_the_written_content(content: str | bytes) -> None:
     sessions = Sessions()
     store = PointerResultStore(sessions, session_id="user:1")
     earlier, reference = (
@@ -261,7 +261,7 @@ def test_a_result_store_gives_back_what_was_written(content: str | bytes) -> Non
         PointerResultStore(sessions, session_id="user:2").read(reference)
 
 
-def test_a_result_store_serves_the_hook_of_haystack() -> None:
+def test_the_result_store_works_in_the_hook_of_haystack() -> None:
     sessions = Sessions()
     offloading = ToolResultOffloadHook(PointerResultStore(sessions), {"*": AlwaysOffload()})
     script = Script(call("list_parts", warehouse="Oslo"), "Done.")
@@ -276,7 +276,7 @@ def test_a_result_store_serves_the_hook_of_haystack() -> None:
 
 
 @pytest.mark.parametrize("made", [LLMCommonHook, PointerResultStore, FoldCompactor])
-def test_what_is_made_in_code_says_that_it_cannot_be_serialised(made: Callable[[], Any]) -> None:
+def test_serialising_a_hook_raises_with_the_remedy(made: Callable[[], Any]) -> None:
     with pytest.raises(ConfigError, match="in code"):
         made().to_dict()
     with pytest.raises(ConfigError, match="in code"):

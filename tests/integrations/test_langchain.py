@@ -1,4 +1,4 @@
-"""A real agent of LangChain with `LLMCommonMiddleware`, around a scripted chat model."""
+"""Test LangChain agents with `LLMCommonMiddleware` and a scripted chat model."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -27,7 +27,7 @@ Reply = Callable[[list[BaseMessage]], AIMessage]
 
 
 class ScriptedModel(BaseChatModel):
-    """Answers with the next step of its script, and records what it was sent."""
+    """A model that returns the next step of its script, and records its requests."""
 
     steps: list[Any]
     sent: list[list[BaseMessage]] = Field(default_factory=list)
@@ -63,7 +63,7 @@ def id_in(message: BaseMessage) -> str:
 
 
 def reads(path: str) -> Reply:
-    """Reads a part of the result that the newest message stands for."""
+    """Return a call that reads a part of the newest offloaded result."""
     return lambda messages: calls(
         ("read_context", {"pointer_id": id_in(messages[-1]), "select": {"path": path}})
     )
@@ -140,7 +140,7 @@ async def test_a_large_result_is_offloaded_chosen_and_read_back_in_a_second_turn
     assert second[-1].content == "10500"
 
 
-async def test_small_results_errors_and_images_stay(how: str) -> None:
+async def test_small_results_errors_and_images_do_not_change(how: str) -> None:
     image = [{"type": "image", "base64": "A" * 40_000, "mime_type": "image/png"}]
 
     @tool
@@ -164,7 +164,7 @@ async def test_small_results_errors_and_images_stay(how: str) -> None:
 
 
 @pytest.mark.parametrize("thread", ["b", None])
-async def test_a_session_cannot_read_what_another_stored(how: str, thread: str | None) -> None:
+async def test_a_session_cannot_read_the_results_of_another(how: str, thread: str | None) -> None:
     stored: list[str] = []
 
     def read(_: list[BaseMessage]) -> AIMessage:
@@ -216,7 +216,7 @@ async def test_parallel_calls_share_the_budget_of_their_turn(how: str) -> None:
     assert stay[4] < 4
 
 
-async def test_a_long_history_is_folded_for_the_model_alone(how: str) -> None:
+async def test_a_long_history_is_folded_only_for_the_model(how: str) -> None:
     sessions = Sessions(config=SessionConfig(fold=FoldPolicy(max_tokens=800)))
     model = ScriptedModel(
         steps=[AIMessage("noted " * 50)] * 12
@@ -236,7 +236,7 @@ async def test_a_long_history_is_folded_for_the_model_alone(how: str) -> None:
     assert "93" in str(messages[-2].content)
 
 
-async def test_an_image_stays_beside_a_text_that_is_cut(how: str) -> None:
+async def test_an_image_stays_with_shortened_text(how: str) -> None:
     image = {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}
     said: Any = ["What is it?", image, {"type": "text", "text": "word " * 2_000}]
     model = ScriptedModel(steps=[AIMessage("A cat.")])
@@ -248,7 +248,7 @@ async def test_an_image_stays_beside_a_text_that_is_cut(how: str) -> None:
     assert str(text).count("the rest has not been read") == 1
 
 
-async def test_many_tools_are_reduced_to_those_that_fit(how: str) -> None:
+async def test_many_tools_are_reduced_to_matching_ones(how: str) -> None:
     def one(number: int) -> Any:
         @tool(f"convert_unit_{number}")
         def convert(amount: float) -> str:

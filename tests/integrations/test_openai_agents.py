@@ -1,4 +1,4 @@
-"""Real agents of the OpenAI Agents SDK in an `LLMCommonSession`, around its `ScriptedModel`."""
+"""Test agents of the OpenAI Agents SDK in an `LLMCommonSession`, with a scripted model."""
 
 import asyncio
 import copy
@@ -56,7 +56,7 @@ def id_in(output: str) -> str:
 
 
 def reads(path: str) -> ModelStep:
-    """Reads a part of the result that the first output stands for."""
+    """Return a call that reads a part of the first offloaded result."""
 
     def respond(call: ModelCall) -> Any:
         args = {
@@ -147,7 +147,7 @@ async def test_a_large_result_is_offloaded_chosen_and_read_back_in_a_second_turn
     assert [tool.name for tool in agent.tools] == ["list_parts", "get_weather"]
 
 
-async def test_small_results_errors_and_images_stay(how: str) -> None:
+async def test_small_results_errors_and_images_do_not_change(how: str) -> None:
     model = ScriptedModel(
         [calls(("get_weather", {"city": "Ulm"}), ("fail_long", {}), ("draw", {})), says("done")]
     )
@@ -160,7 +160,7 @@ async def test_small_results_errors_and_images_stay(how: str) -> None:
 
 
 @pytest.mark.parametrize("as_list", [True, False])
-async def test_a_text_of_the_sdk_is_stored_as_the_text_that_it_holds(as_list: bool) -> None:
+async def test_a_text_output_of_the_sdk_is_stored_as_text(as_list: bool) -> None:
     @function_tool
     def list_texts() -> Any:
         """Lists the parts in stock."""
@@ -172,7 +172,7 @@ async def test_a_text_of_the_sdk_is_stored_as_the_text_that_it_holds(as_list: bo
     assert "10500" in outputs(model.calls[-1].input)[-1]
 
 
-async def test_a_session_cannot_read_what_another_stored(how: str) -> None:
+async def test_a_session_cannot_read_the_results_of_another(how: str) -> None:
     stored: list[str] = []
 
     def read(_: ModelCall) -> Any:
@@ -220,7 +220,7 @@ async def test_parallel_calls_share_the_budget_of_their_turn(how: str) -> None:
     assert stay[4] < 4
 
 
-async def test_an_image_stays_beside_a_text_that_is_cut(how: str) -> None:
+async def test_an_image_stays_with_shortened_text(how: str) -> None:
     image = {"type": "input_image", "image_url": "https://example.org/a.png", "detail": "auto"}
     said: Any = [
         {"role": "user", "content": [image, {"type": "input_text", "text": "word " * 2_000}]}
@@ -236,7 +236,7 @@ async def test_an_image_stays_beside_a_text_that_is_cut(how: str) -> None:
     assert text["text"].count("the rest has not been read") == 1
 
 
-async def test_a_long_history_is_folded_for_the_model_alone(how: str) -> None:
+async def test_a_long_history_is_folded_only_for_the_model(how: str) -> None:
     session = LLMCommonSession(
         "a", Sessions(config=SessionConfig(fold=FoldPolicy(max_tokens=1_200)))
     )
@@ -264,7 +264,7 @@ async def test_a_long_history_is_folded_for_the_model_alone(how: str) -> None:
     )
 
 
-async def test_many_tools_are_reduced_to_those_that_fit(how: str) -> None:
+async def test_many_tools_are_reduced_to_matching_ones(how: str) -> None:
     def one(number: int) -> FunctionTool:
         @function_tool(name_override=f"convert_unit_{number}")
         def convert(amount: float) -> str:
@@ -301,7 +301,7 @@ async def test_a_session_keeps_its_items() -> None:
     assert await session.get_items(9) == await other.get_items() == []
 
 
-def test_the_configuration_of_the_run_is_kept() -> None:
+def test_the_configuration_of_the_run_is_preserved() -> None:
     assert LLMCommonSession("a").run_config(RunConfig(workflow_name="mine")).workflow_name == "mine"
 
 
@@ -333,7 +333,7 @@ async def test_a_result_that_cannot_be_stored_ends_the_run(how: str) -> None:
     assert len(model.calls) == 1
 
 
-async def test_an_agent_to_which_another_hands_off_offloads_too() -> None:
+async def test_an_agent_after_a_handoff_offloads_too() -> None:
     hand_off = [function_call("transfer_to_stock", {}, call_id="h")]
     model = ScriptedModel(
         [ModelStep(output=hand_off), calls(("list_parts", {"kind": "all"})), says("done")]
@@ -374,7 +374,7 @@ class PartsServer(MCPServer):
         raise NotImplementedError
 
 
-async def test_what_an_mcp_server_returns_is_offloaded_too() -> None:
+async def test_results_of_an_mcp_server_are_offloaded_too() -> None:
     model = ScriptedModel(
         [calls(("list_parts", {})), says("ask on"), reads("/1500/stock"), says("10500")]
     )
@@ -386,7 +386,7 @@ async def test_what_an_mcp_server_returns_is_offloaded_too() -> None:
     assert "10500" in second
 
 
-async def test_an_agent_that_was_equipped_for_one_session_refuses_another_t_01() -> None:
+async def test_an_agent_equipped_for_one_session_refuses_another_t_01() -> None:
     model = ScriptedModel([calls(("list_parts", {"kind": "all"})), says("done")])
     agent, sessions = Agent("stock", model=model, tools=[list_parts]), Sessions()
     alice, bob = LLMCommonSession("alice", sessions), LLMCommonSession("bob", sessions)

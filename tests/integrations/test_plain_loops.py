@@ -55,7 +55,7 @@ def stored_id(sent: dict[str, Any]) -> str:
 
 
 def next_step(sent: dict[str, Any], number: int) -> Step:
-    """What the model answers: it lists, errs, is told, then reads, and says what it read."""
+    """Return the model's replies: list, make a mistake, read, and answer from what was read."""
     steps: list[Callable[[], Step]] = [
         lambda: ("list_parts", {"kind": "all"}),
         lambda: "ask on",
@@ -70,9 +70,7 @@ def next_step(sent: dict[str, Any], number: int) -> Step:
 
 
 @pytest.mark.parametrize("which", ["openai", "anthropic"])
-async def test_the_loop_offloads_tells_errors_and_reads_back_in_a_second_turn(
-    which: str, tmp_path: Path
-) -> None:
+async def test_the_loop_offloads_reports_errors_and_reads_back(which: str, tmp_path: Path) -> None:
     page = run_page("plain_loops", model='"gpt-5"', names={"model": "gpt-5"})
     reply = openai_reply if which == "openai" else anthropic_reply
     sent: list[dict[str, Any]] = []

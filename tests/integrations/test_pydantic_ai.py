@@ -1,4 +1,4 @@
-"""A real agent of pydantic-ai with `LLMCommonCapability`, around a `FunctionModel`."""
+"""Test pydantic-ai agents with `LLMCommonCapability` and a `FunctionModel`."""
 
 import asyncio
 from collections.abc import Callable
@@ -56,7 +56,7 @@ def id_in(part: ToolReturnPart[Any]) -> str:
 
 
 class Script:
-    """Answers with the next step, and records what it was sent."""
+    """Return the next step, and record the request."""
 
     def __init__(self, *steps: Any) -> None:
         self.steps, self.sent, self.offered = (
@@ -75,7 +75,7 @@ class Script:
 
 
 def reads(path: str) -> Callable[[list[ModelMessage]], ModelResponse]:
-    """Reads a part of the result that the first output stands for."""
+    """Return a call that reads a part of the first offloaded result."""
 
     def step(messages: list[ModelMessage]) -> ModelResponse:
         return calls(
@@ -142,7 +142,7 @@ async def test_a_large_result_is_offloaded_chosen_and_read_back_in_a_second_turn
     assert second.output == "10500"
 
 
-async def test_small_results_failures_and_files_stay(how: str) -> None:
+async def test_small_results_failures_and_files_do_not_change(how: str) -> None:
     image = BinaryContent(b"A" * 40_000, media_type="image/png")
 
     def fail_long() -> str:
@@ -166,7 +166,7 @@ async def test_small_results_failures_and_files_stay(how: str) -> None:
 
 
 @pytest.mark.parametrize("named", [True, False])
-async def test_a_session_cannot_read_what_another_stored(how: str, named: bool) -> None:
+async def test_a_session_cannot_read_the_results_of_another(how: str, named: bool) -> None:
     stored: list[str] = []
 
     def read(_: list[ModelMessage]) -> ModelResponse:
@@ -210,7 +210,7 @@ async def test_parallel_calls_share_the_budget_of_their_turn(how: str) -> None:
     assert stay[4] < 4
 
 
-async def test_an_image_stays_beside_a_text_that_is_cut(how: str) -> None:
+async def test_an_image_stays_with_shortened_text(how: str) -> None:
     image = ImageUrl("https://example.org/a.png")
     script = Script(says("A cat."))
     sessions = Sessions(config=SessionConfig(fold=FoldPolicy(max_tokens=800)))
@@ -224,7 +224,7 @@ async def test_an_image_stays_beside_a_text_that_is_cut(how: str) -> None:
     assert str(text).count("the rest has not been read") == 1
 
 
-async def test_a_long_history_is_folded_for_the_model_alone(how: str) -> None:
+async def test_a_long_history_is_folded_only_for_the_model(how: str) -> None:
     sessions = Sessions(config=SessionConfig(fold=FoldPolicy(max_tokens=1_000)))
     steps = [calls(("get_weather", {"city": "Ulm"})), says("noted " * 50)] * 12
     script = Script(*steps, calls(("search_context", {"query": "code of door 3"})), says("93"))
@@ -255,7 +255,7 @@ async def test_a_long_history_is_folded_for_the_model_alone(how: str) -> None:
     assert {one.tool_call_id for one in outputs(script.sent[-1])} == called
 
 
-async def test_many_tools_are_reduced_to_those_that_fit(how: str) -> None:
+async def test_many_tools_are_reduced_to_matching_ones(how: str) -> None:
     agent = Agent(capabilities=[LLMCommonCapability()], tools=[get_weather])
     for number in range(200):
 
@@ -273,7 +273,7 @@ async def test_many_tools_are_reduced_to_those_that_fit(how: str) -> None:
     ] * 3
 
 
-async def test_a_request_that_fits_is_sent_as_it_is() -> None:
+async def test_a_request_within_the_limit_is_sent_unchanged() -> None:
     script = Script(says("yes"))
     agent = Agent(script.model, capabilities=[LLMCommonCapability()])
     history: list[ModelMessage] = [

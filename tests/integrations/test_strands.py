@@ -1,4 +1,4 @@
-"""Strands agents with our plugin and our storage, and a model that says what the test wrote."""
+"""Test Strands agents with our plugin, our storage and a scripted model."""
 
 import json
 import re
@@ -35,7 +35,7 @@ POINTER = re.compile(r"the id ([0-9a-f]{12,16})")
 
 
 class ScriptedModel(Model):
-    """Says each of the replies in turn: a text, or calls; keeps what it was sent."""
+    """A model that returns the replies in turn, texts or calls, and records its requests."""
 
     def __init__(self, *replies: Any) -> None:
         self.replies = list(replies)
@@ -128,7 +128,7 @@ def many_tools(count: int) -> list[Any]:
     return [made(number) for number in range(count)]
 
 
-def test_a_result_is_offloaded_and_read_back_and_a_second_turn_follows() -> None:
+def test_a_result_is_offloaded_and_read_back_in_a_second_turn() -> None:
     model = ScriptedModel(
         [("list_parts", {"warehouse": "Oslo"})],
         read_back("/4321/stock"),
@@ -193,7 +193,7 @@ def photo() -> dict[str, Any]:
     return {"status": "success", "content": [{"text": "words " * 5_000}, {"image": image}]}
 
 
-def test_an_image_stays_beside_a_preview() -> None:
+def test_an_image_stays_with_a_preview() -> None:
     agent = Agent(
         model=ScriptedModel([("photo", {})], "Seen."),
         tools=[photo],
@@ -206,7 +206,7 @@ def test_an_image_stays_beside_a_preview() -> None:
     assert image["image"]["source"] == {"bytes": b"\x89PNG"}
 
 
-def test_an_error_is_left_as_it_is() -> None:
+def test_an_error_is_not_changed() -> None:
     agent = Agent(
         model=ScriptedModel([("fail", {"length": 5_000})], "It failed."),
         tools=[fail],
@@ -219,7 +219,7 @@ def test_an_error_is_left_as_it_is() -> None:
 
 
 @pytest.mark.parametrize("shared", [True, False])
-def test_two_agents_cannot_read_one_another(tmp_path: Path, shared: bool) -> None:
+def test_two_agents_cannot_read_each_others_results(tmp_path: Path, shared: bool) -> None:
     sessions = Sessions(tmp_path)
     plugin = LLMCommonPlugin(sessions)
     first = Agent(
@@ -242,7 +242,7 @@ def test_two_agents_cannot_read_one_another(tmp_path: Path, shared: bool) -> Non
     assert second.messages[-2]["content"][0]["toolResult"]["status"] == "error"
 
 
-def test_a_session_that_is_resumed_reads_what_it_stored(tmp_path: Path) -> None:
+def test_a_resumed_session_reads_its_stored_results(tmp_path: Path) -> None:
     def agent(*replies: Any) -> Any:
         manager = FileSessionManager(session_id="user-42", storage_dir=str(tmp_path / "sessions"))
         plugin = LLMCommonPlugin(Sessions(tmp_path / "results"))
@@ -260,7 +260,7 @@ def test_a_session_that_is_resumed_reads_what_it_stored(tmp_path: Path) -> None:
     assert "part 7 of Oslo" in results(resumed.messages)[-1]
 
 
-def test_tools_that_fit_are_shown_and_the_rest_stays_callable() -> None:
+def test_only_matching_tools_are_shown_and_all_stay_callable() -> None:
     model = ScriptedModel([("list_parts", {"warehouse": "Oslo"})], "Done.", "And so on.")
     agent = Agent(
         model=model,
@@ -276,7 +276,7 @@ def test_tools_that_fit_are_shown_and_the_rest_stays_callable() -> None:
     assert {"list_parts", "read_context", "search_context"} <= names[-1]
 
 
-def test_a_long_history_is_folded_for_the_model_alone() -> None:
+def test_a_long_history_is_folded_only_for_the_model() -> None:
     sessions = Sessions(config=SessionConfig(fold=FoldPolicy(max_tokens=4_000)))
     model = ScriptedModel(*["Noted.", "Noted, at length. " * 60] * 15)
     agent = Agent(
@@ -334,7 +334,7 @@ def test_earlier_results_are_folded_and_keep_their_calls() -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"text", "ünï".encode(), b"\x00\xff\xfe", b'{"json": 1}'])
-async def test_storage_gives_back_the_bytes(data: bytes) -> None:
+async def test_storage_returns_the_written_bytes(data: bytes) -> None:
     storage = PointerStorage(InMemoryContextPointerStore())
     await storage.write("a/b.json", b"before")
     await storage.write("a/b.json", data)
@@ -348,7 +348,7 @@ async def test_storage_gives_back_the_bytes(data: bytes) -> None:
     assert await storage.list() == ["b"]
 
 
-async def test_storage_finds_by_words_and_refuses_secret_keys() -> None:
+async def test_storage_searches_by_words_and_refuses_secret_keys() -> None:
     storage = PointerStorage(InMemoryContextPointerStore())
     await storage.write("one", b"The ferry leaves at noon.")
     await storage.write("two", b"Bread and butter.")
@@ -359,7 +359,7 @@ async def test_storage_finds_by_words_and_refuses_secret_keys() -> None:
         await PointerStorage(InMemoryContextPointerStore(), query_id="../up").list()
 
 
-def test_the_plugin_of_strands_keeps_its_results_in_our_storage(tmp_path: Path) -> None:
+def test_the_offloader_of_strands_works_with_our_storage(tmp_path: Path) -> None:
     store = FileContextPointerStore(tmp_path)
     plugin = ContextOffloader(storage=PointerStorage(store, query_id="user:42"))
     model = ScriptedModel(
@@ -385,7 +385,7 @@ def test_a_result_that_cannot_be_stored_is_not_shown() -> None:
     assert "part 4321" not in text
 
 
-def test_a_call_of_the_application_gives_it_the_whole_result() -> None:
+def test_a_call_of_the_application_returns_the_whole_result() -> None:
     agent = Agent(
         model=ScriptedModel(),
         tools=[list_parts],

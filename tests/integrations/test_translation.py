@@ -1,4 +1,4 @@
-"""What the hooks of every framework are made of."""
+"""Test the functions that the hooks of all frameworks share."""
 
 import asyncio
 from collections.abc import Mapping
@@ -34,7 +34,7 @@ def read(message: dict[str, Any]) -> Mapping[str, Any]:
     return message
 
 
-async def test_what_was_offloaded_is_read_back_and_found() -> None:
+async def test_an_offloaded_result_is_read_back_and_found() -> None:
     session = session_of()
     shown = await session.offload(ROWS, tool="list_parts", args={})
     args = {
@@ -70,7 +70,7 @@ async def test_a_long_history_is_folded_and_found_again() -> None:
     assert "93" in await read_back(session, "search_context", {"query": "code of door 3"})
 
 
-async def test_a_text_beside_an_image_is_written_as_a_text() -> None:
+async def test_the_text_of_a_message_with_an_image_is_shortened() -> None:
     session = session_of(fold=FoldPolicy(max_tokens=600))
     blocks = [{"type": "image", "url": "u"}, {"type": "text", "text": "word " * 2_000}]
     messages: list[dict[str, Any]] = [{"role": "user", "content": blocks}]
@@ -78,7 +78,7 @@ async def test_a_text_beside_an_image_is_written_as_a_text() -> None:
     assert sent["content"].startswith("[This message has")
 
 
-async def test_the_synchronous_form_runs_beside_a_loop_and_raises_what_the_work_raises() -> None:
+async def test_run_sync_works_beside_a_loop_and_raises_errors() -> None:
     session = session_of()
     shown = run_sync(session.offload(ROWS, tool="list_parts", args={}))
     assert shown.pointer_id is not None
@@ -97,11 +97,11 @@ async def test_the_synchronous_form_runs_beside_a_loop_and_raises_what_the_work_
         (None, None),
     ],
 )
-def test_only_text_counts_as_text(content: object, text: str | None) -> None:
+def test_plain_text_is_none_for_anything_but_text(content: object, text: str | None) -> None:
     assert plain_text(content) == text
 
 
-async def test_the_items_of_a_session_are_kept_in_order_and_out_of_reach_of_results() -> None:
+async def test_items_stay_in_order_and_apart_from_results() -> None:
     sessions = Sessions()
     items, other = StoredItems(sessions, "a"), StoredItems(sessions, "b")
     for number in range(12):
@@ -116,7 +116,7 @@ async def test_the_items_of_a_session_are_kept_in_order_and_out_of_reach_of_resu
     assert await items.get_items() == []
 
 
-def test_what_the_model_answered_at_once_is_one_message() -> None:
+def test_items_of_one_model_response_are_one_message() -> None:
     asked = {"role": "user", "content": "Go"}
     thought = {"type": "reasoning", "id": "r", "summary": []}
     said_ = {
@@ -148,11 +148,13 @@ def test_what_the_model_answered_at_once_is_one_message() -> None:
         ("{broken", {"arguments": "{broken"}),
     ],
 )
-def test_arguments_that_are_no_object_are_kept(text: str, arguments: dict[str, Any]) -> None:
+def test_arguments_that_are_not_an_object_are_preserved(
+    text: str, arguments: dict[str, Any]
+) -> None:
     assert arguments_of(text) == arguments
 
 
-async def test_what_two_writers_add_at_once_is_all_kept() -> None:
+async def test_items_of_concurrent_writers_are_all_stored() -> None:
     sessions = Sessions()
     writers = [StoredItems(sessions, "a") for _ in range(8)]
     await asyncio.gather(

@@ -1,4 +1,4 @@
-"""A server on stdin and stdout that does what none should: the word on its command line says what."""
+"""Run a misbehaving server on stdin and stdout. Its command line names the misbehaviour."""
 
 import json
 import os
@@ -40,7 +40,7 @@ def nested(depth: int, inner: str) -> str:
 
 
 def change(id_: int, uri: str) -> None:
-    """Tells that a resource changed, if somebody watches it; says what is watched."""
+    """Announce that a resource changed if it is watched, and return the watched ones."""
     if uri in WATCHED:
         notify("notifications/resources/updated", uri=uri)
     say(id=id_, result=text_of(f"{os.getpid()} {sorted(WATCHED)}"))

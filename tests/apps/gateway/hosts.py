@@ -1,4 +1,4 @@
-"""Hosts for tests: the official client before a gateway in this process, or before one that runs by itself."""
+"""Connect the official MCP client to a gateway in this process, or in a process of its own."""
 
 import asyncio
 import json
@@ -53,7 +53,7 @@ async def host_of_process(*arguments: str, **options: Any) -> AsyncIterator[Clie
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    """Returns once it holds; the test's own limit ends the wait."""
+    """Wait until the condition is true. The timeout of the test ends the wait."""
     while not holds():  # noqa: ASYNC110 - it is another process's file
         await asyncio.sleep(0.02)
 
@@ -76,7 +76,7 @@ def free_port() -> int:
 
 
 async def is_open(port: int) -> None:
-    """Returns once somebody listens; the test's own limit ends the wait."""
+    """Wait until a process listens on the port. The timeout of the test ends the wait."""
     while True:
         try:
             _, writer = await asyncio.open_connection("127.0.0.1", port)

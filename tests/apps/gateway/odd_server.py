@@ -1,4 +1,4 @@
-"""A server on stdin and stdout with a tool for each thing that a gateway has to pass on."""
+"""Run a server on stdin and stdout with one tool per feature that a gateway passes on."""
 
 import json
 import os

@@ -47,7 +47,7 @@ async def test_a_large_result_becomes_a_preview_and_is_read_back(era: str) -> No
         assert id_in(preview) in text_of(await host.call_tool("list_context", {}))
 
 
-async def test_an_intent_makes_the_preview_and_never_reaches_the_server() -> None:
+async def test_an_intent_decides_the_preview_and_never_reaches_the_server() -> None:
     async with host_of(config_of(odd=odd())) as host:
         result = await host.call_tool("list_items", {"count": 6_000, "intent": "item 4321"})
         assert "item 4321" in text_of(result)
@@ -61,7 +61,7 @@ async def test_an_intent_makes_the_preview_and_never_reaches_the_server() -> Non
         assert schema["required"] == ["number"]
 
 
-async def test_tools_are_listed_without_output_schema_and_our_own_first() -> None:
+async def test_own_tools_are_listed_first_and_none_has_an_output_schema() -> None:
     async with host_of(config_of(odd=odd())) as host:
         tools = (await host.list_tools()).tools
         assert [tool.name for tool in tools][:3] == [
@@ -79,7 +79,7 @@ async def test_tools_are_listed_without_output_schema_and_our_own_first() -> Non
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_small_results_errors_images_and_links_stay_as_they_are(era: str) -> None:
+async def test_small_results_errors_images_and_links_do_not_change(era: str) -> None:
     async with host_of(config_of(odd=odd()), mode=era) as host, Client(_bare(), mode=era) as bare:
         calls: list[tuple[str, dict[str, Any]]] = [
             ("add_one", {"number": 3}),
@@ -100,7 +100,7 @@ def _bare() -> Any:
     return StdioServerParameters(command=server.command, args=list(server.args))
 
 
-async def test_pictures_and_links_stay_beside_a_preview() -> None:
+async def test_images_and_links_stay_with_a_preview() -> None:
     async with host_of(config_of(odd=odd())) as host:
         picture = await host.call_tool("get_picture", {"words": 9_000})
         assert [block.type for block in picture.content] == ["text", "image"]
@@ -109,12 +109,14 @@ async def test_pictures_and_links_stay_beside_a_preview() -> None:
         assert [block.type for block in links.content] == ["text", "resource_link"]
 
 
-async def test_what_a_server_gives_against_its_schema_reaches_the_host() -> None:
+async def test_a_result_that_breaks_its_schema_reaches_the_host() -> None:
     async with host_of(config_of(odd=odd())) as host:
         assert text_of(await host.call_tool("wrong_output", {})) == "odd"
 
 
-async def test_cancelling_reaches_the_server_and_progress_the_host(tmp_path: Path) -> None:
+async def test_cancellation_reaches_the_server_and_progress_reaches_the_host(
+    tmp_path: Path,
+) -> None:
     told: list[tuple[float, float | None, str | None]] = []
 
     async def on_progress(progress: float, total: float | None, message: str | None) -> None:
@@ -134,7 +136,7 @@ async def test_cancelling_reaches_the_server_and_progress_the_host(tmp_path: Pat
         assert told == [(1, 2, "half")]
 
 
-async def test_fifty_calls_at_once_get_their_own_answers() -> None:
+async def test_fifty_concurrent_calls_get_their_own_answers() -> None:
     async with host_of(config_of(odd=odd())) as host:
         results = await asyncio.gather(
             *(
@@ -145,7 +147,7 @@ async def test_fifty_calls_at_once_get_their_own_answers() -> None:
         assert [text_of(result) for result in results] == [str(number) for number in range(50)]
 
 
-async def test_a_server_asks_the_host_of_its_call() -> None:
+async def test_a_servers_request_goes_to_the_host_of_its_call() -> None:
     async def elicit(
         _: ClientRequestContext, params: types.ElicitRequestParams
     ) -> types.ElicitResult:
@@ -165,7 +167,7 @@ async def test_a_server_asks_the_host_of_its_call() -> None:
             pass
 
 
-async def test_a_question_in_rounds_passes_with_its_state() -> None:
+async def test_an_input_required_result_passes_with_its_state() -> None:
     async def elicit(
         _: ClientRequestContext, params: types.ElicitRequestParams
     ) -> types.ElicitResult:
@@ -181,7 +183,7 @@ async def test_a_question_in_rounds_passes_with_its_state() -> None:
         )
 
 
-async def test_resources_and_prompts_pass() -> None:
+async def test_resources_and_prompts_are_passed_on() -> None:
     async with host_of(config_of(one=odd(), two=odd())) as host:
         resources = (await host.list_resources()).resources
         assert {str(resource.uri) for resource in resources} == {"odd://greeting"}
@@ -226,7 +228,7 @@ async def test_search_mode_finds_and_calls_tools() -> None:
         assert "get_log" in text_of(unknown)
 
 
-async def test_what_was_found_is_listed_only_if_that_is_wanted() -> None:
+async def test_found_tools_are_listed_only_if_configured() -> None:
     for wanted in (False, True):
         settings = {"tools": "search", "list_found": wanted}
         async with host_of(config_of(odd=odd(), settings=settings)) as host:
@@ -234,7 +236,7 @@ async def test_what_was_found_is_listed_only_if_that_is_wanted() -> None:
             assert ("get_log" in [tool.name for tool in (await host.list_tools()).tools]) is wanted
 
 
-async def test_a_host_hears_of_new_tools() -> None:
+async def test_a_host_is_notified_of_new_tools() -> None:
     heard = asyncio.Event()
 
     async def on_message(message: object) -> None:
@@ -248,7 +250,7 @@ async def test_a_host_hears_of_new_tools() -> None:
         assert "new_tool" in [tool.name for tool in (await host.list_tools()).tools]
 
 
-async def test_the_command_serves_protocol_alone_and_says_what_it_did(tmp_path: Path) -> None:
+async def test_the_command_writes_only_protocol_and_records_its_work(tmp_path: Path) -> None:
     server = odd(noise=True)
     entry = {"command": server.command, "args": list(server.args)}
     config = tmp_path / "mcp.json"
@@ -278,7 +280,7 @@ async def test_the_command_serves_protocol_alone_and_says_what_it_did(tmp_path: 
     assert not await asyncio.to_thread(lambda: list(Path(folder, "results").rglob("*.result.json")))
 
 
-async def test_a_record_that_cannot_be_written_is_written_later(tmp_path: Path) -> None:
+async def test_a_record_is_retried_after_a_failed_write(tmp_path: Path) -> None:
     server, config, runs = hostile(), tmp_path / "mcp.json", tmp_path / "kept" / "runs"
     entry = {"command": server.command, "args": list(server.args)}
     config.write_text(json.dumps({"mcpServers": {"small": entry}}), encoding="utf-8")
@@ -321,7 +323,7 @@ async def test_memory_only_writes_nothing(tmp_path: Path) -> None:
     assert not folder.exists()
 
 
-async def test_python_gets_a_registry_with_the_same_care() -> None:
+async def test_a_python_registry_has_the_same_previews() -> None:
     async with mcp_tools(config_of(odd=odd())) as registry:
         assert registry.get("list_items").read_only is True  # type: ignore[union-attr]
         assert await registry.execute("add_one", number=3) == 4

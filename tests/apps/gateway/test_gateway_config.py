@@ -59,7 +59,7 @@ def test_variables_in_texts_are_replaced(tmp_path: Path, monkeypatch: pytest.Mon
     assert server.env == {"A": "k-1"}
 
 
-def test_a_variable_that_is_not_set_is_named_with_its_place(
+def test_a_variable_that_is_not_set_is_named_with_its_position(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("GATEWAY_TEST_OTHER", raising=False)
@@ -93,7 +93,7 @@ def test_a_variable_that_is_not_set_is_named_with_its_place(
         ('{"mcpServers": {"a": 5}}', "server a"),
     ],
 )
-def test_a_wrong_file_is_named_with_the_way_out(text: str, said: str, tmp_path: Path) -> None:
+def test_an_invalid_file_is_named_with_the_remedy(text: str, said: str, tmp_path: Path) -> None:
     path = tmp_path / "mcp.json"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(ConfigError) as caught:
@@ -110,12 +110,12 @@ def test_a_missing_file_is_a_setting_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "settings", [{"max_whole_tokens": 10}, {"tools": "some"}, {"ttl_s": 0}, {"unknown": 1}]
 )
-def test_a_wrong_setting_is_named(settings: dict[str, Any]) -> None:
+def test_an_invalid_setting_is_named(settings: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=next(iter(settings))):
         GatewayConfig.from_files(**settings)
 
 
-def test_globs_fit_a_tool_or_a_server_and_a_tool() -> None:
+def test_globs_match_a_tool_or_a_server_and_a_tool() -> None:
     rules = ToolRules(allow=("git/*", "get_*"), deny=("*_secret",), pinned=("time/now",))
     admitted = [
         ("git", "commit"),

@@ -1,4 +1,4 @@
-"""What docs/gateway.md shows is executed, in its order."""
+"""Run the examples of docs/gateway.md in their order."""
 
 import json
 import os
@@ -62,7 +62,7 @@ def test_the_five_minutes_work(tmp_path: Path) -> None:
     assert said.endswith("True\n")
 
 
-def test_every_configuration_on_the_page_is_one(tmp_path: Path) -> None:
+def test_every_configuration_on_the_page_is_valid(tmp_path: Path) -> None:
     found = []
     for number, text in enumerate(of("json")):
         path = tmp_path / f"{number}.json"
@@ -71,7 +71,7 @@ def test_every_configuration_on_the_page_is_one(tmp_path: Path) -> None:
     assert found == [["git"], [], ["git"]]  # the gateway leaves itself out
 
 
-def test_the_page_names_every_option_that_it_should() -> None:
+def test_the_page_names_every_option() -> None:
     page = (ROOT / "docs" / "gateway.md").read_text(encoding="utf-8")
     source = (ROOT / "llm_common" / "apps" / "cli" / "gateway_commands.py").read_text(
         encoding="utf-8"

@@ -79,7 +79,7 @@ async def test_hosts_over_http_share_nothing(tmp_path: Path) -> None:
     assert not results_in(tmp_path)
 
 
-async def test_hosts_over_http_hear_of_their_own_servers_alone(tmp_path: Path) -> None:
+async def test_hosts_over_http_are_notified_by_their_own_servers_only(tmp_path: Path) -> None:
     async with (
         served(tmp_path) as address,
         host_at(address, TOKENS[0], "auto") as one,
@@ -93,7 +93,7 @@ async def test_hosts_over_http_hear_of_their_own_servers_alone(tmp_path: Path) -
         assert await anext(events) == ResourceUpdated("odd://b")
 
 
-async def test_a_host_that_leaves_takes_its_servers_and_results_with_it(tmp_path: Path) -> None:
+async def test_a_leaving_host_ends_its_servers_and_removes_its_results(tmp_path: Path) -> None:
     async with served(tmp_path) as address, host_at(address, TOKENS[1], "legacy") as other:
         async with host_at(address, TOKENS[0], "legacy") as host:
             pid = text_of(await host.call_tool("get_pid", {}))
@@ -103,7 +103,7 @@ async def test_a_host_that_leaves_takes_its_servers_and_results_with_it(tmp_path
         assert text_of(await other.call_tool("add_one", {"number": 1})) == "2"
 
 
-async def test_names_of_other_machines_are_refused(tmp_path: Path) -> None:
+async def test_addresses_other_than_loopback_are_refused(tmp_path: Path) -> None:
     async with served(tmp_path) as address, httpx2.AsyncClient() as http:
         for header, status in (("Host", 421), ("Origin", 403)):
             headers = {"Authorization": f"Bearer {TOKENS[0]}", header: "http://evil.example"}

@@ -17,7 +17,7 @@ from tests.apps.gateway.hosts import config_of, host_of, odd, text_of, until
 pytestmark = pytest.mark.mcp
 
 
-async def test_a_server_that_dies_in_a_call_fails_it_and_no_other() -> None:
+async def test_a_server_that_dies_during_a_call_fails_only_that_call() -> None:
     async with host_of(config_of(one=odd(), two=odd())) as host:
         slow = asyncio.create_task(host.call_tool("two_pause", {"seconds": 1, "number": 5}))
         await asyncio.sleep(0.1)
@@ -37,7 +37,7 @@ async def test_a_server_that_dies_in_a_call_fails_it_and_no_other() -> None:
         assert int(text_of(again)) > 0
 
 
-async def test_a_server_that_dies_between_calls_is_started_again_at_once() -> None:
+async def test_a_server_that_dies_between_calls_is_restarted_immediately() -> None:
     async with host_of(config_of(one=odd())) as host:
         pid = int(text_of(await host.call_tool("get_pid", {})))
         os.kill(pid, signal.SIGKILL)
@@ -56,7 +56,7 @@ async def test_a_server_that_dies_between_calls_is_started_again_at_once() -> No
         assert pids != {str(pid)}
 
 
-async def test_every_call_that_runs_when_a_server_dies_fails_and_counts_once() -> None:
+async def test_a_servers_death_fails_all_its_calls_and_counts_once() -> None:
     async with host_of(config_of(one=odd())) as host:
         await host.list_tools()
         waiting = [
@@ -76,7 +76,7 @@ async def test_every_call_that_runs_when_a_server_dies_fails_and_counts_once() -
         (ServerConfig(url="http://127.0.0.1:9/mcp"), "it does not start"),
     ],
 )
-async def test_a_server_that_does_not_start_leaves_the_others(
+async def test_a_server_that_does_not_start_affects_no_other(
     broken: ServerConfig, said: str
 ) -> None:
     async with (
@@ -90,7 +90,7 @@ async def test_a_server_that_does_not_start_leaves_the_others(
         assert "broken has no tools" in text_of(await host.call_tool("its_tool", {}))
 
 
-async def test_a_server_that_hangs_is_left_out_of_the_list_and_given_up() -> None:
+async def test_a_hanging_server_is_left_out_and_ended() -> None:
     settings = {"list_wait_s": 8.0, "start_timeout_s": 9.0}
     config = config_of(stuck=odd(hang=True), good=odd(), settings=settings)
     async with Gateway(config) as gateway, Client(gateway.server) as host:
@@ -115,14 +115,14 @@ async def test_a_late_server_is_announced(tmp_path: Path) -> None:
         assert "add_one" in [tool.name for tool in (await host.list_tools()).tools]
 
 
-async def test_python_gets_a_typed_error_for_a_dead_server() -> None:
+async def test_a_dead_server_raises_a_typed_error_in_python() -> None:
     async with mcp_tools(config_of(one=odd())) as registry:
         with pytest.raises(ServerDownError) as caught:
             await registry.execute("end_now")
     assert caught.value.server == "one"
 
 
-async def test_a_server_gets_its_own_variables_and_no_others(
+async def test_a_server_gets_only_its_own_variables(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("GATEWAY_SECRET", "of the gateway")
@@ -139,7 +139,7 @@ async def test_a_server_gets_its_own_variables_and_no_others(
     assert ("TWO" in first, "ONE" in second) == (False, False)
 
 
-async def test_a_server_that_is_just_being_started_is_ended_too(tmp_path: Path) -> None:
+async def test_a_starting_server_is_ended_too(tmp_path: Path) -> None:
     pid_file = tmp_path / "pid"
     config = config_of(stuck=odd(hang=True, pid_file=str(pid_file)), settings={"list_wait_s": 0.01})
     async with host_of(config) as host:
@@ -150,7 +150,7 @@ async def test_a_server_that_is_just_being_started_is_ended_too(tmp_path: Path) 
         os.kill(pid, 0)
 
 
-async def test_nothing_is_started_once_a_session_has_ended() -> None:
+async def test_nothing_is_started_after_a_session_has_ended() -> None:
     config = config_of(one=odd())
     session = HostSession(config, abilities=HostAbilities(), store=store_of(config))
     await session.listing()
@@ -160,7 +160,7 @@ async def test_nothing_is_started_once_a_session_has_ended() -> None:
     assert text_of(answer) == "the server one is down: the gateway is closing"
 
 
-async def test_a_server_that_is_started_again_lists_its_tools_anew() -> None:
+async def test_a_restarted_server_lists_its_tools_again() -> None:
     changes: list[object] = []
 
     async def on_message(message: object) -> None:

@@ -65,7 +65,7 @@ def id_in(text: str) -> str:
         (None, ["plain"], "plain"),
     ],
 )
-def test_a_result_is_stored_as_its_value_and_loses_nothing(
+def test_a_result_is_stored_as_data_without_loss(
     structured: Any, texts: list[str], stored: Any
 ) -> None:
     assert stored_value(structured, texts) == stored
@@ -90,12 +90,12 @@ async def test_small_results_stay_and_large_ones_become_previews() -> None:
     assert at.counts.tokens_not_sent > 10_000
 
 
-async def test_a_result_whose_text_alone_is_large_is_kept_too() -> None:
+async def test_a_result_with_only_large_text_is_stored_too() -> None:
     preview = await results_of().preview({"count": 5}, ["many words " * 2_000], tool="t", args={})
     assert preview is not None
 
 
-async def test_the_reader_is_named_as_the_host_sees_it() -> None:
+async def test_the_reader_is_named_with_the_hosts_prefix() -> None:
     assert "with mcp__gate__read_context and the id" in await kept(
         results_of(host_prefix="mcp__gate__")
     )
@@ -135,7 +135,7 @@ async def test_words_are_found_in_all_results_of_the_session() -> None:
     assert "try others" in await at.answer(SEARCHER, {"query": "?!"})
 
 
-async def test_results_are_listed_newest_first_and_further() -> None:
+async def test_results_are_listed_newest_first_in_pages() -> None:
     at = results_of(max_whole_tokens=300)
     ids = [id_in(await kept(at, args={"page": page})) for page in range(30)]
     first = await at.answer(LISTER, {})
@@ -145,7 +145,7 @@ async def test_results_are_listed_newest_first_and_further() -> None:
     assert ids[-len(shown) - 1] in await at.answer(LISTER, {"after": len(shown)})
 
 
-async def test_a_session_cannot_read_results_of_another() -> None:
+async def test_a_session_cannot_read_the_results_of_another() -> None:
     store = InMemoryContextPointerStore()
     one, two = results_of(store), results_of(store)
     pointer_id = id_in(await kept(one))
@@ -185,7 +185,7 @@ async def test_any_tool_name_can_be_stored(name: str) -> None:
     assert id_in(await kept(results_of(), tool=name))
 
 
-async def test_results_are_gone_when_a_session_ends() -> None:
+async def test_results_are_removed_when_a_session_ends() -> None:
     store = InMemoryContextPointerStore()
     at = results_of(store)
     await kept(at)
@@ -193,6 +193,6 @@ async def test_results_are_gone_when_a_session_ends() -> None:
     assert (await store.verify()).pointers == 0
 
 
-def test_the_words_of_a_call_are_found_among_many_values_without_words() -> None:
+def test_the_query_has_the_words_among_many_other_values() -> None:
     assert query_of({"a": [None] * 100_000, "b": {"c": [True, "snow", 3]}}, "find") == "find snow 3"
     assert len(query_of({"a": ["x" * 600] * 9}, "find")) == 1_000

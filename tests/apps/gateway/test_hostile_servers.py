@@ -1,4 +1,4 @@
-"""A server that does what none should gets a clear error, and no other server notices."""
+"""Test that a misbehaving server causes a clear error and affects no other server."""
 
 import asyncio
 import json
@@ -29,16 +29,16 @@ MAX_GROWTH_KB = 400_000
 
 @dataclass(frozen=True)
 class Case:
-    """What becomes of a server.
+    """A hostile server with the expected effects.
 
     Attributes:
-        does: What it does.
-        says: What a call of its first tool says.
-        fails: Whether that is an error.
-        tools: Names that are listed of it.
-        problem: What is said of the server.
-        left_out: What is said to be left out.
-        settings: Of the gateway.
+        does: The server's behaviour.
+        says: A text in the result of its first tool.
+        fails: Whether that result is an error.
+        tools: The listed names of its tools.
+        problem: The server's problem in the report.
+        left_out: The entries left out in the report.
+        settings: Settings of the gateway.
     """
 
     does: str
@@ -145,8 +145,8 @@ CASES = (
 )
 
 
-async def said(host: Client, name: str) -> tuple[str, bool]:
-    """What a call says, and whether that is an error."""
+async def call_text(host: Client, name: str) -> tuple[str, bool]:
+    """Return the text of a call's result, and whether it is an error."""
     try:
         result = await host.call_tool(name, {"text": "a" * 40 + "!"}, progress_callback=_ignore)
     except MCPError as exc:
@@ -156,11 +156,11 @@ async def said(host: Client, name: str) -> tuple[str, bool]:
 
 
 async def _ignore(progress: float, total: float | None, message: str | None) -> None:
-    """Takes progress."""
+    """Ignore progress."""
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.does)
-async def test_a_hostile_server_harms_no_other(case: Case) -> None:
+async def test_a_hostile_server_affects_no_other(case: Case) -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     config = config_of(
         bad=hostile(case.does), good=hostile(), settings={"tools": "all", **dict(case.settings)}
@@ -174,18 +174,18 @@ async def test_a_hostile_server_harms_no_other(case: Case) -> None:
             len(tool.description or "") < 2_048 and len(tool.title or "") <= 200 for tool in tools
         )
         good = "z_ok" if "bad_ok" in {tool.name for tool in tools} else "ok"
-        pid, _ = await said(host, good)
+        pid, _ = await call_text(host, good)
         names = [
             tool.name.replace("bad_ok", "ok") for tool in tools if tool.name not in OWN | {good}
         ]
         assert tuple(sorted(names)) == case.tools
         first = "bad/ok" if "ok" in case.tools else (case.tools or ("none",))[0]
-        calling = asyncio.create_task(said(host, first))
-        assert (await said(host, good)) == (pid, False)
+        calling = asyncio.create_task(call_text(host, first))
+        assert (await call_text(host, good)) == (pid, False)
         text, failed = await calling
         assert (case.says if case.tools == () or "ok" in case.tools else "") in text
         assert failed is case.fails
-        assert (await said(host, good)) == (pid, False)
+        assert (await call_text(host, good)) == (pid, False)
         await _check_report(gateway, case)
         assert len(asyncio.all_tasks()) < 300
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < MAX_GROWTH_KB
@@ -202,7 +202,7 @@ async def _check_report(gateway: Gateway, case: Case) -> None:
     assert bool(case.left_out) == bool(bad.left_out)
 
 
-async def test_resources_and_prompts_that_are_none_are_left_out() -> None:
+async def test_invalid_resources_and_prompts_are_left_out() -> None:
     async with (
         Gateway(config_of(bad=hostile())) as gateway,
         Client(gateway.server, mode="legacy") as host,
@@ -214,7 +214,7 @@ async def test_resources_and_prompts_that_are_none_are_left_out() -> None:
         assert session.connections["bad"].wire.left_out == {"no uri": "uri", "None": "name"}
 
 
-async def test_a_flood_is_not_kept_for_a_slow_host() -> None:
+async def test_a_flood_is_dropped_for_a_slow_host() -> None:
     waiting, taken = [], asyncio.Event()
 
     async def notify(message: object) -> None:
@@ -235,7 +235,7 @@ async def test_a_flood_is_not_kept_for_a_slow_host() -> None:
     await session.close()
 
 
-def test_doctor_names_what_is_left_out_and_ends_with_1(tmp_path: Path) -> None:
+def test_doctor_names_left_out_entries_and_exits_with_1(tmp_path: Path) -> None:
     entries = {"bad": hostile("no schema"), "good": hostile()}
     kept = {
         name: {"command": entry.command, "args": list(entry.args)}

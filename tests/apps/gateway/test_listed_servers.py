@@ -1,4 +1,4 @@
-"""`llm-common tools` over an `mcpServers` file: the servers are started and asked."""
+"""Test `llm-common tools` with an `mcpServers` file, whose servers are started."""
 
 import json
 import subprocess

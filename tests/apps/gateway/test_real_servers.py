@@ -1,4 +1,4 @@
-"""The gateway in front of servers of others, each in an environment that `make test-mcp` sets up."""
+"""Test the gateway with published servers, in environments that `make test-mcp` sets up."""
 
 import asyncio
 import json
@@ -164,7 +164,7 @@ async def test_a_commit_and_a_query_and_a_page_are_read_back_in_part(
         assert "line 15321 of the page" in found
 
 
-async def test_a_host_that_checks_output_schemas_is_content(folder: Path) -> None:
+async def test_a_host_that_checks_output_schemas_accepts_previews(folder: Path) -> None:
     async with host_of(config_of(folder, "time", "files", "fetch")) as host:
         tools = (await host.list_tools()).tools
         assert all(tool.output_schema is None for tool in tools)
@@ -174,7 +174,7 @@ async def test_a_host_that_checks_output_schemas_is_content(folder: Path) -> Non
         assert large.structured_content is None
 
 
-async def test_pictures_errors_and_links_of_everything_stay(folder: Path) -> None:
+async def test_images_errors_and_links_of_everything_do_not_change(folder: Path) -> None:
     config = config_of(folder, "everything")
     server = config.servers["everything"]
     async with (
@@ -198,7 +198,7 @@ async def test_pictures_errors_and_links_of_everything_stay(folder: Path) -> Non
             assert shown.model_dump(exclude={"meta"}) == given.model_dump(exclude={"meta"}), name
 
 
-async def test_everything_asks_its_host(folder: Path) -> None:
+async def test_requests_of_everything_reach_its_host(folder: Path) -> None:
     asked: list[str] = []
 
     async def sample(
@@ -226,7 +226,7 @@ async def test_everything_asks_its_host(folder: Path) -> None:
     assert asked == ["sample", "elicit"]
 
 
-async def test_everything_completes_and_tells_changes(folder: Path) -> None:
+async def test_completions_and_changes_of_everything_reach_the_host(folder: Path) -> None:
     async with host_of(config_of(folder, "everything")) as host:
         await names_of(host, "echo")
         prompt, argument = (
@@ -240,7 +240,7 @@ async def test_everything_completes_and_tells_changes(folder: Path) -> None:
             assert await anext(events) == ResourceUpdated(first.uri)
 
 
-async def test_fifty_calls_at_once_over_real_servers(folder: Path) -> None:
+async def test_fifty_concurrent_calls_to_real_servers(folder: Path) -> None:
     async with host_of(config_of(folder, "time", "git")) as host:
         zones = ["Europe/Paris", "Asia/Tokyo", "America/Lima", "UTC", "Africa/Cairo"]
         times = [

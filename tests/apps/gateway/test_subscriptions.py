@@ -1,4 +1,4 @@
-"""What a host asks of single resources, prompts and templates, beside reading them."""
+"""Test subscriptions and completions for single resources, prompts and templates."""
 
 import os
 import signal
@@ -38,7 +38,7 @@ async def change(host: Client, uri: str) -> tuple[int, str]:
     return int(pid), watched
 
 
-async def test_a_host_is_told_of_the_resources_that_it_subscribes_to() -> None:
+async def test_a_host_is_notified_of_changes_of_subscribed_resources() -> None:
     updated: list[str] = []
     async with host_of(
         config_of(one=hostile(CHANGING)), mode="legacy", message_handler=keeping(updated)
@@ -56,7 +56,7 @@ async def test_a_host_is_told_of_the_resources_that_it_subscribes_to() -> None:
         assert updated == ["bad://a"]
 
 
-async def test_a_server_that_is_started_again_is_told_what_to_watch() -> None:
+async def test_subscriptions_survive_a_restart_of_the_server() -> None:
     updated: list[str] = []
     async with host_of(
         config_of(one=hostile(CHANGING)), mode="legacy", message_handler=keeping(updated)
@@ -75,7 +75,7 @@ async def test_a_resource_that_no_server_can_watch_is_refused() -> None:
             await host.session.send_request(subscribe("bad://a"), EMPTY)
 
 
-async def test_a_host_of_the_present_era_listens_to_a_server_of_either() -> None:
+async def test_a_host_of_the_newest_protocol_listens_to_any_server() -> None:
     async with host_of(config_of(old=hostile(CHANGING), new=odd())) as host:
         async with host.listen(resource_subscriptions=["bad://a", "odd://greeting"]) as events:
             await change(host, "bad://a")

@@ -33,7 +33,7 @@ def places(tools: ToolListing) -> dict[str, str]:
     return {name: f"{one.server}/{one.name}" for name, one in tools.tools.items()}
 
 
-def test_only_equal_names_and_those_of_the_gateway_get_a_prefix() -> None:
+def test_only_duplicate_and_reserved_names_get_a_prefix() -> None:
     tools = listing(
         tool("a", "search"), tool("b b", "search"), tool("b b", "list"), tool("a", "read_context")
     )
@@ -50,7 +50,7 @@ def test_a_prefixed_name_never_hides_another_tool() -> None:
     assert places(tools) == {"a_x": "c/a_x", "a_x_2": "a/x", "b_x": "b/x"}
 
 
-def test_names_have_only_signs_that_models_take() -> None:
+def test_names_have_only_characters_that_models_accept() -> None:
     tools = listing(
         tool("a", "x\x1b[31m\ny"), tool("a", ""), tool("b", "é" * 3), tool("b", "a.b/c-d")
     )
@@ -62,7 +62,7 @@ def test_names_have_only_signs_that_models_take() -> None:
     }
 
 
-def test_long_names_end_with_a_digest_and_stay_apart() -> None:
+def test_long_names_end_with_a_digest_and_stay_unique() -> None:
     long = [tool("a", "n" * 70 + end) for end in "xy"] + [
         tool(server, "m" * 64) for server in ("c" * 60, "d")
     ]
@@ -82,7 +82,7 @@ def test_names_do_not_depend_on_the_order_of_servers() -> None:
     assert places(listing(*tools)) == places(listing(*reversed(tools)))
 
 
-def test_a_tool_is_found_by_its_shown_name_and_by_its_place() -> None:
+def test_a_tool_is_found_by_listed_name_or_server_and_name() -> None:
     tools = listing(tool("a", "search"), tool("b", "search"))
     assert [
         found and found[0]
@@ -95,7 +95,7 @@ def test_a_tool_is_found_by_its_shown_name_and_by_its_place() -> None:
     ]
 
 
-def test_rules_of_all_and_of_a_server_both_hold() -> None:
+def test_global_and_server_rules_both_apply() -> None:
     tools = [tool("a", "get_x"), tool("a", "get_y"), tool("a", "put_x")]
     shown = ToolListing(
         GatewayConfig(
@@ -124,11 +124,11 @@ def test_rules_of_all_and_of_a_server_both_hold() -> None:
         ("updateRecord", None, False),
     ],
 )
-def test_a_tool_only_reads_by_hint_and_by_name(name: str, hint: bool | None, reads: bool) -> None:
+def test_a_tool_only_reads_by_its_hint_and_name(name: str, hint: bool | None, reads: bool) -> None:
     assert changes_nothing(tool("a", name, read_only=hint)) is reads
 
 
-def test_read_only_leaves_out_what_may_write() -> None:
+def test_read_only_leaves_out_tools_that_may_write() -> None:
     shown = listing(tool("a", "get_x"), tool("a", "set_x"), rules=ToolRules(read_only=True))
     assert list(shown.tools) == ["get_x"]
 
@@ -150,7 +150,7 @@ def test_auto_searches_only_above_the_budget() -> None:
     assert list(over.listed(frozenset({"get_thing_1"}))) == ["get_thing_1"]
 
 
-def test_pinned_tools_are_listed_beside_the_search() -> None:
+def test_pinned_tools_are_listed_in_search_mode() -> None:
     shown = listing(*many(5), tools="search", rules=ToolRules(pinned=("*_3",)))
     assert list(shown.listed()) == ["get_thing_3"]
 
@@ -173,13 +173,13 @@ def test_a_search_answers_within_its_limit_in_a_fence() -> None:
     assert all(name in many_text for name in found)
 
 
-def test_a_search_without_a_match_says_what_is_there() -> None:
+def test_a_search_without_a_match_lists_the_servers() -> None:
     text, names = listing(*many(3), tool("b", "x"), tools="search").search("zygomorphic")
     assert names == ()
     assert "4 tools exist, by server: a (3), b (1)" in text
 
 
-def test_wrong_arguments_are_named_with_the_signature() -> None:
+def test_invalid_arguments_are_named_with_the_signature() -> None:
     shown = listing(tool("a", "get_x"))
     assert shown.problems("get_x", {"path": "/"}) == ""
     said = shown.problems("get_x", {"path": 5})
@@ -187,7 +187,7 @@ def test_wrong_arguments_are_named_with_the_signature() -> None:
     assert "get_x(path: str)" in said
 
 
-def test_a_schema_that_cannot_be_checked_is_left_to_the_server() -> None:
+def test_an_invalid_schema_is_left_to_the_server() -> None:
     odd = ServerTool(
         "a",
         "x",
@@ -197,11 +197,11 @@ def test_a_schema_that_cannot_be_checked_is_left_to_the_server() -> None:
     assert listing(odd).problems("x", {"a": 1}) == ""
 
 
-def test_a_long_description_is_cut_to_what_hosts_take() -> None:
+def test_a_long_description_is_cut_to_the_limit_of_hosts() -> None:
     assert len(shown_description(tool("a", "x", "word " * 10_000))) == MAX_DESCRIPTION_CHARS
 
 
-def test_a_change_concerns_the_host_only_where_it_lists_tools_of_the_server() -> None:
+def test_a_change_concerns_only_hosts_that_list_the_servers_tools() -> None:
     tools = (tool("a", "one"), tool("b", "two"))
     assert listing(*tools, tools="all").lists_any_of("a")
     searched = listing(*tools, tools="search", rules=ToolRules(pinned=("two",)))
@@ -209,5 +209,5 @@ def test_a_change_concerns_the_host_only_where_it_lists_tools_of_the_server() ->
     assert searched.lists_any_of("a", frozenset({"one"}))
 
 
-def test_arguments_of_a_tool_that_is_gone_are_left_to_its_server() -> None:
+def test_arguments_of_a_removed_tool_are_left_to_its_server() -> None:
     assert listing(tool("a", "one")).problems("gone", {"any": 1}) == ""

@@ -1,4 +1,4 @@
-"""Servers that are reached over HTTP, and what any server sends beside its answers."""
+"""Test servers over HTTP, and the messages that servers send in addition to answers."""
 
 import asyncio
 import json
@@ -49,7 +49,7 @@ async def served(kind: str, port: int) -> AsyncIterator[asyncio.subprocess.Proce
 
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("kind", PATHS)
-async def test_a_server_over_http_is_as_any_other(kind: str, era: str) -> None:
+async def test_a_server_over_http_works_like_any_other(kind: str, era: str) -> None:
     port = free_port()
     kept = {
         "url": f"http://127.0.0.1:{port}/{PATHS[kind]}",
@@ -84,7 +84,7 @@ async def test_a_server_over_http_is_as_any_other(kind: str, era: str) -> None:
             assert text_of(again) == "2"
 
 
-async def test_a_header_that_a_tool_wants_since_is_sent() -> None:
+async def test_a_header_that_a_tool_newly_requires_is_sent() -> None:
     port = free_port()
     config = config_of(far=ServerConfig(url=f"http://127.0.0.1:{port}/mcp"))
     async with served("streamable-http", port), host_of(config) as host:
@@ -112,7 +112,7 @@ def parent_of(pid: int) -> int:
 
 
 @pytest.mark.parametrize("where", [(), ("--memory-only",)])
-async def test_a_gateway_that_is_told_to_end_ends_its_servers(
+async def test_a_gateway_ends_its_servers_on_sigterm(
     where: tuple[str, ...], tmp_path: Path
 ) -> None:
     server, config, folder = odd(), tmp_path / "mcp.json", tmp_path / "kept"
