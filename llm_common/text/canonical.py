@@ -14,6 +14,8 @@
 | Decimal, UUID, Path | text |
 | bytes, bytearray, memoryview | `{"base64": "..."}`, a form that nothing here ever decodes |
 | pydantic model, dataclass | its fields by name |
+| table or array of pandas, polars, Arrow, numpy, PyTorch | records or lists, see `tabular` |
+| a missing value of pandas | None |
 | an object with a list `source_urls`, or whose class defines no text form | its public attributes |
 | anything else | its text, as with `default=str` |
 
@@ -41,6 +43,7 @@ import orjson
 from pydantic import BaseModel
 
 from llm_common.errors import CorruptPointerError, ResultTooLargeError, UnserialisableError
+from llm_common.text.tabular import is_tabular, tabular_data
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 
@@ -49,6 +52,8 @@ MAX_DEPTH = 250
 MAX_READ_DEPTH = 1_000
 """Maximum levels of nesting of a value that is shown. Earlier versions stored as many."""
 
+# pandas' NaT is a datetime, and would become the text "NaT".
+_MISSING = frozenset({"NaTType", "NAType"})
 _DEFAULT_REPR = re.compile(r"<[^<>]* object at 0x[0-9a-f]+[^<>]*>", re.IGNORECASE)
 _PARTS = re.compile(r'[{}\[\]]|"[^"\\]*(?:\\.[^"\\]*)*"|[^\s{}\[\]:,"]+')
 _TEXTS = frozenset({str})
@@ -315,6 +320,8 @@ def _simplified(value: object) -> object:
     """Convert a value one step closer to plain data."""
     if isinstance(value, io.IOBase):
         raise _without_form(value)
+    if type(value).__name__ in _MISSING:
+        return None
     for kinds, step in _STEPS:
         if isinstance(value, kinds):
             return step(value)
@@ -328,6 +335,8 @@ def _simplified(value: object) -> object:
         if not public:
             raise _without_form(value)
         return public
+    if is_tabular(value):
+        return tabular_data(value)
     text = str(value)
     # An address differs in every process, so a text with one identifies nothing.
     if _DEFAULT_REPR.search(text) or f"{id(value):x}" in text.lower():
