@@ -196,9 +196,10 @@ class Recording:
             candidates.append(candidate)
         dropped = []
         for call in selection.dropped[:MAX_LISTED]:
-            problems = []
-            for problem in call.problems[:_MAX_PROBLEMS]:
-                problems.append(self._one_line(str(problem), _MAX_PROBLEM_CHARS))
+            problems = [
+                self._one_line(str(problem), _MAX_PROBLEM_CHARS)
+                for problem in call.problems[:_MAX_PROBLEMS]
+            ]
             name = self._one_line(call.tool, _MAX_ID_CHARS)
             dropped.append(Dropped(id=name, reason=call.reason, problems=tuple(problems)))
         request = "\n".join(filter(None, (task.description, query)))

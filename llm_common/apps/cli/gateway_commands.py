@@ -42,7 +42,10 @@ gateway = typer.Typer(
 _Config = Annotated[
     list[Path] | None,
     typer.Option(
-        "--config", "-c", metavar="FILE", help="JSON with mcpServers, as of a host. Repeatable."
+        "--config",
+        "-c",
+        metavar="FILE",
+        help="JSON file with mcpServers, as hosts use it. Repeatable.",
     ),
 ]
 _Folder = Annotated[
@@ -95,10 +98,10 @@ def serve(
         bool, typer.Option("--read-only", help="Offer only tools marked read-only.")
     ] = False,
     list_found: Annotated[
-        bool, typer.Option("--list-found", help="List the tools that a search returned.")
+        bool, typer.Option("--list-found", help="After a search, list the tools that it returned.")
     ] = False,
     max_whole_tokens: Annotated[
-        int, typer.Option(min=200, help="Replace results of more tokens by a preview.")
+        int, typer.Option(min=200, help="Replace a result with more tokens by a preview.")
     ] = 2_000,
     max_preview_tokens: Annotated[
         int, typer.Option(min=200, help="Maximum tokens of a preview.")
@@ -107,7 +110,9 @@ def serve(
         bool, typer.Option(help="Add an argument in which the model says what it looks for.")
     ] = True,
     host_prefix: Annotated[str, typer.Option(help="Prefix that the host adds to tool names.")] = "",
-    lazy: Annotated[bool, typer.Option("--lazy", help="Start a server at its first call.")] = False,
+    lazy: Annotated[
+        bool, typer.Option("--lazy", help="Start a server only when it is needed.")
+    ] = False,
     memory_only: Annotated[
         bool, typer.Option("--memory-only", help="Write nothing to disk.")
     ] = False,

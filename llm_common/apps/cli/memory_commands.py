@@ -51,7 +51,11 @@ _Schema = Annotated[str, typer.Option(metavar="NAME", help="PostgreSQL schema wi
 _Session = Annotated[str | None, typer.Option("--session", metavar="ID", help="Id of a session.")]
 _User = Annotated[
     str | None,
-    typer.Option("--user", metavar="ID", help="Id of a user. Without it, sessions without a user."),
+    typer.Option(
+        "--user",
+        metavar="ID",
+        help="Id of a user. Without it, --session names a session without a user.",
+    ),
 ]
 
 
@@ -187,6 +191,7 @@ def forget(
     if session is None and user is None and event is None:
         raise typer.BadParameter("name a --session, a --user or an --id")
 
+    # Counted first, without opening the memory for writes: the question names the number.
     async def count() -> int:
         async with _open_memory(source, schema, read_only=True) as opened:
             _, total = await list_events(opened, session_id=session, user=user, id=event, limit=1)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 # The command imports what only it needs when it runs, so `--help` answers quickly.
 # ruff: noqa: PLC0415
 
+# Words for the reasons of a bundle's account.
 _REASONS = {
     "mentioned": "named",
     "share": "matches",

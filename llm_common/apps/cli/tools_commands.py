@@ -101,6 +101,7 @@ def rank(
     """
     from llm_common.tools.tool_index import ToolIndex
 
+    # The index of the selectors, so the order is the one that an agent would use.
     index = ToolIndex(_read_tools(source, silent=json))
     ranked = index.rank(request, limit)
     if json:

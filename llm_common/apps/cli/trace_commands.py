@@ -95,6 +95,7 @@ def export(
     from llm_common.apps.inspector import render_html
     from llm_common.trace.trace_file import read_trace
 
+    # `print_text` adds the last line end.
     print_text(render_html(read_trace(run)).rstrip("\n"), output)
     say(f"Wrote {output}.")
 

@@ -151,6 +151,7 @@ class Inspector:
             in_results=in_results,
             max_passage_chars=_PASSAGE_CHARS,
         )
+        # Ids are matched as texts, which a search by words would not find in part.
         queries: list[str] = []
         if words and page_number == 1:
             query_ids = map(query_id_of, self._blobs.folders())

@@ -140,6 +140,7 @@ class RecordedRuns:
     def siblings(self, run: RecordedRun, *, limit: int) -> list[RecordedRun]:
         """Return the newest readable runs of the same query, without the run itself."""
         siblings = []
+        # One more than the limit, because the run itself may be among the newest.
         for path in self._paths(run.path.parent.name)[: limit + 1]:
             with suppress(OSError, StoreError):
                 if path.stem != run.run_id:
@@ -230,6 +231,7 @@ def _count_tools(run: RecordedRun, costs: dict[str, ToolCost]) -> None:
             continue
         for candidate in line.candidates:
             cost = costs.setdefault(candidate.id, ToolCost())
+            # A tool that the catalogue left out cost no tokens.
             cost.offered += candidate.reason != "not shown"
             cost.definition_tokens = max(cost.definition_tokens, candidate.tokens or 0)
     for call in run.of(ToolCallLine):

@@ -104,6 +104,7 @@ def _indented(payload: bytes) -> tuple[str, str]:
 
 def _indent_chars(value: object) -> int:
     """Estimate the spaces of an indented value, two for each level and member."""
+    # Level by level and not recursively, since a result can be nested deeper than Python's stack.
     total, depth, level = 0, 0, [value]
     while level and total <= _MAX_INDENT_CHARS:
         total += 2 * depth * len(level)

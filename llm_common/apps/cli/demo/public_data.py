@@ -126,6 +126,7 @@ def public_tools() -> ToolRegistry:
 
     Each tool returns data in the format of its source.
     """
+    # A selector reads their docstrings as the descriptions of the tools.
     functions = (
         get_earthquakes,
         get_daily_weather,
