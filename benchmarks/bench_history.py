@@ -113,7 +113,7 @@ def main() -> None:
         print(
             f"{turns} turns: {first_ms:.0f} ms CPU with storing, {later_ms:.0f} ms again, one "
             f"count of all tokens "
-            f"{floor_ms:.0f} ms; {share:.1%} of a prompt begin the next one, {steps} steps; at "
+            f"{floor_ms:.0f} ms; {share:.1%} of each prompt begins the next one, {steps} steps; at "
             f"most {most:,} tokens"
         )
     if min(shares) < LIMIT_SHARE:
