@@ -1,4 +1,4 @@
-"""Packs turns, files, memories and stored outputs under one hard budget."""
+"""Pack turns, files, memories and stored outputs under one hard budget."""
 
 from llm_common.context.bundle import ContextBundle, ItemAccount
 from llm_common.context.extras.comparison import StrategyComparison, compare_strategies

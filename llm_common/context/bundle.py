@@ -105,7 +105,7 @@ def render_blocks(blocks: Sequence[Block]) -> str:
     """Render the blocks by section, in the given order. Return "" without blocks."""
     if not blocks:
         return ""
-    texts: dict[Kind, list[str]] = {kind: [] for kind in KINDS}
+    texts: dict[Kind, list[str]] = {kind: [] for kind in KINDS}  # in the order of the sections
     group = ""
     for block in blocks:
         if block.group != group:

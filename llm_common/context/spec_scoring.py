@@ -221,6 +221,7 @@ def _score(kind: Kind, parts: Mapping[str, float], weights: Mapping[str, float])
 
 
 def _total(parts: Mapping[str, float]) -> float:
+    # Weights and vectors come from the caller, so the sum may overflow.
     total = sum(parts.values())
     return total if math.isfinite(total) else 0.0
 

@@ -116,7 +116,9 @@ class ContextBuilder:
         except ToolFailedError as exc:
             _warn_of_missing_part(exc)
             return ""
-        return f"{_SUMMARY_TITLE}\n{summary}" if summary else ""
+        if not summary:
+            return ""
+        return f"{_SUMMARY_TITLE}\n{summary}"
 
     async def _retrieved(self, trigger: TriggerInput) -> str:
         goal = (trigger.goal or "").strip()

@@ -140,6 +140,7 @@ def _message(role: MessageRole, text: str) -> list[LLMMessage]:
 
 
 def _sendable(message: LLMMessage) -> LLMMessage:
+    # Content of other kinds, such as images, is passed through unchanged.
     if not isinstance(message.content, str) or message.content.isascii():
         return message
     return message.model_copy(update={"content": printable(message.content)})
@@ -158,6 +159,7 @@ def _merged(messages: Iterable[LLMMessage]) -> list[LLMMessage]:
 
 
 def _is_plain_user_text(message: LLMMessage) -> bool:
+    # A message with a name is another participant's, so it must stay separate.
     return (
         message.role == MessageRole.USER
         and isinstance(message.content, str)
@@ -208,7 +210,9 @@ class PromptMeter:
     def messages(self, messages: Iterable[LLMMessage]) -> int:
         """Return the tokens of a conversation, 0 for an empty one."""
         tokens = sum(map(self.message, messages))
-        return tokens + _ANSWER_TOKENS if tokens else 0
+        if tokens:
+            tokens += _ANSWER_TOKENS
+        return tokens
 
     def message(self, message: LLMMessage) -> int:
         """Return the tokens of one message."""

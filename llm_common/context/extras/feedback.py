@@ -296,6 +296,7 @@ def _fingerprint(bundle: ContextBundle, account: ItemAccount) -> bytes:
     """Hash an item together with its whole bundle, so that no id can be guessed from the hash."""
     all_accounts = (*bundle.kept, *bundle.dropped)
     rows = [(item.kind, item.id, item.form, item.score) for item in all_accounts]
+    # Scores and forms too, so that the same verdict on a later selection counts as a new one.
     key = [account.kind, account.id, bundle.metadata.selection_strategy, rows]
     return hashlib.sha256(json.dumps(key).encode()).digest()
 

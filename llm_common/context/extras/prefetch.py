@@ -69,6 +69,7 @@ def prefetch_hints(
                 by_reason.setdefault(reason, []).append(age)
 
     ranked: list[tuple[int, int, int, Kind, str, PrefetchHint]] = []
+    # An item that the newest pool no longer contained cannot be prepared.
     for account in (*newest_first[0].kept, *newest_first[0].dropped):
         by_reason = ages[account.kind, account.id]
         reason = _first_reason(by_reason)
