@@ -107,12 +107,24 @@ async def list_sessions(
     """
     if user is not None:
         check_user(user)
-    scope = None if user is None else scope_of("", user)
-    values = _values(Target(scope, None, None), limit, offset)
+    user_scope = None if user is None else scope_of("", user)
+    values = _values(Target(user_scope, None, None), limit, offset)
     # Two statements without a transaction: events that arrive in between count in the total alone.
     rows = await memory.read_rows(_SESSIONS, values)
     [[total]] = await memory.read_rows(_COUNT_SESSIONS, values)
-    return [_summary(*row) for row in rows], int(total)
+    sessions: list[SessionSummary] = []
+    with _damage_as_store_error():
+        for scope, session_id, events, current, newest_at in rows:
+            sessions.append(
+                SessionSummary(
+                    user=user_of(scope),
+                    session_id=session_id,
+                    events=events,
+                    current=current,
+                    newest_at=newest_at,  # a text from SQLite, which the model parses
+                )
+            )
+    return sessions, int(total)
 
 
 async def list_events(
@@ -165,19 +177,6 @@ def _damage_as_store_error() -> Iterator[None]:
         yield
     except ValueError as exc:
         raise StoreError("a stored event is damaged; restore the memory from a backup") from exc
-
-
-@_damage_as_store_error()
-def _summary(
-    scope: str, session_id: str, events: int, current: int, newest_at: Any
-) -> SessionSummary:
-    return SessionSummary(
-        user=user_of(scope),
-        session_id=session_id,
-        events=events,
-        current=current,
-        newest_at=newest_at,  # a text from SQLite, which the model parses
-    )
 
 
 @_damage_as_store_error()

@@ -15,7 +15,7 @@ from llm_common.redaction.secret_values import (
     STRONG,
     WEAK,
     compiled,
-    is_other,
+    is_harmless,
     is_secret_value,
     looks_random,
 )
@@ -176,7 +176,7 @@ class NamedSecrets(Rule):
         ]
         for literal, pattern in _PAIRS:
             if literal in low:
-                spans.append(self._beside(text, compiled(pattern)))
+                spans.append(self._in_pairs(text, compiled(pattern)))
         if "\n" in text or "\\n" in text:  # the replacement has two characters as well
             spans.append(self._in_columns(text.replace("\\n", " \n"), low.replace("\\n", " \n")))
         return merge(*spans)
@@ -237,7 +237,7 @@ class NamedSecrets(Rule):
                 yield value.begin, value.end, value.replacement
                 position = value.end
 
-    def _beside(self, text: str, pattern: re.Pattern[str]) -> Iterator[Span]:
+    def _in_pairs(self, text: str, pattern: re.Pattern[str]) -> Iterator[Span]:
         """Yield the secrets of a pattern that has the groups `key` and `secret`."""
         position = value_end = names_in_value = 0
         while match := pattern.search(text, position):
@@ -444,7 +444,7 @@ class _Assignment(NamedTuple):
         """Return whether a value without quotes is a secret, and not code."""
         text, name, strength = self
         value = text[begin:end].lstrip("'\"`")
-        is_code = is_other(value) or (not name.is_variable and compiled(_CODE).search(value))
+        is_code = is_harmless(value) or (not name.is_variable and compiled(_CODE).search(value))
         if strength != CERTAIN and (is_code or (value.isdigit() and len(value) < _MIN_DIGITS)):
             return False
         if strength == WEAK and not name.is_tight and not name.quote:
@@ -457,7 +457,7 @@ class _Assignment(NamedTuple):
             is_phrase = value.isalpha() and value.islower() and len(value) >= _MIN_PHRASE_CHARS
             return is_phrase or name.is_variable or (name.is_tight and not is_argument)
         # A placeholder with a number, such as `password: password1`, stays one.
-        if not name.is_tight and not value.isdigit() and is_other(value.rstrip("0123456789_")):
+        if not name.is_tight and not value.isdigit() and is_harmless(value.rstrip("0123456789_")):
             return False
         return is_secret_value(value, strength)
 
@@ -493,9 +493,9 @@ def _closing(text: str, opening: re.Match[str], limit: int) -> int | None:
 
 def _has_credentials(line: str) -> bool:
     """Return whether a header's value contains a scheme with a word, or a random word."""
-    if is_other(line):
+    if is_harmless(line):
         return False
     words = line.split()
     if len(words) <= 2:  # noqa: PLR2004
         return is_secret_value(words[-1], LIKELY)
-    return any(looks_random(word) and not is_other(word) for word in words[:32])
+    return any(looks_random(word) and not is_harmless(word) for word in words[:32])

@@ -25,7 +25,7 @@ from llm_common.redaction.secret_values import (
     STRONG,
     WEAK,
     compiled,
-    holds_user_and_password,
+    is_basic_credentials,
     is_secret_value,
     looks_random,
 )
@@ -84,7 +84,7 @@ class Rule:
 
 
 @dataclass(frozen=True, eq=False)
-class SecondPage(Rule):
+class PrivateKeyEnd(Rule):
     """Finds the end of a private key whose beginning was cut off: the lines before its last."""
 
     def spans(self, text: str) -> Iterator[Span]:
@@ -473,7 +473,7 @@ _LOGIN_FLAGS = (
 # Storage, and the rows of `TOKEN_SHAPES`.
 SHAPE_RULES = (
     Rule(rf"{_BEGIN_KEY}(?s:.*?)(?:{_END_KEY}|\Z)", ("PRIVATE KEY",), _has_key_body),
-    SecondPage(rf"{_END_KEY}", ("PRIVATE KEY",)),
+    PrivateKeyEnd(rf"{_END_KEY}", ("PRIVATE KEY",)),
     Rule(
         r"Private-Lines: \d{1,4}(?:\r|\n|\\[rn]){1,4}(?P<secret>[A-Za-z0-9+/=\r\n\\]{16,}+)",
         ("Private-Lines",),
@@ -516,7 +516,7 @@ FORM_RULES = (
     Rule(
         r"(?i)basic(?<![a-z0-9]basic)\s{1,9}(?P<secret>[A-Za-z0-9+/_-]{6,}+={0,2})",
         ("basic",),
-        holds_user_and_password,
+        is_basic_credentials,
     ),
     Rule(r"(?i)[?&](?:key|auth|pass|code)=(?P<secret>[^&#\s\"']+)", ("?", "&"), _is_random),
     Rule(

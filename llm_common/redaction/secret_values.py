@@ -46,7 +46,7 @@ _ATTRIBUTES_OF_A_SECRET = frozenset(
 )
 # The words before `key`, `token` or `pass` in names of other things: `primary_key`,
 # `next_page_token`, `boarding_pass`.
-_OTHER_THINGS = {
+_HARMLESS_QUALIFIERS = {
     "key": frozenset(
         (
             "answer arrow cache composite config dedup dict document etag foreign group hash host "
@@ -96,7 +96,7 @@ def _strength(key: str, extra: tuple[str, ...]) -> int:
     joined, last = "".join(words), words[-1]
     if joined.endswith(_STRONG_ENDINGS):
         return STRONG
-    if last == "id" or (len(words) > 1 and words[-2] in _OTHER_THINGS.get(last, ())):
+    if last == "id" or (len(words) > 1 and words[-2] in _HARMLESS_QUALIFIERS.get(last, ())):
         return NO_SECRET  # `session_id` names a session; `sessionid` is a cookie
     if last in _LIKELY_WORDS or joined.endswith(_LIKELY_ENDINGS):
         return LIKELY
@@ -115,7 +115,7 @@ _MIXED = r"(?=\w*[a-z])(?=\w*[A-Z])(?=\w*[0-9])\w{10,}"
 _HEX_RUN = r"(?=(?:[a-f]*[0-9]){4})(?=(?:[0-9]*[a-f]){4})[0-9a-f]{12,}"
 _NOT_IN_A_WORD = r"[^A-Za-z0-9]+"
 # Values that are not secrets: templates, masks, numbers, paths, addresses, code.
-_OTHERS = (
+_HARMLESS_FORMS = (
     r"\$\w+",
     r"\$[({].*",
     r"%\(?\w*\)?[sdr]",
@@ -146,8 +146,8 @@ _OTHERS = (
     r".*%[sdr].*",
     r"(?:[a-z0-9-]+\.)+(?:com|org|net|io|dev|local|example|invalid|test)(?::\d+)?(?:/.*)?",
 )
-_OTHER = "|".join(_OTHERS)
-_OTHER_WORDS = frozenset(
+_HARMLESS_FORM = "|".join(_HARMLESS_FORMS)
+_HARMLESS_WORDS = frozenset(
     (
         "admin_password any array auto base64 bearer bool boolean bytearray bytes cancel changeme "
         "char default denied dict digest disabled email empty enabled encrypted enter expired "
@@ -168,7 +168,7 @@ _PLACEHOLDER_WORDS = frozenset(
         "with your"
     ).split()
 )
-_SAYS_PLACEHOLDER = frozenset(
+_PLACEHOLDER_MARKERS = frozenset(
     (
         "api apikey auth authorization cookie credential credentials dummy example fake here key "
         "passphrase passwd password placeholder pwd replace sample secret token username your"
@@ -201,7 +201,7 @@ def is_secret_value(value: str, strength: int) -> bool:
     head = value[:MAX_CHECKED_CHARS]
     if strength == CERTAIN:
         return bool(head) and "[redacted]" not in head
-    if is_other(head):
+    if is_harmless(head):
         return False
     words = head.split()
     if len(words) > 1:
@@ -209,7 +209,7 @@ def is_secret_value(value: str, strength: int) -> bool:
     if looks_random(head) or compiled(_MIXED).fullmatch(head):
         return True
     if strength == WEAK or len(head) < _PIN_CHARS:
-        return strength == WEAK and holds_user_and_password(head)
+        return strength == WEAK and is_basic_credentials(head)
     return strength == STRONG or (
         len(head) > _PIN_CHARS and not compiled(r"[A-Za-z_]+(?:[.-][A-Za-z_]*)*\W?").fullmatch(head)
     )
@@ -227,13 +227,13 @@ def is_secret_number(value: float, strength: int, key: str) -> bool:
     )
 
 
-def is_other(value: str) -> bool:
+def is_harmless(value: str) -> bool:
     """Return whether a value is certainly not a secret, such as a type, a placeholder or a path."""
     low = value.strip().lower()
-    if not low or low in _OTHER_WORDS or compiled(_OTHER, re.DOTALL).fullmatch(value):
+    if not low or low in _HARMLESS_WORDS or compiled(_HARMLESS_FORM, re.DOTALL).fullmatch(value):
         return True
     words = [*filter(None, compiled(_NOT_IN_A_WORD).split(low))]
-    return _PLACEHOLDER_WORDS.issuperset(words) and not _SAYS_PLACEHOLDER.isdisjoint(words)
+    return _PLACEHOLDER_WORDS.issuperset(words) and not _PLACEHOLDER_MARKERS.isdisjoint(words)
 
 
 def looks_random(value: str) -> bool:
@@ -245,7 +245,7 @@ def looks_random(value: str) -> bool:
     return mixed >= _MIN_RANDOM_CHARS or compiled(_UUID).search(head) is not None
 
 
-def holds_user_and_password(value: str) -> bool:
+def is_basic_credentials(value: str) -> bool:
     """Return whether a text is the Base64 of `user:password`, as in RFC 7617."""
     if not compiled(r"[A-Za-z0-9+/_-]{8,}={0,2}").fullmatch(value):
         return False
@@ -277,7 +277,7 @@ def _is_secret_phrase(words: list[str], strength: int) -> bool:
     """Return whether words between quotes are a passphrase, or one of them is random."""
     if strength == WEAK and len(words) > 4:  # noqa: PLR2004
         return False
-    if any(looks_random(word) and not is_other(word) for word in words):
+    if any(looks_random(word) and not is_harmless(word) for word in words):
         return True
     plain = all(word.isalpha() and word.islower() and word not in PROSE for word in words)
-    return strength == STRONG and plain and _SAYS_PLACEHOLDER.isdisjoint(words)
+    return strength == STRONG and plain and _PLACEHOLDER_MARKERS.isdisjoint(words)
