@@ -72,11 +72,10 @@ def _only_loopback() -> Iterator[None]:
 
 @pytest.fixture
 def no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Retries follow at once; how often is still the limit of who retries."""
+    """Retry without waiting. The number of retries is unchanged."""
     monkeypatch.setattr("llm_common.core.http.transport._WAIT_INITIAL_S", 0.0)
     monkeypatch.setattr("llm_common.core.http.transport._WAIT_JITTER_S", 0.0)
     monkeypatch.setattr("llm_common.storage.object_store._MAX_PAUSE_S", 0.0)
-    monkeypatch.setattr("llm_common.storage.object_store._PATIENCE_S", 0.4)
 
 
 @pytest.fixture(scope="session")

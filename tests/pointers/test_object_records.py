@@ -359,7 +359,10 @@ class Busy(ModelStore):
 
 
 @pytest.mark.parametrize("program", [save("one"), pin], ids=["save", "pin"])
-def test_a_writer_that_is_always_overtaken_gives_up(program: Program) -> None:
+def test_a_writer_that_is_always_overtaken_gives_up(
+    program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("llm_common.storage.object_store._PATIENCE_S", 0.1)
     blobs = Busy(stored(OLD))
     with pytest.raises(LockTimeoutError, match="Other writers kept changing"):
         program(blobs)

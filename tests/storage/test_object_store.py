@@ -173,7 +173,10 @@ class Overtaken(ObjectBlobStore):
         return super().put_if(key, data, replaces=replaces)
 
 
-def test_an_update_that_is_always_overtaken_gives_up(no_waits: None) -> None:
+def test_an_update_that_is_always_overtaken_gives_up(
+    no_waits: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("llm_common.storage.object_store._PATIENCE_S", 0.1)
     blobs = Overtaken(obstore.store.MemoryStore())
     with pytest.raises(LockTimeoutError, match="Other writers kept changing"):
         blobs.update("q/a", lambda _: b"mine")
