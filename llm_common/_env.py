@@ -212,6 +212,7 @@ def read_int(variable: Variable, *, minimum: int, maximum: int) -> int | None:
     text = read_text(variable)
     if text is None:
         return None
+    # `int` also accepts underscores and the digits of other scripts, most likely by mistake.
     digits = text.removeprefix("-").removeprefix("+")
     if not (
         digits.isascii()

@@ -8,8 +8,11 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
+# 10 ms to 82 s.
 _SECONDS: Final = tuple(0.01 * 2**power for power in range(14))
+# 100 ms to 410 s.
 _RUN_SECONDS: Final = tuple(0.1 * 2**power for power in range(13))
+# 1 to 67 million.
 _TOKENS: Final = tuple(4**power for power in range(14))
 _CALLS: Final = tuple(2**power for power in range(8))
 _TENTHS: Final = tuple(tenth / 10 for tenth in range(1, 11))

@@ -46,6 +46,7 @@ _DURATIONS: Final[Mapping[str, str]] = MappingProxyType(
         "plan": "",
     }
 )
+# Measurements have these attributes only, because each id would create a time series.
 _DIMENSIONS: Final = (
     "gen_ai.operation.name",
     "gen_ai.provider.name",
@@ -367,6 +368,7 @@ class BeginsRun(Protocol):
         """Return the run, which the caller ends."""
 
 
+# At most one. A list can be replaced in place, without a global statement.
 _subscribers: list[BeginsRun] = []
 
 

@@ -66,7 +66,7 @@ class Threads:
         Raises:
             NoThreadError: If no thread can be started. The work does not run.
         """
-        context = copy_context()
+        context = copy_context()  # the current span and the traced run are context variables
         refused = Event()
 
         def call() -> T:
@@ -132,6 +132,7 @@ class _ToolThreads:
             if self._running == MAX_TOOL_THREADS:
                 return
             try:
+                # A daemon, so that a hung tool cannot keep the process alive.
                 Thread(target=self._work, name="llm-common-tool", daemon=True).start()
             except RuntimeError as exc:
                 self._waiting.pop()

@@ -156,6 +156,7 @@ class LLMError(LLMCommonError):
             host: Host of the endpoint.
             chosen_by: Variable or argument that named the model, for a `ModelNotFoundError`.
         """
+        # The innermost client sets the names first, and the clients around it keep them.
         self.model, self.host = self.model or model, self.host or host
         if isinstance(self, ModelNotFoundError):
             self.chosen_by = self.chosen_by or chosen_by
@@ -343,6 +344,7 @@ class TokenBudgetError(LLMCommonError):
         self.limit_tokens = limit_tokens
 
 
+# Searched in this order, since some names are exported by several packages.
 _PUBLIC_PACKAGES = (
     "llm_common.agents",
     "llm_common.core",

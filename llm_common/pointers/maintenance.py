@@ -152,6 +152,7 @@ class Maintenance:
 
         def remove(transaction: Transaction) -> int:
             removed = select()
+            # Recorded first, or a crash between the two would turn "erased" into "unknown".
             noted = not remember or self._tombstones.mark(query_id, removed, "erased", now=now)
             transaction.remove(*removed)
             if not noted:  # a full device, which now has space
@@ -161,6 +162,7 @@ class Maintenance:
         count = 0
         if select():  # locking would create the folder of an unknown query
             count = self._records.change(query_id, remove)
+        # An unknown query too, since a killed writer can have left only temporaries or a lock.
         if pointer_ids is None or self._scan(query_id).is_empty:
             self._records.blobs.remove_folder(folder_of(query_id))
         return count

@@ -82,6 +82,7 @@ class ObjectRecords:
         key = blob_key(query_id, meta_name(pointer_id))
         last = None
         for _ in range(_MAX_READS):
+            # Meta before result: a writer uploads the result first, and `gc` keeps it an hour.
             data, version = self._blobs.get_version(key, max_bytes=MAX_RECORD_BYTES)
             pointer = parse_meta(data or b"", query_id=query_id, pointer_id=pointer_id)
             payload = self._result(pointer)
@@ -114,6 +115,7 @@ class ObjectRecords:
         before_s = (now - ABANDONED_AFTER).timestamp()
         leftovers: dict[str, LeftoverKind] = {}
         for pointer_id, entries in files.by_pointer.items():
+            # A young result may belong to a save whose meta is still on its way.
             old = {name for name, entry in entries.items() if entry.modified_s < before_s}
             old.discard(meta_name(pointer_id))
             if not old:  # saves a request for each healthy pointer

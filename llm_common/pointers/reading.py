@@ -168,7 +168,8 @@ def read_payload(
     if limit_tokens < MIN_LIMIT_TOKENS:
         raise ValueError(f"limit_tokens must be {MIN_LIMIT_TOKENS} or more, got {limit_tokens}")
     fields = (part or ResultPart()).model_dump(exclude_defaults=True)
-    # Binds a cursor to the part and to the version of the result.
+    # Binds a cursor to the part and to the version of the result. The offset of a piece means
+    # nothing in another one.
     version = pointer.result_sha256 or hashlib.sha256(payload).hexdigest()
     source = json.dumps([pointer.pointer_id, version, fields])
     checksum = hashlib.sha256(source.encode()).hexdigest()[:8]
@@ -299,6 +300,7 @@ def stored_text(payload: bytes) -> ExtractedPart:
     Raises:
         CorruptPointerError: If the payload is not JSON.
     """
+    # Only a str is decoded. Other results can have 100 MB, and their JSON is the text.
     if payload.startswith(b'"'):
         value = decode_json(payload)
         if isinstance(value, str) and _is_utf8(value):

@@ -206,6 +206,7 @@ class LockedRecords:
 
     def change(self, query_id: str, work: Callable[[Transaction], T]) -> T:
         """Run some work once, under the lock of the query. See `PointerRecords.change`."""
+        # Saves of one query wait for each other here, those of different queries do not.
         with self._blobs.lock(folder_of(query_id)) as folder:
             return work(_LockedTransaction(folder, query_id))
 

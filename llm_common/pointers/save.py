@@ -116,6 +116,11 @@ class Call:
         stable = stable_json(args)
         redacted_args = _redacted(plain, redactor)
         assert isinstance(redacted_args, dict)
+        stored_args = redacted_args
+        if len(encode_json(redacted_args).data) > MAX_ARGS_BYTES or _is_deep(redacted_args):
+            stored_args = {}
+            for key, value in islice(redacted_args.items(), _KEPT_ARGS):
+                stored_args[key[:_KEPT_CHARS]] = _beginning(value)
         redacted_name = redactor.text(tool_name)
         return cls(
             query_id=query_id,
@@ -123,7 +128,7 @@ class Call:
             tool_name=tool_name,
             redacted_task_id=None if task is None else redactor.text(task),
             redacted_tool_name=redacted_name,
-            args=_shortened(redacted_args),
+            args=stored_args,
             args_sha256=text_digest(stable),
             call_sha256=call_digest_of(
                 stable, tool_name=tool_name, query_id=query_id, task_id=task
@@ -455,13 +460,6 @@ def _redacted(plain: Json, redactor: Redactor) -> Json:
         raise UnserialisableError(
             "A value is nested too deeply to redact its secrets. Flatten it"
         ) from exc
-
-
-def _shortened(args: dict[str, Json]) -> dict[str, Json]:
-    """Return the arguments, or the heads of 24 if they exceed 8 KB or 100 levels."""
-    if len(encode_json(args).data) <= MAX_ARGS_BYTES and not _is_deep(args):
-        return args
-    return {key[:_KEPT_CHARS]: _beginning(value) for key, value in islice(args.items(), _KEPT_ARGS)}
 
 
 def _is_deep(value: Json) -> bool:

@@ -192,7 +192,11 @@ class ContextPointerStore:
             args=args,
             redactor=self._redactor,
         )
-        urls = _checked_urls(source_urls)
+        if isinstance(source_urls, str) or not isinstance(source_urls, Iterable | None):
+            raise UnserialisableError(
+                f"source_urls must be a list, got {type(source_urls).__name__}. Pass web addresses"
+            )
+        urls = tuple(source_urls or ())
 
         def save(given_up: Callable[[], bool]) -> ContextPointer:
             return self._save(
@@ -621,16 +625,3 @@ def _check_pointer(pointer: object) -> None:
             f"pointer must be a ContextPointer, got {type(pointer).__name__}. "
             "To load by id, call load_payload"
         )
-
-
-def _checked_urls(source_urls: Iterable[str] | None) -> tuple[str, ...]:
-    """Return the addresses as a tuple.
-
-    Raises:
-        UnserialisableError: If they are not a list.
-    """
-    if isinstance(source_urls, str) or not isinstance(source_urls, Iterable | None):
-        raise UnserialisableError(
-            f"source_urls must be a list, got {type(source_urls).__name__}. Pass web addresses"
-        )
-    return tuple(source_urls or ())
