@@ -152,7 +152,7 @@ async def test_a_session_cannot_read_the_results_of_another() -> None:
     with pytest.raises(ToolFailedError, match="no stored result of this session"):
         await two.answer(READER, {"pointer_id": pointer_id})
     assert "0 results are stored" in await two.answer(LISTER, {})
-    assert "Nothing that is stored" in await two.answer(SEARCHER, {"query": "item"})
+    assert "No stored result" in await two.answer(SEARCHER, {"query": "item"})
     await two.close()
     assert "item 7" in await one.answer(
         READER, {"pointer_id": pointer_id, "select": {"path": "/7"}}
