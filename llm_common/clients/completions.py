@@ -73,6 +73,7 @@ def payload_of(completion: Any) -> dict[str, Any]:
     """
     payload = completion
     if hasattr(completion, "model_dump"):
+        # Endpoints send values of other types than the SDK's, of which pydantic would warn.
         payload = completion.model_dump(warnings=False)
     if not isinstance(payload, dict):
         raise MalformedReplyError(

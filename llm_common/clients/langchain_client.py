@@ -42,6 +42,7 @@ class LangChainClient(ExternalClient):
         timeout_s: float = 60.0,
         prefers_json_schema: bool = False,
     ) -> None:
+        # By name, since the package is not imported.
         base_names = {base.__name__ for base in type(chat_model).__mro__}
         refuses = frozenset({"json_object", "json_schema"})
         if "BaseChatOpenAI" in base_names:
@@ -64,6 +65,7 @@ class LangChainClient(ExternalClient):
     async def _send(self, request: ChatRequest) -> Mapping[str, Any]:
         options = {**request.core, **request.optional}
         messages = options.pop("messages")
+        # LangChain has one name for the limit, which its OpenAI classes translate back.
         if "max_completion_tokens" in options:
             options["max_tokens"] = options.pop("max_completion_tokens")
         if options["model"] == self.default_model:
@@ -104,6 +106,7 @@ def _payload_of(message: Any) -> dict[str, Any]:
         for part in content:
             parts.append({"type": "text", "text": part} if isinstance(part, str) else part)
         content = parts
+    # Invalid calls too: the reader of the response must see that the model made them.
     calls = [*message.tool_calls, *message.invalid_tool_calls]
     reply = {
         "content": content,

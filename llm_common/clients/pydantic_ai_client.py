@@ -80,6 +80,7 @@ class PydanticAIClient(ExternalClient):
 
     async def _send(self, request: ChatRequest) -> Mapping[str, Any]:
         settings = {**request.core, **request.optional}
+        # pydantic-ai has one name for the limit, and translates it back for OpenAI.
         if "max_completion_tokens" in settings:
             settings["max_tokens"] = settings.pop("max_completion_tokens")
         name = settings.pop("model")
@@ -190,7 +191,7 @@ def _payload_of(response: Any) -> dict[str, Any]:
             texts.append(part.content)
         elif part.part_kind == "tool-call":
             arguments = part.args
-            if not isinstance(arguments, str):
+            if not isinstance(arguments, str):  # a dict, or None without arguments
                 arguments = json.dumps(arguments or {})
             function = {"name": part.tool_name, "arguments": arguments}
             calls.append({"id": part.tool_call_id, "type": "function", "function": function})

@@ -109,6 +109,7 @@ def _remedy(client: object) -> str:
         )
     if isinstance(client, LLMConfig):
         return "pass OpenAICompatibleClient(config)"
+    # LiteLLM's function itself, instead of an object that has it.
     if inspect.isfunction(client) and client.__name__ == "acompletion":
         return 'wrap it: llm_common.clients.LiteLLMClient(acompletion, model="...")'
     for path, adapter in _ADAPTERS:

@@ -87,6 +87,7 @@ def _error_of(causes: list[BaseException], client: str, *, timeout_s: float) -> 
     status_error: LLMStatusError | None = None
     for cause in causes:
         names = [base.__name__ for base in type(cause).__mro__]
+        # First, since httpx's timeouts are also TransportErrors.
         if any(map(_TIMEOUT.search, names)):
             return LLMTimeoutError(
                 f"{client} timed out; raise its timeout, or use a faster model", timeout_s=timeout_s

@@ -51,6 +51,7 @@ class SelectionCache:
 
     def get(self, key: str, *, client: object) -> Any:
         """Return a copy of this client's reply as plain data, or None if missing or expired."""
+        # The lock protects reads too, since they reorder and expire entries.
         with self._lock:
             owner, reply = self._entries.get(key, (None, ""))
         return json.loads(reply) if reply and owner is client else None

@@ -334,6 +334,7 @@ class CalibratedCounter:
             counted_tokens: This counter's count of the prompt before it was sent.
             reported_tokens: `usage.prompt_tokens` of the response, 0 if the endpoint reports none.
         """
+        # The lock keeps the ratios and their factor together. `count` reads only the factor.
         with self._lock:
             if counted_tokens < _MIN_LEARNT_TOKENS or reported_tokens <= 0:
                 return

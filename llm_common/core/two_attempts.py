@@ -260,6 +260,7 @@ async def ask_with_fallback(
         The outcome. An LLMError is its `error` and is not raised.
     """
     first = await _attempt(client, prompt, options, options.model, ends_at=ends_at)
+    # A reply from the cache has no attempt.
     is_final = bool(first.attempts) and first.attempts[-1].error in _FINAL
     is_late = asyncio.get_running_loop().time() >= ends_at
     if not first.feedback or options.fallback_model is None or is_final or is_late:

@@ -149,13 +149,14 @@ class LangChainDecisions(_ExternalDecisions):
             raise TypeError(
                 f"{type(decision_model).__name__} is not a decision model; pass a BaseDecisionModel"
             )
+        # With extras, since the discriminator of the question types is one.
         self._questions = TypeAdapter(get_type_hints(request, include_extras=True)["questions"])
 
     async def _send(
         self, state: State, questions: Mapping[str, Any], model: str
     ) -> tuple[str, Mapping[str, Any], LLMUsage, float | None]:
         decision_model: Any = self._decision_model
-        if model != self._model:
+        if model != self._model:  # a copy, since the object may be shared
             decision_model = decision_model.model_copy(update={"model": model})
         reply = await decision_model.ainvoke(
             {"state": state, "questions": self._questions.validate_python(questions)}
@@ -194,7 +195,7 @@ class PydanticAIDecisions(_ExternalDecisions):
         request = self._request.validate_python({"state": state, "questions": questions})
         reply = await self._decision_model.decide(request, {})
         usage = reply.usage
-        cost = getattr(usage, "cost", None)
+        cost = getattr(usage, "cost", None)  # since pydantic-ai 2
         counts = _usage_of(usage.input_tokens, usage.output_tokens)
         return reply.model_name, reply.answers, counts, None if cost is None else float(cost)
 

@@ -146,6 +146,7 @@ class HttpDecisionClient:
         )
         self._host, self._server = urlsplit(address).hostname or "", host_of(address)
         self._ledger = CostLedger(config.cost_limit_usd)
+        # Raised here, since the ledger would refuse every call.
         if config.cost_limit_usd is not None and self._price(config.model) is None:
             raise ConfigError(
                 f"cost_limit_usd needs the price of {config.model[:80]!r}; set "
@@ -265,6 +266,7 @@ class HttpDecisionClient:
         # On a kept-alive connection, stray bytes after a reply would be read as the next reply.
         # The names of the questions depend on the whole request, so that a reply to another one is
         # noticed. The caller's ids can be the same in every request.
+        # Six digits are short in the prompt, and enough to tell two requests apart.
         request_hash = blake2b(
             repr((model, state, questions)).encode(errors="replace"), digest_size=3
         ).hexdigest()
@@ -305,6 +307,7 @@ class HttpDecisionClient:
 
     def _charge(self, payload: Mapping[str, Any], model: str, bill: Bill) -> None:
         """Record the tokens of a reply, and its dollars: the reported cost, else by the price."""
+        # Both formats name the counts differently from chat completions.
         reported = dict_or_empty(payload.get("usage"))
         details = dict_or_empty(reported.get("input_tokens_details"))
         prompt_tokens = count_or_zero(reported.get("input_tokens"))
@@ -336,6 +339,7 @@ class HttpDecisionClient:
         price = self._price(model)
         if price is None:
             return None
+        # A configured price is the caller's, and has no surcharge.
         has_own_price = self._config.input_usd_per_million is not None
         if self._wire.name == "openai" and tokens > _LONG_INPUT_TOKENS and not has_own_price:
             price *= _LONG_INPUT_FACTOR

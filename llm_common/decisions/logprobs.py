@@ -218,6 +218,7 @@ class _Run:
         if len(groups) == 1 or not in_group:
             return in_group or None
         best = [max(group, key=lambda name: in_group.get(name, 0.0)) for group in groups]
+        # Shares are comparable only within one call, so another call compares the groups.
         between_groups = await self._choose_one(text, best, options)
         if between_groups is None:
             return None
@@ -260,6 +261,7 @@ class _Run:
         ]
         async with self.slots:
             with external_errors(type(self.client).__name__, timeout_s=self.timeout_s):
+                # The alternatives to the first token are the answer, so one token is enough.
                 response = await self.client.chat_completion(
                     messages=messages,
                     model=self.model,

@@ -154,6 +154,7 @@ class Decisions:
             TypeError: If the question is not a Predicate.
         """
         answer = self._answer(question, float, "Predicate")
+        # Fails closed: a missing answer is a no.
         return answer if isinstance(answer, float) else 0.0
 
     def options(self, question: str) -> Mapping[str, float]:
@@ -332,6 +333,7 @@ def _check_count(count: int, name: str) -> None:
 
 
 def _probability(value: object) -> float:
+    # A bool is an int, but a model that answers true has reported no probability.
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise _UnusableAnswerError("wrong_type")
     if not 0 <= value <= 1:  # also true of NaN

@@ -121,6 +121,7 @@ class DecisionRelevanceSelector(ModelRelevanceSelector):
             query,
             ranked,
             limit=self._max_candidates,
+            # The query and the candidates share the limit of the prompt.
             max_bytes=MAX_PROMPT_BYTES - len(question.encode()),
             line_of=lambda pointer: to_json(
                 shown_fields(pointer, include_digest=self._include_digest)
@@ -234,6 +235,7 @@ class DecisionToolSelector(ChoosesTools):
         self, catalogue: Catalogue, request: ToolRequest, *, ends_at: float
     ) -> tuple[ToolSelection, Sequence[str]]:
         """Select the calls of the tools that the model chooses. See `ChoosesTools.choose`."""
+        # A third-party registry may return its tools as a text for a chat model.
         if not catalogue.definitions:
             raise ToolFailedError(_UNREADABLE, tool="the tool registry")
         async with asyncio.timeout_at(ends_at):
@@ -310,6 +312,7 @@ class DecisionToolSelector(ChoosesTools):
                 return selection.model_copy(update=filled)
             # The catalogue has only the chosen tools, so the chat client cannot call another.
             written, _ = await self._writer.choose(catalogue, request, ends_at=ends_at)
+        # The choice was made, so these errors keep its record, but call nothing.
         except NoThreadError as exc:
             return selection.model_copy(update={"status": "error", "problem": exc.message})
         except TimeoutError:
@@ -388,6 +391,7 @@ def _filled_calls(
             dropped.append(call)
         else:
             proposed.append(call)
+    # Filled arguments are checked like those of a model: they come from the same texts.
     calls = check_calls(proposed, catalogue, max_calls=len(chosen)).calls
     fields: dict[str, Any] = {"calls": calls, "dropped": tuple(dropped)}
     if not calls:

@@ -60,6 +60,7 @@ class Questions(Inquiry[DecisionClient, Decisions, ChoiceT]):
         """See `Inquiry.ask`. Decision models accept neither feedback nor a temperature."""
         model, timeout_s = call.model, call.timeout_s
 
+        # All contact with the client, which `recorded` runs under the deadline.
         async def decide() -> Decisions:
             with external_errors(type(client).__name__, timeout_s=timeout_s):
                 return await client.decide(
@@ -131,6 +132,7 @@ def weighing_questions(
     """
     # Sorted first, so that the order of the candidates has no influence.
     keys = sorted(lines)
+    # Not `hash()`, which differs between processes: equal questions must give equal bytes.
     seed_digest = sha256(seed.encode(errors="replace")).digest()
     Random(int.from_bytes(seed_digest)).shuffle(keys)  # noqa: S311 - no secret
     labels: dict[str, str] = {}

@@ -80,6 +80,7 @@ def _systemone_question(question: Question) -> dict[str, Any]:
     if isinstance(question, Predicate):
         return {"type": "noul", "instructions": question.text}
     if isinstance(question, Choice):
+        # An option without a description is null, not "".
         criteria = {option: description or None for option, description in question.options.items()}
         return {"type": "choice", "instructions": question.text, "criteria": criteria}
     return {"type": "score", "instructions": question.text, "criteria": list(question.levels)}
@@ -122,6 +123,7 @@ def _openai_question(name: str, question: Question) -> dict[str, Any]:
     if isinstance(question, Choice):
         choices = [_described("value", *option) for option in question.options.items()]
         return entry | {"type": "choice", "choices": choices}
+    # A scale has no names, so its levels are labelled by number.
     levels = []
     for level, description in enumerate(question.levels):
         levels.append(_described("label", str(level), description))
@@ -143,6 +145,7 @@ def _openai_answers(
     answers: dict[str, object] = {}
     for entry in entries:
         name = str(entry.get("name"))
+        # Neither answer can be trusted if a question has two.
         if name in answers:
             raise MalformedReplyError(
                 "the reply answers a question twice; check the endpoint, or use another model",

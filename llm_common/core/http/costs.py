@@ -54,6 +54,7 @@ class Bill:
             self.usage, self.cost_usd = usage, cost_usd
             return
         self.usage += usage
+        # Once unknown, the cost stays unknown.
         if self.cost_usd is None or cost_usd is None:
             self.cost_usd = None
         else:
@@ -134,6 +135,7 @@ class CostLedger:
                 )
             if text:
                 raise CostLimitError(text, spent_usd=spent_usd, limit_usd=self._limit_usd)
+        # No await since the check above, so that no other call can reserve in between.
         self._reserved_usd += expected
         try:
             yield

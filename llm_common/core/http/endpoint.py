@@ -57,6 +57,7 @@ class Endpoint:
         transport: SupportsRequests | None = None,
     ) -> None:
         key = api_key.get_secret_value()
+        # The HTTP library's error for such a header would repeat the key.
         if not (key.isascii() and key.isprintable()) or " " in key:
             raise ConfigError(
                 "api_key contains a space or characters outside ASCII; check how it was copied",
