@@ -98,7 +98,7 @@ def _error_of(causes: list[BaseException], client: str, *, timeout_s: float) -> 
             )
         if any(map(_MALFORMED.search, names)):
             return MalformedReplyError(
-                f"{client} could not read the reply; check its address, or take another model",
+                f"{client} could not read the reply; check its address, or use another model",
                 reason="unreadable",
             )
         status_error = status_error or _status_error(cause, causes)

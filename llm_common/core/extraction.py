@@ -1,6 +1,6 @@
-"""Extraction of the only JSON object, or of the tool calls, from a reply, without any repair.
+"""Extraction of the only JSON object, or of the tool calls, from a reply.
 
-Three rules find the object, in time linear in the reply:
+Replies are never repaired. Three rules find the object, in time linear in the reply:
 
 1. Thinking is not the answer. Text between `<think>` and `</think>`, or between other models'
    thinking marks, is skipped. A lone closing mark discards everything before it: some models'

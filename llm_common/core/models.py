@@ -119,10 +119,10 @@ class LLMConfig(BaseModel):
         max_attempts: Maximum number of HTTP requests for one call.
         max_response_bytes: Maximum size of an answer after decompression.
         cost_limit_usd: Dollars that the client may spend in total. None sets no limit. A request
-            that could exceed the limit is not sent. Four things can still exceed it: an answer of
-            more than 1,000 tokens without `max_tokens`, prompt tokens that are not in the request
-            (an image by its address, a tool of the endpoint), a call that timed out here and was
-            charged there, and prices that differ from the known ones.
+            that could exceed the limit is not sent. Four things can still exceed it. An answer can
+            have more than 1,000 tokens without `max_tokens`. Prompt tokens can be missing from the
+            request (an image by its address, a tool of the endpoint). A call that timed out here
+            can be charged there. Prices can differ from the known ones.
         prices: Prices by the model's name in calls, for models whose price the library does not
             know.
         unknown_price: Treatment of models without a known price under a limit. `refuse` sends

@@ -106,19 +106,19 @@ class UpperBoundCounter:
 
     A text is cut where both tokenizers cut it. A piece that is in both vocabularies is one token.
     For other words and runs of marks the bound is the longest cut in which no two neighbours form a
-    known piece, since byte pair encoding stops only when no two neighbours join (Sennrich et al.
-    2016, https://arxiv.org/abs/1508.07909). A non-ASCII character that is not a token counts as its
-    UTF-8 bytes.
+    known piece. Byte pair encoding stops only when no two neighbours join (Sennrich et al. 2016,
+    https://arxiv.org/abs/1508.07909). A non-ASCII character that is not a token counts as its UTF-8
+    bytes.
 
     The bound is proven for single pieces, and sampled for adjacent ones. About one in 100,000
     random joins of words across a change of case (`untoEquality`) needs one token more in
     cl100k_base. No text of more than a few words did.
 
-    Measured against the larger of the two exact counts, the bound is 1.25 to 1.6 times as high for
-    English prose, 1.1 to 1.4 for code, 1.2 for JSON, 1.1 for base64, 1.2 for Chinese, 1.6 for
-    French and 2.2 for Russian. The time is linear, about 5 MB a second, and ten times as fast for
-    cached lines (65,536 of at most 200 characters). Other models' tokenizers differ, so use the
-    model's own counter for an exact budget.
+    The bound was divided by the larger of the two exact counts. The results: English prose 1.25 to
+    1.6, code 1.1 to 1.4, JSON 1.2, base64 1.1, Chinese 1.2, French 1.6, Russian 2.2. The time is
+    linear, about 5 MB a second, and ten times as fast for cached lines (65,536 of at most 200
+    characters). Other models' tokenizers differ, so use the model's own counter for an exact
+    budget.
     """
 
     def __init__(self) -> None:
@@ -303,9 +303,9 @@ class CalibratedCounter:
     """A counter that corrects another one by the token counts that the endpoint reports.
 
     The correction is a factor: the highest of the last eight ratios of reported to counted tokens,
-    plus 3 %. English prose, which `UpperBoundCounter` overestimates by half, soon gets half as much
-    more of the budget, and a model with a smaller vocabulary than OpenAI's gets less. The result is
-    an estimate: a prompt of a new kind may need more tokens. Safe to share between tasks and
+    plus 3 %. `UpperBoundCounter` overestimates English prose by half, so prose soon gets half as
+    much more of the budget. A model with a smaller vocabulary than OpenAI's gets less. The result
+    is an estimate: a prompt of a new kind may need more tokens. Safe to share between tasks and
     threads. Use one counter for each model.
 
     Args:

@@ -1,4 +1,4 @@
-"""Decision models: typed questions about a state, answered by probabilities instead of text."""
+"""Decision models: typed questions about a state, answered by probabilities."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING

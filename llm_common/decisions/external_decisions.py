@@ -1,8 +1,9 @@
-"""Decision models of other packages as decision clients, which need no import of those packages.
+"""Adapters that turn decision models of other packages into decision clients.
 
-Their classes were read from langchain-core 1.8.2 (`decisions/base.py`, `decisions/types.py`) and
-pydantic-ai-slim 2.68.0 (`models/decision.py`, the base of `SystemOneModel`, `TypeSafeModel` and
-`OpenAIDecisionsModel`). Both follow the wire format `systemone`, as objects.
+None of those packages is imported. Their classes were read from langchain-core 1.8.2
+(`decisions/base.py`, `decisions/types.py`) and pydantic-ai-slim 2.68.0 (`models/decision.py`, the
+base of `SystemOneModel`, `TypeSafeModel` and `OpenAIDecisionsModel`). Both follow the wire format
+`systemone`, as objects.
 """
 
 import asyncio
@@ -65,7 +66,7 @@ class _ExternalDecisions(ABC):
         model: str | None = None,
         timeout_s: float | None = None,
     ) -> Decisions:
-        """Return the answers to all questions about one state, with one call of the wrapped object.
+        """Return the answers to all questions about one state, with one call.
 
         Args:
             state: The subject of the questions.
@@ -167,7 +168,7 @@ class LangChainDecisions(_ExternalDecisions):
 
 
 class PydanticAIDecisions(_ExternalDecisions):
-    """A decision client that calls a `DecisionModel` of pydantic-ai, such as a `SystemOneModel`.
+    """A decision client that calls a `DecisionModel` of pydantic-ai.
 
     pydantic-ai itself rejects a reply in which any answer is missing, refused or unusable. Such a
     call raises MalformedReplyError, while the other clients leave out the one answer.

@@ -1,4 +1,4 @@
-"""`LogprobDecisions`: a chat model that reports log probabilities, used as a decision model."""
+"""`LogprobDecisions`: a chat model with log probabilities as a decision model."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -46,9 +46,9 @@ class LogprobDecisions:
     Other tokens are ignored.
 
     Each question costs one call and one token of output. A choice of more than 20 options is asked
-    in groups of 20, and then between the most probable option of each group: `ceil(options / 20) +
-    1` calls. All calls begin with the state, which servers with a prefix cache process once. A
-    decision model needs one call for everything (`HttpDecisionClient`).
+    in groups of 20, and then between the most probable options of the groups. That is
+    `ceil(options / 20) + 1` calls. All calls begin with the state, which servers with a prefix
+    cache process once. A decision model needs one call for everything (`HttpDecisionClient`).
 
     The probabilities of small models are poorly calibrated. Measure yours before a threshold
     decides.

@@ -53,7 +53,7 @@ class Predicate:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A question with named options. The answer is the probability of each option, in their order.
+    """A question with named options. The answer is the probability of each option.
 
     A model spreads the whole probability over the options. Add one such as "none of these" if it is
     possible that none fits.

@@ -2,8 +2,8 @@
 
 One choice asks which candidate fits best, with "none of these" as an option: a model spreads the
 whole probability over the options of a choice. A predicate for each candidate asks whether it fits,
-since several may. The candidates' texts are in the state alone, in a fence, and the questions name
-them by labels, so that no untrusted text is part of a question.
+since several may. The candidates' texts are only in the state, in a fence. The questions name them
+by labels, so that no untrusted text is part of a question.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -77,7 +77,10 @@ class Bill:
 
 
 def expected_cost_usd(body: bytes, *, prices: TokenPrices, max_tokens: int | None) -> float:
-    """Return the maximum cost of a request in dollars, with 1,000 tokens as the default answer."""
+    """Return the maximum cost of a request in dollars.
+
+    Without `max_tokens` the answer is expected to have 1,000 tokens.
+    """
     # No token is shorter than a byte, so the size of the request bounds its tokens.
     usage = LLMUsage(prompt_tokens=len(body), completion_tokens=max_tokens or _ANSWER_TOKENS)
     return prices.cost_usd(usage)

@@ -1,4 +1,4 @@
-"""`Endpoint`: an HTTP address that accepts JSON objects and answers with one or with a stream."""
+"""`Endpoint`: an HTTP address that answers JSON with JSON or with a stream."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping

@@ -199,7 +199,9 @@ async def read_stream(
     deadline: float,
     timeout_s: float,
 ) -> AsyncGenerator[str, None]:
-    """Yield the texts of an answer as they arrive. At the end `parts` contains the whole reply.
+    """Yield the texts of an answer as they arrive.
+
+    At the end `parts` contains the whole reply.
 
     Args:
         reply: An open reply with status 200. A body of plain JSON is an answer in one piece.

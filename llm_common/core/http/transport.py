@@ -116,7 +116,8 @@ def _timed_out(timeout_s: float) -> LLMTimeoutError:
 
 
 def error_of_exception(exc: Exception, *, timeout_s: float) -> LLMError:
-    """Return the `LLMError` for an error of httpx, without its text, which can contain headers."""
+    """Return the `LLMError` for an error of httpx."""
+    # Without the error's text, which can contain headers.
     names = {base.__name__ for base in type(exc).__mro__}
     if "TimeoutException" in names:  # only of a custom transport: ours has no timeout
         return _timed_out(timeout_s)

@@ -438,7 +438,7 @@ def retry_after_s(header: str | None, *, now: datetime | None = None) -> float |
 
 
 def _format_of(optional: Mapping[str, Any]) -> str | None:
-    """Return the type of the `response_format`, or its name if it has no type. None without one."""
+    """Return the type of the `response_format`, or None without one."""
     response_format = optional.get("response_format")
     if response_format is None:
         return None
