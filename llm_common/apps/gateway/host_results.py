@@ -174,28 +174,37 @@ class HostResults:
 
 
 def stored_value(structured: Any, texts: Sequence[str]) -> Any:
-    """Return the value to store for a result: its data, its text, or both if they differ.
+    """Return the value to store for a result: its text, its data, or both if they differ.
 
-    Text that is JSON is parsed.
+    Text is stored as the server wrote it, also where it is JSON, because a model may have to quote
+    it byte for byte. Paths lead into such a text all the same.
+
+    Args:
+        structured: The result as data, or None.
+        texts: The result as text blocks.
+    """
+    data = result_data(structured, texts)
+    if isinstance(data, dict | list) and len(texts) == 1:
+        text = texts[0]
+        if _parsed(text) in (data, structured):
+            return text
+    return data
+
+
+def result_data(structured: Any, texts: Sequence[str]) -> Any:
+    """Return a result as data if the server sent data, otherwise as text.
 
     Args:
         structured: The result as data, or None. A list wrapped as `{"result": […]}` is unwrapped.
         texts: The result as text blocks.
     """
     joined = "\n".join(texts)
-    documents: list[Any] = []
-    for text in texts:
-        # Only objects and lists: a text such as `007` is not the number 7.
-        documents.append(_parsed(text) if text.lstrip()[:1] in ("{", "[") else text)
-    from_texts: Any = documents
-    if len(documents) == 1:
-        from_texts = documents[0]
-    elif any(isinstance(document, str) for document in documents):
-        from_texts = joined
-    if structured is None:
-        return from_texts
-    # Most servers send their data as text too. Then the text is not stored a second time.
     parsed = list(map(_parsed, texts))
+    if structured is None:
+        # Several documents of JSON stay apart, so that a path can lead into each of them.
+        are_documents = all(isinstance(document, dict | list) for document in parsed)
+        return list(texts) if len(texts) > 1 and are_documents else joined
+    # Most servers send their data as text too. Then the text is not needed a second time.
     spellings = [parsed, list(texts), joined]
     if len(parsed) == 1:
         spellings += parsed
@@ -206,7 +215,7 @@ def stored_value(structured: Any, texts: Sequence[str]) -> Any:
             value = inner
     if texts and value not in spellings and structured not in spellings:
         return {"structuredContent": structured, "text": joined}
-    return from_texts if isinstance(value, str) and texts else value
+    return value
 
 
 def query_of(args: Mapping[str, Any], intent: str) -> str:

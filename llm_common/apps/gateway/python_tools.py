@@ -10,7 +10,7 @@ from mcp import MCPError
 
 from llm_common.apps.gateway.gateway import store_of
 from llm_common.apps.gateway.gateway_config import GatewayConfig
-from llm_common.apps.gateway.host_results import stored_value
+from llm_common.apps.gateway.host_results import result_data
 from llm_common.apps.gateway.host_session import HostSession
 from llm_common.apps.gateway.server_connection import HostAbilities
 from llm_common.apps.gateway.tool_listing import ServerTool, shown_description
@@ -100,10 +100,10 @@ class _ServerTool(Tool):
             raise _failure(self.name, "\n".join(texts))
         structured = result.structured_content
         if not media:
-            return stored_value(structured, texts)
+            return result_data(structured, texts)
         if structured is None:
             return [*texts, *media]
-        return [stored_value(structured, texts), *media]
+        return [result_data(structured, texts), *media]
 
 
 def _failure(name: str, reason: str) -> ToolFailedError:

@@ -44,28 +44,28 @@ def id_in(text: str) -> str:
         ({"result": 4}, ["4"], 4),
         ({"result": "4"}, ["4"], "4"),
         ({"result": []}, [], []),
-        ({"result": '[{"a": 1}]'}, ['[{"a": 1}]'], [{"a": 1}]),
-        ({"content": '[{"a": 1}]'}, ['[{"a": 1}]'], [{"a": 1}]),
+        ({"result": '[{"a": 1}]'}, ['[{"a": 1}]'], '[{"a": 1}]'),
+        ({"content": '[{"a": 1}]'}, ['[{"a": 1}]'], '[{"a": 1}]'),
         ({"content": "plain"}, ["plain"], "plain"),
         ({"count": 1}, ["one row"], {"structuredContent": {"count": 1}, "text": "one row"}),
         ({"result": [{"a": 1}]}, ['{"a": 1}'], [{"a": 1}]),
         ({"result": ["a", "b"]}, ["a", "b"], ["a", "b"]),
         ({"result": "text"}, ["text"], "text"),
-        ({"a": 1}, ['{\n  "a": 1\n}'], {"a": 1}),
+        ({"a": 1}, ['{\n  "a": 1.0\n}'], '{\n  "a": 1.0\n}'),
         ({"a": 1}, [], {"a": 1}),
         (
             {"count": 5},
             ["five long lines"],
             {"structuredContent": {"count": 5}, "text": "five long lines"},
         ),
-        (None, ['[{"a": 1}]'], [{"a": 1}]),
-        (None, ['{"a": 1}', '{"a": 2}'], [{"a": 1}, {"a": 2}]),
+        (None, ['[{"a": 1.10}]'], '[{"a": 1.10}]'),
+        (None, ['{"a": 1}', '{"a": 2}'], ['{"a": 1}', '{"a": 2}']),
         (None, ["one", '{"a": 2}'], 'one\n{"a": 2}'),
         (None, ["{no json"], "{no json"),
         (None, ["plain"], "plain"),
     ],
 )
-def test_a_result_is_stored_as_data_without_loss(
+def test_a_result_is_stored_as_the_server_wrote_it(
     structured: Any, texts: list[str], stored: Any
 ) -> None:
     assert stored_value(structured, texts) == stored
@@ -83,7 +83,7 @@ async def test_small_results_stay_and_large_ones_become_previews() -> None:
     assert await at.preview({"result": 5}, ["5"], tool="t", args={}) is None
     preview = await kept(at, intent="item 1234")
     assert COUNTER.count(preview) <= 400
-    assert '"name":"item 1234"' in preview
+    assert '"name": "item 1234"' in preview
     assert f"read it with {READER} and the id {id_in(preview)}" in preview
     assert "list of 2,000 objects" in preview
     assert (at.counts.calls, at.counts.kept) == (2, 1)
