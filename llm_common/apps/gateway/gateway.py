@@ -151,6 +151,7 @@ class Gateway:
     async def _on_initialized(self, host: HostContext, _: types.NotificationParams) -> None:
         session = self.session_of(host)
         with session.serving(host):
+            # Started now, the servers are likely ready when the host asks for its first list.
             if not self._config.lazy:
                 await session.listing()
 

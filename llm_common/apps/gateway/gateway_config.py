@@ -168,9 +168,8 @@ class GatewayConfig(BaseModel):
 
 def is_gateway(server: ServerConfig) -> bool:
     """Return whether an entry would start this gateway again, also through `uvx` or `python -m`."""
-    words: list[str] = []
-    for word in (server.command, *server.args):
-        words.append(PurePath(word).stem.lower().replace("_", "-"))
+    arguments = (server.command, *server.args)
+    words = [PurePath(argument).stem.lower().replace("_", "-") for argument in arguments]
     return ("llm-common", "gateway") in pairwise(words)
 
 

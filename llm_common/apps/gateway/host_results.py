@@ -79,6 +79,7 @@ class HostResults:
         policy = OffloadPolicy(
             max_whole_tokens=self._max_tokens,
             max_preview_tokens=min(config.max_preview_tokens, self._max_tokens),
+            # MCP does not say which calls belong to one turn, so none share a budget.
             max_turn_tokens=None,
             reader_name=f"{config.host_prefix}{READER}",
         )

@@ -188,10 +188,7 @@ class HostSession:
 
     def current_listing(self) -> ToolListing:
         """Return the tools of the servers that have listed theirs, without waiting."""
-        tools: dict[str, tuple[ServerTool, ...]] = {}
-        for name in self.connections:
-            if name in self._listed:
-                tools[name] = self._listed[name]
+        tools = {name: self._listed[name] for name in self.connections if name in self._listed}
         # One read: another thread may replace the attribute.
         current = self._current
         if current is None or current[0] != tools:

@@ -37,6 +37,7 @@ async def mcp_tools(config: GatewayConfig) -> AsyncIterator[ToolRegistry]:
         config: Servers, rules and limits. Its `tools` has no effect, because a registry has every
             tool.
     """
+    # Without a host, servers cannot ask a user or sample from a model.
     session = HostSession(config, abilities=HostAbilities(), store=store_of(config))
     try:
         listing = await session.listing()

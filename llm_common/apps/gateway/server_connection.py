@@ -129,6 +129,7 @@ class ServerConnection:
             ServerDownError: If the server does not start, waits for its next start, or the gateway
                 is closing.
         """
+        # Concurrent requests start the server only once.
         async with self._starting:
             if self._ready is None or self.wire.ended.is_set():
                 wait_s = self._retry_at - time.monotonic()
@@ -169,6 +170,8 @@ class ServerConnection:
                 answer = await work(client.session)
             except MCPError as exc:
                 if exc.code == types.CONNECTION_CLOSED or exc.message == _SESSION_ENDED:
+                    # The stream may notice the end later than this request, and until then the
+                    # next request would use a dead server.
                     wire.ended.set()
                     self._note_failure(f"{wire.reason} during a call")
                     raise self._down(
@@ -262,6 +265,7 @@ class ServerConnection:
         if self._task is None:
             return
         task, self._task, self._ready = self._task, None, None
+        # The task ends the process itself, and is cancelled only if that hangs.
         await asyncio.wait({task}, timeout=_CLOSE_WAIT_S)
         if not task.done():
             task.cancel()
@@ -287,6 +291,7 @@ class ServerConnection:
         """Run the server until it ends or is to end."""
         task = asyncio.current_task()
         assert task is not None
+        # A timer instead of `asyncio.timeout`: only the start is limited, and this task runs on.
         timer = asyncio.get_running_loop().call_later(self.start_timeout_s, task.cancel)
         problem = f"it did not start within {self.start_timeout_s:g} s"
         try:

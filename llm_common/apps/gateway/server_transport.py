@@ -83,6 +83,7 @@ async def streams_of(config: ServerConfig, wire: Wire) -> AsyncIterator[Any]:
         wire: Receives the end and the entries that were left out.
     """
     async with _transport(config, wire) as (source, write):
+        # Streams without a buffer, so that a slow client slows a flooding server down.
         passing, read = anyio.create_memory_object_stream[SessionMessage | Exception](0)
 
         async def pump() -> None:

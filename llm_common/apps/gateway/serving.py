@@ -281,6 +281,7 @@ async def _record(path: Path, gateway: Gateway) -> None:
         try:
             await asyncio.sleep(_RECORD_EVERY_S)
         finally:  # also when the gateway ends and this task is cancelled
+            # All sessions have the same servers, so a report on one of them is enough.
             for session in gateway.sessions[:1]:
                 report = report_on(session, gateway.counts)
                 report = report.model_copy(update={"started_at": started_at})
@@ -292,6 +293,7 @@ async def _record(path: Path, gateway: Gateway) -> None:
 
 def _write_report(path: Path, report: GatewayReport) -> None:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # Written to another file and renamed, so that a reader never gets half a report.
     new = path.with_suffix(".new")
     new.write_text(report.model_dump_json(exclude={"running"}), encoding="utf-8")
     new.replace(path)
@@ -307,6 +309,7 @@ def _folder(config: GatewayConfig) -> Path:
 
 def _is_running(pid: int) -> bool:
     try:
+        # Signal 0 only checks whether the process exists.
         os.kill(pid, 0)
     except OSError:
         return False

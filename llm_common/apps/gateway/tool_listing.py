@@ -98,6 +98,7 @@ class ToolListing:
         self._counter = counter
         available = [*filter(self._is_available, chain.from_iterable(tools.values()))]
         max_chars = max(_MAX_NAME_CHARS - len(config.host_prefix), _MIN_NAME_CHARS)
+        # Sorted, so that the list stays a cached prefix of the host's prompts.
         self.tools: Final = dict(sorted(_named(available, max_chars).items()))
         self.definition_tokens: Final[dict[str, int]] = {}
         self._by_server: dict[str, tuple[str, ServerTool]] = {}  # by `server/name`
