@@ -38,7 +38,8 @@ SECRET = b"outside the store"
 class TestFileBlobStore(LockingBlobStoreContract):
     @pytest.fixture(params=["full", "rename"])
     def blobs(self, request: pytest.FixtureRequest, tmp_path: Path) -> LockingBlobStore:
-        return FileBlobStore(tmp_path / "base", durability=request.param, lock_timeout_s=0.5)
+        # Long enough for 40 flushed puts in 4 threads on a busy disk.
+        return FileBlobStore(tmp_path / "base", durability=request.param, lock_timeout_s=2.0)
 
 
 @pytest.fixture
