@@ -34,7 +34,7 @@ ORDERS = [
 
 
 def registry(made: Callable[[str], None] = lambda tool: None) -> ToolRegistry:
-    """The tools; `made` is told of each call."""
+    """Return the tools, which call `made` with their names."""
     tools = ToolRegistry()
 
     @tools.tool
@@ -75,7 +75,7 @@ def registry(made: Callable[[str], None] = lambda tool: None) -> ToolRegistry:
 
 
 def choose(prompt: str) -> tuple[list[dict[str, Any]], bool]:
-    """The next calls by what the prompt shows, and whether further ones depend on them."""
+    """Return the next calls for a prompt, and whether later calls depend on them."""
     prompt = prompt.replace('\\"', '"')
     account = re.search(r'"account_id":"(A-\d+)"', prompt)
     order = re.search(r'"id":"(O-\d+)","status":"open"', prompt)
@@ -94,7 +94,7 @@ def choose(prompt: str) -> tuple[list[dict[str, Any]], bool]:
 
 
 def answer(prompt: str) -> str:
-    """The answer by what the prompt shows."""
+    """Return the answer for a prompt."""
     quantity, each = (
         re.search(rf'"{name}":\s*([\d.]+)', prompt) for name in ("quantity", "price_usd")
     )
@@ -106,7 +106,7 @@ def answer(prompt: str) -> str:
 
 
 def message(prompt: str, *, native: bool) -> dict[str, Any]:
-    """The message of the assistant in OpenAI's form."""
+    """Return the assistant's message in OpenAI's form."""
     if "You choose the tool calls" not in prompt:
         return {"role": "assistant", "content": answer(prompt)}
     calls, again = choose(prompt)

@@ -197,7 +197,7 @@ async def test_another_refusal_is_not_repeated() -> None:
     assert (answer.status, len(client.calls)) == ("error", 1)
 
 
-async def test_a_read_that_fails_is_told_to_the_model() -> None:
+async def test_the_model_sees_why_a_read_failed() -> None:
     manager = await session(ROWS)
     [pointer] = manager.get_all_pointers()
     told = {
@@ -221,7 +221,7 @@ async def test_a_read_that_fails_is_told_to_the_model() -> None:
         assert problem in answer.reads[0].problem
 
 
-async def test_a_json_call_that_is_not_whole_is_told_to_the_model() -> None:
+async def test_the_model_sees_that_a_json_call_was_incomplete() -> None:
     client = ScriptedClient(['{"tool": "read_context", "args": {"pointer_id": x}}', "No."])
     answering = Answering(budget=SMALL, native_tools=False)
     answer = await answering.answer(client, await session(ROWS), query=QUESTION)
@@ -246,7 +246,7 @@ async def test_after_the_last_read_the_model_must_answer() -> None:
     assert first != refused
 
 
-async def test_a_model_that_goes_on_reading_gives_no_answer() -> None:
+async def test_a_model_that_does_not_stop_reading_gets_no_answer() -> None:
     manager = await session(ROWS)
     [pointer] = manager.get_all_pointers()
     reply = json.dumps({"tool": "read_context", "args": found(pointer.pointer_id)})
@@ -274,7 +274,7 @@ async def test_a_read_gets_as_much_as_there_is_room_for() -> None:
     assert (first.problem, last.problem[:12]) == ("", "Nothing was ")
 
 
-async def test_no_reads_are_offered_where_none_are_allowed() -> None:
+async def test_max_reads_of_zero_offers_no_reader() -> None:
     client = ScriptedClient(["Unknown."])
     await Answering(budget=SMALL, max_reads=0).answer(client, await session(ROWS), query=QUESTION)
     assert client.calls[0].options == {}
@@ -293,7 +293,7 @@ async def test_an_output_that_is_gone_is_a_failure_and_not_offered() -> None:
     assert f"- {kept.pointer_id} " in prompt
 
 
-async def test_the_reader_has_the_name_that_the_executor_gives_it(tmp_path: Path) -> None:
+async def test_the_reader_has_the_executors_name_for_it(tmp_path: Path) -> None:
     tools = ToolRegistry()
 
     @tools.tool(read_only=True)
@@ -365,7 +365,7 @@ async def test_no_prompt_of_an_answer_is_over_and_no_result_without_its_call(see
         ]
 
 
-async def test_a_failed_task_beside_others_is_answered_with_what_failed() -> None:
+async def test_an_answer_lists_a_failed_task_among_successful_ones() -> None:
     manager = await session(ROWS[:2])
     results = [
         SubTaskResult(
@@ -388,7 +388,7 @@ async def test_a_failed_task_beside_others_is_answered_with_what_failed() -> Non
     )
 
 
-async def test_what_failed_stands_before_what_may_be_read() -> None:
+async def test_failures_come_before_unread_outputs_in_the_prompt() -> None:
     results = [
         SubTaskResult(task_id=1, sub_task_id=0, success=True, error="prices raised OSError: 503")
     ]

@@ -236,7 +236,7 @@ async def test_a_stream_without_an_end_is_no_answer() -> None:
     assert (texts, answer.status, answer.text) == (["It sn"], "error", None)
 
 
-async def test_a_client_that_does_not_stream_gives_no_deltas() -> None:
+async def test_a_client_without_streaming_yields_no_deltas() -> None:
     texts, answer = await told(ScriptedClient(["Snow."]), await session())
     assert (texts, answer.text) == ([], "Snow.")
 
@@ -313,7 +313,7 @@ async def test_a_failed_choice_shows_nothing_and_says_so(
     assert len(answer.attempts) == 1
 
 
-async def test_a_failed_choice_that_words_replaced_is_told() -> None:
+async def test_the_model_sees_that_words_replaced_a_failed_choice() -> None:
     chooser = ContextRelevanceSelector(ScriptedClient(["no JSON"]), fail_closed=False)
     client = ScriptedClient(["Twelve."])
     answer = await Answering(selector=chooser).answer(
@@ -353,7 +353,7 @@ async def test_an_empty_choice_is_answered_without_outputs() -> None:
     assert "a text" not in "\n".join(str(message.content) for message in client.calls[0].messages)
 
 
-async def test_a_remark_of_thought_alone_beside_a_call_is_none() -> None:
+async def test_thinking_before_a_call_is_no_remark() -> None:
     manager = await session(ROWS)
     call = {"id": "c", "type": "function", "function": {"name": "read_context", "arguments": "{}"}}
     reply = LLMResponse(

@@ -69,7 +69,7 @@ def sent(client: ScriptedClient) -> str:
     return "\n".join(str(message.content) for message in call.messages)
 
 
-async def test_the_answer_is_made_of_what_the_tools_returned(tmp_path: Path) -> None:
+async def test_the_answer_uses_the_tools_outputs(tmp_path: Path) -> None:
     client = ScriptedClient(["It snows in Oslo."])
     answer = await executor(client, tmp_path).run("Is it snowing in Oslo?", plan=PLAN)
     assert (answer.status, answer.text, answer.problem) == ("ok", "It snows in Oslo.", "")
@@ -96,7 +96,7 @@ async def test_without_a_plan_the_query_is_the_only_task(tmp_path: Path) -> None
     assert len(answer.results) == 1
 
 
-async def test_a_failed_task_leaves_the_query_unanswered_and_asks_nobody(tmp_path: Path) -> None:
+async def test_no_model_is_asked_after_a_failed_task_without_outputs(tmp_path: Path) -> None:
     client = ScriptedClient([])
     plan = ExecutionPlan(tasks=[PlannedTask(id=7, description='Report the weather of "Atlantis"')])
     answer = await executor(client, tmp_path).run("What is the weather?", plan=plan)
@@ -115,7 +115,7 @@ async def test_a_failed_task_leaves_the_query_unanswered_and_asks_nobody(tmp_pat
     ],
     ids=["connection", "empty", "only-thinking", "third-party"],
 )
-async def test_a_model_that_gives_no_answer_is_a_status_and_loses_no_output(
+async def test_a_missing_answer_is_a_status_and_keeps_the_outputs(
     reply: str | Exception, status: str, tmp_path: Path
 ) -> None:
     runner = executor(ScriptedClient([reply]), tmp_path)
@@ -162,7 +162,7 @@ async def test_a_counter_learns_from_the_usage_of_an_answer(tmp_path: Path) -> N
     assert counter.factor == pytest.approx(max(100 / answer.prompt_tokens, 0.2) * 1.03)
 
 
-async def test_a_session_remembers_what_was_said(tmp_path: Path) -> None:
+async def test_a_session_remembers_its_conversation(tmp_path: Path) -> None:
     memory = InMemoryMemory()
     answering = Answering(memory=memory)
     client = ScriptedClient(["Snow.", "It was Oslo."])

@@ -139,7 +139,7 @@ async def test_the_error_of_a_result_is_shown_as_it_is_stored(
     assert span.status.status_code is StatusCode.ERROR
 
 
-async def test_a_store_that_redacts_results_redacts_a_failed_one_too(tmp_path: Path) -> None:
+async def test_a_redacting_store_redacts_failed_results_too(tmp_path: Path) -> None:
     def leaking() -> ToolResult:
         """Returns a failure with data."""
         return ToolResult(success=False, data={"password": "hunter2hunter2"}, error="no")
@@ -157,7 +157,7 @@ async def test_a_store_that_redacts_results_redacts_a_failed_one_too(tmp_path: P
     assert "hunter2" not in repr(events)
 
 
-async def test_the_redactor_of_the_store_decides_what_is_secret(tmp_path: Path) -> None:
+async def test_the_stores_redactor_defines_secrets(tmp_path: Path) -> None:
     store = FileContextPointerStore(tmp_path, redactor=Redactor(extra_patterns=("sec\\.example",)))
     executor = executor_of(
         tmp_path,
@@ -212,7 +212,7 @@ async def test_a_tools_own_explanation_is_kept(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("is_async", [True, False], ids=["async", "sync"])
 @pytest.mark.parametrize("kind", RAISED)
-async def test_whatever_a_tool_raises_only_its_call_fails_f_172(
+async def test_any_exception_of_a_tool_fails_only_its_call_f_172(
     tmp_path: Path, kind: str, is_async: bool
 ) -> None:
     async def slow(ticker: str) -> str:
@@ -310,7 +310,7 @@ async def test_a_task_of_refused_calls_alone_says_which(tmp_path: Path) -> None:
     assert not result.success
 
 
-async def test_the_answering_model_is_told_what_failed(tmp_path: Path) -> None:
+async def test_the_answering_model_sees_the_failures(tmp_path: Path) -> None:
     reply = calls(("filings", {"ticker": WORDS}), ("price", {"ticker": "AAPL"}))
     executor = executor_of(tmp_path, reply, "The filings could not be read.")
     answer = await executor.run("What filings are there?")
@@ -322,7 +322,7 @@ async def test_the_answering_model_is_told_what_failed(tmp_path: Path) -> None:
     assert KEY not in prompt
 
 
-async def test_what_failed_is_the_last_document_to_go(tmp_path: Path) -> None:
+async def test_failures_are_the_last_document_to_be_dropped(tmp_path: Path) -> None:
     client, memory = ScriptedClient(["It could not be read."]), InMemoryMemory()
     manager = ToolContextManager(tmp_path)
     for number in range(4):
@@ -406,7 +406,7 @@ async def test_a_list_of_tasks_is_a_plan(tmp_path: Path, plan: Any, ids: list[in
 @pytest.mark.parametrize(
     "plan", [5, [5], [None], {"goal": "x"}, [{"id": "seven", "description": "x"}], b"Gather"]
 )
-async def test_what_is_no_plan_is_refused_with_what_to_pass(tmp_path: Path, plan: Any) -> None:
+async def test_a_wrong_plan_is_refused_with_a_hint(tmp_path: Path, plan: Any) -> None:
     executor = executor_of(tmp_path)
     with pytest.raises(TypeError, match="Pass an ExecutionPlan, or a list of PlannedTask"):
         await executor.run("q", plan=plan)

@@ -27,7 +27,7 @@ from tests.core.loopback import Wire, loopback, ok, response
 
 
 def chat(*, native: bool) -> Callable[[Wire], Awaitable[None]]:
-    """The model of the five steps behind a chat completions endpoint."""
+    """Serve the model of the five steps as a chat completions endpoint."""
 
     async def script(wire: Wire) -> None:
         while request := await wire.request():
@@ -106,7 +106,7 @@ async def test_a_killed_run_is_resumed_without_repeating_calls(tmp_path: Path) -
     assert made == ["price", "shipment"]
 
 
-async def test_a_resumed_call_gives_its_stored_output_as_an_event(tmp_path: Path) -> None:
+async def test_a_resumed_call_yields_its_stored_output(tmp_path: Path) -> None:
     reply = calls(("order_items", {"order_id": "O-1931"}))
     first, _ = executor_of(tmp_path, reply)
     await first.execute_plan(["Get the items"], "q1", session="ann")
@@ -122,7 +122,7 @@ async def test_a_resumed_call_gives_its_stored_output_as_an_event(tmp_path: Path
     assert made == ["order_items"], "a run that is not resumed makes its calls again"
 
 
-async def test_a_later_task_sees_what_an_earlier_one_found(tmp_path: Path) -> None:
+async def test_a_later_task_sees_earlier_outputs(tmp_path: Path) -> None:
     executor, client = executor_of(tmp_path, calls(("find_account", {"name": "Ann Lee"})), calls())
     await executor.execute_plan(["Find the account", "List its orders"], "q1")
     assert "stored_outputs" not in prompt_of(client, 0)
@@ -142,7 +142,7 @@ async def test_large_outputs_are_seen_in_the_parts_that_fit_the_task(tmp_path: P
     assert len(prompt) < 12_000
 
 
-async def test_what_failed_is_seen_by_the_next_choice(tmp_path: Path) -> None:
+async def test_the_next_choice_sees_earlier_failures(tmp_path: Path) -> None:
     plan = ["Look both up", "Go on"]
     both = calls(("shipment", {"order_id": "O-1"}), ("price", {"sku": "S-5"}))
     executor, client = executor_of(tmp_path, both, calls())
@@ -209,7 +209,7 @@ async def test_the_last_round_does_not_offer_another(tmp_path: Path) -> None:
     assert "again" not in prompt_of(client, 1).partition("Context from")[2]
 
 
-async def test_a_round_that_cannot_be_chosen_keeps_what_was_found(tmp_path: Path) -> None:
+async def test_a_failed_round_keeps_earlier_outputs(tmp_path: Path) -> None:
     executor, _ = executor_of(
         tmp_path, calls(("price", {"sku": "S-5"}), again=True), "no JSON at all"
     )
@@ -219,7 +219,7 @@ async def test_a_round_that_cannot_be_chosen_keeps_what_was_found(tmp_path: Path
     assert "no tools could be chosen for task 1 (status invalid)" in (result.error or "")
 
 
-async def test_a_selector_that_knows_no_rounds_is_asked_once_a_task(tmp_path: Path) -> None:
+async def test_an_overridden_choice_of_calls_runs_once_a_task(tmp_path: Path) -> None:
     class Plain(AgenticExecutor):
         async def _resolve_tools(self, task: Any, *, query: str | None = None) -> Any:
             asked.append(task.id)
@@ -251,7 +251,7 @@ def priced_reply(number: int) -> LLMResponse:
 
 
 @pytest.mark.parametrize("name", LIMITS)
-async def test_a_limit_ends_the_run_and_is_told(tmp_path: Path, name: str) -> None:
+async def test_a_limit_ends_the_run_with_an_event(tmp_path: Path, name: str) -> None:
     limits, said, most = LIMITS[name]
     made: list[str] = []
     priced = ScriptedClient([priced_reply(number) for number in range(9)])
@@ -421,7 +421,7 @@ async def test_a_choice_that_takes_too_long_ends_with_the_run(tmp_path: Path) ->
     assert "timeout_s" in (result.error or "")
 
 
-def test_a_limit_of_nothing_is_refused() -> None:
+def test_a_limit_of_zero_is_refused() -> None:
     for name in ("max_calls", "max_tokens", "max_cost_usd", "timeout_s"):
         with pytest.raises(ValueError, match=f"{name} is 0; pass a number above 0"):
             RunLimits(**{name: 0})

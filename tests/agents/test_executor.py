@@ -29,7 +29,7 @@ SECRET = "sk-canary-0123456789"
 
 
 class Chosen:
-    """A selector that chooses what it was told, task by task, and remembers what it was asked."""
+    """A selector with scripted choices, one for each task, which records its tasks."""
 
     def __init__(self, *choices: list[ToolCall]) -> None:
         self._choices = list(choices)
@@ -127,7 +127,7 @@ async def test_a_task_returns_its_results_in_call_order_and_saves_each(tmp_path:
         assert (pointer.query_id, pointer.args) == ("q1", entry["args"])
 
 
-async def test_a_stream_tells_what_happens_in_the_order_it_happens(tmp_path: Path) -> None:
+async def test_a_stream_yields_events_in_their_order(tmp_path: Path) -> None:
     executor = executor_of(
         tmp_path,
         [call("echo", text="slow", delay_s=0.5), call("echo", text="fast")],
@@ -280,7 +280,7 @@ async def test_arguments_that_a_registry_cannot_take_are_a_failed_tool_s2_15(
     assert registry.calls == []
 
 
-async def test_our_own_registry_says_what_is_wrong(tmp_path: Path) -> None:
+async def test_our_registry_explains_wrong_calls(tmp_path: Path) -> None:
     calls = [call("ech", text="a"), call("echo", words="a")]
     unknown, wrong = await executor_of(tmp_path).execute_tool_calls(calls, 1, "q1")
     assert "use one of the nearest: echo" in unknown["error"]

@@ -27,7 +27,7 @@ CANARY = "snowfall in Oslo"
 
 
 class Chosen:
-    """Chooses what it was told."""
+    """A selector with scripted calls."""
 
     def __init__(self, *calls: ToolCall) -> None:
         self._calls = calls
@@ -103,7 +103,7 @@ async def test_a_streams_previews_are_made_for_the_task_s4_08(tmp_path: Path) ->
     assert CANARY in result.data["output"].text
 
 
-async def test_what_was_offloaded_can_be_read_back_and_is_not_saved_again_s4_08(
+async def test_offloaded_outputs_are_read_back_and_not_saved_again_s4_08(
     tmp_path: Path,
 ) -> None:
     policy = OffloadPolicy(max_whole_tokens=0, max_turn_tokens=300)
@@ -123,7 +123,7 @@ async def test_what_was_offloaded_can_be_read_back_and_is_not_saved_again_s4_08(
 
 
 @pytest.mark.parametrize(("read_back", "name"), [("look_up", "look_up"), (True, "read_context")])
-async def test_previews_name_the_reader_as_it_is_offered_and_say_what_was_not_read(
+async def test_previews_name_the_reader_and_the_unread_rest(
     tmp_path: Path, read_back: bool | str, name: str
 ) -> None:
     policy = OffloadPolicy(max_whole_tokens=0, reader_name="elsewhere")

@@ -33,7 +33,7 @@ ROWS = [{"row": number, "text": "a row of data"} for number in range(500)]
 
 @pytest.fixture
 async def no_threads_left() -> AsyncIterator[ToolRegistry]:
-    """A registry whose tool hangs in every tool thread, in a program whose executor hangs too."""
+    """Yield a registry while its tool hangs in every thread for tools and in the loop's executor."""
     end = Event()
 
     def hang() -> None:

@@ -9,7 +9,7 @@ from llm_common.agents.runs import Deadline, model_loop
 
 
 class Dialogue:
-    """Asks for two calls a turn, and goes on until a given turn."""
+    """Asks for two calls a turn until its last turn."""
 
     def __init__(self, *, last_turn: int) -> None:
         self.goes_on = True

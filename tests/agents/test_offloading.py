@@ -122,7 +122,7 @@ async def test_a_tool_without_threshold_is_still_bound_by_the_turn_s4_08(tmp_pat
     assert unbound.pointer_id is None
 
 
-async def test_what_was_read_back_is_never_offloaded_again_s4_08(tmp_path: Path) -> None:
+async def test_a_reading_is_never_offloaded_s4_08(tmp_path: Path) -> None:
     session = Session(tmp_path, config=SessionConfig(max_read_tokens=3_000))
     stored = await session.offload("word " * 20_000, tool="t", args={})
     reader, *_ = session.tools()
@@ -232,7 +232,7 @@ async def test_previews_leave_the_loop_free(tmp_path: Path, blockbuster: BlockBu
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
 )
-def test_a_limit_that_is_none_is_refused(
+def test_an_invalid_limit_is_refused(
     policy: dict[str, Any], error: type[Exception], named: str
 ) -> None:
     with pytest.raises(error, match=named):

@@ -3,7 +3,7 @@ import threading
 from llm_common.agents.session import ResultCache
 
 
-def test_what_was_used_longest_ago_goes_first() -> None:
+def test_the_least_recently_used_result_is_evicted_first() -> None:
     cache = ResultCache(max_item_bytes=10, max_bytes=25)
     for name in "abc":
         cache.put(("q", name), name.encode() * 10)

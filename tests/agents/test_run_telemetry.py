@@ -177,7 +177,7 @@ async def test_a_run_has_the_conventions_spans_and_no_payload(
     assert undocumented == set()
 
 
-async def test_a_model_call_says_what_it_cost(
+async def test_a_model_call_reports_its_cost(
     tmp_path: Path, exported: InMemorySpanExporter
 ) -> None:
     await run(tmp_path)

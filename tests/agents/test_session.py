@@ -103,7 +103,7 @@ async def test_the_loop_of_the_docstring_offloads_and_reads_back_t_01(
     assert len(FileContextPointerStore(tmp_path).list(query_id="user:42")) == 1
 
 
-async def test_a_session_on_an_old_id_sees_what_is_stored_t_01(tmp_path: Path) -> None:
+async def test_a_session_with_an_old_id_sees_its_results_t_01(tmp_path: Path) -> None:
     earlier = Session(tmp_path, session_id="user:42")
     pointer_id = await offload_rows(earlier)
     later = Session(FileContextPointerStore(tmp_path), session_id="user:42")
@@ -112,7 +112,7 @@ async def test_a_session_on_an_old_id_sees_what_is_stored_t_01(tmp_path: Path) -
     assert pointer_id in later.overview()
 
 
-async def test_a_session_sees_what_a_manager_of_its_id_saved_in_queries_t_01(
+async def test_a_session_sees_the_queries_of_a_manager_with_its_id_t_01(
     tmp_path: Path,
 ) -> None:
     manager = ToolContextManager(tmp_path, session_id="user:42")

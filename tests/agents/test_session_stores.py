@@ -81,7 +81,7 @@ async def by_lifetime(manager: ToolContextManager, pointer: ContextPointer) -> N
     [(by_store, "erased"), (by_process, "erased"), (by_quota, "erased"), (by_lifetime, "expired")],
     ids=["same-store", "other-process", "quota", "ttl"],
 )
-async def test_what_the_store_lost_is_shown_by_nothing_f_160(
+async def test_a_result_lost_by_the_store_is_not_returned_f_160(
     tmp_path: Path,
     lose: Callable[[ToolContextManager, ContextPointer], Awaitable[None]],
     reason: str,
@@ -142,7 +142,7 @@ def test_only_a_store_of_files_has_a_folder(tmp_path: Path, kind: str, has_folde
 @pytest.mark.parametrize(
     "wrong", ["folder", Path("folder"), {}, object()], ids=["text", "path", "dict", "object"]
 )
-def test_what_is_no_store_is_refused_with_what_to_pass(wrong: Any) -> None:
+def test_a_wrong_store_is_refused_with_a_hint(wrong: Any) -> None:
     with pytest.raises(TypeError, match="pass a folder as base_dir="):
         ToolContextManager(pointer_store=wrong)
 
@@ -193,7 +193,7 @@ async def test_pointers_may_be_named_by_id_and_by_path_s4_05(
 @pytest.mark.parametrize(
     "wrong", [5, None, {"pointer_id": "0" * 12}], ids=["number", "none", "dict"]
 )
-async def test_what_is_no_pointer_is_refused_with_what_to_pass(tmp_path: Path, wrong: Any) -> None:
+async def test_a_wrong_pointer_is_refused_with_a_hint(tmp_path: Path, wrong: Any) -> None:
     manager = ToolContextManager(tmp_path)
     with pytest.raises(TypeError, match="pass a ContextPointer, as save_context returns it"):
         await manager.load_contexts([wrong])
@@ -253,7 +253,7 @@ async def test_clearing_a_session_leaves_nothing_to_resume(tmp_path: Path) -> No
     assert len(await ToolContextManager(tmp_path, session_id="chat").resume()) == 1
 
 
-async def test_a_session_that_was_cleared_in_part_is_resumed_with_what_came_later(
+async def test_a_partly_cleared_session_resumes_with_later_results(
     tmp_path: Path,
 ) -> None:
     manager = ToolContextManager(tmp_path, session_id="chat")
@@ -271,7 +271,7 @@ async def test_a_session_that_was_cleared_in_part_is_resumed_with_what_came_late
 
 
 @pytest.mark.parametrize("kind", STORES)
-async def test_what_names_a_sessions_queries_is_no_output(tmp_path: Path, kind: str) -> None:
+async def test_the_records_of_a_sessions_queries_are_no_outputs(tmp_path: Path, kind: str) -> None:
     manager = ToolContextManager(pointer_store=STORES[kind](tmp_path), session_id="chat")
     await save(manager, "mine", query_id=None)
     await save(manager, "of a query")

@@ -38,7 +38,7 @@ def test_a_session_has_the_name_of_the_framework_if_the_store_takes_it_t_02(
     assert session.session_id == Sessions().session_id_of(conversation_id)
 
 
-def test_no_name_leads_to_the_session_of_another_one_t_02() -> None:
+def test_two_names_never_share_a_session_t_02() -> None:
     sessions = Sessions()
     names: list[object] = [
         "a",

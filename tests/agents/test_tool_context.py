@@ -76,7 +76,7 @@ async def test_saves_may_run_side_by_side_s4_02(tmp_path: Path) -> None:
     assert sorted(pointer.pointer_id for pointer in manager.get_all_pointers()) == sorted(ids)
 
 
-async def test_changing_what_a_getter_returned_changes_nothing_s4_02_f_153(tmp_path: Path) -> None:
+async def test_getters_return_copies_s4_02_f_153(tmp_path: Path) -> None:
     manager = ToolContextManager(tmp_path)
     args = {"q": {"deep": [1]}}
     returned = await manager.save_context("search", args, "found", "1", "q1")

@@ -39,7 +39,7 @@ def files_below(folder: Path) -> list[str]:
     )
 
 
-async def test_results_load_in_the_order_asked_and_missing_ones_are_left_out_s4_05(
+async def test_results_load_in_order_without_missing_ones_s4_05(
     tmp_path: Path,
 ) -> None:
     manager = ToolContextManager(tmp_path, persist_threshold=0)
@@ -52,7 +52,7 @@ async def test_results_load_in_the_order_asked_and_missing_ones_are_left_out_s4_
     assert await manager.load_contexts([]) == []
 
 
-async def test_what_is_no_pointer_is_never_read_f_151(
+async def test_only_pointers_are_read_f_151(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     manager = ToolContextManager(tmp_path)
@@ -164,7 +164,7 @@ async def test_keywords_choose_pointers(tmp_path: Path, query: str, expected: li
     assert manager.select_relevant_contexts(query) == chosen
 
 
-async def test_no_match_may_also_mean_none_s4_03(tmp_path: Path) -> None:
+async def test_no_match_can_return_nothing_s4_03(tmp_path: Path) -> None:
     manager = ToolContextManager(tmp_path)
     by_name = await three(manager)
     assert manager.select_relevant_contexts("nothing in common", on_no_match="none") == []
@@ -172,7 +172,7 @@ async def test_no_match_may_also_mean_none_s4_03(tmp_path: Path) -> None:
     assert manager.select_relevant_contexts("tables", []) == []
 
 
-async def test_a_model_chooses_what_becomes_text_s4_07(tmp_path: Path) -> None:
+async def test_a_model_selects_the_outputs_in_the_text_s4_07(tmp_path: Path) -> None:
     manager = ToolContextManager(tmp_path)
     by_name = await three(manager)
     client = ScriptedClient([json.dumps({"pointer_ids": [by_name["db"].pointer_id]})])
@@ -328,7 +328,7 @@ async def test_a_cancelled_session_is_cleared_too_s4_07(tmp_path: Path) -> None:
     assert entries(tmp_path) == []
 
 
-async def test_clearing_removes_what_a_cancelled_save_wrote(tmp_path: Path) -> None:
+async def test_clearing_removes_the_files_of_a_cancelled_save(tmp_path: Path) -> None:
     async with ToolContextManager(tmp_path, clear_on_exit=True) as manager:
         saving = asyncio.create_task(save(manager, "x" * 1_000_000))
         for _ in range(1_000):

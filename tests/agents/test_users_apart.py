@@ -145,7 +145,7 @@ async def test_a_second_user_sees_nothing_of_the_first(tmp_path: Path) -> None:
     assert owners("".join(model.prompts[first:])) == {name(2)}
 
 
-async def test_a_session_sees_what_it_stored_in_earlier_runs(tmp_path: Path) -> None:
+async def test_a_session_sees_its_outputs_of_earlier_runs(tmp_path: Path) -> None:
     model = Model()
     await executor_of(tmp_path, model).run(QUESTION, session="user:1", plan=["the account of 01"])
     again = Model()
@@ -247,7 +247,7 @@ async def test_an_executor_over_a_named_session_resumes_it(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("session", ["../up", "", 7])
-async def test_what_names_no_session_is_refused(tmp_path: Path, session: Any) -> None:
+async def test_a_wrong_session_is_refused(tmp_path: Path, session: Any) -> None:
     executor = executor_of(tmp_path, Model())
     with pytest.raises(TypeError if session == 7 else InvalidIdError):
         await executor.run(QUESTION, session=session)

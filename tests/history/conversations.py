@@ -46,9 +46,9 @@ def prose(rng: random.Random, words: int) -> str:
 
 
 def conversation(turns: int, *, seed: int = 4) -> Turn:
-    """A conversation in OpenAI's shape, each fact in one of its turns but the last five.
+    """Return a conversation in OpenAI's shape with repeated calls.
 
-    Calls repeat.
+    Each fact is in one of its turns, and no fact is in the last five.
     """
     rng = random.Random(seed)
     places = dict(

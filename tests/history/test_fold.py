@@ -62,7 +62,7 @@ def orphans(messages: Any) -> list[str]:
 
 
 @pytest.mark.parametrize(("shape", "turns"), [*((shape, 60) for shape in SHAPES), ("openai", 150)])
-async def test_every_fact_is_shown_or_found_and_nothing_is_over(
+async def test_every_fact_is_sent_or_found_within_the_limit(
     store: FileContextPointerStore, shape: str, turns: int
 ) -> None:
     messages = SHAPES[shape](conversation(turns))
@@ -208,7 +208,7 @@ async def test_the_users_task_stays_in_a_long_run_of_calls(store: FileContextPoi
     assert orphans(folded.messages) == []
 
 
-async def test_what_alone_is_too_long_is_cut_and_says_so(store: FileContextPointerStore) -> None:
+async def test_a_text_over_the_limit_is_cut_with_a_mark(store: FileContextPointerStore) -> None:
     pasted = " ".join(str(number) for number in range(5_000))
     messages: list[Message] = [{"role": "user", "content": f"Sum this: {pasted}"}]
     folded = await fold(messages, store=store, session_id="s", policy=FoldPolicy(max_tokens=1_000))
@@ -229,14 +229,14 @@ async def test_system_messages_alone_count_too(store: FileContextPointerStore) -
 
 
 @pytest.mark.parametrize("messages", ["hello", {"role": "user", "content": "hello"}, None])
-async def test_what_is_no_list_of_messages_is_named(
+async def test_a_wrong_list_of_messages_is_named(
     store: FileContextPointerStore, messages: Any
 ) -> None:
     with pytest.raises(TypeError, match=f"messages is a {type(messages).__name__}; pass a list"):
         await fold(messages, store=store, session_id="s")
 
 
-async def test_what_cannot_be_folded_is_an_error_with_its_size(
+async def test_unfoldable_messages_over_the_limit_raise_with_their_size(
     store: FileContextPointerStore,
 ) -> None:
     messages: list[Message] = [
@@ -258,7 +258,7 @@ async def test_what_cannot_be_folded_is_an_error_with_its_size(
         ({"role": "user", "content": 5}, "the content of message 1 is a int"),
     ],
 )
-async def test_what_is_no_message_is_named(
+async def test_a_wrong_message_is_named(
     store: FileContextPointerStore, message: Any, text: str
 ) -> None:
     with pytest.raises(TypeError, match=text) as caught:
@@ -272,7 +272,7 @@ class Function(BaseModel):
 
 
 class FunctionCall(BaseModel):
-    """As the SDK of OpenAI gives it, which callers put into a dict as it is."""
+    """An object of OpenAI's SDK, which callers put into a dict."""
 
     id: str
     type: str = "function"
@@ -376,7 +376,7 @@ async def test_an_output_that_a_line_cannot_shorten_stays(store: FileContextPoin
         {"type": "image", "source": {"type": "url", "url": "u"}},
     ],
 )
-async def test_what_the_user_said_last_stays_in_any_form(
+async def test_the_users_newest_message_stays_in_any_form(
     store: FileContextPointerStore, said: dict[str, Any]
 ) -> None:
     beside = [said] if said["type"] == "text" else []
@@ -584,7 +584,7 @@ async def test_an_output_of_a_tool_named_history_is_found(store: FileContextPoin
         ("art", f"The party {'x ' * 600}of art{' y' * 600}"),
     ],
 )
-async def test_what_is_found_is_shown_around_the_words(
+async def test_a_match_shows_the_text_around_the_words(
     store: FileContextPointerStore, words: str, text: str
 ) -> None:
     await store.save(query_id="s", tool_name="read", args={}, result=text)
@@ -594,7 +594,7 @@ async def test_what_is_found_is_shown_around_the_words(
     assert "more characters are not shown" in found.line
 
 
-async def test_what_is_shown_whole_is_not_called_unread(store: FileContextPointerStore) -> None:
+async def test_a_whole_match_is_not_called_unread(store: FileContextPointerStore) -> None:
     await store.save(query_id="s", tool_name="read", args={}, result="one\n\n\n   two")
     [found] = await search_history("two", store=store, session_id="s")
     assert found.line.endswith("read: one two")

@@ -41,12 +41,12 @@ def _nested(depth: int, alternatives: Any) -> dict[str, Any]:
 
 
 def nested_alternatives(depth: int) -> dict[str, Any]:
-    """A parameter `x` that is a text, by 2 ** depth paths."""
+    """Return a schema with 2 ** depth paths to the type of its parameter `x`."""
     return _nested(depth, lambda inner: {"anyOf": [inner, inner]})
 
 
 def nested_objects(depth: int) -> dict[str, Any]:
-    """The same, one level of objects for each level of alternatives."""
+    """Return such a schema with a level of objects for each level of alternatives."""
     return _nested(
         depth,
         lambda inner: {

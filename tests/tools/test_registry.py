@@ -224,7 +224,7 @@ def test_anything_else_is_no_tool() -> None:
         ToolRegistry(["text"])
 
 
-def test_two_tools_never_meet_under_one_name() -> None:
+def test_two_tools_never_share_a_name() -> None:
     registry = ToolRegistry([a])
     with pytest.raises(ConfigError, match="registered already"):
         registry.register(b, name="a")
@@ -301,7 +301,7 @@ def test_insertion_order_never_shows_in_the_schema_s2_13() -> None:
     )
 
 
-def test_changing_what_was_given_or_got_changes_nothing() -> None:
+def test_a_registry_copies_what_it_takes_and_returns() -> None:
     parameters: dict[str, Any] = {"type": "object", "properties": {"x": {"type": "integer"}}}
     registry = ToolRegistry()
     tool = registry.register(lambda **_: None, name="t", parameters=parameters)
@@ -394,7 +394,7 @@ def order(
         ({}, "count: missing"),
     ],
 )
-async def test_an_error_says_what_a_parameter_takes_and_not_what_it_got_f_102(
+async def test_an_error_names_the_expected_type_without_the_value_f_102(
     args: dict[str, Any], told: str
 ) -> None:
     with pytest.raises(ToolArgumentsError) as caught:
@@ -420,7 +420,7 @@ async def test_a_raising_tool_runs_once_and_its_words_stay_with_the_cause() -> N
 @pytest.mark.parametrize(
     "error", [ValueError, StopIteration, KeyError, asyncio.TimeoutError, RecursionError]
 )
-async def test_whatever_a_tool_raises_is_one_error(error: type[Exception]) -> None:
+async def test_any_exception_of_a_tool_becomes_one_error(error: type[Exception]) -> None:
     def broken() -> None:
         raise error
 
