@@ -55,7 +55,7 @@ _NO_ROOM = f"{_NOT_READ}there is no room left in the prompt. Answer from what yo
 _FENCE = "```"
 _MAX_LISTED = 20
 _LISTED_CHARS = 120
-_MAX_ID_CHARS = 64
+_MAX_ID_CHARS = 64  # real ids are shorter, and a model may invent any text
 # Models often write a remark before a native call. A longer text is the beginning of the answer.
 _MAX_REMARK_CHARS: Final = 200
 
@@ -343,10 +343,11 @@ class AnswerRun:
     def refused_tools(self, error: LLMError) -> bool:
         """Return whether the first call failed because endpoint or client has no native tools."""
         if len(self.attempts) != 1:
-            return False
+            return False  # the endpoint accepted the tools before
         if isinstance(error, LLMAuthError | LLMRateLimitError):
             return False
         if isinstance(error, LLMStatusError):
+            # Endpoints share no error code for this, but their texts name the parameter.
             return "tool" in error.body.lower()
         return isinstance(error.__cause__, NotImplementedError)
 
@@ -376,6 +377,7 @@ class AnswerRun:
             calls = offer.calls_of(turn, first_number=len(self.reads))
         self.goes_on = bool(calls)
         if calls and not self._may_call:
+            # The reply itself was valid, so its attempt was recorded as a success.
             self.attempts[-1] = replace(self.attempts[-1], error="malformed", reason="reads_again")
             text = (
                 "The model asked to read again instead of answering; "

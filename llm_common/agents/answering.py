@@ -207,6 +207,7 @@ class Answering(BaseModel):
                 yield text
             yield await task
         finally:
+            # A consumer may stop early, and the request would go on and cost money.
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
@@ -251,6 +252,7 @@ class Answering(BaseModel):
         except (LLMError, TokenBudgetError) as exc:
             outcome |= {"status": status_of(exc), "problem": str(exc)}
         else:
+            # The endpoint counted the last prompt too, which shows how far the counter is off.
             usage = run.attempts[-1].usage
             if isinstance(self.counter, CalibratedCounter) and usage:
                 self.counter.observe(

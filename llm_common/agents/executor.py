@@ -139,6 +139,7 @@ class AgenticExecutor:
         if read_back:
             self._reader_name = read_back if isinstance(read_back, str) else READER_NAME
         if offload is not None and self._reader_name:
+            # Previews have to name the reader that the model is offered.
             offload = replace(offload, reader_name=self._reader_name)
         self.client = client
         self.context_manager = context_manager
@@ -389,6 +390,7 @@ class AgenticExecutor:
             async with aclosing(self._run_tasks(plan, query, run, resume=resume)) as items:
                 async for item in items:
                     yield item
+            # A caller that leaves the stream early never gets here, and the run is "cut short".
             run.observed.status = "ok"
 
     async def _run_tasks(
@@ -523,7 +525,7 @@ class _TaskRounds:
                 selection = _selection_of(await resolve(self._task, query=self._query))
         except TimeoutError:
             if not time.expired():
-                raise
+                raise  # the selector's own, and not the end of the run's time
             return ToolSelection(status="timeout", used="model", problem=run.time_over())
         finally:
             _ROUND.reset(token)

@@ -533,6 +533,7 @@ class ToolRunner:
                 while queue and free > 0:
                     free -= 1
                     index, call = queue.popleft()
+                    # A task copies the context variables now, so its spans belong to the run.
                     with self._run.active():
                         task = asyncio.create_task(self._execute(call, task_id, turn))
                     running[task] = index
@@ -729,6 +730,7 @@ def describe_failure(call: ToolCall, error: BaseException, redactor: Redactor) -
         return f"{name} raised {_line(error.reason, call, redactor)}"
     if isinstance(error, ToolError):
         text = _line(error.message, call, redactor)
+        # The registry's own errors have the name already.
         return text if name in text else f"{name}: {text}"
     return f"{name} raised {_line(''.join(format_exception_only(error)), call, redactor)}"
 

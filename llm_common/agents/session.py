@@ -73,7 +73,7 @@ FINDER_NAME: Final = "find_tools"
 _FOLD: Final = FoldPolicy(max_tokens=32_000)
 
 _MAX_TURNS: Final = 64  # of one conversation at once: more than any framework runs side by side
-_MAX_OVERVIEW_TOKENS: Final = 150
+_MAX_OVERVIEW_TOKENS: Final = 150  # small enough for every prompt of a conversation
 _LINE_CHARS: Final = 100
 _WORDS: Final = {
     "type": "object",
@@ -99,6 +99,7 @@ _log = logging.getLogger(__name__)
 DEFAULT_TTL_S: Final = 86_400.0
 """A day: how long a `ShortLivedStore` keeps a result, so that a server's memory stays bounded."""
 
+# A server has many sessions in memory, and looks at all of their results to free expired ones.
 _MAX_SESSION_BYTES: Final = 64_000_000
 _GC_PAUSE_S: Final = 3_600.0
 _MAX_LIVE: Final = 1_024  # an evicted session is created again over the same store
@@ -260,6 +261,7 @@ class Session:
         if isinstance(result, ContextReading):
             text, is_own = str(result), False  # the turn keeps it whole, but counts its tokens
         else:
+            # In a thread, since encoding megabytes would block the event loop.
             text = await in_thread(text_of, result)
             is_own = pointer is None and tool in self.tool_names
         if is_own or await turn.keeps(tool, result, text=text):
@@ -344,6 +346,7 @@ class Session:
         return await in_thread(self._search, words, limit)
 
     def _search(self, words: str, limit: int) -> tuple[FoundMessage, ...]:
+        # Sessions without a name may share query ids, so the pointers are named as well.
         pointers = self.results.list_all()
         return search_messages(
             words,
@@ -577,6 +580,7 @@ class Session:
         Raises:
             StoreError: If some files could not be removed. Call again to retry.
         """
+        # Other processes may have stored results under the session's id, which go as well.
         await self.results.resume()
         await self.results.clear_files()
         self.results.forget()
@@ -673,6 +677,7 @@ class Sessions:
         if conversation_id is None or conversation_id == "":
             return self._unnamed
         session_id = self.session_id_of(conversation_id)
+        # Two threads of a framework must get the same session, with the same turns.
         with self._lock:
             if session_id not in self._live:
                 self._live[session_id] = Session(
@@ -857,6 +862,7 @@ class SessionResults:
             pointers = await in_thread(self.list_query, query_id)
         for pointer in pointers:
             self._keep(pointer)
+        # Another process may have saved between two saves of this one.
         in_order = sorted(self.pointers.values(), key=attrgetter("created_at"))
         self.pointers.clear()
         self.pointers.update({pointer.pointer_id: pointer for pointer in in_order})
@@ -920,6 +926,7 @@ class SessionResults:
         try:
             return self.store.load_payload(pointer_id, query_id=self.session_id)
         except PointerNotFoundError as exc:
+            # Not under the session's id itself, but maybe under one of its queries.
             for pointer in self.list_stored():
                 if pointer.pointer_id == pointer_id:
                     return self.store.load_payload(pointer_id, query_id=pointer.query_id)

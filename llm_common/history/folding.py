@@ -253,6 +253,7 @@ class _Folder:
         self.head_tokens = sum(message.tokens(self.counter) for message in self.head)
 
     def add(self, unit: list[HistoryMessage]) -> None:
+        # Both lists are the same until a message changes. See `_show`.
         tokens = sum(message.tokens(self.counter) for message in unit)
         self.live.append(_Unit(unit, unit, tokens, tokens))
         self.live_tokens += tokens
@@ -327,6 +328,7 @@ class _Folder:
         args = output.call.args
         if not isinstance(args, dict):
             args = {"arguments": args}
+        # The digest as task id gives two outputs of the same call two pointers.
         stored = StoredPart(output.call.name, args, text_digest(output.text)[:12], output.value)
         pointer_id = self.id_of(stored)
         again = " The same call was made again later." if output.is_repeat else ""
@@ -427,6 +429,7 @@ class _Folder:
             if budget.take(segment.heading()):
                 segments.insert(0, segment)
         sentences = self._sentences_within(segments, budget)
+        # Lines of the newest messages first, as the older ones matter less.
         with_lines: set[int] = set()
         for index in reversed(range(len(segments))):
             if budget.take(segments[index].lines):
@@ -438,6 +441,7 @@ class _Folder:
             lines.append(f"{dropped} earlier parts: find them with {self.policy.search_name}")
         for index, segment in enumerate(segments):
             lines.append(segment.heading())
+            # Sorted by position, so the quotes are in the order of the conversation.
             lines += [sentence.line for sentence in sorted(sentences[index])]
             if index in with_lines:
                 lines.append(segment.lines)

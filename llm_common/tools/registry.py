@@ -127,6 +127,7 @@ class ToolRegistry:
         return len(self._tools)
 
     def __iter__(self) -> Iterator[Tool]:
+        # Over a copy, so that the loop may register and unregister tools.
         return iter([self._tools[name] for name in self.names])
 
     def get_tools_schema(self) -> str:

@@ -178,6 +178,7 @@ class Tool:
             with third_party_code(self.name):
                 return await self._function(**arguments)
         result = await in_tool_thread(self._run_here, arguments)
+        # A plain function, such as a lambda, may return the coroutine of an async one.
         if inspect.isawaitable(result):
             with third_party_code(self.name):
                 return await result
@@ -272,6 +273,7 @@ def _expected(error: ErrorDetails) -> str:
 
 
 class _ToolJsonSchema(GenerateJsonSchema):
+    # A default that JSON does not have is left out, which is no reason to warn the application.
     ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012 - as the base declares it
 
     def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002
@@ -309,7 +311,7 @@ def read_function(function: Callable[..., Any], *, tool: str) -> FunctionSchema:
     except (PydanticUserError, NameError) as exc:
         raise _unusable(tool, "a type hint has no JSON Schema") from exc
     parameters.pop("title", None)
-    parameters.setdefault("properties", {})
+    parameters.setdefault("properties", {})  # some endpoints reject an object schema without them
     return FunctionSchema(parameters, model)
 
 
