@@ -234,7 +234,7 @@ def test_a_result_that_cannot_be_stored_is_not_shown() -> None:
     run = agent_of([("list_parts", {"warehouse": "Oslo"})], "Done.", hook=hook).run("List them.")
     [text] = results(run)
     assert "part 4321" not in text
-    assert "more than 10,000 bytes" in text
+    assert "exceeds 10,000 bytes" in text
 
 
 @pytest.mark.parametrize("block", blocks_of("agno"))

@@ -272,7 +272,7 @@ def test_only_matching_tools_are_shown_and_all_stay_callable() -> None:
     agent("Thank you.")
     names = [set(tools) for _, tools in model.seen]
     assert {"list_parts", "read_context", "search_context"} <= names[0]
-    assert len(names[0]) < 30
+    assert len(names[0]) < 100
     assert {"list_parts", "read_context", "search_context"} <= names[-1]
 
 
@@ -381,7 +381,7 @@ def test_a_result_that_cannot_be_stored_is_not_shown() -> None:
     agent = Agent(model=model, tools=[list_parts], plugins=[plugin], callback_handler=None)
     agent("List them.")
     [text] = results(model.seen[-1][0])
-    assert "more than 10,000 bytes" in text
+    assert "exceeds 10,000 bytes" in text
     assert "part 4321" not in text
 
 
