@@ -279,11 +279,9 @@ def in_units(
     units: list[list[HistoryMessage]] = []
     unit_of_call: dict[str, int] = {}  # the last unit that makes a call, by the id of the call
     for message in messages[len(head) :]:
-        index = -1  # an output may have lost its call
-        for output in message.outputs:
-            index = max(index, unit_of_call.get(output.call_id, -1))
-        if index < 0:
-            index = len(units)
+        index = len(units)
+        for output in message.outputs:  # an output may have lost its call
+            index = min(index, unit_of_call.get(output.call_id, index))
         # Everything since the call becomes one unit, also messages between call and output.
         units[index:] = [[*chain(*units[index:]), message]]
         for unit_message in units[index]:

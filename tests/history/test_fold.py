@@ -357,6 +357,30 @@ async def test_a_word_between_a_call_and_its_output_does_not_part_them(
     assert {part.kind for part in folded.parts} == {"messages"}
 
 
+async def test_outputs_in_one_message_stay_with_the_calls_of_two(
+    store: FileContextPointerStore,
+) -> None:
+    messages: list[Message] = []
+    for number in range(12):
+        results = []
+        for name in (f"a{number}", f"b{number}"):
+            use = {"type": "tool_use", "id": name, "name": "read", "input": {}}
+            messages.append({"role": "assistant", "content": [use]})
+            results.append({"type": "tool_result", "tool_use_id": name, "content": "out " * 12})
+        messages.append({"role": "user", "content": results})
+    for max_tokens in (400, 500, 600, 700):
+        folded = await fold(
+            messages, store=store, session_id="s", policy=FoldPolicy(max_tokens=max_tokens)
+        )
+        calls: set[str] = set()
+        for message in map(plain, folded.messages):
+            for block in message["content"] if isinstance(message["content"], list) else ():
+                if block["type"] == "tool_use":
+                    calls.add(block["id"])
+                else:
+                    assert block["tool_use_id"] in calls
+
+
 async def test_an_output_that_a_line_cannot_shorten_stays(store: FileContextPointerStore) -> None:
     messages: list[Message] = [{"role": "user", "content": "Read all."}]
     for number in range(12):
