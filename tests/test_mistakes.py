@@ -374,7 +374,7 @@ MISTAKES = [
         'llm_common.clients.OpenAISDKClient(client, model="...")',
     ),
     Mistake(
-        "a client that is none",
+        "an object that is not a client",
         lambda at: ToolSelector(object()),
         TypeError,
         "object is not a client: it has no callable chat_completion; pass an LLMClient, "
@@ -452,7 +452,7 @@ MISTAKES = [
         "named parameters, or pass parameters= as a JSON Schema",
     ),
     Mistake(
-        "a schema that is none",
+        "an object that is not a schema",
         lambda at: ToolRegistry().register(print, name="show", parameters={"type": "obj"}),
         ConfigError,
         'the parameters of show are not a JSON Schema of an object; set its type to "object"',
@@ -490,7 +490,7 @@ MISTAKES = [
         "LLM_COMMON_BASE_URL and LLM_COMMON_MODEL for your own server",
     ),
     Mistake(
-        "an address that is none",
+        "a text that is not an address",
         lambda at: OpenAICompatibleClient(
             LLMConfig(base_url="models.example", default_model="small")
         ),
@@ -538,7 +538,7 @@ MISTAKES = [
         "and its permissions",
     ),
     Mistake(
-        "an answer that is no JSON",
+        "an answer that is not JSON",
         lambda at: asked(at, body="<html>"),
         MalformedReplyError,
         "model small at models.example: the reply is not declared as JSON; check base_url, or "
@@ -663,25 +663,25 @@ MISTAKES = [
         "store from llm_common.agents, such as FileContextPointerStore(folder)",
     ),
     Mistake(
-        "a question of a folder that is no text",
+        "a number as the question of a folder",
         lambda at: pack_folder(None, [at]),
         ConfigError,
         "the question must be a str, got NoneType; pass the question that the text is for",
     ),
     Mistake(
-        "an intent of no text",
+        "a number as the intent",
         lambda at: classify_intent(None),
         TypeError,
         "text must be a str, got NoneType; pass the user's request",
     ),
     Mistake(
-        "a search of a history for no text",
+        "a number as the search of a history",
         lambda at: search_history(None, store=FileContextPointerStore(at), session_id="s"),
         TypeError,
         "query must be a str, got NoneType; pass the words to find",
     ),
     Mistake(
-        "a request that is no text",
+        "a number as a request",
         lambda at: ToolIndex(registry()).rank(None),
         TypeError,
         "a request must be a str, got NoneType",
@@ -712,7 +712,7 @@ MISTAKES = [
         "pass a ContextPointer, as save_context returns it, its id or its result_path, not a int",
     ),
     Mistake(
-        "a number in the environment that is none",
+        "a word for a number in the environment",
         lambda at: from_environment(
             "LLM_COMMON_TOOL_SELECTION_MAX_CALLS", "many", ToolSelectionConfig.from_env
         ),
@@ -810,7 +810,7 @@ MISTAKES = [
         "s3://, gs:// or az://",
     ),
     Mistake(
-        "a folder that is not there",
+        "a missing folder",
         lambda at: pack_folder("where?", at / "nowhere"),
         ConfigError,
         "{at}/nowhere does not exist or cannot be read; check the path",
@@ -822,7 +822,7 @@ MISTAKES = [
         "0 is not a valid budget; pass a whole number of tokens, at least 256",
     ),
     Mistake(
-        "a database address that is none",
+        "a text that is not a database address",
         lambda at: PostgresMemory("not a conninfo"),
         ConfigError,
         "conninfo is not a connection string; pass 'postgresql://user@host/name' or 'host=… "

@@ -260,7 +260,7 @@ def names_of(tools: Sequence[ToolDefinition]) -> set[str]:
 
 @pytest.mark.parametrize("answer", ["yes, do it", "go ahead", "Ja bitte", "Can you bill Ann?"])
 async def test_a_tool_stays_when_the_user_only_agrees_t_06(answer: str) -> None:
-    tools = office_tools([*OBJECTS, *(f"record{number}" for number in range(24))])
+    tools = office_tools([*(f"record{number}" for number in range(24)), *OBJECTS])
     messages = [
         user("Please create an invoice for Ann over 50 dollars, but ask me first."),
         {"role": "assistant", "content": "Shall I create it?"},

@@ -80,7 +80,7 @@ def charging(books: Books, rng: random.Random) -> Script:
     return script
 
 
-def told_by(attempts: list[Attempt]) -> tuple[int, int, int, int]:
+def reported_by(attempts: list[Attempt]) -> tuple[int, int, int, int]:
     known = [attempt.usage for attempt in attempts if attempt.usage]
     return (
         sum(usage.prompt_tokens for usage in known),
@@ -111,7 +111,7 @@ async def test_fifty_selections_report_exactly_what_the_endpoint_charged(
         books.replies,
         0,
     )
-    assert told_by(attempts) == expected
+    assert reported_by(attempts) == expected
     assert {attempt.error for attempt in attempts} >= {None, "malformed"}
 
 
