@@ -55,6 +55,7 @@ _GAP = "\n\n"
 # A fixed seed yields the same nonce for all bundles that do not contain it, for a shared prefix.
 _SEED = "llm_common.context"
 _HEADING_CHARS = 240
+# All breaks of `str.splitlines`, since a model may take any of them for a new line.
 _LINE_BREAK = re.compile("\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 
 
@@ -85,6 +86,7 @@ def item_block(
     suffix = f" ({note})" if note else ""
     source = one_line(heading, max_chars=_HEADING_CHARS - len(suffix)) + suffix
     if kind == "turn":
+        # A turn has no ### before its speaker, which would lose .017 on qmsum (docs/benchmarks.md).
         text = indented(printable(f"{source.lstrip('# ')}: {body}")) + "\n"
     else:
         text = f"### {source}\n{without_headings(printable(body))}{_GAP}"
@@ -305,7 +307,7 @@ class ContextBundle:
 
 
 def _plain(account: ItemAccount) -> dict[str, Any]:
-    return account._asdict() | {"parts": dict(account.parts)}
+    return account._asdict() | {"parts": dict(account.parts)}  # json encodes no mapping proxy
 
 
 def _row(account: ItemAccount) -> tuple[str, ...]:

@@ -83,6 +83,7 @@ def _gerunds() -> dict[str, str]:
     gerunds: dict[str, str] = {}
     for verb in VERBS:
         if " " not in verb:
+            # No simple rule decides whether the last letter doubles, so both forms are listed.
             gerunds[verb.removesuffix("e") + "ing"] = verb
             gerunds[verb + verb[-1] + "ing"] = verb
     return gerunds
@@ -90,6 +91,7 @@ def _gerunds() -> dict[str, str]:
 
 _GERUNDS: Final = _gerunds()
 
+# Without hyphens, which `_read` removes.
 _COMMANDS: Final = _words("""
     apt aptget brew bundle cargo chmod chown conda cp curl docker dockercompose dotnet gcc git
     gradle grep helm kubectl ls mkdir mv mvn mypy npm npx pip pip3 pnpm podman poetry psql pytest
@@ -275,6 +277,7 @@ _NEEDS: Final[Mapping[IntentType, IntentMetadata]] = {
     IntentType.COMMAND_EXECUTION: _NEEDS_HISTORY,
 }
 
+# `head_and_tail` may have cut the fence that ends a block.
 _BLOCK: Final = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
 _CHUNK: Final = re.compile(r"\n|[^\s(),;]+|[(),;]")
 _WORD: Final = re.compile(r"[A-Za-z]+(?:['-][A-Za-z]+)*")
@@ -292,9 +295,9 @@ _DENIALS: Final = frozenset({"no", "without", "zero"})
 # programs. W is "need a" and the like. T is a "to" that asks for something, t is any other "to". x
 # is a word that does not count, and X an unknown one. Repetitions are bounded, so that matching
 # takes linear time.
-_SUBORDINATE: Final = re.compile(r"S(?!YM|[MU])[^BC]*")
-_NEGATED: Final = re.compile(r"N[XFMUPYTt]{0,3}[VWG]")
-_NOUN: Final = re.compile(r"[VWR](?=[XVG]?Z|O)")
+_SUBORDINATE: Final = re.compile(r"S(?!YM|[MU])[^BC]*")  # when I run, but not: if you could run
+_NEGATED: Final = re.compile(r"N[XFMUPYTt]{0,3}[VWG]")  # don't ever run
+_NOUN: Final = re.compile(r"[VWR](?=[XVG]?Z|O)")  # the build fails; a review of
 _REQUEST: Final = re.compile(
     # fix; could you please fix; how do I fix
     r"(?:\A|[BCJ])F{0,6}(?:[FKL]{0,6}[MU][FLPYMU]{0,6})?[FL]{0,6}[VWR]"
@@ -375,6 +378,7 @@ def _spoken_words(text: str) -> Iterator[str]:
     Blocks of code are skipped. A URL, a call and a name in backquotes become names, and a quoted
     phrase becomes an unknown word.
     """
+    # A word with a dot is read as a name, so `a.b` replaces URLs and code.
     text = URL.sub(" a.b ", _BLOCK.sub("\n", text.replace("\u2019", "'").replace("()", ".x")))
     plain = QUOTED.sub(lambda match: f" {'a.b' if match['code'] else _OTHER} ", text)
     for chunk in _CHUNK.findall(plain):
@@ -391,12 +395,14 @@ def _spoken_words(text: str) -> Iterator[str]:
 
 def _read(word: str) -> list[str]:
     """Return a word in lower case, or its parts, or the mark or word that replaces it."""
+    # The class of an exception and a prose file show the intent as well as a cue does.
     if _RAISED.fullmatch(word):
         return ["error"]
     if _PROSE_FILE.fullmatch(word):
         return ["docs"]
     parts: list[str] = []
     for part in word.split("/"):
+        # Without hyphens, since users write `set-up` and `setup`.
         parts.append(part.lower().replace("-", "") if _WORD.fullmatch(part) else _OTHER)
     return [_NAME] if _OTHER in parts and _NAMED.match(word) else parts
 
@@ -467,11 +473,13 @@ def _intent_of_object(words: Sequence[str], index: int, verb: str) -> IntentType
         return None
     start = index + verb.count(" ") + 1
     head, is_object = "", True
+    # The last mark ends an object that has no end within the limit.
     for word in [*words[start : start + _MAX_OBJECT_WORDS], _BREAK]:
         if word not in _MARKS and word not in _OBJECT_ENDS:
             head = word
             continue
         intent = _OBJECTS.get(head)
+        # Of targets, only documents count: `update the port in the image` runs no command.
         if intent in allowed and (is_object or intent is IntentType.DOCUMENTATION):
             return intent
         if word not in _PLACES:
@@ -483,6 +491,7 @@ def _intent_of_object(words: Sequence[str], index: int, verb: str) -> IntentType
 def _first_cue(words: Sequence[str]) -> IntentType | None:
     for index in range(len(words)):
         intent = CUES.get(_entry(words, index))
+        # `no errors` and `zero failures` report no fault.
         if intent is not None and words[max(0, index - 1)] not in _DENIALS:
             return intent
     return None

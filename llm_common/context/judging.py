@@ -64,7 +64,7 @@ async def judge_items(
     try:
         async with asyncio.timeout_at(ends_at):
             questions, keys = await in_thread(_questions, pool, request, scores)
-    except (TimeoutError, NoThreadError):
+    except (TimeoutError, NoThreadError):  # words still rank the items
         return scores, JudgeAccount(
             status="error", items=0, note=f"{_BY_WORDS}no thread was free in time"
         )
@@ -100,12 +100,14 @@ def _questions(
     for key, score in scores.items():
         if key[0] != "project" and score.rule not in REFUSED:
             candidates.append(key)
+    # Scores of `measured` compare across kinds, since each is between 0 and 1. The key breaks ties,
+    # so that the order of the pool does not change the call.
     candidates.sort(key=lambda key: (-scores[key].value, key))
     texts = dict(_texts(pool))
     keys: dict[str, _Key] = {}
     lines: dict[str, str] = {}
     for kind, item_id in candidates[:DEFAULT_CANDIDATES]:
-        name = f"{kind} {item_id}"
+        name = f"{kind} {item_id}"  # an id is unique within its kind only
         excerpt = excerpt_text(texts[kind, item_id], _MAX_ITEM_CHARS).text
         keys[name] = (kind, item_id)
         lines[name] = to_json({"kind": kind, "text": one_line(excerpt, max_chars=_MAX_ITEM_CHARS)})

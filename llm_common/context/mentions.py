@@ -17,6 +17,7 @@ from llm_common.context.request import (
 )
 from llm_common.ranking.lexical import STOP_WORDS, stem
 
+# ASCII runs are separate, since Chinese puts no space before `config.ts`.
 _RUN: Final = re.compile(r"[0-9a-z_]+|[^\W0-9a-z_]+")
 _SEPARATOR: Final = re.compile(r"[/\\]")
 _NO_PATH: Final = re.compile(r"[^\w.@+~$/\\-]")
@@ -199,11 +200,13 @@ _Glob = tuple[Callable[[str], object] | None, ...]
 def _glob(pattern: str) -> _Glob:
     """Compile a pattern to the tests of its components, with consecutive `**` as one."""
     components = _components(pattern.lower())
+    # As in a .gitignore, a slash at the end does not bind a pattern to the root.
     if len(components) == 1 and "/" not in pattern.rstrip("/"):
         components = (_ANY_DEPTH, *components)
     tests: list[Callable[[str], object] | None] = []
     for component in components:
         if component != _ANY_DEPTH:
+            # Each component alone, because the `*` of fnmatch matches slashes too.
             tests.append(re.compile(translate(component)).match)
         elif tests[-1:] != [None]:
             tests.append(None)
@@ -282,6 +285,7 @@ MAX_ENTITIES: Final = 64
 """Maximum number of entities of a text. Every turn is searched for each of them."""
 
 URL: Final = re.compile(r"(?:https?|ftp|file|ssh|git)://[^\s<>\"'`]{1,2000}", re.IGNORECASE)
+# A single quote beside a letter is an apostrophe, as in `don't`.
 QUOTED: Final = re.compile(
     r"(?<!\w)(?:"
     r"\"(?P<double>[^\"\n]{1,200})\"|`(?P<code>[^`\n]{1,200})`|'(?P<single>[^'\n]{1,200})'(?!\w)"
@@ -291,8 +295,10 @@ QUOTED: Final = re.compile(
 
 _Located = tuple[int, EntityKind, str]
 
+# Users write before or after a long text that they paste.
 _HEAD_CHARS: Final = 4_000
 _TAIL_CHARS: Final = 2_000
+# A plural such as `file(s)` is not a call.
 _TOKEN: Final = re.compile(r"(?:\b[A-Za-z]:(?=[/\\]))?[\w.~@+$/\\-]+(?P<call>\((?!s\)))?")
 _TRAILING: Final = ".-+@$"
 _SEPARATORS: Final = re.compile(r"[/\\]+")
@@ -312,7 +318,9 @@ _FILE_NAMES: Final = frozenset(  # a paragraph, since a list would take a page
 _INITIALS: Final = re.compile(r"(?:[A-Z]\.)+[A-Z]")
 _HIDDEN_FILE: Final = re.compile(r"\.[a-z][a-z0-9._-]+")
 _IDENTIFIER: Final = re.compile(r"[^\W\d]\w*")
+# Each part has two characters or more, because `e.g.` and `i.e.` name nothing.
 _DOTTED: Final = re.compile(r"[^\W\d]\w+(?:\.[^\W\d]\w+)+")
+# Capitals need two small letters after them, because `URLs` and `PDFs` are plain plurals.
 _CAMEL: Final = re.compile(r"[a-z]+[A-Z]|[A-Z]+[a-z0-9]+[A-Z]|[A-Z]{2,}[a-z]{2}")
 
 
@@ -432,4 +440,4 @@ def similarity(left: Mapping[str, int], right: Mapping[str, int]) -> float:
         return 0.0
     left_square = sum(times * times for times in left.values())
     right_square = sum(times * times for times in right.values())
-    return min(1.0, shared / math.sqrt(left_square * right_square))
+    return min(1.0, shared / math.sqrt(left_square * right_square))  # rounding may exceed 1

@@ -155,6 +155,7 @@ class DataPoolSnapshot(_Item):
         ValueError: If two items of a kind have the same id.
     """
 
+    # Unlike items: under a misspelt name, all items of a kind would be left out silently.
     model_config = ConfigDict(extra="forbid")
 
     session_log: tuple[TurnEntry, ...] = ()
@@ -171,6 +172,7 @@ class DataPoolSnapshot(_Item):
             "memory_hits": [memory.id for memory in self.memory_hits],
             "tool_outputs": [output.pointer_id for output in self.tool_outputs],
         }
+        # Scores and accounts are looked up by kind and id.
         for name, ids in ids_by_name.items():
             if len(set(ids)) < len(ids):
                 [(repeated, _)] = Counter(ids).most_common(1)
@@ -270,7 +272,7 @@ def require_intent(value: object) -> object:
 
 
 def _whole_tokens(value: object) -> object:
-    if isinstance(value, bool) or not isinstance(value, int) or value <= 0:
+    if isinstance(value, bool) or not isinstance(value, int) or value <= 0:  # True is an int too
         raise ValueError(f"token_budget is {str(value)[:40]}; give a whole number above 0")
     return value
 
@@ -429,6 +431,8 @@ def shares_of(classification: IntentType, allocation: BudgetAllocation) -> tuple
     total = sum(parts)
     shares = SHARES[classification]
     for part, share in zip(parts, shares, strict=True):
+        # Rounding moves a part by less than one token.
         if total and abs(part - share * total / 100) >= 1:
+            # Fractions beside the percentages of `SHARES`, since only their ratios matter.
             return tuple(part / total for part in parts)
     return shares

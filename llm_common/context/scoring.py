@@ -63,6 +63,7 @@ _MEMORY_DECAY: Final = timedelta(days=1)
 _MAX_SCORES: Final[Mapping[Kind, float]] = {
     "turn": 1.0 + _NEIGHBOUR_WEIGHT + _NEWEST_WEIGHT,
     "file": 1.0 + _PATH_VECTOR_WEIGHT + _CODE_WEIGHT + _CHANGE_WEIGHT,
+    # 2.0 for the store's relevance and the words, each at most 1.
     "memory": 2.0 + _VECTOR_WEIGHT + _MEMORY_RECENCY_WEIGHT + _MEMORY_PROJECT_WEIGHT,
     "output": 3.3,  # the maximum of `rank_pointers`, unless several pointers lead to one
     "project": 1.0,
@@ -142,6 +143,7 @@ class MeasuredStrategy:
         self, pool: DataPoolSnapshot, request: ContextSelectionRequest, *, now: datetime
     ) -> Scores:
         """Return the value and the parts of every item. Takes time linear in the pool."""
+        # One line each, since the ranking searches for the lines of a request separately.
         query = "\n".join([request.intent.text, *request.priority_hints])
         # Ids break ties in time, so that the order of the pool does not matter.
         turns = sorted(pool.session_log, key=attrgetter("timestamp", "id"))
@@ -164,6 +166,7 @@ class MeasuredStrategy:
                 if name in item_parts:
                     item_parts[name] *= factor
             value = sum(item_parts.values())
+            # The caller's weights may be so large that the sum overflows.
             scores[key] = Score(value if math.isfinite(value) else 0.0, item_parts)
         return scores
 
@@ -213,6 +216,7 @@ class MeasuredStrategy:
         parts: dict[tuple[Kind, str], _Parts] = {}
         for index, snippet in enumerate(snippets):
             is_of_project = bool(project) and project == snippet.metadata.project
+            # A store may return any number, and `_MAX_SCORES` relies on at most 1.
             relevance = snippet.relevance_score
             parts["memory", snippet.id] = {
                 "relevance": min(max(relevance, 0.0), 1.0) if math.isfinite(relevance) else 0.0,
@@ -245,6 +249,7 @@ class MeasuredStrategy:
 
 
 def _folded_turn(role: str, content: str) -> Texts:
+    # With the speaker, since a request may name one.
     return (folded(f"{role}: {content}"),)
 
 
@@ -278,6 +283,7 @@ _KEYWORDS: Final = (
 # One pattern a keyword, because the engine searches for a literal prefix much faster than for a
 # choice of keywords.
 _DEFINITIONS: Final = {
+    # The parentheses are the receiver of a Go method. Bounds keep hostile text linear.
     keyword: re.compile(rf"{keyword}[ \t]{{1,8}}(?:\([^)\n]{{0,80}}\)[ \t]?)?(\w{{1,80}})")
     for keyword in _KEYWORDS
 }
@@ -331,6 +337,7 @@ class TextCache:
 
     def get_all(self, items: Sequence[Texts]) -> list[Texts]:
         """Return `derive(*texts)` for the texts of each item."""
+        # Read once, because another thread may replace it during the loop.
         cached = self._derived
         derived: dict[Texts, Texts] = {}
         chars = 0
@@ -434,8 +441,10 @@ def score_pool(
 
 def _maxima(strategy: Strategy, scores: Scores) -> dict[Kind, float]:
     """Return the divisor of each kind: the strategy's maximum, or a higher score."""
+    # Not in the protocol, so that a caller's strategy may leave it out.
     maxima: dict[Kind, float] = dict(getattr(strategy, "max_scores", {}))
     for (kind, _), score in scores.items():
+        # An infinite maximum would turn all other scores of its kind into 0.
         if kind in maxima and maxima[kind] < score.value < inf:
             maxima[kind] = score.value
     return maxima

@@ -97,6 +97,7 @@ class ContextSelector:
         listeners: Iterable[Listener] = (),
         strategies: Mapping[str, Strategy] | None = None,
     ) -> None:
+        # Checked here, since a packing would find a wrong store only when it loads an output.
         if store is not None and not callable(getattr(store, "load_result", None)):
             raise TypeError(
                 f"store is a {type(store).__name__}; pass the store or the session that holds "
@@ -105,6 +106,7 @@ class ContextSelector:
         self._store = store
         self._listeners = tuple(listeners)
         self._strategies = strategies or {**STRATEGIES, "measured": MeasuredStrategy()}
+        # One tuple, so that concurrent selections never pair a counter with the meter of another.
         self._counts: tuple[object, Meter] = (DefaultCounter, Meter(DefaultCounter()))
 
     async def select(
@@ -148,6 +150,7 @@ class ContextSelector:
             strategy = strategies[request.strategy]
             account: JudgeAccount | None = None
             if isinstance(strategy, MeasuredStrategy) and strategy.judge is not None:
+                # Not in a thread, because an async client belongs to the caller's event loop.
                 timeout_s = strategy.judge_timeout_s
                 scores, account = await judge_items(
                     strategy.judge, pool, metered, scores, timeout_s=timeout_s
@@ -217,6 +220,7 @@ class ContextSelector:
     ) -> None:
         if not self._listeners:
             return
+        # After the packing, since scoring runs in a thread, and listeners are called on this one.
         for file_id in sorted(file.id for file in pool.context_files):
             self._emit("context.file.scored", file=file_id, score=scores["file", file_id].value)
         if allocation.total_budget <= allocation.system:
@@ -292,6 +296,7 @@ class _StoredTexts(Mapping[str, str]):
             _log.warning("a stored output could not be loaded: %s", type(exc).__name__)
             raise
         finally:
+            # A load that failed took time too.
             self.loaded += 1
             self.load_s += perf_counter() - started
         return value if isinstance(value, str) else to_json(value)
@@ -336,6 +341,7 @@ def select_and_pack_context(
         TypeError: If `intent` is a str, or if a counter returns no whole number.
     """
     require_intent(intent)
+    # An allocation may have no tokens, but a request refuses a budget of 0.
     request = request or ContextSelectionRequest(
         intent=intent, token_budget=max(allocation.total_budget, 1)
     )
@@ -350,6 +356,7 @@ def _best_outputs(pool: DataPoolSnapshot, scores: Scores) -> list[ContextPointer
     ranked: list[tuple[float, str, ContextPointer]] = []
     for output in pool.tool_outputs:
         score = scores["output", output.pointer_id]
+        # A pointer of an older version has no size.
         if score.rule not in REFUSED and (output.result_bytes or 0) <= _MAX_LOADED_BYTES:
             ranked.append((-score.value, output.pointer_id, output))
     return [output for *_, output in sorted(ranked)[:_MAX_LOADED]]

@@ -252,7 +252,7 @@ def _moment(text: str) -> datetime | None:
     """Parse an ISO 8601 time. Return None for any other text."""
     try:
         return with_zone(datetime.fromisoformat(text))
-    except ValueError:
+    except ValueError:  # a pointer admits any text as its time
         return None
 
 

@@ -103,6 +103,8 @@ async def fold(
         parts = {part.pointer_id: stored for part, stored in plan.parts}
         if parts:
             for pointer in await in_thread(store.list, query_id=session_id):
+                # Stored by an earlier fold. Equal ids have equal content, since the task id
+                # contains a digest of it.
                 parts.pop(pointer.pointer_id, None)
         saves = [_save(store, session_id, stored) for stored in parts.values()]
         is_final = True

@@ -313,6 +313,7 @@ class _Folder:
         last: dict[str, _Output] = {}
         repeats = []
         for output in self._outputs(self.live):
+            # Canonical, so that the order of the arguments does not matter.
             call = f"{output.call.name} {stable_json(output.call.args)}"
             if call in last:
                 repeats.append(last[call]._replace(is_repeat=True))
@@ -333,6 +334,7 @@ class _Folder:
         pointer_id = self.id_of(stored)
         again = " The same call was made again later." if output.is_repeat else ""
         name = one_line(output.call.name, max_chars=_LINE_CHARS)
+        # A lone surrogate has no UTF-8 form.
         size_bytes = len(output.text.encode(errors="replace"))
         description = describe_result(output.value, size_bytes=size_bytes)
         line = (
@@ -380,12 +382,13 @@ class _Folder:
         for unit in self.live:
             if tokens_after > target and unit is not last_question and unit is not self.live[-1]:
                 folded.append(unit)
-                messages += unit.originals
+                messages += unit.originals  # an output is stored whole, not the line in its place
                 tokens_after -= unit.tokens
             else:
                 live.append(unit)
         if not folded:
             return False
+        # By number, so that the model can read one message by a path such as /3.
         result = {str(message.position): message.data for message in messages}
         numbers = f"{messages[0].position}-{messages[-1].position}"
         stored = StoredPart(
@@ -449,6 +452,7 @@ class _Folder:
         text = f"{opening}\n{fenced(content, fence_nonce(content, seed=_SEED))}"
         first = self.segments[0].messages[0]
         raw = user_message(text, like=first.raw)
+        # Position 0, since the messages of the history are numbered from 1.
         return HistoryMessage(raw, {"role": "user", "content": text}, 0)
 
     def _sentences_within(
@@ -482,6 +486,7 @@ class _Folder:
                 self._cut_text(unit, index, share)
 
     def _cut_text(self, unit: _Unit, index: int, share: int) -> None:
+        # From the original, because a second cut would otherwise store an excerpt.
         whole = unit.originals[index]
         tokens = self.counter.count(printable(whole.text))
         stored = StoredPart(

@@ -19,6 +19,7 @@ Message = LLMMessage | Mapping[str, Any]
 """An `LLMMessage`, or a dict as the SDKs of OpenAI and Anthropic accept it."""
 
 _OUTPUT_ROLES: Final = frozenset({"tool", "function"})
+# OpenAI's reasoning models take `developer` in place of `system`.
 _SYSTEM_ROLES: Final = frozenset({"system", "developer"})
 _ROLES: Final = _OUTPUT_ROLES | _SYSTEM_ROLES | {"user", "assistant"}
 

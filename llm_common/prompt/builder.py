@@ -94,6 +94,7 @@ class ContextBuilder:
         if not isinstance(trigger, TriggerInput):
             kind = type(trigger).__name__
             raise TypeError(f"trigger is a {kind}; pass TriggerInput(session_id='…', goal='…')")
+        # Each part catches the errors of its memory, so the failure of one keeps the other.
         documents = await asyncio.gather(self._summary(trigger), self._retrieved(trigger))
         return PromptBundle(
             system=self._system,
@@ -109,6 +110,7 @@ class ContextBuilder:
         if self._writer is None:
             return ""
         try:
+            # Outside the timeout, so that a memory that hangs fails like one that raises.
             with third_party_code("the memory writer"):
                 async with asyncio.timeout(self._memory_timeout_s):
                     summary = await self._writer.summarize_episode(trigger.session_id)
@@ -133,7 +135,7 @@ class ContextBuilder:
                 lines = [_RETRIEVED_TITLE]
                 # Checked again, since a third-party reader may return other sessions' lines.
                 events = [hit.event for hit in hits if hit.session_id == trigger.session_id]
-                for event in events[: self._k]:
+                for event in events[: self._k]:  # a reader may return more than it was asked for
                     text = one_line(event.text, max_chars=_MAX_LINE_CHARS)
                     lines.append(f"- {event.role}: {text}")
         except ToolFailedError as exc:

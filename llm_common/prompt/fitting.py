@@ -163,7 +163,9 @@ def _without_history(bundle: PromptBundle, meter: PromptMeter) -> PromptBundle:
     indexes = range(len(rules) + 1, last)
     starts = [index for index in indexes if history[index].role == MessageRole.USER]
     starts.append(last)
+    # A later start takes fewer tokens, so a binary search finds the first that fits.
     fitting = bisect_left(starts, 1, key=lambda start: int(meter.fits(starting_at(start))))
+    # If no start fits, the documents and the background are cut too.
     first = starts[min(fitting, len(starts) - 1)]
 
     # The first start in a new step of tokens stays the same over the prompts of many turns.
@@ -220,6 +222,7 @@ def _with_shorter_background(bundle: PromptBundle, meter: PromptMeter) -> Prompt
 def _longest_excerpt(text: str, fits: Callable[[str], bool]) -> str:
     """Return nearly the longest excerpt that fits, or "", of a text that does not fit."""
     text = printable(text)  # as it is sent, so that an escape is not cut in two
+    # Doubled from a small size, because a binary search would first count half of a huge text.
     low, high = 0, _FIRST_CHARS
     while high < len(text) and fits(excerpt_text(text, high).text):
         low = high

@@ -30,6 +30,7 @@ class TokenBudget(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    # Strict, since pydantic would take True and "8000" for numbers.
     max_input_tokens: StrictInt = Field(default=8_000, ge=0)
     max_output_tokens: StrictInt = Field(default=512, ge=0)
 
@@ -66,6 +67,7 @@ def _as_message(value: object) -> object:
 
 
 def _as_json(value: object) -> object:
+    # Canonical, so that equal schemas give equal bytes, as a prompt cache needs.
     return value if value is None or isinstance(value, str) else stable_json(value)
 
 

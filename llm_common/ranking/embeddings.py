@@ -88,9 +88,11 @@ class StaticVectors:
             rows = self._pools.get(pool)
             if rows is None:
                 rows = self._rows(pool)
+                # Rows of a larger pool would take more memory than all cached vectors.
                 if len(pool) <= _MAX_CACHED:
                     self._pools[pool] = rows
             query_row = self._rows((query,))[0]
+        # Outside the lock, because finished rows never change.
         cosines: list[float] = (rows @ query_row).tolist()
         return cosines
 

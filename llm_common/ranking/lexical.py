@@ -126,6 +126,7 @@ _MAX_PARTS: Final = 4
 """Maximum number of parts of a request. A text with more parts is prose."""
 
 _MIN_TERMS: Final = 2
+# Possessive and only from the start of a run of spaces, so that a long run takes linear time.
 _PART_SEAM: Final = re.compile(
     r"(?<=[.!?;])\s+|(?<=[。！？；])|\n+"  # noqa: RUF001 - the sentence ends of Chinese and Japanese
     r"|,?(?<![^\S\n])[^\S\n]++(?:and\s+then|then|and\s+also|as\s+well\s+as)\s+",
@@ -161,12 +162,13 @@ class BM25:
         """Return the length norm of each document: the word count that earns half the weight."""
         if not lengths:
             return []
-        average = sum(lengths) / len(lengths) or 1.0
+        average = sum(lengths) / len(lengths) or 1.0  # all documents may be empty
         return [self.k1 * (1 - self.b + self.b * length / average) for length in lengths]
 
 
 def idf(matches: int, documents: int) -> float:
     """Return the weight of a word that occurs in `matches` of the documents."""
+    # Never negative, unlike the paper's formula, which lowers the score for a common word.
     return math.log1p((documents - matches + 0.5) / (matches + 0.5))
 
 
@@ -290,6 +292,7 @@ class TermScanner:
         columns = [*zip(*documents, strict=True)]
         with self._lock:
             searched = self._cached
+            # Texts that were scanned before are mostly the same objects, which compare quickly.
             if searched.columns != columns:
                 searched = _Documents(columns, self._weights, self._bm25)
                 if searched.chars <= self._max_chars:
@@ -380,6 +383,7 @@ class _Documents:
         self._weights = weights
         lengths = [0] * len(columns[0]) if columns else []
         for texts in columns:
+            # In characters, since the formula uses a length relative to the average only.
             lengths = [*map(add, lengths, map(len, texts))]
         self.chars = sum(lengths)
         self._norms = bm25.length_norms(lengths)
@@ -460,5 +464,7 @@ def _counter(stem: str, *, whole_numbers: bool = False) -> Callable[[str], int]:
     elif len(stem) >= _MIN_STEM_CHARS:
         find = re.compile(rf"{word}(?<![a-z]{word})").findall
     else:
+        # A short word has no stem, so its plural is matched here.
         find = re.compile(rf"{word}(?<![a-z0-9]{word})(?:e?s)?(?![a-z0-9])").findall
+    # `in` rules out most texts faster than the pattern does.
     return lambda text: len(find(text)) if stem in text else 0

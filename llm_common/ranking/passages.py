@@ -142,6 +142,7 @@ class PartSizes:
 
     def _measure(self) -> Iterator[PartSize]:
         text = self._passages.text
+        # Of the longest mark, so that no gap takes more tokens than counted.
         mark_tokens = self._count(gap_mark(len(text)))
         chars = tokens = last_tokens = 0
         gaps, edges = 1, {0, len(text)}
@@ -152,6 +153,7 @@ class PartSizes:
             chars += end - start
             tokens += self._count(text[start:end])
             size = PartSize(pieces, chars, self._overhead + tokens + gaps * mark_tokens)
+            # A piece that closes a gap removes a mark, so the tokens may not grow.
             if chars == len(text) or size.tokens <= last_tokens:
                 continue
             if chars * _COUNTED_WHOLE < len(text) or size.tokens < self._whole_tokens():
@@ -167,6 +169,7 @@ class _Cached(Generic[_Item]):
         self._items: list[_Item] = []
 
     def __iter__(self) -> Iterator[_Item]:
+        # By index, since another iteration may extend the list between two items.
         index = 0
         while True:
             if index == len(self._items):

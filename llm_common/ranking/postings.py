@@ -116,6 +116,7 @@ class Postings:
         if not self._weights:
             idfs = {term: self._idf(term) for term in self._postings}
             for key in self._keys:
+                # fsum is exact, so the order in which terms were added does not change a share.
                 self._weights.append(math.fsum(map(idfs.__getitem__, self._documents[key])))
         totals: dict[int, float] = {}
         for term in terms:

@@ -112,6 +112,7 @@ class Catalogue:
         If there is none, returns the only tool whose name differs by case, separators and a prefix
         such as `functions.`.
         """
+        # The whole name comes first, since a tool may really be called `tools.search`.
         for candidate in dict.fromkeys((name, _PREFIX.sub("", name))):
             exact = self.definitions_by_name.get(candidate)
             if exact is not None:
@@ -189,7 +190,7 @@ def _read(schema: str | Sequence[object], *, checked: bool) -> Catalogue:
 def _from_text(text: str, *, checked: bool) -> Catalogue:
     try:
         data = json.loads(text)
-    except (ValueError, RecursionError):
+    except (ValueError, RecursionError):  # a third-party registry's text need not be JSON
         data = None
     definitions: tuple[ToolDefinition, ...] = ()
     if isinstance(data, list):
@@ -200,6 +201,7 @@ def _from_text(text: str, *, checked: bool) -> Catalogue:
 @lru_cache(maxsize=_CACHED_CATALOGUES)
 def _from_encoded(encoded: bytes) -> Catalogue:
     """Return the catalogue of the entries, unchecked if one of them is not a definition."""
+    # A copy, because the caller may change its entries while the catalogue is cached.
     entries = json.loads(encoded)
     definitions = _definitions(entries)
     if definitions is None:

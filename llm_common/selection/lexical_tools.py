@@ -44,6 +44,7 @@ _VALUES: Final = {
         r"(?:(?:\.{0,2}|~)/[\w./-]*\w|(?:[\w-]+/)*[\w-]{2,}\.[A-Za-z]\w{0,7})(?![\w/])"
     ),
     "quoted": re.compile(r"\"([^\"\n]+)\"|`([^`\n]+)`|“([^“”\n]+)”|(?<!\w)'([^'\n]+)'(?!\w)"),
+    # `1,000` and `1.2.3` have more than one reading, so they are not read as numbers.
     "number": re.compile(rf"(?<![\w.,-]){_NUMBER}(?![\w-]|[.,]\d)"),
 }
 # A word of its format or name says which of these a string parameter takes. Others are quoted.
@@ -239,6 +240,7 @@ def fill_arguments(
             args[name] = schema.get("const", schema.get("default"))
         elif name in required:
             kinds[name] = _kind(name, schema)
+    # A value that is in the call already hardly belongs to a second parameter.
     used = set(map(str, args.values()))
     for name, kind in kinds.items():
         if list(kinds.values()).count(kind) == 1:
@@ -328,6 +330,7 @@ def _only_value(kind: str, texts: Sequence[str], used: set[str]) -> str | None:
                 unused = values - used
                 if len(unused) == 1:
                     return unused.pop()
+                # Ambiguous or used already, and a less specific text must not decide instead.
                 if values:
                     return None
             remaining = pattern.sub(" ", remaining)
@@ -336,5 +339,6 @@ def _only_value(kind: str, texts: Sequence[str], used: set[str]) -> str | None:
 
 def _matches(pattern: re.Pattern[str], text: str) -> set[str]:
     """Return the group of each match that is not blank, or the whole match without groups."""
+    # Only one of the alternative groups matches, and `lastindex` is its number.
     values = {match[match.lastindex or 0] for match in pattern.finditer(text)}
     return set(filter(str.strip, values))

@@ -480,7 +480,7 @@ def build_relevance_prompt(
         query,
         candidates,
         limit=_MAX_SHOWN,
-        max_bytes=MAX_PROMPT_BYTES - len(_SYSTEM) - len(head.encode()),
+        max_bytes=MAX_PROMPT_BYTES - len(_SYSTEM) - len(head.encode()),  # _SYSTEM is ASCII
         line_of=lambda pointer: to_json(
             {"id": pointer.pointer_id} | shown_fields(pointer, include_digest=include_digest)
         ),

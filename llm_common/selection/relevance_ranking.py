@@ -222,6 +222,7 @@ def _strings(args: Mapping[str, object]) -> list[str]:
 def _name(text: str) -> str:
     """Return the spaced text, or "" if it is too short or too long for a name."""
     # Checked before the cache, which would keep texts of any length.
+    # A redacted value would link all outputs with a secret.
     if text == REDACTED or not _MIN_NAME_CHARS <= len(text.strip()) <= _MAX_NAME_CHARS:
         return ""
     return _spaced_name(text)

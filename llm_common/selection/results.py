@@ -80,7 +80,7 @@ class ToolSelectionConfig(BaseModel):
         provider = getattr(client, "provider", None)
         if (
             "model" not in self.model_fields_set
-            and isinstance(provider, str)
+            and isinstance(provider, str)  # a mock has any attribute
             and provider != _DEFAULT_PROVIDER
         ):
             model = None  # other providers do not serve the default model

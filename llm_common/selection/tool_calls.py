@@ -225,6 +225,7 @@ class _Reader:
         # Deeper arguments are checked as they are: a model may nest without end.
         if not levels or not isinstance(value, str | dict | list):
             return value
+        # A schema without a type admits anything, so nothing is converted for it.
         kinds = (self._kinds(schema) or frozenset()) - {"null"}
         if isinstance(value, str):
             converted: float | None = None

@@ -385,6 +385,7 @@ def _json_schema(tools: Sequence[str], *, may_ask_again: bool) -> dict[str, Any]
     arguments = {"type": "object", "additionalProperties": True}
     call = closed_object({"tool": {"type": "string", "enum": list(tools)}, "args": arguments})
     fields: dict[str, Any] = {"calls": {"type": "array", "items": call}}
+    # A model that is held to the schema could otherwise never ask for another round.
     if may_ask_again:
         fields["again"] = {"type": "boolean"}
     # Not strict: a strict schema would have to list the arguments of every tool.

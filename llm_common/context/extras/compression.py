@@ -80,6 +80,7 @@ async def compress_turns(
             plain.append(turn)
     plain = [turn for turn in plain if turn.id not in replaced]
     compressed = 0
+    # Counted from the start, since `[:-keep_newest]` would be empty for 0.
     for group in _full_groups(plain[: max(0, len(plain) - keep_newest)], counter, group_tokens):
         text = await _summary(group, summarise)
         tokens = count_tokens(counter, text)
@@ -113,7 +114,7 @@ async def _summary(group: Sequence[TurnEntry], summarise: Summarise) -> str:
     """Summarise a group. Return "" if the summariser fails or returns no text."""
     try:
         with third_party_code("the summariser"):
-            summary: object = await summarise(tuple(group))
+            summary: object = await summarise(tuple(group))  # a copy, which it cannot change
     except ToolFailedError as exc:
         _log.warning("a summariser failed: %s", type(exc.__cause__).__name__)
         return ""
@@ -124,7 +125,9 @@ def _summary_turn(group: Sequence[TurnEntry], text: str, tokens: int) -> TurnEnt
     ids = [turn.id for turn in group]
     digest = hashlib.sha256(json.dumps(ids).encode()).hexdigest()
     return TurnEntry(
+        # The same turns give the same id, by which a previous bundle keeps its items.
         id=f"summary-{digest[:16]}",
+        # Sorted by time, the summary then comes before all later turns.
         timestamp=group[-1].timestamp,
         role=SUMMARY_ROLE,
         content=text,

@@ -77,6 +77,7 @@ def _lead(bundle: ContextBundle, account: ItemAccount) -> dict[str, float]:
     for rival in rivals:
         names.update(rival.parts)
     lead: dict[str, float] = {}
+    # A sum of floats depends on its order, and the order of a set on the hash seed.
     for name in sorted(names):
         value = account.parts.get(name, 0.0)
         rival_values = [rival.parts.get(name, 0.0) for rival in rivals]
@@ -145,6 +146,7 @@ class AdaptiveWeights:
     """
 
     def __init__(self, path: Path | str, *, lock_timeout_s: float = 10.0) -> None:
+        # Absolute, since the file is opened anew each time and the working directory may change.
         self._path = Path(path).expanduser().absolute()
         self._lock_timeout_s = lock_timeout_s
 
@@ -254,11 +256,12 @@ def _learn(
     moves = pushes(bundle, account, helpful=helpful)
     undone = pushes(bundle, account, helpful=not helpful)
     item = _fingerprint(bundle, account)
+    # Read and written in one transaction, so that two processes lose no verdict.
     with transaction(connection):
         before = connection.execute(
             "SELECT helpful FROM verdicts WHERE item = ?", (item,)
         ).fetchone()
-        if before == (helpful,):
+        if before == (helpful,):  # SQLite returns 1 for True, and they are equal
             return False
         if before is not None:
             # The opposite verdict came from the same bundle, so its moves can be computed again.
@@ -266,6 +269,7 @@ def _learn(
         inserted = connection.execute(
             "INSERT OR REPLACE INTO verdicts (item, helpful) VALUES (?, ?)", (item, helpful)
         )
+        # A verdict that is replaced gets a new number, so the highest numbers are the newest.
         oldest = (inserted.lastrowid or 0) - _MAX_VERDICTS
         connection.execute("DELETE FROM verdicts WHERE number <= ?", (oldest,))
         logarithms = _logarithms(connection, intent, strategy, at)

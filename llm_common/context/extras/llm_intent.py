@@ -39,7 +39,7 @@ class _Reply(BaseModel):
     @field_validator("intent", mode="before")
     @classmethod
     def _any_case(cls, value: object) -> object:
-        return value.strip().lower() if isinstance(value, str) else value
+        return value.strip().lower() if isinstance(value, str) else value  # models capitalize it
 
 
 class LLMIntentClassifier:
@@ -95,6 +95,7 @@ class LLMIntentClassifier:
                 timeout_s=self._timeout_s,
             )
         except LLMError as exc:
+            # The class alone, since the text of an error may quote the request.
             _log.warning("the model classified no intent: %s", type(exc).__name__)
             return classify_intent(text, current_project=current_project)
         return intent_of(

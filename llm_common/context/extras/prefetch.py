@@ -11,6 +11,7 @@ PrefetchReason = Literal["mentioned", "pointer_line", "kept_repeatedly"]
 
 _RECENT: Final = 5
 _REPEATEDLY: Final = 2
+# A rule and not the budget kept these items out, so preparing them would not help.
 _EXCLUDED: Final = frozenset({"excluded", "not_required", "unavailable"})
 _REASONS: Final[tuple[PrefetchReason, ...]] = get_args(PrefetchReason)  # most likely first
 

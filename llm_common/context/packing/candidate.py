@@ -48,6 +48,7 @@ _UNSCORED = Score(0.0)
 _MIN_REPEATED = 200
 
 
+# Compared by identity, since candidates are keys of dicts and their fields change.
 @dataclass(slots=True, eq=False)
 class Candidate:
     """An item with its score.
@@ -294,6 +295,7 @@ class Meter:
         if tokens is None:
             tokens = count_tokens(self._counter, text)
             self._cached_chars += len(text)
+            # Threads may share a meter. A race miscounts the characters, but never the tokens.
             if self._cached_chars > _MAX_CACHED_CHARS:
                 self._counts, self._cached_chars = {}, len(text)
             self._counts[text] = tokens
@@ -329,6 +331,7 @@ class Forms:
 
         A current form of None asks for the first one.
         """
+        # A counter may return 0 for a first form, and 0 must exceed the tokens of no form.
         chars, tokens = (current.chars, current.tokens) if current else (0, -1)
         if self._is_undivided(candidate):
             if candidate.kind == "file" and current is None:
@@ -390,11 +393,14 @@ class Forms:
         if candidate not in self._parts:
             text = candidate.text or ""
             passages = RankedPassages(text, self._stems)
+            # With the longest note, so that no part takes more tokens than counted.
             empty = candidate.block("", _part_note(candidate, len(text), len(text)))
             sizes = PartSizes(
                 passages,
+                # As `item_block` shows the piece, which may be longer than the original.
                 count=lambda piece: self._meter.count(without_headings(printable(piece))),
                 overhead=self._meter.count(empty.text),
+                # Counted on demand, since few items are ever shown nearly whole.
                 whole_tokens=lambda: self._whole(candidate).tokens,
             )
             self._parts[candidate] = passages, sizes

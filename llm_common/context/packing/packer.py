@@ -118,6 +118,7 @@ class _Packer:
         self._candidates = candidates
         self._request = request
         self._allocation = allocation
+        # Steps count the same texts repeatedly, and a caller's counter need not cache.
         self._meter = Meter(request.counter)
         stems = search_stems(request.intent.text)
         self._forms = Forms(self._meter, stems, summary_first=request.strategy == "spec")
@@ -129,6 +130,7 @@ class _Packer:
     def run(self, texts: Mapping[str, str]) -> None:
         """Take the steps that fit the budget."""
         kinds = {candidate.kind for candidate in self._candidates}
+        # The headings of all kinds are paid for, since a later step may be the first of its kind.
         remaining = self._allocation.total_budget - self._meter.count(frame(kinds))
         groups = {""}
         steps = PackingSteps(
@@ -147,6 +149,7 @@ class _Packer:
             current = self._placed.get(step.candidate)
             current_tokens, reason = (current.tokens, current.reason) if current else (0, "spare")
             if step.tokens - current_tokens > remaining:
+                # A smaller form of the step fills the tokens that remain.
                 max_tokens = remaining + current_tokens
                 part = self._forms.largest_within(step, current, max_tokens=max_tokens)
                 if part is not None:
@@ -205,10 +208,12 @@ class _Packer:
             if self._total <= self._allocation.total_budget:
                 return
             candidate, before = self._steps[-1]
+            # None for an output that was removed above, since its step is still recorded.
             placement = self._placed.pop(candidate, None)
             smaller = None
             if placement is not None:
                 max_tokens = placement.tokens - 1
+                # Never smaller than the form before the step, which a smaller budget may show.
                 smaller = self._forms.largest_within(placement, before, max_tokens=max_tokens)
             if placement is not None and smaller is not None:
                 self._placed[candidate] = replace(smaller, reason=placement.reason)
@@ -235,6 +240,7 @@ class _Packer:
         first = candidate.same_as
         if first is None:
             return None
+        # A memory may repeat a better memory, which in turn repeats a turn that is shown.
         while first.same_as is not None:
             first = first.same_as
         placed = self._placed.get(first)
@@ -300,6 +306,7 @@ def _shown_item(
     if placement.form == "whole" or isinstance(item, ProjectState | ContextPointer):
         return item
     field = "text" if isinstance(item, MemorySnippet) else "content"
+    # The application's count is that of the whole text.
     return item.model_copy(update={field: placement.text, "tokens": placement.tokens})
 
 
@@ -313,6 +320,7 @@ def _position(placement: Placement) -> tuple[int, bool, float, int, float, str]:
     section = _SECTIONS.index(candidate.kind)
     if isinstance(candidate.item, TurnEntry):
         return section, False, candidate.item.timestamp.timestamp(), 0, 0.0, candidate.id
+    # The prompt then shares a long prefix with the previous one, which providers cache.
     if candidate.previous_index is not None:
         return section, False, candidate.previous_index, 0, 0.0, candidate.id
     return section, True, 0.0, candidate.tier, -candidate.value, candidate.id
@@ -392,6 +400,7 @@ class PackingSteps:
         self._shares = [max(share, _MIN_SHARE) for share in shares]
         self._duplicates = Duplicates()
         self._current: dict[Candidate, Placement] = {}
+        # Cached, since every step peeks at all queues, and rendering a form is slow.
         self._next: dict[Candidate, Placement | None] = {}
         self._kind_tokens: Counter[Kind] = Counter()
         self._shared_tokens = 0
@@ -419,8 +428,10 @@ class PackingSteps:
         """Yield each step, as its candidate in the next larger form."""
         first = self._peek(self._newest)
         if first is not None:
+            # First, however low its rate, since the model answers the newest turn.
             yield self._take(first, self._newest)
         while True:
+            # No budget takes part in the order, so a larger budget only adds steps.
             ends: list[tuple[float, _Queue, Placement]] = []
             for queue in self._reserved:
                 step = self._peek(queue)
@@ -433,6 +444,7 @@ class PackingSteps:
                 ends.append((end, self._kinds[step.candidate.kind], step))
             if not ends:
                 return
+            # By the end alone, since queues have no order. Of equal ends, the first queue wins.
             _, queue, step = min(ends, key=itemgetter(0))
             yield self._take(step, queue)
 
@@ -537,6 +549,7 @@ class PackingSteps:
         try:
             candidate.text = self._texts[candidate.id]
         except StoreError:
+            # The rule is in REFUSED, so the trimming also removes a line that named the output.
             candidate.score = candidate.score._replace(rule="unavailable")
         except KeyError:
             pass  # no text was given for it, so it is only named
