@@ -156,6 +156,7 @@ class ReadOffer:
 
     def _written_calls(self, text: str) -> list[ReadCall]:
         """Return the call that a whole reply consists of, in a list, or no call."""
+        # The instructions ask for the JSON alone, so prose before it makes the reply an answer.
         if not text.startswith(("{", _FENCE)):
             return []
         try:
@@ -163,6 +164,7 @@ class ReadOffer:
         except MalformedReplyError:
             # With the tool's name it is a broken call, and not an answer in JSON.
             return [ReadCall("", self.name, None)] if f'"{self.name}"' in text else []
+        # Some models write the keys of native calls instead: `name` and `arguments`.
         if reply.get("tool", reply.get("name")) != self.name:
             return []
         args = reply.get("args", reply.get("arguments"))
@@ -174,6 +176,7 @@ class ReadOffer:
         """Return whether the beginning of a turn can still belong to a call."""
         if self.native:
             return len(text) <= _MAX_REMARK_CHARS
+        # The backticks of a fence may come one at a time.
         return text.startswith(("{", _FENCE)) or _FENCE.startswith(text)
 
     def call_message(self, calls: Sequence[ReadCall], turn: AnswerTurn) -> LLMMessage:
@@ -248,6 +251,7 @@ def takes_tools(client: SupportsChat) -> bool:
         parameters = inspect.signature(client.chat_completion).parameters
     except (TypeError, ValueError):
         return False
+    # `**kwargs` may pass the tools on. If they are refused, the answer falls back to JSON.
     kinds = {parameter.kind for parameter in parameters.values()}
     return "tools" in parameters or inspect.Parameter.VAR_KEYWORD in kinds
 
@@ -344,6 +348,7 @@ class AnswerRun:
         """Return whether the first call failed because endpoint or client has no native tools."""
         if len(self.attempts) != 1:
             return False  # the endpoint accepted the tools before
+        # Without tools these requests would fail as well.
         if isinstance(error, LLMAuthError | LLMRateLimitError):
             return False
         if isinstance(error, LLMStatusError):
@@ -439,6 +444,7 @@ class AnswerRun:
             return _NO_ROOM, _NO_ROOM
         else:
             limit = min(DEFAULT_MAX_TOKENS, max_tokens)
+            # A new tool for each read, since its limit is what the prompt has left.
             tool = ReadBackTool(
                 offer.load, name=offer.name, max_tokens=limit, counter=self._counter
             )

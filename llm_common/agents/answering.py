@@ -201,6 +201,7 @@ class Answering(BaseModel):
         texts: asyncio.Queue[str | None] = asyncio.Queue()
         on_text = texts.put_nowait if deltas else None
         task = asyncio.create_task(self._answer(client, manager, query, results, on_text=on_text))
+        # Also after an error, or the loop below would wait forever.
         task.add_done_callback(lambda _: texts.put_nowait(None))
         try:
             while (text := await texts.get()) is not None:
@@ -313,11 +314,13 @@ class Answering(BaseModel):
         failures = question.failures
         uncut = _with_documents(question.uncut, _failures_text(failures))
         limit = min(budget * _CONTEXT_PERCENT // 100, self._tokens_left(uncut))
+        # This first pack shows whether every output fits whole. If so, there is no offer to read.
         context = await self._pack(manager, question, limit)
         for account in context.dropped:
             if account.reason == _LOST:
                 failures = (*failures, f"the stored output {account.id} cannot be loaded")
 
+        # 0 without reads, and then nothing is offered.
         reserve = min(self.max_reads * DEFAULT_MAX_TOKENS, budget // _READING_SHARE)
         unread = Unread.of(context, manager)
         if reserve >= _MIN_READING_TOKENS and unread.ids:
@@ -337,6 +340,7 @@ class Answering(BaseModel):
                 unread = Unread.of(smaller, manager)
             bundle = offering(question.base, unread)
             bundle = bundle.model_copy(update={"background": smaller.render()})
+            # A prompt that does not fit with the offer may fit without it.
             with suppress(TokenBudgetError):
                 fitted = fit(bundle, self.counter)
                 # `fit` may drop the list of unread outputs, and without an id nothing can be read.
@@ -361,6 +365,7 @@ class Answering(BaseModel):
             selector = self.selector or selector
         request = ContextSelectionRequest(
             intent=classify_intent(question.query),
+            # The request refuses 0. An output does not fit into one token either.
             token_budget=max(max_tokens, 1),
             min_relevance=min_relevance,
             counter=self.counter,
@@ -374,6 +379,7 @@ class Answering(BaseModel):
             with third_party_code("the memory"):
                 events = await memory.recent(session_id, limit=self.history)
         except ToolFailedError as exc:
+            # The error's text may repeat what was said, so only its class is logged.
             _log.warning("the conversation so far is left out: %s", type(exc.__cause__).__name__)
             return []
         spoken = [event for event in events if event.role in _SPEAKERS]

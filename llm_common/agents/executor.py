@@ -553,8 +553,10 @@ class _TaskRounds:
             reason = f"(status {status}): {selection.problem}"
             error = f"no tools could be chosen for task {task_id} {reason}"
             self.record.errors.append(error)
+            # A later round that fails does not undo the results of earlier rounds.
             self.record.failed = not self.record.results
             problem = {"task": task_id, "status": status, "error": error}
+            # A selector has timeouts too. The text tells the end of the run's time from them.
             if selection.problem == self._run.time_over():
                 problem["limit"] = True
             problems.append(problem)

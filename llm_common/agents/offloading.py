@@ -132,6 +132,7 @@ class OffloadTurn:
         self._calls_left = calls
         self._reserve = self._policy.max_preview_tokens
         if self._tokens_left is not None:
+            # If many calls share a small budget, each reserves no more than its equal part.
             self._reserve = min(self._reserve, self._tokens_left // max(calls, 1))
 
     async def keeps(self, tool_name: str, result: object, *, text: str | None = None) -> bool:
@@ -210,6 +211,7 @@ class OffloadTurn:
             preview = _framed(pointer, len(text), parts.body(chars), reader)
             tokens = count(preview)
             chars_by_share = chars * (max_tokens - frame_tokens) // max(tokens - frame_tokens, 1)
+            # At least a tenth less each time, so the loop ends where the estimate is wrong.
             chars = min(chars_by_share, chars * 9 // 10)
         # If no part of the result fits, the first of these lines that fits, or nothing.
         stored = f"{pointer.heading}: {len(text):,} characters are stored, none has been read; "
@@ -270,6 +272,7 @@ class ResultParts:
     def __init__(self, text: str, result: object, query: str) -> None:
         is_text = isinstance(result, str) or len(text) > _READ_CHARS
         self._text = text
+        # Plain data for the excerpt, since the result may be a model or another object.
         self._value = text if is_text else decode_json(text.encode())
         self._passages = RankedPassages(text[:_READ_CHARS], search_stems(query))
 

@@ -57,6 +57,7 @@ NO_TOOLS_CALLED: Final = "No tools called"
 _SHOWN_CHARS: Final = 1_200  # of one output. A longer output is shown in parts
 # A larger output is only named, since finding its parts would take a second.
 _MAX_READ_BYTES: Final = 1_000_000
+# Ten times as many lines as the default of `max_outputs_tokens` fits.
 _MAX_RANKED: Final = 200
 _MAX_FAILURES: Final = 10
 _MAX_FAILURE_CHARS: Final = 300
@@ -126,6 +127,7 @@ class Deadline:
         self.timeout_s = timeout_s
         self.at: float | None = None
         if timeout_s is not None:
+            # By the loop's clock, since `asyncio.timeout_at` expects it.
             self.at = asyncio.get_running_loop().time() + timeout_s
 
     @property
@@ -182,11 +184,13 @@ class RunLimits:
             hint = ", or None for no limit" if is_optional else ""
             is_whole = field.name not in {"max_cost_usd", "timeout_s"}
             kind = int if is_whole else int | float
+            # True is an int, and would count as 1.
             if not isinstance(value, kind) or isinstance(value, bool):
                 number = "a whole number" if is_whole else "a number"
                 raise TypeError(f"{field.name} is a {type(value).__name__}; pass {number}{hint}")
             if value == 0 and field.name == "max_outputs_tokens":
                 continue
+            # `value <= 0` would let NaN pass.
             if not value > 0:
                 raise ValueError(f"{field.name} is {value}; pass a number above 0{hint}")
 
@@ -344,6 +348,7 @@ class RunState:
     def spend(self, selection: ToolSelection) -> None:
         """Add the tokens and dollars of a choice. A sum with an unknown part is unknown."""
         for attempt in selection.attempts:
+            # Failed calls often report no tokens, so they do not make the sum unknown.
             if not attempt.error and not (attempt.usage and attempt.usage.total_tokens):
                 self._tokens = None
         if self._tokens is not None:
@@ -407,6 +412,7 @@ class RunState:
             StoreError: If they cannot be listed.
         """
         for pointer in await self.session.resume(self.query_id):
+            # `pointer.args` are redacted and may be cut. Only older pointers have no digest.
             args_digest = pointer.args_sha256 or digest_of(pointer.args)
             self._stored[pointer.task_id or "", pointer.tool_name, args_digest] = pointer
 
@@ -479,6 +485,7 @@ class RunState:
         call = {"pointer_id": pointer.pointer_id, "call": pointer.summary}
         shape = pointer.digest.partition("; ")[0]
         line = call | {"holds": shape, "unread": self._unread("all of it")}
+        # An unknown size counts as too large.
         if (pointer.result_bytes or math.inf) > _MAX_READ_BYTES:
             return line, line
         try:
@@ -537,6 +544,7 @@ class ToolRunner:
                     with self._run.active():
                         task = asyncio.create_task(self._execute(call, task_id, turn))
                     running[task] = index
+                # The time is over, and the calls in the queue never start.
                 if not running:
                     break
                 done, _ = await asyncio.wait(
@@ -546,6 +554,7 @@ class ToolRunner:
                 for task in sorted(done, key=running.__getitem__):
                     index = running.pop(task)
                     yield index, self.outcome(calls[index], task)
+                # Only the end of the time ends the wait without a finished call.
                 if not done:
                     break
             late = dict.fromkeys(running.values(), "was ended")
@@ -650,6 +659,7 @@ class ToolRunner:
         except StoreError:
             is_failure = True
         if is_failure:  # a stored `ToolResult` without success is worth another try
+            # `admit` has not counted this call, because its output was stored.
             return self._run.count_repeat(call)
         output = await self._offloaded(call, output, pointer, turn)
         return {"saved": True, "pointer_id": pointer.pointer_id, "resumed": True, "output": output}

@@ -140,6 +140,7 @@ class SessionConfig:
     embedder: Embedder | None = None
     counter: TokenCounter = field(default_factory=DefaultCounter)
 
+    # `cached_property` writes to `__dict__`, so it works in a frozen dataclass without slots.
     @cached_property
     def tool_indexes(self) -> ToolIndexes:
         """Return the indexes of tools, which sessions share because building one takes time."""
@@ -203,6 +204,7 @@ class Session:
         self.results: Final = SessionResults(
             store_of(store), session_id, persist_threshold=persist_threshold
         )
+        # A framework does not say when a turn ends, so only the oldest turns are dropped.
         self._turns: LRUCache[str, OffloadTurn] = LRUCache(_MAX_TURNS)
         self._shortlist = None
         if self.config.max_tool_tokens is not None:
@@ -269,6 +271,7 @@ class Session:
         is_stored = pointer is not None
         if pointer is None:
             pointer = await self.results.save(result, tool=tool, args=dict(args))
+        # A model must not see a secret that the store removes.
         redacted = await self.store.as_stored(result)
         preview = await turn.preview(pointer, redacted, text=text if redacted is result else None)
         if preview.text or is_stored:
@@ -391,6 +394,7 @@ class Session:
         keep: Collection[str],
     ) -> list[DefinitionT]:
         by_name = {definition_of(tool).name: tool for tool in tools}
+        # The finder is shown only beside hidden tools, so it does not compete with the others.
         finder = by_name.pop(self.config.finder_name, None)
         called = {call.name for call in calls_of(messages)}
         choice = shortlist.choose(
@@ -537,6 +541,7 @@ class Session:
         lines: list[str] = []
         for match in matches:
             lines.append(match.line)
+            # Counted with its fence, since the model gets both.
             if self.config.counter.count(in_fence("\n".join(lines))) > self.config.max_read_tokens:
                 lines.pop()
                 break
@@ -613,6 +618,7 @@ class ShortLivedStore(InMemoryContextPointerStore):
         """Store a result as `ContextPointerStore.save` does, and collect garbage once an hour."""
         pointer = await super().save(**call)
         if time.monotonic() > self._next_gc_s:
+            # Set before the await, so that a concurrent save does not collect as well.
             self._next_gc_s = time.monotonic() + _GC_PAUSE_S
             await self.gc()
         return pointer
@@ -645,6 +651,7 @@ class Sessions:
     ) -> None:
         self.config: Final = config or SessionConfig()
         # Some frameworks do not name their conversations. These share one session.
+        # Its id is random, so that two processes over one store have different ones.
         unnamed = Session(
             ShortLivedStore() if store is None else store,
             session_id=f"session_{secrets.token_hex(16)}",
@@ -695,6 +702,7 @@ class Sessions:
         if isinstance(conversation_id, str) and not conversation_id.startswith(_HASHED):
             with suppress(InvalidIdError):
                 return checked_session_id(conversation_id, self.store.redactor)
+        # `repr` tells a tuple from a text that looks like it, and escapes lone surrogates.
         return _HASHED + hashlib.sha256(repr(conversation_id).encode()).hexdigest()[:32]
 
 
@@ -763,6 +771,7 @@ class SessionResults:
         # The event loop has only weak references to tasks, and `clear_files` has to wait for them.
         self._saving.add(saving)
         saving.add_done_callback(self._saving.discard)
+        # A thread cannot be cancelled, and `_keep` has to list the files that it still writes.
         return await asyncio.shield(saving)
 
     async def _save(
@@ -812,9 +821,11 @@ class SessionResults:
 
     def _keep(self, pointer: ContextPointer) -> None:
         """Make a pointer the session's newest."""
+        # A dict leaves an existing key in its old place.
         self.pointers.pop(pointer.pointer_id, None)
         self.pointers[pointer.pointer_id] = pointer
         self._stored.setdefault(pointer.query_id, set()).add(pointer.pointer_id)
+        # A repeated call has the id of its erased result again.
         self._erased.discard(pointer.pointer_id)
 
     def list_query(self, query_id: str) -> list[ContextPointer]:
@@ -846,6 +857,7 @@ class SessionResults:
         """
         pointers = self.list_stored()
         for pointer in self.pointers.values():
+            # An unnamed session records no queries, so memory alone knows these pointers.
             if pointer.query_id not in self._recorded:
                 pointers.append(pointer)
         return sorted(pointers, key=attrgetter("created_at"))
@@ -965,12 +977,16 @@ class SessionResults:
         Raises:
             StoreError: If some files could not be removed. Call again to retry.
         """
+        # A save that ends after the deletion would leave its files behind.
+        # `wait` does not raise the error of a save, which its own caller gets.
         if self._saving:
             await asyncio.wait(self._saving)
         self._cache.clear()
         # First, in case a deletion fails: a later save then records its query again.
         self._recorded = {self.session_id}
+        # A save during an await may add a query, and a dict must not grow in a loop.
         for query_id in list(self._stored):
+            # A copy, since a save during the deletion adds an id that stays.
             removed = frozenset(self._stored[query_id])
             # Without tombstones in the store, since `_erased` has the ids.
             await in_thread(
@@ -1002,6 +1018,7 @@ class ResultCache:
     def __init__(self, *, max_item_bytes: int, max_bytes: int) -> None:
         self._max_item_bytes = min(max_item_bytes, max_bytes)
         self._results: LRUCache[tuple[str, str], bytes] = LRUCache(max_bytes, getsizeof=len)
+        # Readers need the lock too: `get` of an LRU cache changes the order of its entries.
         self._lock = threading.Lock()
 
     def takes(self, size: int | None) -> bool:

@@ -111,6 +111,7 @@ class ToolContextManager:
         Raises:
             StoreError: If the stored results cannot be listed.
         """
+        # The constructor's parameters are specified (S4), so the session is set afterwards.
         manager = cls(pointer_store=session.store, session_id=session.session_id)
         manager.session = session
         manager._results = session.results
@@ -381,6 +382,7 @@ class ToolContextManager:
             )
         if client is not None:
             selector = ContextRelevanceSelector(client, model, max_selected)
+            # The method is not `async`, since without a client it returns a list at once.
             return self._selected_text(query, query_id or self.session_id, selector, max_chars)
         if pointers is None:
             pointers = self.get_all_pointers()
@@ -472,4 +474,5 @@ def _checked_store(store: object) -> ContextPointerStore:
 
 
 def _copies(pointers: Iterable[ContextPointer]) -> list[ContextPointer]:
+    # Deep, since the arguments of a pointer are a dict that the caller could change.
     return [pointer.model_copy(deep=True) for pointer in pointers]

@@ -179,6 +179,7 @@ class _Result:
         """Return the part of the result that fits the share, including the note on a cut."""
         if len(self.text) <= share:
             return Excerpt(self.text, len(self.text))
+        # With the largest number, since the excerpt decides later how many are shown.
         max_chars = share - len(_NOTE_ON_CUT.format(shown=len(self.text), total=len(self.text)))
         if isinstance(self.value, str):
             return excerpt_text(self.text, max_chars)
@@ -241,6 +242,7 @@ def _how_many_fit(results: Sequence[_Result], max_chars: int) -> tuple[int, int]
 def _longest_prefix(sizes: Sequence[int], max_chars: int) -> int:
     """Count the sizes, gaps included, that fit together with the last line."""
     sums = list(accumulate(sizes, initial=0))
+    # From the longest, since all sizes may fit where one less does not: it needs the last line.
     for count in range(len(sizes), 0, -1):
         closing = _closing(len(sizes) - count)
         if sums[count] + sum(map(len, closing)) - len(_GAP) * (not closing) <= max_chars:

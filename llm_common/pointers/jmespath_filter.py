@@ -140,6 +140,7 @@ class _Interpreter(TreeInterpreter):  # type: ignore[misc]
         base = self.visit(node["children"][0], value)
         if isinstance(base, list):
             self._budget.spend(sum(len(item) for item in base if isinstance(item, list)) // 2)
+        # The base is visited and paid already. A literal keeps jmespath from doing it again.
         return super().visit_flatten(node | {"children": [_literal(base)]}, value)
 
     def visit_slice(self, node: _Node, value: Any) -> Any:

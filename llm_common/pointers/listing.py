@@ -185,6 +185,7 @@ class PointerIndex:
             # Either damaged or being written. Only a verified load can distinguish the two.
             with suppress(PointerNotFoundError, CorruptPointerError, UnsafePathError):
                 current, _ = self._records.load(files.query_id, pointer_id)
+                # Without a fingerprint, so that the next read looks again.
                 yield _Listed(_age(current), current, None)
 
     def _is_whole(self, pointer: ContextPointer, entries: Mapping[str, BlobEntry]) -> bool:
@@ -193,6 +194,7 @@ class PointerIndex:
             return False  # during a re-save, the result can be newer than the record
         for name in self._records.result_names(pointer):
             if name in entries:
+                # Older versions recorded no size.
                 return pointer.result_bytes in (None, entries[name].size)
         return False
 

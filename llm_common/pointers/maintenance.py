@@ -151,6 +151,7 @@ class Maintenance:
             return sorted(ids)
 
         def remove(transaction: Transaction) -> int:
+            # Listed again under the lock, since another writer may have changed the folder.
             removed = select()
             # Recorded first, or a crash between the two would turn "erased" into "unknown".
             noted = not remember or self._tombstones.mark(query_id, removed, "erased", now=now)
@@ -340,6 +341,7 @@ class Maintenance:
     def _load_problem(self, query_id: str, pointer_id: str) -> dict[str, FindingKind]:
         """Return the problem that prevents loading a pointer, by the name of the file."""
         try:
+            # `load` would wait for the lock, which `_repair` holds.
             self._records.load_once(query_id, pointer_id)
         except (PointerNotFoundError, CorruptPointerError) as exc:
             meta = meta_name(pointer_id)
@@ -359,6 +361,7 @@ class Maintenance:
     ) -> _Faults:
         """Repair some pointers of a query, and return their former problems."""
         files = self._scan(query_id)
+        # Looked at again under the lock, since a writer may have finished in between.
         faults = self._faults(files, suspects, now)
         transaction.clean(
             [name for name in self._records.leftovers(files, now=now) if owner_of(name) in faults]

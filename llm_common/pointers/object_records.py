@@ -165,6 +165,7 @@ class _ObjectTransaction:
             data, self._versions[pointer_id] = self._blobs.get_version(
                 key, max_bytes=MAX_RECORD_BYTES
             )
+            # A damaged meta keeps its version, so that a save can replace it.
             return parse_meta(data or b"", query_id=self._query_id, pointer_id=pointer_id)
         return None
 

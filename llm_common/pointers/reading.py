@@ -394,6 +394,7 @@ def _line_start(text: str, line: int, start: int = 0) -> int:
 
 def _list_matches(text: str, pattern: str, *, start: int, first_line: int) -> str:
     """Write a line for each match: its position in the whole text, and the text around it."""
+    # One more than is listed, which tells whether there are further ones.
     spans = list(islice(_find_matches(text, pattern), _MAX_MATCHES + 1))
     count = f"over {_MAX_MATCHES:,}" if len(spans) > _MAX_MATCHES else f"{len(spans):,}"
     rows = [f"matches: {count}"]
@@ -423,6 +424,7 @@ def _find_matches(text: str, pattern: str) -> Iterator[tuple[int, int]]:
     block = margin if len(text) > 3 * margin else len(text)
     deadline = time.thread_time() + _REGEX_CPU_S
     position = 0  # everything before it was searched or belongs to a match
+    # The block of an empty text is 0, and `range` refuses a step of 0.
     for block_start in range(0, len(text), max(block, 1)):
         block_end = block_start + block
         offset = max(block_start - margin, 0)
@@ -459,7 +461,9 @@ def _compile(pattern: str) -> Any:
         raise invalid
     _check_compiled_size(pattern)
     try:
+        # Version 0 has the behaviour of `re`, whose syntax models know.
         compiled = regex.compile(pattern, regex.VERSION0 | regex.MULTILINE)
+    # Some invalid patterns raise other errors than the package's own.
     except (regex.error, ValueError, OverflowError, LookupError, RecursionError) as exc:
         raise invalid from exc
     # REVERSE would find the last matches of a block first. The others search on for a better match.

@@ -324,6 +324,7 @@ class _LockedTransaction:
         self._folder.put((_next_name(pointer.pointer_id), meta))
         self._folder.put((_result_name(pointer.pointer_id), payload))
         self._folder.put((meta_name(pointer.pointer_id), meta))
+        # Not flushed: a `next` that a crash brings back describes the committed version.
         self._folder.delete(_next_name(pointer.pointer_id), fsync=False)
 
     def update(self, pointer: ContextPointer) -> None:
@@ -333,6 +334,7 @@ class _LockedTransaction:
         for name in leftovers:
             owner = owner_of(name)
             if owner and name.endswith(".next"):
+                # Finishes the save if its result is in place, before its `next` is deleted.
                 self.current(owner)
             self._folder.delete(name, fsync=False)
 
@@ -341,6 +343,7 @@ class _LockedTransaction:
             # `next` is removed first, because `current` could restore the pair from it.
             names = _next_name(pointer_id), meta_name(pointer_id), _result_name(pointer_id)
             with suppress(UnsafePathError):  # a directory that has the name of a file
+                # All are in one folder, so one flush at the end is enough.
                 self._folder.delete(*names, fsync=pointer_id == pointer_ids[-1])
 
     def _read(self, name: str, pointer_id: str) -> ContextPointer | None:

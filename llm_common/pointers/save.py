@@ -50,6 +50,7 @@ MAX_SOURCE_URLS = 50
 
 _URL = re.compile(r"https?://[^\s<>\"\x00-\x1f\x7f\ud800-\udfff]{1,2000}", re.IGNORECASE)
 _MAX_NAME_CHARS: Final = 100_000
+# As many names and values of this length stay below `MAX_ARGS_BYTES` in ASCII.
 _KEPT_ARGS: Final = 24
 _KEPT_CHARS: Final = 120
 # A repeat's id ends with its ordinal in four hexadecimal digits.
@@ -401,6 +402,7 @@ class Saver:
         try:
             transaction.remove(*expired, *erased)
         except StoreError as exc:
+            # The new result is committed. An error would tell the caller that it is not.
             _log.warning("a query exceeds its limit until the next save: %s", type(exc).__name__)
 
 
@@ -408,6 +410,7 @@ def _choose_id(
     transaction: Transaction, call: Call, pointer: ContextPointer, *, keep_repeats: bool
 ) -> tuple[str, ContextPointer | None]:
     """Return the id to save under, and the pointer that the save replaces."""
+    # A short id has 48 bits, so another call may have it already.
     for pointer_id in (call.short_id, call.long_id):
         owner = transaction.current(pointer_id)
         if owner is None or call.owns(owner):
@@ -416,6 +419,7 @@ def _choose_id(
         raise StoreError(
             "Two other calls have both ids of this call. Save it under another query_id"
         )
+    # Repeats extend the short id. A call with a long id does not own its short id.
     if not keep_repeats or owner is None or pointer_id == call.long_id:
         return pointer_id, owner
     return _choose_repeat(transaction, call, pointer, owner)
@@ -425,7 +429,7 @@ def _choose_repeat(
     transaction: Transaction, call: Call, pointer: ContextPointer, first: ContextPointer
 ) -> tuple[str, ContextPointer | None]:
     """Return the id of the call's next result, or of its last one if the result is the same."""
-    # Ordinals have no gaps, so doubling and bisection find the last one in a few reads.
+    # Only removals leave gaps, so doubling and bisection find the last ordinal in a few reads.
     newest = first
     last, beyond = 0, 1
     while (repeat := transaction.current(call.repeat_id(beyond))) is not None:
@@ -437,6 +441,7 @@ def _choose_repeat(
             beyond = middle
         else:
             newest, last = repeat, middle
+    # The id of a repeat may also be the long id of another call.
     if call.owns(newest) and newest.result_sha256 == pointer.result_sha256:
         return newest.pointer_id, newest
     if beyond > _MAX_REPEATS:

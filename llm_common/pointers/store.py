@@ -215,6 +215,7 @@ class ContextPointerStore:
             UnserialisableError: If the result cannot be represented in JSON.
         """
         if not self._redact_results:
+            # This redacts an error's text at most, which is not worth a thread.
             return redacted_result(result, self._redactor, redact_results=False)
         return await self._in_thread(
             lambda _: redacted_result(result, self._redactor, redact_results=True)
