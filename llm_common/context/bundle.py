@@ -127,6 +127,7 @@ def frame(kinds: Iterable[Kind]) -> str:
     parts = [_PREAMBLE]
     for kind in KINDS:
         if kind in present:
+            # `fenced` gives an empty text a line, but blocks bring their own line breaks.
             parts.append(_section(kind, "\n", nonce).replace(_GAP, "\n"))
     return _GAP.join(parts)
 

@@ -297,7 +297,7 @@ _DENIALS: Final = frozenset({"no", "without", "zero"})
 # takes linear time.
 _SUBORDINATE: Final = re.compile(r"S(?!YM|[MU])[^BC]*")  # when I run, but not: if you could run
 _NEGATED: Final = re.compile(r"N[XFMUPYTt]{0,3}[VWG]")  # don't ever run
-_NOUN: Final = re.compile(r"[VWR](?=[XVG]?Z|O)")  # the build fails; a review of
+_NOUN: Final = re.compile(r"[VWR](?=[XVG]?Z|O)")  # the build fails, a review of
 _REQUEST: Final = re.compile(
     # fix; could you please fix; how do I fix
     r"(?:\A|[BCJ])F{0,6}(?:[FKL]{0,6}[MU][FLPYMU]{0,6})?[FL]{0,6}[VWR]"
