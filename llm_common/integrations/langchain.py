@@ -92,6 +92,8 @@ class LLMCommonMiddleware(AgentMiddleware[Any, Any, Any]):
     async def _offload(self, request: ToolCallRequest, result: Any) -> Any:
         if not isinstance(result, ToolMessage) or result.status == "error":
             return result
+        if request.tool is not None and request.tool.return_direct:
+            return result  # the user gets it as the answer
         text = plain_text(result.content)
         if text is None:
             return result

@@ -12,7 +12,12 @@ from agents.tool_context import ToolContext
 
 from llm_common.agents.session import Session, SessionConfig, Sessions
 from llm_common.errors import ConfigError, ToolError
-from llm_common.integrations.openai_agents_tools import OffloadingInvoker, content_of, describe
+from llm_common.integrations.openai_agents_tools import (
+    OffloadingInvoker,
+    content_of,
+    describe,
+    is_final_output,
+)
 from llm_common.integrations.responses_items import (
     arguments_of,
     group_items,
@@ -69,7 +74,8 @@ class LLMCommonSession(StoredItems):
         session, kind = self, type(agent)
 
         async def get_all_tools(self: Any, run_context: RunContextWrapper[Any]) -> list[Tool]:
-            return await session._prepare(await kind.get_all_tools(self, run_context), run_context)
+            tools = await kind.get_all_tools(self, run_context)
+            return await session._prepare(tools, self.tool_use_behavior, run_context)
 
         # A subclass, because the SDK has no hook that returns an agent's tools for one call.
         attributes = {"get_all_tools": get_all_tools, _SESSION: self.session}
@@ -102,8 +108,10 @@ class LLMCommonSession(StoredItems):
         )
         return replace(data.model_data, input=[*chain.from_iterable(groups)])
 
-    async def _prepare(self, tools: list[Tool], run_context: RunContextWrapper[Any]) -> list[Tool]:
-        """Return the tools of the next call, which offload their results."""
+    async def _prepare(
+        self, tools: list[Tool], behavior: Any, run_context: RunContextWrapper[Any]
+    ) -> list[Tool]:
+        """Return the tools of the next call, which offload the results that the model reads."""
         self._turn = secrets.token_hex(8)  # the SDK asks for the tools once per model call
         hosted_first = sorted(tools, key=lambda tool: isinstance(tool, FunctionTool))
         chosen = await choose_tools(
@@ -113,10 +121,12 @@ class LLMCommonSession(StoredItems):
             messages=[*map(read_group, group_items(run_context.turn_input))],
             keep=self._called,
         )
-        return list(map(self._offloading, chosen))
+        return [self._offloading(tool, behavior) for tool in chosen]
 
-    def _offloading(self, tool: Tool) -> Tool:
+    def _offloading(self, tool: Tool, behavior: Any) -> Tool:
         if not isinstance(tool, FunctionTool) or tool.name in self.session.tool_names:
+            return tool
+        if is_final_output(tool.name, behavior):  # the user gets the result as the answer
             return tool
         if tool.output_json_schema is not None:  # a program reads the result, not the model
             return tool

@@ -59,6 +59,16 @@ def describe(tool: Any) -> ToolDefinition | None:
     return ToolDefinition(tool.name, tool.description, tool.params_json_schema)
 
 
+def is_final_output(tool_name: str, behavior: Any) -> bool:
+    """Return whether an agent's `tool_use_behavior` makes the tool's result the run's output.
+
+    A function as the behaviour decides by the results, so it is not known before the call.
+    """
+    if isinstance(behavior, dict):
+        return tool_name in behavior.get("stop_at_tool_names", ())
+    return bool(behavior == "stop_on_first_tool")
+
+
 def content_of(result: Any) -> Any:
     """Return a tool's result as text or data, or None if it is an error or holds media."""
     if isinstance(result, FormattedError):

@@ -140,6 +140,20 @@ async def test_a_large_result_is_offloaded_chosen_and_read_back_in_a_second_turn
     assert second[-1].content == "10500"
 
 
+async def test_a_direct_answer_to_the_user_stays_whole(how: str) -> None:
+    @tool(return_direct=True)
+    def show_parts(kind: str) -> str:
+        """Shows the parts in stock."""
+        return json.dumps(ROWS)
+
+    agent = create_agent(
+        ScriptedModel(steps=[calls(("show_parts", {"kind": "all"}))]),
+        [show_parts],
+        middleware=[LLMCommonMiddleware()],
+    )
+    assert (await run(agent, how, "Show all parts"))[-1].content == json.dumps(ROWS)
+
+
 async def test_small_results_errors_and_images_do_not_change(how: str) -> None:
     image = [{"type": "image", "base64": "A" * 40_000, "mime_type": "image/png"}]
 

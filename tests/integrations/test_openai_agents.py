@@ -147,6 +147,14 @@ async def test_a_large_result_is_offloaded_chosen_and_read_back_in_a_second_turn
     assert [tool.name for tool in agent.tools] == ["list_parts", "get_weather"]
 
 
+@pytest.mark.parametrize("behavior", ["stop_on_first_tool", {"stop_at_tool_names": ["list_parts"]}])
+async def test_a_result_that_ends_the_run_stays_whole(how: str, behavior: Any) -> None:
+    model = ScriptedModel([calls(("list_parts", {"kind": "all"}))])
+    agent = Agent("stock", model=model, tools=[list_parts], tool_use_behavior=behavior)
+    result = await run(LLMCommonSession("a"), agent, how, "Show all parts")
+    assert result.final_output == str(ROWS)
+
+
 async def test_small_results_errors_and_images_do_not_change(how: str) -> None:
     model = ScriptedModel(
         [calls(("get_weather", {"city": "Ulm"}), ("fail_long", {}), ("draw", {})), says("done")]
