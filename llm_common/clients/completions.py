@@ -60,6 +60,7 @@ def arguments_of(request: ChatRequest) -> dict[str, Any]:
     # `create` raises TypeError for keywords that OpenAI's own API does not have.
     extras = {name: arguments.pop(name) for name in request.optional if name != "response_format"}
     if extras:
+        # Options that the caller put there win over those of a model profile.
         arguments["extra_body"] = {**extras, **arguments.get("extra_body", {})}
     return arguments
 

@@ -108,6 +108,7 @@ class ExternalClient(LLMClient):
             ) as call,
             external_errors(type(self).__name__, timeout_s=self._timeout_s),
         ):
+            # Inside `external_errors`, which translates the TimeoutError.
             async with asyncio.timeout(self._timeout_s):
                 sent, payload = await self._answer(request, bill)
             response = read_response(

@@ -119,6 +119,7 @@ def _status_error(exc: BaseException, causes: list[BaseException]) -> LLMStatusE
     for status in statuses:
         # With a status below 400 the call failed for another reason.
         if isinstance(status, int) and status in _HTTP_ERRORS:
+            # Cut last, since the part of a key before the cut would not be found.
             body = _without_keys(_body(exc), causes)[:_MAX_BODY_CHARS]
             return error_of_status(status, body, retry_after=_retry_after(exc))
     return None

@@ -121,6 +121,7 @@ def extract_json(text: str) -> dict[str, object]:
 def _only_object(text: str) -> dict[str, object]:
     if len(text) > MAX_REPLY_CHARS:
         raise _fault("too_large")
+    # `strip()` alone would keep a byte order mark.
     if not text.strip("\ufeff \t\r\n"):
         raise _fault("empty")
     answers: dict[str, dict[str, object]] = {}
@@ -379,6 +380,7 @@ def read_text_calls(text: str) -> list[dict[str, Any]] | None:
         entries = parse_whole(match["list"])
         for entry in entries if isinstance(entries, list) else [entries]:
             fields = entry if isinstance(entry, dict) else {}
+            # The second names are those of Cohere's Command models.
             name = fields.get("name", fields.get("tool_name"))
             arguments = fields.get("arguments", fields.get("parameters"))
             calls.append({"name": name, "arguments": arguments})

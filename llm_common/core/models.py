@@ -97,6 +97,7 @@ class TokenPrices(BaseModel):
 
     def cost_usd(self, usage: LLMUsage) -> float:
         """Return the cost of a call in dollars."""
+        # An endpoint that reports more cached than sent tokens must not get a lower cost.
         cached = min(usage.cached_tokens, usage.prompt_tokens)
         cached_price = self.prompt if self.cached is None else self.cached
         prompt_cost = (usage.prompt_tokens - cached) * self.prompt + cached * cached_price

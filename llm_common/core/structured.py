@@ -328,6 +328,7 @@ async def recorded(
     with span("llm_common.ask", {"llm_common.model": model or "default"}) as current:
         try:
             answer = await _within(timeout_s, call)
+            # Before the reply is read, since an unusable one is charged too.
             answered_by, usage, cost_usd = answer.model or model, answer.usage, answer.cost_usd
             value = read(answer)
             error = reason = None
@@ -377,6 +378,7 @@ async def _within(timeout_s: float, call: Coroutine[Any, Any, ValueT]) -> ValueT
     try:
         await asyncio.wait({task}, timeout=timeout_s)
     finally:
+        # Also if the caller is cancelled, which `asyncio.wait` does not pass on to the task.
         finished = task.done()
         task.cancel()
         # asyncio would log the exception of an abandoned call if nothing retrieved it.

@@ -187,8 +187,10 @@ def _bindings() -> ModuleType:
 
     Importing the package unpacks more vocabularies, which takes 0.5 s and 80 MB.
     """
+    # Two threads would execute the compiled module twice.
     with _LOADING:
         if _BINDINGS not in sys.modules:
+            # Not the dotted name, for which `find_spec` would import the package.
             package = find_spec(_BINDINGS.partition(".")[0])
             if package is None:
                 raise ModuleNotFoundError(_BINDINGS)
@@ -198,6 +200,7 @@ def _bindings() -> ModuleType:
             module = module_from_spec(spec)
             spec.loader.exec_module(module)
             sys.modules[_BINDINGS] = module  # a later import of the package uses it
+        # None is how Python marks a module whose import is blocked.
         if sys.modules[_BINDINGS] is None:
             raise ModuleNotFoundError(_BINDINGS)
         return sys.modules[_BINDINGS]

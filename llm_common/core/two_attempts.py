@@ -285,6 +285,7 @@ async def _attempt(
     """Return the verdict on one cached reply or one model call."""
     key = ""
     if options.cache is not None:
+        # ASCII by default, so that a lone surrogate of a prompt can be encoded below.
         text = json.dumps(
             [id(client), model, options.temperature, prompt.inputs(feedback)], sort_keys=True
         )
@@ -293,6 +294,7 @@ async def _attempt(
         if data is not None:
             # A new verdict, since the candidates may have changed.
             return Outcome(prompt.judge(prompt.restore(data)), cached=True)
+    # Checked after the cache, which can still answer at the deadline.
     remaining_s = ends_at - asyncio.get_running_loop().time()
     if remaining_s <= 0:
         error = LLMTimeoutError(

@@ -102,6 +102,7 @@ class _ExternalDecisions(ABC):
         }
         with span("llm_common.decide", attributes):
             with external_errors(type(self).__name__, timeout_s=timeout_s):
+                # Inside the block above, which translates the TimeoutError.
                 async with asyncio.timeout(timeout_s):
                     answered_by, objects, usage, cost_usd = await self._send(
                         sent_state, sent_questions, model

@@ -320,6 +320,7 @@ class HttpDecisionClient:
         )
         cost_usd: float | None = None
         cost = reported.get("cost")
+        # A bool is an int, but no number of dollars.
         if isinstance(cost, int | float) and not isinstance(cost, bool) and 0 <= cost < inf:
             cost_usd = float(cost)
         elif usage.prompt_tokens:

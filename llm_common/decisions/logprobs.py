@@ -158,6 +158,7 @@ class _Run:
         started = monotonic()
         tasks: dict[str, asyncio.Task[object]] = {}
         try:
+            # The deadline is around the group, which ends its calls before the TimeoutError.
             async with asyncio.timeout(self.timeout_s), asyncio.TaskGroup() as group:
                 for question_id, question in questions.items():
                     tasks[question_id] = group.create_task(self._answer(question))
@@ -259,6 +260,7 @@ class _Run:
             LLMMessage(role=MessageRole.SYSTEM, content=_SYSTEM),
             LLMMessage(role=MessageRole.USER, content=f"{self.state}\n\n{question}"),
         ]
+        # Only for one call: `_choose` waits for several, and would wait for its own slot.
         async with self.slots:
             with external_errors(type(self.client).__name__, timeout_s=self.timeout_s):
                 # The alternatives to the first token are the answer, so one token is enough.

@@ -241,6 +241,7 @@ class DecisionToolSelector(ChoosesTools):
         async with asyncio.timeout_at(ends_at):
             # In a thread, since ranking a large catalogue takes many milliseconds.
             inquiry = await in_thread(self._questions, catalogue, request)
+        # Without the models of the configuration, which are chat models.
         options = CallOptions(timeout_s=self.config.timeout_s, cache=self._cache)
         outcome = await ask_with_fallback(self._client, inquiry.questions, options, ends_at=ends_at)
         chosen: tuple[str, ...] = ()
@@ -351,6 +352,7 @@ def _selection_of(
     if outcome.verdict is not None:
         choice = outcome.verdict.choice
     choices: list[ToolChoice] = []
+    # By name, since the weights are in the shuffled order of the questions.
     for name, weight in sorted(choice.weights.items()):
         reason: ChoiceReason = "not chosen"
         if name in choice.names:

@@ -177,6 +177,7 @@ def _shares_of(rows: object, value_type: type) -> dict[str, object] | None:
         if not isinstance(row, dict) or type(row.get("value")) is not value_type:
             return None
         value = str(row["value"])
+        # Neither probability can be trusted.
         if value in shares:
             return None
         shares[value] = row.get("probability")

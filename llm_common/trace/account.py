@@ -189,6 +189,7 @@ def by_source(line: PackingLine) -> dict[str, int]:
     for item in line.items:
         sums[item.source] += item.tokens
     listed = sum(sums.values())
+    # Includes the tokens of shown items over `MAX_LISTED`, which the line does not have.
     sums["marks"] = max(line.tokens - listed, 0)
     sums["free"] = max(line.budget - sum(sums.values()), 0)
     return sums
@@ -198,6 +199,7 @@ def near_misses(line: PackingLine) -> list[PackedItem]:
     """Return the five best items that were left out only by the budget or a limit."""
     candidates = []
     for item in line.items:
+        # The other reasons leave an item out, however large the budget is.
         if item.form == "left_out" and item.reason in {"no_room", "limit_reached"}:
             candidates.append(item)
     return sorted(candidates, key=lambda item: -item.score)[:NEAR_MISSES]
@@ -233,6 +235,7 @@ def _why_no_room(item: PackedItem, line: PackingLine, about: str) -> str:
             f"by score. It scores {item.score:.2f}, the best file {best:.2f}."
         )
     sentence = f"It does not fit: it needs {about}, and {free} of {line.budget:,} are free."
+    # Nothing was packed, so no other item took its tokens.
     if not line.tokens:
         return sentence
     part, nouns = _PARTS[item.source]
@@ -260,6 +263,7 @@ def why_not_chosen(candidate: Candidate, line: SelectionLine) -> str:  # noqa: P
             if drop.id == candidate.id:
                 problems = f": {'; '.join(drop.problems)}" if drop.problems else ""
                 return f"Its call was refused: {_DROPS.get(drop.reason, drop.reason)}{problems}."
+    # With `fail_closed=False` the word ranking chose something after a failed call.
     if line.status in _FAILED and not line.chosen:
         problem = line.problem or "no reason was recorded"
         return f"Choosing failed ({line.status}), so nothing was chosen: {problem}."
@@ -271,6 +275,7 @@ def why_not_chosen(candidate: Candidate, line: SelectionLine) -> str:  # noqa: P
             "rank higher by words."
         )
     if candidate.probability is not None:
+        # Selections of tools record no limits, so the default is assumed.
         minimum = line.limits.get("min_probability", 0.5)
         return (
             f"The model gave it a probability of {candidate.probability:.0%} to help. "
@@ -309,6 +314,7 @@ def _verdicts_on_items(line: Line) -> Iterator[tuple[_Key, Unseen | None]]:
         case ToolCallLine(failure=str(failure)):
             why = f"The tool failed ({failure}), so there is no output."
             unseen_output = Unseen("output", line.tool, "", line.seq, why, "its output")
+            # By line too, since a tool can fail several times.
             yield ("call", f"{line.tool} {line.seq}"), unseen_output
         case FoldLine():
             for part in line.parts:

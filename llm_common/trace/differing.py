@@ -119,6 +119,7 @@ def _prompt_change(before: SentPrompt, after: SentPrompt) -> list[str]:
     first_change = f"byte {least:,}"
     if least != most:
         first_change = f"a byte from {least:,} to {most:,}"
+    # Rounded down, since 100% would mean that the whole prompt is the same.
     share = int(100 * least / max(after.bytes, 1))
     sentence = f"the prompts differ from {first_change} of {after.bytes:,} on"
     return [f"{sentence}, and a cache can serve at least {share}%"]
@@ -135,6 +136,7 @@ def same_prefix(before: SentPrompt, after: SentPrompt) -> tuple[int, int]:
     if len(old_text) == before.bytes > 0 and len(new_text) == after.bytes > 0:
         exact = same_bytes(old_text, new_text)
         return exact, exact
+    # Sizes are 256 times a power of two, so the shorter chunks end wherever the longer ones do.
     chunk = max(before.chunk_bytes, after.chunk_bytes)
     shared = _digests_by_end(before, chunk).items() & _digests_by_end(after, chunk).items()
     least = max((end for end, _ in shared), default=0)

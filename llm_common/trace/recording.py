@@ -142,6 +142,7 @@ class Recording:
             KeyError: If the kind is unknown.
             TypeError: If the fields do not match the kind.
         """
+        # One limit for all texts of the line, which `_text` uses up.
         self._chars_left = _MAX_LINE_CHARS
         if kind == "model_call":
             return self._builders[kind](**fields, line_id=line_id)
@@ -289,7 +290,9 @@ class Recording:
         not_weighed: Mapping[str, int] = MappingProxyType({}),
     ) -> PackingLine:
         pool_items = _items_by_key(pool)
+        # A NaN compares false with every score, which would leave the order undefined.
         dropped = sorted(bundle.dropped, key=lambda account: -(_finite(account.score) or 0.0))
+        # Kept items first, so that the limit leaves out the worst of the dropped ones.
         accounts = [*bundle.kept, *dropped]
         items = []
         for account in accounts[:MAX_LISTED]:
@@ -379,6 +382,7 @@ class Recording:
         sent: list[SentMessage] = []
         for message in messages:
             text = _prompt_bytes(message)
+            # Definitions of tools, and the questions to a decision model, have no role.
             role = message.role if isinstance(message, LLMMessage) else "data"
             role = one_line(str(role), max_chars=_MAX_NAME_CHARS)
             encoded.append(text)
@@ -478,10 +482,12 @@ class _ToolOutcomes:
 
 def digest(text: str) -> str:
     """Return the first 16 hex digits of a text's SHA-256."""
+    # A question of the caller may contain lone surrogates, which plain UTF-8 refuses.
     return _hex(text.encode("utf-8", "surrogatepass"))
 
 
 def _items_by_key(pool: DataPoolSnapshot) -> dict[tuple[Kind, str], _Item]:
+    # By kind too, since items of two kinds can have the same id.
     items: dict[tuple[Kind, str], _Item] = {("turn", turn.id): turn for turn in pool.session_log}
     items |= {("file", file.id): file for file in pool.context_files}
     items |= {("memory", memory.id): memory for memory in pool.memory_hits}
@@ -495,6 +501,7 @@ def item_digest(item: _Item) -> str:
     """Return the digest of an item's text, or of an output's bytes."""
     match item:
         case ContextPointer():
+            # An application can create a pointer without the fields that the store adds.
             return (item.result_sha256 or "")[:_DIGEST_CHARS]
         case ProjectState():
             return digest(item.model_dump_json())

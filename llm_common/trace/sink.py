@@ -193,10 +193,12 @@ class Trace:
 
     def _delete_oldest(self) -> None:
         files = [path for path in self.directory.glob("*/*.jsonl") if _FILE.fullmatch(path.name)]
+        # `~` sorts after `-`, so that a run of this very microsecond is not in the future.
         now = f"{datetime.now(UTC):{_MOMENT}}~"
         # A file from the future was written with a wrong clock. It is deleted first, because it
         # would otherwise outlive the runs of today.
         files.sort(key=lambda path: (path.name < now, path.name), reverse=True)
+        # Fewer than the limit, since more runs begin before the next cleanup.
         for path in files[self._max_runs - _RUNS_PER_CLEANUP :]:
             path.unlink(missing_ok=True)
             with suppress(OSError):
@@ -210,6 +212,7 @@ class Trace:
         """Log the first failure, and ignore the rest."""
         if not self._has_warned:
             self._has_warned = True
+            # Not the text of another error, which may quote values of the run.
             reason = error.strerror if isinstance(error, OSError) else type(error).__name__
             _log.warning("a run is not traced: %s. Later failures are not logged", reason)
 
@@ -266,7 +269,7 @@ class Run(Recorder):
     @contextmanager
     def recorded(self) -> Iterator[Self]:
         """Record what happens in the block, then end the run as `ok`, or `error` if it raised."""
-        status = "error"
+        status = "error"  # also for a cancellation, which is no Exception
         try:
             with self.active():
                 yield self
@@ -311,6 +314,7 @@ class Run(Recorder):
                 pending.release()
             return
         if not is_last:
+            # Only a written line frees its place, so that a slow disk cannot fill the memory.
             write.add_done_callback(lambda _: pending.release())
 
     def _write(
@@ -340,6 +344,7 @@ class Run(Recorder):
             if self._bytes:
                 return  # closed
             assert self.path is not None
+            # Opened here and not in `begin`, since only this thread may wait for the disk.
             self._descriptor = trace.open(self.path)
         free_bytes = trace.max_run_bytes - self._bytes - (0 if is_last else _END_BYTES)
         if len(data) > free_bytes:
@@ -347,6 +352,7 @@ class Run(Recorder):
             return
         written = os.write(self._descriptor, data)
         self._bytes += written
+        # A regular file takes only a part of a line if the disk or the quota is full.
         if written < len(data):
             raise OSError(errno.ENOSPC, "no space for a whole line")
 
@@ -373,6 +379,7 @@ def begin_run(query_id: str, *, query: str | None = None, trace: Trace | None = 
     try:
         chosen = None if is_recording() else trace or Trace.from_env()
     except ConfigError as exc:
+        # A wrong setting loses the trace, and must not fail the run.
         _log.warning("a run is not traced: %s", exc.message)
         chosen = None
     return Run(None, query_id) if chosen is None else chosen.begin(query_id, query=query)

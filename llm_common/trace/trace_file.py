@@ -71,6 +71,7 @@ def read_trace(path: str | Path) -> RecordedRun:
             # File names begin with the time of the run.
             file = max(file.rglob("*.jsonl"), key=lambda trace: trace.name)
         with file.open("rb") as opened:
+            # Of the open file, since another one can replace it. The run may still append to it.
             is_readable = os.fstat(opened.fileno()).st_size <= _MAX_FILE_BYTES
             data = opened.read(_MAX_FILE_BYTES) if is_readable else b""
     except ValueError as exc:  # from `max` of nothing
@@ -81,6 +82,7 @@ def read_trace(path: str | Path) -> RecordedRun:
         raise StoreError(
             f"{file} cannot be read ({exc.strerror}). Give a .jsonl file that a Trace wrote"
         ) from exc
+    # Each whole line ends in a line end, so anything after the last one is cut.
     *texts, incomplete = data.split(b"\n")
     lines: list[Line] = []
     notes = []

@@ -107,6 +107,7 @@ def demo(
             document = asyncio.run(ask())
     finally:
         if not keep:
+            # An error here would replace the one that ended the demo.
             shutil.rmtree(store, ignore_errors=True)
     if json:
         print_json(document)

@@ -154,6 +154,7 @@ def list_(
     else:
         print_rows(columns, rows)
     if not total:
+        # After the output, so that a script gets a JSON document of an empty list too.
         end(f"There are no {noun} in {location}.", ExitCode.NOTHING)
     if not json:
         # Not the rows: a page lacks pointers that expired, and the next offset must skip them.
@@ -232,7 +233,7 @@ def read(
     options: dict[str, object] = {
         "path": path,
         "filter": select,
-        "keys": keys or None,
+        "keys": keys or None,  # False would count as a given option
         "lines": _parse_range(lines),
         "chars": _parse_range(chars),
         "regex": regex,

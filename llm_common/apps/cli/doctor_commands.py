@@ -170,6 +170,7 @@ def _check_limits() -> None:
     _env.read_float(_env.CONTEXT_SELECTION_TIMEOUT_S, minimum=MIN_TIMEOUT_S, maximum=MAX_TIMEOUT_S)
     _env.read_flag(_env.CONTEXT_SELECTION_FAIL_CLOSED)
     if config := decision_config_from_env():
+        # Its constructor checks the address, the key and the price for a cost limit.
         HttpDecisionClient(config)
 
 
@@ -181,6 +182,7 @@ def _variables() -> tuple[VariableInForce, ...]:
         value, source = _env.in_force(variable)
         row = VariableInForce(
             name=variable.name,
+            # An address is no secret, and may still contain a password.
             value=value and DEFAULT_REDACTOR.text(value),
             default=variable.default or None,
             source=source,
@@ -253,6 +255,7 @@ def _extras() -> tuple[ExtraPackage, ...]:
     packages: dict[tuple[str, str], ExtraPackage] = {}
     for requirement in requirements:
         match = _REQUIREMENT.match(requirement)
+        # `all` only repeats the packages of the other extras.
         if match is None or match[2] == "all":
             continue
         package, extra = match.groups()

@@ -76,6 +76,7 @@ def list_(
     """
     from llm_common.memory.overview import list_events, list_sessions
 
+    # Opened in the coroutine, since the connections of a pool belong to its event loop.
     async def sessions() -> "tuple[list[SessionSummary], int]":
         async with _open_memory(source, schema, read_only=True) as opened:
             return await list_sessions(opened, user=user, limit=limit, offset=offset)

@@ -44,6 +44,7 @@ class ExitCode(IntEnum):
     FAILED = 1
     USAGE = 2
     NOTHING = 3
+    # 128 plus the number of the signal (SIGINT, SIGPIPE), as shells report it.
     INTERRUPTED = 130
     BROKEN_PIPE = 141
 
@@ -93,6 +94,7 @@ class InertErrorGroup(TyperGroup):
     def make_context(self, *args: Any, **kwargs: Any) -> Any:
         """Parse the arguments. See `TyperGroup`."""
         with _inert_errors(), _exit_codes():
+            # Only the options of the group. Those of a command are parsed in `invoke`.
             return super().make_context(*args, **kwargs)
 
     def invoke(self, ctx: Any) -> Any:
@@ -129,6 +131,7 @@ def _exit_codes() -> Iterator[None]:
             os.dup2(nowhere.fileno(), sys.stdout.fileno())
         raise typer.Exit(ExitCode.BROKEN_PIPE) from None
     except (ConfigError, InvalidIdError, ToolArgumentsError) as exc:
+        # Ends with 2. The text quotes a value, so `_inert_errors` is around this block.
         raise typer.BadParameter(str(exc)) from exc
     except PointerNotFoundError as exc:
         end(exc.message, ExitCode.NOTHING)
@@ -182,6 +185,7 @@ def as_inert_json(document: object) -> str:
     """
     from pydantic_core import to_jsonable_python  # noqa: PLC0415 - `--help` needs no pydantic
 
+    # Texts in other scripts stay readable. Control characters are escaped below.
     text = json.dumps(to_jsonable_python(document, fallback=str), indent=2, ensure_ascii=False)
     return CONTROLS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
@@ -208,6 +212,7 @@ def print_text(text: str, output: Path | None = None) -> None:
         typer.echo(safe_text(text).plain if sys.stdout.isatty() else text)
         return
     try:
+        # A lone surrogate, which UTF-8 cannot encode, is written as `?`.
         output.write_text(f"{text}\n", encoding="utf-8", errors="replace")
     except OSError as exc:
         reason = f"{output} cannot be written ({exc.strerror}). Name another file"
@@ -224,6 +229,7 @@ def stdout_console() -> Console:
 
     It prints no colours if `NO_COLOR` is set or stdout is not a terminal.
     """
+    # Stored texts contain brackets and numbers, which are neither markup nor highlights.
     return _Console(highlight=False, soft_wrap=True, markup=False)
 
 
@@ -245,6 +251,7 @@ def print_rows(columns: Mapping[str, type], rows: Iterable[Iterable[object]]) ->
     console = stdout_console()
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name, kind in columns.items():
+        # Folded and not cut, since an id in the table may be copied into the next command.
         table.add_column(name, justify="right" if kind is int else "left", overflow="fold")
     for row in rows:
         cells: list[Text] = []

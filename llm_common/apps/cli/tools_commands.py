@@ -156,6 +156,7 @@ def _read_tools(source: Path, *, silent: bool) -> "tuple[ToolDefinition, ...]":
         raise ConfigError(
             f"{source} cannot be read ({exc.strerror}). Name another file", variable="FILE"
         ) from exc
+    # The decoder recurses into nested lists.
     except (ValueError, RecursionError) as exc:
         raise ConfigError(f"{source} is not JSON. Correct it", variable="FILE") from exc
     if isinstance(document, dict):

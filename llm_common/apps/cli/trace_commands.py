@@ -140,6 +140,7 @@ def show_run(run: "RecordedRun", *, console: Console) -> None:
         console.print(safe_text(f"Note: {note}", style="yellow"))
     root = Tree(Text("The run", style="bold"))
     _add_nodes(root, tree(run))
+    # With the console's soft wrap, rich would cut a long title and not wrap it.
     console.print(root, soft_wrap=False)
     items = unseen(run)
     console.print(_unseen_table(items), soft_wrap=False)

@@ -290,12 +290,15 @@ def serve(
         port = listening.getsockname()[1]
         config = uvicorn.Config(
             inspector.app(token=token, port=port),
+            # The program's log handlers are used, and not uvicorn's own.
             log_config=None,
             access_log=False,  # it would contain the token
             server_header=False,
             lifespan="off",
+            # Ctrl-C waits no longer for a browser that keeps its connection open.
             timeout_graceful_shutdown=3,
         )
+        # Before the address is printed: a browser that opens it at once waits and is not refused.
         listening.listen()
         tell(f"http://127.0.0.1:{port}/?token={token}")
         uvicorn.Server(config).run(sockets=[listening])
@@ -312,6 +315,7 @@ def _search_words(request: Request) -> str:
 def _read_number(request: Request, name: str = "page", *, default: int = 1) -> int:
     """Return a number in the query of the address, or the default, which is also the minimum."""
     text = request.query_params.get(name, "")
+    # Python refuses to parse very long numbers.
     if not re.fullmatch(r"[0-9]{1,9}", text):
         return default
     return min(max(int(text), default), _MAX_PAGE)

@@ -94,6 +94,7 @@ def _environment() -> Environment:
 
 def _without_controls(value: object) -> object:
     """Replace control characters in a value, just before the template escapes it."""
+    # Markup is the output of a macro, in which values were replaced already.
     return value if isinstance(value, Markup) else inert(str(value))
 
 

@@ -185,6 +185,7 @@ def has_texts(line: Line) -> bool:
 
 def messages(prompt: str) -> list[Message]:
     """Return the messages of a recorded prompt, which has a line of JSON for each."""
+    # JSON escapes line ends inside a message, so each one here is between two messages.
     return [_parse_message(text) for text in prompt.split("\n")]
 
 

@@ -13,6 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from llm_common.apps.inspector.rendering import content_policy, render
 
 _LOCAL_HOST: Final = re.compile(r"(?:127\.0\.0\.1|localhost)(?::\d{1,5})?", re.ASCII)
+# "" is a browser without this header, and "none" an address that the user opened.
 _OWN_SITES: Final = frozenset({"", "none", "same-origin"})
 _TOKEN: Final = "token"  # noqa: S105 - the name of a parameter
 
@@ -36,6 +37,7 @@ class TokenGate:
         self._app = app
         self._token = token
         self._cookie_name = f"llm-common-inspect-{port}"
+        # The cookie is stored by the browser, and must not tell the token.
         self._cookie = hashlib.sha256(f"cookie {token}".encode()).hexdigest()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -44,6 +46,7 @@ class TokenGate:
             await self._app(scope, receive, send)
             return
 
+        # On every response, those of Starlette for errors included.
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 message["headers"] = [*message["headers"], *_security_headers()]

@@ -156,6 +156,7 @@ class CostLedger:
         """
         if cost_usd is None:
             self._assumed_usd += assumed_usd
+        # Bounds the next call of a model whose price is only assumed.
         self.max_reply_usd = max(self.max_reply_usd, cost_usd or 0.0)
         self.totals = replace(
             self.totals,

@@ -165,11 +165,13 @@ class Endpoint:
     def remove_key(self, error: LLMStatusError) -> None:
         """Remove the key from an error's body, since some endpoints repeat it."""
         body = error.body.replace(self._key, "[api key]") if self._key else error.body
+        # Cut last, since the part of a key before the cut would not be found.
         error.body = body[:_MAX_ERROR_CHARS]
 
     async def aclose(self) -> None:
         """Close the connections. Safe to call twice. Later posts raise LLMConnectionError."""
         self._closed = True
+        # Taken before the await, so that a second task that closes finds none.
         http, self._http = self._http, None
         # The connections of another loop cannot be awaited here. They are closed as garbage.
         if http is not None and self._loop is asyncio.get_running_loop():

@@ -274,6 +274,7 @@ class OpenAICompatibleClient(LLMClient):
         policy = self._retries(request, timeout_s)
 
         async def begin() -> httpx.Response:
+            # Around each request only, since a cancel scope must not span the yields below.
             async with deadline_at(policy.back_off.deadline, timeout_s=timeout_s):
                 return await self._endpoint.open_stream(
                     policy.request.body(), timeout_s=timeout_s, charge=charge

@@ -95,6 +95,7 @@ async def probe_endpoint(
     )
     async with OpenAICompatibleClient(config, transport=transport) as client:
         try:
+            # First alone: without an answer, the four formats would only repeat the same error.
             answer = await client.chat_completion(_QUESTION, max_tokens=_MAX_TOKENS)
         except LLMError as exc:
             return report.model_copy(update={"problem": exc.message})

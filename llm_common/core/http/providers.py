@@ -106,6 +106,7 @@ _PROFILES = (
     ModelProfile(
         re.compile(r"gpt-4o-mini(?:-2024-07-18)?"), prices=_at("openai", 0.15, 0.075, 0.60)
     ),
+    # The chat models of GPT-5 do not reason, so they accept a temperature.
     ModelProfile(re.compile(r"gpt-5(?:\.\d)?-(?:chat).*")),
     ModelProfile(
         re.compile(r"gpt-5\.\d.*"), {"openai": {"reasoning_effort": "none"}}, reasons_always=True
@@ -135,6 +136,7 @@ def highest_prices(configured: Mapping[str, TokenPrices]) -> TokenPrices:
     all_prices = [*configured.values()]
     for profile in _PROFILES:
         all_prices += profile.prices.values()
+    # No price for cached tokens, which then count in full.
     return TokenPrices(
         prompt=max(prices.prompt for prices in all_prices),
         completion=max(prices.completion for prices in all_prices),
@@ -263,6 +265,7 @@ def host_of(address: object) -> str | None:
     with suppress(ValueError):  # a port that is not a number, or out of range
         parts = urlsplit(str(address))
         if parts.hostname and (parts.port is None or parts.port > 0):
+            # Without a user and a password, which an address may have before the host.
             return parts.netloc.rpartition("@")[2]
     return None
 
@@ -271,6 +274,7 @@ def _provider_from_env() -> Provider | None:
     name = _env.read_text(_env.PROVIDER)
     if name is not None:
         return _provider(name.lower(), variable=_env.PROVIDER.name)
+    # A key in the environment must not go to an address that was set without its provider.
     if _env.read_text(_env.BASE_URL) is not None:
         return None
     for provider in PROVIDERS.values():

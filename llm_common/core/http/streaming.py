@@ -119,6 +119,7 @@ class StreamedReply:
         if not isinstance(chunk, dict):
             raise malformed_reply("contains an event that is not a JSON object", "not_an_object")
         raise_reported_error(chunk)
+        # OpenAI reports the usage in the last chunk, which has no choices.
         for name in ("id", "model", "usage"):
             if chunk.get(name):
                 self._fields[name] = chunk[name]
@@ -132,6 +133,7 @@ class StreamedReply:
     def _add_delta(self, delta: Mapping[str, Any]) -> str:
         for name in _TEXTS:
             if isinstance(piece := delta.get(name), str):
+                # Joined at the end, since a str that grows with each piece takes quadratic time.
                 self._message.setdefault(name, []).append(piece)
         for piece in delta.get("tool_calls") or ():
             if isinstance(piece, dict):

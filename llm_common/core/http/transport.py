@@ -30,6 +30,7 @@ _WAIT_INITIAL_S, _WAIT_JITTER_S, _WAIT_MAX_S = 0.1, 0.4, 5.0
 # Decompressed below with a limit on the output. httpx would decompress a whole chunk, even that of
 # a decompression bomb.
 ACCEPT_ENCODING = "gzip, deflate"
+# Adding 16 makes zlib expect the header of gzip.
 _WINDOW_BITS = {"gzip": zlib.MAX_WBITS | 16, "deflate": zlib.MAX_WBITS}
 _MAX_DIGITS = 12  # of a delay in milliseconds: int() takes quadratic time
 # By name, since httpx2 has equal classes that are not the same.

@@ -117,6 +117,7 @@ class ChatRequest:
             ValueError: If a number in the options is NaN or infinite.
             TypeError: If an option is not a JSON value.
         """
+        # Not orjson, which refuses a lone surrogate and writes NaN as null.
         text = json.dumps(
             {**self.core, **self.optional},
             ensure_ascii=False,
@@ -167,6 +168,7 @@ class ChatRequest:
         """Return the optional fields that an error names, `response_format` by its type."""
         if not isinstance(error, LLMStatusError) or error.status not in _BAD_REQUEST:
             return frozenset()
+        # Fewer options do not make a prompt shorter.
         if isinstance(error, ContextTooLongError):
             return frozenset()
         refused = {name for name in self.optional if name in error.body}
@@ -281,6 +283,7 @@ def charge_of(
         return None
     usage = read_usage(payload)
     cost: Any = dict_or_empty(payload.get("usage")).get("cost")
+    # `true` would count as a dollar, since a bool is an int in Python.
     is_number = isinstance(cost, int | float) and not isinstance(cost, bool)
     if is_number and isfinite(cost) and cost >= 0:
         return usage, float(cost)

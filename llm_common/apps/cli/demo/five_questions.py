@@ -160,7 +160,7 @@ class PromptRecorder(LLMClient):
             content=_NO_ANSWER,
             finish_reason="stop",
             usage=LLMUsage(prompt_tokens=tokens, total_tokens=tokens),
-            cost_usd=0.0,
+            cost_usd=0.0,  # None would mean an unknown price
         )
 
 
@@ -315,6 +315,7 @@ def _write_page(trace: Path | None, name: Path) -> tuple[str | None, str | None]
     with suppress(OSError, StoreError):
         if trace is not None:
             name.parent.mkdir(parents=True, exist_ok=True)
+            # The folder of the original is removed at the end of the command.
             shutil.copyfile(trace, copy)
             page.write_text(render_html(read_trace(copy)), encoding="utf-8")
             return str(page), str(copy)

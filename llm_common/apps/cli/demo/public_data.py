@@ -61,6 +61,7 @@ class Question:
         return tuple(missing)
 
 
+# Some steps fetch data that the answer does not need, which the prompt should leave out.
 QUESTIONS = (
     Question(
         text="How strong was the earthquake south of Jarm in Afghanistan on 2018-01-31, "
@@ -145,6 +146,7 @@ def get_earthquakes(day: str) -> list[dict[str, Any]]:
     """
     features = []
     for feature in orjson.loads(_read_text("earthquakes.json"))["features"]:
+        # The U.S. Geological Survey gives times in milliseconds.
         moment = datetime.fromtimestamp(feature["properties"]["time"] / 1_000, UTC)
         if moment.date().isoformat() == day:
             features.append(feature)
@@ -194,6 +196,7 @@ def _filter_table(name: str, column: str, prefix: str) -> str:
     header, *lines = _read_text(name).splitlines()
     index = next(csv.reader([header])).index(column)
     matches = [header]
+    # `strict` notices a cell with a line end, after which rows would not match lines.
     for line, cells in zip(lines, csv.reader(lines), strict=True):
         if cells[index].startswith(prefix):
             matches.append(line)
@@ -203,6 +206,7 @@ def _filter_table(name: str, column: str, prefix: str) -> str:
 @cache
 def _read_text(name: str) -> str:
     data = files("llm_common.apps.cli.demo") / "data" / f"{name}.gz"
+    # Not opened by a path, which it does not have inside a zip archive.
     return gzip.decompress(data.read_bytes()).decode()
 
 
