@@ -168,6 +168,7 @@ def in_force(variable: Variable) -> tuple[str | None, Literal["environment", "de
     """Return the value of a variable for display, None for a secret, and its source."""
     text = read_text(variable)
     visible = None if variable.secret else text
+    # Without the default, so that only the environment counts.
     if read_text(replace(variable, default="")) is not None:
         return visible, "environment"
     return visible, "default" if text else "unset"

@@ -119,6 +119,7 @@ class _Recorded:
         detached: bool,
         duration: str,
     ) -> None:
+        # The attributes are kept here too: a span that is not sampled forgets them.
         self._api, self._attributes, self._duration = api, dict(attributes), duration
         self._is_detached = detached
         self._started = perf_counter()
@@ -154,6 +155,7 @@ class _Recorded:
 
     def fail(self, error_type: str) -> None:
         self.set_attribute("error.type", error_type)
+        # `record_exception` would add the text and the stack, which may contain user data.
         self._current.add_event("exception", {"exception.type": error_type})
         self._current.set_status(self._api.trace.StatusCode.ERROR, error_type)
 
@@ -202,6 +204,7 @@ def operation(
         _count(TOOL_CALLS)
     attributes = {"gen_ai.operation.name": name, **(attributes or {})}
     duration = _DURATIONS.get(name, "gen_ai.client.operation.duration")
+    # A model may write a tool's name of any length.
     full_name = f"{name} {target[:200]}".rstrip()
     opened = _opened(full_name, attributes, client=client, detached=detached, duration=duration)
     return opened if detached else _as_step(opened)
@@ -216,6 +219,7 @@ def _opened(
     duration: str = "",
 ) -> AbstractContextManager[Span]:
     api = _api()
+    # A duration needs a meter only, so it is measured without a tracer too.
     if api is None or not (
         _is_set(api.trace.get_tracer_provider())
         or (duration and _is_set(api.metrics.get_meter_provider()))
@@ -257,6 +261,7 @@ def _imported_api() -> _Api:
 
 def _is_set(provider: object) -> bool:
     """Return whether the application has set a provider, other than the API's placeholder."""
+    # The providers of the SDK are in `opentelemetry.sdk`.
     return not type(provider).__module__.startswith(
         ("opentelemetry.trace", "opentelemetry.metrics")
     )
@@ -321,6 +326,7 @@ def count_inference() -> None:
 def _count(name: str) -> None:
     calls = _calls.get()
     if calls is not None:
+        # Tasks of the block copy the context variable, but share this counter.
         calls[name] += 1
 
 

@@ -42,6 +42,7 @@ class PerProcess(Generic[T]):
         """Return this process's value."""
         process = os.getpid()
         if self._process != process:
+            # Set before the process id, by which other threads decide whether to take it.
             self._value = self._make()
             self._process = process
         return self._value
@@ -135,8 +136,10 @@ class _ToolThreads:
                 # A daemon, so that a hung tool cannot keep the process alive.
                 Thread(target=self._work, name="llm-common-tool", daemon=True).start()
             except RuntimeError as exc:
+                # The last job is this one, since the lock is held.
                 self._waiting.pop()
                 raise NoThreadError(_NO_THREAD) from exc
+            # The new thread needs the lock to end, so it is counted before that.
             self._running += 1
 
     def _work(self) -> None:

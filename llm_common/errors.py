@@ -79,6 +79,7 @@ class LLMCommonError(Exception):
         super().__init__(message)
         self.message = message
 
+    # `KeyError`, the base of a subclass, would put the message in quotes.
     def __str__(self) -> str:
         return self.message
 
@@ -91,6 +92,7 @@ def _rebuild(
     kind: type[LLMCommonError], message: str, attributes: dict[str, object]
 ) -> LLMCommonError:
     """Create an error of any class without its constructor, whose arguments differ."""
+    # An exception's `__new__` sets `args`, so no constructor is needed.
     error = kind.__new__(kind, message)
     error.__dict__.update(attributes)
     return error
@@ -145,6 +147,7 @@ class LLMError(LLMCommonError):
 
     def __str__(self) -> str:
         names = (self.model and f"model {self.model}", self.host)
+        # A control character in a name could forge a line of a log, so names are escaped.
         where = " at ".join(repr(name)[1:-1][:100] for name in names if name)
         return f"{where}: {self.message}" if where else self.message
 
@@ -373,6 +376,7 @@ def missing_name(package: str, name: str) -> Exception:
     if not name.startswith("_") and not is_submodule:
         for public in _PUBLIC_PACKAGES:
             module = import_module(public)
+            # `_MODULES` also has the names that need an extra, which `__all__` leaves out.
             if name in module.__all__ or name in getattr(module, "_MODULES", ()):
                 text = (
                     f"cannot import name {name!r} from {package!r}. "

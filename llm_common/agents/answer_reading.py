@@ -222,6 +222,7 @@ class Unread:
                 pointers.pop(account.id, None)
             elif account.id in pointers:
                 forms[account.id] = account.form
+        # A dict keeps the first place of a repeated id.
         ids = list(dict.fromkeys([*forms, *reversed(pointers)]))
         listed = tuple(ids[:_MAX_LISTED])
         lines = []
@@ -396,6 +397,7 @@ class AnswerRun:
         elif buffer is not None and buffer.is_open and self._on_text:
             # The caller has seen this text already, so it is a part of the answer.
             self._texts.append(turn.text)
+            # As `text` joins the turns, so that the joined deltas are the answer.
             self._on_text("\n\n")
         self._turn = turn
         return calls
@@ -423,6 +425,7 @@ class AnswerRun:
             return
         for index, call in enumerate(calls, start=1):  # the first message has the calls
             if index > reads_left:
+                # APIs reject a call without a result, so a call above the limit gets one too.
                 exchange[index] = offer.result(call, _NO_READS_LEFT)
                 continue
             text, problem = await self._read(call, offer, self._tokens_after(exchange))

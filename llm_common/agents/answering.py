@@ -284,6 +284,7 @@ class Answering(BaseModel):
             except LLMError as exc:
                 if not (native and prompt.offer and run.refused_tools(exc)):
                     raise
+                # The next prompt is packed anew, since the instructions for JSON take tokens too.
                 native = False
 
     async def _choose(
@@ -440,6 +441,7 @@ def _failures_of(results: Sequence[SubTaskResult]) -> list[str]:
             failures.append(f"task {result.task_id} failed: {reason}")
         elif result.error:
             slips.append(result.error)
+    # Failed tasks first, since the prompt has only the first ten.
     return failures + slips
 
 

@@ -155,6 +155,7 @@ class OffloadTurn:
         limits = [self._policy.threshold(tool_name), self._available()]
         finite = [limit for limit in limits if limit is not None]
         if not finite:
+            # Only counts the call, so that its reserve is free for the others.
             self._spend(0)
             return True
         tokens = await in_thread(_tokens_within, result, text, min(finite), self._counter)
@@ -206,6 +207,7 @@ class OffloadTurn:
         frame_tokens = count(_framed(pointer, len(text), "", reader))
         sample = text[:_SAMPLE_CHARS]
         chars = (max_tokens - frame_tokens) * len(sample) // max(count(sample), 1)
+        # Above the limit until a preview fits, also if the loop has no round.
         preview, tokens = "", max_tokens + 1
         while tokens > max_tokens and chars >= _MIN_CHARS:
             preview = _framed(pointer, len(text), parts.body(chars), reader)

@@ -105,6 +105,7 @@ async def model_loop(
     """
     for turns_left in reversed(range(max_turns)):
         calls = await dialogue.ask(turns_left)
+        # Without `aclosing`, the calls would run on until the generator is garbage collected.
         async with aclosing(dialogue.run(calls)) as events:
             async for event in events:
                 yield event
@@ -220,6 +221,7 @@ class TaskRecord:
         for call in calls:
             # Arguments that cannot be compared are not a repeat. The tool refuses them later.
             with suppress(UnserialisableError):
+                # Keys are sorted, so their order does not make another call.
                 key = stable_json([call.tool, call.args])
                 if key in self._calls:
                     continue
@@ -414,6 +416,7 @@ class RunState:
         for pointer in await self.session.resume(self.query_id):
             # `pointer.args` are redacted and may be cut. Only older pointers have no digest.
             args_digest = pointer.args_sha256 or digest_of(pointer.args)
+            # The oldest come first, so the newest output of a repeated call counts.
             self._stored[pointer.task_id or "", pointer.tool_name, args_digest] = pointer
 
     def stored(self, task_id: int, call: ToolCall) -> ContextPointer | None:
@@ -567,6 +570,7 @@ class ToolRunner:
                 text = f"tool {call.tool!r} {late[index]}: {self._run.time_over()}"
                 yield index, {"tool": call.tool, "args": call.args, "error": text, "limit": True}
         finally:
+            # Also if the caller closes the generator. No tool continues after its run.
             for task in running:
                 task.cancel()
             await asyncio.gather(*running, return_exceptions=True)
@@ -655,6 +659,7 @@ class ToolRunner:
         """Return the stored output of a call as its result, or None if the call is repeated."""
         try:
             output = await in_thread(self._session.load_result, pointer=pointer)
+            # A `ToolResult` is loaded as plain data.
             is_failure = isinstance(output, dict) and output.get("success") is False
         except StoreError:
             is_failure = True
@@ -703,6 +708,7 @@ def takes_mapping(execute: Callable[..., object]) -> bool:
         if parameter.kind is parameter.VAR_POSITIONAL:
             return True
         positional += parameter.kind in {parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD}
+    # The first one is the tool's name.
     return positional > 1
 
 

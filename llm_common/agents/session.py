@@ -265,6 +265,7 @@ class Session:
         else:
             # In a thread, since encoding megabytes would block the event loop.
             text = await in_thread(text_of, result)
+            # The session's tools limit their outputs already.
             is_own = pointer is None and tool in self.tool_names
         if is_own or await turn.keeps(tool, result, text=text):
             return Offloaded(pointer_id=None, tool_name=tool, total_chars=len(text), text=text)
@@ -796,8 +797,9 @@ class SessionResults:
         )
         self._keep(pointer)
         if pointer.expires_at is None and self._cache.takes(pointer.result_bytes):
+            # As bytes, since the caller may change the result later.
             payload = encode_json(result).data
-            # The result may have changed during the save.
+            # The result may have changed during the save, or the store has redacted it.
             if hashlib.sha256(payload).hexdigest() == pointer.result_sha256:
                 self._cache.put(_key(pointer), payload)
         return pointer
@@ -1016,6 +1018,7 @@ class ResultCache:
     """
 
     def __init__(self, *, max_item_bytes: int, max_bytes: int) -> None:
+        # An `LRUCache` raises for an item that is larger than the cache.
         self._max_item_bytes = min(max_item_bytes, max_bytes)
         self._results: LRUCache[tuple[str, str], bytes] = LRUCache(max_bytes, getsizeof=len)
         # Readers need the lock too: `get` of an LRU cache changes the order of its entries.

@@ -437,6 +437,7 @@ class ToolContextManager:
         Raises:
             StoreError: If some files could not be removed. The pointers stay.
         """
+        # Files first: if that fails, the pointers still name them.
         await self.clear_context_dir()
         self.clear_pointers()
 

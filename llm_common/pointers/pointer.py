@@ -282,6 +282,7 @@ def check_pointer_id(pointer_id: str) -> str:
         )
     if _POINTER_ID.fullmatch(pointer_id):
         return pointer_id
+    # A model may write any text as an id, so it is cut and control characters are escaped.
     quoted = repr(pointer_id[:40])
     if re.fullmatch(r"[0-9A-Fa-f]+", pointer_id):
         raise PointerNotFoundError(
@@ -418,6 +419,7 @@ def summary_line(
     *, tool_name: str, args: Mapping[str, Json], key_args: Sequence[str] = KEY_ARGS
 ) -> str:
     """Summarize a call as `deterministic_summary` does, from redacted plain arguments."""
+    # Sorted, since equal calls may have their arguments in any order.
     names = [key for key in key_args if args.get(key) is not None] or sorted(args)[:3]
     parts = [one_line(tool_name, max_chars=_VALUE_CHARS)]
     for name in names:

@@ -133,6 +133,7 @@ def search_pointers(
     hits, total = scan.best(limit)
     matches: list[PointerMatch] = []
     for hit in hits:
+        # At most three splits, since a path may contain line breaks.
         query_id, pointer_id, _, path = hit.key.split("\n", maxsplit=3)  # see `_count_words`
         # Not `read`, which would scan the folder of a large query again for each match.
         for output in outputs.read_listed(query_id, [pointer_id]):

@@ -126,6 +126,7 @@ class Tombstones:
             with suppress(StoreError):  # another shard may still be readable
                 key = f"{OWN_FOLDER}/{name}"
                 shard = _Shard.read(self._blobs.get(key, max_bytes=_MAX_SHARD_BYTES))
+                # Counted first, since `update` writes a shard even if nothing changes.
                 old = sum(day < oldest for _, day in shard.gone.values())
                 if old:
                     self._blobs.update(key, drop, max_bytes=_MAX_SHARD_BYTES)

@@ -133,6 +133,7 @@ class MemoryBlobStore:
         return f"memory:{key}"
 
     def _get(self, folder: str, name: str) -> bytes | None:
+        # Not indexed, since a defaultdict would create the folder.
         data, _ = self._folders.get(folder, {}).get(name, (None, None))
         return data
 

@@ -202,6 +202,7 @@ class ObjectBlobStore:
             return
         self._put_if(_PROBE, b"", None)  # the object now exists, whoever created it
         replaced = self._version(_PROBE)
+        # Random bytes, since S3 derives the ETag from the content.
         self._request(
             "be written", lambda: self._store.put(_PROBE, secrets.token_bytes(16), mode="overwrite")
         )
@@ -236,6 +237,7 @@ class ObjectBlobStore:
         def fetch() -> tuple[bytes | None, BlobVersion]:
             response = self._store.get(key)
             data = None
+            # The size is in the headers, so an oversized object is not downloaded.
             if max_bytes is None or response.meta["size"] <= max_bytes:
                 data = bytes(response.bytes())
             return data, BlobVersion(response.meta["e_tag"], response.meta["version"])

@@ -221,6 +221,7 @@ def check_definitions(
     problems: list[DefinitionProblem] = []
     for tool in tools:
         problems += _problems(tool, names[tool.name], counter)
+    # Namesakes have equal problems, which count once. `error` sorts before `warning`.
     return sorted(dict.fromkeys(problems), key=lambda problem: problem.severity)
 
 
@@ -242,6 +243,7 @@ def _problems(
     try:
         compile_schema(stable_json(tool.parameters))
     except (ConfigError, UnserialisableError) as exc:
+        # The checks below would read a schema that may be broken or hostile.
         yield error(exc.message)
         return
     if not tool.description.strip():

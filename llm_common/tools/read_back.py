@@ -153,6 +153,7 @@ class ReadBackTool(Tool):
             raise TypeError(
                 f"load is a {type(load).__name__}; pass the load_payload of a session or a store"
             )
+        # The function is never called, since `run` is replaced.
         super().__init__(read_context, name=name, description=_DESCRIPTION, parameters=_PARAMETERS)
         self._load = load
         self._max_tokens = max_tokens
@@ -198,6 +199,7 @@ def with_read_back(registry: object, reader: ReadBackTool) -> ToolRegistry:
     """
     if not isinstance(registry, ToolRegistry):
         raise ConfigError("read_back needs a ToolRegistry; pass one", variable="tool_registry")
+    # A copy, since the registry may serve other sessions too.
     return ToolRegistry([*registry, reader])
 
 
@@ -231,6 +233,7 @@ def _part(select: ResultPart | Mapping[str, Any] | None) -> ResultPart | None:
     except ValidationError as exc:
         fields: set[str] = set()
         for error in exc.errors():
+            # Only the names, since pydantic's messages may quote the value.
             fields.update(one_line(str(step), max_chars=20) for step in error["loc"][:1])
         raise ToolArgumentsError(
             f"select cannot be used ({', '.join(sorted(fields)) or 'an empty range'}); "

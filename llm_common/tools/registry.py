@@ -140,6 +140,7 @@ class ToolRegistry:
             self._schema = f"[{','.join(tool.definition.text for tool in self)}]"
         return self._schema
 
+    # Positional-only, so that a tool's arguments may have the names `tool_name` and `args`.
     async def execute(
         self, tool_name: str, args: Mapping[str, Any] | None = None, /, **kwargs: Any
     ) -> Any:

@@ -32,6 +32,7 @@ _MAX_SENTENCE_CHARS: Final = 160
 _MAX_REFS: Final = 8
 _MAX_PARTS: Final = 100  # of `allOf`, `anyOf` and `oneOf`
 _MAX_READ: Final = 20_000  # properties of all objects
+# Chinese and Japanese have no space after a sentence.
 _SENTENCE_END: Final = re.compile(r"(?<=[.!?])\s|(?<=[\u3002\uff01\uff1f])")
 
 
@@ -96,6 +97,7 @@ def _at(root: Schema, pointer: str) -> object:
         if step:
             if not isinstance(target, Mapping):
                 return None
+            # `~0` is replaced last, or `~01` would become a slash instead of `~1`.
             target = target.get(step.replace("~1", "/").replace("~0", "~"))
     return target
 
@@ -150,6 +152,7 @@ class _Types:
         names: list[str] = []
         if isinstance(values, list) and values:
             texts = map(value_text, values[:_MAX_VALUES])
+            # Quotes for the empty text, which would not be visible between bars.
             names += [one_line(text, max_chars=_MAX_VALUE_CHARS) or '""' for text in texts]
             if len(values) > _MAX_VALUES:
                 names.append("…")

@@ -128,6 +128,7 @@ class Tool:
         if parameters is None:
             self._bound = read_function(function, tool=name)
             parameters = self._bound.parameters
+        # Read back from JSON, so that the caller cannot change the schema later.
         schema = _object_schema(stable_json(parameters), tool=name)
         self.definition = ToolDefinition(name, description, schema, read_only)
 
@@ -172,6 +173,7 @@ class Tool:
             raise ToolArgumentsError(
                 f"{self.name} was not run: {listed}. Correct these and call again", tool=self.name
             )
+        # An object with an async `__call__` is not a coroutine function itself.
         if inspect.iscoroutinefunction(self._function) or inspect.iscoroutinefunction(
             type(self._function).__call__
         ):
@@ -216,6 +218,7 @@ def third_party_code(tool: str) -> Iterator[None]:
         error = ToolFailedError(
             f"{tool} raised {type(exc).__name__}; see its cause for the details", tool=tool
         )
+        # Apart from the message, since this text may contain user data.
         error.reason = "".join(format_exception_only(exc)).strip()
         raise error from exc
 
@@ -292,6 +295,7 @@ def read_function(function: Callable[..., Any], *, tool: str) -> FunctionSchema:
             or a type hint cannot be resolved or has no JSON Schema.
     """
     try:
+        # Annotations are texts in modules with `from __future__ import annotations`.
         signature = inspect.signature(function, eval_str=True)
     except (NameError, TypeError, ValueError, SyntaxError, AttributeError) as exc:
         raise _unusable(tool, "its type hints cannot be read") from exc
@@ -304,6 +308,7 @@ def read_function(function: Callable[..., Any], *, tool: str) -> FunctionSchema:
     try:
         model = create_model(
             "Arguments",
+            # The arguments may be private, and errors are logged.
             __config__=ConfigDict(extra="forbid", hide_input_in_errors=True),
             **fields,
         )

@@ -179,6 +179,7 @@ class ToolIndex:
         """
         _check_texts(query, sub_queries)
         texts = [*dict.fromkeys(sub_queries or (query,))]
+        # Postings change in place, so a ranking holds the lock as well.
         with self._lock:
             if len(texts) == 1:
                 return tuple(self._ranked(texts[0], max(limit, 0)))
@@ -193,6 +194,7 @@ class ToolIndex:
             before = best.setdefault(row.name, row)
             if (row.score, row.why) > (before.score, before.why):
                 best[row.name] = row
+            # Never divides by 0: scores stay below 1, since `_HALF_EVIDENCE` is above 0.
             odds.setdefault(row.name, []).append(row.score / (1 - row.score))
         # `fsum` is exact, so the order of the sub-queries never decides between two tools.
         names = heapq.nsmallest(
@@ -212,6 +214,7 @@ class ToolIndex:
                 values[index] += _PART_WEIGHT * max(part.get(index, 0.0) for part in parts)
         if cosines:
             low, span = min(cosines), max(max(cosines) - min(cosines), _MIN_SPAN)
+            # A tool may be near by meaning without a word of the request.
             nearest = heapq.nlargest(_MAX_WEIGHED, range(len(cosines)), key=cosines.__getitem__)
             for index in {*values, *nearest}:
                 values[index] = values.get(index, 0.0) + (cosines[index] - low) / span

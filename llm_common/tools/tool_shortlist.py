@@ -47,6 +47,7 @@ class ToolIndexes:
 
     def index(self, definitions: Sequence[ToolDefinition]) -> IndexedTools:
         """Return the index of these tools, which is built once."""
+        # By the whole texts, since a tool may change under the same name.
         texts = tuple(definition.text for definition in definitions)
         with self._lock:  # indexing thousands of tools takes seconds, so only one thread does it
             if texts not in self._indexed:
@@ -120,6 +121,7 @@ class ToolShortlist:
         if sum(indexed.tokens.values()) <= self._max_tokens:
             names: tuple[str, ...] = tuple(indexed.tokens)
         else:
+            # Without the lock, since a ranking takes milliseconds. The later of two choices counts.
             names = self._fitting(indexed, texts, always_shown, shown_before)
             with self._lock:
                 self._shown = names
