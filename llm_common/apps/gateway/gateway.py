@@ -100,6 +100,7 @@ class Gateway:
         trace: TracebackType | None,
     ) -> None:
         sessions, self._sessions = list(self._sessions.values()), {}
+        # One session that fails to close must not keep the servers of the others running.
         await asyncio.gather(
             *(session.close() for session in sessions), *self._closing, return_exceptions=True
         )
@@ -130,6 +131,7 @@ class Gateway:
             for key, session in self._sessions.items()
             if not session.running
         ]
+        # One more than there are, because the caller adds a session.
         now, excess = time.monotonic(), len(self._sessions) + 1 - _MAX_SESSIONS
         for last_used, key in sorted(idle):
             if excess > 0 or now - last_used > _IDLE_S:
@@ -179,6 +181,7 @@ class _GatewayServer(Server[Any]):
         **kwargs: Any,
     ) -> types.ServerCapabilities:
         """Return the server's capabilities, with announcements for all lists."""
+        # The SDK's default announces no changes, and hosts may then ignore them.
         options = NotificationOptions(
             prompts_changed=True, resources_changed=True, tools_changed=True
         )
@@ -201,6 +204,7 @@ def session_key(host: HostContext) -> str:
 
 
 def _key_of(headers: Mapping[str, str], session: str) -> str:
+    # A header has no line break, so no two pairs of token and session share a key.
     return hashlib.sha256(f"{headers.get('authorization', '')}\n{session}".encode()).hexdigest()
 
 

@@ -57,6 +57,7 @@ class ToolRules(BaseModel):
 _Transport = Annotated[
     Literal["stdio", "http", "sse"] | None,
     BeforeValidator(
+        # Hosts write the type of streamable HTTP in three ways.
         lambda word: {"streamable-http": "http", "streamableHttp": "http"}.get(word, word)
     ),
 ]
@@ -169,6 +170,7 @@ class GatewayConfig(BaseModel):
 def is_gateway(server: ServerConfig) -> bool:
     """Return whether an entry would start this gateway again, also through `uvx` or `python -m`."""
     arguments = (server.command, *server.args)
+    # Only the stem, because an entry may have the full path or `llm-common.exe`.
     words = [PurePath(argument).stem.lower().replace("_", "-") for argument in arguments]
     return ("llm-common", "gateway") in pairwise(words)
 
@@ -225,6 +227,7 @@ def _servers_in(path: Path) -> Iterator[tuple[str, ServerConfig]]:
         )
     for name, entry in entries.items():
         where = f"{path}: server {name}"
+        # Before its variables are read, because those of a disabled server may not be set.
         if isinstance(entry, dict) and entry.get("disabled") is True:
             continue
         try:
@@ -250,4 +253,5 @@ def _invalid(error: ValidationError, where: str) -> ConfigError:
 
 
 def _any_matches(globs: Globs, server: str, tool: str) -> bool:
+    # Not `fnmatch`, which ignores case on Windows and nowhere else.
     return any(fnmatchcase(tool, glob) or fnmatchcase(f"{server}/{tool}", glob) for glob in globs)

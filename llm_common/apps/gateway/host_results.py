@@ -126,6 +126,7 @@ class HostResults:
         self.counts.calls += 1
         if not self.keeps:
             return None
+        # In a thread, because parsing megabytes of JSON would block the event loop.
         value = await in_thread(stored_value, structured, texts)
         try:
             offloaded = await self._session.offload(
@@ -212,6 +213,7 @@ def result_data(structured: Any, texts: Sequence[str]) -> Any:
     value = structured
     if isinstance(structured, dict) and len(structured) == 1:
         ((name, inner),) = structured.items()
+        # The SDK for Python sends a value that is no object as `{"result": …}`.
         if name == "result" or inner in spellings:
             value = inner
     if texts and value not in spellings and structured not in spellings:
@@ -231,6 +233,7 @@ def query_of(args: Mapping[str, Any], intent: str) -> str:
             queue.extend(value.values())
         elif isinstance(value, list):
             queue.extend(value)
+        # A bool is an int too, but no word to search for.
         elif isinstance(value, str | int | float) and not isinstance(value, bool):
             words.append(str(value)[:remaining_chars])
             remaining_chars -= len(words[-1])

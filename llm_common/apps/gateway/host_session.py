@@ -175,6 +175,7 @@ class HostSession:
                 is_listed = not task.cancelled() and task.exception() is None
                 if is_listed and name not in self._stale:
                     continue
+            # First, so that a change during the listing causes another one.
             self._stale.discard(name)
             self._tasks[name] = asyncio.create_task(self._list(name))
 
@@ -239,7 +240,7 @@ class HostSession:
         changes: dict[str, Any] = {
             "name": name,
             "description": shown_description(tool),
-            "execution": None,
+            "execution": None,  # it offers tasks, which the gateway does not pass on
         }
         if tool.definition.title:
             changes["title"] = one_line(tool.definition.title, max_chars=_MAX_TITLE_CHARS)
@@ -292,6 +293,7 @@ class HostSession:
             return _unknown(name, await self.listing(), self.problems())
         intent = ""
         if self._takes_intent(match[1]):
+            # Removed, because the server's own schema has no such argument.
             intent = str(arguments.pop("intent", None) or "")
         return await self._run(*match, params, arguments, intent=intent, host=host)
 
@@ -303,6 +305,7 @@ class HostSession:
         listing = await self.listing()
         answer, names = await in_thread(listing.search, query)
         self.results.counts.tokens_read_back += self._counter.count(answer)
+        # Only for new names, because each change costs the host its prompt cache.
         if self._config.list_found and not self._found.issuperset(names):
             self._found |= frozenset(names)
             await self._notify_host(types.ToolListChangedNotification())
@@ -345,6 +348,7 @@ class HostSession:
             params=types.CallToolRequestParams(
                 name=tool.name,
                 arguments=arguments,
+                # With the newest protocol, the host answers a server's question with a second call.
                 input_responses=params.input_responses,
                 request_state=params.request_state,
                 meta=_meta_to_forward(host),
@@ -353,6 +357,7 @@ class HostSession:
         wants_progress = host is not None and "progress_token" in (host.meta or {})
 
         async def report(progress: float, total: float | None, message: str | None) -> None:
+            # `object` is no kind of notification, so progress has a limit apart from the others.
             with self._message_slot(tool.server, object) as is_free:
                 if is_free and host is not None:
                     await host.session.report_progress(progress, total, message)
@@ -370,6 +375,7 @@ class HostSession:
             if exc.code != types.HEADER_MISMATCH:
                 raise
             # The tool's schema names headers, and it has changed. List it again, then retry.
+            # A call that was refused for its headers has had no effect, so a retry is safe.
             self._stale.add(tool.server)
             await self.listing()
             result = await connection.use(send, host=host)
@@ -434,6 +440,7 @@ class HostSession:
 
     def _announce_late(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and task.exception() is None:
+            # All lists, because those of prompts and resources left the late server out too.
             announcing = asyncio.create_task(self._announce_all_lists())
             # The event loop has only a weak reference to a task.
             self._announcing.add(announcing)
@@ -459,6 +466,7 @@ class HostSession:
             return
         if host.protocol_version not in MODERN_PROTOCOL_VERSIONS:
             await host.session.send_notification(message)
+        # Log messages are no events, so these hosts do not get them.
         elif event := event_from_wire(
             message.method, message.model_dump(mode="json").get("params")
         ):

@@ -61,7 +61,7 @@ class _ServerTool(Tool):
 
     def __init__(self, session: HostSession, name: str, tool: ServerTool) -> None:
         super().__init__(
-            session.answer,
+            session.answer,  # never called, because `run` is overridden
             name=name,
             description=shown_description(tool),
             parameters=tool.parameters,

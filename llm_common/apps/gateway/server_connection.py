@@ -135,7 +135,9 @@ class ServerConnection:
                 wait_s = self._retry_at - time.monotonic()
                 if wait_s > 0:
                     raise self._down(f"{self._problem}; the next start is in {wait_s:.0f} s")
+                # The last process may hold a port or a lock until it has ended.
                 await self._finish()
+                # Checked here, because the gateway may close during the wait above.
                 if self._closed:
                     raise self._down("the gateway is closing")
                 self.wire, self._noted = Wire(), False
@@ -164,6 +166,7 @@ class ServerConnection:
             ToolFailedError: If the answer is not valid MCP, or did not come in time.
             MCPError: If the server refused.
         """
+        # Kept here, because a restart during the call replaces the attribute.
         client, wire = await self.client(), self.wire
         with self._serving(host):
             try:
@@ -187,6 +190,7 @@ class ServerConnection:
                     f"{', '.join(sorted(fields))}",
                     tool="",
                 ) from exc
+        # Not after a start, because a server may start well and end at its first request.
         self._failures = 0
         return answer
 
@@ -212,6 +216,7 @@ class ServerConnection:
         """
         client = await self.client()
         watchers = self._watchers.setdefault(uri, set())
+        # Before the request, so that a second watcher sends no second one.
         watchers.add(watcher)
         if len(watchers) == 1:
             try:
@@ -232,6 +237,7 @@ class ServerConnection:
             del self._watchers[watched]
             if following := self._following.pop(watched, None):
                 following.cancel()
+            # A server that has ended watches nothing, and a request would start it again.
             elif not self.wire.ended.is_set():
                 params = types.UnsubscribeRequestParams(uri=watched)
                 request = types.UnsubscribeRequest(params=params)
@@ -251,12 +257,15 @@ class ServerConnection:
         self._following[uri] = asyncio.create_task(
             self._follow(client, started, resource_subscriptions=[uri])
         )
+        # A change before the stream is open would be lost.
         await started.wait()
 
     async def close(self) -> None:
         """End the server for good, even while it starts."""
+        # First, so that a request that waits in `client` does not start the server again.
         self._closed = True
         self.wire.ended.set()
+        # A start does not watch `ended`, so it has to be cancelled.
         if self._task is not None and self._ready is not None and not self._ready.done():
             self._task.cancel()
         await self._finish()
@@ -319,6 +328,7 @@ class ServerConnection:
         """Wait for the end of the server, and follow its changes until then."""
         self._has_run = True
         self._following = {}
+        # A task, because the server may end before it answers the requests.
         listening = asyncio.create_task(self._catch_up(client, again=again))
         try:
             await ended.wait()
@@ -365,7 +375,7 @@ class ServerConnection:
         return Client(
             streams_of(self._config, wire),
             mode=self._abilities.mode,
-            cache=None,
+            cache=None,  # lists would come from the SDK's cache
             client_info=types.Implementation(name="llm-common", version=__version__),
             sampling_callback=self._sample if able.sampling else None,
             sampling_capabilities=able.sampling,
@@ -401,6 +411,7 @@ class ServerConnection:
                 code=types.INVALID_REQUEST, message="too many requests wait for the host"
             )
         self._questions += 1
+        # Over HTTP, the question is sent on the stream of that call.
         related = ServerMessageMetadata(related_request_id=host.request_id)
         try:
             return await host.session.send_request(request, answer, metadata=related)

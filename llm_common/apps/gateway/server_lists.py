@@ -64,6 +64,7 @@ async def tools_of(connection: ServerConnection) -> tuple[ServerTool, ...]:
         ToolError: If the server is down or too slow, or its answer is not MCP.
         MCPError: If the server refused.
     """
+    # Outside the timeout, because a start has its own.
     await connection.client()
     connection.wire.left_out.clear()
     try:
@@ -158,6 +159,7 @@ class ServerLists:
         error = MCPError(types.INVALID_PARAMS, "no server has this resource")
         for server in self._connections if lister is None else [lister]:
             try:
+                # A server that is asked on a guess must not keep the next one from being asked.
                 async with asyncio.timeout(self._wait_s if lister is None else None):
                     return await self._connections[server].use(
                         lambda session: session.send_request(request, _RESOURCE), host=host
@@ -294,6 +296,7 @@ class ServerLists:
         if not tasks:
             return []
         try:
+            # Not `gather`, which would lose the complete lists when the time is over.
             _, late = await asyncio.wait(tasks.values(), timeout=self._wait_s)
         finally:
             for task in tasks.values():

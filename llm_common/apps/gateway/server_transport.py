@@ -114,6 +114,7 @@ def _transport(config: ServerConfig, wire: Wire) -> AbstractAsyncContextManager[
 async def _over_http(config: ServerConfig) -> AsyncIterator[Any]:
     async with (
         httpx2.AsyncClient(headers=dict(config.headers), timeout=_HTTP_TIMEOUT) as http,
+        # The SDK's own limit for an event is one megabyte.
         streamable_http_client(
             config.url, http_client=http, max_sse_event_size=MAX_LINE_BYTES
         ) as streams,
@@ -156,6 +157,7 @@ async def _of_process(config: ServerConfig, wire: Wire) -> AsyncIterator[Any]:
 
     async def send() -> None:
         async with outgoing:
+            # A server that has ended is noticed at the end of its stdout.
             with suppress(ConnectionError):
                 async for message in outgoing:
                     line = message.message.model_dump_json(by_alias=True, exclude_unset=True)
@@ -171,6 +173,7 @@ async def _of_process(config: ServerConfig, wire: Wire) -> AsyncIterator[Any]:
             finally:
                 group.cancel_scope.cancel()
     finally:
+        # Shielded, because a cancelled task cannot wait, and the process would stay.
         with anyio.CancelScope(shield=True):
             stdin.close()
             await _end(asyncio.subprocess.Process(transport, protocol, loop))
@@ -179,6 +182,8 @@ async def _of_process(config: ServerConfig, wire: Wire) -> AsyncIterator[Any]:
 
 async def _end(process: asyncio.subprocess.Process) -> None:
     """Wait for a server whose stdin is closed, then end it and its child processes."""
+    # The group is signalled even after the server has ended, because its children may live on.
+    # Windows has no SIGKILL, but ends a process at SIGTERM anyway.
     for signal_number in (signal.SIGTERM, getattr(signal, "SIGKILL", signal.SIGTERM), None):
         with suppress(TimeoutError):
             async with asyncio.timeout(_END_WAIT_S):
@@ -202,6 +207,7 @@ def _parsed(line: bytes) -> SessionMessage | None:
             return SessionMessage(
                 types.jsonrpc_message_adapter.validate_json(readable(line), by_name=False)
             )
+    # Requests of the server have ids too, so an id counts only beside a result or an error.
     head, tail = line[:_HEAD_BYTES], line[-_HEAD_BYTES:]
     match = _ID_FIRST.match(head)
     if not match and _ANSWER.match(head):
@@ -227,6 +233,7 @@ def _remove_invalid_entries(message: SessionMessage | Exception, wire: Wire) -> 
     if isinstance(message, Exception) or not isinstance(message.message, types.JSONRPCResponse):
         return
     result = message.message.result
+    # An answer does not name its method, so its field shows which list it is.
     for name, method in _LISTS.items():
         entries = result.get(name)
         if not isinstance(entries, list) or not _problem(method, wire.version, result):

@@ -137,6 +137,7 @@ async def serve_stdio(config: GatewayConfig) -> None:
     lines: asyncio.Queue[bytes] = asyncio.Queue()
     stdin: Any = _lines_of_stdin(lines)
     async with Gateway(config) as gateway, _recorded(config, gateway):
+        # An empty line ends the input, so the servers end before this process.
         _at_sigterm(lambda: lines.put_nowait(b""))
         async with stdio_server(stdin=stdin) as (read, write):
             await gateway.server.run(read, write, gateway.server.create_initialization_options())
@@ -156,6 +157,7 @@ async def _lines_of_stdin(lines: asyncio.Queue[bytes]) -> AsyncIterator[str]:
 
     threading.Thread(target=read, daemon=True).start()
     while line := await lines.get():
+        # An error of the decoding would end the session, and not only fail this message.
         yield line.decode("utf-8", "replace")
 
 
@@ -206,9 +208,11 @@ async def serve_http(
         reason = f"port {port} cannot be used ({problem}); choose another one, or 0 for a free one"
         raise ConfigError(reason, variable="port", value=str(port)) from exc
     with listening:
+        # The socket queues connections already, so hosts may connect from now on.
         on_listening(f"http://{url_host}:{listening.getsockname()[1]}/mcp")
         async with Gateway(config) as gateway, _recorded(config, gateway):
             app = _guarded(gateway.server.streamable_http_app(host=host), checked, gateway.leave)
+            # Hosts keep their streams open, so uvicorn would wait for them without end.
             settings = uvicorn.Config(
                 app, host=host, log_level="warning", timeout_graceful_shutdown=3
             )
@@ -237,6 +241,7 @@ def _guarded(app: ASGIApp, tokens: Sequence[str], leave: Callable[[Headers], Non
 
 def is_known_token(header: str, tokens: Sequence[str]) -> bool:
     """Return whether an `Authorization` header has one of the tokens, in constant time."""
+    # `compare_digest` refuses a str with characters outside ASCII.
     received = header.removeprefix("Bearer ").encode()
     # `sum`, not `any`, which would stop at the first match.
     return sum(hmac.compare_digest(received, token.encode()) for token in tokens) > 0
@@ -269,6 +274,7 @@ async def _recorded(config: GatewayConfig, gateway: Gateway) -> AsyncIterator[No
         yield
     finally:
         recording.cancel()
+        # `wait` does not raise the cancellation, and lets the last report be written.
         await asyncio.wait({recording})
         with suppress(OSError):
             for old in _records(config)[_MAX_RECORDS:]:
@@ -300,6 +306,7 @@ def _write_report(path: Path, report: GatewayReport) -> None:
 
 
 def _records(config: GatewayConfig) -> list[Path]:
+    # A name begins with the start time in nanoseconds, so the newest is first.
     return sorted(_folder(config).glob("*.json"), reverse=True)
 
 
