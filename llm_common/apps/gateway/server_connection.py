@@ -34,7 +34,9 @@ _MIN_WAIT_S: Final = 1.0
 _MAX_WAIT_S: Final = 60.0
 _CLOSE_WAIT_S: Final = 4.0  # ending a process takes at most two seconds
 _MAX_QUESTIONS: Final = 100  # of one server that wait for the host's answer
-_SESSION_ENDED: Final = "Session terminated"  # the SDK's message for a lost HTTP session
+# What the SDK says where the server sent nothing: the stream or the HTTP session is gone. Messages,
+# because servers may use the code -32000 for errors of their own.
+_ENDED: Final = ("Connection closed", "Session terminated")
 _NO_ANSWER: Final = {
     types.PARSE_ERROR: "returned an answer that is not valid JSON-RPC",
     types.REQUEST_TIMEOUT: "did not answer in time; the call may have taken effect",
@@ -172,7 +174,7 @@ class ServerConnection:
             try:
                 answer = await work(client.session)
             except MCPError as exc:
-                if exc.code == types.CONNECTION_CLOSED or exc.message == _SESSION_ENDED:
+                if exc.message in _ENDED:
                     # The stream may notice the end later than this request, and until then the
                     # next request would use a dead server.
                     wire.ended.set()

@@ -172,7 +172,7 @@ CALLS: dict[str, Callable[[int], object]] = {
     ),
     "a long error": lambda id_: say(id=id_, result=text_of("wrong " * 100_000, isError=True)),
     "an error of its own": lambda id_: say(
-        id=id_, error={"code": -32_000, "message": "no \x1b[31m"}
+        id=id_, error={"code": -32_000, "message": "refused \x1b[31m"}
     ),
     "an end in a call": lambda _: os._exit(3),
     "a closed stdout": lambda _: os.close(1),
