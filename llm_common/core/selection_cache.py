@@ -59,6 +59,7 @@ class SelectionCache:
     def put(self, key: str, reply: object, *, client: object) -> None:
         """Store a reply. Ignores one that is not JSON."""
         try:
+            # As text, so that a change of a reply that `get` returned does not reach the cache.
             text = json.dumps(reply)
         except (TypeError, ValueError, RecursionError):
             return

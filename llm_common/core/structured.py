@@ -157,6 +157,7 @@ async def ask(
     """
 
     def read(response: _ProviderResponse) -> ModelT:
+        # First, since a reply that was cut can still contain a whole object.
         response.check_whole()
         calls: list[dict[str, Any]] | None = [*response.tool_calls]
         # A reply with text is read as text, even if native calls come with it.

@@ -328,6 +328,7 @@ class CalibratedCounter:
 
     def count(self, text: str) -> int:
         """Return the number of tokens that the endpoint is expected to count."""
+        # Rounded up, since a prompt may not exceed its budget.
         return ceil(count_tokens(self._counter, text) * self._factor)
 
     def observe(self, *, counted_tokens: int, reported_tokens: int) -> None:

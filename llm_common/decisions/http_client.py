@@ -144,6 +144,7 @@ class HttpDecisionClient:
             keep_alive=True,
             transport=transport,
         )
+        # Prices and errors need the host alone, and spans its port too.
         self._host, self._server = urlsplit(address).hostname or "", host_of(address)
         self._ledger = CostLedger(config.cost_limit_usd)
         # Raised here, since the ledger would refuse every call.
@@ -320,9 +321,10 @@ class HttpDecisionClient:
         )
         cost_usd: float | None = None
         cost = reported.get("cost")
-        # A bool is an int, but no number of dollars.
+        # A bool is an int, but not an amount.
         if isinstance(cost, int | float) and not isinstance(cost, bool) and 0 <= cost < inf:
             cost_usd = float(cost)
+        # Without a count the cost is unknown, and not 0.
         elif usage.prompt_tokens:
             cost_usd = self._cost(model, tokens=usage.prompt_tokens)
         self._ledger.charge(usage, cost_usd=cost_usd)

@@ -218,6 +218,7 @@ class _Run:
             in_group |= reply or {}
         if len(groups) == 1 or not in_group:
             return in_group or None
+        # A group without an answer is compared by its first option, and gets no share below.
         best = [max(group, key=lambda name: in_group.get(name, 0.0)) for group in groups]
         # Shares are comparable only within one call, so another call compares the groups.
         between_groups = await self._choose_one(text, best, options)

@@ -270,6 +270,7 @@ def decisions_of(
         else:
             try:
                 answers[question_id] = question.check(raw_answers[question_id])
+            # One unusable answer does not make the others unusable.
             except _UnusableAnswerError as exc:
                 unanswered[question_id] = str(exc)
     # A reply that only refuses is an answer: a second request would not help.

@@ -93,6 +93,7 @@ class Questions(Inquiry[DecisionClient, Decisions, ChoiceT]):
 
     def inputs(self, _: str, /) -> object:
         """See `Inquiry.inputs`."""
+        # JSON has no form for a question, whose repr contains all its fields.
         return [self.state, {name: repr(question) for name, question in self.questions.items()}]
 
     def dump(self, reply: Decisions) -> object:

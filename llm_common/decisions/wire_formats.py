@@ -144,6 +144,7 @@ def _openai_answers(
         raise _missing_answers()
     answers: dict[str, object] = {}
     for entry in entries:
+        # A missing name becomes the name of no question, which `decisions_of` rejects.
         name = str(entry.get("name"))
         # Neither answer can be trusted if a question has two.
         if name in answers:

@@ -25,10 +25,11 @@ def main() -> None:
         from llm_common.apps.cli.terminal import InertLogHandler  # noqa: PLC0415
     except ModuleNotFoundError as exc:
         missing = (exc.name or "").partition(".")[0]
+        # Any other missing module is a bug, which its traceback shows.
         if missing not in {"rich", "typer"}:
             raise
         sys.stderr.write(f"llm-common needs {missing}: {install_command('cli')}\n")
-        sys.exit(2)
+        sys.exit(2)  # `ExitCode.USAGE`, whose module needs typer
 
     logging.basicConfig(level=logging.WARNING, handlers=[InertLogHandler()])
     # The pool logs a failed connection four times before our own error reports it.

@@ -44,7 +44,7 @@ app = typer.Typer(
     help="Pick what goes into an agent's next model call, and show why.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,  # they can print local variables, such as keys
-    rich_markup_mode="markdown",
+    rich_markup_mode="markdown",  # for docstrings, which are the help of the commands
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(context)
@@ -101,6 +101,7 @@ def demo(
             results, model=agent.label, folder=output, store=store if keep else None
         )
 
+    # Not a TemporaryDirectory, which would remove the folder in spite of --keep.
     store = Path(tempfile.mkdtemp(prefix="llm-common-demo-"))
     try:
         with show_progress("Starting the agent", silent=json) as progress:

@@ -353,6 +353,7 @@ def verify(
 
     The command ends with 1 if it finds a problem. It changes nothing without --repair.
     """
+    # Without --repair nothing is written, so the store may belong to another user.
     opened, location = _open_store(store, reading=not repair)
     with show_progress("Verifying", silent=json):
         report = asyncio.run(opened.verify(repair=repair))
@@ -419,6 +420,7 @@ def erase(
 
     requested = None if pointer is None else {*map(_check_pointer_id, pointer)}
     opened, location = _open_store(store, reading=dry_run)
+    # Collected before anything is erased, for the question and for --dry-run.
     erasable = []
     for query_id in dict.fromkeys(queries):  # a repeated id counts once
         files = QueryFiles.of(opened.records.blobs, query_id)
@@ -468,6 +470,7 @@ def _open_store(store: str | None, *, reading: bool) -> "tuple[ContextPointerSto
     files = FileContextPointerStore(
         Path(store) if store else None, allow_hard_links=reading, allow_unsafe_dir=reading
     )
+    # A misspelled folder would otherwise look like an empty store.
     if not files.base_dir.is_dir():
         end(
             f"There is no store at {files.base_dir}. Name its folder with --store.",

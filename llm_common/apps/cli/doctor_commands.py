@@ -133,6 +133,7 @@ def _diagnose(
     from llm_common.redaction.redactor import DEFAULT_REDACTOR
     from llm_common.selection.results import ToolSelectionConfig
 
+    # Both are called, so that one wrong setting does not hide another.
     for check in (ToolSelectionConfig.from_env, _check_limits):
         try:
             check()
@@ -196,6 +197,7 @@ def _variables() -> tuple[VariableInForce, ...]:
 def _check_store(problems: list[str], *, quick: bool) -> StoreHealth:
     from llm_common.pointers.store import FileContextPointerStore
 
+    # The path stays empty if the variable of the store is unusable.
     path, exists, problem = "", False, ""
     queries = pointers = 0
     try:

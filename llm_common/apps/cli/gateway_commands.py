@@ -157,6 +157,7 @@ def serve(
         ttl_s=ttl,
     )
     with _needs_extra():
+        # Imports the server, for which a package of the extra may be missing.
         asyncio.run(_serve(settings, http))
 
 
@@ -205,6 +206,7 @@ async def _serve(config: "GatewayConfig", http: int | None) -> None:
     if http is None:
         await serve_stdio(config)
         return
+    # Several tokens, separated by spaces: hosts without sessions need one each.
     configured_tokens = (read_text(GATEWAY_TOKEN) or "").split()
     tokens = configured_tokens or [secrets.token_hex(16)]
 

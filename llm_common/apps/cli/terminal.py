@@ -130,6 +130,7 @@ def _exit_codes() -> Iterator[None]:
             # At exit Python flushes what stdout still buffers, and would fail once more.
             os.dup2(nowhere.fileno(), sys.stdout.fileno())
         raise typer.Exit(ExitCode.BROKEN_PIPE) from None
+    # Before their base class LLMCommonError, since these are mistakes of the command line.
     except (ConfigError, InvalidIdError, ToolArgumentsError) as exc:
         # Ends with 2. The text quotes a value, so `_inert_errors` is around this block.
         raise typer.BadParameter(str(exc)) from exc
@@ -261,6 +262,7 @@ def print_rows(columns: Mapping[str, type], rows: Iterable[Iterable[object]]) ->
         if console.is_terminal:
             table.add_row(*cells)
         else:
+            # `one_line` replaced the tabs of the cells, so each tab is between two cells.
             typer.echo("\t".join(cell.plain for cell in cells))
     if console.is_terminal:
         console.print(table, soft_wrap=False)

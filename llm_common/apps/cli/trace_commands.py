@@ -176,6 +176,7 @@ def _budget_bar(line: "PackingLine") -> Text:
         # Cumulative sums are rounded, not widths: the bar then always has sixty cells.
         tokens_before += tokens
         end = round(tokens_before * _BAR_CELLS / total)
+        # Reversed, so that the colour fills each cell behind its letter.
         bar.append(_LETTERS[source] * (end - start), style=f"reverse {_COLOURS[source]}")
         start = end
         if tokens:

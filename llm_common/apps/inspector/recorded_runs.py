@@ -201,6 +201,7 @@ def _read_row(path: Path) -> RunRow:
     # Only the edges are read: a list of fifty runs can be 400 MB.
     head = tail = b""
     size = 0
+    # A `Trace` may delete the file meanwhile. The row then has no lines.
     with suppress(OSError), path.open("rb") as file:
         size = os.fstat(file.fileno()).st_size
         head = file.read(_EDGE_BYTES)

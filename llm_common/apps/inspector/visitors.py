@@ -42,6 +42,7 @@ class TokenGate:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request. See `ASGIApp`."""
+        # The application has no websockets, so only HTTP requests need the token.
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return

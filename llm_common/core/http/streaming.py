@@ -78,6 +78,7 @@ class EventReader:
             # The format allows a byte order mark before the first line.
             if name.removeprefix(BOM_UTF8) == b"data":
                 self._data.append(value.removeprefix(b" "))
+            # Other lines are comments, or fields that chat completions do not use.
             return []
         if not self._data:
             return []

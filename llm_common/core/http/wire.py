@@ -433,6 +433,7 @@ def retry_after_s(header: str | None, *, now: datetime | None = None) -> float |
             date = parsedate_to_datetime(header)
         except ValueError:
             return None
+        # The zone -0000 is parsed as none. Dates in HTTP are always in UTC.
         moment = date.replace(tzinfo=date.tzinfo or UTC)
         seconds = (moment - (now or datetime.now(UTC))).total_seconds()
     if not isfinite(seconds) or seconds < 0:

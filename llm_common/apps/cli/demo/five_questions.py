@@ -228,6 +228,7 @@ async def ask_questions(
                 question,
                 agent,
                 registry,
+                # Its own folder, so that no question gets the outputs of another.
                 work_dir=work_dir / str(number),
                 name=folder / str(number),
             )
@@ -258,6 +259,7 @@ async def _ask(
         offload=OffloadPolicy(),
         read_back=True,
     )
+    # With texts, so that the page shows each prompt. The data is public.
     trace = Trace(work_dir / "traces", texts=True)
     with trace.run(manager.hash_query(question.text), query=question.text) as run:
         answer = await executor.run(question.text, plan=question.plan, answering=answering)
@@ -267,6 +269,7 @@ async def _ask(
     returned = sum(output.tokens for output in outputs)
     # The prompt of an agent that shows every output whole.
     bare = PromptBundle(system=answering.system, instructions=question.text)
+    # Without a model the text is only `_NO_ANSWER`.
     text = answer.text if agent.client else None
     return QuestionResult(
         question.text,
@@ -275,6 +278,7 @@ async def _ask(
         tokens_without=returned + count_prompt_tokens(bare),
         tokens_with=answer.prompt_tokens,
         evidence=question.evidence,
+        # In all prompts, since the model may read the evidence back in a later one.
         missing=question.missing_from("\n".join(client.prompts)),
         known=question.known,
         answer=text,
@@ -299,7 +303,7 @@ def _outputs(manager: ToolContextManager, answer: Answer) -> tuple[ShownOutput, 
             tool=pointer.tool_name,
             args=pointer.args,
             tokens=counter.count(value if isinstance(value, str) else to_json(value)),
-            form="left_out",
+            form="left_out",  # until an account below says otherwise
             tokens_shown=0,
         )
         packed = accounts.get(pointer.pointer_id)

@@ -71,6 +71,7 @@ QUESTIONS = (
             "Get the earthquakes of 2018-02-01",
             "Get the earthquakes of 2018-02-02",
         ),
+        # With the comma, since 438 also begins 4380.
         evidence=('"mag":6.1,"place":"35km S of Jarm, Afghanistan"', '"felt":438,'),
         known=("6.1", "438"),
     ),
@@ -135,6 +136,7 @@ def public_tools() -> ToolRegistry:
         get_unemployment,
         get_commits,
     )
+    # Word ranking calls no tool that may write, and judges unmarked ones by their names.
     return ToolRegistry([Tool(function, read_only=True) for function in functions])
 
 
