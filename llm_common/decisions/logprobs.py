@@ -210,12 +210,18 @@ class _Run:
         """
         names = list(options)
         groups = [names[start : start + _TOP_TOKENS] for start in range(0, len(names), _TOP_TOKENS)]
-        replies = await asyncio.gather(
-            *(self._choose_one(text, group, options) for group in groups)
-        )
+        tasks: list[asyncio.Task[dict[str, float] | None]] = []
+        try:
+            async with asyncio.TaskGroup() as calls:
+                for group in groups:
+                    choosing = self._choose_one(text, group, options)
+                    tasks.append(calls.create_task(choosing))
+        except BaseExceptionGroup as group_error:
+            # One failed call cancels the others, which cost money too.
+            raise group_error.exceptions[0] from None
         in_group: dict[str, float] = {}
-        for reply in replies:
-            in_group |= reply or {}
+        for task in tasks:
+            in_group |= task.result() or {}
         if len(groups) == 1 or not in_group:
             return in_group or None
         # A group without an answer is compared by its first option, and gets no share below.

@@ -198,6 +198,23 @@ async def test_the_first_failed_call_raises_with_all_charges() -> None:
     assert len(client.calls) < 9
 
 
+async def test_a_failed_group_of_a_choice_cancels_the_other_groups() -> None:
+    cancelled = asyncio.Event()
+
+    async def wait(_: list[LLMMessage]) -> LLMResponse:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+        raise AssertionError
+
+    client = ScriptedClient([wait, ConnectionError("gone")])
+    many = Choice("Which?", {f"tool_{n}": "" for n in range(40)})
+    with pytest.raises(LLMConnectionError):
+        await LogprobDecisions(client).decide("x", {"which": many})
+    assert cancelled.is_set()
+
+
 async def test_a_third_party_exception_is_translated() -> None:
     client = ScriptedClient([ConnectionError("gone")])
     with pytest.raises(LLMConnectionError):
