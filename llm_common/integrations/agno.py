@@ -46,6 +46,7 @@ class LLMCommonToolHook:
     ) -> None:
         self.sessions = Sessions.over(store, config)
         finder_name = self.sessions.config.finder_name
+        # Definitions only, because each call reads from the session of its run.
         self.tools = [
             self._function(tool)
             for tool in self.sessions.get().tools()

@@ -98,7 +98,7 @@ class LLMCommonPlugin(BasePlugin):
         declared: list[Any] = []
         for tool in _declaring(config):
             declared += tool.function_declarations
-        keep = {*_CONTROL, *forced}
+        keep = {*_CONTROL, *forced}  # Gemini refuses to force an undeclared function
         chosen = await choose_tools(
             session, declared, describe=definition_of, messages=messages, keep=keep
         )

@@ -26,12 +26,14 @@ def query_of(context: Any) -> str:
 def plain_value(result: Any) -> Any:
     """Return a tool's result as plain data, or None if it is an error or holds media."""
     if isinstance(result, Mapping):
+        # ADK returns the answer of an MCP tool as a dict with its blocks and `isError`.
         if result.get("error") or result.get("isError"):
             return None
         blocks = result.get("content")
         if isinstance(blocks, list) and all(map(_is_mcp_block, blocks)):
             return plain_text(blocks)
     try:
+        # A value that is not JSON may hold media, which a preview would lose.
         orjson.dumps(result, default=_as_plain, option=orjson.OPT_NON_STR_KEYS)
     except TypeError:
         return None
@@ -68,6 +70,7 @@ def read_content(content: types.Content) -> dict[str, Any]:
 
 def _block(part: types.Part) -> dict[str, Any]:
     if call := part.function_call:
+        # ADK removes its own ids from contents, so the name pairs a call with its result.
         args = call.args or {}
         return {"type": "tool_use", "id": call.id or call.name, "name": call.name, "input": args}
     if result := part.function_response:
@@ -96,6 +99,7 @@ def write_content(content: types.Content | None, written: Any) -> types.Content:
         parts = [types.Part(text=written), *media]
     else:
         for part, block in zip(content.parts or (), written, strict=True):
+            # Only a result that was shortened differs from what was read.
             if block != _block(part):
                 result: Any = part.function_response
                 result = result.model_copy(update={"response": {"result": block["content"]}})

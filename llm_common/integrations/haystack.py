@@ -55,6 +55,7 @@ class LLMCommonHook(NotSerializable):
         config: SessionConfig | None = None,
     ) -> None:
         self.sessions = Sessions.over(store, config)
+        # Definitions only, because each call reads from the session of its run.
         self.tools = list(map(self._read_back_tool, self.sessions.get().tools()))
 
     def run(self, state: State) -> None:
@@ -64,6 +65,7 @@ class LLMCommonHook(NotSerializable):
     async def run_async(self, state: State) -> None:
         """Do the same as `run`, asynchronously."""
         session = self._session(state)
+        # Not `state.get`, which copies all messages at each step.
         messages = await self._offload(state.data["messages"], session)
         tools = state.data["tools"]
         # In place: Haystack rebuilds this list for each step, and shows the model this object.
@@ -71,6 +73,7 @@ class LLMCommonHook(NotSerializable):
             session, tools, describe=_describe, messages=[*map(read_message, messages)]
         )
         messages = await fold_messages(session, messages, read=read_message, write=write_message)
+        # By default, Haystack appends to the list.
         state.set("messages", messages, handler_override=replace_values)
 
     async def _offload(self, messages: list[ChatMessage], session: Session) -> list[ChatMessage]:
@@ -79,6 +82,7 @@ class LLMCommonHook(NotSerializable):
         start = len(messages)
         while start and messages[start - 1].tool_call_result:
             start -= 1
+        # Messages have no ids, so the results of a response get a random name.
         turn = token_hex(8)
         conversation = [*map(read_message, messages[:start])]
         replaced = messages[:start]

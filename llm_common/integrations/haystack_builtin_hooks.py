@@ -73,6 +73,7 @@ class FoldCompactor(NotSerializable, Compactor):
         self, messages: list[ChatMessage], max_tokens: int, token_counter: TokenCounter
     ) -> list[ChatMessage] | None:
         """Return the messages within a limit, or None if pinned messages exceed it."""
+        # Haystack sets a target for each call, and the policy of a session is fixed.
         config = replace(
             self._session.config,
             fold=FoldPolicy(max_tokens=max_tokens, target_share=_TARGET_SHARE),
@@ -124,6 +125,7 @@ class PointerResultStore(NotSerializable, ToolResultStore):
         """Store the content and return the id of its pointer. Raises `StoreError`."""
         result: Any = content
         if isinstance(content, bytes):
+            # Results are JSON, which has no bytes.
             result = {"base64": base64.b64encode(content).decode()}
         saving = self._session.results.save(result, tool="tool_result", args={"name": key})
         return run_sync(saving).pointer_id
@@ -136,6 +138,7 @@ class PointerResultStore(NotSerializable, ToolResultStore):
             StoreError: If it cannot be read.
         """
         result: Any = decode_json(self._session.results.load_payload(reference)[1])
+        # `write` takes texts and bytes, so a dict holds bytes.
         if isinstance(result, dict):
             return base64.b64decode(result["base64"])
         return str(result)

@@ -43,6 +43,7 @@ def read_message(message: ChatMessage) -> dict[str, Any]:
 
 
 def _call_id(call: Any) -> str:
+    # Some generators give their calls no ids.
     return str(call.id or call.tool_name)
 
 
@@ -57,6 +58,7 @@ def write_message(message: ChatMessage | None, content: str) -> ChatMessage:
     if message.is_from(ChatRole.USER):
         parts: list[Any] = [TextContent(content), *message.images, *message.files]
         return ChatMessage.from_user(content_parts=parts, meta=message.meta, name=message.name)
+    # Folding shortens no message with calls, so there are none to copy.
     return ChatMessage.from_assistant(content, meta=message.meta, name=message.name)
 
 

@@ -54,6 +54,7 @@ class LLMCommonMiddleware(AgentMiddleware[Any, Any, Any]):
     ) -> None:
         super().__init__()
         self.sessions = Sessions.over(store, config)
+        # Definitions only, because each call reads from the session of its run.
         self.tools = list(map(self._read_back_tool, self.sessions.get().tools()))
 
     def wrap_tool_call(
@@ -144,5 +145,5 @@ class LLMCommonMiddleware(AgentMiddleware[Any, Any, Any]):
             args_schema=dict(tool.parameters),
             func=read_sync,
             coroutine=read,
-            handle_tool_error=True,
+            handle_tool_error=True,  # the model gets the text of a ToolException
         )

@@ -23,6 +23,7 @@ def describe(tool: Any) -> ToolDefinition | None:
     """Return the definition of a tool, or None for a dict, which is a tool of the provider."""
     if not isinstance(tool, BaseTool):
         return None
+    # This leaves out arguments that LangChain fills in, such as the runtime.
     function = convert_to_openai_tool(tool)["function"]
     return ToolDefinition(tool.name, tool.description, function.get("parameters", {}))
 

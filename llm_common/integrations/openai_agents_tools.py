@@ -27,6 +27,7 @@ class OffloadingInvoker:
     def __init__(
         self, tool: FunctionTool, finish: Callable[[Any, ToolContext[Any]], Awaitable[Any]]
     ) -> None:
+        # A copy, because its formatter is changed below, and other agents may share the tool.
         self._tool, self._finish = replace(tool), finish
         formatter = sdk.resolve_function_tool_failure_error_function(tool)
         # The SDK returns an error's text like any result. Marked, it is not offloaded.
@@ -37,6 +38,7 @@ class OffloadingInvoker:
         return getattr(self._tool.on_invoke_tool, name)
 
     def __agents_bind_function_tool__(self, _: FunctionTool) -> Self:
+        # The SDK calls this for each copy of a tool. The tool to run stays the same.
         return self
 
     async def __call__(self, ctx: ToolContext[Any], arguments: str) -> Any:

@@ -81,6 +81,7 @@ class LLMCommonCapability(AbstractCapability[Any]):
             tool=call.tool_name,
             # The validated arguments may be objects that cannot be stored as JSON.
             args=call.args_as_dict(),
+            # All calls of one model response have the same step.
             turn=f"{ctx.run_id} {ctx.run_step}",
             messages=conversation_of(ctx),
         )
@@ -124,6 +125,7 @@ class LLMCommonCapability(AbstractCapability[Any]):
             try:
                 return await read_back(self._session(ctx), tool.name, args)
             except ToolError as exc:
+                # The model sees the text, and the tool's retries are not used up.
                 raise ToolFailed(exc.message) from exc
 
         return AgentTool.from_schema(

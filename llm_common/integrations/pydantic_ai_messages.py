@@ -111,6 +111,7 @@ def writer_of(pieces: Sequence[Piece]) -> Callable[[Piece | None, str], Piece]:
     def write(piece: Piece | None, text: str) -> Piece:
         position, message = piece or (start, ModelRequest([UserPromptPart("")]))
         if isinstance(message, ModelResponse):
+            # Folding shortens no response with calls, so there are none to copy.
             return position, replace(message, parts=[TextPart(text)])
         part: Any = message.parts[0]
         images = []

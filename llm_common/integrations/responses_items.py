@@ -79,6 +79,7 @@ def write_group(group: list[Any] | None, text: str) -> list[Any]:
 def arguments_of(text: str) -> dict[str, Any]:
     """Return a call's arguments. A text that is not a JSON object is the value of `arguments`."""
     try:
+        # Some models send no text for a call without arguments.
         value = json.loads(text or "{}")
     except ValueError:
         value = text

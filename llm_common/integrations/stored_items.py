@@ -38,6 +38,7 @@ class StoredItems:
             items += batch
         if limit is None:
             return items
+        # Not `items[-limit:]`, which is the whole list if the limit is 0.
         return items[max(len(items) - limit, 0) :]
 
     async def add_items(self, items: list[Any]) -> None:
@@ -69,6 +70,7 @@ class StoredItems:
 
     async def clear_session(self) -> None:
         """Remove all items. Stored results stay. Raises `StoreError`."""
+        # Items are listed and never looked up, so no lookup has to report them as erased.
         await in_thread(self._store.delete, query_id=self._query_id, remember=False)
 
     def _pointers(self) -> list[ContextPointer]:
@@ -86,5 +88,5 @@ class StoredItems:
             tool_name=_ITEMS,
             args=dict(args),
             result=[*items],
-            ttl_s=math.inf,
+            ttl_s=math.inf,  # else the store's own lifetime applies
         )

@@ -114,6 +114,7 @@ class LLMCommonPlugin(Plugin):
         messages = await fold_messages(
             session, context.messages, read=read_message, write=write_message
         )
+        # The note about folded messages has the user's role, as its neighbour may have.
         return context.replace(tool_specs=tool_specs, messages=alternating(messages))
 
     async def _read_back(
@@ -131,6 +132,7 @@ def _turn_of(call_id: str, messages: list[Any]) -> str | None:
     for message in reversed(messages):
         ids = [call["toolUseId"] for call in calls_in(message)]
         if call_id in ids:
+            # A message may have no id, but each of its calls has one.
             return str(message.get("tracking_id") or ids[0])
     return None
 

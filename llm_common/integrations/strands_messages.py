@@ -63,6 +63,7 @@ def write_message(message: Any, content: Any) -> Any:
         blocks = [block for block in message["content"] if "text" not in block]
         return {"role": message["role"], "content": [{"text": content}, *blocks]}
     for original, written in zip(message["content"], content, strict=True):
+        # Only a result that was shortened differs from what was read.
         if "toolResult" in original and written != _block(original):
             shorter = {**original["toolResult"], "content": [{"text": written["content"]}]}
             blocks.append({"toolResult": shorter})

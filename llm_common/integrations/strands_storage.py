@@ -48,6 +48,7 @@ class PointerStorage:
         try:
             result = data.decode()
         except UnicodeDecodeError:
+            # Results are JSON, which has no bytes.
             result = {"base64": base64.b64encode(data).decode()}
         query_id = self._query_id
         with _storage_errors():
@@ -62,6 +63,7 @@ class PointerStorage:
             if pointer is None:
                 return None
             result = await in_thread(self._store.load_result, pointer=pointer)
+        # `write` stores a dict for bytes only.
         if isinstance(result, dict):
             return base64.b64decode(result["base64"])
         return str(result).encode()
@@ -105,6 +107,7 @@ class PointerStorage:
     async def _pointers(self) -> dict[str, ContextPointer]:
         pointers: dict[str, ContextPointer] = {}
         for pointer in await in_thread(self._store.list, query_id=self._query_id):
+            # An application may save other results under the same query.
             if pointer.tool_name == "storage":
                 pointers[str(pointer.args["name"])] = pointer
         return pointers

@@ -39,6 +39,7 @@ async def fold_messages(
     originals: dict[int, T] = {}
     for message in messages:
         fields = {**read(message), "number": len(numbered)}
+        # `numbered` keeps each dict alive, so no id is used twice.
         originals[id(fields)] = message
         numbered.append(fields)
     folded: list[T] = []
@@ -58,6 +59,7 @@ def _content_to_write(content: Any) -> Any:
     # In Anthropic's shape results are blocks, which the door writes back one by one.
     if isinstance(content, str) or any(block.get("type") == "tool_result" for block in content):
         return content
+    # A shortened message has one text, and its images stay in the original.
     return next(block["text"] for block in content if isinstance(block.get("text"), str))
 
 
@@ -138,6 +140,7 @@ def run_sync(work: Coroutine[Any, Any, T]) -> T:
 
 def _start_loop() -> asyncio.AbstractEventLoop:
     loop = asyncio.new_event_loop()
+    # A daemon, so that the loop does not keep the process alive.
     threading.Thread(target=loop.run_forever, name="llm-common-hooks", daemon=True).start()
     return loop
 

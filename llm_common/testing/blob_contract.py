@@ -29,16 +29,16 @@ _FORBIDDEN_KEYS = (
     "q/.hidden",
     ".q/name",
     "q/a b",
-    "q/a\\b",
-    "q/a\0b",
-    "q/%2e%2e",
+    "q/a\\b",  # a separator on Windows
+    "q/a\0b",  # NUL ends a path in C
+    "q/%2e%2e",  # `..` in a URL
     "q/nul",  # a device on Windows, as CON
     "CON.x/name",
-    "q/é",
-    "q/name.",
-    "q/" + "a" * 129,
+    "q/é",  # some file systems return another normal form
+    "q/name.",  # Windows removes the dot
+    "q/" + "a" * 129,  # one character over the limit
     " /name",
-    "-q/name",
+    "-q/name",  # an option to many commands
 )
 
 
@@ -56,6 +56,7 @@ class BlobStoreContract:
 
     def test_a_put_replaces_an_earlier_one(self, blobs: BlobStore) -> None:
         """Replace a blob by a shorter one."""
+        # A store that writes in place would leave the end of the longer blob.
         blobs.put("q/a", b"old and long")
         blobs.put("q/a", b"new")
         assert blobs.get("q/a") == b"new"
@@ -101,6 +102,7 @@ class BlobStoreContract:
     def test_scans_one_folder_in_the_order_of_names(self, blobs: BlobStore) -> None:
         """Return names and sizes of the blobs in this folder only."""
         assert blobs.scan("q").blobs == {}
+        # A store that lists by prefix could show the folder `q2` in `q`.
         for key in ("q/c", "q/a", "q/b.json", "q2/a"):
             blobs.put(key, key.encode())
         sizes = [(name, entry.size) for name, entry in blobs.scan("q").blobs.items()]
@@ -147,6 +149,7 @@ class BlobStoreContract:
 
     def test_a_reader_sees_whole_blobs_during_puts(self, blobs: BlobStore) -> None:
         """Put atomically."""
+        # Longer than the usual buffers, so that a put takes several writes.
         versions = [letter * 20_000 for letter in (b"a", b"b", b"c", b"d")]
         blobs.put("q/a", versions[0])
         with ThreadPoolExecutor(4) as threads:
@@ -184,6 +187,8 @@ class LockingBlobStoreContract(BlobStoreContract):
                 first, second = f"{index}-first", f"{index}-second"
                 putting = threads.submit(put, first, second)
                 while not putting.done():
+                    # The second is read first. In the other order, both puts could happen between
+                    # the reads.
                     second_data, first_data = blobs.get_many("q", [second, first])
                     assert second_data is None or first_data is not None
                 putting.result()
@@ -198,6 +203,7 @@ class LockingBlobStoreContract(BlobStoreContract):
                 with suppress(LockTimeoutError), blobs.lock("q"):
                     holders += 1
                     most = max(most, holders)
+                    # The write gives other threads the time to enter.
                     blobs.put("q/a", b"1")
                     holders -= 1
                     return

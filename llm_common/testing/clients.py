@@ -48,6 +48,7 @@ class ScriptedClient(LLMClient):
 
     def __init__(self, replies: Iterable[Reply], *, default: Reply | None = None) -> None:
         self.calls: list[ScriptedCall] = []
+        # A text is iterable too, and would give one reply per character.
         self._replies = deque([replies] if isinstance(replies, str) else replies)
         self._default = default
 
@@ -65,6 +66,7 @@ class ScriptedClient(LLMClient):
             UnexpectedCallError: If the script has ended and there is no default.
         """
         # Recorded first, so that a failed call is in the list too.
+        # The caller may add to its list after the call, so the messages are copied.
         self.calls.append(ScriptedCall(tuple(messages), model, temperature, max_tokens, options))
         reply = self._replies.popleft() if self._replies else self._default
         if reply is None:
@@ -82,5 +84,5 @@ class ScriptedClient(LLMClient):
             id=f"scripted-{len(self.calls)}",
             model=model or "scripted",
             content=reply,
-            finish_reason="stop",
+            finish_reason="stop",  # any other reason counts as a cut answer
         )

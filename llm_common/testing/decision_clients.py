@@ -52,6 +52,7 @@ class ScriptedDecisionClient:
         default: Answers | None = None,
     ) -> None:
         self.calls: list[ScriptedDecision] = []
+        # A single dict would give its keys.
         self._script: deque[Answers] = deque([script] if isinstance(script, Mapping) else script)
         self._default = default
 
@@ -70,7 +71,9 @@ class ScriptedDecisionClient:
             MalformedReplyError: If no answer fits its question, or there is an answer to an unknown
                 question.
         """
+        # A real client refuses arguments before it sends anything, so no call is recorded.
         check_arguments(state, questions, timeout_s)
+        # The caller may change its dict after the call.
         self.calls.append(ScriptedDecision(state, dict(questions), model, timeout_s))
         answers = self._script.popleft() if self._script else self._default
         if answers is None:

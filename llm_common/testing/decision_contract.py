@@ -43,12 +43,13 @@ class DecisionClientContract:
         """Return probabilities in the order of options and levels."""
         replies = {
             LATE.text: 0.75,
-            TEAM.text: dict(reversed(_TEAMS.items())),
+            TEAM.text: dict(reversed(_TEAMS.items())),  # options keep the question's order
             ANGER.text: [0.0, 0.5, 0.5],
         }
         async with answering(replies) as client:
             decisions = await client.decide(_STATE, {"a": LATE, "b": TEAM, "c": ANGER})
         assert isinstance(client, DecisionClient)
+        # Some clients compute a probability from logarithms, which rounds it.
         assert decisions.yes("a") == pytest.approx(0.75)
         assert list(decisions.options("b")) == list(_TEAMS)
         assert dict(decisions.options("b")) == pytest.approx(_TEAMS)
@@ -65,6 +66,7 @@ class DecisionClientContract:
         async with answering({LATE.text: 0.75}) as client:
             assert (await client.decide(state, {"late": LATE})).yes("late") == pytest.approx(0.75)
 
+    # Ids that a client could confuse with its own names, with JSON or with a template.
     @pytest.mark.parametrize("name", ["x", "q1", "type", 'a "b" {c}\n', "ключ ☃", "i" * 200])
     async def test_takes_any_text_as_the_id_of_a_question(
         self, answering: Answering, name: str
@@ -91,6 +93,7 @@ class DecisionClientContract:
         async with answering({}) as client:
             with pytest.raises(LLMError) as caught:
                 await client.decide(_STATE, {"late": LATE, "paid": PAID})
+        # Errors are logged, and a state may hold private data.
         assert _STATE not in f"{caught.value}{vars(caught.value)}"
 
     @pytest.mark.parametrize(
@@ -123,6 +126,7 @@ class DecisionClientContract:
     async def test_concurrent_calls_get_their_own_answers(self, answering: Answering) -> None:
         """Serve many tasks with one client."""
         probabilities: dict[str, object] = {}
+        # An answer for each call shows whether two calls are mixed up.
         for number in range(1, 9):
             probabilities[f"It weighs {number} kg."] = number / 10
         async with answering(probabilities) as client:

@@ -24,6 +24,7 @@ class MemoryContract:
 
     async def test_gives_back_the_event_that_was_appended_s3_04_s3_05(self, memory: Memory) -> None:
         """Check that every field comes back unchanged."""
+        # Databases may round to milliseconds, and convert to another zone.
         moment = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=timezone(timedelta(hours=2)))
         metadata: dict[str, Scalar] = {
             "text": "x",
@@ -50,6 +51,7 @@ class MemoryContract:
 
     async def test_no_line_reaches_another_session_s3_04_f_145(self, memory: Memory) -> None:
         """Keep sessions with similar ids apart."""
+        # Ids that a database could confuse: by case, padding, wildcards, quotes or normal form.
         sessions = (
             "s",
             "S",
@@ -68,6 +70,7 @@ class MemoryContract:
             hits = await memory.retrieve("zebra", 100, MemoryFilters(session_id=session_id))
             assert _hit_texts(hits) == [f"zebra of {session_id}"]
             assert (
+                # A summary has no space at its end, but the id `s ` has one.
                 await memory.summarize_episode(session_id) == f"user: zebra of {session_id}".strip()
             )
             assert len(await memory.recent(session_id)) == 1
@@ -104,6 +107,7 @@ class MemoryContract:
         await memory.append_event("s", Event(text="the zebra escaped from its enclosure at noon"))
         for index in range(50):
             await memory.append_event("s", Event(text=f"report {index}: the enclosure is clean"))
+        # An event without a word of the question, which must not fill the hits.
         await memory.append_event("s", Event(text="lunch"))
         hits = await memory.retrieve(
             "When did the zebra leave the enclosure?", 4, MemoryFilters(session_id="s")
@@ -165,6 +169,7 @@ class MemoryContract:
             filters = MemoryFilters(session_id="s", role=MessageRole.TOOL, metadata={"v": value})
             [hit] = await memory.retrieve("zebra", 4, filters)
             assert hit.event.metadata["v"] is value or hit.event.metadata["v"] == value
+            # In Python, `1`, `1.0` and `True` are equal.
             assert type(hit.event.metadata["v"]) is type(value)
         [old] = await memory.retrieve("zebra", 4, MemoryFilters(session_id="s", metadata={"n": 0}))
         assert old.event.metadata == {"n": 0}
@@ -209,6 +214,7 @@ class MemoryContract:
         filters = MemoryFilters(session_id="s")
         async with asyncio.TaskGroup() as tasks:
             for index in range(100):
+                # With three digits, no number begins with another one.
                 tasks.create_task(memory.append_event("s", Event(text=f"zebra number{index:03}")))
                 tasks.create_task(memory.retrieve("zebra", 4, filters))
         texts = _event_texts(await memory.recent("s", limit=1_000))
@@ -241,6 +247,7 @@ class MemoryContract:
 
     async def test_takes_a_session_id_of_200_characters_s3_04(self, memory: Memory) -> None:
         """Accept the longest allowed id."""
+        # 400 bytes in UTF-8, because the limit counts characters.
         await memory.append_event("é" * 200, Event(text="zebra"))
         assert len(await memory.retrieve("zebra", 4, MemoryFilters(session_id="é" * 200))) == 1
 
@@ -298,6 +305,7 @@ _USERS = (
     "e\u0301",
     "u" * 200,
 )
+# Some of them are users too, so a scope has to tell a user from a session.
 _SESSIONS = ("s", "a", "%", 's" OR words:"zebra')
 
 
@@ -324,6 +332,7 @@ class FactMemoryContract(MemoryContract):
         await memory.append_event(
             "other", Event(text="zebra street of another session"), key="address"
         )
+        # These match the query better than the newest fact, so no ranking hides them.
         for street in ("first", "second", "third"):
             await memory.append_event(
                 "s", Event(text=f"zebra street: zebra zebra {street}"), key="address"
@@ -365,6 +374,7 @@ class FactMemoryContract(MemoryContract):
         for text, updates in filters_by_text.items():
             for update in updates:
                 hits = await memory.retrieve("zebra", 9, here.model_copy(update=update))
+                # No hit is expected for the text "".
                 assert _hit_texts(hits) == [text][: bool(text)]
         ever = await memory.retrieve(
             "zebra", 9, MemoryFilters(session_id="s", user="u", all_sessions=True, history=True)
@@ -393,6 +403,7 @@ class FactMemoryContract(MemoryContract):
         for session_id, texts in (("s", []), ("t", ["zebra two"])):
             hits = await memory.retrieve("zebra", 9, MemoryFilters(session_id=session_id, user="u"))
             assert _hit_texts(hits) == texts
+        # A session without events, as a user's next conversation begins.
         everywhere = MemoryFilters(session_id="new", user="u", all_sessions=True)
         [hit] = await memory.retrieve("zebra", 9, everywhere)
         assert (hit.session_id, hit.event.text) == ("t", "zebra two")
@@ -406,6 +417,7 @@ class FactMemoryContract(MemoryContract):
         new = await memory.append_event("s", Event(text="zebra two"), supersedes=old)
         [hit] = await memory.retrieve("zebra", 9, MemoryFilters(session_id="s"))
         assert hit.id == new
+        # `int` accepts a leading zero and the digits of other scripts, such as U+0663.
         for wrong in (theirs, "", "0", "-1", f"0{new}", "9" * 40, "x' OR 1 --", "\u0663"):
             with pytest.raises(InvalidIdError, match="supersedes must be the id of an event"):
                 await memory.append_event("s", Event(text="zebra three"), supersedes=wrong)
@@ -422,6 +434,7 @@ class FactMemoryContract(MemoryContract):
                 await memory.append_event(
                     "s", Event(text=f"zebra {hours} {index}"), valid_until=until
                 )
+        # The last moment overflows when it is converted to a zone in the east.
         await memory.append_event(
             "s", Event(text="zebra for good"), valid_until=datetime.max.replace(tzinfo=UTC)
         )
@@ -456,6 +469,7 @@ class FactMemoryContract(MemoryContract):
             == await memory.append_event("s", answer)
             != first
         )
+        # An answer came in between, so the user asks again.
         assert await memory.append_event("s", question) != first
         assert _event_texts(await memory.recent("s")) == [
             "zebra?",
@@ -492,6 +506,7 @@ class FactMemoryContract(MemoryContract):
             assert (hit.session_id, hit.event.text) == (session_id, text)
             assert _event_texts(await memory.recent(session_id, user=user)) == [text]
             assert await memory.summarize_episode(session_id, user=user) == f"user: {text}"
+        # None is left out, because `all_sessions` needs a user.
         for user in _USERS[1:]:
             filters = MemoryFilters(session_id="none", user=user, all_sessions=True)
             hit_texts = _hit_texts(await memory.retrieve("zebra", 99, filters))
@@ -529,6 +544,7 @@ class FactMemoryContract(MemoryContract):
         mine = UserMemory(memory, "u")
         assert await memory.forget(id="no id") == await memory.forget(session_id="none") == 0
         assert await mine.forget(id=ids["v", "s", 0]) == await memory.forget(user="s") == 0
+        # The event is in the other session of the user.
         assert await memory.forget(session_id="t", user="u", id=ids["u", "s", 0]) == 0
         erased = [
             await memory.forget(session_id="s"),
@@ -553,6 +569,7 @@ class FactMemoryContract(MemoryContract):
         ]
         assert await mine.recent("t") == []
         again = await memory.append_event("t", Event(text="zebra giraffe"), user="v")
+        # The highest id was erased above, and SQLite by default gives it to the next row.
         assert again not in ids.values()
         assert (await memory.retrieve("zebra giraffe", 9, MemoryFilters(session_id="t", user="v")))[
             0
@@ -573,6 +590,7 @@ class FactMemoryContract(MemoryContract):
         async with asyncio.TaskGroup() as tasks:
             for index in range(20):
                 tasks.create_task(
+                    # Texts come in pairs, so a repeat may arrive before its first event is stored.
                     memory.append_event("s", Event(text=f"zebra {index // 2}"), user="u", key="k")
                 )
                 tasks.create_task(memory.append_event("t", Event(text="zebra"), user="u"))
@@ -583,6 +601,7 @@ class FactMemoryContract(MemoryContract):
     async def test_invalid_arguments_of_facts_are_refused_s3_04(self, memory: FactMemory) -> None:
         """Say what to pass, and store or erase nothing."""
         event, wrong = Event(text="zebra"), cast("Any", 5)
+        # Some memories begin a user's scope with U+001F.
         for bad in ("", " ", "a\nb", "\x1fu", "u" * 201):
             for argument in ("user", "key"):
                 message = f"the {argument} .* is not allowed; use 1 to 200 printable"

@@ -73,6 +73,7 @@ class ContextPointerStoreContract:
 
     async def test_repeats_are_kept_on_request(self, store: ContextPointerStore) -> None:
         """Save each changed result under a new id, in the order of the saves."""
+        # The second `b` changes nothing, so it has the id of the first.
         saves = [("a", ""), ("b", "0001"), ("b", "0001"), ("a", "0002"), ("c", "0003")]
         for result, suffix in saves:
             pointer = await _save(store, result, keep_repeats=True)
@@ -95,6 +96,7 @@ class ContextPointerStoreContract:
         await asyncio.gather(*(_save(store, [index] * 10) for index in range(8)))
         (pointer,) = store.list(query_id="q")
         result = store.load_result(pointer=pointer)
+        # A mix of two saves would have two numbers.
         assert result == [result[0]] * 10
         assert pointer.result_bytes == len(json.dumps(result, separators=(",", ":")))
 
@@ -141,6 +143,7 @@ class ContextPointerStoreContract:
             assert store.list(query_id="q") == [current]
             _assert_missing(store, expired, "expired")
             removed = await store.gc()
+        # The first `gc` removed it, so the second finds nothing.
         assert (removed.expired, removed.passed_over) == (0, 0)
         assert store.load_result(pointer=current) == 1
         again = await _save(store, "again", args={"n": 1})
@@ -173,6 +176,7 @@ class ContextPointerStoreContract:
         forgotten = await _save(store, 1, args={"n": 1})
         store.delete(query_id="q", pointer_ids=[forgotten.pointer_id], remember=False)
         store.delete(query_id="q")
+        # The hash that remembers the erasure is not among the results.
         assert not store.records.blobs.scan("q").blobs
         _assert_missing(store, erased, "erased")
         _assert_missing(store, forgotten, "unknown")
@@ -189,6 +193,7 @@ class ContextPointerStoreContract:
         blobs = store.records.blobs
         damaged_name = store.records.result_names(damaged)[0]
         missing_name = store.records.result_names(missing)[0]
+        # Valid JSON with the size of the true result, so only the digest shows the damage.
         blobs.put(f"q/{damaged_name}", b"7")
         blobs.delete(f"q/{missing_name}")
         blobs.put("q/notes.txt", b"mine")
