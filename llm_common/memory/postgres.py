@@ -435,6 +435,7 @@ class PostgresMemory:
             hit = _hit(score, *events[position])
             if hit.current or filters.history:
                 hits.append(hit)
+        # Current ones first again, because the fusion with vectors mixes them with older ones.
         hits.sort(key=lambda hit: not hit.current)
         return hits[:k]
 

@@ -381,6 +381,7 @@ def _append(connection: sqlite3.Connection, entry: Entry) -> int:
         repeated = entry.find_repeated(newest)
         if repeated is not None:
             return repeated
+        # Only one transaction can write, so no other writer reads the same highest position.
         row["fact"] = _supersede(connection, entry, row)
         [event_number] = connection.execute(
             f"""INSERT INTO events
