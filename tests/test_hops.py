@@ -17,7 +17,7 @@ MAX_FILES = {
     "hook: offload a result": 18,
     "hook: fold 200 messages": 19,
     "gateway: preview a result": 19,
-    "pack an output and turns": 23,
+    "pack an output and turns": 24,
     "pack a folder": 21,
 }
 

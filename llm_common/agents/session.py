@@ -1,14 +1,10 @@
 """`Session`: one conversation, with its results behind pointers and its prompts within limits.
 
-`Sessions` has a `Session` for each conversation of a framework or server. `SessionResults` has the
-pointers of one session.
+`Sessions` has a `Session` for each conversation of a framework or server.
 """
 
-import asyncio
 import hashlib
 import logging
-import os
-import re
 import secrets
 import threading
 import time
@@ -16,7 +12,6 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
-from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -24,6 +19,7 @@ from cachetools import LRUCache
 
 from llm_common._threads import in_thread
 from llm_common.agents.offloading import Offloaded, OffloadPolicy, OffloadTurn, text_of
+from llm_common.agents.session_results import SessionResults, checked_session_id
 from llm_common.context.bundle import ContextBundle
 from llm_common.context.intent import classify_intent
 from llm_common.context.request import (
@@ -35,7 +31,7 @@ from llm_common.context.request import (
 )
 from llm_common.context.selector import ContextSelector
 from llm_common.core.tokens import DefaultCounter, TokenCounter
-from llm_common.errors import InvalidIdError, PointerNotFoundError
+from llm_common.errors import InvalidIdError
 from llm_common.history.fold import fold
 from llm_common.history.folding import HISTORY_TOOL, FoldPolicy
 from llm_common.history.message_shapes import (
@@ -46,7 +42,7 @@ from llm_common.history.message_shapes import (
     newest_texts,
 )
 from llm_common.history.search import FoundMessage, search_messages
-from llm_common.pointers.pointer import ContextPointer, checked_query_id
+from llm_common.pointers.pointer import ContextPointer
 from llm_common.pointers.reading import ContextReading
 from llm_common.pointers.store import (
     ContextPointerStore,
@@ -54,8 +50,6 @@ from llm_common.pointers.store import (
     InMemoryContextPointerStore,
 )
 from llm_common.ranking.embeddings import Embedder
-from llm_common.redaction.redactor import Redactor
-from llm_common.text.canonical import decode_json, encode_json
 from llm_common.text.display import in_fence, one_line
 from llm_common.tools.read_back import DEFAULT_MAX_TOKENS, ReadBackTool, read_context
 from llm_common.tools.tool import Tool
@@ -104,12 +98,6 @@ _MAX_SESSION_BYTES: Final = 64_000_000
 _GC_PAUSE_S: Final = 3_600.0
 _MAX_LIVE: Final = 1_024  # an evicted session is created again over the same store
 _HASHED: Final = "hashed:"
-
-_MAX_CACHED_BYTES: Final = 8_000_000
-# Checked before the store is asked, so that a model's invention never becomes a path.
-_ID: Final = re.compile(r"[0-9a-f]{12,16}")
-# The tool name of the records that list a session's queries. No tool may have it.
-_QUERY_OF_SESSION: Final = "(session query)"
 
 
 @dataclass(frozen=True)
@@ -705,367 +693,3 @@ class Sessions:
                 return checked_session_id(conversation_id, self.store.redactor)
         # `repr` tells a tuple from a text that looks like it, and escapes lone surrogates.
         return _HASHED + hashlib.sha256(repr(conversation_id).encode()).hexdigest()[:32]
-
-
-class SessionResults:
-    """The pointers of one session over a store, in save order.
-
-    A session with a `session_id` outlives its process. The store records its queries, so that
-    `resume` finds all of them in another process. Results in memory are returned only while the
-    store has them too, so nothing erased or expired is returned.
-
-    Args:
-        store: Keeps the results.
-        session_id: The query id of results that are saved without one. None creates a random id.
-        persist_threshold: Maximum bytes of a stored result that also stays in memory, 8 MB in all
-            (LRU). 0 keeps none.
-
-    Attributes:
-        is_named: Whether the caller chose the id, so that other processes can resume the session.
-
-    Raises:
-        InvalidIdError: If `session_id` is not allowed.
-    """
-
-    def __init__(
-        self,
-        store: ContextPointerStore,
-        session_id: str | None = None,
-        *,
-        persist_threshold: int = 0,
-    ) -> None:
-        self.store: Final = store
-        self.is_named: Final = session_id is not None
-        if session_id is None:
-            session_id = f"session_{secrets.token_hex(16)}"
-        self.session_id: Final = checked_session_id(session_id, store.redactor)
-        self.pointers: Final[dict[str, ContextPointer]] = {}
-        """The saved and resumed pointers by id, in save order."""
-        self._recorded = {self.session_id}
-        self._stored: dict[str, set[str]] = {}  # the ids that `clear_files` removes, by query
-        self._erased: set[str] = set()
-        self._saving: set[asyncio.Task[ContextPointer]] = set()
-        self._cache = ResultCache(max_item_bytes=persist_threshold, max_bytes=_MAX_CACHED_BYTES)
-
-    async def save(
-        self,
-        result: Any,
-        *,
-        tool: str,
-        args: dict[str, Any],
-        task_id: str | int | None = None,
-        query_id: str | None = None,
-    ) -> ContextPointer:
-        """Store a result and return its pointer.
-
-        Cancelling the caller does not stop a save that has begun. `clear_files` waits for the save,
-        and removes its files.
-
-        Raises:
-            StoreError: If nothing was saved. Its subclasses name the reason.
-        """
-        if query_id is None:
-            query_id = self.session_id
-        if task_id is not None:
-            task_id = str(task_id)
-        saving = asyncio.create_task(self._save(result, tool, args, task_id, query_id))
-        # The event loop has only weak references to tasks, and `clear_files` has to wait for them.
-        self._saving.add(saving)
-        saving.add_done_callback(self._saving.discard)
-        # A thread cannot be cancelled, and `_keep` has to list the files that it still writes.
-        return await asyncio.shield(saving)
-
-    async def _save(
-        self,
-        result: Any,
-        tool: str,
-        args: dict[str, Any],
-        task_id: str | None,
-        query_id: str,
-    ) -> ContextPointer:
-        if self.is_named and query_id not in self._recorded:
-            # Before the result, which a kill in between would leave without a record.
-            await self._record_query(query_id)
-        pointer = await self.store.save(
-            query_id=query_id,
-            task_id=task_id,
-            tool_name=tool,
-            args=args,
-            result=result,
-            source_urls=_urls_named_by(result),
-            keep_repeats=True,
-        )
-        self._keep(pointer)
-        if pointer.expires_at is None and self._cache.takes(pointer.result_bytes):
-            # As bytes, since the caller may change the result later.
-            payload = encode_json(result).data
-            # The result may have changed during the save, or the store has redacted it.
-            if hashlib.sha256(payload).hexdigest() == pointer.result_sha256:
-                self._cache.put(_key(pointer), payload)
-        return pointer
-
-    async def _record_query(self, query_id: str) -> None:
-        record = await self.store.save(
-            query_id=self.session_id,
-            task_id=None,
-            tool_name=_QUERY_OF_SESSION,
-            args={"query_id": list(query_id.encode())},  # as text it might be taken for a secret
-            result=query_id,
-        )
-        self._keep_record(record)
-
-    def _keep_record(self, record: ContextPointer) -> str:
-        """Add the query of a record to the session's queries, and return its id."""
-        query_id = bytes(record.args["query_id"]).decode()
-        self._recorded.add(query_id)
-        self._stored.setdefault(self.session_id, set()).add(record.pointer_id)
-        return query_id
-
-    def _keep(self, pointer: ContextPointer) -> None:
-        """Make a pointer the session's newest."""
-        # A dict leaves an existing key in its old place.
-        self.pointers.pop(pointer.pointer_id, None)
-        self.pointers[pointer.pointer_id] = pointer
-        self._stored.setdefault(pointer.query_id, set()).add(pointer.pointer_id)
-        # A repeated call has the id of its erased result again.
-        self._erased.discard(pointer.pointer_id)
-
-    def list_query(self, query_id: str) -> list[ContextPointer]:
-        """Return every stored pointer of a query, also from other sessions, oldest first.
-
-        Raises:
-            StoreError: If the query id is not allowed, or its folder cannot be read.
-        """
-        pointers = self.store.list(query_id=query_id)
-        return [pointer for pointer in pointers if pointer.tool_name != _QUERY_OF_SESSION]
-
-    def list_stored(self) -> list[ContextPointer]:
-        """Return every pointer that any process stored under the session's id, oldest first.
-
-        Raises:
-            StoreError: If a folder cannot be read.
-        """
-        stored = self.list_query(self.session_id)
-        for record in self.store.list(query_id=self.session_id):
-            if record.tool_name == _QUERY_OF_SESSION:
-                stored += self.list_query(self._keep_record(record))
-        return sorted(stored, key=attrgetter("created_at"))
-
-    def list_all(self) -> list[ContextPointer]:
-        """Return the pointers under the session's id and those of its other queries, oldest first.
-
-        Raises:
-            StoreError: If a folder cannot be read.
-        """
-        pointers = self.list_stored()
-        for pointer in self.pointers.values():
-            # An unnamed session records no queries, so memory alone knows these pointers.
-            if pointer.query_id not in self._recorded:
-                pointers.append(pointer)
-        return sorted(pointers, key=attrgetter("created_at"))
-
-    async def resume(self, query_id: str | None = None) -> list[ContextPointer]:
-        """Add the stored pointers of a query, or all of the session's, and return them.
-
-        Raises:
-            StoreError: If the query id is not allowed, or its folder cannot be read.
-        """
-        if query_id is None:
-            pointers = await in_thread(self.list_stored)
-        else:
-            pointers = await in_thread(self.list_query, query_id)
-        for pointer in pointers:
-            self._keep(pointer)
-        # Another process may have saved between two saves of this one.
-        in_order = sorted(self.pointers.values(), key=attrgetter("created_at"))
-        self.pointers.clear()
-        self.pointers.update({pointer.pointer_id: pointer for pointer in in_order})
-        return pointers
-
-    def find(self, entry: object) -> ContextPointer | None:
-        """Return the pointer itself, or the session's pointer with this id or path, or None.
-
-        Raises:
-            TypeError: If `entry` is neither a pointer nor a text or path.
-        """
-        if isinstance(entry, ContextPointer):
-            return entry
-        if not isinstance(entry, str | Path):
-            kind = type(entry).__name__
-            raise TypeError(
-                "pass a ContextPointer, as save_context returns it, its id or its result_path, "
-                f"not a {kind}"
-            )
-        path = os.fspath(entry)
-        if path in self.pointers:
-            return self.pointers[path]
-        for pointer in self.pointers.values():
-            if pointer.result_path == path:
-                return pointer
-        return None
-
-    def load_result(self, *, pointer: ContextPointer | str) -> Any:
-        """Return the result of a pointer, or of the session's pointer with this id or path.
-
-        Raises:
-            PointerNotFoundError: If there is no such pointer, or its result is gone.
-            StoreError: If the result cannot be read.
-            TypeError: If `pointer` is something else.
-        """
-        match = self.find(pointer)
-        if match is None:
-            raise self._missing(pointer)
-        cached = self._cached(match)
-        return self.store.load_result(pointer=match) if cached is None else decode_json(cached)
-
-    def load_payload(self, pointer_id: str) -> tuple[ContextPointer, bytes]:
-        """Return a pointer of this session with the bytes of its result.
-
-        Raises:
-            PointerNotFoundError: If the session has no such pointer, or its result is gone.
-            StoreError: If the result cannot be read.
-        """
-        pointer = self.pointers.get(pointer_id)
-        if pointer is None:
-            return self._load_unlisted(pointer_id)
-        cached = self._cached(pointer)
-        if cached is None:
-            return self.store.load_payload(pointer_id, query_id=pointer.query_id)
-        return pointer, cached
-
-    def _load_unlisted(self, pointer_id: str) -> tuple[ContextPointer, bytes]:
-        """Load a folded part, or a result that another process of the session stored."""
-        if pointer_id in self._erased or not _ID.fullmatch(pointer_id):
-            raise self._missing(pointer_id)
-        try:
-            return self.store.load_payload(pointer_id, query_id=self.session_id)
-        except PointerNotFoundError as exc:
-            # Not under the session's id itself, but maybe under one of its queries.
-            for pointer in self.list_stored():
-                if pointer.pointer_id == pointer_id:
-                    return self.store.load_payload(pointer_id, query_id=pointer.query_id)
-            if exc.reason == "unknown":
-                raise self._missing(pointer_id) from exc
-            raise
-
-    def _cached(self, pointer: ContextPointer) -> bytes | None:
-        """Return the result from memory, if the store has it too."""
-        cached = self._cache.get(_key(pointer))
-        # Another process may have erased or evicted it, and it may have expired.
-        if cached is None or self.store.is_stored(
-            query_id=pointer.query_id, pointer_id=pointer.pointer_id
-        ):
-            return cached
-        self._cache.remove(_key(pointer))
-        return None
-
-    def _missing(self, entry: object) -> PointerNotFoundError:
-        # Only an id is repeated: any other text may be a secret, or an attack on a log.
-        is_id = isinstance(entry, str) and _ID.fullmatch(entry)
-        pointer = f"pointer {entry}" if is_id else "such pointer"
-        return PointerNotFoundError(
-            f"This session has no {pointer}; use an id that it gave",
-            reason="erased" if entry in self._erased else "unknown",
-        )
-
-    def forget(self) -> None:
-        """Remove pointers and results from memory. Files can still be cleared."""
-        self.pointers.clear()
-        self._cache.clear()
-
-    async def clear_files(self) -> None:
-        """Remove the session's saved and resumed results from the store. Idempotent.
-
-        Raises:
-            StoreError: If some files could not be removed. Call again to retry.
-        """
-        # A save that ends after the deletion would leave its files behind.
-        # `wait` does not raise the error of a save, which its own caller gets.
-        if self._saving:
-            await asyncio.wait(self._saving)
-        self._cache.clear()
-        # First, in case a deletion fails: a later save then records its query again.
-        self._recorded = {self.session_id}
-        # A save during an await may add a query, and a dict must not grow in a loop.
-        for query_id in list(self._stored):
-            # A copy, since a save during the deletion adds an id that stays.
-            removed = frozenset(self._stored[query_id])
-            # Without tombstones in the store, since `_erased` has the ids.
-            await in_thread(
-                self.store.delete, query_id=query_id, pointer_ids=removed, remember=False
-            )
-            self._erased |= removed
-            self._stored[query_id] -= removed
-
-
-def checked_session_id(session_id: str, redactor: Redactor) -> str:
-    """Return a session's id if the store accepts it.
-
-    Raises:
-        InvalidIdError: If it does not.
-    """
-    # The query ids of a session begin with its id, and must be allowed too.
-    checked_query_id(f"{session_id}/q_{'0' * 16}", redactor)
-    return session_id
-
-
-class ResultCache:
-    """A thread-safe LRU cache of results as bytes, by query id and pointer id.
-
-    Args:
-        max_item_bytes: Maximum bytes of a result.
-        max_bytes: Maximum bytes of all results.
-    """
-
-    def __init__(self, *, max_item_bytes: int, max_bytes: int) -> None:
-        # An `LRUCache` raises for an item that is larger than the cache.
-        self._max_item_bytes = min(max_item_bytes, max_bytes)
-        self._results: LRUCache[tuple[str, str], bytes] = LRUCache(max_bytes, getsizeof=len)
-        # Readers need the lock too: `get` of an LRU cache changes the order of its entries.
-        self._lock = threading.Lock()
-
-    def takes(self, size: int | None) -> bool:
-        """Return whether the cache keeps a result of that size."""
-        return size is not None and size <= self._max_item_bytes
-
-    def put(self, key: tuple[str, str], payload: bytes) -> None:
-        """Replace the result of a key, or remove it if the new one is too long."""
-        with self._lock:
-            self._results.pop(key, None)
-            if self.takes(len(payload)):
-                self._results[key] = payload
-
-    def get(self, key: tuple[str, str]) -> bytes | None:
-        """Return the result of a key, or None."""
-        with self._lock:
-            return self._results.get(key)
-
-    def remove(self, key: tuple[str, str]) -> None:
-        """Remove the result of a key, if the cache has it."""
-        with self._lock:
-            self._results.pop(key, None)
-
-    def clear(self) -> None:
-        """Remove every result."""
-        with self._lock:
-            self._results.clear()
-
-    def __len__(self) -> int:
-        return len(self._results)
-
-
-def _key(pointer: ContextPointer) -> tuple[str, str]:
-    return pointer.query_id, pointer.pointer_id
-
-
-def _urls_named_by(result: Any) -> Sequence[str]:
-    """Return the URLs of a dict under `url` and `sources`. The store itself reads `source_urls`."""
-    urls: list[str] = []
-    if isinstance(result, dict):
-        entries: list[Any] = [result]
-        if isinstance(result.get("sources"), list):
-            entries += result["sources"]
-        for entry in entries:
-            if isinstance(entry, dict) and isinstance(entry.get("url"), str):
-                urls.append(entry["url"])
-    return urls

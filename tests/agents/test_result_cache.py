@@ -1,6 +1,6 @@
 import threading
 
-from llm_common.agents.session import ResultCache
+from llm_common.agents.session_results import ResultCache
 
 
 def test_the_least_recently_used_result_is_evicted_first() -> None:
