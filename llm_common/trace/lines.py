@@ -220,7 +220,7 @@ class SentPrompt(_Frozen):
 
     digest: str
     bytes: int
-    chunk_bytes: int
+    chunk_bytes: int = Field(gt=0)
     prefixes: tuple[str, ...] = ()
     same_bytes: int | None = None
     same_as: str | None = None

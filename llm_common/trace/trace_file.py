@@ -72,8 +72,13 @@ def read_trace(path: str | Path) -> RecordedRun:
             file = max(file.rglob("*.jsonl"), key=lambda trace: trace.name)
         with file.open("rb") as opened:
             # Of the open file, since another one can replace it. The run may still append to it.
-            is_readable = os.fstat(opened.fileno()).st_size <= _MAX_FILE_BYTES
-            data = opened.read(_MAX_FILE_BYTES) if is_readable else b""
+            size_bytes = os.fstat(opened.fileno()).st_size
+            if size_bytes > _MAX_FILE_BYTES:
+                raise StoreError(
+                    f"{file} has {size_bytes:,} bytes, more than the {_MAX_FILE_BYTES:,} "
+                    "that can be read. Read the trace of another run"
+                )
+            data = opened.read(_MAX_FILE_BYTES)
     except ValueError as exc:  # from `max` of nothing
         raise StoreError(
             f"{file} contains no trace. Give a .jsonl file that a Trace wrote"

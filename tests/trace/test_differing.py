@@ -8,7 +8,7 @@ import pytest
 from llm_common.agents import FileContextPointerStore
 from llm_common.core import answer_text
 from llm_common.testing import ScriptedClient
-from llm_common.trace import diff
+from llm_common.trace import diff, read_trace
 from llm_common.trace.lines import ModelCallLine
 from tests.trace.runs import memory, not_chosen, pack, recorded, turn
 
@@ -55,6 +55,20 @@ async def test_the_first_changed_byte_is_found(texts: bool, position: str, tmp_p
     assert step.changes[-1].startswith(
         f"the prompts differ from {position.format(exact, 1_024, before.bytes)}"
     )
+
+
+async def test_a_line_with_chunks_of_zero_bytes_is_skipped(tmp_path: Path) -> None:
+    async def story(_: FileContextPointerStore) -> None:
+        messages = [{"role": "user", "content": "word " * 200}]
+        await answer_text(ScriptedClient("Yes."), messages, model="m", timeout_s=5)
+
+    run = await recorded(story, tmp_path)
+    text = run.path.read_text(encoding="utf-8")
+    assert '"chunk_bytes":256,' in text
+    run.path.write_text(text.replace('"chunk_bytes":256,', '"chunk_bytes":0,'), encoding="utf-8")
+    [note] = read_trace(run.path).notes
+    assert "is of an unknown kind or form" in note
+    assert all(step.changes == () for step in diff(read_trace(run.path), read_trace(run.path)))
 
 
 async def test_a_prompt_refers_to_the_prompt_with_the_same_beginning(tmp_path: Path) -> None:

@@ -49,6 +49,14 @@ def test_the_newest_run_of_a_folder_is_read(tmp_path: Path) -> None:
     assert read_trace(tmp_path / "b").run_id == "20260101T000000000000Z-1"
 
 
+def test_a_file_that_is_too_long_is_refused_by_its_size(tmp_path: Path) -> None:
+    path = tmp_path / "x.jsonl"
+    with path.open("wb") as opened:
+        opened.truncate(256_000_001)  # sparse: it takes no space on the disk
+    with pytest.raises(StoreError, match="256,000,001 bytes, more than the 256,000,000"):
+        read_trace(path)
+
+
 @pytest.mark.parametrize("name", ["absent", "absent.jsonl", "."])
 def test_a_path_without_a_trace_is_named(name: str, tmp_path: Path) -> None:
     with pytest.raises(StoreError, match=r"Give a [.]jsonl file that a Trace wrote"):
