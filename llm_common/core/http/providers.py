@@ -261,12 +261,16 @@ def checked_base_url(text: str, *, variable: str) -> str:
 
 
 def host_of(address: object) -> str | None:
-    """Return the host of an address, with its port if it has one, or None without a host."""
+    """Return the host of an address with its port, or None without a host.
+
+    The port of HTTPS is left out unless the address names it.
+    """
     with suppress(ValueError):  # a port that is not a number, or out of range
         parts = urlsplit(str(address))
         if parts.hostname and (parts.port is None or parts.port > 0):
             # Without a user and a password, which an address may have before the host.
-            return parts.netloc.rpartition("@")[2]
+            host = parts.netloc.rpartition("@")[2].removesuffix(":")
+            return f"{host}:80" if parts.scheme == "http" and parts.port is None else host
     return None
 
 

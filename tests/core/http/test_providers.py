@@ -3,7 +3,7 @@
 import pytest
 
 from llm_common.core import LLMConfig, OpenAICompatibleClient, config_for_provider, config_from_env
-from llm_common.core.http.providers import PROVIDERS
+from llm_common.core.http.providers import PROVIDERS, host_of
 from llm_common.errors import ConfigError
 from llm_common.testing import ScriptedClient
 
@@ -163,3 +163,19 @@ def test_a_provider_can_be_chosen_by_name(env: pytest.MonkeyPatch) -> None:
         config_for_provider("zai")
     with pytest.raises(ConfigError, match="openrouter"):
         config_for_provider("acme")
+
+
+@pytest.mark.parametrize(
+    ("address", "host"),
+    [
+        ("https://api.example.test/v1", "api.example.test"),
+        ("https://user:password@api.example.test:8443/v1", "api.example.test:8443"),
+        ("http://api.example.test/v1", "api.example.test:80"),
+        ("http://api.example.test:/v1", "api.example.test:80"),
+        ("http://[::1]/v1", "[::1]:80"),
+        ("http://[::1]:11434/v1", "[::1]:11434"),
+        ("/v1", None),
+    ],
+)
+def test_a_host_has_the_port_that_its_scheme_stands_for(address: str, host: str | None) -> None:
+    assert host_of(address) == host
