@@ -382,12 +382,13 @@ class Session:
         messages: Sequence[Message],
         keep: Collection[str],
     ) -> list[DefinitionT]:
-        by_name = {definition_of(tool).name: tool for tool in tools}
+        definitions = [definition_of(tool) for tool in tools]
+        by_name = {definition.name: definition for definition in definitions}
         # The finder is shown only beside hidden tools, so it does not compete with the others.
         finder = by_name.pop(self.config.finder_name, None)
         called = {call.name for call in calls_of(messages)}
         choice = shortlist.choose(
-            [definition_of(tool) for tool in by_name.values()],
+            [*by_name.values()],
             texts=newest_texts(messages, _MAX_TEXTS, _MAX_TEXT_CHARS),
             keep={*keep, *called, *self.tool_names},
         )
@@ -402,7 +403,11 @@ class Session:
         names = {*choice.names}
         if choice.hidden and finder is not None:
             names.add(self.config.finder_name)
-        return [tool for tool in tools if definition_of(tool).name in names]
+        return [
+            tool
+            for tool, definition in zip(tools, definitions, strict=True)
+            if definition.name in names
+        ]
 
     async def fold(self, messages: Sequence[Message]) -> list[Message]:
         """Return the messages to send, within the limit of the config's `fold`.
@@ -530,11 +535,21 @@ class Session:
         lines: list[str] = []
         for match in matches:
             lines.append(match.line)
-            # Counted with its fence, since the model gets both.
-            if self.config.counter.count(in_fence("\n".join(lines))) > self.config.max_read_tokens:
+            if not self._fits_answer(lines):
                 lines.pop()
                 break
+        if not lines:
+            # Halved until it fits, since a line of emoji takes several tokens a character.
+            line = matches[0].line
+            while len(line) > 1 and not self._fits_answer([line]):
+                line = one_line(line, max_chars=len(line) // 2)
+            lines.append(line)
         return in_fence("\n".join(lines))
+
+    def _fits_answer(self, lines: Sequence[str]) -> bool:
+        # Counted with the fence, since the model gets both.
+        text = in_fence("\n".join(lines))
+        return self.config.counter.count(text) <= self.config.max_read_tokens
 
     async def _find_tools(self, query: str) -> str:
         assert self._shortlist is not None  # without a limit, tools() has no finder

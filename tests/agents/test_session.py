@@ -176,6 +176,14 @@ async def test_searching_is_bounded_by_a_count_and_by_tokens_t_01() -> None:
     assert "try others" in str(await search.run({"query": "zygomorphic"}))
 
 
+async def test_a_search_shows_the_beginning_of_a_match_that_is_longer_than_an_answer() -> None:
+    session = memory_session(max_read_tokens=200)
+    await offload_rows(session, result=["harbour " + "🦀🧭🛟" * 100] * 100)
+    answer = str(await session.tools()[1].run({"query": "harbour"}))
+    assert "harbour 🦀" in answer
+    assert COUNTER.count(answer) <= 200
+
+
 @pytest.mark.parametrize(
     ("turns", "stay"), [(("one", "one"), [True, False]), (("one", "two"), [True, True])]
 )
