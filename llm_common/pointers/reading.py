@@ -142,10 +142,10 @@ def read_payload(
     *,
     part: ResultPart | None = None,
     cursor: str | None = None,
-    limit_tokens: int,
+    max_tokens: int,
     counter: TokenCounter,
 ) -> ContextReading:
-    """Read a piece of a stored result whose `rendered` has at most `limit_tokens`.
+    """Read a piece of a stored result whose `rendered` has at most `max_tokens`.
 
     Blocks, so call it in a thread. Other threads continue, because a regular expression releases
     the GIL. It is stopped after 1.2 s of CPU time, and a filter after a fixed amount of work.
@@ -155,7 +155,7 @@ def read_payload(
         payload: The stored bytes of the result.
         part: The part to read. None reads the whole result.
         cursor: Cursor of the previous piece. None reads the first piece.
-        limit_tokens: Maximum number of tokens of `rendered`.
+        max_tokens: Maximum number of tokens of `rendered`.
         counter: Counts the tokens.
 
     Raises:
@@ -163,10 +163,10 @@ def read_payload(
             stopped, or the cursor belongs to another part or version. A model can correct its
             request by the text.
         StoreError: If the payload is not JSON.
-        ValueError: If `limit_tokens` is under `MIN_LIMIT_TOKENS`.
+        ValueError: If `max_tokens` is under `MIN_LIMIT_TOKENS`.
     """
-    if limit_tokens < MIN_LIMIT_TOKENS:
-        raise ValueError(f"limit_tokens must be {MIN_LIMIT_TOKENS} or more, got {limit_tokens}")
+    if max_tokens < MIN_LIMIT_TOKENS:
+        raise ValueError(f"max_tokens must be {MIN_LIMIT_TOKENS} or more, got {max_tokens}")
     fields = (part or ResultPart()).model_dump(exclude_defaults=True)
     # Binds a cursor to the part and to the version of the result. The offset of a piece means
     # nothing in another one.
@@ -185,7 +185,7 @@ def read_payload(
         extracted,
         start=start,
         checksum=checksum,
-        limit_tokens=limit_tokens,
+        max_tokens=max_tokens,
         counter=counter,
     )
 
@@ -214,13 +214,13 @@ def _fit(
     *,
     start: int,
     checksum: str,
-    limit_tokens: int,
+    max_tokens: int,
     counter: TokenCounter,
 ) -> ContextReading:
     """Return as much of the part from `start` as fits the limit, at least one character."""
     total = len(extracted.text)
     # Text of over eight characters a token is rare, and would only make the piece shorter.
-    text = extracted.text[start : start + limit_tokens * 8]
+    text = extracted.text[start : start + max_tokens * 8]
     size = len(text)
     while True:
         if size < len(text):
@@ -235,12 +235,12 @@ def _fit(
             cursor=f"{end:x}.{checksum}" if end < total else None,
         )
         tokens = counter.count(reading.rendered)
-        if tokens <= limit_tokens or size <= 1:
+        if tokens <= max_tokens or size <= 1:
             return reading
         # Tokens are roughly proportional to characters, so a few rounds are enough. The tokens of
         # the frame stay the same.
         frame = counter.count(reading.model_copy(update={"text": ""}).rendered)
-        size = max(min(size * (limit_tokens - frame) // max(tokens - frame, 1), size - 1), 1)
+        size = max(min(size * (max_tokens - frame) // max(tokens - frame, 1), size - 1), 1)
 
 
 def extract_part(payload: bytes, part: Mapping[str, Any]) -> ExtractedPart:

@@ -113,7 +113,7 @@ async def read_context(
     def read() -> ContextReading:
         pointer, payload = load(pointer_id)
         return read_payload(
-            pointer, payload, part=part, cursor=cursor, limit_tokens=max_tokens, counter=tokens
+            pointer, payload, part=part, cursor=cursor, max_tokens=max_tokens, counter=tokens
         )
 
     return await in_thread(read)

@@ -119,7 +119,7 @@ def test_a_match_shows_the_position_of_its_words(store: ContextPointerStore) -> 
     read = read_payload(
         *store.load_payload(saved.pointer_id, query_id="deep"),
         part=ResultPart(chars=(match.start, end)),
-        limit_tokens=2_000,
+        max_tokens=2_000,
         counter=UpperBoundCounter(),
     )
     assert read.text == match.passage

@@ -603,7 +603,7 @@ async def test_deeper_results_of_older_versions_are_read_s0_14(tmp_path: Path, l
     assert loaded == 2**70
     reading = read_payload(
         *store.load_payload(pointer.pointer_id, query_id="q"),
-        limit_tokens=9_000,
+        max_tokens=9_000,
         counter=UpperBoundCounter(),
     )
     assert reading.text == text

@@ -253,7 +253,7 @@ def read(
         payload,
         part=part,
         cursor=cursor,
-        limit_tokens=limit_tokens,
+        max_tokens=limit_tokens,
         counter=DefaultCounter(),
     )
     if json:
