@@ -315,7 +315,8 @@ class _Folder:
         for output in self._outputs(self.live):
             # Canonical, so that the order of the arguments does not matter.
             call = f"{output.call.name} {stable_json(output.call.args)}"
-            if call in last:
+            # One call may have two outputs, which do not repeat each other.
+            if call in last and last[call].call is not output.call:
                 repeats.append(last[call]._replace(is_repeat=True))
             last[call] = output
         return repeats

@@ -1,8 +1,9 @@
 """Hooks for pydantic-ai agents: `LLMCommonCapability`."""
 
+from copy import copy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from pydantic_ai import FunctionToolset, RunContext, Tool as AgentTool, ToolDefinition, ToolReturn
 from pydantic_ai.capabilities import AbstractCapability
@@ -17,6 +18,7 @@ from llm_common.integrations.pydantic_ai_messages import (
     conversation_of,
     is_conversation,
     join_pieces,
+    newest_calls,
     pieces_of,
     read_piece,
     writer_of,
@@ -38,9 +40,10 @@ class LLMCommonCapability(AbstractCapability[Any]):
     """A capability that offloads long results, chooses tools and folds the history.
 
     Use it as `Agent(..., capabilities=[LLMCommonCapability()])`. Both `run` and `run_sync` work. A
-    tool's result is stored as data, not as text, and its `ToolReturn` keeps `content` and
-    `metadata`. Failures and files are not changed. The history keeps every message, and only the
-    messages sent to the model are folded.
+    tool's result is stored as data, not as text, and a long text in the `content` of a `ToolReturn`
+    as well. Results that the application supplies for deferred calls are offloaded when they are
+    sent. Failures, files and `metadata` are not changed. The history keeps every message, and only
+    the messages sent to the model are folded.
 
     The run's `conversation_id` names the session. A run takes it from its `message_history`.
 
@@ -53,9 +56,16 @@ class LLMCommonCapability(AbstractCapability[Any]):
     store: Sessions | ContextPointerStore | Path | str | None = None
     config: SessionConfig | None = None
     sessions: Sessions = field(init=False)
+    executed: set[str] = field(init=False, default_factory=set, repr=False)
 
     def __post_init__(self) -> None:
         self.sessions = Sessions.over(self.store, self.config)
+
+    async def for_run(self, ctx: RunContext[Any]) -> Self:  # noqa: ARG002 - pydantic-ai's protocol
+        """Return a copy that remembers which calls its run has executed."""
+        capability = copy(self)
+        capability.executed = set()
+        return capability
 
     def get_toolset(self) -> FunctionToolset[Any]:
         """Return the tools that read back from the session of the run that calls them."""
@@ -71,25 +81,54 @@ class LLMCommonCapability(AbstractCapability[Any]):
         **_: Any,
     ) -> Any:
         """Return the result, or its preview if it is long."""
-        value = result.return_value if isinstance(result, ToolReturn) else result
-        has_files = ToolReturnPart(tool_name=call.tool_name, content=value).files
-        # Results of other kinds end the run or come from outside, and media cannot be shortened.
-        if tool_def.kind != "function" or has_files:
+        self.executed.add(call.tool_call_id)
+        # An output ends the run. pydantic-ai's name for a tool that needs approval is "unapproved".
+        if tool_def.kind not in ("function", "unapproved"):
             return result
+        # The validated arguments may be objects that cannot be stored as JSON.
+        args = call.args_as_dict()
+        if not isinstance(result, ToolReturn):
+            return await self._offload(ctx, result, call.tool_name, args)
+        value = await self._offload(ctx, result.return_value, call.tool_name, args)
+        content: Any = result.content
+        if isinstance(content, str):
+            content = await self._offload(ctx, content, call.tool_name, args)
+        elif content is not None:
+            content = [await self._offload(ctx, part, call.tool_name, args) for part in content]
+        return replace(result, return_value=value, content=content)
+
+    async def before_model_request(
+        self, ctx: RunContext[Any], request_context: ModelRequestContext
+    ) -> ModelRequestContext:
+        """Offload the results that the application supplied for deferred calls."""
+        newest = ctx.messages[-1]
+        args = {call.tool_call_id: call.args_as_dict() for call in newest_calls(ctx.messages)}
+        # Only parts that this run made: others are the application's own objects.
+        for part in newest.parts if newest.run_id == ctx.run_id else ():
+            if not isinstance(part, ToolReturnPart) or part.outcome != "success":
+                continue
+            if part.tool_call_id in args and part.tool_call_id not in self.executed:
+                # The history and the request share the part, so both get the preview.
+                part.content = await self._offload(
+                    ctx, part.content, part.tool_name, args[part.tool_call_id]
+                )
+        return request_context
+
+    async def _offload(
+        self, ctx: RunContext[Any], value: Any, tool_name: str, args: dict[str, Any]
+    ) -> Any:
+        """Return a value, or its preview if it is long. Media cannot be shortened."""
+        if ToolReturnPart(tool_name=tool_name, content=value).files:
+            return value
         preview = await self._session(ctx).offload(
             value,
-            tool=call.tool_name,
-            # The validated arguments may be objects that cannot be stored as JSON.
-            args=call.args_as_dict(),
+            tool=tool_name,
+            args=args,
             # All calls of one model response have the same step.
             turn=f"{ctx.run_id} {ctx.run_step}",
             messages=conversation_of(ctx),
         )
-        if preview.pointer_id is None:
-            return result
-        if isinstance(result, ToolReturn):
-            return replace(result, return_value=str(preview))
-        return str(preview)
+        return value if preview.pointer_id is None else str(preview)
 
     async def prepare_tools(
         self, ctx: RunContext[Any], tool_defs: list[ToolDefinition]
@@ -105,7 +144,7 @@ class LLMCommonCapability(AbstractCapability[Any]):
         """Return the request with its history folded. The operator's instructions stay."""
         conversation: list[Piece] = []
         instructions: list[Piece] = []
-        for piece in pieces_of(request_context.messages):
+        for piece in pieces_of(request_context.messages, ctx.prompt):
             if is_conversation(piece):
                 conversation.append(piece)
             else:

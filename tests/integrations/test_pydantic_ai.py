@@ -9,9 +9,13 @@ import pytest
 from pydantic_ai import (
     Agent,
     BinaryContent,
+    CallDeferred,
+    DeferredToolRequests,
+    DeferredToolResults,
     ImageUrl,
     ModelMessage,
     RunContext,
+    Tool,
     ToolFailed,
     ToolReturn,
 )
@@ -103,7 +107,7 @@ def get_weather(city: str) -> str:
 
 
 async def run(
-    agent: Agent[None, str], how: str, text: str, history: Any = None, **facts: Any
+    agent: Agent[None, Any], how: str, text: str, history: Any = None, **facts: Any
 ) -> Any:
     if how == "async":
         return await agent.run(text, message_history=history, **facts)
@@ -189,6 +193,94 @@ async def test_a_session_cannot_read_the_results_of_another(how: str, named: boo
         (await run(agent, how, "read it", first.all_messages(), **mine)).all_messages()
     )[-2:]
     assert all("part 1" in str(one.content) for one in found)
+
+
+async def test_a_result_is_offloaded_after_its_approval(how: str) -> None:
+    def delete_parts(kind: str) -> Any:
+        """Deletes parts."""
+        return ROWS
+
+    script = Script(calls(("delete_parts", {"kind": "all"})), reads("/1500/stock"), says("10500"))
+    agent: Agent[None, Any] = Agent(
+        script.model,
+        tools=[Tool(delete_parts, requires_approval=True)],
+        output_type=[str, DeferredToolRequests],
+        capabilities=[LLMCommonCapability()],
+    )
+    asked = await run(agent, how, "Delete all parts")
+    assert isinstance(asked.output, DeferredToolRequests)
+    approved = DeferredToolResults(
+        approvals={call.tool_call_id: True for call in asked.output.approvals}
+    )
+    done = await run(agent, how, "", asked.all_messages(), deferred_tool_results=approved)
+    preview, part = outputs(done.all_messages())
+    assert len(str(preview.content)) < 3_000
+    assert "10500" in str(part.content)
+    assert done.output == "10500"
+
+
+async def test_results_from_outside_the_run_are_offloaded(how: str) -> None:
+    def list_later(kind: str) -> str:
+        """Lists the parts in stock later."""
+        raise CallDeferred
+
+    script = Script(
+        calls(("list_later", {"kind": "all"}), ("get_weather", {"city": "Ulm"})),
+        reads("/1500/stock"),
+        says("10500"),
+    )
+    agent: Agent[None, Any] = Agent(
+        script.model,
+        tools=[list_later, get_weather],
+        output_type=[str, DeferredToolRequests],
+        capabilities=[LLMCommonCapability()],
+    )
+    asked = await run(agent, how, "Which parts are there?")
+    later = DeferredToolResults(calls={call.tool_call_id: ROWS for call in asked.output.calls})
+    done = await run(agent, how, "And?", asked.all_messages(), deferred_tool_results=later)
+    assert max(len(str(part.content)) for part in outputs(done.all_messages())) < 3_000
+    assert "10500" in str(outputs(done.all_messages())[-1].content)
+    assert done.output == "10500"
+
+
+async def test_the_content_of_a_tool_return_is_offloaded(how: str) -> None:
+    image = ImageUrl("https://example.org/a.png")
+
+    def show_parts() -> ToolReturn[Any]:
+        """Shows parts."""
+        return ToolReturn("see below", content=["word " * 60_000, image], metadata={"pages": 3})
+
+    script = Script(calls(("show_parts", {})), says("done"))
+    agent = Agent(script.model, tools=[show_parts], capabilities=[LLMCommonCapability()])
+    await run(agent, how, "Show me")
+    result, shown = script.sent[-1][-1].parts
+    assert isinstance(result, ToolReturnPart)
+    assert (result.content, result.metadata) == ("see below", {"pages": 3})
+    assert isinstance(shown, UserPromptPart)
+    text, kept = list(shown.content)
+    assert len(str(text)) < 3_000
+    assert "read_context" in str(text)
+    assert kept == image
+
+
+async def test_a_question_is_never_folded_for_the_content_of_a_result(how: str) -> None:
+    def show_parts() -> ToolReturn[Any]:
+        """Shows parts."""
+        return ToolReturn("see below", content="word " * 4_000)
+
+    config = SessionConfig(
+        offload=OffloadPolicy(max_whole_tokens=100_000, max_turn_tokens=None),
+        fold=FoldPolicy(max_tokens=1_000),
+    )
+    script = Script(calls(("show_parts", {})), says("done"))
+    capability = LLMCommonCapability(store=Sessions(config=config))
+    agent = Agent(script.model, tools=[show_parts], capabilities=[capability])
+    await run(agent, how, "Where is part 7?")
+    question, call, result = script.sent[-1]
+    assert [getattr(part, "content", "") for part in question.parts] == ["Where is part 7?"]
+    assert isinstance(call, ModelResponse)
+    assert [part.part_kind for part in result.parts] == ["tool-return", "user-prompt"]
+    assert "stored under the id" in str(getattr(result.parts[1], "content", ""))
 
 
 async def test_parallel_calls_share_the_budget_of_their_turn(how: str) -> None:
