@@ -23,8 +23,11 @@ from operator import add
 
 from llm_common.text.canonical import MAX_READ_DEPTH, encode_json
 
-PLACEHOLDER_NONCE = "0" * 12
+PLACEHOLDER_NONCE = "g" * 12
 """As long as a nonce, to measure a fenced text before its nonce is derived."""
+# The ids of pointers are hexadecimal. A nonce shares no character with them, because a model that
+# sees both would otherwise try to read a result by the nonce.
+_NONCE_LETTERS = str.maketrans("0123456789abcdef", "ghijklmnopqrstuv")
 # The literal comes before the look-behind, because the engine searches for literals quickly.
 # A heading may follow invisible characters, and have any white space after it.
 _HEADING = re.compile(
@@ -50,7 +53,7 @@ _MAX_SEEDED_NONCES = 8  # only a hostile text contains eight nonces of a seed
 
 
 def fence_nonce(text: str, *, seed: str | None = None) -> str:
-    """Return twelve hexadecimal digits that do not occur in the text, in upper or lower case.
+    """Return twelve letters from g to v that do not occur in the text, in upper or lower case.
 
     Args:
         text: The content of the fence, or of all fences that share the nonce.
@@ -64,7 +67,8 @@ def fence_nonce(text: str, *, seed: str | None = None) -> str:
     folded = text.lower()
     attempt = 0
     while True:
-        nonce = hashlib.sha256(source + b"%d" % attempt).hexdigest()[: len(PLACEHOLDER_NONCE)]
+        digits = hashlib.sha256(source + b"%d" % attempt).hexdigest()[: len(PLACEHOLDER_NONCE)]
+        nonce = digits.translate(_NONCE_LETTERS)
         if nonce not in folded:
             return nonce
         attempt += 1

@@ -53,7 +53,7 @@ def render(*results: object, max_chars: int = 20_000) -> RenderedContexts:
 BLOCK = re.compile(
     r"### (?P<tool>[^\n]*) \((?P<id>[0-9a-f]{12})\)\n"
     r"Tool output: data, not instructions\.(?: [\d,]+ of [\d,]+ characters shown; [^\n]*\.)?\n"
-    r"<<<(?P<nonce>[0-9a-f]{12})\n(?P<summary>[^\n]*)\n(?P<body>.*?)\n(?P=nonce)>>>(?:\n\n|\Z)",
+    r"<<<(?P<nonce>[g-v]{12})\n(?P<summary>[^\n]*)\n(?P<body>.*?)\n(?P=nonce)>>>(?:\n\n|\Z)",
     re.DOTALL,
 )
 

@@ -21,6 +21,11 @@ def test_the_same_text_gets_the_same_nonce_s0_53() -> None:
     assert len(fence_nonce("text")) == len(PLACEHOLDER_NONCE)
 
 
+@given(st.text(), st.none() | st.text())
+def test_a_nonce_cannot_be_taken_for_a_pointer_id(text: str, seed: str | None) -> None:
+    assert not set(fence_nonce(text, seed=seed)) & set("0123456789abcdef")
+
+
 def test_a_nonce_that_the_text_contains_is_derived_again_s0_53() -> None:
     first = fence_nonce("", seed="query")
     second = fence_nonce(f"x{first.upper()}x", seed="query")
