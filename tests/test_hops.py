@@ -13,7 +13,7 @@ MAX_FILES = {
     "load": 6,
     "select outputs, HTTP": 18,
     "run": 47,
-    "run, HTTP": 54,
+    "run, HTTP": 55,
     "hook: offload a result": 18,
     "hook: fold 200 messages": 19,
     "gateway: preview a result": 19,
