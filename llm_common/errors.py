@@ -7,7 +7,7 @@ A name in brackets is a built-in base class, a name after a dot an attribute:
     ├── LLMError                            .model .host .usage .cost_usd
     │   ├── LLMTimeoutError                 .timeout_s
     │   ├── LLMConnectionError
-    │   ├── LLMStatusError                  .status .body .retry_after_s
+    │   ├── LLMStatusError                  .status .body .retry_after_s .endpoint_message
     │   │   ├── LLMAuthError
     │   │   ├── LLMRateLimitError
     │   │   ├── ModelNotFoundError          .chosen_by
@@ -33,7 +33,8 @@ A name in brackets is a built-in base class, a name after a dot an attribute:
 
 A message names the problem and the remedy. Details are attributes, so that callers never parse a
 message. The text of a model, a server or a tool (`.body`, `.reply`, `.reason`) is an attribute
-only, because it may contain user data.
+only, because it may contain user data. What an endpoint wrote about an error follows its message
+in `str(error)`, redacted, in one line. Logs leave it out, because an endpoint may quote a prompt.
 """
 
 from importlib import import_module
@@ -70,6 +71,9 @@ __all__ = [
     "UnsafePathError",
     "UnserialisableError",
 ]
+
+# Begins the part of an error's text that no log may have.
+ENDPOINT_WROTE = "The endpoint wrote: "
 
 
 class LLMCommonError(Exception):
@@ -180,11 +184,17 @@ class LLMConnectionError(LLMError):
 class LLMStatusError(LLMError):
     """The endpoint answered with an error.
 
+    An account without credit is this class itself, also with the status 429: waiting does not help.
+
     Attributes:
         status: HTTP status code.
         body: The first 2,000 characters of the response body.
         retry_after_s: Retry delay requested by the endpoint in seconds, or None.
+        endpoint_message: What the endpoint wrote about the error, redacted, in one line of at most
+            300 characters. "" if the body has no such text.
     """
+
+    endpoint_message: str = ""
 
     def __init__(
         self, message: str, *, status: int, body: str = "", retry_after_s: float | None = None
@@ -194,13 +204,21 @@ class LLMStatusError(LLMError):
         self.body = body
         self.retry_after_s = retry_after_s
 
+    def __str__(self) -> str:
+        return self._with_endpoint_message(super().__str__())
+
+    def _with_endpoint_message(self, text: str) -> str:
+        if not self.endpoint_message:
+            return text
+        return f"{text}. {ENDPOINT_WROTE}{self.endpoint_message}"
+
 
 class LLMAuthError(LLMStatusError):
     """The key is missing, invalid, or not authorised for the request (401, 403)."""
 
 
 class LLMRateLimitError(LLMStatusError):
-    """Too many requests (429)."""
+    """Too many requests (429). A later one may succeed."""
 
 
 class ModelNotFoundError(LLMStatusError):
@@ -213,8 +231,10 @@ class ModelNotFoundError(LLMStatusError):
     chosen_by: str | None = None
 
     def __str__(self) -> str:
-        text = super().__str__()
-        return f"{text}. The model was named by {self.chosen_by}" if self.chosen_by else text
+        text = LLMError.__str__(self)
+        if self.chosen_by:
+            text += f". The model was named by {self.chosen_by}"
+        return self._with_endpoint_message(text)
 
 
 class ContextTooLongError(LLMStatusError):

@@ -528,7 +528,8 @@ MISTAKES = [
         ),
         ModelNotFoundError,
         "model small at models.example: the endpoint has no such model or path (404); check "
-        "model and base_url. The model was named by LLM_COMMON_MODEL or default_model",
+        "model and base_url. The model was named by LLM_COMMON_MODEL or default_model. The endpoint wrote: "
+        "no",
     ),
     Mistake(
         "a key that is refused",

@@ -72,7 +72,8 @@ class Answer(BaseModel):
             could not be selected. `no_data` if a task failed and no call succeeded, so that no
             model was asked.
         problem: The reason of a failure, or "". It has no text of a user or model. For a tool, it
-            has the class and the redacted text of the error.
+            has the class and the redacted text of the error, and for a model call what the endpoint
+            wrote.
         failures: The failed and refused calls, and the outputs that cannot be loaded, a text for
             each. The prompt has up to ten of them, so an `ok` answer may rest on partial data.
         results: The results of the tasks.

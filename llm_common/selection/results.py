@@ -14,6 +14,7 @@ from llm_common.core.models import LLMUsage
 from llm_common.core.selection_cache import SelectionCache
 from llm_common.core.structured import Attempt, cost_of, usage_of
 from llm_common.core.two_attempts import CallOptions, SelectionStatus
+from llm_common.errors import ENDPOINT_WROTE
 from llm_common.plans import PlannedTask, ToolCall
 from llm_common.pointers.pointer import ContextPointer
 from llm_common.tools.validation import Problem
@@ -423,11 +424,13 @@ def report_selection(
         span.fail(selection.status)
         # A selection that failed before any call has no model to name.
         models = [attempt.model for attempt in selection.attempts if attempt.model]
-        model = f", model {models[-1]}" if models else ""
+        model = ""
+        if models and not selection.problem.startswith("model "):  # as an LLMError begins
+            model = f", model {models[-1]}"
         _log.warning(
             "no %s were chosen: status %s%s: %s",
             _NOUNS[source],
             selection.status,
             model,
-            selection.problem,
+            selection.problem.partition(f". {ENDPOINT_WROTE}")[0],
         )

@@ -19,7 +19,7 @@ from llm_common.agents import (
     ToolSelectionConfig,
     ToolSelector,
 )
-from llm_common.errors import LLMConnectionError
+from llm_common.errors import LLMConnectionError, LLMStatusError
 from llm_common.testing import ScriptedClient
 
 TASK = PlannedTask(id=1, description="Tell the snow in Oslo")
@@ -93,12 +93,12 @@ def attributes_of(measured: InMemoryMetricReader) -> list[dict[str, object]]:
 @pytest.mark.parametrize(
     ("choose", "replies", "warning_text"),
     [
-        (outputs, ["no JSON"], "no outputs were chosen: status invalid, model a-model: "),
-        (tools, ["no JSON", "neither"], "no tools were chosen: status invalid, model b-model: "),
+        (outputs, ["no JSON"], "no outputs were chosen: status invalid: model a-model: "),
+        (tools, ["no JSON", "neither"], "no tools were chosen: status invalid: model b-model: "),
         (
             tools,
             [LLMConnectionError("down"), LLMConnectionError("down")],
-            "status error, model b-model: ",
+            "status error: model b-model: ",
         ),
         (broken_registry, [], "no tools were chosen: status error: "),
         (lexical_tools, [], "no tools were chosen: status error: "),
@@ -117,10 +117,22 @@ async def test_a_failed_selection_logs_one_warning(
     assert (warning.levelname, warning.args is not None) == ("WARNING", True)
     assert warning_text in warning.getMessage()
     assert warning.getMessage().endswith(selection.problem)
+    assert warning.getMessage().count("-model") <= 1
     assert "private" not in caplog.text
     [span] = [span for span in exported.get_finished_spans() if span.name.startswith("retrieval")]
     assert span.status.status_code is StatusCode.ERROR
     assert dict(span.attributes or {})["error.type"] == selection.status
+
+
+async def test_the_endpoints_words_are_told_and_not_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    error = LLMStatusError("the endpoint refused it; check the request", status=400)
+    error.endpoint_message = "the prompt 'private matters' is not allowed"
+    selection = await outputs(ScriptedClient([error]))
+    assert selection.problem.endswith(error.endpoint_message)
+    [warning] = caplog.records
+    assert warning.getMessage().endswith("refused it; check the request")
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,12 @@ from llm_common.core.http.transport import (
     retry_after_of,
     translate_errors,
 )
-from llm_common.core.http.wire import error_of_status, raise_reported_error, read_payload
+from llm_common.core.http.wire import (
+    endpoint_message,
+    error_of_status,
+    raise_reported_error,
+    read_payload,
+)
 from llm_common.errors import ConfigError, LLMConnectionError, LLMError, LLMStatusError
 
 ResultT = TypeVar("ResultT")
@@ -163,8 +168,9 @@ class Endpoint:
             await asyncio.sleep(seconds)
 
     def remove_key(self, error: LLMStatusError) -> None:
-        """Remove the key from an error's body, since some endpoints repeat it."""
+        """Remove the key from an error's texts, since some endpoints repeat it."""
         body = error.body.replace(self._key, "[api key]") if self._key else error.body
+        error.endpoint_message = endpoint_message(body)
         # Cut last, since the part of a key before the cut would not be found.
         error.body = body[:_MAX_ERROR_CHARS]
 
@@ -201,5 +207,8 @@ async def _error_of(reply: httpx.Response, charge: Charge) -> LLMStatusError:
         if isinstance(payload.get("usage"), dict):
             charge(payload)
     return error_of_status(
-        reply.status_code, body.decode(errors="replace"), retry_after=retry_after_of(reply)
+        reply.status_code,
+        body.decode(errors="replace"),
+        retry_after=retry_after_of(reply),
+        path=reply.request.url.path,
     )

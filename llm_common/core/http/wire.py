@@ -28,6 +28,8 @@ from llm_common.errors import (
     MalformedReplyError,
     ModelNotFoundError,
 )
+from llm_common.redaction.redactor import Redactor
+from llm_common.text.display import one_line
 
 # Parts of the error texts of OpenAI, vLLM and Anthropic for a prompt that does not fit.
 _TOO_LONG = (
@@ -40,8 +42,19 @@ _TOO_LONG = (
 _PATH = re.compile(r"[/\\~]|[A-Za-z]:[/\\]")  # an absolute path, on any system
 _STATUS = re.compile(r"[45][0-9]{2}")
 _BAD_REQUEST = frozenset({400, 422})  # 422 from servers built on FastAPI
-_TRANSIENT = frozenset({408, 429}) | frozenset(range(500, 600))
+_TRANSIENT = frozenset({408}) | frozenset(range(500, 600))
 _REDIRECTS = range(300, 400)
+
+# Codes of an account without money. They come with 429, the status of rate limits.
+_NO_CREDIT = (
+    "insufficient_quota",  # https://platform.openai.com/docs/guides/error-codes
+    "credit_balance_exhausted",
+    "spend_limit_exceeded",
+    "organization_usage_limit_exceeded",
+    '"1113"',  # https://docs.z.ai/api-reference/api-code
+)
+_VERSION = re.compile(r"/v[0-9]+[a-z0-9]*(?:/|$)")  # a segment such as /v1, /v4 or /v1beta
+_MAX_ENDPOINT_CHARS = 300
 
 # Codes of OpenAI's error objects.
 _STATUS_OF_CODE = {
@@ -361,7 +374,9 @@ def read_response(payload: Mapping[str, Any], **fields: Any) -> LLMResponse:
     )
 
 
-def error_of_status(status: int, body: str, *, retry_after: str | None = None) -> LLMStatusError:
+def error_of_status(
+    status: int, body: str, *, retry_after: str | None = None, path: str = ""
+) -> LLMStatusError:
     """Return the error for an HTTP status, or for a status in an error object.
 
     Args:
@@ -369,52 +384,84 @@ def error_of_status(status: int, body: str, *, retry_after: str | None = None) -
         body: The endpoint's text, which becomes `.body`. A redirect's text is left out, since it
             repeats the address.
         retry_after: Value of the header Retry-After.
+        path: Path of the request's address, for the text of a 404. "" if unknown.
     """
-    kind, text = _kind_of_status(status, body)
-    return kind(
+    kind, text = _kind_of_status(status, body, path)
+    error = kind(
         text,
         status=status,
         body="" if status in _REDIRECTS else body,
         retry_after_s=retry_after_s(retry_after),
     )
+    error.endpoint_message = endpoint_message(error.body)
+    return error
 
 
-def _kind_of_status(status: int, body: str) -> tuple[type[LLMStatusError], str]:
+def endpoint_message(body: str) -> str:
+    """Return what an endpoint wrote about an error, redacted, in one line, or "".
+
+    Reads the message of an error object. A plain text or a page may be an echo of the request.
+    """
+    try:
+        payload = dict_or_empty(orjson.loads(body))
+    except orjson.JSONDecodeError:
+        return ""
+    error = payload.get("error", payload)
+    if isinstance(error, str):  # as from Ollama
+        text = error
+    else:
+        fields = dict_or_empty(error)
+        text = text_or_empty(fields.get("message")) or text_or_empty(fields.get("detail"))
+    redacted = Redactor().beginning(text, max_chars=4 * _MAX_ENDPOINT_CHARS)
+    return one_line(redacted, max_chars=_MAX_ENDPOINT_CHARS).removesuffix(".")
+
+
+def _kind_of_status(status: int, body: str, path: str) -> tuple[type[LLMStatusError], str]:
+    kind: type[LLMStatusError] = LLMStatusError
+    text = f"the endpoint answered with an error (status {status}); see `.body` for its text"
+    is_rate_limit = status == HTTPStatus.TOO_MANY_REQUESTS
+    lacks_credit = is_rate_limit and any(code in body for code in _NO_CREDIT)
+    is_too_long = status in _BAD_REQUEST and any(phrase in body.lower() for phrase in _TOO_LONG)
     if status in {401, 403}:
-        return (
-            LLMAuthError,
-            f"the endpoint refused the key ({status}); check the key and its permissions",
+        kind = LLMAuthError
+        text = f"the endpoint refused the key ({status}); check the key and its permissions"
+    elif status == HTTPStatus.NOT_FOUND:
+        kind, text = ModelNotFoundError, _not_found_text(body, path)
+    elif status == HTTPStatus.PAYMENT_REQUIRED or lacks_credit:
+        text = (
+            f"the account has no credit left, or reached its spending limit ({status}); "
+            "add credit, raise the limit, or use another key"
         )
-    if status == HTTPStatus.NOT_FOUND:
-        return (
-            ModelNotFoundError,
-            "the endpoint has no such model or path (404); check model and base_url",
-        )
-    if status == HTTPStatus.TOO_MANY_REQUESTS:
-        return (
-            LLMRateLimitError,
-            "the endpoint's rate limit is reached (429); wait, or ask for a higher limit",
-        )
-    if status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE or (
-        status in _BAD_REQUEST and any(phrase in body.lower() for phrase in _TOO_LONG)
-    ):
+    elif is_rate_limit:
+        kind = LLMRateLimitError
+        text = "the endpoint's rate limit is reached (429); wait, or ask for a higher limit"
+    elif status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE or is_too_long:
+        kind = ContextTooLongError
         advice = "send less or use a model with a larger window"
-        return ContextTooLongError, f"the prompt does not fit the model ({status}); {advice}"
-    if status in _REDIRECTS:
+        text = f"the prompt does not fit the model ({status}); {advice}"
+    elif status in _REDIRECTS:
         advice = "set base_url to the new address"
-        return (
-            LLMStatusError,
-            f"the endpoint redirects ({status}), and keys are not sent elsewhere; {advice}",
-        )
-    return (
-        LLMStatusError,
-        f"the endpoint answered with an error (status {status}); see `.body` for its text",
-    )
+        text = f"the endpoint redirects ({status}), and keys are not sent elsewhere; {advice}"
+    return kind, text
+
+
+def _not_found_text(body: str, path: str) -> str:
+    if not path or "model" in body.lower():
+        return "the endpoint has no such model or path (404); check model and base_url"
+    # Only the end, since an address may name an account, or have a key in its path.
+    end = "/".join(path.rsplit("/", 2)[1:])
+    start = "/" if path == f"/{end}" else "…/"
+    text = f"POST {start}{end}: 404, the endpoint has no such path or model; check base_url"
+    if not _VERSION.search(path):
+        text += ", which has no version such as /v1,"
+    return f"{text} and model"
 
 
 def is_transient(error: BaseException | None) -> bool:
-    """Return whether a retry may succeed: after broken connections, 408, 429 and 5xx."""
+    """Return whether a retry may succeed: after broken connections, 408, rate limits and 5xx."""
     if isinstance(error, LLMStatusError):
+        if error.status == HTTPStatus.TOO_MANY_REQUESTS:
+            return isinstance(error, LLMRateLimitError)  # not if the account has no credit
         return error.status in _TRANSIENT
     return isinstance(error, LLMConnectionError)
 

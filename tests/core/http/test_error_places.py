@@ -4,6 +4,7 @@ It never contains a key or a whole address.
 """
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -17,7 +18,7 @@ from llm_common.clients import LiteLLMClient
 from llm_common.core import OpenAICompatibleClient, ask
 from llm_common.core.http.providers import host_of
 from llm_common.core.two_attempts import CallOptions, Outcome, Prompt, Verdict, ask_with_fallback
-from llm_common.errors import LLMError, LLMTimeoutError, ModelNotFoundError
+from llm_common.errors import LLMError, LLMStatusError, LLMTimeoutError, ModelNotFoundError
 from llm_common.testing import ScriptedClient
 from tests.core.calling import MESSAGES, failure
 from tests.core.loopback import KEY, Script, answer, loopback, ok, raw, response
@@ -28,7 +29,7 @@ OTHER = _env.CONTEXT_SELECTION_MODEL.name
 # By error of a call: the endpoint's script, changes to the configuration, and a part of the text.
 ERRORS: dict[str, tuple[Script, dict[str, Any], str]] = {
     "auth": (answer(401, f"no such key {KEY}".encode()), {}, "refused the key (401)"),
-    "not_found": (answer(404, b"{}"), {}, "no such model or path (404)"),
+    "not_found": (answer(404, b"{}"), {}, "no such path or model; check"),
     "rate_limit": (answer(429, b"{}"), {"max_attempts": 1}, "rate limit is reached (429)"),
     "too_long": (answer(413, b"{}"), {}, "does not fit the model (413)"),
     "status": (answer(418, b"{}"), {}, "an error (status 418)"),
@@ -77,7 +78,84 @@ async def test_an_unknown_model_is_named_with_its_source(model: str | None, chos
     assert str(error) == (
         f"model {model or 'test-model'} at 127.0.0.1:{server.port}: the endpoint has no such "
         f"model or path (404); "
-        f"check model and base_url. The model was named by {chosen_by}"
+        f"check model and base_url. The model was named by {chosen_by}. "
+        f"The endpoint wrote: no such model"
+    )
+
+
+LONG = "maximum context length is 8192 tokens. However, you requested 9000"
+# By error: status, body, and what a user reads of it.
+WORDS: dict[str, tuple[int, object, str]] = {
+    "too_long": (400, {"error": {"message": LONG, "code": "context_length_exceeded"}}, LONG),
+    "overload": (500, {"error": "model is loading"}, "model is loading"),  # Ollama
+    "refused": (422, {"detail": "seed is not supported"}, "seed is not supported"),  # FastAPI
+    "key": (401, {"message": f"no such key {KEY}, nor ghp_{'a1B2' * 9}"}, "[api key], nor [redac"),
+    "lines": (400, {"message": "first\n\x1b[31msecond\u202e" + "x" * 900}, "first [31msecond x"),
+}
+
+
+@pytest.mark.parametrize("name", WORDS)
+async def test_an_error_ends_with_what_the_endpoint_wrote(name: str) -> None:
+    status, body, words = WORDS[name]
+    async with loopback(answer(status, json.dumps(body).encode())) as server:
+        error = await failure(server.config(max_attempts=1))
+    assert isinstance(error, LLMStatusError)
+    assert words in error.endpoint_message
+    assert str(error).endswith(f". The endpoint wrote: {error.endpoint_message}")
+    assert error.endpoint_message not in error.message
+    assert len(error.endpoint_message) <= 300
+    assert str(error).isprintable()
+    assert KEY not in str(error)
+
+
+@pytest.mark.parametrize(
+    "body", [b"oops", b"<html>oops</html>", b'{"detail": [{"input": "oops"}]}']
+)
+async def test_a_body_without_an_error_message_is_not_in_the_text(body: bytes) -> None:
+    async with loopback(answer(400, body)) as server:
+        error = await failure(server.config())
+    assert isinstance(error, LLMStatusError)
+    assert "oops" in error.body
+    assert "oops" not in str(error)
+
+
+@pytest.mark.parametrize(
+    ("status", "fields"),
+    [
+        (429, {"code": "insufficient_quota"}),
+        (429, {"type": "insufficient_quota", "code": "project_spend_limit_exceeded"}),
+        (429, {"code": "1113"}),
+        (402, {}),
+    ],
+    ids=["openai", "openai-project", "zai", "openrouter"],
+)
+async def test_a_call_without_credit_is_not_repeated(status: int, fields: dict[str, str]) -> None:
+    body = json.dumps({"error": {"message": "check your plan", **fields}}).encode()
+    async with loopback(answer(status, body)) as server:
+        error = await failure(server.config(max_attempts=3))
+        assert len(server.requests) == 1
+    assert type(error) is LLMStatusError
+    assert f"no credit left, or reached its spending limit ({status})" in error.message
+    assert "wait" not in str(error)
+
+
+@pytest.mark.parametrize(
+    ("path", "start", "address"),
+    [
+        ("", "/", "base_url, which has no version such as /v1,"),
+        ("/team-7/api", "…/", "base_url, which has no version such as /v1,"),
+        ("/team-7/v1", "…/", "base_url"),
+    ],
+)
+async def test_an_unknown_path_is_named_without_its_beginning(
+    path: str, start: str, address: str
+) -> None:
+    async with loopback(answer(404, b"404 page not found")) as server:
+        error = await failure(server.config(base_url=f"http://127.0.0.1:{server.port}{path}"))
+    assert isinstance(error, ModelNotFoundError)
+    assert error.message == (
+        f"POST {start}chat/completions: 404, the endpoint has no such path or model; "
+        f"check {address} and model"
     )
 
 
