@@ -16,7 +16,8 @@ from llm_common import __version__
 from llm_common.apps.gateway.gateway_config import GatewayConfig
 from llm_common.apps.gateway.host_results import GatewayCounts
 from llm_common.apps.gateway.host_session import HostSession
-from llm_common.apps.gateway.server_connection import HostAbilities, HostContext
+from llm_common.apps.gateway.server_connection import HostAbilities
+from llm_common.apps.gateway.server_questions import HostContext
 from llm_common.apps.gateway.tool_listing import LISTER, READER, SEARCHER
 from llm_common.errors import StoreError
 from llm_common.folders.tree_index import default_cache_dir
@@ -158,7 +159,7 @@ class Gateway:
                 await session.listing()
 
     async def _on_roots_changed(self, host: HostContext, _: types.NotificationParams) -> None:
-        await self.session_of(host).notify_servers(types.RootsListChangedNotification())
+        await self.session_of(host).announce_roots()
 
     def _of_session(self, answer: _Answer) -> Any:
         """Return a handler that answers a request in the session of its host."""

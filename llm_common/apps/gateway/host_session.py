@@ -19,8 +19,14 @@ from pydantic import TypeAdapter
 from llm_common._threads import in_thread
 from llm_common.apps.gateway.gateway_config import GatewayConfig
 from llm_common.apps.gateway.host_results import GatewayCounts, HostResults
-from llm_common.apps.gateway.server_connection import HostAbilities, HostContext, ServerConnection
+from llm_common.apps.gateway.server_connection import HostAbilities, ServerConnection
 from llm_common.apps.gateway.server_lists import ServerLists, tools_of
+from llm_common.apps.gateway.server_questions import (
+    HostChannel,
+    HostContext,
+    responses_for_server,
+    with_server_names,
+)
 from llm_common.apps.gateway.tool_listing import (
     TOOL_CALL,
     TOOL_SEARCH,
@@ -108,6 +114,7 @@ class HostSession:
         self._config = config
         self._counter = counter or DefaultCounter()
         self.results: Final = HostResults(config, store, counts=counts, counter=self._counter)
+        self._channel: Final = HostChannel()
         self.connections: Final[dict[str, ServerConnection]] = {}
         for name, server in config.servers.items():
             self.connections[name] = ServerConnection(
@@ -116,6 +123,7 @@ class HostSession:
                 abilities=abilities,
                 start_timeout_s=config.start_timeout_s,
                 on_notification=self._on_notification,
+                channel=self._channel,
             )
         self.lists: Final = ServerLists(self.connections, wait_s=config.list_wait_s)
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -125,7 +133,6 @@ class HostSession:
         self._current: tuple[dict[str, tuple[ServerTool, ...]], ToolListing] | None = None
         self._found: frozenset[str] = frozenset()
         self._announcing: set[asyncio.Task[None]] = set()
-        self._host: HostContext | None = None
         self._bus = InMemorySubscriptionBus()
         self._listen = ListenHandler(self._bus)
         self.running = 0
@@ -137,7 +144,7 @@ class HostSession:
 
         Changes are announced over the connection of the newest request.
         """
-        self._host = host
+        self._channel.newest = host
         self.running += 1
         try:
             yield
@@ -344,12 +351,15 @@ class HostSession:
         intent: str,
         host: HostContext | None,
     ) -> CallResult:
+        connection = self.connections[tool.server]
+        if question := await connection.roots_first(params, host):
+            return question
         request = types.CallToolRequest(
             params=types.CallToolRequestParams(
                 name=tool.name,
                 arguments=arguments,
                 # With the newest protocol, the host answers a server's question with a second call.
-                input_responses=params.input_responses,
+                input_responses=responses_for_server(params),
                 request_state=params.request_state,
                 meta=_meta_to_forward(host),
             )
@@ -368,7 +378,6 @@ class HostSession:
                 request, _ANSWER, timeout_s, progress_callback=report if wants_progress else None
             )
 
-        connection = self.connections[tool.server]
         try:
             result = await connection.use(send, host=host)
         except MCPError as exc:
@@ -384,7 +393,9 @@ class HostSession:
                 key: value for key, value in result.meta.items() if not key.startswith(_OWN_META)
             }
             result = result.model_copy(update={"meta": meta or None})
-        if isinstance(result, types.InputRequiredResult) or result.is_error:
+        if isinstance(result, types.InputRequiredResult):
+            return with_server_names(result, tool.server)
+        if result.is_error:
             return result
         return await self._with_preview(result, name, arguments, intent)
 
@@ -424,6 +435,8 @@ class HostSession:
             self._stale.add(server)
             if self._current is not None and not self._current[1].lists_any_of(server, self._found):
                 return  # the host's list does not change
+        if isinstance(message, types.LoggingMessageNotification):
+            message = _with_logger(message, server)
         with self._message_slot(server, type(message)) as is_free:
             if is_free:
                 await self._notify_host(message)
@@ -454,14 +467,14 @@ class HostSession:
         ):
             await self._notify_host(message)
 
-    async def notify_servers(self, message: types.RootsListChangedNotification) -> None:
-        """Send a change of the host's folders to all running servers."""
+    async def announce_roots(self) -> None:
+        """Tell all running servers that the host's roots have changed."""
         await asyncio.gather(
-            *(connection.notify(message) for connection in self.connections.values())
+            *(connection.announce_roots() for connection in self.connections.values())
         )
 
     async def _notify_host(self, message: types.ServerNotification) -> None:
-        host = self._host
+        host = self._channel.newest
         if host is None:
             return
         if host.protocol_version not in MODERN_PROTOCOL_VERSIONS:
@@ -497,6 +510,15 @@ def _meta_to_forward(host: HostContext | None) -> Any:
     forwarded = {key: value for key, value in meta.items() if not key.startswith(_PROTOCOL_META)}
     forwarded.pop("progress_token", None)  # the gateway's own request has another one
     return forwarded or None
+
+
+def _with_logger(
+    message: types.LoggingMessageNotification, server: str
+) -> types.LoggingMessageNotification:
+    """Return a log message whose logger begins with the server's name."""
+    logger = "/".join(filter(None, [server, message.params.logger]))
+    params = message.params.model_copy(update={"logger": logger})
+    return message.model_copy(update={"params": params})
 
 
 def _text_of(block: types.ContentBlock) -> str | None:

@@ -3,29 +3,26 @@
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, Self, TypeVar
 
 import mcp_types as types
 from mcp import Client, ClientSession, MCPError
-from mcp.client import ClientRequestContext
 from mcp.client.subscriptions import SubscriptionLost
-from mcp.server.context import ServerRequestContext
-from mcp.shared.message import ServerMessageMetadata
 from mcp.shared.subscriptions import event_to_notification
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from llm_common import __version__
 from llm_common.apps.gateway.gateway_config import ServerConfig
+from llm_common.apps.gateway.server_questions import HostChannel, HostContext, ServerQuestions
 from llm_common.apps.gateway.server_transport import Wire, streams_of
 from llm_common.errors import ServerDownError, ToolError, ToolFailedError
 
 _log = logging.getLogger(__name__)
 
-HostContext = ServerRequestContext[Any, Any]
 OnNotification = Callable[[str, types.ServerNotification], Awaitable[None]]
 ResultT = TypeVar("ResultT")
 
@@ -33,7 +30,6 @@ ResultT = TypeVar("ResultT")
 _MIN_WAIT_S: Final = 1.0
 _MAX_WAIT_S: Final = 60.0
 _CLOSE_WAIT_S: Final = 4.0  # ending a process takes at most two seconds
-_MAX_QUESTIONS: Final = 100  # of one server that wait for the host's answer
 # What the SDK says where the server sent nothing: the stream or the HTTP session is gone. Messages,
 # because servers may use the code -32000 for errors of their own.
 _ENDED: Final = ("Connection closed", "Session terminated")
@@ -92,8 +88,10 @@ class ServerConnection:
         start_timeout_s: Seconds for the server to start.
         on_notification: Called with changes of the server's lists and watched resources, and with
             its log messages.
+        channel: The way to the host, for the server's questions.
 
     Attributes:
+        questions: The server's questions to the host.
         wire: The state of the stream since the last start.
     """
 
@@ -105,20 +103,20 @@ class ServerConnection:
         abilities: HostAbilities,
         start_timeout_s: float,
         on_notification: OnNotification,
+        channel: HostChannel,
     ) -> None:
         self.name: Final = name
         self._config = config
         self._abilities = abilities
         self.start_timeout_s: Final = start_timeout_s
         self._on_notification = on_notification
+        self.questions: Final = ServerQuestions(name, channel)
         self._ready: asyncio.Future[Client] | None = None
         self._task: asyncio.Task[None] | None = None
         self.wire = Wire()
         self._starting = asyncio.Lock()
-        self._hosts: dict[object, HostContext] = {}
         self._watchers: dict[str, set[object]] = {}
         self._following: dict[str, asyncio.Task[None]] = {}
-        self._questions = 0
         self._failures = 0
         self._retry_at = 0.0
         self._problem = ""
@@ -143,6 +141,7 @@ class ServerConnection:
                 if self._closed:
                     raise self._down("the gateway is closing")
                 self.wire, self._noted = Wire(), False
+                self.questions.begin()
                 self._ready = asyncio.get_running_loop().create_future()
                 self._task = asyncio.create_task(self._run(self._ready, self.wire))
             ready = self._ready
@@ -170,7 +169,9 @@ class ServerConnection:
         """
         # Kept here, because a restart during the call replaces the attribute.
         client, wire = await self.client(), self.wire
-        with self._serving(host):
+        with self.questions.during(host):
+            if host is not None:
+                await self.questions.await_roots(self.announce_roots)
             try:
                 answer = await work(client.session)
             except MCPError as exc:
@@ -196,13 +197,28 @@ class ServerConnection:
         self._failures = 0
         return answer
 
-    async def notify(self, message: types.RootsListChangedNotification) -> None:
-        """Send a notification to a running server. Any other server will ask after its start."""
+    async def announce_roots(self) -> None:
+        """Tell a running server that the roots changed. Others will ask after their start."""
         ready = self._ready
         if ready is None or not ready.done() or ready.exception() is not None:
             return
         if not self.wire.ended.is_set():
-            await ready.result().session.send_notification(message)
+            self.questions.expect_roots_question()
+            await ready.result().session.send_notification(types.RootsListChangedNotification())
+
+    async def roots_first(
+        self, params: types.InputResponseRequestParams, host: HostContext | None
+    ) -> types.InputRequiredResult | None:
+        """Return the question for the host's roots that has to precede a request, or None.
+
+        Raises:
+            ServerDownError: If the server does not start.
+        """
+        client = await self.client()
+        # A server of the newest protocol asks by itself, in its answer.
+        if client.protocol_version in MODERN_PROTOCOL_VERSIONS:
+            return None
+        return self.questions.roots_first(params, host)
 
     async def watch(self, uri: str, watcher: object) -> None:
         """Ask the server to announce changes of a resource, also after a restart.
@@ -379,68 +395,16 @@ class ServerConnection:
             mode=self._abilities.mode,
             cache=None,  # lists would come from the SDK's cache
             client_info=types.Implementation(name="llm-common", version=__version__),
-            sampling_callback=self._sample if able.sampling else None,
+            sampling_callback=self.questions.sample if able.sampling else None,
             sampling_capabilities=able.sampling,
-            elicitation_callback=self._elicit if able.elicitation else None,
-            list_roots_callback=self._list_roots if able.roots else None,
+            elicitation_callback=self.questions.elicit if able.elicitation else None,
+            list_roots_callback=self.questions.list_roots if able.roots else None,
             message_handler=self._on_message,
         )
 
     async def _on_message(self, message: types.ServerNotification | Exception) -> None:
         if isinstance(message, _PASSED_ON):
             await self._on_notification(self.name, message)
-
-    @contextmanager
-    def _serving(self, host: HostContext | None) -> Iterator[None]:
-        key = object()
-        if host is not None:
-            self._hosts[key] = host
-        try:
-            yield
-        finally:
-            self._hosts.pop(key, None)
-
-    async def _ask_host(self, request: types.ServerRequest, answer: type[BaseModel]) -> Any:
-        """Send a server's request to the host of the newest running call, and return the answer."""
-        # A request of a server does not say which call it belongs to.
-        host = next(reversed(self._hosts.values()), None)
-        if host is None:
-            return types.ErrorData(
-                code=types.INVALID_REQUEST, message="no call is running, so no host can answer"
-            )
-        if self._questions >= _MAX_QUESTIONS:
-            return types.ErrorData(
-                code=types.INVALID_REQUEST, message="too many requests wait for the host"
-            )
-        self._questions += 1
-        # Over HTTP, the question is sent on the stream of that call.
-        related = ServerMessageMetadata(related_request_id=host.request_id)
-        try:
-            return await host.session.send_request(request, answer, metadata=related)
-        except MCPError as exc:
-            return exc.error
-        finally:
-            self._questions -= 1
-
-    async def _sample(
-        self,
-        context: ClientRequestContext,  # noqa: ARG002
-        params: types.CreateMessageRequestParams,
-    ) -> Any:
-        answer: type[BaseModel] = types.CreateMessageResult
-        if params.tools is not None or params.tool_choice is not None:
-            answer = types.CreateMessageResultWithTools
-        return await self._ask_host(types.CreateMessageRequest(params=params), answer)
-
-    async def _elicit(
-        self,
-        context: ClientRequestContext,  # noqa: ARG002
-        params: types.ElicitRequestParams,
-    ) -> Any:
-        return await self._ask_host(types.ElicitRequest(params=params), types.ElicitResult)
-
-    async def _list_roots(self, context: ClientRequestContext) -> Any:  # noqa: ARG002
-        return await self._ask_host(types.ListRootsRequest(), types.ListRootsResult)
 
 
 def _first_error(error: BaseException) -> str:

@@ -9,7 +9,12 @@ import mcp_types as types
 from mcp import ClientSession, MCPError
 from pydantic import TypeAdapter
 
-from llm_common.apps.gateway.server_connection import HostContext, ServerConnection
+from llm_common.apps.gateway.server_connection import ServerConnection
+from llm_common.apps.gateway.server_questions import (
+    HostContext,
+    responses_for_server,
+    with_server_names,
+)
 from llm_common.apps.gateway.server_transport import MAX_ENTRIES
 from llm_common.apps.gateway.tool_listing import ServerTool
 from llm_common.errors import ToolError, ToolFailedError
@@ -155,15 +160,14 @@ class ServerLists:
             MCPError: If no server has the resource.
         """
         lister = self._resources.get(str(params.uri))
-        request = types.ReadResourceRequest(params=params.model_copy(update={"meta": None}))
+        changes = {"meta": None, "input_responses": responses_for_server(params)}
+        request = types.ReadResourceRequest(params=params.model_copy(update=changes))
         error = MCPError(types.INVALID_PARAMS, "no server has this resource")
         for server in self._connections if lister is None else [lister]:
             try:
                 # A server that is asked on a guess must not keep the next one from being asked.
                 async with asyncio.timeout(self._wait_s if lister is None else None):
-                    return await self._connections[server].use(
-                        lambda session: session.send_request(request, _RESOURCE), host=host
-                    )
+                    return await self._request(server, request, _RESOURCE, params, host)
             except MCPError as exc:
                 error = exc
             except ToolError as exc:
@@ -179,15 +183,31 @@ class ServerLists:
             MCPError: If no server has the prompt, or its server refuses.
         """
         server, name = await self._prompt_origin(params.name)
-        request = types.GetPromptRequest(
-            params=params.model_copy(update={"name": name, "meta": None})
-        )
+        changes = {"name": name, "meta": None, "input_responses": responses_for_server(params)}
+        request = types.GetPromptRequest(params=params.model_copy(update=changes))
         try:
-            return await self._connections[server].use(
-                lambda session: session.send_request(request, _PROMPT), host=host
-            )
+            return await self._request(server, request, _PROMPT, params, host)
         except ToolError as exc:
             raise MCPError(types.INTERNAL_ERROR, exc.message) from exc
+
+    async def _request(
+        self,
+        server: str,
+        request: types.ReadResourceRequest | types.GetPromptRequest,
+        answer: TypeAdapter[Any],
+        params: types.InputResponseRequestParams,
+        host: HostContext,
+    ) -> Any:
+        """Send a host's request to its server, after a question for the host's roots if needed."""
+        connection = self._connections[server]
+        if question := await connection.roots_first(params, host):
+            return question
+        result = await connection.use(
+            lambda session: session.send_request(request, answer), host=host
+        )
+        if isinstance(result, types.InputRequiredResult):
+            return with_server_names(result, server)
+        return result
 
     async def _prompt_origin(self, name: str) -> tuple[str, str]:
         """Return the server of a prompt, and the prompt's name there."""

@@ -151,7 +151,7 @@ async def test_a_servers_request_goes_to_the_host_of_its_call() -> None:
     async def elicit(
         _: ClientRequestContext, params: types.ElicitRequestParams
     ) -> types.ElicitResult:
-        assert params.message == "Which color?"
+        assert params.message == "[odd] Which color?"
         return types.ElicitResult(action="accept", content={"color": "green"})
 
     async def roots(_: ClientRequestContext) -> types.ListRootsResult:
@@ -171,6 +171,7 @@ async def test_an_input_required_result_passes_with_its_state() -> None:
     async def elicit(
         _: ClientRequestContext, params: types.ElicitRequestParams
     ) -> types.ElicitResult:
+        assert params.message == "[odd] Which color?"
         return types.ElicitResult(action="accept", content={"color": "blue"})
 
     async with host_of(

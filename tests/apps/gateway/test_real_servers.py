@@ -14,6 +14,7 @@ import pytest
 from mcp import Client, StdioServerParameters
 from mcp.client import ClientRequestContext
 from mcp.client.subscriptions import ResourceUpdated
+from pydantic import FileUrl
 
 from llm_common.apps.gateway import Gateway, GatewayConfig, ServerConfig
 from llm_common.core import DefaultCounter
@@ -101,6 +102,23 @@ async def names_of(host: Client, wanted: str) -> list[str]:
         if wanted in names:
             return names
         await asyncio.sleep(0.1)
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_files_outside_the_roots_of_the_host_are_refused(folder: Path, era: str) -> None:
+    inside, outside = folder / "inside", folder / "items.json"
+    inside.mkdir()
+    (inside / "note.txt").write_text("a note", encoding="utf-8")
+
+    async def roots(_: ClientRequestContext) -> types.ListRootsResult:
+        return types.ListRootsResult(roots=[types.Root(uri=FileUrl(inside.as_uri()))])
+
+    async with host_of(config_of(folder, "files"), mode=era, list_roots_callback=roots) as host:
+        refused = await host.call_tool("read_text_file", {"path": str(outside)})
+        assert refused.is_error
+        assert "Access denied" in text_of(refused)
+        read = await host.call_tool("read_text_file", {"path": str(inside / "note.txt")})
+        assert "a note" in text_of(read)
 
 
 @pytest.mark.parametrize("era", ERAS)
@@ -205,6 +223,7 @@ async def test_requests_of_everything_reach_its_host(folder: Path) -> None:
         _: ClientRequestContext, params: types.CreateMessageRequestParams
     ) -> types.CreateMessageResult:
         asked.append("sample")
+        assert "the MCP server everything" in (params.system_prompt or "")
         content = types.TextContent(type="text", text="a sampled answer")
         return types.CreateMessageResult(role="assistant", model="none", content=content)
 

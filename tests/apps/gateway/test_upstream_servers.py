@@ -103,7 +103,7 @@ async def test_the_log_of_a_server_reaches_the_host() -> None:
         await host.call_tool("say_log", {})
         await until(lambda: bool(said))
     assert [(params.level, params.data, params.logger) for params in said] == [
-        ("warning", "a word of warning", "odd")
+        ("warning", "a word of warning", "one/odd")
     ]
 
 

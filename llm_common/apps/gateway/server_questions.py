@@ -1,0 +1,268 @@
+"""Pass a server's questions on to its host, with the server's name: `ServerQuestions`."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, Final, TypeVar
+
+import mcp_types as types
+from mcp import MCPError
+from mcp.client import ClientRequestContext
+from mcp.server.context import ServerRequestContext
+from mcp.shared.message import ServerMessageMetadata
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import BaseModel, ValidationError
+
+HostContext = ServerRequestContext[Any, Any]
+QuestionT = TypeVar("QuestionT", types.ServerRequest, types.InputRequest)
+
+_MAX_QUESTIONS: Final = 100  # of one server that wait for the host's answer
+_ROOTS_KEY: Final = "llm-common/roots"
+_SERVER_KEY: Final = "llm-common/server"
+# A server applies an answer with roots a moment after it arrives, and the SDKs give no sign of it.
+_ROOTS_PAUSE_S: Final = 0.2
+_ROOTS_WAIT_S: Final = 5.0  # of a call, for a server that is about to ask for roots
+# Over HTTP, a question is lost if the host has no stream open, so it is asked again.
+_ROOTS_RETRY_S: Final = 2.0
+_ROOTS_TRIES: Final = 30
+
+
+class HostChannel:
+    """The way to the host of a session, for the questions of its servers.
+
+    Attributes:
+        newest: The context of the host's newest request.
+        roots: The folders of a host that accepts no requests, as its newest answer named them.
+    """
+
+    def __init__(self) -> None:
+        self.newest: HostContext | None = None
+        self.roots: types.ListRootsResult | None = None
+        self._has_roots = asyncio.Event()
+
+    def accepts_questions(self) -> bool:
+        """Return whether servers can ask the host at any time, as in the older protocols."""
+        return self.newest is None or self.newest.protocol_version not in MODERN_PROTOCOL_VERSIONS
+
+    def learn_roots(self, roots: types.ListRootsResult) -> None:
+        """Note the folders of the host, for the servers that wait for them."""
+        self.roots = roots
+        self._has_roots.set()
+
+    async def wait_for_roots(self) -> types.ListRootsResult:
+        """Return the folders of the host, as soon as a call has brought them."""
+        await self._has_roots.wait()
+        assert self.roots is not None
+        return self.roots
+
+
+def responses_for_server(params: types.InputResponseRequestParams) -> types.InputResponses | None:
+    """Return a host's answers without the one that was meant for the gateway."""
+    responses = dict(params.input_responses or {})
+    responses.pop(_ROOTS_KEY, None)
+    return responses or None
+
+
+def with_server_name(question: QuestionT, server: str) -> QuestionT:
+    """Return a question with the server's name, so that the user sees which server asks."""
+    params = question.params
+    changes: dict[str, Any] = {}
+    if isinstance(params, types.ElicitRequestFormParams | types.ElicitRequestURLParams):
+        changes["message"] = f"[{server}] {params.message}"
+    elif isinstance(params, types.CreateMessageRequestParams):
+        origin = f"[This request comes from the MCP server {server}.]"
+        changes["system_prompt"] = "\n".join(filter(None, [origin, params.system_prompt]))
+        changes["metadata"] = {**(params.metadata or {}), _SERVER_KEY: server}
+    else:
+        return question
+    changes["meta"] = {**(params.meta or {}), _SERVER_KEY: server}
+    return question.model_copy(update={"params": params.model_copy(update=changes)})
+
+
+def with_server_names(result: types.InputRequiredResult, server: str) -> types.InputRequiredResult:
+    """Return a server's answer that asks the host, with the server's name in its questions."""
+    questions: dict[str, types.InputRequest] = {}
+    for key, question in (result.input_requests or {}).items():
+        questions[key] = with_server_name(question, server)
+    return result.model_copy(update={"input_requests": questions or None})
+
+
+class ServerQuestions:
+    """The requests of one server for roots, sampling and elicitation.
+
+    A host of an older protocol is asked on the stream of a running call, or on its connection if no
+    call runs. A host of the newest protocol accepts no requests, so the server waits for its roots
+    until a call brings them. Each question names its server.
+
+    Args:
+        server: The server's name.
+        channel: The way to the host.
+    """
+
+    def __init__(self, server: str, channel: HostChannel) -> None:
+        self._server = server
+        self._channel = channel
+        self._calls: dict[object, HostContext] = {}
+        self._waiting = 0
+        self._asks_roots = self._asks_roots_at_start = False
+        self._sent_roots: types.ListRootsResult | None = None
+        self._roots_answered = asyncio.Event()
+        self._roots_answered.set()
+        self._roots_applied_at = 0.0
+        self._roots_lock = asyncio.Lock()
+
+    @contextmanager
+    def during(self, host: HostContext | None) -> Iterator[None]:
+        """Send the questions inside the block on the stream of a host's call."""
+        key = object()
+        if host is not None:
+            self._calls[key] = host
+        try:
+            yield
+        finally:
+            self._calls.pop(key, None)
+
+    def begin(self) -> None:
+        """Expect the questions of a process that has just started."""
+        self._sent_roots = None
+        if self._asks_roots_at_start:
+            self._roots_answered.clear()
+
+    def expect_roots_question(self) -> None:
+        """Let calls wait until the server has asked for roots that have changed."""
+        if self._asks_roots_at_start:
+            self._roots_answered.clear()
+
+    def roots_first(
+        self, params: types.InputResponseRequestParams, host: HostContext | None
+    ) -> types.InputRequiredResult | None:
+        """Return the question for the host's roots that has to precede a call, or None.
+
+        A host of the newest protocol answers it by sending the call again, with its roots. It is
+        asked before each call to a server that uses roots, because it announces no changes.
+        """
+        if host is None or self._channel.accepts_questions():
+            return None
+        able = host.session.client_capabilities
+        if able is None or able.roots is None:
+            return None
+        answer = (params.input_responses or {}).get(_ROOTS_KEY)
+        if isinstance(answer, types.ListRootsResult):
+            self._channel.learn_roots(answer)
+            return None
+        # Once without a question of the server too, because it may ask during this call.
+        if self._channel.roots is not None and not self._asks_roots:
+            return None
+        return types.InputRequiredResult(
+            input_requests={_ROOTS_KEY: types.ListRootsRequest()},
+            request_state=params.request_state,
+        )
+
+    async def await_roots(self, announce: Callable[[], Awaitable[None]]) -> None:
+        """Wait until the server has the host's current roots, before a call to it.
+
+        Args:
+            announce: Tells the server that the roots have changed.
+        """
+        if not self._asks_roots_at_start:
+            return
+        async with self._roots_lock:
+            roots = self._channel.roots
+            if None not in (roots, self._sent_roots) and roots != self._sent_roots:
+                self._roots_answered.clear()
+                await announce()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_ROOTS_WAIT_S):
+                    await self._roots_answered.wait()
+            # A server that does not ask again must not delay every call.
+            self._roots_answered.set()
+            await asyncio.sleep(max(self._roots_applied_at - time.monotonic(), 0.0))
+
+    async def list_roots(self, context: ClientRequestContext) -> Any:  # noqa: ARG002
+        """Answer a server's question for the folders of the host."""
+        self._asks_roots = True
+        if not self._calls:
+            self._asks_roots_at_start = True
+        self._roots_answered.clear()
+        answer: Any = None
+        try:
+            answer = await self._host_roots()
+            return answer
+        finally:
+            if isinstance(answer, types.ListRootsResult):
+                self._sent_roots = answer
+            self._roots_applied_at = time.monotonic() + _ROOTS_PAUSE_S
+            self._roots_answered.set()
+
+    async def _host_roots(self) -> Any:
+        if not self._channel.accepts_questions():
+            return await self._channel.wait_for_roots()
+        answer: Any = None
+        for _ in range(_ROOTS_TRIES):
+            newest = self._channel.newest
+            is_http = newest is not None and newest.request is not None
+            answer = await self._ask_host(
+                types.ListRootsRequest(),
+                types.ListRootsResult,
+                timeout_s=_ROOTS_RETRY_S if is_http else None,
+            )
+            if not isinstance(answer, types.ErrorData) or answer.code != types.REQUEST_TIMEOUT:
+                break
+        return answer
+
+    async def sample(
+        self,
+        context: ClientRequestContext,  # noqa: ARG002
+        params: types.CreateMessageRequestParams,
+    ) -> Any:
+        """Answer a server's question for a reply of the host's model."""
+        answer: type[BaseModel] = types.CreateMessageResult
+        if params.tools is not None or params.tool_choice is not None:
+            answer = types.CreateMessageResultWithTools
+        return await self._ask_host(types.CreateMessageRequest(params=params), answer)
+
+    async def elicit(
+        self,
+        context: ClientRequestContext,  # noqa: ARG002
+        params: types.ElicitRequestParams,
+    ) -> Any:
+        """Answer a server's question to the host's user."""
+        return await self._ask_host(types.ElicitRequest(params=params), types.ElicitResult)
+
+    async def _ask_host(
+        self,
+        request: types.ServerRequest,
+        answer: type[BaseModel],
+        *,
+        timeout_s: float | None = None,
+    ) -> Any:
+        """Send a server's request to the host and return the answer, or the host's error."""
+        # A request of a server does not say which call it belongs to.
+        call = next(reversed(self._calls.values()), None)
+        host = call or self._channel.newest
+        if host is None:
+            return types.ErrorData(
+                code=types.INVALID_REQUEST, message="no host is connected that could answer"
+            )
+        if self._waiting >= _MAX_QUESTIONS:
+            return types.ErrorData(
+                code=types.INVALID_REQUEST, message="too many requests wait for the host"
+            )
+        related: ServerMessageMetadata | None = None
+        if call is not None:
+            # Over HTTP, the question is sent on the stream of that call.
+            related = ServerMessageMetadata(related_request_id=call.request_id)
+        self._waiting += 1
+        try:
+            return await host.session.send_request(
+                with_server_name(request, self._server), answer, timeout_s, metadata=related
+            )
+        except MCPError as exc:
+            return exc.error
+        except ValidationError:
+            return types.ErrorData(
+                code=types.INTERNAL_ERROR, message="the host's answer is not valid MCP"
+            )
+        finally:
+            self._waiting -= 1

@@ -1,0 +1,119 @@
+"""Test that a server is held to the folders of the host, as it is without the gateway."""
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import mcp_types as types
+import pytest
+from mcp import Client
+from mcp.client import ClientRequestContext
+from mcp.client.streamable_http import streamable_http_client
+from pydantic import FileUrl
+
+from llm_common.apps.gateway import ServerConfig
+from llm_common.apps.gateway.serving import serve_http
+from tests.apps.gateway.hosts import (
+    ERAS,
+    config_of,
+    free_port,
+    host_of,
+    host_of_process,
+    is_open,
+    odd,
+    text_of,
+)
+
+pytestmark = pytest.mark.mcp
+SERVER = ServerConfig(
+    command=sys.executable, args=("-S", str(Path(__file__).parent / "roots_server.py"))
+)
+TOKEN = "the-token-of-a-host"
+
+
+class Folders:
+    """The folders of a host, which its user changes."""
+
+    def __init__(self, *uris: str) -> None:
+        self.uris = uris
+
+    async def __call__(self, _: ClientRequestContext) -> types.ListRootsResult:
+        return types.ListRootsResult(roots=[types.Root(uri=FileUrl(uri)) for uri in self.uris])
+
+
+@asynccontextmanager
+async def over_stdio(folder: Path, **options: Any) -> AsyncIterator[Client]:
+    path = folder / "mcp.json"
+    entry = {"command": SERVER.command, "args": list(SERVER.args)}
+    path.write_text(json.dumps({"mcpServers": {"one": entry}}), encoding="utf-8")
+    async with host_of_process("-c", str(path), "--memory-only", **options) as host:
+        yield host
+
+
+@asynccontextmanager
+async def over_http(_: Path, **options: Any) -> AsyncIterator[Client]:
+    port = free_port()
+    serving = asyncio.create_task(serve_http(config_of(one=SERVER), tokens=[TOKEN], port=port))
+    try:
+        await is_open(port)
+        async with (
+            httpx2.AsyncClient(headers={"Authorization": f"Bearer {TOKEN}"}, timeout=60) as http,
+            Client(
+                streamable_http_client(f"http://127.0.0.1:{port}/mcp", http_client=http), **options
+            ) as host,
+        ):
+            yield host
+    finally:
+        serving.cancel()
+        await asyncio.wait({serving})
+
+
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("connected", [over_stdio, over_http])
+async def test_a_server_that_asks_at_its_start_is_held_to_the_roots(
+    connected: Any, era: str, tmp_path: Path
+) -> None:
+    folders = Folders("file:///srv/project")
+    async with connected(tmp_path, mode=era, list_roots_callback=folders) as host:
+        await host.list_tools()
+        answer = await host.call_tool("roots", {})
+        assert text_of(answer) == '["file:///srv/project"]'
+        folders.uris = ("file:///srv/other", "file:///srv/third")
+        if era == "legacy":
+            await host.session.send_notification(types.RootsListChangedNotification())
+            # The notification and the next call may overtake each other over HTTP.
+            while text_of(answer) == '["file:///srv/project"]':
+                answer = await host.call_tool("roots", {})
+        answer = await host.call_tool("roots", {})
+        assert text_of(answer) == '["file:///srv/other", "file:///srv/third"]'
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_the_first_read_and_the_first_call_after_a_restart_are_held_to_the_roots(
+    era: str,
+) -> None:
+    folders = Folders("file:///srv/project")
+    async with host_of(
+        config_of(one=SERVER, two=odd()), mode=era, list_roots_callback=folders
+    ) as host:
+        await host.list_resources()
+        (content,) = (await host.read_resource("roots://all")).contents
+        assert isinstance(content, types.TextResourceContents)
+        assert content.text == '["file:///srv/project"]'
+        if era == "legacy":  # a server of the newest protocol cannot ask during a call
+            assert "file:///srv/project" in text_of(await host.call_tool("count_roots", {}))
+        await host.call_tool("roots", {"end": True})
+        while (again := await host.call_tool("roots", {})).is_error:  # noqa: ASYNC110
+            await asyncio.sleep(0.1)
+        assert text_of(again) == '["file:///srv/project"]'
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_host_without_roots_offers_servers_no_roots(era: str) -> None:
+    async with host_of(config_of(one=SERVER), mode=era) as host:
+        assert text_of(await host.call_tool("roots", {})) == '["the command line\'s folder"]'
