@@ -52,7 +52,14 @@ _WORD_CHARS = 16  # read before `key`, for names such as `api key: …`
 _REGION_CHARS = 4_096
 _HEADER_CHARS = 1_024
 _CLOSING_QUOTES = 64  # quotes with another number of backslashes that are passed over
+# A check of a name or of 64 characters takes some 15 microseconds. Text with a name every 32
+# characters, over such a stretch, is no log and no configuration, but megabytes of it would keep a
+# thread busy for seconds.
+_STRETCH_CHARS = 65_536
+_MAX_CHECKS_IN_STRETCH = 2_048
+_CHARS_OF_A_CHECK = 64
 _MAX_COLUMNS = 40
+_MAX_CHAINED = 3  # values of one name, as in `password: str = default = "…"`
 _MAX_NAMES_IN_VALUE = 8
 _MIN_DIGITS = 6
 _MIN_WEAK_CHARS = 8
@@ -171,7 +178,7 @@ class NamedSecrets(Rule):
         if len(low) != len(text):  # a few letters become two: keep each at its position
             low = "".join(letter.lower()[:1] for letter in text)
         spans = [
-            self._after_signs(text, low, 0, len(text), is_region=False),
+            self._after_signs(text, low, 0, len(text), _Stretch()),
             self._after_flags(text),
         ]
         for literal, pattern in _PAIRS:
@@ -182,9 +189,16 @@ class NamedSecrets(Rule):
         return merge(*spans)
 
     def _after_signs(
-        self, text: str, low: str, position: int, limit: int, *, is_region: bool
+        self,
+        text: str,
+        low: str,
+        position: int,
+        limit: int,
+        stretch: "_Stretch",
+        *,
+        is_region: bool = False,
     ) -> Iterator[Span]:
-        """Yield the secrets after `name=` and `name:`."""
+        """Yield the secrets after `name=` and `name:`, and what is too dense to be checked."""
         name_and_sign = compiled(f"{self.expression}{_AFTER_NAME}")
         value_end = names_in_value = 0
         while match := name_and_sign.search(low, position, limit):
@@ -192,14 +206,16 @@ class NamedSecrets(Rule):
             assert separator is not None
             position = separator.end()
             name = _name_before(text, separator)
-            if name is None:
+            strength = 0 if name is None else self._strength_before(separator, name.key)
+            if name is None or not strength:
                 continue
-            strength = self.strength(name.key)
-            if not strength:
+            if stretch.is_full(position):
+                position = limit if is_region else _next_entry(text, stretch.end)
+                yield match.start(), position, _unchecked(position - match.start())
                 continue
             region = None if is_region else _region(text, position)
             if region is not None:
-                inner = self._after_signs(text, low, *region, is_region=True)
+                inner = self._after_signs(text, low, *region, stretch, is_region=True)
                 position = region[1]
                 for span in merge(_random_words(text, *region), inner):
                     yield span
@@ -213,9 +229,18 @@ class NamedSecrets(Rule):
             for value in _Assignment(text, name, strength).values(position):
                 if is_new:
                     value_end = max(value_end, value.end)
+                stretch.checks += (value.end - value.begin) // _CHARS_OF_A_CHECK
                 if value.is_secret:
                     yield value.begin, value.end, value.replacement
                     position = max(position, value.end)
+
+    def _strength_before(self, separator: re.Match[str], key: str) -> int:
+        strength = self.strength(key)
+        is_quoted = separator.string.startswith(("'", '"'), separator.end())
+        if strength == CERTAIN or is_quoted or "==" not in separator[0]:
+            return strength
+        # In a comparison, a word without quotes is another name.
+        return min(strength, WEAK)
 
     def _after_flags(self, text: str) -> Iterator[Span]:
         """Yield the secrets after `--name`."""
@@ -296,6 +321,37 @@ def _end_of(pattern: re.Pattern[str], text: str, position: int) -> int:
     """Return where a match at the position ends, or the position itself."""
     match = pattern.match(text, position)
     return position if match is None else match.end()
+
+
+@dataclass(slots=True)
+class _Stretch:
+    """Counts the checks in a stretch of a text: of names, and of long values.
+
+    Attributes:
+        end: Where the stretch ends.
+        checks: Number of checks in it so far.
+    """
+
+    end: int = 0
+    checks: int = 0
+
+    def is_full(self, position: int) -> bool:
+        """Count a name at the position, and return whether there were too many checks."""
+        if position >= self.end:
+            self.end, self.checks = position + _STRETCH_CHARS, 0
+        self.checks += 1
+        return self.checks > _MAX_CHECKS_IN_STRETCH
+
+
+def _next_entry(text: str, position: int) -> int:
+    """Return where the first line begins that is not indented, at or after the position."""
+    # An indented line may be the value of a name in the lines before it.
+    line_end = compiled(r"\n(?=\S)").search(text, position)
+    return len(text) if line_end is None else line_end.end()
+
+
+def _unchecked(chars: int) -> str:
+    return f"[redacted: {chars:,} characters, too dense to be checked]"
 
 
 class _Name(NamedTuple):
@@ -403,7 +459,7 @@ class _Assignment(NamedTuple):
                 yield _Value(position, end, REDACTED, is_secret=True)
                 return
             yield _Value(position, end, REDACTED, is_secret=False)
-        while True:
+        for _ in range(_MAX_CHAINED):
             value = self.value(position)
             yield value
             position = _end_of(compiled(_ASSIGNED), text, value.end)

@@ -229,6 +229,7 @@ _ROWS: tuple[tuple[str, str, str, str] | tuple[str, str, str, str, bool], ...] =
         "cloud.google.com/docs/authentication/api-keys",
         False,
     ),
+    ("Gemini", "AQ.", rf"{_REST}{{40,}}", "ai.google.dev/gemini-api/docs/api-key"),
     (
         "Google OAuth",
         "GOCSPX- ya29. 1//0",
@@ -262,6 +263,19 @@ _ROWS: tuple[tuple[str, str, str, str] | tuple[str, str, str, str, bool], ...] =
         rf"{_HEX}{{24}}-{_HEX}{{100,}}",
         "developers.cloudflare.com/api",
     ),
+    (
+        "Cloudflare",
+        "cfk_ cfut_ cfat_",
+        rf"{_REST}{{40,}}",
+        "developers.cloudflare.com/fundamentals/api/get-started/token-formats",
+    ),
+    (
+        "Cloudflare Turnstile",
+        "0x4AAAAA",
+        rf"{_REST}{{27,}}",
+        "developers.cloudflare.com/turnstile/get-started",
+    ),
+    ("Vercel Blob", "vercel_blob_rw_", r"\w{30,}", "vercel.com/docs/vercel-blob"),
     ("Heroku", "HRKU-", rf"{_REST}{{30,}}", _REGISTER),
     ("Fly.io", "fm1a_ fm1r_ fm2_ fo1_", r"[\w+/=-]{30,}", "fly.io/docs/security/tokens"),
     ("Netlify", "nfp_", rf"{_KEY}{{30,}}", "docs.netlify.com/api"),
@@ -300,6 +314,14 @@ _ROWS: tuple[tuple[str, str, str, str] | tuple[str, str, str, str, bool], ...] =
     ),
     ("CircleCI", "CCIPAT_ CCIPRJ_", r"\w{20,}", "circleci.com/docs/managing-api-tokens"),
     ("Buildkite", "bkua_ bkct_", rf"{_KEY}{{30,}}", "buildkite.com/docs/apis/managing-api-tokens"),
+    ("Snyk", "snyk_uat. snyk_sat.", r"[\w.-]{40,}", "docs.snyk.io/snyk-api/authentication-for-api"),
+    ("Trigger.dev", "tr_dev_ tr_prod_ tr_pat_", rf"{_KEY}{{20,}}", "trigger.dev/docs/apikeys"),
+    (
+        "Inngest",
+        "signkey-prod- signkey-test- signkey-branch-",
+        rf"{_HEX}{{32,}}",
+        "inngest.com/docs/platform/signing-keys",
+    ),
     ("Sonar", "squ_ sqp_ sqa_", rf"{_HEX}{{40}}", "docs.sonarsource.com"),
     (
         "Sourcegraph",
@@ -417,7 +439,9 @@ _ROWS: tuple[tuple[str, str, str, str] | tuple[str, str, str, str, bool], ...] =
         rf"{_HEX}{{8}}-[0-9a-f-]{{27}}",
         "plaid.com/docs",
     ),
+    ("Polar", "polar_oat_ polar_pat_", rf"{_KEY}{{30,}}", "docs.polar.sh/integrate/authentication"),
     # Monitoring, planning, design
+    ("Datadog application", "ddapp_", rf"{_KEY}{{30,}}", _REGISTER),
     ("Sentry", "sntrys_ sntryu_", r"[\w+/=-]{20,}", "docs.sentry.io/account/auth-tokens"),
     ("Grafana", "glsa_ glc_", r"[\w+/=-]{20,}", "grafana.com/docs/grafana/latest/administration"),
     (
@@ -436,6 +460,7 @@ _ROWS: tuple[tuple[str, str, str, str] | tuple[str, str, str, str, bool], ...] =
     ),
     ("Linear", "lin_api_ lin_oauth_", rf"{_KEY}{{32,}}", "linear.app/developers"),
     ("Postman", "PMAK-", rf"{_HEX}{{24}}-{_HEX}{{20,}}", "learning.postman.com/docs"),
+    ("Adobe", "p8e-", rf"{_REST}{{30,}}", _REGISTER),
     ("Figma", "figd_", rf"{_REST}{{20,}}", "figma.com/developers/api"),
     ("Frame.io", "fio-u-", rf"{_REST}{{40,}}", "developer.frame.io"),
     ("Typeform", "tfp_", r"[\w.-]{40,}", "typeform.com/developers"),
@@ -468,9 +493,9 @@ _LOGIN_FLAGS = (
     r"[\s\"']-p[\s\"',]{0,4}(?P<secret>[^\s\"']{3,}+)"
 )
 
-# Sources: RFC 7468 and PuTTY's appendix C (private keys), RFC 7519 and 7516 (tokens), the developer
-# pages of z.ai, Telegram, Discord, HashiCorp, Mailchimp, MaxMind, Microsoft Entra and Azure
-# Storage, and the rows of `TOKEN_SHAPES`.
+# Sources: RFC 7468 and PuTTY's appendix C (private keys), RFC 7519 and 7516 (tokens), crypt(5)
+# (hashes of passwords), the developer pages of z.ai, Telegram, Discord, HashiCorp, Mailchimp,
+# MaxMind, Asana, Microsoft Entra and Azure Storage, and the rows of `TOKEN_SHAPES`.
 SHAPE_RULES = (
     Rule(rf"{_BEGIN_KEY}(?s:.*?)(?:{_END_KEY}|\Z)", ("PRIVATE KEY",), _has_key_body),
     PrivateKeyEnd(rf"{_END_KEY}", ("PRIVATE KEY",)),
@@ -479,7 +504,9 @@ SHAPE_RULES = (
         ("Private-Lines",),
     ),
     Rule(
-        r"eyJ(?:(?<![A-Za-z0-9_-]eyJ)|(?<=%20eyJ)|(?<=%3DeyJ)|(?<=\\[nrt]eyJ))[A-Za-z0-9_-]{8,}+"
+        # A token that begins with `pk.` is Mapbox's, and public.
+        r"eyJ(?<!\bpk\.eyJ)(?:(?<![A-Za-z0-9_-]eyJ)|(?<=%20eyJ)|(?<=%3DeyJ)|(?<=\\[nrt]eyJ))"
+        r"[A-Za-z0-9_-]{8,}+"
         r"(?:(?:\.|%2[Ee])[A-Za-z0-9_-]*+){1,4}",
         ("eyJ",),
         lambda text: "." in text or "%2" in text,
@@ -495,7 +522,13 @@ SHAPE_RULES = (
     Rule(r"(?<![0-9a-f])[0-9a-f]{32}-us\d{1,2}(?!\w)", ("-us",)),
     Rule(r"(?<!\w)[A-Za-z0-9]{6}_[A-Za-z0-9]{29}_mmk(?!\w)", ("_mmk",)),
     Rule(r"(?<![\w.~-])[\w.~-]{3}\dQ~[\w.~-]{31,34}(?![\w.~-])", ("Q~",)),
-    Rule(r"(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{86}==", ("==",), looks_random),
+    # Not the digest of a package or a script, which begins with `sha512-`.
+    Rule(r"(?<![A-Za-z0-9+/])(?<!sha512-)[A-Za-z0-9+/]{86}==", ("==",), looks_random),
+    Rule(r"(?<![\w/])[12]/\d{10,20}(?:/\d{10,20})?:[0-9a-f]{32}(?!\w)", ("1/", "2/")),
+    Rule(
+        r"\$(?:1|2[abxy]|5|6|7|y|apr1|argon2id?|scrypt)\$[\w./+=,$-]{20,}",
+        ("$1$", "$2", "$5$", "$6$", "$7$", "$y$", "$apr1$", "$argon2", "$scrypt$"),
+    ),
     *[shape.rule() for shape in TOKEN_SHAPES],
 )
 """Rules for keys that have a shape. Every match has 16 characters without a space."""
@@ -519,6 +552,28 @@ FORM_RULES = (
         is_basic_credentials,
     ),
     Rule(r"(?i)[?&](?:key|auth|pass|code)=(?P<secret>[^&#\s\"']+)", ("?", "&"), _is_random),
+    # In an address, even a short token is one.
+    Rule(
+        r"(?i)[?&](?:(?:access|api|auth|id|refresh|session)[_-]?)?token=(?P<secret>[^&#\s\"'<>]+)",
+        ("token=",),
+        _is_likely,
+    ),
+    Rule(
+        r"(?:-b|--cookie)(?<![\w-]-b)[ =]\\{0,3}[\"']?(?P<secret>[\w.-]{1,64}=[^\s\"'\\]+)",
+        ("-b", "--cookie"),
+        _is_random,
+    ),
+    Rule(
+        r"(?i)ConvertTo-SecureString\s{1,9}(?:-String\s{1,9})?(?P<secret>[^\s\"']{4,}|"
+        r"\"[^\"\n]{4,256}\"|'[^'\n]{4,256}')",
+        ("convertto-securestring",),
+        lambda text: is_secret_value(text.strip("\"'"), STRONG),
+    ),
+    Rule(
+        r"(?i)\bpass(?:word|wort|phrase|code)\s(?:is|ist|lautet)[: ]\s?(?P<secret>\S+)",
+        ("pass",),
+        _is_random,
+    ),
     Rule(
         r"(?:-u|--user|--proxy-user)(?<![\w-]-u)"
         r"(?:[ =]|\\{0,3}[\"'],\s?|\s?(?=\\{0,3}[\"']))\\{0,3}[\"']?"

@@ -1,7 +1,7 @@
 """`Redactor`: replaces secrets in text and data before they are stored or shown.
 
 A redactor recognises the names that secrets are assigned to, the forms in which they are written,
-and the shapes of the keys of some 100 services (see `patterns`). It is a filter, not a guarantee.
+and the shapes of the keys of some 110 services (see `patterns`). It is a filter, not a guarantee.
 Every step is linear in the text.
 """
 
@@ -66,7 +66,7 @@ class Redactor:
 
     Recognises values under the names of secrets, in data and in text. How much such a value must
     look like a secret depends on the name. Recognises passwords in URLs and command lines, `Bearer`
-    and `Basic` credentials, private keys, JSON web tokens and the keys of some 100 services. Does
+    and `Basic` credentials, private keys, JSON web tokens and the keys of some 110 services. Does
     not recognise a password in a sentence, card numbers, or encrypted, compressed or encoded data.
     `docs/secrets.md` lists both.
 

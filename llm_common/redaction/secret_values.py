@@ -18,11 +18,13 @@ placeholder, or always (a name that the caller added).
 """
 
 # Lower-case literals. Every name of a secret contains one.
-NAME_LITERALS = tuple("key token secret pass pw sig cred cookie auth jwt otp bearer sess".split())
+NAME_LITERALS = tuple(
+    "key token secret pass pw sig cred cookie auth jwt otp psk bearer sess".split()
+)
 
 _STRONG_ENDINGS = tuple(
     (
-        "password passwords passwd passphrase pwd pswd secret secrets secretkey accesskey "
+        "password passwords passwd passphrase psk pwd pswd secret secrets secretkey accesskey "
         "accountkey apikey apikeys appkey authkey clientkey encryptionkey functionskey masterkey "
         "privatekey sessionkey sharedkey signingkey sshkey subscriptionkey requirepass masterauth"
     ).split()
@@ -123,6 +125,7 @@ _HARMLESS_FORMS = (
     r"\{.*",
     r"<.*",
     r"\[.*",
+    r"\([A-Za-z ]{1,40}\)",
     r"@\w+@",
     r".*\[redacted\].*",
     r"(?i:[x*•.#_?-]{3,})",
