@@ -687,7 +687,12 @@ class Sessions:
         """
         if conversation_id is None or conversation_id == "":
             return self._unnamed
-        session_id = self.session_id_of(conversation_id)
+        return self.with_id(self.session_id_of(conversation_id))
+
+    def with_id(self, session_id: str) -> Session:
+        """Return the session with an id that `session_id_of`, or another `Sessions`, returned."""
+        if session_id == self._unnamed.session_id:
+            return self._unnamed
         # Two threads of a framework must get the same session, with the same turns.
         with self._lock:
             if session_id not in self._live:

@@ -4,11 +4,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from google.adk.plugins import BasePlugin
+from google.adk.tools.agent_tool import AgentTool
 from google.adk.tools.base_tool import BaseTool
 from google.genai import types
 
 from llm_common.agents.session import Session, SessionConfig, Sessions
 from llm_common.errors import ToolError
+from llm_common.integrations.delegation import begin_call, inlined, session_of_caller
 from llm_common.integrations.google_contents import (
     definition_of,
     plain_value,
@@ -48,6 +50,20 @@ class LLMCommonPlugin(BasePlugin):
         super().__init__(name="llm_common")
         self.sessions = Sessions.over(store, config)
         self._readers = [_ReadBackTool(tool, self.sessions) for tool in self.sessions.get().tools()]
+
+    async def before_tool_callback(
+        self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: Any
+    ) -> None:
+        """Let an agent that is called as a tool read in this session. ADK calls this method."""
+        if not isinstance(tool, AgentTool):
+            return
+        session = _session(self.sessions, tool_context)
+        if tool.include_plugins:
+            # ADK runs each call in a task, with the context variables that callbacks set.
+            begin_call(session)
+        else:
+            # Without plugins, the agent has no tool that reads.
+            tool_args.update(await inlined(session, dict(tool_args)))
 
     async def after_tool_callback(
         self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: Any, result: Any
@@ -135,6 +151,10 @@ def _declaring(config: types.GenerateContentConfig) -> list[Any]:
 
 
 def _session(sessions: Sessions, context: Any) -> Session:
+    # ADK runs an agent as a tool in a new session, with an id that it generates.
+    caller = session_of_caller(sessions)
+    if caller is not None:
+        return caller
     session = context.session
     # Two apps or users may have a session with the same id.
     return sessions.get((session.app_name, session.user_id, session.id))

@@ -1,9 +1,11 @@
 """Hooks for Haystack agents: `LLMCommonHook`."""
 
+from copy import copy
 from pathlib import Path
 from secrets import token_hex
 from typing import Any, Final
 
+from haystack.components.agents import Agent
 from haystack.components.agents.state import State
 from haystack.components.agents.state.state_utils import replace_values
 from haystack.dataclasses import ChatMessage
@@ -11,6 +13,7 @@ from haystack.tools.tool import Tool
 
 from llm_common.agents.session import Session, SessionConfig, Sessions
 from llm_common.errors import ToolError
+from llm_common.integrations.delegation import calling, inlined, session_of_caller
 from llm_common.integrations.haystack_common import (
     NotSerializable,
     read_message,
@@ -69,9 +72,10 @@ class LLMCommonHook(NotSerializable):
         messages = await self._offload(state.data["messages"], session)
         tools = state.data["tools"]
         # In place: Haystack rebuilds this list for each step, and shows the model this object.
-        tools[:] = await choose_tools(
+        chosen = await choose_tools(
             session, tools, describe=_describe, messages=[*map(read_message, messages)]
         )
+        tools[:] = [_delegating(tool, session) for tool in chosen]
         messages = await fold_messages(session, messages, read=read_message, write=write_message)
         # By default, Haystack appends to the list.
         state.set("messages", messages, handler_override=replace_values)
@@ -104,7 +108,9 @@ class LLMCommonHook(NotSerializable):
         return replaced
 
     def _session(self, state: State) -> Session:
-        return self.sessions.get((state.data.get("hook_context") or {}).get(SESSION_KEY))
+        session_id = (state.data.get("hook_context") or {}).get(SESSION_KEY)
+        caller = None if session_id else session_of_caller(self.sessions)
+        return caller or self.sessions.get(session_id)
 
     def _read_back_tool(self, tool: SessionTool) -> Tool:
         async def read(state: State, **args: Any) -> str:
@@ -121,6 +127,36 @@ class LLMCommonHook(NotSerializable):
         return Tool(
             tool.name, tool.description, parameters, function=read_sync, async_function=read
         )
+
+
+def _delegating(tool: Tool, session: Session) -> Tool:
+    """Return a tool whose agent reads in this session, or gets the results themselves."""
+    agent = getattr(tool, "_component", None)
+    if not isinstance(agent, Agent):
+        return tool
+    hooks = agent.hooks.get("before_llm", ())
+    reads = any(isinstance(hook, LLMCommonHook) for hook in hooks)
+    function, async_function = tool.function, tool.async_function
+
+    def call(**args: Any) -> Any:
+        if not reads:
+            args = run_sync(inlined(session, args))
+        with calling(session):
+            return function(**args)
+
+    async def call_async(**args: Any) -> Any:
+        if not reads:
+            args = await inlined(session, args)
+        with calling(session):
+            return await async_function(**args)
+
+    # A copy for this step, since the agent's own tool serves other sessions.
+    delegating = copy(tool)
+    if function is not None:
+        delegating.function = call
+    if async_function is not None:
+        delegating.async_function = call_async
+    return delegating
 
 
 def _describe(tool: Tool) -> ToolDefinition:

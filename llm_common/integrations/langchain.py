@@ -11,6 +11,7 @@ from langchain_core.tools import StructuredTool
 
 from llm_common.agents.session import Session, SessionConfig, Sessions
 from llm_common.errors import ToolError
+from llm_common.integrations.delegation import calling, session_of_caller
 from llm_common.integrations.langchain_messages import (
     caller_id,
     describe,
@@ -61,13 +62,19 @@ class LLMCommonMiddleware(AgentMiddleware[Any, Any, Any]):
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Any]
     ) -> Any:
         """Return the tool's message, with a preview instead of a long text."""
-        return run_sync(self._offload(request, handler(request)))
+        session = self._session(request.runtime, request.state["messages"])
+        with calling(session):
+            result = handler(request)
+        return run_sync(self._offload(session, request, result))
 
     async def awrap_tool_call(
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[Any]]
     ) -> Any:
         """Return the same as `wrap_tool_call`, asynchronously."""
-        return await self._offload(request, await handler(request))
+        session = self._session(request.runtime, request.state["messages"])
+        with calling(session):
+            result = await handler(request)
+        return await self._offload(session, request, result)
 
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], T]
@@ -85,12 +92,16 @@ class LLMCommonMiddleware(AgentMiddleware[Any, Any, Any]):
         thread_id = None
         if runtime and runtime.execution_info:
             thread_id = runtime.execution_info.thread_id
+        if thread_id is None:
+            caller = session_of_caller(self.sessions)
+            if caller is not None:
+                return caller
         if thread_id is None and messages and messages[0].id:
             # A tuple cannot collide with a `thread_id`, which is a str.
             return self.sessions.get(("messages", messages[0].id))
         return self.sessions.get(thread_id)
 
-    async def _offload(self, request: ToolCallRequest, result: Any) -> Any:
+    async def _offload(self, session: Session, request: ToolCallRequest, result: Any) -> Any:
         if not isinstance(result, ToolMessage) or result.status == "error":
             return result
         if request.tool is not None and request.tool.return_direct:
@@ -99,7 +110,6 @@ class LLMCommonMiddleware(AgentMiddleware[Any, Any, Any]):
         if text is None:
             return result
         messages = request.state["messages"]
-        session = self._session(request.runtime, messages)
         preview = await session.offload(
             text,
             tool=request.tool_call["name"],

@@ -1,17 +1,27 @@
 """Hooks for agents of the OpenAI Agents SDK: `LLMCommonSession`."""
 
+import json
 import secrets
 from dataclasses import fields, replace
 from itertools import chain
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
-from agents import Agent, FunctionTool, RunConfig, RunContextWrapper, SessionSettings, Tool
+from agents import (
+    Agent,
+    FunctionTool,
+    Handoff,
+    RunConfig,
+    RunContextWrapper,
+    SessionSettings,
+    Tool,
+)
 from agents.run import CallModelData, ModelInputData
 from agents.tool_context import ToolContext
 
 from llm_common.agents.session import Session, SessionConfig, Sessions
 from llm_common.errors import ConfigError, ToolError
+from llm_common.integrations.delegation import inlined
 from llm_common.integrations.openai_agents_tools import (
     OffloadingInvoker,
     content_of,
@@ -68,9 +78,18 @@ class LLMCommonSession(StoredItems):
     def equip(self, agent: AgentT) -> AgentT:
         """Return a copy of the agent that offloads and reads back in this session.
 
-        Tools of MCP servers are included. Agents that it hands off to are not: pass equipped ones
-        as its `handoffs`. The copy runs with this session's `run_config` only.
+        Tools of MCP servers are included, and so are the agents that it hands off to. An agent as a
+        tool without a session of ours gets results instead of their pointers. The copy runs with
+        this session's `run_config` only.
         """
+        return self._equip(agent, {})
+
+    def _equip(self, agent: AgentT, copies: dict[int, Any]) -> AgentT:
+        """Return a copy of an agent. `copies` has those that were made, by the agent's `id`."""
+        if hasattr(agent, _SESSION):
+            return agent
+        if id(agent) in copies:  # two agents may hand off to each other
+            return cast(AgentT, copies[id(agent)])
         session, kind = self, type(agent)
 
         async def get_all_tools(self: Any, run_context: RunContextWrapper[Any]) -> list[Tool]:
@@ -82,7 +101,19 @@ class LLMCommonSession(StoredItems):
         equipped = type(kind.__name__, (kind,), attributes)
         settings = {field.name: getattr(agent, field.name) for field in fields(agent) if field.init}
         copy: AgentT = equipped(**settings)
+        copies[id(agent)] = copy
+        copy.handoffs = [self._equip_target(target, copies) for target in agent.handoffs]
         return copy
+
+    def _equip_target(self, target: Any, copies: dict[int, Any]) -> Any:
+        if not isinstance(target, Handoff):
+            return self._equip(target, copies)
+
+        async def invoke(context: RunContextWrapper[Any], arguments: str) -> Any:
+            # Only the handoff knows its agent, so that is equipped when it is returned.
+            return self._equip(await target.on_invoke_handoff(context, arguments), copies)
+
+        return replace(target, on_invoke_handoff=invoke)
 
     def run_config(self, run_config: RunConfig | None = None) -> RunConfig:
         """Return a copy of a run's configuration that folds the input of each model call."""
@@ -130,7 +161,16 @@ class LLMCommonSession(StoredItems):
             return tool
         if tool.output_json_schema is not None:  # a program reads the result, not the model
             return tool
-        return replace(tool, on_invoke_tool=OffloadingInvoker(tool, self._offload))
+        agent = tool._agent_instance  # noqa: SLF001 - how the SDK marks an agent as a tool
+        prepare = None
+        if agent is not None and not hasattr(agent, _SESSION):
+            prepare = self._inlined
+        return replace(tool, on_invoke_tool=OffloadingInvoker(tool, self._offload, prepare))
+
+    async def _inlined(self, arguments: str) -> str:
+        """Return a call's arguments with the results that they name."""
+        args = arguments_of(arguments)
+        return json.dumps(await inlined(self.session, args)) if args else arguments
 
     async def _offload(self, result: Any, ctx: ToolContext[Any]) -> Any:
         self._called.add(ctx.tool_name)

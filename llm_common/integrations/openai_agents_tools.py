@@ -22,11 +22,20 @@ class OffloadingInvoker:
     """Call a tool, then hand its result to `finish`.
 
     The SDK reads attributes of `on_invoke_tool`. Those of the tool's own function are passed on.
+
+    Args:
+        tool: The tool.
+        finish: Returns what the model sees of a result.
+        prepare: Returns the arguments that the tool gets, or None for those of the model.
     """
 
     def __init__(
-        self, tool: FunctionTool, finish: Callable[[Any, ToolContext[Any]], Awaitable[Any]]
+        self,
+        tool: FunctionTool,
+        finish: Callable[[Any, ToolContext[Any]], Awaitable[Any]],
+        prepare: Callable[[str], Awaitable[str]] | None = None,
     ) -> None:
+        self._prepare = prepare
         # A copy, because its formatter is changed below, and other agents may share the tool.
         self._tool, self._finish = replace(tool), finish
         formatter = sdk.resolve_function_tool_failure_error_function(tool)
@@ -43,6 +52,8 @@ class OffloadingInvoker:
 
     async def __call__(self, ctx: ToolContext[Any], arguments: str) -> Any:
         """Run the tool and return what `finish` makes of its result."""
+        if self._prepare is not None:
+            arguments = await self._prepare(arguments)
         return await self._finish(await self._tool.on_invoke_tool(ctx, arguments), ctx)
 
 

@@ -1,5 +1,6 @@
 """Hooks for pydantic-ai agents: `LLMCommonCapability`."""
 
+from collections.abc import Awaitable, Callable
 from copy import copy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,9 +14,11 @@ from pydantic_ai.models import ModelRequestContext
 
 from llm_common.agents.session import Session, SessionConfig, Sessions
 from llm_common.errors import ToolError
+from llm_common.integrations.delegation import calling, session_of_caller
 from llm_common.integrations.pydantic_ai_messages import (
     Piece,
     conversation_of,
+    has_generated_id,
     is_conversation,
     join_pieces,
     newest_calls,
@@ -70,6 +73,18 @@ class LLMCommonCapability(AbstractCapability[Any]):
     def get_toolset(self) -> FunctionToolset[Any]:
         """Return the tools that read back from the session of the run that calls them."""
         return FunctionToolset(list(map(self._read_back_tool, self.sessions.get().tools())))
+
+    async def wrap_tool_execute(
+        self,
+        ctx: RunContext[Any],
+        *,
+        args: dict[str, Any],
+        handler: Callable[[dict[str, Any]], Awaitable[Any]],
+        **_: Any,
+    ) -> Any:
+        """Run a tool. The runs of other agents that it starts belong to this run's session."""
+        with calling(self._session(ctx)):
+            return await handler(args)
 
     async def after_tool_execute(
         self,
@@ -157,6 +172,10 @@ class LLMCommonCapability(AbstractCapability[Any]):
         return replace(request_context, messages=join_pieces([*instructions, *folded]))
 
     def _session(self, ctx: RunContext[Any]) -> Session:
+        if has_generated_id(ctx):
+            caller = session_of_caller(self.sessions)
+            if caller is not None:
+                return caller
         return self.sessions.get(ctx.conversation_id)
 
     def _read_back_tool(self, tool: Tool) -> AgentTool[Any]:

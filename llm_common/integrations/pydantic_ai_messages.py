@@ -7,6 +7,7 @@ pieces: a response, or a request with one part, each with its position in the hi
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
+from uuid import UUID
 
 from pydantic_ai import ModelMessage, RunContext
 from pydantic_ai.messages import (
@@ -98,6 +99,15 @@ def conversation_of(ctx: RunContext[Any]) -> list[dict[str, Any]]:
     if prompt is not None:
         prompts.append(Piece(0.0, ModelRequest([UserPromptPart(prompt)])))
     return [*messages, *map(read_piece, prompts[-1:])]
+
+
+def has_generated_id(ctx: RunContext[Any]) -> bool:
+    """Return whether pydantic-ai, and not the application, named the run's conversation."""
+    try:
+        # pydantic-ai generates version 7. Ids that applications generate are usually version 4.
+        return UUID(ctx.conversation_id or "").version == 7  # noqa: PLR2004
+    except ValueError:
+        return not ctx.conversation_id
 
 
 def newest_calls(messages: Sequence[ModelMessage]) -> list[ToolCallPart]:

@@ -1,18 +1,25 @@
 """Hooks for Strands agents: `LLMCommonPlugin`."""
 
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing
 from functools import partial
 from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
 from strands.hooks import AfterToolCallEvent
-from strands.middleware import InvokeModelContext, InvokeModelStage
+from strands.middleware import (
+    ExecuteToolContext,
+    ExecuteToolStage,
+    InvokeModelContext,
+    InvokeModelStage,
+)
 from strands.plugins import Plugin
 from strands.tools.tools import PythonAgentTool
 
 from llm_common.agents.session import Session, SessionConfig, Sessions
 from llm_common.errors import ToolError
+from llm_common.integrations.delegation import calling, inlined, session_of_caller
 from llm_common.integrations.strands_messages import (
     alternating,
     calls_in,
@@ -23,6 +30,9 @@ from llm_common.integrations.strands_messages import (
 from llm_common.integrations.translation import choose_tools, fold_messages, read_back
 from llm_common.pointers.store import ContextPointerStore
 from llm_common.tools.definitions import ToolDefinition
+
+GetSession = Callable[[], Session]
+"""Returns the session of an agent's call, which depends on who called the agent."""
 
 
 class LLMCommonPlugin(Plugin):
@@ -56,12 +66,20 @@ class LLMCommonPlugin(Plugin):
         """Register the hook, the middleware and the tools with an agent. Strands calls it."""
         # Without a session manager, Strands' own id is too short to be unique.
         conversation_id = f"{self.sessions.get().session_id}-{token_hex(8)}"
-        if getattr(agent, "_session_manager", None):
+        is_named = bool(getattr(agent, "_session_manager", None))
+        if is_named:
             conversation_id = agent.session_id
-        session = self.sessions.get(conversation_id)
+        own = self.sessions.get(conversation_id)
+
+        def session() -> Session:
+            """Return the session of the agent, or of the agent that calls it as a tool."""
+            caller = None if is_named else session_of_caller(self.sessions)
+            return caller or own
+
         agent.add_hook(partial(self._offload, session), AfterToolCallEvent)
         agent.add_middleware(InvokeModelStage.Input, partial(self._prepare, session))
-        for tool in session.tools():
+        agent.add_middleware(ExecuteToolStage, partial(self._execute, session))
+        for tool in own.tools():
             spec: Any = {
                 "name": tool.name,
                 "description": tool.description,
@@ -70,7 +88,28 @@ class LLMCommonPlugin(Plugin):
             read: Any = partial(self._read_back, session)
             agent.tool_registry.register_tool(PythonAgentTool(tool.name, spec, read))
 
-    async def _offload(self, session: Session, event: AfterToolCallEvent) -> None:
+    async def _execute(
+        self, session: GetSession, context: ExecuteToolContext, call_next: Any
+    ) -> AsyncGenerator[Any, None]:
+        """Run a tool. An agent as a tool reads in this session, or gets the results themselves."""
+        agent = getattr(context.tool, "agent", None)
+        if agent is not None and session().tool_names[0] not in agent.tool_registry.registry:
+            call = {
+                **context.tool_use,
+                "input": await inlined(session(), context.tool_use["input"]),
+            }
+            context = context.replace(tool_use=call)
+        async with aclosing(call_next(context)) as events:
+            while True:
+                # Not around the `yield`, which would leave the caller's code inside the block.
+                with calling(session()):
+                    try:
+                        event = await anext(events)
+                    except StopAsyncIteration:
+                        return
+                yield event
+
+    async def _offload(self, session: GetSession, event: AfterToolCallEvent) -> None:
         result, call, messages = event.result, event.tool_use, event.agent.messages
         contents: Any = []
         media: list[Any] = []
@@ -90,7 +129,7 @@ class LLMCommonPlugin(Plugin):
         value = contents
         if len(contents) == 1:
             value = contents[0]
-        preview = await session.offload(
+        preview = await session().offload(
             value,
             tool=call["name"],
             args=call["input"],
@@ -100,11 +139,13 @@ class LLMCommonPlugin(Plugin):
         if preview.pointer_id is not None:
             event.result = {**result, "content": [{"text": str(preview)}, *media]}
 
-    async def _prepare(self, session: Session, context: InvokeModelContext) -> InvokeModelContext:
+    async def _prepare(
+        self, session: GetSession, context: InvokeModelContext
+    ) -> InvokeModelContext:
         """Return the model call with the chosen tools and a folded history."""
         forced: Any = context.tool_choice or {}
         tool_specs = await choose_tools(
-            session,
+            session(),
             context.tool_specs,
             describe=_describe,
             messages=[*map(read_message, context.messages)],
@@ -112,16 +153,16 @@ class LLMCommonPlugin(Plugin):
             keep={*context.agent.tool_registry.dynamic_tools, forced.get("tool", {}).get("name")},
         )
         messages = await fold_messages(
-            session, context.messages, read=read_message, write=write_message
+            session(), context.messages, read=read_message, write=write_message
         )
         # The note about folded messages has the user's role, as its neighbour may have.
         return context.replace(tool_specs=tool_specs, messages=alternating(messages))
 
     async def _read_back(
-        self, session: Session, call: Mapping[str, Any], **_: Any
+        self, session: GetSession, call: Mapping[str, Any], **_: Any
     ) -> dict[str, Any]:
         try:
-            text, status = await read_back(session, call["name"], call["input"]), "success"
+            text, status = await read_back(session(), call["name"], call["input"]), "success"
         except ToolError as exc:
             text, status = str(exc), "error"
         return {"toolUseId": call["toolUseId"], "status": status, "content": [{"text": text}]}

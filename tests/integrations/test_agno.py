@@ -15,6 +15,7 @@ from agno.media import Image
 from agno.models.base import Model
 from agno.models.message import Message
 from agno.models.response import ModelResponse
+from agno.team import Team
 from agno.tools.function import ToolResult
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -249,3 +250,35 @@ def test_the_documentation_runs(
     exec(block, names)
     assert names["run"].content == "30,247."
     assert "30247" in results(names["run"])[-1]
+
+
+def names_pointer(messages: list[Message]) -> list[Any]:
+    """Return a call of another agent, with the id of the newest result."""
+    [pointer_id] = POINTER.findall(str(messages[-1].content))
+    return [
+        ("delegate_task_to_member", {"member_id": "other", "task": f"Part 1500 of {pointer_id}"})
+    ]
+
+
+def reads_named(messages: list[Message]) -> list[Any]:
+    """Return a call that reads a part of the result that the question names."""
+    pointer_id = re.findall("[0-9a-f]{12,16}", str(messages[-1].content))[-1]
+    return [("read_context", {"pointer_id": pointer_id, "select": {"path": "/1500/stock"}})]
+
+
+def test_a_delegate_reads_the_pointers_that_it_is_given() -> None:
+    hook = LLMCommonToolHook()
+    inner_model = ScriptedModel(replies=[reads_named, lambda m: str(m[-1].content)])
+    member = Agent(
+        id="other", name="other", model=inner_model, tools=[*hook.tools], tool_hooks=[hook]
+    )
+    model = ScriptedModel(
+        replies=[
+            [("list_parts", {"warehouse": "Oslo"})],
+            names_pointer,
+            lambda m: str(m[-1].content),
+        ]
+    )
+    team = Team(members=[member], model=model, tools=[list_parts, *hook.tools], tool_hooks=[hook])
+    run: Any = team.run("go", session_id="chat", user_id="ann")
+    assert "10500" in run.content

@@ -12,6 +12,7 @@ from google.adk.models import BaseLlm
 from google.adk.models.llm_request import LlmRequest
 from google.adk.models.llm_response import LlmResponse
 from google.adk.runners import InMemoryRunner
+from google.adk.tools.agent_tool import AgentTool
 from google.genai import types
 from pydantic import BaseModel
 
@@ -271,3 +272,62 @@ def test_the_documentation_runs(
     exec(block, names)
     assert names["answer"][-1].content.parts[0].text == "30,247."
     assert "30247" in str(model.seen[-1])
+
+
+def names_pointer(contents: list[types.Content]) -> list[Any]:
+    """Return a call of another agent, with the id of the newest result."""
+    [pointer_id] = POINTER.findall(str(contents[-1]))
+    return [("other", {"request": f"Part 1500 of {pointer_id}"})]
+
+
+def reads_named(contents: list[types.Content]) -> list[Any]:
+    """Return a call that reads a part of the result that the question names."""
+    parts: Any = contents[-1].parts
+    pointer_id = parts[0].text.split()[-1]
+    return [("read_context", {"pointer_id": pointer_id, "select": {"path": "/1500/stock"}})]
+
+
+def says_result(contents: list[types.Content]) -> str:
+    return str(contents[-1])
+
+
+async def test_a_delegate_reads_the_pointers_that_it_is_given() -> None:
+    inner_model = ScriptedModel(replies=[reads_named, says_result], seen=[])
+    inner = LlmAgent(name="other", model=inner_model, description="Another agent.")
+    chat = Chat(
+        [("list_parts", {"warehouse": "Oslo"})],
+        names_pointer,
+        says_result,
+        tools=[list_parts, AgentTool(inner)],
+    )
+    assert "10500" in await chat.say("go")
+
+
+async def test_a_delegate_without_plugins_gets_the_result() -> None:
+    inner_model = ScriptedModel(replies=["done"], seen=[])
+    inner = LlmAgent(name="other", model=inner_model, description="Another agent.")
+    chat = Chat(
+        [("list_parts", {"warehouse": "Oslo"})],
+        names_pointer,
+        "done",
+        tools=[list_parts, AgentTool(inner, include_plugins=False)],
+    )
+    await chat.say("go")
+    [asked] = inner_model.seen[0][0]
+    assert "part 4999 of Oslo" in str(asked)
+    assert 4_000 < len(str(asked)) < 40_000
+
+
+async def test_a_sub_agent_reads_what_the_parent_stored() -> None:
+    def reads_first(contents: list[types.Content]) -> list[Any]:
+        pointer_id = POINTER.findall(str(contents))[0]
+        return [("read_context", {"pointer_id": pointer_id, "select": {"path": "/1500/stock"}})]
+
+    inner_model = ScriptedModel(replies=[reads_first, says_result], seen=[])
+    inner = LlmAgent(name="other", model=inner_model, description="Another agent.")
+    chat = Chat(
+        [("list_parts", {"warehouse": "Oslo"})],
+        [("transfer_to_agent", {"agent_name": "other"})],
+        sub_agents=[inner],
+    )
+    assert "10500" in await chat.say("go")

@@ -13,7 +13,7 @@ from haystack.dataclasses import ChatMessage, ImageContent, TextContent, ToolCal
 from haystack.hooks.compaction import CompactionHook
 from haystack.hooks.tool_result_offloading import AlwaysOffload, ToolResultOffloadHook
 from haystack.token_counters import ApproximateTokenCounter
-from haystack.tools import tool
+from haystack.tools import AgentTool, tool
 from haystack.tools.tool import Tool
 
 from llm_common.agents import InMemoryContextPointerStore, OffloadPolicy, SessionConfig, Sessions
@@ -310,3 +310,46 @@ def test_the_documentation_runs(
     assert names["run"]["last_message"].text == "49."
     assert [text for messages, _ in script.seen for text in results(messages) if "30247" in text]
     assert "49" in results(names["run"]["messages"])[-1]
+
+
+def names_pointer(messages: list[ChatMessage]) -> ChatMessage:
+    """Return a call of another agent, with the id of the newest result."""
+    [pointer_id] = POINTER.findall(results(messages)[-1])
+    question = {"role": "user", "content": f"Part 1500 of {pointer_id}"}
+    return call("other", messages=[question])
+
+
+def reads_named(messages: list[ChatMessage]) -> ChatMessage:
+    """Return a call that reads a part of the result that the question names."""
+    pointer_id = str(messages[-1].text).split()[-1]
+    return call("read_context", pointer_id=pointer_id, select={"path": "/1500/stock"})
+
+
+def says_result(messages: list[ChatMessage]) -> ChatMessage:
+    return ChatMessage.from_assistant(str(results(messages)[-1]))
+
+
+@pytest.mark.parametrize("how", ["sync", "async"])
+@pytest.mark.parametrize("context", [{SESSION_KEY: "a"}, None])
+async def test_a_delegate_reads_the_pointers_that_it_is_given(how: str, context: Any) -> None:
+    sessions = Sessions()
+    inner = agent_of(Script(reads_named, says_result), LLMCommonHook(sessions))
+    other = AgentTool(agent=inner, name="other", description="Another agent.")
+    script = Script(call("list_parts", warehouse="Oslo"), names_pointer, says_result)
+    agent = agent_of(script, LLMCommonHook(sessions), list_parts, other)
+    if how == "async":
+        run = await agent.run_async(user("go"), hook_context=context)
+    else:
+        run = agent.run(user("go"), hook_context=context)
+    assert "10500" in run["last_message"].text
+
+
+async def test_a_delegate_without_the_hook_gets_the_result() -> None:
+    inner_script = Script("done")
+    inner = Agent(chat_generator=inner_script.model)
+    other = AgentTool(agent=inner, name="other", description="Another agent.")
+    script = Script(call("list_parts", warehouse="Oslo"), names_pointer, "done")
+    agent_of(script, LLMCommonHook(), list_parts, other).run(user("go"))
+    [asked] = inner_script.seen[0][0]
+    assert "part 4999 of Oslo" in str(asked.text)
+    assert 4_000 < len(str(asked.text)) < 40_000

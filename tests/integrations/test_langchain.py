@@ -208,6 +208,43 @@ async def test_a_session_cannot_read_the_results_of_another(how: str, thread: st
     assert all("part 1999" in str(one.content) or "part 1" in str(one.content) for one in found)
 
 
+@pytest.mark.parametrize("thread", ["a", None])
+async def test_a_delegate_reads_the_pointers_that_it_is_given(how: str, thread: str | None) -> None:
+    sessions = Sessions()
+
+    def reads_named(messages: list[BaseMessage]) -> AIMessage:
+        named = str(messages[-1].content).split()[-1]
+        return calls(("read_context", {"pointer_id": named, "select": {"path": "/1500/stock"}}))
+
+    inner_model = ScriptedModel(steps=[reads_named, lambda m: AIMessage(m[-1].content)])
+    inner = create_agent(inner_model, [], middleware=[LLMCommonMiddleware(sessions)])
+
+    @tool
+    async def ask_other(question: str) -> str:
+        """Asks another agent."""
+        state = await inner.ainvoke({"messages": [HumanMessage(question)]})
+        return str(state["messages"][-1].content)
+
+    @tool
+    def ask_other_sync(question: str) -> str:
+        """Asks another agent."""
+        state = inner.invoke({"messages": [HumanMessage(question)]})
+        return str(state["messages"][-1].content)
+
+    asking = ask_other if how == "async" else ask_other_sync
+    outer_model = ScriptedModel(
+        steps=[
+            calls(("list_parts", {"kind": "all"})),
+            lambda m: calls((asking.name, {"question": f"Part 1500 of {id_in(m[-1])}"})),
+            lambda m: AIMessage(m[-1].content),
+        ]
+    )
+    outer = create_agent(
+        outer_model, [list_parts, asking], middleware=[LLMCommonMiddleware(sessions)]
+    )
+    assert "10500" in str((await run(outer, how, "go", thread))[-1].content)
+
+
 async def test_parallel_calls_share_the_budget_of_their_turn(how: str) -> None:
     @tool
     def get_text(number: int) -> str:

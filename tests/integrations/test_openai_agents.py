@@ -17,6 +17,7 @@ from agents import (
     ToolOutputImage,
     ToolOutputText,
     function_tool,
+    handoff,
     set_tracing_disabled,
 )
 from agents.exceptions import UserError
@@ -344,16 +345,68 @@ async def test_a_result_that_cannot_be_stored_ends_the_run(how: str) -> None:
     assert len(model.calls) == 1
 
 
-async def test_an_agent_after_a_handoff_offloads_too() -> None:
-    hand_off = [function_call("transfer_to_stock", {}, call_id="h")]
+def reads_named(call: ModelCall) -> Any:
+    """Return a call that reads a part of the result that the newest message names."""
+    said: Any = call.input
+    named = str(said[-1]["content"]).split()[-1]
+    return calls(("read_context", {"pointer_id": named, "select": {"path": "/1500/stock"}}))
+
+
+def asks_other(call: ModelCall) -> Any:
+    """Return a call of an agent as a tool, with the id of the first result."""
+    return calls(("ask_other", {"input": f"Part 1500 of {id_in(outputs(call.input)[0])}"}))
+
+
+SAYS_RESULT = ModelStep.respond(lambda call: says(outputs(call.input)[-1]))
+
+
+@pytest.mark.parametrize("kind", ["agent", "handoff", "equipped"])
+async def test_a_delegate_reads_the_pointers_that_it_is_given(how: str, kind: str) -> None:
     model = ScriptedModel(
-        [ModelStep(output=hand_off), calls(("list_parts", {"kind": "all"})), says("done")]
+        [
+            calls(("list_parts", {"kind": "all"})),
+            ModelStep(output=[function_call("transfer_to_reader", {}, call_id="h")]),
+            reads("/1500/stock"),
+            ModelStep(output=[function_call("list_parts", {"kind": "more"}, call_id="more")]),
+            says("10500"),
+        ]
     )
     session = LLMCommonSession("a")
-    other = session.equip(Agent("stock", model=model, tools=[list_parts]))
-    await run(session, Agent("first", model=model, handoffs=[other]), "async", "go")
+    reader: Any = Agent("reader", model=model, tools=[list_parts])
+    first = Agent("first", model=model, tools=[list_parts], handoffs=[reader])
+    if kind == "handoff":
+        first.handoffs = [handoff(reader)]
+    elif kind == "equipped":
+        first.handoffs = [session.equip(reader)]
+    reader.handoffs = [first]  # agents may hand off to each other
+    done = await run(session, first, how, "go")
+    assert "10500" in outputs(model.calls[-1].input)[-2]
     assert "the id " in outputs(model.calls[-1].input)[-1]
-    assert len(outputs(model.calls[-1].input)[-1]) < 3_000
+    assert done.last_agent.name == "reader"
+
+
+@pytest.mark.parametrize("is_equipped", [True, False])
+async def test_an_agent_as_a_tool_reads_or_gets_the_result(how: str, is_equipped: bool) -> None:
+    session = LLMCommonSession("a")
+    inner_steps = [ModelStep.respond(reads_named), SAYS_RESULT]
+    if not is_equipped:
+        inner_steps = [ModelStep.respond(lambda call: says(str(call.input)))]
+    inner_model = ScriptedModel(inner_steps)
+    inner = Agent("other", model=inner_model)
+    if is_equipped:
+        inner = session.equip(inner)
+    model = ScriptedModel(
+        [calls(("list_parts", {"kind": "all"})), ModelStep.respond(asks_other), SAYS_RESULT]
+    )
+    asking = inner.as_tool("ask_other", "Asks another agent.", run_config=session.run_config())
+    agent = Agent("first", model=model, tools=[list_parts, asking])
+    done = await run(session, agent, how, "go")
+    if is_equipped:
+        assert "10500" in done.final_output
+    else:
+        sent: Any = inner_model.calls[0].input
+        assert "part 1999" in str(sent)
+        assert 4_000 < len(str(sent)) < 40_000
 
 
 class PartsServer(MCPServer):

@@ -283,6 +283,59 @@ async def test_a_question_is_never_folded_for_the_content_of_a_result(how: str) 
     assert "stored under the id" in str(getattr(result.parts[1], "content", ""))
 
 
+async def test_a_delegate_reads_the_pointers_that_it_is_given(how: str) -> None:
+    sessions = Sessions()
+
+    def reads_named(messages: list[ModelMessage]) -> ModelResponse:
+        [prompt] = messages[-1].parts
+        named = str(getattr(prompt, "content", "")).split()[-1]
+        return calls(("read_context", {"pointer_id": named, "select": {"path": "/1500/stock"}}))
+
+    def says_result(messages: list[ModelMessage]) -> ModelResponse:
+        return says(str(outputs(messages)[-1].content))
+
+    inner_script = Script(reads_named, says_result)
+    inner = Agent(inner_script.model, capabilities=[LLMCommonCapability(store=sessions)])
+
+    async def ask_other(question: str) -> str:
+        """Asks another agent."""
+        return str((await inner.run(question)).output)
+
+    script = Script(
+        calls(("list_parts", {"kind": "all"})),
+        lambda messages: calls(
+            ("ask_other", {"question": f"Part 1500 of {id_in(outputs(messages)[-1])}"})
+        ),
+        says_result,
+    )
+    agent = Agent(
+        script.model,
+        tools=[list_parts, ask_other],
+        capabilities=[LLMCommonCapability(store=sessions)],
+    )
+    assert "10500" in (await run(agent, how, "go")).output
+
+
+async def test_a_delegate_that_the_application_names_has_its_own_session(how: str) -> None:
+    sessions = Sessions()
+    inner_script = Script(calls(("list_parts", {"kind": "all"})), says("done"))
+    inner = Agent(
+        inner_script.model, tools=[list_parts], capabilities=[LLMCommonCapability(store=sessions)]
+    )
+
+    async def ask_other() -> str:
+        """Asks another agent."""
+        return str((await inner.run("go", conversation_id="bob")).output)
+
+    script = Script(calls(("ask_other", {})), says("done"))
+    agent = Agent(
+        script.model, tools=[ask_other], capabilities=[LLMCommonCapability(store=sessions)]
+    )
+    await run(agent, how, "go", conversation_id="alice")
+    assert len(sessions.store.list(query_id="bob")) == 1
+    assert sessions.store.list(query_id="alice") == []
+
+
 async def test_parallel_calls_share_the_budget_of_their_turn(how: str) -> None:
     def get_text(number: int) -> str:
         """Some words."""

@@ -409,3 +409,48 @@ def test_the_documentation_runs(
     exec(block, names)
     assert str(names["answer"]).strip() == "30,247 pieces."
     assert "30247" in str(model.seen[-1])
+
+
+def names_pointer(messages: list[Any]) -> list[Call]:
+    """Return a call of another agent, with the id of the newest result."""
+    [pointer_id] = POINTER.findall(results(messages)[-1])
+    return [("other", {"input": f"Part 1500 of {pointer_id}"})]
+
+
+def reads_named(messages: list[Any]) -> list[Call]:
+    """Return a call that reads a part of the result that the question names."""
+    pointer_id = messages[-1]["content"][0]["text"].split()[-1]
+    return [("read_context", {"pointer_id": pointer_id, "select": {"path": "/1500/stock"}})]
+
+
+def test_a_delegate_reads_the_pointers_that_it_is_given() -> None:
+    sessions = Sessions()
+    inner_model = ScriptedModel(reads_named, lambda messages: results(messages)[-1])
+    inner = Agent(
+        name="other", model=inner_model, plugins=[LLMCommonPlugin(sessions)], callback_handler=None
+    )
+    model = ScriptedModel(
+        [("list_parts", {"warehouse": "Oslo"})],
+        names_pointer,
+        lambda messages: results(messages)[-1],
+    )
+    agent = Agent(
+        model=model,
+        tools=[list_parts, inner],
+        plugins=[LLMCommonPlugin(sessions)],
+        callback_handler=None,
+    )
+    assert "10500" in str(agent("go"))
+
+
+def test_a_delegate_without_the_plugin_gets_the_result() -> None:
+    inner_model = ScriptedModel("done")
+    inner = Agent(name="other", model=inner_model, callback_handler=None)
+    model = ScriptedModel([("list_parts", {"warehouse": "Oslo"})], names_pointer, "done")
+    agent = Agent(
+        model=model, tools=[list_parts, inner], plugins=[LLMCommonPlugin()], callback_handler=None
+    )
+    agent("go")
+    [asked] = inner_model.seen[0][0]
+    assert "part 4999 of Oslo" in str(asked)
+    assert 4_000 < len(str(asked)) < 40_000

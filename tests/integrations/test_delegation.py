@@ -1,0 +1,82 @@
+"""Test that whoever is handed a pointer can read it.
+
+The test of a framework that has a module of hooks shows that an agent which gets an id from another
+agent reads the result. It has the name below, so that new hooks have to keep the promise too.
+"""
+
+from pathlib import Path
+
+import pytest
+
+import llm_common.integrations
+from llm_common.agents import (
+    InMemoryContextPointerStore,
+    OffloadPolicy,
+    Session,
+    SessionConfig,
+    Sessions,
+)
+from llm_common.integrations.delegation import calling, inlined, session_of_caller
+
+PROMISE = "test_a_delegate_reads_the_pointers_that_it_is_given"
+MODULES = Path(llm_common.integrations.__file__).parent
+
+
+@pytest.mark.parametrize(
+    "framework",
+    [
+        path.stem
+        for path in Path(__file__).parent.glob("*.txt")
+        if (MODULES / f"{path.stem}.py").exists()
+    ],
+)
+def test_the_hooks_of_every_framework_hand_pointers_on(framework: str) -> None:
+    tests = Path(__file__).with_name(f"test_{framework}.py").read_text(encoding="utf-8")
+    assert f"def {PROMISE}(" in tests
+
+
+async def test_an_inlined_text_has_the_results_that_it_names() -> None:
+    session = Session(InMemoryContextPointerStore())
+    short = await session.results.save("all is well", tool="check", args={})
+    long = await session.results.save(
+        "begin " + "word " * 50_000 + "end", tool="check", args={"n": 1}
+    )
+    args = {"task": f"Compare {short.pointer_id} and {long.pointer_id}.", "depth": 3, "list": ["a"]}
+    result = await inlined(session, args)
+    assert result["task"].startswith(args["task"])
+    assert "all is well" in result["task"]
+    assert f"The result {long.pointer_id}, 250,009 characters:" in result["task"]
+    assert "begin" in result["task"]
+    assert "word end\n" in result["task"]
+    assert session.config.counter.count(result["task"]) < 2_500
+    assert (result["depth"], result["list"]) == (3, ["a"])
+
+
+async def test_an_inlined_result_has_at_most_the_tokens_of_a_whole_one() -> None:
+    config = SessionConfig(offload=OffloadPolicy(max_whole_tokens=50))
+    session = Session(InMemoryContextPointerStore(), config=config)
+    pointer = await session.results.save("a b c d " * 40, tool="check", args={})
+    text = await inlined(session, pointer.pointer_id)
+    assert config.counter.count(text) < 150
+    assert "characters left out" in text or "…" in text
+
+
+async def test_an_inlined_text_has_nothing_of_another_session() -> None:
+    store = InMemoryContextPointerStore()
+    pointer = await Session(store, session_id="alice").results.save("secret", tool="t", args={})
+    text = f"Read {pointer.pointer_id}"
+    assert await inlined(Session(store, session_id="bob"), text) == text
+
+
+def test_a_session_is_handed_on_within_a_call_only() -> None:
+    sessions = Sessions(InMemoryContextPointerStore())
+    alice = sessions.get("alice")
+    assert session_of_caller(sessions) is None
+    with calling(alice):
+        assert session_of_caller(sessions) is alice
+        with calling(sessions.get()):
+            assert session_of_caller(sessions) is sessions.get()
+        other = session_of_caller(Sessions(sessions.store))
+        assert other is not None
+        assert (other.session_id, other.store) == ("alice", sessions.store)
+    assert session_of_caller(sessions) is None
