@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 # ruff: noqa: PLC0415
 
 # If one of these cannot be imported, the extra `mcp` is missing. Anything else is a bug.
-_GATEWAY_PACKAGES = frozenset({"mcp", "mcp_types", "starlette", "uvicorn"})
+_GATEWAY_PACKAGES = frozenset({"mcp", "mcp_types", "pyjson5", "starlette", "tomlkit", "uvicorn"})
 _MAX_CHARS = 300  # of a name or a message of a server
 
 gateway = typer.Typer(
@@ -45,7 +45,7 @@ _Config = Annotated[
         "--config",
         "-c",
         metavar="FILE",
-        help="JSON file with mcpServers, as hosts use it. Repeatable.",
+        help="Configuration file of a host, with its servers. Repeatable.",
     ),
 ]
 _Folder = Annotated[
@@ -219,11 +219,12 @@ async def _serve(config: "GatewayConfig", http: int | None) -> None:
 
 
 def _read_config(paths: list[Path] | None, **settings: Any) -> "GatewayConfig":
-    with _needs_extra():
-        from llm_common.apps.gateway.gateway_config import GatewayConfig
     if paths is None:
         raise ConfigError("no servers are named. Add --config FILE with them", variable="config")
-    return GatewayConfig.from_files(*paths, **settings)
+    with _needs_extra():
+        from llm_common.apps.gateway.gateway_config import GatewayConfig
+
+        return GatewayConfig.from_files(*paths, **settings)
 
 
 @contextmanager

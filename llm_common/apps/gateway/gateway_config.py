@@ -1,25 +1,24 @@
 """Configure the gateway: its servers, their tools, and the limits of results: `GatewayConfig`."""
 
-import re
-from collections.abc import Iterator, Mapping
+import logging
+from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from itertools import pairwise
 from pathlib import Path, PurePath
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Any, Final, Literal, Self
 
-import orjson
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
-from llm_common._env import read_named
+from llm_common.apps.gateway.host_files import HostFormat, entries_in, fields_of, is_disabled
 from llm_common.errors import ConfigError
 from llm_common.pointers.reading import MIN_LIMIT_TOKENS
+from llm_common.text.display import one_line
 
-# `${NAME}`, `${env:NAME}` as VS Code writes it, or `${NAME:-default}`.
-_VARIABLE: Final = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
-# Most hosts use the first, VS Code uses the second.
-_SERVER_KEYS: Final = ("mcpServers", "servers")
+_log = logging.getLogger(__name__)
+
 _DAY_S: Final = 86_400.0
+_MAX_NAME_CHARS: Final = 100  # in an error
 
 ToolsMode = Literal["all", "search", "auto"]
 Globs = tuple[str, ...]
@@ -54,17 +53,8 @@ class ToolRules(BaseModel):
         return _any_matches(self.pinned, server, tool)
 
 
-_Transport = Annotated[
-    Literal["stdio", "http", "sse"] | None,
-    BeforeValidator(
-        # Hosts write the type of streamable HTTP in three ways.
-        lambda word: {"streamable-http": "http", "streamableHttp": "http"}.get(word, word)
-    ),
-]
-
-
 class ServerConfig(BaseModel):
-    """One entry of `mcpServers`. Unknown fields, such as those of other hosts, are ignored.
+    """A server of the gateway. Unknown fields, such as those that only a host uses, are ignored.
 
     Attributes:
         command: The program of a server on stdin and stdout.
@@ -74,7 +64,8 @@ class ServerConfig(BaseModel):
         url: The address of a running server, instead of a command.
         headers: HTTP headers for each request to the address.
         type: `stdio`, `http` or `sse`. None means `stdio` for a command and `http` for an address.
-        disabled: Whether to leave the server out.
+        start_timeout_s: Seconds for the server to start. None for the gateway's limit.
+        call_timeout_s: Seconds for a call. None for the gateway's limit.
         rules: The choice of its tools, in the field `llmCommon`.
     """
 
@@ -86,8 +77,9 @@ class ServerConfig(BaseModel):
     cwd: str | None = None
     url: str = ""
     headers: Mapping[str, str] = Field(default_factory=dict)
-    type: _Transport = None
-    disabled: bool = False
+    type: Literal["stdio", "http", "sse"] | None = None
+    start_timeout_s: float | None = Field(default=None, gt=0)
+    call_timeout_s: float | None = Field(default=None, gt=0)
     rules: ToolRules = Field(default_factory=ToolRules, alias="llmCommon")
 
 
@@ -96,6 +88,7 @@ class GatewayConfig(BaseModel):
 
     Attributes:
         servers: The servers by name, in the order of the files.
+        left_out: Servers whose entry cannot be used, by name, with the problem of each.
         tools: `all` lists every tool. `search` lists the pinned tools, and tools to search and
             call. `auto` means `all` while the definitions fit `max_tool_tokens`, else `search`.
         max_tool_tokens: Maximum tokens of the definitions that `auto` lists.
@@ -125,6 +118,7 @@ class GatewayConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     servers: Mapping[str, ServerConfig]
+    left_out: Mapping[str, str] = Field(default_factory=dict)
     tools: ToolsMode = "auto"
     max_tool_tokens: int = Field(default=10_000, ge=0)
     list_found: bool = False
@@ -144,25 +138,41 @@ class GatewayConfig(BaseModel):
 
     @classmethod
     def from_files(cls, *paths: Path | str, **settings: Any) -> Self:
-        """Read `mcpServers` files and return the configuration.
+        """Read the servers of hosts' files and return the configuration.
 
-        A server of a later file replaces one of the same name. `${NAME}` and `${NAME:-default}` in
-        texts are replaced by environment variables. Disabled servers and the gateway itself are
-        left out.
+        The files may be those of Claude Code, Codex, opencode, VS Code, Gemini CLI, Qwen Code,
+        Cursor, Windsurf, Cline, Roo Code or Zed. A server of a later file replaces one of the same
+        name. Variables in texts are replaced as the host of the file does. Disabled servers and
+        the gateway itself are left out. A server with an invalid entry, or with a variable that
+        is not set, is named in `left_out`, and the others stay.
 
         Args:
-            *paths: JSON files in the format of MCP hosts, with `mcpServers` or `servers`.
+            *paths: JSON files, also with comments, or TOML files.
             **settings: The other attributes.
 
         Raises:
-            ConfigError: If a file cannot be read, an entry or a setting is invalid, or a variable
-                is not set.
+            ConfigError: If a file cannot be read or holds no servers, or a setting is invalid.
         """
         servers: dict[str, ServerConfig] = {}
-        for path in paths:
-            servers |= dict(_servers_in(Path(path)))
+        left_out: dict[str, str] = {}
+        for path in map(Path, paths):
+            host_entries = entries_in(path)
+            for name, entry in host_entries.entries.items():
+                if name in host_entries.excluded or is_disabled(entry):
+                    continue
+                where = f"{path}: server {one_line(name, max_chars=_MAX_NAME_CHARS)}"
+                servers.pop(name, None)
+                left_out.pop(name, None)
+                try:
+                    server = _server(entry, host_entries.format, where)
+                except ConfigError as exc:
+                    left_out[name] = exc.message
+                    _log.warning("a server is left out: %s", exc.message)
+                else:
+                    servers[name] = server
+        servers = {name: server for name, server in servers.items() if not is_gateway(server)}
         try:
-            return cls(servers=servers, **settings)
+            return cls(servers=servers, left_out=left_out, **settings)
         except ValidationError as exc:
             raise _invalid(exc, "the gateway's settings") from exc
 
@@ -175,71 +185,17 @@ def is_gateway(server: ServerConfig) -> bool:
     return ("llm-common", "gateway") in pairwise(words)
 
 
-def expanded(value: Any, *, where: str) -> Any:
-    """Return plain data with the variables in its texts replaced.
-
-    Args:
-        value: Lists, dicts and texts. Other values are returned unchanged.
-        where: A description of the position, for an error.
-
-    Raises:
-        ConfigError: If a variable is not set and has no default.
-    """
-    if isinstance(value, str):
-        return _VARIABLE.sub(lambda match: _variable(match, where), value)
-    if isinstance(value, list):
-        return [expanded(item, where=where) for item in value]
-    if isinstance(value, dict):
-        return {key: expanded(item, where=f"{where}, {key}") for key, item in value.items()}
-    return value
-
-
-def _variable(match: re.Match[str], where: str) -> str:
-    name, default = match[1], match[2]
-    value = read_named(name)
-    if value is not None:
-        return value
-    if default is None:
-        raise ConfigError(
-            f"{where} needs the variable {name}, which is not set; set it, or write "
-            f"${{{name}:-default}}",
-            variable=name,
-        )
-    return default
-
-
-def _servers_in(path: Path) -> Iterator[tuple[str, ServerConfig]]:
+def _server(entry: object, file_format: HostFormat, where: str) -> ServerConfig:
+    if not isinstance(entry, dict):
+        raise ConfigError(f"{where} is not an object; correct the entry", variable="config")
     try:
-        document = orjson.loads(path.read_bytes())
-    except OSError as exc:
-        raise ConfigError(
-            f"{path} cannot be read ({exc.strerror}); name another file", variable="config"
-        ) from exc
-    except orjson.JSONDecodeError as exc:
-        raise ConfigError(
-            f"{path} is not JSON: line {exc.lineno}; correct it", variable="config"
-        ) from exc
-    members = document if isinstance(document, dict) else {}
-    entries = next((members[key] for key in _SERVER_KEYS if key in members), None)
-    if not isinstance(entries, dict):
-        raise ConfigError(
-            f'{path} has no "mcpServers" object; add one as a host has it', variable="config"
-        )
-    for name, entry in entries.items():
-        where = f"{path}: server {name}"
-        # Before its variables are read, because those of a disabled server may not be set.
-        if isinstance(entry, dict) and entry.get("disabled") is True:
-            continue
-        try:
-            server = ServerConfig.model_validate(expanded(entry, where=where))
-        except ValidationError as exc:
-            raise _invalid(exc, where) from exc
-        if bool(server.command) == bool(server.url):
-            raise ConfigError(
-                f'{where} has not exactly one of "command" and "url"; give it one', variable=name
-            )
-        if not is_gateway(server):
-            yield name, server
+        server = ServerConfig.model_validate(fields_of(entry, file_format, where=where))
+    except ValidationError as exc:
+        raise _invalid(exc, where) from exc
+    if bool(server.command) == bool(server.url):
+        reason = f'{where} has not exactly one of "command" and "url"; give it one'
+        raise ConfigError(reason, variable="command")
+    return server
 
 
 def _invalid(error: ValidationError, where: str) -> ConfigError:

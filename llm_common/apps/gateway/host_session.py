@@ -121,7 +121,7 @@ class HostSession:
                 name,
                 server,
                 abilities=abilities,
-                start_timeout_s=config.start_timeout_s,
+                start_timeout_s=server.start_timeout_s or config.start_timeout_s,
                 on_notification=self._on_notification,
                 channel=self._channel,
             )
@@ -373,7 +373,8 @@ class HostSession:
                     await host.session.report_progress(progress, total, message)
 
         async def send(session: ClientSession) -> CallResult:
-            timeout_s = self._config.call_timeout_s
+            server = self._config.servers[tool.server]
+            timeout_s = server.call_timeout_s or self._config.call_timeout_s
             return await session.send_request(
                 request, _ANSWER, timeout_s, progress_callback=report if wants_progress else None
             )

@@ -8,7 +8,7 @@ import socket
 import threading
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from ipaddress import ip_address
 from pathlib import Path
@@ -82,8 +82,16 @@ class GatewayReport(BaseModel):
     tokens_read_back: int = 0
 
 
-def report_on(session: HostSession, counts: GatewayCounts) -> GatewayReport:
-    """Return a report on a session's servers, with the counts of its gateway."""
+def report_on(
+    session: HostSession, counts: GatewayCounts, unusable: Mapping[str, str] | None = None
+) -> GatewayReport:
+    """Return a report on a session's servers, with the counts of its gateway.
+
+    Args:
+        session: A session of the gateway.
+        counts: The gateway's counts.
+        unusable: Servers whose entry cannot be used, with the problem of each.
+    """
     listing = session.current_listing()
     problems = session.problems()
     tools = Counter(tool.server for tool in listing.tools.values())
@@ -97,6 +105,8 @@ def report_on(session: HostSession, counts: GatewayCounts) -> GatewayReport:
             left_out=tuple(left_out),
         )
         servers.append(report)
+    for name, problem in (unusable or {}).items():
+        servers.append(ServerReport(name=name, problem=problem))
     return GatewayReport(
         servers=tuple(servers),
         tokens_of_all=listing.tokens,
@@ -111,13 +121,13 @@ def report_on(session: HostSession, counts: GatewayCounts) -> GatewayReport:
 async def examine(config: GatewayConfig) -> GatewayReport:
     """Start every server, list its tools, end it, and return the report."""
     # Wait longer than any server may take to start and then to list its tools.
-    config = config.model_copy(
-        update={"memory_only": True, "list_wait_s": 2 * config.start_timeout_s + 1}
-    )
+    limits_s = [server.start_timeout_s or 0.0 for server in config.servers.values()]
+    start_s = max([config.start_timeout_s, *limits_s])
+    config = config.model_copy(update={"memory_only": True, "list_wait_s": 2 * start_s + 1})
     session = HostSession(config, abilities=HostAbilities(), store=store_of(config))
     try:
         await session.listing()
-        return report_on(session, session.results.counts)
+        return report_on(session, session.results.counts, config.left_out)
     finally:
         await session.close()
 
@@ -269,7 +279,7 @@ async def _recorded(config: GatewayConfig, gateway: Gateway) -> AsyncIterator[No
         yield
         return
     path = _folder(config) / f"{time.time_ns()}-{os.getpid()}.json"
-    recording = asyncio.create_task(_record(path, gateway))
+    recording = asyncio.create_task(_record(config, path, gateway))
     try:
         yield
     finally:
@@ -281,7 +291,7 @@ async def _recorded(config: GatewayConfig, gateway: Gateway) -> AsyncIterator[No
                 old.unlink(missing_ok=True)
 
 
-async def _record(path: Path, gateway: Gateway) -> None:
+async def _record(config: GatewayConfig, path: Path, gateway: Gateway) -> None:
     started_at, last = time.time(), None
     while True:
         try:
@@ -289,7 +299,7 @@ async def _record(path: Path, gateway: Gateway) -> None:
         finally:  # also when the gateway ends and this task is cancelled
             # All sessions have the same servers, so a report on one of them is enough.
             for session in gateway.sessions[:1]:
-                report = report_on(session, gateway.counts)
+                report = report_on(session, gateway.counts, config.left_out)
                 report = report.model_copy(update={"started_at": started_at})
                 if report != last:
                     with suppress(OSError):  # a full disk may have space again later

@@ -30,10 +30,7 @@ def test_help_shows_the_usage(command: list[str]) -> None:
     [
         (None, "Add --config FILE with them"),
         ("{", "is not JSON"),
-        (
-            '{"mcpServers": {"a": {"command": "${NOT_SET_ANYWHERE}"}}}',
-            "variable NOT_SET_ANYWHERE, which is not set",
-        ),
+        ('{"model": "x"}', "holds no MCP servers: it has model."),
     ],
 )
 @pytest.mark.parametrize("command", [[], ["doctor"]])
@@ -86,6 +83,18 @@ def test_doctor_reports_a_healthy_server_and_one_that_cannot_start(tmp_path: Pat
     )
     output = run("gateway", "doctor", "-c", configuration(tmp_path, good=healthy)).stdout
     assert output.startswith("checked\n  good: 1 tools\n  definitions: ")
+
+
+def test_doctor_names_a_server_with_an_unset_variable_and_runs_the_others(tmp_path: Path) -> None:
+    path = configuration(
+        tmp_path,
+        good=[sys.executable, "-S", HOSTILE_SERVER],
+        broken=["${NOT_SET_ANYWHERE}"],
+    )
+    document = run_json("gateway doctor", "-c", path, code=1)
+    servers = {server["name"]: server for server in document["servers"]}
+    assert servers["good"]["tools"] == 1
+    assert "needs the variable NOT_SET_ANYWHERE" in servers["broken"]["problem"]
 
 
 def test_status_without_a_run_is_an_empty_list(tmp_path: Path) -> None:

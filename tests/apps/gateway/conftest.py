@@ -4,7 +4,12 @@ from pathlib import Path
 
 import pytest
 
-NOT_MARKED = {"test_gateway_config.py", "test_host_results.py", "test_tool_listing.py"}
+NOT_MARKED = {
+    "test_gateway_config.py",
+    "test_host_files.py",
+    "test_host_results.py",
+    "test_tool_listing.py",
+}
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

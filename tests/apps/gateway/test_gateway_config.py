@@ -59,47 +59,78 @@ def test_variables_in_texts_are_replaced(tmp_path: Path, monkeypatch: pytest.Mon
     assert server.env == {"A": "k-1"}
 
 
-def test_a_variable_that_is_not_set_is_named_with_its_position(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_an_unset_variable_leaves_one_server_out_and_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.delenv("GATEWAY_TEST_OTHER", raising=False)
-    path = written(tmp_path, {"a": {"command": "x", "env": {"TOKEN": "${GATEWAY_TEST_OTHER}"}}})
-    with pytest.raises(
-        ConfigError, match=r"server a, env, TOKEN needs the variable GATEWAY_TEST_OTHER"
-    ) as caught:
-        GatewayConfig.from_files(path)
-    assert caught.value.variable == "GATEWAY_TEST_OTHER"
+    entries = {
+        "a": {"command": "x", "env": {"TOKEN": "${GATEWAY_TEST_OTHER}"}},
+        "b": {"command": "y"},
+    }
+    config = GatewayConfig.from_files(written(tmp_path, entries))
+    assert list(config.servers) == ["b"]
+    problem = config.left_out["a"]
+    assert "server a, env, TOKEN needs the variable GATEWAY_TEST_OTHER, which is not set" in problem
+    assert caplog.messages == [f"a server is left out: {problem}"]
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("entry", "problem"),
     [
-        ("{", "is not JSON"),
-        ('{"other": {}}', 'no "mcpServers" object'),
-        ('{"mcpServers": {"a": {}}}', 'not exactly one of "command" and "url"'),
-        (
-            '{"mcpServers": {"a": {"command": "x", "url": "http://localhost"}}}',
-            'not exactly one of "command" and "url"',
-        ),
-        ('{"mcpServers": {"a": {"command": 5}}}', "server a: command cannot be used"),
-        (
-            '{"mcpServers": {"a": {"command": "x", "type": "pigeon"}}}',
-            "server a: type cannot be used",
-        ),
-        (
-            '{"mcpServers": {"a": {"command": "x", "llmCommon": {"alow": []}}}}',
-            "llmCommon.alow cannot be used",
-        ),
-        ('{"mcpServers": {"a": 5}}', "server a"),
+        ({}, 'not exactly one of "command" and "url"'),
+        ({"command": "x", "url": "http://localhost"}, 'not exactly one of "command" and "url"'),
+        ({"command": 5}, "server a: command cannot be used"),
+        ({"command": "x", "type": "pigeon"}, "server a: type cannot be used"),
+        ({"command": "x", "timeout": -1}, "server a: call_timeout_s cannot be used"),
+        ({"command": "x", "llmCommon": {"alow": []}}, "llmCommon.alow cannot be used"),
+        ({"command": "x", "llmCommon": 5}, "llmCommon cannot be used"),
+        ({"command": "x", "envFile": ".env"}, "uses envFile, which is not read"),
+        ({"command": "x", "sandboxEnabled": True}, "uses sandboxEnabled, which is not read"),
+        (5, "server a is not an object"),
     ],
 )
-def test_an_invalid_file_is_named_with_the_remedy(text: str, said: str, tmp_path: Path) -> None:
-    path = tmp_path / "mcp.json"
-    path.write_text(text, encoding="utf-8")
+def test_an_invalid_entry_leaves_one_server_out(
+    entry: object, problem: str, tmp_path: Path
+) -> None:
+    path = written(tmp_path, {"a": entry, "b": {"command": "y"}})
+    config = GatewayConfig.from_files(path)
+    assert list(config.servers) == ["b"]
+    assert problem in config.left_out["a"]
+    assert str(path) in config.left_out["a"]
+
+
+def test_a_later_file_mends_a_server_that_was_left_out(tmp_path: Path) -> None:
+    broken = written(tmp_path, {"a": {}})
+    mended = written(tmp_path, {"a": {"command": "x"}}, name="other.json")
+    config = GatewayConfig.from_files(broken, mended)
+    assert (list(config.servers), dict(config.left_out)) == (["a"], {})
+    config = GatewayConfig.from_files(mended, broken)
+    assert (list(config.servers), list(config.left_out)) == ([], ["a"])
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("mcp.json", "{", "is not JSON, also if comments are allowed; see line 1"),
+        ("mcp.json", "[1]", "holds a JSON list"),
+        ("mcp.json", '{"other": {}, "model": "x"}', "holds no MCP servers: it has other, model."),
+        ("mcp.json", " ", "holds no MCP servers: it is empty."),
+        ("mcp.json", '{"mcpServers": []}', "holds no MCP servers: it has mcpServers."),
+        ("config.toml", 'key = "secret', "is not TOML: "),
+        ("config.toml", 'model = "x"', "holds no MCP servers: it has model."),
+        ("mcp.json", b"\xff{}", "is not UTF-8 at byte 0"),
+    ],
+)
+def test_a_file_without_servers_is_named_with_what_it_has(
+    name: str, text: str | bytes, message: str, tmp_path: Path
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(ConfigError) as caught:
         GatewayConfig.from_files(path)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert str(path) in str(caught.value)
+    assert "secret" not in str(caught.value)
 
 
 def test_a_missing_file_is_a_setting_error(tmp_path: Path) -> None:

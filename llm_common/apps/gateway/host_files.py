@@ -1,0 +1,420 @@
+"""Read the servers in the configuration files of MCP hosts: `entries_in`.
+
+Hosts agree on a command, arguments and variables, and on little else. This module finds the
+servers in a file, gives their fields one name and one unit, and fills in variables as the host of
+the file does. It checks no values. `ServerConfig` does that.
+"""
+
+import os
+import re
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, NoReturn
+
+import orjson
+
+from llm_common._env import read_named
+from llm_common.errors import ConfigError
+from llm_common.text.display import one_line
+
+_MAX_KEYS: Final = 6  # that an error names
+_MAX_KEY_CHARS: Final = 40
+
+# `$NAME` or `${NAME}`, with or without a default: Gemini CLI and Qwen Code accept all three.
+_DOLLAR: Final = re.compile(r"\$\{([^}]*)\}|\$([A-Za-z_][A-Za-z0-9_]*)")
+_BRACED: Final = re.compile(r"\$\{([^}]*)\}")
+# `{env:NAME}` and `{file:PATH}` of opencode.
+_SINGLE: Final = re.compile(r"\{((?:env|file):[^}]*)\}")
+_NAME: Final = re.compile(r"(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
+_PREDEFINED: Final[Mapping[str, Callable[[], str]]] = {
+    "workspaceFolder": lambda: str(Path.cwd()),
+    "workspaceRoot": lambda: str(Path.cwd()),
+    "cwd": lambda: str(Path.cwd()),
+    "workspaceFolderBasename": lambda: Path.cwd().name,
+    "userHome": lambda: str(Path.home()),
+    "pathSeparator": lambda: os.sep,
+    "/": lambda: os.sep,
+}
+# Names of a field in several hosts, each with the name here. The first one in an entry counts.
+_ALIASES: Final = (
+    ("httpUrl", "url"),  # Gemini CLI, Qwen Code
+    ("serverUrl", "url"),  # Windsurf
+    ("environment", "env"),  # opencode
+    ("http_headers", "headers"),  # Codex
+    ("transport", "type"),
+)
+_TYPES: Final = {
+    "local": "stdio",
+    "remote": None,  # told apart by the address
+    "streamable-http": "http",
+    "streamableHttp": "http",
+    "streamable_http": "http",
+}
+_ALLOWED: Final = ("enabled_tools", "includeTools", "tools")
+_DENIED: Final = ("disabled_tools", "excludeTools", "disabledTools")
+# Fields that change what a server may do. Without them it would run in another way than its host
+# runs it, so it does not run at all.
+_REFUSED: Final = {
+    "envFile": "move its variables into env",
+    "sandboxEnabled": "run the server from the host, which has a sandbox",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class HostFormat:
+    """How a kind of file writes what is not the same in all of them.
+
+    Attributes:
+        variables: The pattern of variables in texts, or None if the host replaces none.
+        timeout_unit_s: Seconds that a `timeout` of 1 means.
+        url_type: The transport that an address without a type has. None for HTTP.
+        limits_start: Whether `timeout` limits the start of a server too.
+    """
+
+    variables: re.Pattern[str] | None = _BRACED
+    timeout_unit_s: float = 0.001
+    url_type: str | None = None
+    limits_start: bool = False
+
+
+_COMMON: Final = HostFormat()
+_CODEX: Final = HostFormat(variables=None)
+_OPENCODE: Final = HostFormat(variables=_SINGLE, limits_start=True)
+_ZED: Final = HostFormat(timeout_unit_s=1.0)
+_CLINE: Final = HostFormat(timeout_unit_s=1.0)
+_GEMINI: Final = HostFormat(variables=_DOLLAR, url_type="sse")
+
+
+@dataclass(frozen=True, slots=True)
+class HostEntries:
+    """The servers of a file.
+
+    Attributes:
+        entries: The entry of each server as the host wrote it, by name.
+        format: How to read them.
+        excluded: Names of servers that the file disables outside their entries.
+    """
+
+    entries: Mapping[str, Any]
+    format: HostFormat
+    excluded: frozenset[str] = field(default=frozenset())
+
+
+def entries_in(path: Path) -> HostEntries:
+    """Return the servers of a host's file.
+
+    Args:
+        path: A JSON file, also with comments and trailing commas, or a TOML file.
+
+    Raises:
+        ConfigError: If the file cannot be read or parsed, or holds no servers.
+    """
+    return _located(document_in(path), path)
+
+
+def document_in(path: Path) -> dict[str, Any]:
+    """Return the parsed content of a JSON, JSONC or TOML file, {} for an empty one.
+
+    Raises:
+        ConfigError: If the file cannot be read or parsed, or is not an object.
+    """
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+    except OSError as exc:
+        reason = f"{path} cannot be read ({exc.strerror}); name another file"
+        raise ConfigError(reason, variable="config") from exc
+    except UnicodeDecodeError as exc:
+        reason = f"{path} is not UTF-8 at byte {exc.start}; save it as UTF-8"
+        raise ConfigError(reason, variable="config") from exc
+    return parsed(text, path)
+
+
+def parsed(text: str, path: Path) -> dict[str, Any]:
+    """Return the parsed content of a file, whose name decides between TOML and JSON.
+
+    Raises:
+        ConfigError: If the text cannot be parsed, or is not an object.
+    """
+    if not text.strip():
+        return {}
+    if path.suffix == ".toml":
+        try:
+            return tomllib.loads(text)
+        except tomllib.TOMLDecodeError as exc:
+            reason = f"{path} is not TOML: {_position(exc)}; correct it"
+            raise ConfigError(reason, variable="config") from exc
+    document = _json(text, path)
+    if not isinstance(document, dict):
+        reason = f"{path} holds a JSON {type(document).__name__}, not an object with servers"
+        raise ConfigError(reason, variable="config")
+    return document
+
+
+def _json(text: str, path: Path) -> Any:
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError as exc:
+        strict = exc
+    # Imported only for a file with comments or trailing commas, or with a mistake.
+    import pyjson5  # noqa: PLC0415
+
+    try:
+        return pyjson5.decode(text)
+    except (pyjson5.Json5Exception, RecursionError) as exc:
+        # The position of the strict parser may be that of a comment, and the other one has none.
+        reason = f"{path} is not JSON, also if comments are allowed; see line {strict.lineno}"
+        raise ConfigError(f"{reason} and what follows", variable="config") from exc
+
+
+def _position(error: tomllib.TOMLDecodeError) -> str:
+    # The rest of the message may quote the file, and so a secret.
+    match = re.search(r"line \d+, column \d+|end of document", str(error))
+    return match[0] if match else "somewhere"
+
+
+def _located(document: Mapping[str, Any], path: Path) -> HostEntries:
+    mcp = document.get("mcp")
+    mcp = mcp if isinstance(mcp, dict) else {}
+    folder = path.resolve().parent.name
+    if "mcpServers" in document:
+        entries, file_format = document["mcpServers"], _COMMON
+        if folder in (".gemini", ".qwen"):
+            file_format = _GEMINI
+        elif path.name in ("cline_mcp_settings.json", "mcp_settings.json") or folder == ".roo":
+            file_format = _CLINE
+    elif "mcp_servers" in document:
+        entries, file_format = document["mcp_servers"], _CODEX
+    elif "context_servers" in document:
+        entries, file_format = document["context_servers"], _ZED
+    elif "mcp" in document:
+        # VS Code's settings and opencode 2 have one more level than opencode 1.
+        entries = mcp.get("servers", mcp)
+        file_format = _OPENCODE if path.name.startswith("opencode.") else _format_of(entries)
+    else:
+        entries, file_format = document.get("servers"), _COMMON
+    if not isinstance(entries, dict):
+        raise ConfigError(f"{path} {_found(document)}", variable="config")
+    return HostEntries(entries, file_format, _excluded(mcp, entries))
+
+
+def _format_of(entries: object) -> HostFormat:
+    """Return opencode's format if an entry has a type that only opencode writes."""
+    values = entries.values() if isinstance(entries, dict) else ()
+    for entry in values:
+        if isinstance(entry, dict) and entry.get("type") in ("local", "remote"):
+            return _OPENCODE
+    return _COMMON
+
+
+def _found(document: Mapping[str, Any]) -> str:
+    names = [one_line(name, max_chars=_MAX_KEY_CHARS) for name in list(document)[:_MAX_KEYS]]
+    content = f"has {', '.join(names)}" if names else "is empty"
+    return (
+        f'holds no MCP servers: it {content}. Add "mcpServers", or name a file with "servers", '
+        '"mcp", "context_servers" or [mcp_servers]'
+    )
+
+
+def _excluded(mcp: Mapping[str, Any], names: Mapping[str, Any]) -> frozenset[str]:
+    """Return the servers that Gemini CLI's and Qwen Code's `mcp` settings leave out."""
+    allowed, excluded = mcp.get("allowed"), mcp.get("excluded")
+    left_out = set(excluded) if isinstance(excluded, list) else set()
+    if isinstance(allowed, list):
+        left_out |= names.keys() - set(allowed)
+    return frozenset(left_out)
+
+
+def is_disabled(entry: object) -> bool:
+    """Return whether a host's entry says that its server does not start."""
+    if not isinstance(entry, dict):
+        return False
+    return entry.get("disabled") is True or entry.get("enabled") is False
+
+
+def fields_of(entry: Mapping[str, Any], file_format: HostFormat, *, where: str) -> dict[str, Any]:
+    """Return an entry with the field names of `ServerConfig`, and with its variables filled in.
+
+    Args:
+        entry: The entry as the host wrote it.
+        file_format: How the host writes it.
+        where: A description of the position, for an error.
+
+    Raises:
+        ConfigError: If a variable is not set, or a field has an effect that is not available.
+    """
+    for name, remedy in _REFUSED.items():
+        if entry.get(name):
+            raise ConfigError(f"{where} uses {name}, which is not read; {remedy}", variable=name)
+    fields: dict[str, Any] = expanded(dict(entry), file_format, where=where)
+    for alias, name in _ALIASES:
+        if alias in fields and name not in fields:
+            fields[name] = fields.pop(alias)
+            if alias == "httpUrl":
+                fields.setdefault("type", "http")
+    _split_command(fields)
+    _set_type(fields, file_format)
+    _set_timeouts(fields, file_format)
+    _set_rules(fields)
+    _add_named_variables(fields, where)
+    return fields
+
+
+def _split_command(fields: dict[str, Any]) -> None:
+    command = fields.get("command")
+    if isinstance(command, list) and command:  # opencode
+        fields["command"], fields["args"] = command[0], command[1:]
+    elif isinstance(command, dict):  # Zed, before 2026
+        fields |= {"command": command.get("path"), "args": command.get("args") or []}
+        fields["env"] = command.get("env") or {}
+
+
+def _set_type(fields: dict[str, Any], file_format: HostFormat) -> None:
+    kind = fields.get("type")
+    if isinstance(kind, str):
+        kind = _TYPES.get(kind, kind)
+    url = fields.get("url")
+    if kind is None and isinstance(url, str) and url:
+        kind = file_format.url_type
+        # Hosts try both transports. The older one's addresses end in this by convention.
+        if kind is None and url.partition("?")[0].rstrip("/").endswith("/sse"):
+            kind = "sse"
+    fields["type"] = kind
+
+
+def _set_timeouts(fields: dict[str, Any], file_format: HostFormat) -> None:
+    """Set the seconds for a start and a call from the field names and units of hosts."""
+    start, call = fields.pop("startup_timeout_sec", None), fields.pop("tool_timeout_sec", None)
+    if "startup_timeout_ms" in fields:
+        start = _seconds(fields.pop("startup_timeout_ms"), 0.001)
+    if "discoveryTimeoutMs" in fields:
+        start = _seconds(fields.pop("discoveryTimeoutMs"), 0.001)
+    timeout = fields.pop("timeout", None)
+    if isinstance(timeout, dict):  # opencode 2
+        start = _seconds(timeout.get("startup"), 0.001)
+        call = _seconds(timeout.get("request"), 0.001)
+    elif timeout is not None:
+        call = _seconds(timeout, file_format.timeout_unit_s)
+        if file_format.limits_start:
+            start = call
+    if start is not None:
+        fields["start_timeout_s"] = start
+    if call is not None:
+        fields["call_timeout_s"] = call
+
+
+def _seconds(value: object, unit_s: float) -> object:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return value  # the validation names it
+    # Nobody gives a server less than a second, so a smaller number was meant in seconds.
+    return value if value * unit_s < 1 else value * unit_s
+
+
+def _set_rules(fields: dict[str, Any]) -> None:
+    """Add the host's choice of a server's tools to the rules of the entry."""
+    allowed, denied = _names(fields, _ALLOWED), _names(fields, _DENIED)
+    rules = fields.get("llmCommon", {})
+    if not isinstance(rules, dict):  # the validation names it
+        return
+    # An empty list of allowed tools allows none.
+    if allowed is not None:
+        rules = {"allow": allowed, **rules}
+    own_denied = rules.get("deny", [])
+    if denied and isinstance(own_denied, list):
+        rules = {**rules, "deny": [*own_denied, *denied]}
+    fields["llmCommon"] = rules
+
+
+def _names(fields: Mapping[str, Any], keys: tuple[str, ...]) -> list[str] | None:
+    for key in keys:
+        names = fields.get(key)
+        if isinstance(names, list):
+            # `tool(arguments)` in Gemini CLI names the tool.
+            return [str(name).partition("(")[0] for name in names]
+    return None
+
+
+def _add_named_variables(fields: dict[str, Any], where: str) -> None:
+    """Add what Codex reads from variables that an entry names: `env`, headers and a token."""
+    environment: dict[str, str] = {}
+    for variable in fields.pop("env_vars", None) or ():
+        name = variable.get("name") if isinstance(variable, dict) else variable
+        if (value := read_named(str(name))) is not None:
+            environment[str(name)] = value
+    headers: dict[str, str] = {}
+    for header, name in (fields.pop("env_http_headers", None) or {}).items():
+        if value := read_named(str(name)):
+            headers[header] = value
+    if name := fields.pop("bearer_token_env_var", None):
+        headers["Authorization"] = f"Bearer {_variable(str(name), None, where)}"
+    if environment:
+        fields["env"] = environment | fields.get("env", {})
+    if headers:
+        fields["headers"] = fields.get("headers", {}) | headers
+
+
+def expanded(value: Any, file_format: HostFormat, *, where: str) -> Any:
+    """Return plain data with the variables in its texts replaced.
+
+    Args:
+        value: Lists, dicts and texts. Other values are returned unchanged.
+        file_format: How the host writes variables.
+        where: A description of the position, for an error.
+
+    Raises:
+        ConfigError: If a variable is not set and has no default, or only its host can fill it in.
+    """
+    if isinstance(value, str):
+        if file_format.variables is None:
+            return value
+        return file_format.variables.sub(lambda match: _replacement(match, where), value)
+    if isinstance(value, list):
+        return [expanded(item, file_format, where=where) for item in value]
+    if isinstance(value, dict):
+        return {
+            key: expanded(item, file_format, where=f"{where}, {key}") for key, item in value.items()
+        }
+    return value
+
+
+def _replacement(match: re.Match[str], where: str) -> str:
+    reference = next(group for group in match.groups() if group is not None)
+    if reference in _PREDEFINED:
+        return _PREDEFINED[reference]()
+    if name := _NAME.fullmatch(reference):
+        return _variable(name[1], name[2], where)
+    kind, _, key = reference.partition(":")
+    if kind == "input":
+        return _input(key, where)
+    if kind in ("cmd", "command", "config", "file"):
+        _refuse(kind, where)
+    return match[0]  # such as ${1} or ${a.b}, which is for the server
+
+
+def _input(key: str, where: str) -> str:
+    """Return the answer to a question of VS Code, which only VS Code can ask."""
+    name = "INPUT_" + re.sub(r"[^A-Za-z0-9]+", "_", key).strip("_").upper()
+    value = read_named(name)
+    if value is None:
+        reason = f"{where} needs the input {one_line(key, max_chars=_MAX_KEY_CHARS)}"
+        raise ConfigError(f"{reason}; set the variable {name} to it", variable=name)
+    return value
+
+
+def _refuse(kind: str, where: str) -> NoReturn:
+    reason = f"{where} uses {kind}:, which only its host can fill in; name a variable instead"
+    raise ConfigError(reason, variable=kind)
+
+
+def _variable(name: str, default: str | None, where: str) -> str:
+    value = read_named(name)
+    if value is not None:
+        return value
+    if default is None:
+        raise ConfigError(
+            f"{where} needs the variable {name}, which is not set; set it, or write "
+            f"${{{name}:-default}}",
+            variable=name,
+        )
+    return default
