@@ -164,8 +164,10 @@ def _json(text: str, path: Path) -> Any:
         return pyjson5.decode(text)
     except (pyjson5.Json5Exception, RecursionError) as exc:
         # The position of the strict parser may be that of a comment, and the other one has none.
-        reason = f"{path} is not JSON, also if comments are allowed; see line {strict.lineno}"
-        raise ConfigError(f"{reason} and what follows", variable="config") from exc
+        reason = (
+            f"{path} is not JSON, even with comments; correct line {strict.lineno} or a later one"
+        )
+        raise ConfigError(reason, variable="config") from exc
 
 
 def _position(error: tomllib.TOMLDecodeError) -> str:

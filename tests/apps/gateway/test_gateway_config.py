@@ -111,7 +111,7 @@ def test_a_later_file_mends_a_server_that_was_left_out(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("mcp.json", "{", "is not JSON, also if comments are allowed; see line 1"),
+        ("mcp.json", "{", "is not JSON, even with comments; correct line 1 or a later one"),
         ("mcp.json", "[1]", "holds a JSON list"),
         ("mcp.json", '{"other": {}, "model": "x"}', "holds no MCP servers: it has other, model."),
         ("mcp.json", " ", "holds no MCP servers: it is empty."),
