@@ -1,0 +1,336 @@
+"""Plain functions for frameworks without hooks: `wrap_tool` and `tool_functions`.
+
+    session = Session(session_id="user:42")
+    agent = Agent(tools=[wrap_tool(list_parts, session), *tool_functions(session)])
+
+A server with many users has one agent, and finds the session of each call:
+
+    current: ContextVar[Session] = ContextVar("current")
+    agent = Agent(tools=[wrap_tool(list_parts, current.get), *tool_functions(current.get)])
+"""
+
+import dataclasses
+import functools
+import inspect
+import logging
+from collections.abc import (
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterable,
+    Mapping,
+    Sequence,
+    Set as AbstractSet,
+)
+from datetime import date, time
+from decimal import Decimal
+from enum import Enum
+from pathlib import PurePath
+from typing import Any, Final, Literal, ParamSpec, TypeVar, cast, overload
+from uuid import UUID
+
+from pydantic import BaseModel
+
+from llm_common.agents.session import Session, SessionConfig
+from llm_common.errors import ConfigError, ToolError, UnserialisableError
+from llm_common.integrations.translation import read_back, run_sync
+from llm_common.text.tabular import is_tabular
+
+P = ParamSpec("P")
+FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
+
+SessionSource = Session | Callable[[], Session]
+"""A session, or a function that returns the session of the current call."""
+
+_SCALARS: Final = (bool, int, float, str, Enum, date, time, Decimal, UUID, PurePath)
+_CONTAINERS: Final = (Mapping, list, tuple, AbstractSet)
+
+_log = logging.getLogger(__name__)
+
+
+def wrap_tool(
+    function: FunctionT, session: SessionSource, *, query: str | Callable[[], str] = ""
+) -> FunctionT:
+    """Return a function whose long results are previews, for the tools of any framework.
+
+    The new function has the same name, signature, annotations and docstring, so a framework derives
+    the same schema. An async function stays async, and any other stays synchronous. A preview is a
+    str, whatever the return annotation is. Short results, exceptions, iterators, media and other
+    objects that are not plain data pass unchanged, and so does a generator function itself.
+
+    Each call is a turn of its own, since a function does not know which calls are made together.
+
+    Args:
+        function: A function or bound method. Wrap it before the framework makes a tool of it.
+        session: The session, or a function that returns the session of the current call, such as
+            the `get` of a `ContextVar`. It is called in the thread or task of the tool, before
+            the tool runs.
+        query: The user's question, or a function that returns it. It decides which passages a
+            preview shows. Without one, a preview shows the shape and both ends.
+
+    Raises:
+        TypeError: If `function` is not a function, or `session` cannot be used. A call raises it
+            if `session` returns something else.
+        StoreError: From a call, if its result could not be stored.
+    """
+    _check_function(function)
+    _check_source(session)
+    tool = _WrappedTool(function, session, query)
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        _log.info("%s yields its result, so it is not wrapped", tool.name)
+        return function
+
+    if inspect.iscoroutinefunction(function):
+
+        @functools.wraps(function)
+        async def call_async(*args: Any, **named: Any) -> Any:
+            call = tool.started(args, named)
+            return await call.offload(await function(*args, **named))
+
+        return cast(FunctionT, call_async)
+
+    @functools.wraps(function)
+    def call_sync(*args: Any, **named: Any) -> Any:
+        call = tool.started(args, named)
+        result = function(*args, **named)
+        if inspect.isawaitable(result):  # as a lambda or a decorator returns it
+            return call.offload_awaited(result)
+        return run_sync(call.offload(result))
+
+    return cast(FunctionT, call_sync)
+
+
+class _WrappedTool:
+    """A function whose results are offloaded."""
+
+    def __init__(
+        self, function: Callable[..., Any], session: SessionSource, query: str | Callable[[], str]
+    ) -> None:
+        self.name: Final = _name_of(function)
+        self._session = session
+        self._query = query
+        self._signature = inspect.signature(function)
+
+    def started(self, args: Sequence[Any], named: Mapping[str, Any]) -> "_Call":
+        """Return a call with all that its result will need.
+
+        It is made before the function runs: a failure after that would lose the result.
+        """
+        query = self._query if isinstance(self._query, str) else self._query()
+        return _Call(self.name, self._arguments(args, named), _session_of(self._session), query)
+
+    def _arguments(self, args: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the arguments of a call by name, without the objects that a framework adds."""
+        arguments: dict[str, Any] = {}
+        for name, value in self._signature.bind(*args, **named).arguments.items():
+            if self._signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD:
+                arguments.update(value)
+            else:
+                arguments[name] = value
+        return {name: value for name, value in arguments.items() if _is_argument(value)}
+
+
+@dataclasses.dataclass(frozen=True)
+class _Call:
+    tool: str
+    args: Mapping[str, Any]
+    session: Session
+    query: str
+
+    async def offload(self, result: Any) -> Any:
+        """Return the result itself, or its preview if the session does not keep it whole."""
+        if not _is_data(result):
+            kind = type(result).__name__
+            _log.info("a result of %s passes as it is: not plain data (%s)", self.tool, kind)
+            return result
+        try:
+            preview = await self.session.offload(
+                result, tool=self.tool, args=self.args, query=self.query
+            )
+        except UnserialisableError as exc:
+            # The framework has its own text for such a value, and the tool worked before.
+            _log.warning("a result of %s is not offloaded: %s", self.tool, exc)
+            return result
+        return result if preview.pointer_id is None else str(preview)
+
+    async def offload_awaited(self, result: Awaitable[Any]) -> Any:
+        """Return the same as `offload`, once the result is there."""
+        return await self.offload(await result)
+
+
+@overload
+def tool_functions(
+    session: SessionSource, *, sync: Literal[False] = False
+) -> list[Callable[..., Coroutine[Any, Any, str]]]: ...
+
+
+@overload
+def tool_functions(session: SessionSource, *, sync: Literal[True]) -> list[Callable[..., str]]: ...
+
+
+def tool_functions(session: SessionSource, *, sync: bool = False) -> list[Callable[..., Any]]:
+    """Return `read_context` and `search_context` as functions, for the tools of any framework.
+
+    Their type hints and docstrings describe the arguments. A wrong argument or an unknown id
+    returns a text that tells the model what to do. `find_tools` is missing, because a function
+    cannot change which tools the model sees.
+
+    Args:
+        session: As for `wrap_tool`. If it is a function, the tools have their default names.
+        sync: Whether the functions are synchronous, for frameworks that call tools in threads.
+
+    Raises:
+        TypeError: If `session` cannot be used.
+        ConfigError: From a call, if `session` is a function and its session's tools have other
+            names.
+    """
+    _check_source(session)
+    config = session.config if isinstance(session, Session) else SessionConfig()
+    reader_name, search_name = config.offload.reader_name, config.search_name
+
+    # Both find the session before the coroutine starts, so in the thread of the caller.
+    def read_context(  # noqa: PLR0917 - a model passes them by name
+        pointer_id: str,
+        path: str | None = None,
+        filter: str | None = None,  # noqa: A002 - the model's name for it
+        keys: bool | None = None,
+        lines: list[int] | None = None,
+        chars: list[int] | None = None,
+        regex: str | None = None,
+        cursor: str | None = None,
+    ) -> Coroutine[Any, Any, str]:
+        """Read a stored result, or a part of it, by its id.
+
+        Ask for what you need: keys first to see what is there, then a path or a filter. A long
+        answer ends with a cursor for the next piece.
+
+        Args:
+            pointer_id: Id of the stored result.
+            path: JSON pointer to a value, such as /items/4321/name.
+            filter: JMESPath, such as items[?price > `9`].{id: id}.
+            keys: True returns counts and names of members instead of values.
+            lines: First and last line, from 1.
+            chars: First character, from 0, and the one after the last.
+            regex: Python pattern. Returns the places of its matches.
+            cursor: From the answer before. Pass the same other arguments with it.
+        """
+        part = {
+            "path": path,
+            "filter": filter,
+            "keys": keys,
+            "lines": lines,
+            "chars": chars,
+            "regex": regex,
+        }
+        selected = {name: value for name, value in part.items() if value is not None}
+        args = {"pointer_id": pointer_id, "select": selected, "cursor": cursor}
+        return _answer(_session_of(session), reader_name, args)
+
+    def search_context(query: str) -> Coroutine[Any, Any, str]:
+        """Find words in all earlier tool results that are not shown any more.
+
+        Args:
+            query: Words that were said or returned.
+        """
+        return _answer(_session_of(session), search_name, {"query": query})
+
+    functions: list[Callable[..., Any]] = []
+    for name, function in ((reader_name, read_context), (search_name, search_context)):
+        function.__name__ = function.__qualname__ = name
+        functions.append(_blocking(function) if sync else _awaiting(function))
+    return functions
+
+
+def _awaiting(function: Callable[P, Coroutine[Any, Any, str]]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    async def call(*args: P.args, **named: P.kwargs) -> str:
+        return await function(*args, **named)
+
+    return _returning_text(call, function)
+
+
+def _blocking(function: Callable[P, Coroutine[Any, Any, str]]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def call(*args: P.args, **named: P.kwargs) -> str:
+        return run_sync(function(*args, **named))
+
+    return _returning_text(call, function)
+
+
+def _returning_text(call: Callable[..., Any], function: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a call the signature of the function that it wraps, with a text as its result."""
+    signature = inspect.signature(function).replace(return_annotation=str)
+    vars(call)["__signature__"] = signature
+    call.__annotations__["return"] = str
+    # A framework that unwraps functions would see one that returns a coroutine.
+    del vars(call)["__wrapped__"]
+    return call
+
+
+async def _answer(session: Session, tool_name: str, args: Mapping[str, Any]) -> str:
+    if tool_name not in session.tool_names:
+        raise ConfigError(
+            f"the session has no tool {tool_name}, but {', '.join(session.tool_names)}; give the "
+            "sessions that the function returns the same names",
+            variable="session",
+        )
+    try:
+        return await read_back(session, tool_name, args)
+    except ToolError as exc:
+        return exc.message
+
+
+def _is_argument(value: object) -> bool:
+    """Return whether a model can send a value. A framework's own objects may hold keys."""
+    return value is None or isinstance(value, (*_SCALARS, list, dict, set, tuple, BaseModel))
+
+
+def _is_data(result: object) -> bool:
+    """Return whether a result is plain data, and not a stream, media or a framework's object."""
+    if isinstance(result, list | tuple | AbstractSet):
+        return all(map(_is_record, result))
+    return _is_record(result)
+
+
+def _is_record(value: object) -> bool:
+    fields: Iterable[object] = ()
+    if isinstance(value, BaseModel):
+        fields = vars(value).values()
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = [getattr(value, field.name) for field in dataclasses.fields(value)]
+    elif value is not None and not isinstance(value, (*_SCALARS, *_CONTAINERS)):
+        return is_tabular(value)
+    # A model with bytes is media, such as LlamaIndex's `ImageBlock`.
+    return not any(isinstance(field, bytes) for field in fields)
+
+
+def _check_function(function: object) -> None:
+    if isinstance(function, functools.partial) or inspect.isroutine(function):
+        return
+    raise TypeError(
+        f"function is a {type(function).__name__}; wrap the function before the framework makes "
+        "a tool of it"
+    )
+
+
+def _check_source(session: object) -> None:
+    if not isinstance(session, Session) and not callable(session):
+        raise TypeError(
+            f"session is a {type(session).__name__}; pass a Session, or a function that returns one"
+        )
+
+
+def _session_of(source: SessionSource) -> Session:
+    """Return the session of the current call."""
+    if isinstance(source, Session):
+        return source
+    session: object = source()
+    if not isinstance(session, Session):
+        raise TypeError(f"session() returned a {type(session).__name__}; return a Session")
+    return session
+
+
+def _name_of(function: Any) -> str:
+    while isinstance(function, functools.partial):
+        function = function.func
+    return str(function.__name__)
