@@ -6,7 +6,7 @@ import re
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from functools import cache
 from importlib.machinery import PathFinder
 from importlib.util import find_spec, module_from_spec
@@ -42,6 +42,12 @@ _LINES = re.compile(r"[^\r\n]*[\r\n]+(?:/[^\r\n]*[\r\n]*)*|[^\r\n]+")
 # Together they bound the text in the cache of lines to 13 MB.
 _MAX_LINE_CHARS = 200
 _MAX_CACHED = 65_536
+# Where both tokenizers always cut: after a letter or digit before a blank or a mark, after a digit
+# before a letter, and at the end of a line before one that begins with neither blank nor slash.
+_CUT = re.compile(r"(?<=[a-z0-9])(?=[ \",:;.()<>\[\]{}])|(?<=[0-9])(?=[A-Za-z])|(?<=\n)(?=[^\s/])")
+# The tokenizer holds the interpreter's lock while it counts: about 3 ms for a slice.
+_SLICE_CHARS = 65_536
+_CUT_SEARCH_CHARS = 4_096
 _BINDINGS = "bpe_openai._bindings"
 _LOADING = threading.Lock()
 # https://cookbook.openai.com/examples/how_to_count_tokens_with_tiktoken: three around a message and
@@ -150,8 +156,24 @@ class ExactCounter:
         self._tokenizer = bindings.tokenizer_for_encoding(encoding)
 
     def count(self, text: str) -> int:
-        """Return the number of tokens of a text. A lone surrogate is sent and counted as `?`."""
-        return int(self._tokenizer.count(text.encode(errors="replace").decode()))
+        """Return the number of tokens of a text. A lone surrogate is sent and counted as `?`.
+
+        A long text is counted in slices, so that other threads can run. Text in which no token
+        surely ends for 4,000 characters, such as one long word, may count a token more a slice.
+        """
+        return sum(map(self._tokenizer.count, _slices(text.encode(errors="replace").decode())))
+
+
+def _slices(text: str) -> Iterator[str]:
+    """Yield a text in slices between which no token lies."""
+    begin = 0
+    while len(text) - begin > _SLICE_CHARS:
+        end = begin + _SLICE_CHARS
+        for cut in _CUT.finditer(text, end - _CUT_SEARCH_CHARS, end):
+            end = cut.start()
+        yield text[begin:end]
+        begin = end
+    yield text[begin:]
 
 
 class DefaultCounter:

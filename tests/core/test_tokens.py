@@ -12,7 +12,7 @@ from pydoc_data.topics import topics
 import pytest
 from hypothesis import example, given, strategies as st
 
-from llm_common.core import ExactCounter, TokenCounter, UpperBoundCounter
+from llm_common.core import ExactCounter, TokenCounter, UpperBoundCounter, tokens
 from llm_common.core.tokens import _known_pieces
 from llm_common.errors import ConfigError
 
@@ -164,3 +164,20 @@ def test_a_missing_extra_is_named_with_its_installation(monkeypatch: pytest.Monk
     monkeypatch.setitem(sys.modules, "bpe_openai._bindings", None)
     with pytest.raises(ConfigError, match=r"pip install '\.\[tokens\]'"):
         ExactCounter()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        json.dumps([{"id": number, "name": f"part {number}"} for number in range(6_000)]),
+        "\n".join(topics.values()) + "\r\n\r\n",
+        base64.b64encode(bytes(number * 7 % 251 for number in range(150_000))).decode(),
+        "中文，没有空格。" * 20_000 + "a b" * 40_000,
+        "if x:\n\n    # why\n\n\n\ty = 1  \n//\n" * 8_000,
+    ],
+    ids=["json", "prose", "base64", "chinese", "code"],
+)
+def test_a_long_text_counts_as_a_whole(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    in_slices = [counter.count(text) for counter in exact_counters()]
+    monkeypatch.setattr(tokens, "_SLICE_CHARS", len(text))
+    assert in_slices == [counter.count(text) for counter in exact_counters()]
