@@ -29,8 +29,8 @@ from llm_common.agents import (
     fit,
 )
 from llm_common.core import UpperBoundCounter, ask
+from llm_common.core.http.status_errors import error_of_status
 from llm_common.core.http.transport import error_of_exception
-from llm_common.core.http.wire import error_of_status
 from llm_common.storage import FileBlobStore
 from llm_common.storage.files import translate_os_errors
 from llm_common.testing import ScriptedClient

@@ -11,13 +11,8 @@ from llm_common.core.external_errors import external_errors
 from llm_common.core.http.costs import Bill
 from llm_common.core.http.model_call import chat_call
 from llm_common.core.http.providers import profile_of
-from llm_common.core.http.wire import (
-    ChatRequest,
-    RefusedOptions,
-    charge_of,
-    raise_reported_error,
-    read_response,
-)
+from llm_common.core.http.status_errors import raise_reported_error
+from llm_common.core.http.wire import ChatRequest, RefusedOptions, charge_of, read_response
 from llm_common.core.models import LLMMessage, LLMResponse
 from llm_common.errors import LLMStatusError
 

@@ -15,7 +15,7 @@ from inspect import getattr_static
 from typing import Final
 
 from llm_common.core.http.providers import host_of
-from llm_common.core.http.wire import error_of_status
+from llm_common.core.http.status_errors import error_of_status
 from llm_common.errors import (
     LLMConnectionError,
     LLMError,

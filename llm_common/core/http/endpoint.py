@@ -9,6 +9,11 @@ import httpx
 from pydantic import SecretStr
 
 from llm_common import __version__
+from llm_common.core.http.status_errors import (
+    endpoint_message,
+    error_of_status,
+    raise_reported_error,
+)
 from llm_common.core.http.transport import (
     ACCEPT_ENCODING,
     SupportsRequests,
@@ -17,12 +22,7 @@ from llm_common.core.http.transport import (
     retry_after_of,
     translate_errors,
 )
-from llm_common.core.http.wire import (
-    endpoint_message,
-    error_of_status,
-    raise_reported_error,
-    read_payload,
-)
+from llm_common.core.http.wire import read_payload
 from llm_common.errors import ConfigError, LLMConnectionError, LLMError, LLMStatusError
 
 ResultT = TypeVar("ResultT")

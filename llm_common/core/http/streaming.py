@@ -11,6 +11,7 @@ from typing import Any, Final
 import httpx
 import orjson
 
+from llm_common.core.http.status_errors import raise_reported_error
 from llm_common.core.http.transport import (
     bad_encoding,
     deadline_at,
@@ -23,7 +24,6 @@ from llm_common.core.http.wire import (
     dict_or_empty,
     first_choice,
     malformed_reply,
-    raise_reported_error,
     read_payload,
     text_or_empty,
 )

@@ -17,7 +17,8 @@ from typing import Any, Protocol
 
 import httpx
 
-from llm_common.core.http.wire import ChatRequest, is_transient
+from llm_common.core.http.status_errors import is_transient
+from llm_common.core.http.wire import ChatRequest
 from llm_common.errors import (
     LLMConnectionError,
     LLMError,

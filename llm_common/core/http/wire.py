@@ -1,4 +1,4 @@
-"""The chat completions format: requests to bytes, bytes to responses and errors.
+"""The chat completions format: requests to bytes, and bytes to responses.
 
 The format is https://platform.openai.com/docs/api-reference/chat, with the cost that OpenRouter
 adds to `usage` (https://openrouter.ai/docs/use-cases/usage-accounting).
@@ -8,9 +8,6 @@ import json
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
-from http import HTTPStatus
 from math import isfinite
 from typing import Any
 
@@ -21,48 +18,12 @@ from llm_common.core.http.providers import profile_of
 from llm_common.core.models import LLMMessage, LLMResponse, LLMUsage, MessageRole, TokenPrices
 from llm_common.errors import (
     ContextTooLongError,
-    LLMAuthError,
-    LLMConnectionError,
-    LLMRateLimitError,
     LLMStatusError,
     MalformedReplyError,
-    ModelNotFoundError,
 )
-from llm_common.redaction.redactor import Redactor
-from llm_common.text.display import one_line
 
-# Parts of the error texts of OpenAI, vLLM and Anthropic for a prompt that does not fit.
-_TOO_LONG = (
-    "context_length_exceeded",
-    "maximum context length",
-    "context length",
-    "context window",
-    "prompt is too long",
-)
 _PATH = re.compile(r"[/\\~]|[A-Za-z]:[/\\]")  # an absolute path, on any system
-_STATUS = re.compile(r"[45][0-9]{2}")
-_BAD_REQUEST = frozenset({400, 422})  # 422 from servers built on FastAPI
-_TRANSIENT = frozenset({408}) | frozenset(range(500, 600))
-_REDIRECTS = range(300, 400)
-
-# Codes of an account without money. They come with 429, the status of rate limits.
-_NO_CREDIT = (
-    "insufficient_quota",  # https://platform.openai.com/docs/guides/error-codes
-    "credit_balance_exhausted",
-    "spend_limit_exceeded",
-    "organization_usage_limit_exceeded",
-    '"1113"',  # https://docs.z.ai/api-reference/api-code
-)
-_VERSION = re.compile(r"/v[0-9]+[a-z0-9]*(?:/|$)")  # a segment such as /v1, /v4 or /v1beta
-_MAX_ENDPOINT_CHARS = 300
-
-# Codes of OpenAI's error objects.
-_STATUS_OF_CODE = {
-    "rate_limit_exceeded": 429,
-    "invalid_api_key": 401,
-    "model_not_found": 404,
-    "context_length_exceeded": 413,
-}
+BAD_REQUEST = frozenset({400, 422})  # 422 from servers built on FastAPI
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +140,7 @@ class ChatRequest:
 
     def refused_by(self, error: BaseException) -> frozenset[str]:
         """Return the optional fields that an error names, `response_format` by its type."""
-        if not isinstance(error, LLMStatusError) or error.status not in _BAD_REQUEST:
+        if not isinstance(error, LLMStatusError) or error.status not in BAD_REQUEST:
             return frozenset()
         # Fewer options do not make a prompt shorter.
         if isinstance(error, ContextTooLongError):
@@ -305,12 +266,6 @@ def charge_of(
     return usage, prices.cost_usd(usage)
 
 
-def raise_reported_error(payload: Mapping[str, Any]) -> None:
-    """Raise LLMStatusError if a reply is an error object, which some send with status 200."""
-    if payload.get("error"):
-        raise error_of_status(_status_of(payload["error"]), orjson.dumps(payload["error"]).decode())
-
-
 def read_usage(payload: Mapping[str, Any]) -> LLMUsage:
     """Return the tokens that a reply reports, 0 for a missing or unusable count."""
     usage = dict_or_empty(payload.get("usage"))
@@ -374,138 +329,12 @@ def read_response(payload: Mapping[str, Any], **fields: Any) -> LLMResponse:
     )
 
 
-def error_of_status(
-    status: int, body: str, *, retry_after: str | None = None, path: str = ""
-) -> LLMStatusError:
-    """Return the error for an HTTP status, or for a status in an error object.
-
-    Args:
-        status: HTTP status.
-        body: The endpoint's text, which becomes `.body`. A redirect's text is left out, since it
-            repeats the address.
-        retry_after: Value of the header Retry-After.
-        path: Path of the request's address, for the text of a 404. "" if unknown.
-    """
-    kind, text = _kind_of_status(status, body, path)
-    error = kind(
-        text,
-        status=status,
-        body="" if status in _REDIRECTS else body,
-        retry_after_s=retry_after_s(retry_after),
-    )
-    error.endpoint_message = endpoint_message(error.body)
-    return error
-
-
-def endpoint_message(body: str) -> str:
-    """Return what an endpoint wrote about an error, redacted, in one line, or "".
-
-    Reads the message of an error object. A plain text or a page may be an echo of the request.
-    """
-    try:
-        payload = dict_or_empty(orjson.loads(body))
-    except orjson.JSONDecodeError:
-        return ""
-    error = payload.get("error", payload)
-    if isinstance(error, str):  # as from Ollama
-        text = error
-    else:
-        fields = dict_or_empty(error)
-        text = text_or_empty(fields.get("message")) or text_or_empty(fields.get("detail"))
-    redacted = Redactor().beginning(text, max_chars=4 * _MAX_ENDPOINT_CHARS)
-    return one_line(redacted, max_chars=_MAX_ENDPOINT_CHARS).removesuffix(".")
-
-
-def _kind_of_status(status: int, body: str, path: str) -> tuple[type[LLMStatusError], str]:
-    kind: type[LLMStatusError] = LLMStatusError
-    text = f"the endpoint answered with an error (status {status}); see `.body` for its text"
-    is_rate_limit = status == HTTPStatus.TOO_MANY_REQUESTS
-    lacks_credit = is_rate_limit and any(code in body for code in _NO_CREDIT)
-    is_too_long = status in _BAD_REQUEST and any(phrase in body.lower() for phrase in _TOO_LONG)
-    if status in {401, 403}:
-        kind = LLMAuthError
-        text = f"the endpoint refused the key ({status}); check the key and its permissions"
-    elif status == HTTPStatus.NOT_FOUND:
-        kind, text = ModelNotFoundError, _not_found_text(body, path)
-    elif status == HTTPStatus.PAYMENT_REQUIRED or lacks_credit:
-        text = (
-            f"the account has no credit left, or reached its spending limit ({status}); "
-            "add credit, raise the limit, or use another key"
-        )
-    elif is_rate_limit:
-        kind = LLMRateLimitError
-        text = "the endpoint's rate limit is reached (429); wait, or ask for a higher limit"
-    elif status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE or is_too_long:
-        kind = ContextTooLongError
-        advice = "send less or use a model with a larger window"
-        text = f"the prompt does not fit the model ({status}); {advice}"
-    elif status in _REDIRECTS:
-        advice = "set base_url to the new address"
-        text = f"the endpoint redirects ({status}), and keys are not sent elsewhere; {advice}"
-    return kind, text
-
-
-def _not_found_text(body: str, path: str) -> str:
-    if not path or "model" in body.lower():
-        return "the endpoint has no such model or path (404); check model and base_url"
-    # Only the end, since an address may name an account, or have a key in its path.
-    end = "/".join(path.rsplit("/", 2)[1:])
-    start = "/" if path == f"/{end}" else "…/"
-    text = f"POST {start}{end}: 404, the endpoint has no such path or model; check base_url"
-    if not _VERSION.search(path):
-        text += ", which has no version such as /v1,"
-    return f"{text} and model"
-
-
-def is_transient(error: BaseException | None) -> bool:
-    """Return whether a retry may succeed: after broken connections, 408, rate limits and 5xx."""
-    if isinstance(error, LLMStatusError):
-        if error.status == HTTPStatus.TOO_MANY_REQUESTS:
-            return isinstance(error, LLMRateLimitError)  # not if the account has no credit
-        return error.status in _TRANSIENT
-    return isinstance(error, LLMConnectionError)
-
-
-def retry_after_s(header: str | None, *, now: datetime | None = None) -> float | None:
-    """Return the seconds of a Retry-After header, or None if missing, unreadable or past.
-
-    Both forms of RFC 9110, section 10.2.3, are read: seconds and a date.
-    """
-    if header is None:
-        return None
-    try:
-        seconds = float(header)
-    except ValueError:
-        try:
-            date = parsedate_to_datetime(header)
-        except ValueError:
-            return None
-        # The zone -0000 is parsed as none. Dates in HTTP are always in UTC.
-        moment = date.replace(tzinfo=date.tzinfo or UTC)
-        seconds = (moment - (now or datetime.now(UTC))).total_seconds()
-    if not isfinite(seconds) or seconds < 0:
-        return None
-    return seconds
-
-
 def _format_of(optional: Mapping[str, Any]) -> str | None:
     """Return the type of the `response_format`, or None without one."""
     response_format = optional.get("response_format")
     if response_format is None:
         return None
     return _text(dict_or_empty(response_format).get("type")) or "response_format"
-
-
-def _status_of(error: object) -> int:
-    """Return the HTTP status that an error object names, or 200, the status of its reply."""
-    fields = dict_or_empty(error)
-    for code in (fields.get("code"), fields.get("status"), fields.get("type")):
-        status = int(code) if isinstance(code, str) and _STATUS.fullmatch(code) else code
-        if isinstance(status, int) and 400 <= status < 600:  # noqa: PLR2004 - the statuses of errors
-            return status
-        if isinstance(code, str) and code in _STATUS_OF_CODE:
-            return _STATUS_OF_CODE[code]
-    return 200
 
 
 def malformed_reply(text: str, reason: str) -> MalformedReplyError:

@@ -9,6 +9,11 @@ import pytest
 from hypothesis import example, given, strategies as st
 
 from llm_common.core.external_errors import external_errors
+from llm_common.core.http.status_errors import (
+    error_of_status,
+    is_transient,
+    retry_after_s,
+)
 from llm_common.core.http.transport import (
     BackOff,
     RetryPolicy,
@@ -16,7 +21,7 @@ from llm_common.core.http.transport import (
     httpx_errors,
     translate_errors,
 )
-from llm_common.core.http.wire import ChatRequest, error_of_status, is_transient, retry_after_s
+from llm_common.core.http.wire import ChatRequest
 from llm_common.errors import LLMConnectionError, LLMError, LLMTimeoutError, MalformedReplyError
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
