@@ -57,6 +57,7 @@ _CONTEXT_PERCENT = 80
 _READING_SHARE = 4  # reading back gets at most a fourth of the input
 _MIN_READING_TOKENS = 300  # the smallest piece of an output, with its call
 _LOST = "unavailable"
+_HIDDEN = frozenset({"no_room", "named"})  # the reasons of outputs that the budget leaves out
 _FAILED_TITLE = "Failed while the context was gathered"
 _MAX_FAILURES = 10
 _MAX_FAILURE_CHARS = 500
@@ -74,6 +75,8 @@ class Answer(BaseModel):
         problem: The reason of a failure, or "". It has no text of a user or model. For a tool, it
             has the class and the redacted text of the error, and for a model call what the endpoint
             wrote.
+        notes: What the user should know about an answer, a text for each. The only
+            one is that no stored output fits the budget, which the prompt contains as well.
         failures: The failed and refused calls, and the outputs that cannot be loaded, a text for
             each. The prompt has up to ten of them, so an `ok` answer may rest on partial data.
         results: The results of the tasks.
@@ -88,6 +91,7 @@ class Answer(BaseModel):
     text: str | None = None
     status: Literal["ok", "no_data"] | FailureStatus
     problem: str = ""
+    notes: tuple[str, ...] = ()
     failures: tuple[str, ...] = ()
     results: tuple[SubTaskResult, ...] = ()
     context: ContextBundle | None = None
@@ -279,7 +283,11 @@ class Answering(BaseModel):
         native = takes_tools(client) if self.native_tools is None else self.native_tools
         while True:
             prompt = await self._prompt(manager, question, native=native)
-            outcome |= {"context": prompt.context, "failures": prompt.failures}
+            outcome |= {
+                "context": prompt.context,
+                "notes": prompt.notes,
+                "failures": prompt.failures,
+            }
             try:
                 return await run.text(prompt.messages, prompt.offer)
             except LLMError as exc:
@@ -349,9 +357,12 @@ class Answering(BaseModel):
                 if unread.is_named_in(fitted.context_docs):
                     return _Prompt(smaller, failures, fitted.to_messages(), offer)
 
+        notes = _notes_of(context, max_tokens=budget)
         bundle = _with_documents(question.base, _failures_text(failures))
+        bundle = _with_documents(bundle, "\n".join(notes))
         bundle = bundle.model_copy(update={"background": context.render()})
-        return _Prompt(context, failures, fit(bundle, self.counter).to_messages())
+        messages = fit(bundle, self.counter).to_messages()
+        return _Prompt(context, failures, messages, notes=notes)
 
     def _tokens_left(self, bundle: PromptBundle) -> int:
         return bundle.budget.max_input_tokens - count_prompt_tokens(bundle, self.counter)
@@ -423,6 +434,7 @@ class _Prompt:
     failures: tuple[str, ...]
     messages: list[LLMMessage]
     offer: ReadOffer | None = None
+    notes: tuple[str, ...] = ()
 
 
 def _with_documents(bundle: PromptBundle, first: str) -> PromptBundle:
@@ -430,6 +442,18 @@ def _with_documents(bundle: PromptBundle, first: str) -> PromptBundle:
     if not first:
         return bundle
     return bundle.model_copy(update={"context_docs": [first, *bundle.context_docs]})
+
+
+def _notes_of(context: ContextBundle, *, max_tokens: int) -> tuple[str, ...]:
+    """Return a note if the budget shows nothing of any output, although there are some."""
+    if any(account.form not in {"left_out", "pointer"} for account in context.kept):
+        return ()
+    count = sum(account.reason in _HIDDEN for account in (*context.kept, *context.dropped))
+    if not count:
+        return ()
+    outputs = "1 stored output" if count == 1 else f"{count:,} stored outputs"
+    budget = f"The prompt's budget of {max_tokens:,} tokens"
+    return (f"{budget} leaves no room for {outputs}, so the answer does without.",)
 
 
 def _failures_of(results: Sequence[SubTaskResult]) -> list[str]:

@@ -150,6 +150,33 @@ async def test_the_prompt_never_exceeds_its_budget(tmp_path: Path) -> None:
         assert client.calls[0].max_tokens == 50
 
 
+@pytest.mark.parametrize(("count", "outputs"), [(1, "1 stored output"), (3, "3 stored outputs")])
+async def test_a_budget_that_shows_no_output_is_noted_for_model_and_user(
+    tmp_path: Path, count: int, outputs: str
+) -> None:
+    manager = ToolContextManager(tmp_path)
+    for city in range(count):
+        await manager.save_context(
+            query_id="q", tool_name="weather", args={"city": city}, result="Snow all day. " * 2_000
+        )
+    client = ScriptedClient(["I do not know.", "It snows."])
+    small = Answering(budget=TokenBudget(max_input_tokens=250, max_output_tokens=100))
+    answer = await small.answer(client, manager, query="Is it snowing in Oslo?")
+    note = f"The prompt's budget of 250 tokens leaves no room for {outputs}, so the answer does "
+    assert answer.notes == (f"{note}without.",)
+    assert answer.notes[0] in sent(client)
+    assert answer.prompt_tokens <= 250
+
+    enough = await Answering().answer(client, manager, query="Is it snowing in Oslo?")
+    assert enough.notes == ()
+
+
+async def test_without_any_output_there_is_nothing_to_note(tmp_path: Path) -> None:
+    small = Answering(budget=TokenBudget(max_input_tokens=250, max_output_tokens=100))
+    answer = await small.answer(ScriptedClient(["Hi."]), ToolContextManager(tmp_path), query="Hi?")
+    assert (answer.status, answer.notes) == ("ok", ())
+
+
 async def test_a_counter_learns_from_the_usage_of_an_answer(tmp_path: Path) -> None:
     counter = CalibratedCounter()
     usage = LLMUsage(prompt_tokens=100, completion_tokens=2, total_tokens=102)
