@@ -11,7 +11,7 @@ from llm_common.core.external_errors import external_errors
 from llm_common.core.http.costs import Bill
 from llm_common.core.http.model_call import chat_call
 from llm_common.core.http.providers import profile_of
-from llm_common.core.http.status_errors import raise_reported_error
+from llm_common.core.http.status_errors import reported_error
 from llm_common.core.http.wire import ChatRequest, RefusedOptions, charge_of, read_response
 from llm_common.core.models import LLMMessage, LLMResponse
 from llm_common.errors import LLMStatusError
@@ -145,5 +145,6 @@ class ExternalClient(LLMClient):
         charge = charge_of(payload, profile_of(request.model).prices.get(self.provider))
         if charge is not None:
             bill.add(charge[0], cost_usd=charge[1])
-        raise_reported_error(payload)
+        if payload.get("error"):
+            raise reported_error(payload["error"])
         return payload

@@ -12,7 +12,7 @@ from llm_common import __version__
 from llm_common.core.http.status_errors import (
     endpoint_message,
     error_of_status,
-    raise_reported_error,
+    reported_error,
 )
 from llm_common.core.http.transport import (
     ACCEPT_ENCODING,
@@ -115,7 +115,8 @@ class Endpoint:
                     received = await read_body(reply, max_bytes=self._max_response_bytes)
             payload = read_payload(received, content_type=reply.headers.get("content-type", ""))
             charge(payload)
-            raise_reported_error(payload)
+            if payload.get("error"):
+                raise reported_error(payload["error"])
         except LLMStatusError as exc:
             self.remove_key(exc)
             raise

@@ -1,12 +1,10 @@
 """Errors of an endpoint: their class, their text, and whether a retry may succeed."""
 
 import re
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from math import isfinite
-from typing import Any
 
 import orjson
 
@@ -54,10 +52,9 @@ _STATUS_OF_CODE = {
 }
 
 
-def raise_reported_error(payload: Mapping[str, Any]) -> None:
-    """Raise LLMStatusError if a reply is an error object, which some send with status 200."""
-    if payload.get("error"):
-        raise error_of_status(_status_of(payload["error"]), orjson.dumps(payload["error"]).decode())
+def reported_error(error: object) -> LLMStatusError:
+    """Return the error for the error object of a reply, which some send with status 200."""
+    return error_of_status(_status_of(error), orjson.dumps(error).decode())
 
 
 def _status_of(error: object) -> int:

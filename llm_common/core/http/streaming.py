@@ -11,7 +11,7 @@ from typing import Any, Final
 import httpx
 import orjson
 
-from llm_common.core.http.status_errors import raise_reported_error
+from llm_common.core.http.status_errors import reported_error
 from llm_common.core.http.transport import (
     bad_encoding,
     deadline_at,
@@ -119,7 +119,8 @@ class StreamedReply:
             raise malformed_reply("contains an event that is not JSON", "bad_json") from exc
         if not isinstance(chunk, dict):
             raise malformed_reply("contains an event that is not a JSON object", "not_an_object")
-        raise_reported_error(chunk)
+        if chunk.get("error"):
+            raise reported_error(chunk["error"])
         # OpenAI reports the usage in the last chunk, which has no choices.
         for name in ("id", "model", "usage"):
             if chunk.get(name):
@@ -188,7 +189,8 @@ class StreamedReply:
 
     def set_whole(self, payload: Mapping[str, Any]) -> str:
         """Set the reply of an endpoint that does not stream, and return its text."""
-        raise_reported_error(payload)
+        if payload.get("error"):
+            raise reported_error(payload["error"])
         self.whole = dict(payload)
         message = dict_or_empty(first_choice(payload).get("message"))
         return text_or_empty(message.get("content"))
