@@ -53,6 +53,7 @@ STOP_WORDS = frozenset(  # one paragraph, since a list would take a page
 MAX_QUERY_TERMS = 64
 """Maximum number of distinct words of a query that are looked up. Time grows with them."""
 
+_MAX_QUERY_CHARS = 20_000  # some 2,000 words
 _MAX_IDENTIFIER_CHARS = 64  # a longer word is encoded data, whose parts would be noise
 # Scripts without spaces: Chinese, Japanese, Korean, Thai, Lao, Myanmar, Khmer.
 _UNSPACED = (
@@ -87,9 +88,12 @@ def split_identifiers(text: str) -> str:
 
 
 def query_terms(query: str) -> list[str]:
-    """Return the first 64 distinct words of a query, in lower case, without stop words."""
+    """Return the first 64 distinct words of a query, in lower case, without stop words.
+
+    Reads its first 20,000 characters, so that a question of megabytes takes milliseconds.
+    """
     terms: dict[str, None] = {}
-    for word in identifier_words(query):
+    for word in identifier_words(query[:_MAX_QUERY_CHARS]):
         if word.lower() not in STOP_WORDS:
             terms[word.lower()] = None
     return [*terms][:MAX_QUERY_TERMS]
@@ -138,9 +142,10 @@ def split_request(text: str) -> tuple[str, ...]:
     """Return the two to four sentences, lines or "and then" parts of a request, if it has any.
 
     Each part is searched for separately, because the words of one part would drown those of
-    another. A piece with fewer than two words to look up, such as "Thanks!", does not count.
+    another. A piece with fewer than two words to look up, such as "Thanks!", does not count. Only
+    the first 20,000 characters are read.
     """
-    pieces = map(str.strip, _PART_SEAM.split(text))
+    pieces = map(str.strip, _PART_SEAM.split(text[:_MAX_QUERY_CHARS]))
     parts = tuple(piece for piece in pieces if len(query_terms(piece)) >= _MIN_TERMS)
     return parts if len(parts) in range(2, _MAX_PARTS + 1) else ()
 

@@ -20,6 +20,7 @@ from llm_common.apps.cli.terminal import (
     say,
     stdout_console,
 )
+from llm_common.errors import StoreError
 
 if TYPE_CHECKING:
     from llm_common.trace.account import Node, Unseen
@@ -69,13 +70,22 @@ _Run = Annotated[
 ]
 
 
+def _read(path: Path) -> "RecordedRun":
+    from llm_common.trace.trace_file import read_trace
+
+    try:
+        return read_trace(path)
+    except StoreError as exc:
+        # A wrong argument. With 1, `diff` says that two runs differ.
+        raise typer.BadParameter(str(exc)) from exc
+
+
 @trace_app.command()
 def show(run: _Run, *, json: AsJson = False) -> None:
     """Show the steps of a run, the budget of each prompt, and why items were left out."""
     from llm_common.trace.account import unseen, verdicts
-    from llm_common.trace.trace_file import read_trace
 
-    recorded = read_trace(run)
+    recorded = _read(run)
     if json:
         lines = [line.model_dump(mode="json", exclude_none=True) for line in recorded.lines]
         document = {"run": recorded.run_id, "notes": verdicts(recorded)}
@@ -93,10 +103,9 @@ def export(
 ) -> None:
     """Write a run as one HTML page that loads nothing and runs no script."""
     from llm_common.apps.inspector import render_html
-    from llm_common.trace.trace_file import read_trace
 
     # `print_text` adds the last line end.
-    print_text(render_html(read_trace(run)).rstrip("\n"), output)
+    print_text(render_html(_read(run)).rstrip("\n"), output)
     say(f"Wrote {output}.")
 
 
@@ -104,9 +113,8 @@ def export(
 def diff(before: _Run, after: _Run, *, json: AsJson = False) -> None:
     """Compare what two runs chose. The command ends with 1 if anything differs."""
     from llm_common.trace.differing import diff as compare
-    from llm_common.trace.trace_file import read_trace
 
-    steps = compare(read_trace(before), read_trace(after))
+    steps = compare(_read(before), _read(after))
     changed = [step for step in steps if step.changes]
     if json:
         print_json({"steps": steps})
