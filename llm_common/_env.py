@@ -123,6 +123,11 @@ GATEWAY_TOKEN = Variable(
 XDG_CACHE_HOME = Variable(
     "XDG_CACHE_HOME", "", "cache folder for the index of `llm-common pack`. Unset: the platform's"
 )
+XDG_CONFIG_HOME = Variable(
+    "XDG_CONFIG_HOME",
+    "",
+    "configuration folder for the servers and logins of the gateway. Unset: the platform's",
+)
 
 VARIABLES: tuple[Variable, ...] = (
     POINTER_STORE_DIR,
@@ -153,6 +158,7 @@ VARIABLES: tuple[Variable, ...] = (
     GATEWAY_TOKEN,
     TRACE_DIR,
     XDG_CACHE_HOME,
+    XDG_CONFIG_HOME,
 )
 
 

@@ -156,7 +156,7 @@ def serve(
         call_timeout_s=call_timeout,
         ttl_s=ttl,
     )
-    with _needs_extra():
+    with needs_extra():
         # Imports the server, for which a package of the extra may be missing.
         asyncio.run(_serve(settings, http))
 
@@ -168,7 +168,7 @@ def status(*, folder: _Folder = None, json: AsJson = False) -> None:
     The command ends with 3 if none has run.
     """
     settings = _read_config([], folder=folder)  # reports are in the folder, whatever the servers
-    with _needs_extra():
+    with needs_extra():
         from llm_common.apps.gateway.serving import reports
 
     past_runs = reports(settings)
@@ -188,7 +188,7 @@ def doctor(*, config: _Config = None, json: AsJson = False) -> None:
     The command ends with 1 if a server or a tool cannot be used.
     """
     settings = _read_config(config)
-    with _needs_extra():
+    with needs_extra():
         from llm_common.apps.gateway.serving import examine
 
         report = asyncio.run(examine(settings))
@@ -221,14 +221,14 @@ async def _serve(config: "GatewayConfig", http: int | None) -> None:
 def _read_config(paths: list[Path] | None, **settings: Any) -> "GatewayConfig":
     if paths is None:
         raise ConfigError("no servers are named. Add --config FILE with them", variable="config")
-    with _needs_extra():
+    with needs_extra():
         from llm_common.apps.gateway.gateway_config import GatewayConfig
 
         return GatewayConfig.from_files(*paths, **settings)
 
 
 @contextmanager
-def _needs_extra() -> Iterator[None]:
+def needs_extra() -> Iterator[None]:
     """Say how to install the extra if one of its packages is missing."""
     try:
         yield

@@ -164,7 +164,7 @@ class GatewayConfig(BaseModel):
                 servers.pop(name, None)
                 left_out.pop(name, None)
                 try:
-                    server = _server(entry, host_entries.format, where)
+                    server = server_of(entry, host_entries.format, where)
                 except ConfigError as exc:
                     left_out[name] = exc.message
                     _log.warning("a server is left out: %s", exc.message)
@@ -185,7 +185,12 @@ def is_gateway(server: ServerConfig) -> bool:
     return ("llm-common", "gateway") in pairwise(words)
 
 
-def _server(entry: object, file_format: HostFormat, where: str) -> ServerConfig:
+def server_of(entry: object, file_format: HostFormat, where: str) -> ServerConfig:
+    """Return a server of a host's file.
+
+    Raises:
+        ConfigError: If the entry is invalid, or needs a variable that is not set.
+    """
     if not isinstance(entry, dict):
         raise ConfigError(f"{where} is not an object; correct the entry", variable="config")
     try:

@@ -58,6 +58,8 @@ _DENIED: Final = ("disabled_tools", "excludeTools", "disabledTools")
 # runs it, so it does not run at all.
 _REFUSED: Final = {
     "envFile": "move its variables into env",
+    "headersHelper": "write the header into headers",
+    "http_headers_helper": "write the header into http_headers",
     "sandboxEnabled": "run the server from the host, which has a sandbox",
 }
 
@@ -111,7 +113,7 @@ def entries_in(path: Path) -> HostEntries:
     Raises:
         ConfigError: If the file cannot be read or parsed, or holds no servers.
     """
-    return _located(document_in(path), path)
+    return located(document_in(path), path)
 
 
 def document_in(path: Path) -> dict[str, Any]:
@@ -176,13 +178,19 @@ def _position(error: tomllib.TOMLDecodeError) -> str:
     return match[0] if match else "somewhere"
 
 
-def _located(document: Mapping[str, Any], path: Path) -> HostEntries:
+def located(document: Mapping[str, Any], path: Path) -> HostEntries:
+    """Return the servers in the content of a file, whose name and folder tell some formats apart.
+
+    Raises:
+        ConfigError: If it holds no servers.
+    """
     mcp = document.get("mcp")
     mcp = mcp if isinstance(mcp, dict) else {}
     folder = path.resolve().parent.name
     if "mcpServers" in document:
         entries, file_format = document["mcpServers"], _COMMON
-        if folder in (".gemini", ".qwen"):
+        # The gateway's own file for the servers of Qwen Code has the name of that host.
+        if folder in (".gemini", ".qwen") or path.name == "qwen-code.json":
             file_format = _GEMINI
         elif path.name in ("cline_mcp_settings.json", "mcp_settings.json") or folder == ".roo":
             file_format = _CLINE
@@ -304,6 +312,14 @@ def _set_timeouts(fields: dict[str, Any], file_format: HostFormat) -> None:
         fields["start_timeout_s"] = start
     if call is not None:
         fields["call_timeout_s"] = call
+
+
+def call_timeout_of(entry: object, file_format: HostFormat) -> float | None:
+    """Return the seconds of a call in a host's entry, None without a valid limit."""
+    fields = dict(entry) if isinstance(entry, dict) else {}
+    _set_timeouts(fields, file_format)
+    seconds = fields.get("call_timeout_s")
+    return seconds if isinstance(seconds, int | float) else None
 
 
 def _seconds(value: object, unit_s: float) -> object:

@@ -73,9 +73,8 @@ def test_every_configuration_on_the_page_is_valid(tmp_path: Path) -> None:
 
 def test_the_page_names_every_option() -> None:
     page = (ROOT / "docs" / "gateway.md").read_text(encoding="utf-8")
-    source = (ROOT / "llm_common" / "apps" / "cli" / "gateway_commands.py").read_text(
-        encoding="utf-8"
-    )
+    commands = (ROOT / "llm_common" / "apps" / "cli").glob("gateway_*commands.py")
+    source = "".join(path.read_text(encoding="utf-8") for path in commands)
     for option in re.findall(r"`(?:llm-common gateway )?(--[a-z-]+)", page):
         name = option.removeprefix("--no-").removeprefix("--").replace("-", "_")
-        assert re.search(rf"\b{name}: ", source), option
+        assert re.search(rf'\b{name}: |"{option}"', source), option

@@ -1,0 +1,110 @@
+"""`llm-common gateway install` and `uninstall`: the gateway in the configuration of a host."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from llm_common.apps.cli.gateway_commands import needs_extra
+from llm_common.apps.cli.terminal import ExitCode, end, safe_text, say
+from llm_common.text.display import one_line
+
+if TYPE_CHECKING:
+    from llm_common.apps.gateway.host_install import HostPlan
+
+# A command imports what only it needs when it runs, so `--help` answers quickly.
+# ruff: noqa: PLC0415
+
+_MAX_CHARS = 300  # of a name or a reason
+
+_Host = Annotated[
+    Literal["claude-code", "codex", "opencode", "qwen-code", "vscode"],
+    typer.Argument(help="The host.", show_default=False),
+]
+_Scope = Annotated[
+    Literal["user", "project"],
+    typer.Option(help="Write the user's file, or the one in the working folder."),
+]
+_DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the changes and write nothing.")]
+
+
+def install(
+    host: _Host,
+    options: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[-- OPTIONS]...", help="Options of llm-common gateway.", show_default=False
+        ),
+    ] = None,
+    *,
+    scope: _Scope = "user",
+    config: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--config",
+            "-c",
+            metavar="FILE",
+            exists=True,
+            dir_okay=False,
+            help="File with the servers of the gateway. By default the servers of the host's file "
+            "move to the gateway. Repeatable.",
+        ),
+    ] = None,
+    dry_run: _DryRun = False,
+    show_entry: Annotated[
+        bool, typer.Option("--print", help="Print the entry for the host's file. Write nothing.")
+    ] = False,
+) -> None:
+    """Put the gateway into the configuration of a host, in front of the host's servers.
+
+    The rest of the file stays as it is, and a copy is kept beside it. A second run changes nothing,
+    or takes over servers that were added to the host meanwhile.
+    """
+    with needs_extra():
+        from llm_common.apps.gateway.host_install import plan_install
+        from llm_common.apps.gateway.known_hosts import HOSTS
+
+        plan = plan_install(HOSTS[host], scope, config=config or (), options=options or ())
+    if show_entry:
+        typer.echo(json.dumps({HOSTS[host].entry_name: plan.entry}, indent=2, ensure_ascii=False))
+        return
+    _carry_out(plan, dry_run=dry_run, moved="moved to the gateway")
+    for name in plan.remote:
+        say(
+            f"If {_inert(name)} asks for a login: llm-common gateway login {_inert(name)} "
+            f"--config {plan.servers_file}"
+        )
+    if plan.changes and not dry_run:
+        say(f"Restart {host}. Its permission rules have to name the tools of the gateway now.")
+
+
+def uninstall(host: _Host, *, scope: _Scope = "user", dry_run: _DryRun = False) -> None:
+    """Take the gateway out of the configuration of a host, and put the host's servers back."""
+    with needs_extra():
+        from llm_common.apps.gateway.host_install import plan_uninstall
+        from llm_common.apps.gateway.known_hosts import HOSTS
+
+        plan = plan_uninstall(HOSTS[host], scope)
+    _carry_out(plan, dry_run=dry_run, moved="moved back")
+
+
+def _carry_out(plan: "HostPlan", *, dry_run: bool, moved: str) -> None:
+    for name, reason in plan.kept.items():
+        say(f"{_inert(name)} stays: {_inert(reason)}")
+    if dry_run:
+        for change in plan.changes:
+            typer.echo(safe_text(change.diff()).plain, nl=False)
+        return
+    if not plan.changes:
+        end("Nothing to change.", ExitCode.OK)
+    for change in plan.changes:
+        backup = change.apply()
+        copy = f", the old one is {backup}" if backup else ""
+        say(f"{'removed' if change.after is None else 'wrote'} {change.path}{copy}")
+    for name in plan.moved:
+        say(f"{_inert(name)} {moved}")
+
+
+def _inert(text: str) -> str:
+    return safe_text(one_line(text, max_chars=_MAX_CHARS)).plain

@@ -1,0 +1,359 @@
+"""Put the gateway into a host's configuration, and take it out again: `plan_install`.
+
+The servers of the host's file move into a file of the gateway, in the host's own format, and the
+host gets one entry for the gateway. Taking it out moves them back.
+"""
+
+import difflib
+import itertools
+import math
+import os
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from llm_common.apps.gateway.file_edits import REMOVED, with_entries
+from llm_common.apps.gateway.gateway_config import ServerConfig, is_gateway, server_of
+from llm_common.apps.gateway.host_files import (
+    HostEntries,
+    call_timeout_of,
+    entries_in,
+    is_disabled,
+    located,
+    parsed,
+)
+from llm_common.apps.gateway.known_hosts import CALL_S, START_S, Host, Scope
+from llm_common.errors import ConfigError
+from llm_common.redaction.redactor import Redactor
+from llm_common.text.display import one_line
+
+_MAX_REASON_CHARS: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class FileChange:
+    """A change of a file that is planned.
+
+    Attributes:
+        path: The file.
+        before: Its text, or None if it does not exist.
+        after: Its text after the change, or None if it is removed.
+    """
+
+    path: Path
+    before: str | None
+    after: str | None
+
+    def diff(self) -> str:
+        """Return the change as a unified diff, without the secrets that the redactor finds."""
+        lines = difflib.unified_diff(
+            (self.before or "").splitlines(keepends=True),
+            (self.after or "").splitlines(keepends=True),
+            f"{self.path}",
+            f"{self.path}",
+        )
+        # A last line without a line break would run into the next one.
+        text = "".join(line if line.endswith("\n") else f"{line}\n" for line in lines)
+        return Redactor().text(text)
+
+    def apply(self) -> Path | None:
+        """Write the file, and return the copy of the file as it was before, if there was one.
+
+        Raises:
+            ConfigError: If the file has changed since the plan, or cannot be written.
+        """
+        try:
+            if _text(self.path) != self.before:
+                reason = f"{self.path} has changed in the meantime; run the command again"
+                raise ConfigError(reason, variable="config")
+            backup = None
+            if self.before is not None:
+                backup = _free_name(self.path)
+                shutil.copy2(self.path, backup)
+            if self.after is None:
+                self.path.unlink(missing_ok=True)
+            else:
+                _write(self.path, self.after)
+        except OSError as exc:
+            reason = f"{self.path} cannot be written ({exc.strerror}); change its permissions"
+            raise ConfigError(reason, variable="config") from exc
+        return backup
+
+
+@dataclass(frozen=True, slots=True)
+class HostPlan:
+    """What `gateway install` or `uninstall` would do.
+
+    Attributes:
+        changes: The changed files, in the order in which they are written.
+        moved: Names of servers that move from the host to the gateway, or back.
+        kept: Servers that stay in the host's file, with the reason of each.
+        entry: The gateway's entry, {} for `uninstall`.
+        remote: Names of moved servers that are reached over HTTP and may need a login.
+        servers_file: The gateway's file for the host's servers.
+    """
+
+    changes: tuple[FileChange, ...]
+    moved: tuple[str, ...] = ()
+    kept: Mapping[str, str] = field(default_factory=dict)
+    entry: Mapping[str, Any] = field(default_factory=dict)
+    remote: tuple[str, ...] = ()
+    servers_file: Path | None = None
+
+
+def plan_install(
+    host: Host, scope: Scope, *, config: Sequence[Path] = (), options: Sequence[str] = ()
+) -> HostPlan:
+    """Plan the gateway's entry in a host's file. Nothing is written.
+
+    A second install changes nothing, or takes over the servers that were added to the host.
+
+    Args:
+        host: The host.
+        scope: The user's file, or that of the working folder.
+        config: Files with the gateway's servers. Empty to take over the servers of the host's file.
+        options: Further options of `llm-common gateway`.
+
+    Raises:
+        ConfigError: If a file cannot be read, or there are no servers to serve.
+    """
+    path, servers_path = host.file(scope), host.servers_file(scope)
+    text, servers_text = _text(path), _text(servers_path)
+    keys = _keys(host, text, path)
+    entries = _entries(text or "", keys, path)
+    old = entries.get(host.entry_name)
+    kept: dict[str, str] = {}
+    servers: dict[str, ServerConfig] = {}
+    if not config:
+        servers, kept = _servers_to_move(path, entries)
+        if not servers and servers_text is None:
+            reasons = "".join(f" ({name}: {why})" for name, why in kept.items())
+            reason = f"{path} has no servers to take over{reasons}; name a file with --config"
+            raise ConfigError(one_line(reason, max_chars=_MAX_REASON_CHARS), variable="config")
+    elif old is not None and not _is_ours(old):
+        reason = f"{path} has another server called {host.entry_name}; rename it"
+        raise ConfigError(reason, variable="config")
+
+    changes: list[FileChange] = []
+    if servers:
+        moved = {name: entries[name] for name in servers}
+        after = with_entries(servers_text or "", keys, moved, path=servers_path)
+        changes.append(FileChange(servers_path, servers_text, after))
+        servers_text = after
+    files = [str(file.resolve()) for file in config] or [_as_argument(host, scope, servers_path)]
+    served = [located(parsed(servers_text or "", servers_path), servers_path)] if not config else []
+    served += [entries_in(file) for file in config]
+    entry = _gateway_entry(host, keys, served, [_program(scope), *_arguments(host, files, options)])
+    if isinstance(old, dict) and _is_ours(old):
+        entry = _merged(old, entry, files, options)
+    new: dict[str, Any] = {**dict.fromkeys(servers, REMOVED), host.entry_name: entry}
+    after = with_entries(text or "", keys, new, path=path)
+    if after != text:
+        changes.append(FileChange(path, text, after))
+    remote = [name for name, server in servers.items() if _may_need_login(server)]
+    return HostPlan(
+        tuple(changes),
+        moved=tuple(servers),
+        kept=kept,
+        entry=entry,
+        remote=tuple(remote),
+        servers_file=servers_path,
+    )
+
+
+def _arguments(host: Host, files: Sequence[str], options: Sequence[str]) -> list[str]:
+    arguments = ["gateway"]
+    for file in files:
+        arguments += ["--config", file]
+    if host.prefix:
+        arguments += ["--host-prefix", host.prefix]
+    return [*arguments, *options]
+
+
+def _gateway_entry(
+    host: Host, keys: Sequence[str], served: Sequence[HostEntries], command: Sequence[str]
+) -> dict[str, Any]:
+    """Return the gateway's entry, which lets its slowest server answer in time."""
+    limits_s = [float(CALL_S)]
+    names: set[str] = set()
+    for host_entries in served:
+        for server in host_entries.entries.values():
+            limits_s.append(call_timeout_of(server, host_entries.format) or 0.0)
+            names |= _named_variables(server)
+    entry = host.entry(command, math.ceil(max(limits_s)))
+    if tuple(keys) != host.keys:  # opencode 2
+        entry.pop("enabled")
+        entry["timeout"] = {"startup": START_S * 1_000, "request": entry["timeout"]}
+    if host.name == "codex" and names:
+        # Codex passes only a few variables on, so the gateway needs those of the servers by name.
+        entry["env_vars"] = sorted(names)
+    return entry
+
+
+def plan_uninstall(host: Host, scope: Scope) -> HostPlan:
+    """Plan to take the gateway out of a host's file, and its servers back in.
+
+    Raises:
+        ConfigError: If a file cannot be read, or the host's file has no entry of the gateway.
+    """
+    path, servers_path = host.file(scope), host.servers_file(scope)
+    text, servers_text = _text(path), _text(servers_path)
+    keys = _keys(host, text, path)
+    entries = _entries(text or "", keys, path)
+    if text is None or not _is_ours(entries.get(host.entry_name)):
+        reason = f"{path} has no entry of the gateway; try the other --scope"
+        raise ConfigError(reason, variable="config")
+    moved = _entries(servers_text or "", keys, servers_path)
+    back: dict[str, Any] = {}
+    kept: dict[str, str] = {}
+    for name, entry in moved.items():
+        # A server may be called as the gateway's entry was.
+        if name in entries and name != host.entry_name:
+            kept[name] = "the host has another server of this name"
+        else:
+            back[name] = entry
+    after = with_entries(text, keys, {host.entry_name: REMOVED, **back}, path=path)
+    changes = [FileChange(path, text, after)]
+    if servers_text is not None:
+        changes.append(FileChange(servers_path, servers_text, None))
+    return HostPlan(tuple(changes), moved=tuple(back), kept=kept, servers_file=servers_path)
+
+
+def _keys(host: Host, text: str | None, path: Path) -> tuple[str, ...]:
+    """Return the path to the servers: opencode 2 has one more level than opencode 1."""
+    mcp = parsed(text or "", path).get("mcp")
+    if host.name == "opencode" and isinstance(mcp, dict) and "servers" in mcp:
+        return (*host.keys, "servers")
+    return host.keys
+
+
+def _entries(text: str, keys: Sequence[str], path: Path) -> dict[str, Any]:
+    entries: Any = parsed(text, path)
+    for key in keys:
+        entries = entries.get(key, {}) if isinstance(entries, dict) else {}
+    return entries if isinstance(entries, dict) else {}
+
+
+def _servers_to_move(
+    path: Path, entries: Mapping[str, Any]
+) -> tuple[dict[str, ServerConfig], dict[str, str]]:
+    """Return the servers that the gateway can run, and the reasons why others stay."""
+    servers: dict[str, ServerConfig] = {}
+    kept: dict[str, str] = {}
+    if not entries:
+        return servers, kept
+    host_entries = entries_in(path)
+    for name, entry in entries.items():
+        if name in host_entries.excluded or is_disabled(entry):
+            kept[name] = "it is disabled"
+            continue
+        try:
+            server = server_of(entry, host_entries.format, f"server {name}")
+        except ConfigError as exc:
+            kept[name] = exc.message
+            continue
+        if _has_approvals(entry):
+            kept[name] = "it has rules for approvals, which the gateway's entry would not have"
+        elif not is_gateway(server):
+            servers[name] = server
+    return servers, kept
+
+
+def _has_approvals(entry: Mapping[str, Any]) -> bool:
+    """Return whether Codex asks the user before calls of this server's tools."""
+    return "default_tools_approval_mode" in entry or isinstance(entry.get("tools"), dict)
+
+
+def _is_ours(entry: object) -> bool:
+    if not isinstance(entry, dict):
+        return False
+    command = entry.get("command")
+    words = command if isinstance(command, list) else [command, *(entry.get("args") or ())]
+    return is_gateway(ServerConfig(command=str(words[0]), args=tuple(map(str, words[1:]))))
+
+
+def _merged(
+    old: Mapping[str, Any], new: Mapping[str, Any], files: Sequence[str], options: Sequence[str]
+) -> dict[str, Any]:
+    """Return the gateway's entry with what the user added to it since the last install."""
+    variables = {*old.get("env_vars", ()), *new.get("env_vars", ())}
+    merged = {**old, **new}
+    if variables:
+        merged["env_vars"] = sorted(variables)
+    words = [*(old.get("args") or ()), *(old["command"] if "args" not in old else ())]
+    if not options and set(files) <= set(words):
+        # Its options stay too.
+        merged.update({name: old[name] for name in ("command", "args") if name in old})
+    return merged
+
+
+def _named_variables(entry: object) -> set[str]:
+    """Return the variables that a Codex entry reads or passes on."""
+    if not isinstance(entry, dict):
+        return set()
+    names = {str(name) for name in (entry.get("env_http_headers") or {}).values()}
+    for variable in entry.get("env_vars") or ():
+        names.add(str(variable.get("name") if isinstance(variable, dict) else variable))
+    if token := entry.get("bearer_token_env_var"):
+        names.add(str(token))
+    return names
+
+
+def _may_need_login(server: ServerConfig) -> bool:
+    names = {name.lower() for name in server.headers}
+    return bool(server.url) and "authorization" not in names
+
+
+def _as_argument(host: Host, scope: Scope, path: Path) -> str:
+    """Return the path of the servers' file for an entry, relative in a project that is shared."""
+    if scope == "user":
+        return str(path)
+    relative = path.relative_to(Path.cwd()).as_posix()
+    return f"${{workspaceFolder}}/{relative}" if host.name == "vscode" else relative
+
+
+def _program(scope: Scope) -> str:
+    if scope == "project":  # each user has it in another folder
+        return "llm-common"
+    # An absolute path, because hosts that a desktop starts have a short PATH.
+    beside = shutil.which("llm-common", path=str(Path(sys.executable).parent))
+    return beside or shutil.which("llm-common") or "llm-common"
+
+
+def _text(path: Path) -> str | None:
+    try:
+        return path.read_bytes().decode("utf-8")
+    except FileNotFoundError:
+        return None
+    except OSError as exc:
+        reason = f"{path} cannot be read ({exc.strerror}); change its permissions"
+        raise ConfigError(reason, variable="config") from exc
+    except UnicodeDecodeError as exc:
+        reason = f"{path} is not UTF-8 at byte {exc.start}; save it as UTF-8"
+        raise ConfigError(reason, variable="config") from exc
+
+
+def _free_name(path: Path) -> Path:
+    for number in itertools.count(1):
+        candidate = path.with_name(f"{path.name}.bak{'' if number == 1 else number}")
+        if not candidate.exists():
+            return candidate
+    raise AssertionError
+
+
+def _write(path: Path, text: str) -> None:
+    """Replace a file, so that a reader gets the old or the new text, and keep its mode."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # Servers' entries may hold secrets, so a new file is for this user only.
+    mode = path.stat().st_mode & 0o777 if path.exists() else 0o600
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.new")
+    temporary.touch(mode=0o600, exist_ok=False)
+    with temporary.open("wb") as file:
+        file.write(text.encode())
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.chmod(mode)
+    temporary.replace(path)
