@@ -113,6 +113,21 @@ def serve(
     lazy: Annotated[
         bool, typer.Option("--lazy", help="Start a server only when it is needed.")
     ] = False,
+    list_wait: Annotated[
+        float,
+        typer.Option(
+            metavar="SECONDS",
+            min=0.1,
+            help="Seconds that a list of tools waits for servers that it does not know yet.",
+        ),
+    ] = 2.0,
+    approve_changes: Annotated[
+        bool,
+        typer.Option(
+            "--approve-changes",
+            help="Hold tools back whose definitions changed, until `gateway approve`.",
+        ),
+    ] = False,
     memory_only: Annotated[
         bool, typer.Option("--memory-only", help="Write nothing to disk.")
     ] = False,
@@ -151,6 +166,8 @@ def serve(
         intent=intent,
         host_prefix=host_prefix,
         lazy=lazy,
+        list_wait_s=list_wait,
+        approve_changes=approve_changes,
         memory_only=memory_only,
         folder=folder,
         call_timeout_s=call_timeout,

@@ -5,6 +5,7 @@ import hashlib
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -13,11 +14,13 @@ from mcp.server import NotificationOptions, Server
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from llm_common import __version__
+from llm_common._threads import in_thread
 from llm_common.apps.gateway.gateway_config import GatewayConfig
 from llm_common.apps.gateway.host_results import GatewayCounts
 from llm_common.apps.gateway.host_session import HostSession
 from llm_common.apps.gateway.server_connection import HostAbilities
 from llm_common.apps.gateway.server_questions import HostContext
+from llm_common.apps.gateway.server_records import ServerRecords
 from llm_common.apps.gateway.tool_listing import LISTER, READER, SEARCHER
 from llm_common.errors import StoreError
 from llm_common.folders.tree_index import default_cache_dir
@@ -44,6 +47,7 @@ class Gateway:
     Attributes:
         store: The store of all results.
         counts: What the gateway has done so far.
+        records: What it knows of its servers from earlier runs.
         server: The server of the MCP SDK.
     """
 
@@ -53,6 +57,7 @@ class Gateway:
         self._closing: set[asyncio.Task[None]] = set()
         self.store: Final = store_of(config)
         self.counts: Final = GatewayCounts()
+        self.records: Final = ServerRecords(None if config.memory_only else folder_of(config))
         self.server: Final = _GatewayServer(
             "llm-common",
             version=__version__,
@@ -92,6 +97,7 @@ class Gateway:
     async def __aenter__(self) -> Self:
         with suppress(StoreError):
             await self.store.gc()  # expired results of gateways that were killed
+        await in_thread(self.records.load, [*self._config.servers.values()])
         return self
 
     async def __aexit__(
@@ -122,6 +128,7 @@ class Gateway:
                 abilities=HostAbilities.of(host),
                 store=self.store,
                 counts=self.counts,
+                records=self.records,
             )
         return session
 
@@ -156,7 +163,7 @@ class Gateway:
         with session.serving(host):
             # Started now, the servers are likely ready when the host asks for its first list.
             if not self._config.lazy:
-                await session.listing()
+                await session.tools.listing()
 
     async def _on_roots_changed(self, host: HostContext, _: types.NotificationParams) -> None:
         await self.session_of(host).announce_roots()
@@ -223,8 +230,12 @@ def store_of(config: GatewayConfig) -> ContextPointerStore:
     }
     if config.memory_only:
         return InMemoryContextPointerStore(**limits)
-    folder = config.folder or default_cache_dir() / "gateway"
-    return FileContextPointerStore(folder / "results", **limits)
+    return FileContextPointerStore(folder_of(config) / "results", **limits)
+
+
+def folder_of(config: GatewayConfig) -> Path:
+    """Return the folder of the gateway's files."""
+    return config.folder or default_cache_dir() / "gateway"
 
 
 def _instructions(config: GatewayConfig) -> str | None:

@@ -106,8 +106,10 @@ class GatewayConfig(BaseModel):
         start_timeout_s: Seconds for a server to start and list its tools.
         call_timeout_s: Seconds for a call. None waits as long as the host does, but at most five
             minutes for a server over HTTP that sends nothing.
-        list_wait_s: Seconds that a list waits for starting servers. Later ones are announced as a
-            change of the list.
+        list_wait_s: Seconds that a list waits for starting servers whose tools are not known from
+            an earlier run. Later ones are announced as a change of the list.
+        approve_changes: Whether to hold back tools whose definitions changed, until the user
+            approves them.
         memory_only: Whether to write nothing to disk.
         folder: The folder for results. None for `llm-common/gateway` in the user's cache folder.
         ttl_s: Seconds until a stored result expires.
@@ -130,7 +132,9 @@ class GatewayConfig(BaseModel):
     lazy: bool = False
     start_timeout_s: float = Field(default=60.0, gt=0)
     call_timeout_s: float | None = Field(default=None, gt=0)
-    list_wait_s: float = Field(default=15.0, gt=0)
+    # Hosts that send their first request without waiting do so after about this time.
+    list_wait_s: float = Field(default=2.0, gt=0)
+    approve_changes: bool = False
     memory_only: bool = False
     folder: Path | None = None
     ttl_s: float = Field(default=_DAY_S, gt=0)

@@ -1,9 +1,10 @@
 """Keep the servers, tools and results of one host, apart from all other hosts: `HostSession`."""
 
 import asyncio
+import hashlib
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import Any, Final
@@ -20,13 +21,15 @@ from llm_common._threads import in_thread
 from llm_common.apps.gateway.gateway_config import GatewayConfig
 from llm_common.apps.gateway.host_results import GatewayCounts, HostResults
 from llm_common.apps.gateway.server_connection import HostAbilities, ServerConnection
-from llm_common.apps.gateway.server_lists import ServerLists, tools_of
+from llm_common.apps.gateway.server_lists import ServerLists
 from llm_common.apps.gateway.server_questions import (
     HostChannel,
     HostContext,
     responses_for_server,
     with_server_names,
 )
+from llm_common.apps.gateway.server_records import ServerRecords
+from llm_common.apps.gateway.server_tools import ServerTools
 from llm_common.apps.gateway.tool_listing import (
     TOOL_CALL,
     TOOL_SEARCH,
@@ -46,6 +49,7 @@ _ANSWER: Final = TypeAdapter[types.CallToolResult | types.InputRequiredResult](
 _ALWAYS_LOADED: Final = {"anthropic/alwaysLoad": True}
 _OWN_META: Final = "llm-common/"
 _MAX_WAITING: Final = 100  # notifications of one kind from one server
+_LIST_TRIES: Final = 3  # while servers list their tools during the listing
 _UNWATCH_WAIT_S: Final = 1.0
 _MAX_TITLE_CHARS: Final = 200
 _PROTOCOL_META: Final = "io.modelcontextprotocol/"
@@ -92,11 +96,13 @@ class HostSession:
         abilities: The abilities of the host.
         store: Stores its results.
         counts: Counts what is done.
+        records: The last known tools of the servers. None if nothing is known.
         counter: Counts tokens. None for the default counter.
 
     Attributes:
         results: The stored results.
         connections: The servers by name.
+        tools: The tools of the servers.
         lists: The resources and prompts of the servers.
         running: Number of the host's requests that are not answered yet.
         last_used: When the last request ended, by `time.monotonic`.
@@ -109,6 +115,7 @@ class HostSession:
         abilities: HostAbilities,
         store: ContextPointerStore,
         counts: GatewayCounts | None = None,
+        records: ServerRecords | None = None,
         counter: TokenCounter | None = None,
     ) -> None:
         self._config = config
@@ -126,13 +133,17 @@ class HostSession:
                 channel=self._channel,
             )
         self.lists: Final = ServerLists(self.connections, wait_s=config.list_wait_s)
-        self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._listed: dict[str, tuple[ServerTool, ...]] = {}
-        self._stale: set[str] = set()
+        self.tools: Final = ServerTools(
+            config,
+            self.connections,
+            records=records or ServerRecords(None),
+            counter=self._counter,
+            on_listed=self._on_listed,
+        )
+        self._late: set[str] = set()
+        self._told: dict[str, str] | None = None
         self._waiting: Counter[tuple[str, type]] = Counter()
-        self._current: tuple[dict[str, tuple[ServerTool, ...]], ToolListing] | None = None
         self._found: frozenset[str] = frozenset()
-        self._announcing: set[asyncio.Task[None]] = set()
         self._bus = InMemorySubscriptionBus()
         self._listen = ListenHandler(self._bus)
         self.running = 0
@@ -152,70 +163,19 @@ class HostSession:
             self.running -= 1
             self.last_used = time.monotonic()
 
-    async def listing(self) -> ToolListing:
-        """Return the tools of all running servers, and wait for starting ones.
-
-        The wait is limited by `list_wait_s`. Later servers are announced as a change.
-        """
-        for _ in range(2):  # again for a server that changed its tools during the wait
-            self._list_missing()
-            waiting = {task for task in self._tasks.values() if not task.done()}
-            if not waiting:
-                break
-            _, late = await asyncio.wait(waiting, timeout=self._config.list_wait_s)
-            for task in late:
-                # Removed first, so that several waiting requests cause one announcement.
-                task.remove_done_callback(self._announce_late)
-                task.add_done_callback(self._announce_late)
-            if late:
-                break
-        # In a thread, because counting thousands of definitions takes seconds.
-        return await in_thread(self.current_listing)
-
-    def _list_missing(self) -> None:
-        """Start to list the tools of servers that changed them, failed or were never asked."""
-        for name in self.connections:
-            task = self._tasks.get(name)
-            if task is not None:
-                if not task.done():
-                    continue
-                is_listed = not task.cancelled() and task.exception() is None
-                if is_listed and name not in self._stale:
-                    continue
-            # First, so that a change during the listing causes another one.
-            self._stale.discard(name)
-            self._tasks[name] = asyncio.create_task(self._list(name))
-
-    async def _list(self, name: str) -> None:
-        """List a server's tools. The earlier ones stay until the list is complete."""
-        try:
-            self._listed[name] = await tools_of(self.connections[name])
-        except BaseException:
-            self._listed.pop(name, None)
-            raise
-
-    def current_listing(self) -> ToolListing:
-        """Return the tools of the servers that have listed theirs, without waiting."""
-        tools = {name: self._listed[name] for name in self.connections if name in self._listed}
-        # One read: another thread may replace the attribute.
-        current = self._current
-        if current is None or current[0] != tools:
-            current = self._current = tools, ToolListing(self._config, tools, self._counter)
-        return current[1]
-
-    def problems(self) -> dict[str, str]:
-        """Return the problems of the servers that have listed no tools."""
-        problems: dict[str, str] = {}
-        for name, task in self._tasks.items():
-            if not task.done() and name not in self._listed:
-                problems[name] = "it is still starting"
-            elif task.done() and not task.cancelled() and (error := task.exception()):
-                problems[name] = str(error)
-        return problems
-
     async def list_tools(self) -> types.ListToolsResult:
         """Return the gateway's own tools, then the servers' tools that the host lists, by name."""
-        return types.ListToolsResult(tools=self._tools_of(await self.listing()))
+        tools: list[types.Tool] = []
+        for _ in range(_LIST_TRIES):
+            self._late |= self.tools.unfinished()
+            listing = await self.tools.listing(wait_s=self.tools.list_wait_s())
+            tools = self._tools_of(listing)
+            # A server may have listed its tools while these were counted.
+            if self.tools.current() is listing:
+                break
+        self._late |= self.tools.unfinished()
+        self._told = _digests(tools)
+        return types.ListToolsResult(tools=tools)
 
     def _tools_of(self, listing: ToolListing) -> list[types.Tool]:
         tools: list[types.Tool] = []
@@ -238,7 +198,7 @@ class HostSession:
         """Return the tokens of the definitions that the host lists."""
         fields = {"name", "description", "input_schema"}
         tokens = 0
-        for tool in self._tools_of(self.current_listing()):
+        for tool in self._tools_of(self.tools.current()):
             tokens += self._counter.count(tool.model_dump_json(include=fields, by_alias=True))
         return tokens
 
@@ -295,22 +255,17 @@ class HostSession:
             return _text_result(await self._search(str(arguments.get("query", ""))))
         if name == TOOL_CALL:
             return await self._call_by_name(params, arguments, host)
-        match = await self._find(name)
+        match = await self.tools.find(name)
         if match is None:
-            return _unknown(name, await self.listing(), self.problems())
+            return _unknown(name, self.tools.current(), self.tools.problems())
         intent = ""
         if self._takes_intent(match[1]):
             # Removed, because the server's own schema has no such argument.
             intent = str(arguments.pop("intent", None) or "")
         return await self._run(*match, params, arguments, intent=intent, host=host)
 
-    async def _find(self, name: str) -> tuple[str, ServerTool] | None:
-        """Return a tool, without waiting for other servers if its own has listed it."""
-        return self.current_listing().find(name) or (await self.listing()).find(name)
-
     async def _search(self, query: str) -> str:
-        listing = await self.listing()
-        answer, names = await in_thread(listing.search, query)
+        answer, names = await self.tools.search(query)
         self.results.counts.tokens_read_back += self._counter.count(answer)
         # Only for new names, because each change costs the host its prompt cache.
         if self._config.list_found and not self._found.issuperset(names):
@@ -326,16 +281,16 @@ class HostSession:
     ) -> CallResult:
         """Run the tool that a call of `call_tool` names, after checking its arguments."""
         name, inner = str(arguments.get("name", "")), arguments.get("arguments") or {}
-        match = await self._find(name)
+        match = await self.tools.find(name)
         if match is None:
-            return _unknown(name, await self.listing(), self.problems())
+            return _unknown(name, self.tools.current(), self.tools.problems())
         if not isinstance(inner, dict):
             return _text_result(
                 f"{name} was not run: its arguments must be one object with names as keys",
                 is_error=True,
             )
         # The host has no schema for these arguments, so it cannot have checked them.
-        if problems := self.current_listing().problems(match[0], inner):
+        if problems := self.tools.current().problems(match[0], inner):
             return _text_result(problems, is_error=True)
         return await self._run(
             *match, params, inner, intent=str(arguments.get("intent") or ""), host=host
@@ -386,8 +341,8 @@ class HostSession:
                 raise
             # The tool's schema names headers, and it has changed. List it again, then retry.
             # A call that was refused for its headers has had no effect, so a retry is safe.
-            self._stale.add(tool.server)
-            await self.listing()
+            self.tools.mark_stale(tool.server)
+            await self.tools.listing()
             result = await connection.use(send, host=host)
         if result.meta:  # a server must not use the gateway's own keys
             meta: Any = {
@@ -422,8 +377,7 @@ class HostSession:
 
     async def close(self) -> None:
         """End the servers and remove the results."""
-        for task in self._tasks.values():
-            task.cancel()
+        self.tools.cancel()
         # The results are removed now, because a host may kill the gateway before its servers have
         # ended. They are removed again for calls that finished in between.
         await asyncio.gather(
@@ -433,8 +387,8 @@ class HostSession:
 
     async def _on_notification(self, server: str, message: types.ServerNotification) -> None:
         if isinstance(message, types.ToolListChangedNotification):
-            self._stale.add(server)
-            if self._current is not None and not self._current[1].lists_any_of(server, self._found):
+            self.tools.mark_stale(server)
+            if not self.tools.current().lists_any_of(server, self._found):
                 return  # the host's list does not change
         if isinstance(message, types.LoggingMessageNotification):
             message = _with_logger(message, server)
@@ -452,21 +406,19 @@ class HostSession:
         finally:
             self._waiting[key] -= 1
 
-    def _announce_late(self, task: asyncio.Task[None]) -> None:
-        if not task.cancelled() and task.exception() is None:
-            # All lists, because those of prompts and resources left the late server out too.
-            announcing = asyncio.create_task(self._announce_all_lists())
-            # The event loop has only a weak reference to a task.
-            self._announcing.add(announcing)
-            announcing.add_done_callback(self._announcing.discard)
-
-    async def _announce_all_lists(self) -> None:
-        for message in (
-            types.ToolListChangedNotification(),
-            types.ResourceListChangedNotification(),
-            types.PromptListChangedNotification(),
-        ):
-            await self._notify_host(message)
+    async def _on_listed(self, server: str) -> None:
+        """Announce what differs from the last list that the host was given."""
+        if self._told is not None:
+            listing = await in_thread(self.tools.current)
+            if self._told not in (None, _digests(self._tools_of(listing))):
+                self._told = None
+                await self._notify_host(types.ToolListChangedNotification())
+        late = self._late | self.lists.late
+        if server in late and server not in self.tools.problems():
+            self._late.discard(server)
+            self.lists.late.discard(server)
+            await self._notify_host(types.ResourceListChangedNotification())
+            await self._notify_host(types.PromptListChangedNotification())
 
     async def announce_roots(self) -> None:
         """Tell all running servers that the host's roots have changed."""
@@ -511,6 +463,15 @@ def _meta_to_forward(host: HostContext | None) -> Any:
     forwarded = {key: value for key, value in meta.items() if not key.startswith(_PROTOCOL_META)}
     forwarded.pop("progress_token", None)  # the gateway's own request has another one
     return forwarded or None
+
+
+def _digests(tools: Iterable[types.Tool]) -> dict[str, str]:
+    """Return a digest of each definition in a list, by name."""
+    digests: dict[str, str] = {}
+    for tool in tools:
+        definition = tool.model_dump_json().encode("utf-8", "replace")
+        digests[tool.name] = hashlib.sha256(definition).hexdigest()
+    return digests
 
 
 def _with_logger(

@@ -40,8 +40,10 @@ async def mcp_tools(config: GatewayConfig) -> AsyncIterator[ToolRegistry]:
     # Without a host, servers cannot ask a user or sample from a model.
     session = HostSession(config, abilities=HostAbilities(), store=store_of(config))
     try:
-        listing = await session.listing()
-        for name, problem in session.problems().items():
+        # A registry cannot announce a server that is late. A start and a listing have limits.
+        limits_s = [connection.start_timeout_s for connection in session.connections.values()]
+        listing = await session.tools.listing(wait_s=2 * max(limits_s, default=0.0) + 1)
+        for name, problem in session.tools.problems().items():
             _log.warning("left out the server %s: %s", name, problem)
         registry = ToolRegistry(session.results.tools.values())
         for name, tool in listing.tools.items():

@@ -2,12 +2,14 @@
 
 import asyncio
 import logging
+import socket
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, Self, TypeVar
 
+import httpx2
 import mcp_types as types
 from mcp import Client, ClientSession, MCPError
 from mcp.client.subscriptions import SubscriptionLost
@@ -91,7 +93,9 @@ class ServerConnection:
         channel: The way to the host, for the server's questions.
 
     Attributes:
+        config: How to start or reach the server.
         questions: The server's questions to the host.
+        problem: Why the server failed last, or "".
         wire: The state of the stream since the last start.
     """
 
@@ -106,21 +110,29 @@ class ServerConnection:
         channel: HostChannel,
     ) -> None:
         self.name: Final = name
-        self._config = config
+        self.config: Final = config
         self._abilities = abilities
         self.start_timeout_s: Final = start_timeout_s
         self._on_notification = on_notification
         self.questions: Final = ServerQuestions(name, channel)
         self._ready: asyncio.Future[Client] | None = None
         self._task: asyncio.Task[None] | None = None
-        self.wire = Wire()
+        self.wire = Wire(name=name)
         self._starting = asyncio.Lock()
         self._watchers: dict[str, set[object]] = {}
         self._following: dict[str, asyncio.Task[None]] = {}
         self._failures = 0
         self._retry_at = 0.0
-        self._problem = ""
+        self.problem = ""
         self._noted = self._closed = self._has_run = False
+
+    @property
+    def is_running(self) -> bool:
+        """Return whether the server has started and not ended."""
+        ready = self._ready
+        if ready is None or not ready.done() or ready.cancelled():
+            return False
+        return ready.exception() is None and not self.wire.ended.is_set()
 
     async def client(self) -> Client:
         """Return the server's client, and start the server if it does not run.
@@ -134,13 +146,13 @@ class ServerConnection:
             if self._ready is None or self.wire.ended.is_set():
                 wait_s = self._retry_at - time.monotonic()
                 if wait_s > 0:
-                    raise self._down(f"{self._problem}; the next start is in {wait_s:.0f} s")
+                    raise self._down(f"{self.problem}; the next start is in {wait_s:.0f} s")
                 # The last process may hold a port or a lock until it has ended.
                 await self._finish()
                 # Checked here, because the gateway may close during the wait above.
                 if self._closed:
                     raise self._down("the gateway is closing")
-                self.wire, self._noted = Wire(), False
+                self.wire, self._noted = Wire(name=self.name), False
                 self.questions.begin()
                 self._ready = asyncio.get_running_loop().create_future()
                 self._task = asyncio.create_task(self._run(self._ready, self.wire))
@@ -180,8 +192,9 @@ class ServerConnection:
                     # next request would use a dead server.
                     wire.ended.set()
                     self._note_failure(f"{wire.reason} during a call")
+                    details = f" ({wire.details})" if wire.details else ""
                     raise self._down(
-                        f"{wire.reason} during the call, which may have taken effect"
+                        f"{wire.reason} during the call{details}, which may have taken effect"
                     ) from exc
                 if exc.code in _NO_ANSWER:
                     raise ToolFailedError(f"{self.name} {_NO_ANSWER[exc.code]}", tool="") from exc
@@ -200,9 +213,7 @@ class ServerConnection:
     async def announce_roots(self) -> None:
         """Tell a running server that the roots changed. Others will ask after their start."""
         ready = self._ready
-        if ready is None or not ready.done() or ready.exception() is not None:
-            return
-        if not self.wire.ended.is_set():
+        if ready is not None and self.is_running:
             self.questions.expect_roots_question()
             await ready.result().session.send_notification(types.RootsListChangedNotification())
 
@@ -310,7 +321,7 @@ class ServerConnection:
         # One end of the server fails all its running calls, but counts as one failure.
         if self._noted:
             return
-        self._noted, self._problem = True, problem
+        self._noted, self.problem = True, problem
         self._retry_at = time.monotonic() + min(_MIN_WAIT_S * 2**self._failures, _MAX_WAIT_S)
         self._failures = min(self._failures + 1, 10)
 
@@ -329,7 +340,7 @@ class ServerConnection:
                 await self._listen(client, wire.ended, again=self._has_run)
         except Exception as exc:  # noqa: BLE001 - a server may fail in any way
             reason = wire.reason if wire.ended.is_set() else _first_error(exc)
-            problem = f"it does not start ({reason})"
+            problem = f"it does not start ({wire.details or reason})"
             if ready.done():
                 problem = f"it ended with {_first_error(exc)}"
             _log.warning("server %s: %s", self.name, problem)
@@ -391,7 +402,7 @@ class ServerConnection:
     def _connected(self, wire: Wire) -> Client:
         able = self._abilities.capabilities
         return Client(
-            streams_of(self._config, wire),
+            streams_of(self.config, wire),
             mode=self._abilities.mode,
             cache=None,  # lists would come from the SDK's cache
             client_info=types.Implementation(name="llm-common", version=__version__),
@@ -414,4 +425,18 @@ def _first_error(error: BaseException) -> str:
     name = type(error).__name__
     if isinstance(error, FileNotFoundError | PermissionError):
         return f"{name}: its program or folder cannot be used; correct its command or cwd"
+    if isinstance(error, httpx2.ConnectError):
+        return _why_not_connected(error)
     return name
+
+
+def _why_not_connected(error: BaseException) -> str:
+    """Return the system's reason for a connection that was not made."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ConnectionRefusedError):
+            return "connection refused"
+        if isinstance(cause, socket.gaierror):
+            return "its host name is unknown"
+        cause = cause.__cause__ or cause.__context__
+    return "no connection"

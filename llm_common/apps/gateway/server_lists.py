@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final
 
 import mcp_types as types
@@ -15,13 +15,15 @@ from llm_common.apps.gateway.server_questions import (
     responses_for_server,
     with_server_names,
 )
-from llm_common.apps.gateway.server_transport import MAX_ENTRIES
+from llm_common.apps.gateway.server_transport import MAX_ENTRIES, Wire
 from llm_common.apps.gateway.tool_listing import ServerTool
 from llm_common.errors import ToolError, ToolFailedError
 
 # A hostile server could send pages for ever.
 MAX_PAGES: Final = 100
 MAX_LIST_BYTES: Final = 32_000_000
+# Of a request that one of several servers may answer.
+_REQUEST_WAIT_S: Final = 15.0
 
 _RESOURCE: Final = TypeAdapter[Any](types.ReadResourceResult | types.InputRequiredResult)
 _PROMPT: Final = TypeAdapter[Any](types.GetPromptResult | types.InputRequiredResult)
@@ -80,13 +82,20 @@ async def tools_of(connection: ServerConnection) -> tuple[ServerTool, ...]:
     except TimeoutError as exc:
         problem = f"it did not list its tools within {connection.start_timeout_s:g} s"
         raise ToolFailedError(problem, tool="") from exc
+    return server_tools(connection.name, definitions, connection.wire)
+
+
+def server_tools(
+    server: str, definitions: Iterable[types.Tool], wire: Wire
+) -> tuple[ServerTool, ...]:
+    """Return the tools of a server's definitions, and only the first of each name."""
     tools: dict[str, ServerTool] = {}
     for tool in definitions:
         if tool.name in tools:
-            connection.wire.leave_out(tool.name, "another tool has its name")
+            wire.leave_out(tool.name, "another tool has its name")
             continue
         tools[tool.name] = ServerTool(
-            server=connection.name,
+            server=server,
             name=tool.name,
             description=tool.description or "",
             parameters=tool.input_schema,
@@ -104,7 +113,10 @@ class ServerLists:
 
     Args:
         connections: The servers by name.
-        wait_s: Seconds that a list waits for a server.
+        wait_s: Seconds that a list waits for a server that is starting.
+
+    Attributes:
+        late: Servers that were left out of a list because they had not answered in time.
     """
 
     def __init__(self, connections: Mapping[str, ServerConnection], *, wait_s: float) -> None:
@@ -113,6 +125,7 @@ class ServerLists:
         self._resources: dict[str, str] = {}
         self._templates: dict[str, str] = {}
         self._prompts: dict[str, tuple[str, str]] = {}
+        self.late: Final = set[str]()
 
     async def resources(self) -> types.ListResourcesResult:
         """Return the resources of all servers."""
@@ -143,9 +156,13 @@ class ServerLists:
         origins: dict[str, tuple[str, str]] = {}
         prompts: list[types.Prompt] = []
         for server, prompt in entries:
-            name = prompt.name
-            if counts[name] > 1:
-                name = f"{server}_{name}"
+            name = base = prompt.name
+            if counts[base] > 1:
+                name = base = f"{server}_{prompt.name}"
+            suffix = 2
+            # A prefixed name must not take the plain name of another prompt.
+            while name in origins or (name != prompt.name and counts[name]):
+                name, suffix = f"{base}_{suffix}", suffix + 1
             origins[name] = server, prompt.name
             prompts.append(prompt.model_copy(update={"name": name}))
         self._prompts = origins
@@ -166,7 +183,7 @@ class ServerLists:
         for server in self._connections if lister is None else [lister]:
             try:
                 # A server that is asked on a guess must not keep the next one from being asked.
-                async with asyncio.timeout(self._wait_s if lister is None else None):
+                async with asyncio.timeout(_REQUEST_WAIT_S if lister is None else None):
                     return await self._request(server, request, _RESOURCE, params, host)
             except MCPError as exc:
                 error = exc
@@ -279,7 +296,7 @@ class ServerLists:
         is_watched = False
         for connection in connections:
             try:
-                async with asyncio.timeout(self._wait_s):
+                async with asyncio.timeout(_REQUEST_WAIT_S):
                     able = (await connection.client()).server_capabilities.resources
                     if able and able.subscribe:
                         await connection.watch(uri, watcher)
@@ -317,12 +334,16 @@ class ServerLists:
             return []
         try:
             # Not `gather`, which would lose the complete lists when the time is over.
-            _, late = await asyncio.wait(tasks.values(), timeout=self._wait_s)
+            await asyncio.wait(tasks.values(), timeout=self._wait_s)
+            # A server that has started is only slow, and nothing announces its entries later.
+            slow = [task for name, task in tasks.items() if self._connections[name].is_running]
+            if slow:
+                await asyncio.wait(slow, timeout=_REQUEST_WAIT_S)
         finally:
-            for task in tasks.values():
-                task.cancel()  # no effect on a task that is done
+            late = {name for name, task in tasks.items() if task.cancel()}
+        self.late.update(late)
         entries: list[tuple[str, Any]] = []
         for name, task in tasks.items():
-            if task not in late and task.exception() is None:
+            if name not in late and task.exception() is None:
                 entries += [(name, entry) for entry in task.result()]
         return entries

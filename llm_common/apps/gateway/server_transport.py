@@ -21,10 +21,15 @@ from mcp.shared.message import SessionMessage
 from mcp_types.methods import parse_server_result
 from pydantic import ValidationError
 
+from llm_common._threads import in_thread
 from llm_common.apps.gateway.gateway_config import ServerConfig
+from llm_common.apps.gateway.server_stderr import StderrRelay
 from llm_common.text.display import one_line
 
 MAX_LINE_BYTES: Final = 64_000_000
+_LAST_WORDS_WAIT_S: Final = 0.5
+_MAX_REFUSAL_CHARS: Final = 200
+_RESOURCE_METADATA: Final = re.compile(r'resource_metadata="?([^",\s]+)')
 _END_WAIT_S: Final = 1.0  # at most twice, because hosts give the gateway four seconds to end
 # An open stream without data for five minutes may be dead.
 _HTTP_TIMEOUT: Final = httpx2.Timeout(30.0, read=300.0)
@@ -51,14 +56,18 @@ class Wire:
     """The state of a server's stream, from one start of the server to its end.
 
     Attributes:
+        name: The server's name.
         ended: Set when the stream has ended or is to end.
         reason: How the stream ended.
+        details: The exit status and the last words of a process, or the HTTP status of a refusal.
         version: The protocol version, once it is negotiated.
         left_out: Entries of the server's lists that are not valid MCP, with the problem of each.
     """
 
+    name: str = ""
     ended: asyncio.Event = field(default_factory=asyncio.Event)
     reason: str = "it ended"
+    details: str = ""
     version: str = ""
     left_out: dict[str, str] = field(default_factory=dict)
 
@@ -89,7 +98,10 @@ async def streams_of(config: ServerConfig, wire: Wire) -> AsyncIterator[Any]:
         async def pump() -> None:
             async with passing:
                 async for message in source:
-                    _remove_invalid_entries(message, wire)
+                    if isinstance(message, SessionMessage) and isinstance(
+                        message.message, types.JSONRPCResponse
+                    ):
+                        remove_invalid_entries(message.message.result, wire)
                     with suppress(anyio.BrokenResourceError):  # the client has closed its end
                         await passing.send(message)
             wire.ended.set()
@@ -107,13 +119,22 @@ def _transport(config: ServerConfig, wire: Wire) -> AbstractAsyncContextManager[
         return _of_process(config, wire)
     if config.type == "sse":
         return sse_client(config.url, headers=dict(config.headers))
-    return _over_http(config)
+    return _over_http(config, wire)
 
 
 @asynccontextmanager
-async def _over_http(config: ServerConfig) -> AsyncIterator[Any]:
+async def _over_http(config: ServerConfig, wire: Wire) -> AsyncIterator[Any]:
+    async def note_status(response: httpx2.Response) -> None:
+        # A server may refuse the stream of a GET request, which it does not need.
+        if response.request.method == "POST":
+            wire.details = _refusal(response)
+
     async with (
-        httpx2.AsyncClient(headers=dict(config.headers), timeout=_HTTP_TIMEOUT) as http,
+        httpx2.AsyncClient(
+            headers=dict(config.headers),
+            timeout=_HTTP_TIMEOUT,
+            event_hooks={"response": [note_status]},
+        ) as http,
         # The SDK's own limit for an event is one megabyte.
         streamable_http_client(
             config.url, http_client=http, max_sse_event_size=MAX_LINE_BYTES
@@ -130,16 +151,21 @@ async def _of_process(config: ServerConfig, wire: Wire) -> AsyncIterator[Any]:
     """
     environment = {**get_default_environment(), **config.env}
     loop = asyncio.get_running_loop()
-    # Not `create_subprocess_exec`, which does not return the transport to close.
-    transport, protocol = await loop.subprocess_exec(
-        lambda: asyncio.subprocess.SubprocessStreamProtocol(limit=MAX_LINE_BYTES, loop=loop),
-        shutil.which(config.command, path=environment.get("PATH")) or config.command,
-        *config.args,
-        stderr=None,  # the server's log goes to the gateway's stderr
-        env=environment,
-        cwd=config.cwd,
-        start_new_session=True,  # a process group, which `_end` can signal as a whole
-    )
+    relay = StderrRelay(wire.name)
+    try:
+        # Not `create_subprocess_exec`, which does not return the transport to close.
+        transport, protocol = await loop.subprocess_exec(
+            lambda: asyncio.subprocess.SubprocessStreamProtocol(limit=MAX_LINE_BYTES, loop=loop),
+            shutil.which(config.command, path=environment.get("PATH")) or config.command,
+            *config.args,
+            stderr=relay.sink,
+            env=environment,
+            cwd=config.cwd,
+            start_new_session=True,  # a process group, which `_end` can signal as a whole
+        )
+    finally:
+        os.close(relay.sink)
+    process = asyncio.subprocess.Process(transport, protocol, loop)
     stdin, stdout = protocol.stdin, protocol.stdout
     assert stdin is not None
     assert stdout is not None
@@ -154,6 +180,9 @@ async def _of_process(config: ServerConfig, wire: Wire) -> AsyncIterator[Any]:
                         await incoming.send(message)
             except ValueError:
                 wire.reason = f"it sent a line of over {MAX_LINE_BYTES:,} bytes"
+            else:
+                # Before the stream ends, because its users report the details.
+                wire.details = await _how_it_ended(process, relay)
 
     async def send() -> None:
         async with outgoing:
@@ -176,8 +205,36 @@ async def _of_process(config: ServerConfig, wire: Wire) -> AsyncIterator[Any]:
         # Shielded, because a cancelled task cannot wait, and the process would stay.
         with anyio.CancelScope(shield=True):
             stdin.close()
-            await _end(asyncio.subprocess.Process(transport, protocol, loop))
+            await _end(process)
             transport.close()
+
+
+async def _how_it_ended(process: asyncio.subprocess.Process, relay: StderrRelay) -> str:
+    """Return the exit status and the last words of a server that has closed its stdout."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_LAST_WORDS_WAIT_S):
+            await process.wait()
+    status = process.returncode
+    if status is None:
+        return ""
+    # A child process of the server may keep its stderr open.
+    await in_thread(relay.join, _LAST_WORDS_WAIT_S)
+    name = f"exit {status}" if status >= 0 else signal.Signals(-status).name
+    return ": ".join(filter(None, [name, relay.last_words()]))
+
+
+def _refusal(response: httpx2.Response) -> str:
+    """Return the status of a refused request, and what the server wants instead, or ""."""
+    if response.status_code < 400:  # noqa: PLR2004
+        return ""
+    status = f"{response.status_code} {response.reason_phrase}".strip()
+    challenge = response.headers.get("www-authenticate", "")
+    if response.status_code != 401 or not challenge:  # noqa: PLR2004
+        return one_line(status, max_chars=_MAX_REFUSAL_CHARS)
+    if match := _RESOURCE_METADATA.search(challenge):
+        wish = f"401, wants a login (OAuth), see {match[1]}"
+        return one_line(wish, max_chars=_MAX_REFUSAL_CHARS)
+    return "401, wants another token in its headers"
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
@@ -228,11 +285,13 @@ def _repaired(line: bytes) -> bytes:
         return b""
 
 
-def _remove_invalid_entries(message: SessionMessage | Exception, wire: Wire) -> None:
-    """Remove invalid entries from a list, because one of them would fail the whole answer."""
-    if isinstance(message, Exception) or not isinstance(message.message, types.JSONRPCResponse):
-        return
-    result = message.message.result
+def remove_invalid_entries(result: dict[str, Any], wire: Wire) -> None:
+    """Remove invalid entries from a list, because one of them would fail the whole answer.
+
+    Args:
+        result: The result of any request. Only lists change.
+        wire: The protocol version. Receives the entries that were left out.
+    """
     # An answer does not name its method, so its field shows which list it is.
     for name, method in _LISTS.items():
         entries = result.get(name)

@@ -20,13 +20,12 @@ from starlette.datastructures import Headers
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from llm_common.apps.gateway.gateway import Gateway, store_of
+from llm_common.apps.gateway.gateway import Gateway, folder_of, store_of
 from llm_common.apps.gateway.gateway_config import GatewayConfig
 from llm_common.apps.gateway.host_results import GatewayCounts
 from llm_common.apps.gateway.host_session import HostSession
 from llm_common.apps.gateway.server_connection import HostAbilities
 from llm_common.errors import ConfigError
-from llm_common.folders.tree_index import default_cache_dir
 
 _RECORD_EVERY_S: Final = 2.0
 _MAX_RECORDS: Final = 20
@@ -92,8 +91,8 @@ def report_on(
         counts: The gateway's counts.
         unusable: Servers whose entry cannot be used, with the problem of each.
     """
-    listing = session.current_listing()
-    problems = session.problems()
+    listing = session.tools.current()
+    problems = session.tools.problems()
     tools = Counter(tool.server for tool in listing.tools.values())
     servers: list[ServerReport] = []
     for name, connection in session.connections.items():
@@ -126,7 +125,7 @@ async def examine(config: GatewayConfig) -> GatewayReport:
     config = config.model_copy(update={"memory_only": True, "list_wait_s": 2 * start_s + 1})
     session = HostSession(config, abilities=HostAbilities(), store=store_of(config))
     try:
-        await session.listing()
+        await session.tools.listing()
         return report_on(session, session.results.counts, config.left_out)
     finally:
         await session.close()
@@ -321,7 +320,7 @@ def _records(config: GatewayConfig) -> list[Path]:
 
 
 def _folder(config: GatewayConfig) -> Path:
-    return (config.folder or default_cache_dir() / "gateway") / "runs"
+    return folder_of(config) / "runs"
 
 
 def _is_running(pid: int) -> bool:

@@ -6,9 +6,12 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 CASE = sys.argv[1] if len(sys.argv) > 1 else ""
+# A folder whose files decide what the server does, so that one command can do several things.
+FOLDER = Path(sys.argv[2]) if len(sys.argv) > 2 else None
 WATCHED: set[str] = set()
 PLAIN: dict[str, Any] = {"type": "object", "properties": {"text": {"type": "string"}}}
 out = sys.stdout.buffer
@@ -192,11 +195,21 @@ def list_tools(id_: int, cursor: str) -> None:
             say(id=id_, error={"code": -32_603, "message": "no"})
         case "a list that never comes":
             pass
+        case "files" if FOLDER:
+            tools = json.loads((FOLDER / "tools.json").read_text(encoding="utf-8"))
+            say(id=id_, result={"tools": tools})
         case "a deep schema":
             listed = f'{{"tools":[{{"name":"ok","inputSchema":{nested(5_000, "1")}}}]}}'
             raw(f'{{"jsonrpc":"2.0","id":{id_},"result":{listed}}}\n')
         case _:
             say(id=id_, result={"tools": TOOLS.get(CASE, [OK])})
+
+
+def wait_for_files(folder: Path) -> None:
+    while not (folder / "ready").exists():
+        time.sleep(0.02)
+    if (folder / "fail").exists():
+        sys.exit("KeyError: API_TOKEN is not set")
 
 
 def begin(id_: int, params: dict[str, Any]) -> None:
@@ -205,6 +218,8 @@ def begin(id_: int, params: dict[str, Any]) -> None:
             os._exit(3)
         case "silence":
             return
+        case "files" if FOLDER:
+            wait_for_files(FOLDER)
         case "an id of its own at the start":
             id_ += 1_000
         case "words before the start":

@@ -29,10 +29,49 @@ def hostile(case: str = "") -> ServerConfig:
     return ServerConfig(command=sys.executable, args=("-S", str(HOSTILE), case))
 
 
+class Files:
+    """The files of a server that does what they say, also after a restart of the gateway."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.kept = folder / "kept"
+        self.offer("search")
+
+    @property
+    def server(self) -> ServerConfig:
+        return ServerConfig(
+            command=sys.executable, args=("-S", str(HOSTILE), "files", str(self._folder))
+        )
+
+    def config(self, **settings: Any) -> GatewayConfig:
+        kept = {"memory_only": False, "folder": self.kept, **settings}
+        return config_of(one=self.server, settings=kept)
+
+    def offer(self, *names: str, description: str = "Does a thing.") -> None:
+        schema = {"type": "object"}
+        tools = [
+            {"name": name, "description": description, "inputSchema": schema} for name in names
+        ]
+        (self._folder / "tools.json").write_text(json.dumps(tools), encoding="utf-8")
+
+    def release(self) -> None:
+        """Let the server start."""
+        (self._folder / "ready").touch()
+
+    def hold(self) -> None:
+        """Let the next start of the server hang."""
+        (self._folder / "ready").unlink()
+
+    def fail(self) -> None:
+        """Let the next start of the server fail."""
+        (self._folder / "fail").touch()
+
+
 def config_of(**servers: Any) -> GatewayConfig:
     """A configuration with these servers, and `settings` besides."""
-    settings = servers.pop("settings", {})
-    return GatewayConfig(servers=servers, memory_only=True, **settings)
+    # The default wait is shorter than some servers start on a busy machine.
+    settings = {"list_wait_s": 60.0, "memory_only": True, **servers.pop("settings", {})}
+    return GatewayConfig(servers=servers, **settings)
 
 
 @asynccontextmanager

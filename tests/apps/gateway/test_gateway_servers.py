@@ -23,7 +23,7 @@ async def test_a_server_that_dies_during_a_call_fails_only_that_call() -> None:
         await asyncio.sleep(0.1)
         ended = await host.call_tool("one_end_now", {})
         assert ended.is_error
-        assert "the server one is down: it ended during the call" in text_of(ended)
+        assert "the server one is down: it ended during the call (SIGKILL)" in text_of(ended)
         assert ended.meta is not None
         assert (ended.meta["llm-common/error"], ended.meta["llm-common/server"]) == (
             "ServerDownError",
@@ -72,8 +72,8 @@ async def test_a_servers_death_fails_all_its_calls_and_counts_once() -> None:
     ("broken", "said"),
     [
         (ServerConfig(command="/does/not/exist"), "it does not start"),
-        (odd(end=True), "it does not start"),
-        (ServerConfig(url="http://127.0.0.1:9/mcp"), "it does not start"),
+        (odd(end=True), "it does not start (exit 3"),
+        (ServerConfig(url="http://127.0.0.1:9/mcp"), "it does not start (connection refused)"),
     ],
 )
 async def test_a_server_that_does_not_start_affects_no_other(
@@ -86,7 +86,7 @@ async def test_a_server_that_does_not_start_affects_no_other(
         assert "add_one" in [tool.name for tool in (await host.list_tools()).tools]
         assert text_of(await host.call_tool("add_one", {"number": 1})) == "2"
         (session,) = gateway.sessions
-        assert said in session.problems()["broken"]
+        assert said in session.tools.problems()["broken"]
         assert "broken has no tools" in text_of(await host.call_tool("its_tool", {}))
 
 
@@ -96,8 +96,8 @@ async def test_a_hanging_server_is_left_out_and_ended() -> None:
     async with Gateway(config) as gateway, Client(gateway.server) as host:
         assert "add_one" in [tool.name for tool in (await host.list_tools()).tools]
         (session,) = gateway.sessions
-        assert session.problems() == {"stuck": "it is still starting"}
-        await until(lambda: "did not start within 9 s" in session.problems().get("stuck", ""))
+        assert session.tools.problems() == {"stuck": "it is still starting"}
+        await until(lambda: "did not start within 9 s" in session.tools.problems().get("stuck", ""))
         assert text_of(await host.call_tool("add_one", {"number": 1})) == "2"
 
 
@@ -153,7 +153,7 @@ async def test_a_starting_server_is_ended_too(tmp_path: Path) -> None:
 async def test_nothing_is_started_after_a_session_has_ended() -> None:
     config = config_of(one=odd())
     session = HostSession(config, abilities=HostAbilities(), store=store_of(config))
-    await session.listing()
+    await session.tools.listing()
     await session.close()
     answer = await session.call(types.CallToolRequestParams(name="get_pid"))
     assert isinstance(answer, types.CallToolResult)

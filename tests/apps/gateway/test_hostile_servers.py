@@ -94,7 +94,7 @@ CASES = (
         settings=SOON,
     ),
     Case("a deep schema", "no tool", True, (), "not valid JSON-RPC"),
-    Case("an end at the start", "no tool", True, (), "it does not start (it ended)"),
+    Case("an end at the start", "no tool", True, (), "it does not start (exit 3)"),
     Case("silence", "no tool", True, (), "did not start within 0.7 s", settings=SOON),
     Case(
         "an id of its own at the start",

@@ -1,0 +1,182 @@
+"""Keep what a gateway knows of its servers between runs: `ServerRecords`."""
+
+import hashlib
+import json
+import logging
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import mcp_types as types
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from llm_common.apps.gateway.gateway_config import ServerConfig
+from llm_common.apps.gateway.server_lists import server_tools
+from llm_common.apps.gateway.server_transport import Wire, remove_invalid_entries
+from llm_common.apps.gateway.tool_listing import ServerTool
+from llm_common.errors import StoreError
+from llm_common.storage.files import FileBlobStore
+from llm_common.text.canonical import stable_json
+
+_log = logging.getLogger(__name__)
+
+_FOLDER: Final = "servers"
+_MAX_BYTES: Final = 32_000_000  # as long as the longest list of tools
+_SEEN_FIELDS: Final = {"name", "title", "description", "input_schema", "annotations"}
+
+
+class ServerRecord(BaseModel):
+    """What a gateway knows of the server of one configuration entry.
+
+    Attributes:
+        protocol: The protocol version of its last answer.
+        tools: The definitions of its last answer.
+        approved: A digest of each tool's definition, from when the tool was first seen or last
+            approved.
+        may_start: Whether the user allowed a running gateway to start the entry.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    protocol: str = ""
+    tools: tuple[Mapping[str, Any], ...] | None = None
+    approved: Mapping[str, str] = Field(default_factory=dict)
+    may_start: bool = False
+
+
+class ServerRecords:
+    """The records of servers, in files that only their user can read.
+
+    A record belongs to everything in an entry that decides what is started or sent, so a changed
+    entry begins with an empty record. Methods read and write files, and several threads may call
+    them. A record that cannot be read or written counts as empty, and a log line says so.
+
+    Args:
+        folder: The gateway's folder. None keeps the records in memory.
+    """
+
+    def __init__(self, folder: Path | None) -> None:
+        self._blobs = FileBlobStore(folder, durability="rename") if folder else None
+        self._records: dict[str, ServerRecord] = {}
+        self._lock = threading.Lock()
+
+    def etag(self) -> object:
+        """Return a value that changes with the files, or None if they changed just now."""
+        return self._blobs.folder_etag(_FOLDER) if self._blobs else None
+
+    def load(self, servers: Iterable[ServerConfig]) -> None:
+        """Read the records of servers again, since another process may have changed them."""
+        for config in servers:
+            digest = entry_digest(config)
+            record = self._read(digest)
+            with self._lock:
+                if record is not None:
+                    self._records[digest] = record
+
+    def of(self, config: ServerConfig) -> ServerRecord:
+        """Return the record of a server, as it was last loaded or changed."""
+        return self._records.get(entry_digest(config), ServerRecord())
+
+    def tools_of(self, name: str, config: ServerConfig) -> tuple[ServerTool, ...] | None:
+        """Return the tools that a server listed last, or None if they are not known.
+
+        They are checked like an answer of the server.
+        """
+        record = self.of(config)
+        if record.tools is None:
+            return None
+        result: dict[str, Any] = {"tools": [dict(tool) for tool in record.tools]}
+        remove_invalid_entries(result, Wire(version=record.protocol))
+        try:
+            definitions = types.ListToolsResult.model_validate(result).tools
+        except ValidationError:
+            return None
+        return server_tools(name, definitions, Wire())
+
+    def note_tools(self, config: ServerConfig, tools: Sequence[ServerTool], protocol: str) -> None:
+        """Keep the tools that a server has listed. Tools that were never seen are approved."""
+        digests = {tool.name: definition_digest(tool) for tool in tools}
+        definitions: list[dict[str, Any]] = []
+        for tool in tools:
+            definition = tool.definition.model_dump_json(by_alias=True, exclude_unset=True)
+            definitions.append(json.loads(definition))
+
+        def change(record: ServerRecord) -> ServerRecord:
+            # What was approved stays, also for a tool that has gone: it may come back changed.
+            return record.model_copy(
+                update={
+                    "protocol": protocol,
+                    "tools": tuple(definitions),
+                    "approved": {**digests, **record.approved},
+                }
+            )
+
+        self._change(config, change)
+
+    def approve(self, config: ServerConfig) -> None:
+        """Allow a running gateway to start an entry, and approve its tools as last listed."""
+        digests = {tool.name: definition_digest(tool) for tool in self.tools_of("", config) or ()}
+
+        def change(record: ServerRecord) -> ServerRecord:
+            approved = {**record.approved, **digests}
+            return record.model_copy(update={"may_start": True, "approved": approved})
+
+        self._change(config, change)
+
+    def changed(self, config: ServerConfig, tools: Iterable[ServerTool]) -> frozenset[str]:
+        """Return the names of the tools whose definitions differ from the approved ones."""
+        approved = self.of(config).approved
+        names: set[str] = set()
+        for tool in tools:
+            if approved.get(tool.name, digest := definition_digest(tool)) != digest:
+                names.add(tool.name)
+        return frozenset(names)
+
+    def _change(self, config: ServerConfig, change: Any) -> None:
+        digest = entry_digest(config)
+        with self._lock:
+            if self._blobs is None:
+                self._records[digest] = change(self._records.get(digest, ServerRecord()))
+                return
+
+            def changed_bytes(old: bytes | None) -> bytes:
+                record = _parsed(old) or self._records.get(digest) or ServerRecord()
+                self._records[digest] = change(record)
+                return self._records[digest].model_dump_json().encode()
+
+            try:
+                self._blobs.update(_key(digest), changed_bytes, max_bytes=_MAX_BYTES)
+            except StoreError as exc:
+                _log.warning("the record of a server cannot be written: %s", exc.message)
+
+    def _read(self, digest: str) -> ServerRecord | None:
+        if self._blobs is None:
+            return None
+        try:
+            return _parsed(self._blobs.get(_key(digest), max_bytes=_MAX_BYTES))
+        except StoreError:  # mostly because there is none
+            return None
+
+
+def entry_digest(config: ServerConfig) -> str:
+    """Return the SHA-256 of everything in an entry that decides what is started or sent."""
+    entry = config.model_dump(mode="json", exclude={"rules", "disabled"})
+    return hashlib.sha256(stable_json(entry).encode()).hexdigest()
+
+
+def definition_digest(tool: ServerTool) -> str:
+    """Return the SHA-256 of what a user sees of a tool."""
+    seen: str = tool.definition.model_dump_json(include=_SEEN_FIELDS, exclude_none=True)
+    return hashlib.sha256(seen.encode("utf-8", "replace")).hexdigest()
+
+
+def _key(digest: str) -> str:
+    return f"{_FOLDER}/{digest}.json"
+
+
+def _parsed(content: bytes | None) -> ServerRecord | None:
+    try:
+        return ServerRecord.model_validate_json(content) if content else None
+    except ValidationError:
+        return None

@@ -1,0 +1,139 @@
+"""Test that tools of an earlier run are listed at once, and replaced by what the server says."""
+
+import stat
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import mcp_types as types
+import pytest
+from mcp import Client
+
+from llm_common.apps.gateway import Gateway, GatewayConfig
+from tests.apps.gateway.hosts import Files, host_of, text_of, until
+
+pytestmark = pytest.mark.mcp
+# A test that waits so long fails by its own limit, so none of them proves anything by waiting.
+FOR_EVER = 10_000.0
+
+
+class Heard:
+    """Counts the announcements of changed tools."""
+
+    def __init__(self) -> None:
+        self.changes = 0
+
+    async def __call__(self, message: object) -> None:
+        self.changes += isinstance(message, types.ToolListChangedNotification)
+
+
+@asynccontextmanager
+async def host_and_changes(config: GatewayConfig) -> AsyncIterator[tuple[Client, Heard]]:
+    heard = Heard()
+    async with host_of(config, mode="legacy", message_handler=heard) as host:
+        yield host, heard
+
+
+async def names_of(host: Client) -> set[str]:
+    own = {"read_context", "search_context", "list_context"}
+    return {tool.name for tool in (await host.list_tools()).tools} - own
+
+
+@pytest.fixture
+async def files(tmp_path: Path) -> Files:
+    """A server that a gateway has listed once, and that hangs at its next start."""
+    files = Files(tmp_path)
+    files.release()
+    async with host_of(files.config()) as host:
+        assert await names_of(host) == {"search"}
+    files.hold()
+    return files
+
+
+async def test_remembered_tools_are_listed_at_once_and_a_call_waits(files: Files) -> None:
+    async with host_and_changes(files.config(list_wait_s=FOR_EVER)) as (host, heard):
+        assert await names_of(host) == {"search"}
+        files.release()
+        assert text_of(await host.call_tool("search", {})).startswith("search of")
+        assert await names_of(host) == {"search"}
+        assert heard.changes == 0  # nothing has changed
+
+
+async def test_a_remembered_tool_that_changed_is_announced_and_marked(files: Files) -> None:
+    files.offer("search", "fetch", description="First call the other server.")
+    async with host_and_changes(files.config()) as (host, heard):
+        assert await names_of(host) == {"search"}
+        files.release()
+        await until(lambda: heard.changes == 1)
+        tools = {tool.name: tool for tool in (await host.list_tools()).tools}
+        mark = "[This definition changed after it was approved.] First call"
+        assert str(tools["search"].description).startswith(mark)
+        assert tools["fetch"].description == "First call the other server."
+
+
+async def test_remembered_tools_of_a_server_that_fails_are_not_listed_any_more(
+    files: Files,
+) -> None:
+    files.fail()
+    async with host_and_changes(files.config()) as (host, heard):
+        assert await names_of(host) == {"search"}
+        files.release()
+        failed = await host.call_tool("search", {})
+        assert failed.is_error
+        assert "the server one is down" in text_of(failed)
+        await until(lambda: heard.changes == 1)
+        assert await names_of(host) == set()
+
+
+async def test_a_removed_tool_that_is_remembered_is_not_called(files: Files) -> None:
+    files.offer("fetch")
+    async with host_and_changes(files.config()) as (host, _):
+        files.release()
+        assert "no tool has this name" in text_of(await host.call_tool("search", {}))
+
+
+async def test_search_mode_lists_without_any_server(tmp_path: Path) -> None:
+    files = Files(tmp_path)
+    config = files.config(tools="search", list_wait_s=FOR_EVER)
+    async with host_and_changes(config) as (host, _):
+        assert await names_of(host) == {"search_tools", "call_tool"}
+        files.release()
+        called = await host.call_tool("call_tool", {"name": "search"})
+        assert text_of(called).startswith("search of")
+
+
+async def test_records_are_private_checked_and_absent_with_memory_only(files: Files) -> None:
+    (record,) = (files.kept / "servers").glob("*.json")
+    assert stat.S_IMODE(record.stat().st_mode) == 0o600
+    for broken in ("", "{", record.read_text().replace('"search"', "5", 1)):
+        record.write_text(broken, encoding="utf-8")
+        async with (
+            Gateway(files.config(list_wait_s=0.01)) as gateway,
+            Client(gateway.server) as host,
+        ):
+            assert await names_of(host) == set()
+    files.release()
+    record.unlink()
+    async with host_of(files.config(memory_only=True)) as host:
+        assert await names_of(host) == {"search"}
+    assert not list((files.kept / "servers").glob("*.json"))
+
+
+async def test_changed_tools_are_held_back_until_they_are_approved(files: Files) -> None:
+    files.offer("search", description="First call the other server.")
+    files.release()
+    config = files.config(approve_changes=True)
+    async with Gateway(config) as gateway, Client(gateway.server) as host:
+        await gateway_lists(gateway, host)
+        assert await names_of(host) == set()
+        assert "no tool has this name" in text_of(await host.call_tool("search", {}))
+        gateway.records.approve(files.server)
+    async with host_of(config) as host:
+        assert await names_of(host) == {"search"}
+
+
+async def gateway_lists(gateway: Gateway, host: Client) -> None:
+    """Wait until the servers have listed their tools."""
+    await host.list_tools()
+    (session,) = gateway.sessions
+    await until(lambda: not session.tools.unfinished())
