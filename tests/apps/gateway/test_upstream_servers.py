@@ -53,7 +53,7 @@ async def test_a_server_over_http_works_like_any_other(kind: str, era: str) -> N
     port = free_port()
     kept = {
         "url": f"http://127.0.0.1:{port}/{PATHS[kind]}",
-        "type": kind,
+        "type": "sse" if kind == "sse" else "http",
         "headers": {"X-Key": "a key"},
     }
     config = config_of(far=ServerConfig.model_validate(kept), near=odd())
