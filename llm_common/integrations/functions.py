@@ -242,7 +242,6 @@ def tool_functions(session: SessionSource, *, sync: bool = False) -> list[Callab
 
 
 def _awaiting(function: Callable[P, Coroutine[Any, Any, str]]) -> Callable[..., Any]:
-    @functools.wraps(function)
     async def call(*args: P.args, **named: P.kwargs) -> str:
         return await function(*args, **named)
 
@@ -250,7 +249,6 @@ def _awaiting(function: Callable[P, Coroutine[Any, Any, str]]) -> Callable[..., 
 
 
 def _blocking(function: Callable[P, Coroutine[Any, Any, str]]) -> Callable[..., Any]:
-    @functools.wraps(function)
     def call(*args: P.args, **named: P.kwargs) -> str:
         return run_sync(function(*args, **named))
 
@@ -258,7 +256,9 @@ def _blocking(function: Callable[P, Coroutine[Any, Any, str]]) -> Callable[..., 
 
 
 def _returning_text(call: Callable[..., Any], function: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a call the signature of the function that it wraps, with a text as its result."""
+    """Give a call the name and signature of the function that it calls, with a text as result."""
+    # Not as a decorator: smolagents reads the source, and warns about decorators.
+    functools.update_wrapper(call, function)
     signature = inspect.signature(function).replace(return_annotation=str)
     vars(call)["__signature__"] = signature
     call.__annotations__["return"] = str

@@ -1,5 +1,6 @@
 """The blocks of the pages in `docs/integrations`, for the tests that run them."""
 
+import linecache
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -25,5 +26,9 @@ def run_page(page: str, *, model: str, names: Mapping[str, object]) -> dict[str,
     [program] = blocks_of(page)
     assert model in program
     found: dict[str, Any] = {"__name__": page, **names}
-    exec(program.replace(model, "model"), found)
+    program = program.replace(model, "model")
+    file = f"<{page}.md>"
+    # For frameworks that read the source of a function, and for tracebacks.
+    linecache.cache[file] = (len(program), None, program.splitlines(keepends=True), file)
+    exec(compile(program, file, "exec"), found)
     return found
