@@ -20,7 +20,7 @@ import httpx
 
 from llm_common.agents import ContextPointer
 from llm_common.pointers.records import meta_bytes
-from llm_common.pointers.save import Call, describe
+from llm_common.pointers.save import Call, Retention, describe
 from llm_common.redaction.redactor import DEFAULT_REDACTOR
 from llm_common.text.canonical import encode_json
 
@@ -63,7 +63,7 @@ def pointer_of(query_id: str, number: int) -> tuple[ContextPointer, bytes]:
         source_urls=(),
         redactor=DEFAULT_REDACTOR,
         created_at=NOW + timedelta(seconds=number),
-        expires_at=None,
+        retention=Retention(),
     )
     return made, encoded.data
 
@@ -89,7 +89,12 @@ def fill_large(folder: Path) -> str:
         [f"the parcel {number} left the warehouse, says he" for number in range(LARGE_ITEMS)]
     )
     made = describe(
-        call, encoded, source_urls=(), redactor=DEFAULT_REDACTOR, created_at=NOW, expires_at=None
+        call,
+        encoded,
+        source_urls=(),
+        redactor=DEFAULT_REDACTOR,
+        created_at=NOW,
+        retention=Retention(),
     )
     (folder / "large").mkdir(mode=0o700)
     (folder / "large" / f"{made.pointer_id}.meta.json").write_bytes(meta_bytes(made))

@@ -14,9 +14,9 @@ MAX_FILES = {
     "select outputs, HTTP": 18,
     "run": 47,
     "run, HTTP": 55,
-    "hook: offload a result": 18,
+    "hook: offload a result": 19,
     "hook: fold 200 messages": 19,
-    "gateway: preview a result": 19,
+    "gateway: preview a result": 20,
     "pack an output and turns": 24,
     "pack a folder": 21,
 }

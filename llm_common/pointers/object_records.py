@@ -33,8 +33,10 @@ from llm_common.pointers.records import (
     meta_bytes,
     meta_name,
     parse_meta,
+    read_name,
     read_records,
 )
+from llm_common.pointers.renewal import read_bytes
 from llm_common.pointers.store import ContextPointerStore, StoreOptions
 from llm_common.storage import BlobStore
 from llm_common.storage.object_store import (
@@ -69,7 +71,13 @@ class ObjectRecords:
         """Return the store of the bytes."""
         return self._blobs
 
-    def change(self, query_id: str, work: Callable[[Transaction], T]) -> T:
+    def change(
+        self,
+        query_id: str,
+        work: Callable[[Transaction], T],
+        *,
+        timeout_s: float | None = None,  # noqa: ARG002 - there is no lock to wait for
+    ) -> T:
         """Run some work until no other writer was faster. See `PointerRecords.change`."""
         return retry_overtaken(lambda: work(_ObjectTransaction(self, self._blobs, query_id)))
 
@@ -125,7 +133,7 @@ class ObjectRecords:
         return leftovers
 
     def _named(self, files: QueryFiles, pointer_id: str) -> Collection[str]:
-        """Return the result of a pointer, or every blob if its meta is damaged."""
+        """Return what belongs to a pointer beside its meta, or every blob if that is damaged."""
         entries = files.by_pointer[pointer_id]
         if meta_name(pointer_id) not in entries:
             return ()
@@ -134,8 +142,8 @@ class ObjectRecords:
             return entries
         for name in self.result_names(pointer):
             if name in entries:
-                return (name,)
-        return ()
+                return name, read_name(pointer_id)
+        return (read_name(pointer_id),)
 
     def _result(self, pointer: ContextPointer) -> bytes | None:
         for name in self.result_names(pointer):
@@ -179,6 +187,13 @@ class _ObjectTransaction:
     def update(self, pointer: ContextPointer) -> None:
         if not self._put_meta(pointer, replaces=self._versions[pointer.pointer_id]):
             raise OvertakenError
+
+    def renew(self, pointer_id: str, read_at: datetime) -> None:
+        key = blob_key(self._query_id, read_name(pointer_id))
+        self._blobs.put(key, read_bytes(read_at))
+        # Without a lock, the pointer may have been deleted meanwhile, and nothing of it may stay.
+        if self.current(pointer_id) is None:
+            self._blobs.delete(key)
 
     def clean(self, leftovers: Collection[str]) -> None:
         for name in leftovers:

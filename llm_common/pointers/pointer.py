@@ -220,7 +220,10 @@ class ContextPointer(BaseModel):
         args_sha256: SHA-256 of the `stable_json` of the unredacted arguments. It identifies a call,
             as the id does, so it covers secrets. A short secret can therefore be guessed by someone
             who knows the other arguments.
-        expires_at: Time of expiry in the form of `created_at`. None for never.
+        expires_at: Time of expiry in the form of `created_at`. None for never. Of a pointer that a
+            store returns, it includes the time that reads have added.
+        renew_s: Seconds from a read to the new expiry, if that is later. None if reads do not
+            extend the life of the result.
         pinned: True protects it from expiry and eviction.
     """
 
@@ -240,6 +243,7 @@ class ContextPointer(BaseModel):
     digest: str = ""
     args_sha256: str | None = None
     expires_at: str | None = None
+    renew_s: float | None = None
     pinned: bool = False
 
     @property

@@ -169,7 +169,7 @@ def describe(
     source_urls: Iterable[str],
     redactor: Redactor,
     created_at: datetime,
-    expires_at: str | None,
+    retention: "Retention",
 ) -> ContextPointer:
     """Create the pointer of a call and its result, with the short id of the call.
 
@@ -182,6 +182,10 @@ def describe(
         urls = _web_urls(source_urls, encoded.value, redactor)
     except (IndexError, RuntimeError) as exc:  # another thread shrinks a list or resizes a dict
         raise UnserialisableError("The result changed during the save. Save a copy") from exc
+    expires_at = retention.expires_at(created_at)
+    renew_s = None
+    if retention.renew_on_read and expires_at is not None:
+        renew_s = retention.ttl_s
     try:
         return ContextPointer(
             pointer_id=call.short_id,
@@ -198,6 +202,7 @@ def describe(
             digest=digest,
             args_sha256=call.args_sha256,
             expires_at=expires_at,
+            renew_s=renew_s,
         )
     except ValidationError as exc:
         raise UnserialisableError(
@@ -226,6 +231,7 @@ class Retention:
     Attributes:
         ttl_s: Seconds from the last save of a result to its expiry. None and infinity keep it.
         max_bytes_per_query: Maximum total size of the results of a query. None sets no limit.
+        renew_on_read: Whether a read extends the life of a result, as a save does.
 
     Raises:
         TypeError: If a limit is not a number or None.
@@ -234,6 +240,7 @@ class Retention:
 
     ttl_s: float | None = None
     max_bytes_per_query: int | None = None
+    renew_on_read: bool = False
 
     def __post_init__(self) -> None:
         for name, limit in (
@@ -345,23 +352,75 @@ class Saver:
             StoreError: If the pair was not committed.
         """
         pointer = self._placed(pointer)
+        files = None
+        if retention.max_bytes_per_query is not None:
+            files = QueryFiles.of(self._records.blobs, call.query_id)
         evicted: list[ContextPointer] = []
         is_committed = False
         if not keep_repeats:
             # Most calls are saved once. The owner of an id is read only if the id is used.
-            evicted = self._evictions(pointer, retention, now)
+            evicted = self._evictions(pointer, files, retention, now)
             is_committed = transaction.commit_new(pointer, payload)
         if not is_committed:
-            pointer_id, owner = _choose_id(transaction, call, pointer, keep_repeats=keep_repeats)
+            pointer_id, owner = _choose_id(transaction, call)
+            # Repeats extend the short id. A call with a long id does not own its short id.
+            if keep_repeats and pointer_id == call.short_id:
+                pointer_id, owner = self._choose_repeat(transaction, call, pointer, owner, files)
             pinned = owner is not None and owner.pinned  # a pin survives new saves of the call
             pointer = self._placed(
                 pointer.model_copy(update={"pointer_id": pointer_id, "pinned": pinned})
             )
-            evicted = self._evictions(pointer, retention, now)
+            if owner is not None:
+                pointer = _without_shortening(pointer, owner)
+            evicted = self._evictions(pointer, files, retention, now)
             transaction.commit(pointer, payload)
         if evicted:
             self._evict(transaction, evicted, now)
         return pointer
+
+    def _choose_repeat(
+        self,
+        transaction: Transaction,
+        call: Call,
+        pointer: ContextPointer,
+        first: ContextPointer | None,
+        files: QueryFiles | None,
+    ) -> tuple[str, ContextPointer | None]:
+        """Return the id of a call's next result, and the pointer with the same result, if any.
+
+        An id that was removed is not used again, because a conversation may still name it.
+
+        Args:
+            transaction: Transaction of the query.
+            call: The call.
+            pointer: The pointer of the new result.
+            first: The pointer under the call's short id, if any.
+            files: The files of the query, if they are known.
+        """
+        was_removed = self._tombstones.removed(call.query_id)
+        if first is not None:
+            pointer_id, owner = _find_repeat(transaction, call, pointer, first)
+            if owner is not None or not was_removed(pointer_id):
+                return pointer_id, owner
+        elif not was_removed(call.short_id) and not (files and _repeats(files, call)):
+            return call.short_id, None
+
+        # Removals have left gaps, in which the search above ends too early.
+        if files is None:
+            files = QueryFiles.of(self._records.blobs, call.query_id)
+        newest, last = first, 0
+        for ordinal in _repeats(files, call):
+            repeat = transaction.current(call.repeat_id(ordinal))
+            if repeat is not None and call.owns(repeat):
+                newest, last = repeat, ordinal
+                break
+        if newest is not None and newest.result_sha256 == pointer.result_sha256:
+            return newest.pointer_id, newest
+        for ordinal in range(last + 1, _MAX_REPEATS + 1):
+            pointer_id = call.repeat_id(ordinal)
+            if not was_removed(pointer_id) and transaction.current(pointer_id) is None:
+                return pointer_id, None
+        raise _too_many_repeats()
 
     def _placed(self, pointer: ContextPointer) -> ContextPointer:
         """Return the pointer with the location of its result."""
@@ -370,14 +429,17 @@ class Saver:
         return pointer.model_copy(update={"result_path": location})
 
     def _evictions(
-        self, pointer: ContextPointer, retention: Retention, now: datetime
+        self,
+        pointer: ContextPointer,
+        files: QueryFiles | None,
+        retention: Retention,
+        now: datetime,
     ) -> list[ContextPointer]:
         """Select the pointers to evict for a new one. Reads records only if the query is full."""
         limit, new_bytes = retention.max_bytes_per_query, pointer.result_bytes or 0
-        if limit is None:
+        if limit is None or files is None:
             return []
         # File sizes include the records, so they are an upper bound of the results' sizes.
-        files = QueryFiles.of(self._records.blobs, pointer.query_id)
         other_ids = files.by_pointer.keys() - {pointer.pointer_id}
         if new_bytes + sum(map(files.size, other_ids)) <= limit:
             return []
@@ -406,26 +468,29 @@ class Saver:
             _log.warning("a query exceeds its limit until the next save: %s", type(exc).__name__)
 
 
-def _choose_id(
-    transaction: Transaction, call: Call, pointer: ContextPointer, *, keep_repeats: bool
-) -> tuple[str, ContextPointer | None]:
-    """Return the id to save under, and the pointer that the save replaces."""
+def _without_shortening(pointer: ContextPointer, owner: ContextPointer) -> ContextPointer:
+    """Return a pointer that lives as long as an application wanted the one that it replaces."""
+    # A hook saves beside its application, whose results it must not take away.
+    if pointer.renew_s is None or owner.renew_s is not None:
+        return pointer
+    if owner.expires_at is None:
+        return pointer.model_copy(update={"expires_at": None, "renew_s": None})
+    # Both are in the form of `created_at`, whose text order is time order.
+    longest = max(owner.expires_at, pointer.expires_at or "")
+    return pointer.model_copy(update={"expires_at": longest})
+
+
+def _choose_id(transaction: Transaction, call: Call) -> tuple[str, ContextPointer | None]:
+    """Return the id of a call's first result, and the pointer that has it already."""
     # A short id has 48 bits, so another call may have it already.
     for pointer_id in (call.short_id, call.long_id):
         owner = transaction.current(pointer_id)
         if owner is None or call.owns(owner):
-            break
-    else:
-        raise StoreError(
-            "Two other calls have both ids of this call. Save it under another query_id"
-        )
-    # Repeats extend the short id. A call with a long id does not own its short id.
-    if not keep_repeats or owner is None or pointer_id == call.long_id:
-        return pointer_id, owner
-    return _choose_repeat(transaction, call, pointer, owner)
+            return pointer_id, owner
+    raise StoreError("Two other calls have both ids of this call. Save it under another query_id")
 
 
-def _choose_repeat(
+def _find_repeat(
     transaction: Transaction, call: Call, pointer: ContextPointer, first: ContextPointer
 ) -> tuple[str, ContextPointer | None]:
     """Return the id of the call's next result, or of its last one if the result is the same."""
@@ -445,8 +510,21 @@ def _choose_repeat(
     if call.owns(newest) and newest.result_sha256 == pointer.result_sha256:
         return newest.pointer_id, newest
     if beyond > _MAX_REPEATS:
-        raise StoreError(f"The call has {_MAX_REPEATS:,} results already. Use another query_id")
+        raise _too_many_repeats()
     return call.repeat_id(beyond), None
+
+
+def _repeats(files: QueryFiles, call: Call) -> list[int]:
+    """Return the ordinals of ids that a repeat of the call may have, the highest first."""
+    ordinals: list[int] = []
+    for pointer_id in files.by_pointer:
+        if len(pointer_id) == len(call.long_id) and pointer_id.startswith(call.short_id):
+            ordinals.append(int(pointer_id[len(call.short_id) :], 16))
+    return sorted(ordinals, reverse=True)
+
+
+def _too_many_repeats() -> StoreError:
+    return StoreError(f"The call has {_MAX_REPEATS:,} results already. Use another query_id")
 
 
 def _checked_name(name: object, what: str) -> str:

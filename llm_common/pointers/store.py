@@ -44,7 +44,9 @@ from llm_common.pointers.records import (
     PointerRecords,
     Transaction,
     read_records,
+    with_last_read,
 )
+from llm_common.pointers.renewal import is_due, read_bytes, renewed
 from llm_common.pointers.save import Call, Retention, Saver, describe, redacted_result
 from llm_common.pointers.search import (
     PointerSearch,
@@ -145,6 +147,7 @@ class ContextPointerStore:
         source_urls: Iterable[str] | None = None,
         keep_repeats: bool = False,
         ttl_s: float | None = None,
+        renew_on_read: bool = False,
     ) -> ContextPointer:
         """Save a result, and return its pointer.
 
@@ -170,6 +173,9 @@ class ContextPointerStore:
             keep_repeats: True stores a result that differs from the call's last one under a new id.
                 False replaces the last one.
             ttl_s: Seconds to the expiry of this result, infinity for never. None uses the store's.
+            renew_on_read: True lets the result expire `ttl_s` after it was last saved or read,
+                where a read counts at most once an hour (see `renewal.py`). Such a save never
+                shortens the life of a result that an application saved without it.
 
         Raises:
             InvalidIdError: If `query_id`, `task_id` or `tool_name` is not allowed.
@@ -184,6 +190,8 @@ class ContextPointerStore:
         retention = self._retention
         if ttl_s is not None:
             retention = replace(retention, ttl_s=ttl_s)
+        if renew_on_read:
+            retention = replace(retention, renew_on_read=True)
         # Not in the thread: the caller may change its arguments while the save waits.
         call = Call.checked(
             query_id=query_id,
@@ -385,7 +393,10 @@ class ContextPointerStore:
             stored, payload = self.records.load(query_id, pointer_id)
         except PointerNotFoundError as exc:
             raise self._miss(query_id, pointer_id) from exc
-        if has_expired(stored, self._clock.now()):
+        now = self._clock.now()
+        if stored.renew_s is not None:
+            stored = self._renew(stored, now)
+        if has_expired(stored, now):
             raise not_found("expired", query_id, pointer_id)
         if stored.result_sha256 is None:
             _log.warning("loaded a result of an older version, which has no SHA-256 to verify")
@@ -439,7 +450,8 @@ class ContextPointerStore:
     def unpin(self, pointer: ContextPointer) -> ContextPointer:
         """Remove the pin of a result, and return its current pointer.
 
-        The result expires by the time of its last save. Raises as `pin`.
+        The result expires by the time of its last save or, with `renew_on_read`, its last read.
+        Raises as `pin`.
         """
         return self._set_pinned(pointer, pinned=False)
 
@@ -493,14 +505,13 @@ class ContextPointerStore:
         plain = redacted_result(result, self._redactor, redact_results=self._redact_results)
         encoded = encode_json(plain, max_bytes=self._max_result_bytes)
         now = self._clock.now()
-        expires_at = retention.expires_at(now)
         pointer = describe(
             call,
             encoded,
             source_urls=source_urls,
             redactor=self._redactor,
             created_at=now,
-            expires_at=expires_at,
+            retention=retention,
         )
 
         def commit(transaction: Transaction) -> ContextPointer:
@@ -519,6 +530,25 @@ class ContextPointerStore:
 
         return self.records.change(call.query_id, commit)
 
+    def _renew(self, pointer: ContextPointer, now: datetime) -> ContextPointer:
+        """Extend the life of a result that is read now, if that is due, and return its pointer."""
+        if not is_due(pointer, now):  # the record alone decides
+            return pointer
+        pointer = with_last_read(self.records.blobs, pointer)
+        if has_expired(pointer, now) or not is_due(pointer, now):
+            return pointer
+
+        def renew(transaction: Transaction) -> None:
+            transaction.renew(pointer.pointer_id, now)
+
+        try:
+            # Without waiting: a reader never waits for a writer, and the next read tries again.
+            self.records.change(pointer.query_id, renew, timeout_s=0.0)
+        except StoreError as exc:  # such as a folder that can only be read
+            _log.info("could not extend the life of a result: %s", type(exc).__name__)
+            return pointer
+        return renewed(pointer, read_bytes(now))
+
     def _set_pinned(self, pointer: ContextPointer, *, pinned: bool) -> ContextPointer:
         _check_pointer(pointer)
         query_id = checked_query_id(pointer.query_id, self._redactor)
@@ -528,7 +558,7 @@ class ContextPointerStore:
             stored = transaction.current(pointer_id)
             if stored is None:
                 raise self._miss(query_id, pointer_id)
-            if has_expired(stored, self._clock.now()):
+            if has_expired(with_last_read(self.records.blobs, stored), self._clock.now()):
                 raise not_found("expired", query_id, pointer_id)
             if stored.pinned != pinned:
                 stored = stored.model_copy(update={"pinned": pinned})

@@ -3,7 +3,7 @@
 import hashlib
 import logging
 import secrets
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from datetime import date, datetime, timedelta
 from typing import Annotated, Final, Literal
@@ -82,6 +82,18 @@ class Tombstones:
             shard = _Shard.read(self._blobs.get(_shard_key(query_id), max_bytes=_MAX_SHARD_BYTES))
             return shard.gone.get(shard.tag(query_id, pointer_id), ("unknown", None))[0]
         return "unknown"
+
+    def removed(self, query_id: str) -> Callable[[str], bool]:
+        """Return a function that tells whether a pointer of a query was removed."""
+        folder, _, name = _shard_key(query_id).partition("/")
+        data = None
+        with suppress(StoreError):
+            # Not `get`, which raises where nothing was ever removed.
+            [data] = self._blobs.get_many(folder, [name], max_bytes=_MAX_SHARD_BYTES)
+        if data is None:
+            return lambda _: False
+        shard = _Shard.read(data)
+        return lambda pointer_id: shard.tag(query_id, pointer_id) in shard.gone
 
     def mark(
         self, query_id: str, pointer_ids: Collection[str], reason: Reason, *, now: datetime

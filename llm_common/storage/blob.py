@@ -199,10 +199,16 @@ class LockedFolder(Protocol):
 class LockingBlobStore(BlobStore, Protocol):
     """A `BlobStore` whose folders can be locked."""
 
-    def lock(self, folder: str) -> AbstractContextManager[LockedFolder]:
+    def lock(
+        self, folder: str, *, timeout_s: float | None = None
+    ) -> AbstractContextManager[LockedFolder]:
         """Lock a folder for the duration of the block. Creates a missing folder.
 
         The lock is not reentrant. Readers do not need it. It ends with its process at the latest.
+
+        Args:
+            folder: The folder.
+            timeout_s: Seconds to wait for another writer. None waits as long as the store does.
 
         Raises:
             LockTimeoutError: If another writer held it for longer than the store waits.

@@ -249,9 +249,9 @@ class FileBlobStore:
                     _fsync_directory(path.parent)
 
     @contextmanager
-    def lock(self, folder: str) -> Iterator["_Folder"]:
+    def lock(self, folder: str, *, timeout_s: float | None = None) -> Iterator["_Folder"]:
         """Lock a folder with flock(2) on its lock file. See `LockingBlobStore.lock`."""
-        with self._locked(folder, shared=False) as opened:
+        with self._locked(folder, shared=False, timeout_s=timeout_s) as opened:
             yield opened
 
     @contextmanager
@@ -279,18 +279,17 @@ class FileBlobStore:
         ):
             yield opened
 
-    def _locked(self, folder: str, *, shared: bool) -> "_Folder":
+    def _locked(self, folder: str, *, shared: bool, timeout_s: float | None = None) -> "_Folder":
         """Open a folder, and lock it until it is closed."""
         check_folder(folder)
-        deadline = time.monotonic() + self._lock_timeout_s
+        wait_s = self._lock_timeout_s if timeout_s is None else timeout_s
+        deadline = time.monotonic() + wait_s
         with translate_os_errors("read" if shared else "write", f"{self._base_dir}/{folder}"):
             while True:
                 opened = None
                 try:
                     opened = _open(self._base_dir, folder, self._access, not shared)
-                    if opened.lock(
-                        shared=shared, deadline=deadline, timeout_s=self._lock_timeout_s
-                    ):
+                    if opened.lock(shared=shared, deadline=deadline, timeout_s=wait_s):
                         locked, opened = opened, None
                         return locked
                 except FileNotFoundError:

@@ -103,17 +103,22 @@ class MemoryBlobStore:
                 self._folders.pop(folder, None)
 
     @contextmanager
-    def lock(self, folder: str) -> Iterator["_LockedFolder"]:
+    def lock(self, folder: str, *, timeout_s: float | None = None) -> Iterator["_LockedFolder"]:
         """Lock a folder against other threads for the duration of the block.
+
+        Args:
+            folder: The folder.
+            timeout_s: Seconds to wait for another thread. None waits as long as the store does.
 
         Raises:
             LockTimeoutError: If another thread held it for longer than the store waits.
         """
         lock = self._locks[check_folder(folder)]
         # Locks are never removed, because a waiter may hold a reference to one.
-        if not lock.acquire(timeout=self._lock_timeout_s):
+        wait_s = self._lock_timeout_s if timeout_s is None else timeout_s
+        if not lock.acquire(timeout=wait_s):
             raise LockTimeoutError(
-                f"Another thread held {folder} for {self._lock_timeout_s:g} s. "
+                f"Another thread held {folder} for {wait_s:g} s. "
                 "Raise lock_timeout_s or find out why"
             )
         try:

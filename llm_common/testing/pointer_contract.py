@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -12,7 +13,8 @@ from llm_common.errors import (
     ResultTooLargeError,
     UnserialisableError,
 )
-from llm_common.pointers.pointer import ContextPointer, compute_pointer_id
+from llm_common.pointers.pointer import ContextPointer, compute_pointer_id, time_text
+from llm_common.pointers.records import Transaction
 from llm_common.pointers.store import ContextPointerStore
 
 _RESULTS: tuple[Any, ...] = (
@@ -170,6 +172,46 @@ class ContextPointerStoreContract:
                 method(pointer)
             assert caught.value.reason == "expired"
 
+    async def test_a_read_extends_the_life_of_a_result(self, store: ContextPointerStore) -> None:
+        """Extend it from the read on, for `gc` too, and only where the save asked for it."""
+        day_s, saved_at = 86_400.0, datetime.now(UTC) - timedelta(hours=20)
+        renewable = await _save(store, 1, args={"n": 1}, ttl_s=day_s, renew_on_read=True)
+        fixed = await _save(store, 2, args={"n": 2}, ttl_s=day_s)
+        for pointer in (renewable, fixed):
+            _set_expiry(store, pointer, saved_at + timedelta(days=1))
+            assert store.load_result(pointer=pointer)
+        current, same = store.list(query_id="q")
+        assert datetime.fromisoformat(current.expires_at or "") > saved_at + timedelta(hours=43)
+        assert same.expires_at == time_text(saved_at + timedelta(days=1))
+        # The record itself is unchanged, and another read within the hour writes nothing.
+        name = f"{renewable.pointer_id}.read"
+        written = store.records.blobs.get(f"q/{name}")
+        assert store.load_result(pointer=renewable) == 1
+        assert store.records.blobs.get(f"q/{name}") == written
+        report = await store.gc(now=saved_at + timedelta(hours=30))
+        assert (report.expired, store.list(query_id="q")) == (1, [current])
+        assert (await store.verify()).is_clean
+        assert (await store.gc(now=saved_at + timedelta(hours=45))).expired == 1
+        assert not store.records.blobs.scan("q").blobs
+
+    async def test_an_evicted_id_returns_no_other_result(self, store: ContextPointerStore) -> None:
+        """Save new results of a call under new ids after its older ones were removed."""
+        removed: set[str] = set()
+        for number in range(6):
+            pointer = await _save(store, number, keep_repeats=True)
+            assert pointer.pointer_id not in removed
+            # Every other time all results of the call are gone.
+            if number % 2:
+                for old in store.list(query_id="q"):
+                    removed.add(old.pointer_id)
+                store.delete(query_id="q", pointer_ids=removed)
+        # A gap, as the eviction of the oldest leaves it.
+        kept = [await _save(store, result, keep_repeats=True) for result in "abc"]
+        store.delete(query_id="q", pointer_ids=[pointer.pointer_id for pointer in kept[:2]])
+        again = await _save(store, "d", keep_repeats=True)
+        assert again.pointer_id not in removed.union(pointer.pointer_id for pointer in kept)
+        assert (await _save(store, "d", keep_repeats=True)).pointer_id == again.pointer_id
+
     async def test_a_lookup_error_says_why(self, store: ContextPointerStore) -> None:
         """Say `erased`, or `unknown` for a pointer that was deleted with `remember=False`."""
         erased = await _save(store, 0, args={"n": 0})
@@ -211,6 +253,19 @@ class ContextPointerStoreContract:
         assert [finding.name for finding in report.findings] == ["notes.txt"]
         assert store.list(query_id="q") == [whole]
         assert blobs.get("q/notes.txt") == b"mine"
+
+
+def _set_expiry(store: ContextPointerStore, pointer: ContextPointer, moment: datetime) -> None:
+    """Change a record as if its result had been saved earlier."""
+    # Not `created_at`, on which the name of an object depends.
+    expiry = {"expires_at": time_text(moment)}
+
+    def change(transaction: Transaction) -> None:
+        stored = transaction.current(pointer.pointer_id)
+        assert stored is not None
+        transaction.update(stored.model_copy(update=expiry))
+
+    store.records.change(pointer.query_id, change)
 
 
 def _load_all(store: ContextPointerStore, query_id: str) -> list[Any]:

@@ -153,6 +153,7 @@ FIELDS: dict[str, Any] = {
     "digest": "d",
     "args_sha256": "0" * 64,
     "expires_at": None,
+    "renew_s": None,
     "pinned": False,
 }
 ODD = st.one_of(

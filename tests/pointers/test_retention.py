@@ -247,6 +247,136 @@ async def test_a_result_expires_exactly_on_time_s0_21(open_store: Open, clock: C
     assert reason(open_store(), pointer) == "expired"
 
 
+DAY = 24 * HOUR
+
+
+async def test_a_read_restarts_the_life_of_a_result_s0_21(open_store: Open, clock: Clock) -> None:
+    store = open_store()
+    pointer = await save(store, "x", ttl_s=DAY, renew_on_read=True)
+    for _ in range(3):
+        clock.move(23 * HOUR)
+        assert store.load_result(pointer=pointer) == "x"
+        assert open_store().list(query_id="q") == store.list(query_id="q")
+    for reader in (store, open_store()):  # another process sees the same expiry
+        [current] = reader.list(query_id="q")
+        assert current.expires_at == "2026-01-04T21:00:00.000000+00:00"
+        assert (await reader.gc()).expired == 0
+        assert reader.newest(query_id="q", limit=5).pointers == (current,)
+        assert reader.is_stored(query_id="q", pointer_id=pointer.pointer_id)
+        assert reader.find("tool", query_id="q").total == 1
+    assert store.unpin(store.pin(pointer)).pinned is False
+    clock.move(DAY)
+    for reader in (store, open_store()):
+        assert reader.list(query_id="q") == []
+        assert reason(reader, pointer) == "expired"
+    assert (await store.gc()).expired == 1
+    assert reason(open_store(), pointer) == "expired"
+    assert not store.records.blobs.scan("q").blobs
+
+
+async def test_a_read_writes_at_most_once_an_hour_s0_21(open_store: Open, clock: Clock) -> None:
+    store = open_store()
+    pointer = await save(store, "x", ttl_s=DAY, renew_on_read=True)
+    written: set[bytes | None] = set()
+    for _ in range(12):
+        clock.move(HOUR / 4)
+        assert open_store().load_result(pointer=pointer) == "x"
+        written |= {*store.records.blobs.get_many("q", [f"{pointer.pointer_id}.read"])}
+    assert len(written) == 4  # none in the first hour, then one in each
+    # A life under two hours is extended too.
+    brief = await save(store, "brief", ttl_s=60, renew_on_read=True)
+    for _ in range(3):
+        clock.move(50)
+        assert store.load_result(pointer=brief) == "brief"
+
+
+async def test_reads_extend_no_other_life_s0_21(open_store: Open, clock: Clock) -> None:
+    store = open_store(ttl_s=DAY)
+    pointer = await save(store, "x")
+    before = [*store.records.blobs.scan("q").blobs]
+    clock.move(23 * HOUR)
+    assert store.load_result(pointer=pointer) == "x"
+    assert [*store.records.blobs.scan("q").blobs] == before
+    clock.move(HOUR)
+    assert reason(store, pointer) == "expired"
+
+
+async def test_a_renewable_save_shortens_no_life_s0_21(open_store: Open, clock: Clock) -> None:
+    store = open_store()
+    for ttl_s in (math.inf, 30 * DAY):
+        kept = await save(store, ttl_s, ttl_s=ttl_s)
+        again = await save(store, ttl_s, ttl_s=DAY, renew_on_read=True, keep_repeats=True)
+        assert (again.pointer_id, again.expires_at) == (kept.pointer_id, kept.expires_at)
+    own = await save(store, "own", ttl_s=DAY, renew_on_read=True)
+    clock.move(HOUR)
+    assert (await save(store, "own", ttl_s=60, renew_on_read=True)).expires_at != own.expires_at
+    forever = await save(store, "own")
+    assert (forever.expires_at, forever.renew_s) == (None, None)
+
+
+async def test_a_damaged_read_counts_as_none_s0_21(tmp_path: Path, clock: Clock) -> None:
+    store = opener("files", tmp_path, clock)()
+    pointer = await save(store, "x", ttl_s=DAY, renew_on_read=True)
+    path = tmp_path / "q" / f"{pointer.pointer_id}.read"
+    for damage in (b"", b"{", b"null", b'{"read_at":"9999-12-31T23:59:59"}', b"x" * 5_000):
+        path.write_bytes(damage)
+        [listed] = opener("files", tmp_path, clock)().list(query_id="q")
+        assert listed.expires_at == pointer.expires_at
+        assert (await store.verify()).is_clean
+    path.unlink()
+    path.symlink_to(tmp_path / "elsewhere")
+    assert store.load_result(pointer=pointer) == "x"
+    store.delete(query_id="q")
+    assert not (tmp_path / "q").exists()
+
+
+async def test_reading_waits_for_no_writer_and_needs_no_write_s0_21(
+    tmp_path: Path, clock: Clock
+) -> None:
+    store = opener("files", tmp_path, clock)(lock_timeout_s=60)
+    pointer = await save(store, "x", ttl_s=DAY, renew_on_read=True)
+    clock.move(20 * HOUR)
+
+    def read(_: Transaction) -> Any:  # under the lock of a writer
+        return opener("files", tmp_path, clock)(lock_timeout_s=60).load_result(pointer=pointer)
+
+    assert store.records.change("q", read) == "x"
+    assert store.list(query_id="q") == [pointer]
+    assert store.load_result(pointer=pointer) == "x"
+    assert store.list(query_id="q") != [pointer]
+
+
+async def test_files_of_older_versions_stay_valid_s0_21(tmp_path: Path, clock: Clock) -> None:
+    store = opener("files", tmp_path, clock)()
+    pointer = await save(store, "x", ttl_s=DAY)
+    path = tmp_path / "q" / f"{pointer.pointer_id}.meta.json"
+    record = json.loads(path.read_bytes())
+    assert record.pop("renew_s") is None
+    path.write_text(json.dumps(record))
+    assert opener("files", tmp_path, clock)().list(query_id="q") == [pointer]
+    clock.move(DAY)
+    assert reason(store, pointer) == "expired"
+
+
+async def test_an_id_that_was_evicted_returns_no_other_result_s0_05_s0_21(
+    open_store: Open, clock: Clock
+) -> None:
+    store = open_store(max_bytes_per_query=1_000)
+    shown: dict[str, str] = {}
+    for number in range(12):
+        result = f"{number:0400}"
+        # The two calls evict each other's results, and leave gaps among the ids.
+        pointer = await save(store, number % 2, result, keep_repeats=True)
+        assert shown.setdefault(pointer.pointer_id, result) == result
+        clock.move(1)
+    for pointer_id, result in shown.items():
+        pointer = pointer.model_copy(update={"pointer_id": pointer_id})
+        if reason(open_store(), pointer) is None:
+            assert store.load_result(pointer=pointer) == result
+        else:
+            assert reason(open_store(), pointer) == "erased"
+
+
 @pytest.mark.parametrize("ttl_s", [0, -1, math.nan])
 async def test_an_invalid_ttl_is_refused_s0_21(open_store: Open, ttl_s: float) -> None:
     with pytest.raises(ValueError, match="ttl_s"):
