@@ -136,7 +136,8 @@ def _delegating(tool: Tool, session: Session) -> Tool:
         return tool
     hooks = agent.hooks.get("before_llm", ())
     reads = any(isinstance(hook, LLMCommonHook) for hook in hooks)
-    function, async_function = tool.function, tool.async_function
+    function: Any = tool.function
+    async_function: Any = tool.async_function
 
     def call(**args: Any) -> Any:
         if not reads:

@@ -94,7 +94,7 @@ class LLMCommonPlugin(Plugin):
         """Run a tool. An agent as a tool reads in this session, or gets the results themselves."""
         agent = getattr(context.tool, "agent", None)
         if agent is not None and session().tool_names[0] not in agent.tool_registry.registry:
-            call = {
+            call: Any = {
                 **context.tool_use,
                 "input": await inlined(session(), context.tool_use["input"]),
             }
