@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Final
 
 from pydantic import BaseModel, ConfigDict
 
@@ -30,6 +31,8 @@ _PASSAGES_SHARE = 0.6
 _MIN_CHARS = 80  # a shorter part of a result says nothing
 _LINE_CHARS = 200
 _SAMPLE_CHARS = 2_000  # from which the characters of a token are estimated
+# A full disk ends no run. A longer result would not fit most prompts, with nothing to read it from.
+MAX_UNSTORED_CHARS = 100_000
 _PASSAGES_LABEL = "Passages that hold words of the question:"
 _ENDS_LABEL = "Beginning and end:"
 
@@ -85,11 +88,13 @@ class Offloaded(BaseModel):
     Its `str()` is for the prompt.
 
     Attributes:
-        pointer_id: The id to read the result back. None if the result is whole.
+        pointer_id: The id to read the result back. None if the result is whole or not stored.
         tool_name: The tool that returned the result.
         total_chars: Characters of the whole result.
         text: The text for the model. A preview has shape and counts, passages that match the query,
             head and tail, in a fence. Empty if an `OffloadTurn` has no tokens left.
+        is_whole: Whether the text is the result as the tool returned it. A result that could not be
+            stored has no pointer, but it may be cut.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -98,6 +103,7 @@ class Offloaded(BaseModel):
     tool_name: str
     total_chars: int
     text: str
+    is_whole: bool = False
 
     def __str__(self) -> str:
         return self.text
@@ -115,6 +121,9 @@ class OffloadTurn:
         query: The question that decides which passages the previews show.
         calls: Number of calls in the turn.
         counter: Counts tokens. None takes `DefaultCounter`.
+
+    Attributes:
+        calls: Number of calls in the turn.
     """
 
     def __init__(
@@ -129,6 +138,7 @@ class OffloadTurn:
         self._query = query
         self._counter = counter or DefaultCounter()
         self._tokens_left = self._policy.max_turn_tokens
+        self.calls: Final = max(calls, 1)
         self._calls_left = calls
         self._reserve = self._policy.max_preview_tokens
         if self._tokens_left is not None:
@@ -229,6 +239,45 @@ class OffloadTurn:
             text=preview,
         )
         return offloaded, tokens
+
+
+def whole(tool_name: str, text: str) -> Offloaded:
+    """Return a result that the model sees whole."""
+    return Offloaded(
+        pointer_id=None, tool_name=tool_name, total_chars=len(text), text=text, is_whole=True
+    )
+
+
+def unstored(
+    tool_name: str,
+    text: str,
+    *,
+    max_chars: int = MAX_UNSTORED_CHARS,
+    is_changed: bool = False,
+) -> Offloaded:
+    """Return a result that could not be stored: whole, or its beginning and end if it is long.
+
+    Args:
+        tool_name: The tool that returned the result.
+        text: The result as text.
+        max_chars: Maximum characters of the result.
+        is_changed: Whether the text differs from what the tool returned.
+    """
+    missing = max(len(text) - max_chars, 0)
+    shown = text
+    if missing:
+        half = max_chars // 2
+        shown = (
+            f"{text[:half]}\n[{missing:,} characters were not kept: the store failed. The "
+            f"beginning and the end of the output are shown.]\n{text[len(text) - half :]}"
+        )
+    return Offloaded(
+        pointer_id=None,
+        tool_name=tool_name,
+        total_chars=len(text),
+        text=shown,
+        is_whole=not missing and not is_changed,
+    )
 
 
 def text_of(result: object) -> str:

@@ -25,7 +25,13 @@ from llm_common._telemetry import (
 )
 from llm_common._threads import in_thread
 from llm_common.agents.context_pointers import ContextPointer
-from llm_common.agents.offloading import OffloadPolicy, OffloadTurn, ResultParts, text_of
+from llm_common.agents.offloading import (
+    OffloadPolicy,
+    OffloadTurn,
+    ResultParts,
+    text_of,
+    unstored,
+)
 from llm_common.agents.tool_context import ToolContextManager
 from llm_common.core.tokens import DefaultCounter
 from llm_common.errors import (
@@ -625,6 +631,7 @@ class ToolRunner:
             pointer = await self._save(call, output, task_id, result)
             record_line("tool_call", **line, pointer=pointer, failure=failure)
             if pointer is None:
+                result["output"] = await self._unstored(call, result["output"], turn)
                 return result
         result["output"] = await self._offloaded(call, result["output"], pointer, turn)
         return result
@@ -639,9 +646,19 @@ class ToolRunner:
             output, tool=call.tool, args=call.args, turn=turn, pointer=pointer
         )
         # A whole output stays data: its text is for models, and callers of the executor are not.
-        if offloaded.pointer_id is None:
+        if offloaded.is_whole:
             return output
         return offloaded
+
+    async def _unstored(self, call: ToolCall, output: Any, turn: OffloadTurn | None) -> Any:
+        """Return an output that was not saved, or its beginning and end if it is long."""
+        if turn is None:
+            return output
+        with suppress(UnserialisableError):  # has no text to cut
+            text = await in_thread(text_of, output)
+            cut = unstored(call.tool, text)
+            return output if cut.is_whole else cut
+        return output
 
     async def _called(self, call: ToolCall) -> Any:
         """Return what the tool returns, or raise `ToolFailedError`."""

@@ -18,7 +18,15 @@ from typing import Any, Final, Self
 from cachetools import LRUCache
 
 from llm_common._threads import in_thread
-from llm_common.agents.offloading import Offloaded, OffloadPolicy, OffloadTurn, text_of
+from llm_common.agents.offloading import (
+    MAX_UNSTORED_CHARS,
+    Offloaded,
+    OffloadPolicy,
+    OffloadTurn,
+    text_of,
+    unstored,
+    whole,
+)
 from llm_common.agents.session_results import SessionResults, checked_session_id
 from llm_common.context.bundle import ContextBundle
 from llm_common.context.intent import classify_intent
@@ -31,7 +39,7 @@ from llm_common.context.request import (
 )
 from llm_common.context.selector import ContextSelector
 from llm_common.core.tokens import DefaultCounter, TokenCounter
-from llm_common.errors import InvalidIdError
+from llm_common.errors import InvalidIdError, StoreError, UnserialisableError
 from llm_common.history.fold import fold
 from llm_common.history.folding import HISTORY_TOOL, FoldPolicy
 from llm_common.history.message_shapes import (
@@ -241,10 +249,12 @@ class Session:
 
         Returns:
             The result, whose `str()` is for the prompt. It is never empty for a result that this
-            call stored.
+            call stored. If the store fails, it is the result itself, up to 100,000 characters or
+            half of the limit of `fold`, and for a longer one its beginning and end. A warning is
+            logged.
 
         Raises:
-            StoreError: If the result could not be stored. Its subclasses name the reason.
+            UnserialisableError: If the result cannot be written as JSON.
         """
         if not isinstance(turn, OffloadTurn):
             turn = self._turn(turn, query, messages or ())
@@ -256,10 +266,15 @@ class Session:
             # The session's tools limit their outputs already.
             is_own = pointer is None and tool in self.tool_names
         if is_own or await turn.keeps(tool, result, text=text):
-            return Offloaded(pointer_id=None, tool_name=tool, total_chars=len(text), text=text)
+            return whole(tool, text)
         is_stored = pointer is not None
         if pointer is None:
-            pointer = await self.results.save(result, tool=tool, args=dict(args))
+            try:
+                pointer = await self.results.save(result, tool=tool, args=dict(args))
+            except UnserialisableError:
+                raise  # a fault of the result, which the caller can replace
+            except StoreError as exc:
+                return await self._unstored(result, turn, tool, text, exc)
         # A model must not see a secret that the store removes.
         redacted = await self.store.as_stored(result)
         preview = await turn.preview(pointer, redacted, text=text if redacted is result else None)
@@ -271,6 +286,31 @@ class Session:
             f"{self.config.offload.reader_name} and the id {preview.pointer_id}"
         )
         return preview.model_copy(update={"text": line})
+
+    async def _unstored(
+        self, result: Any, turn: OffloadTurn, tool: str, text: str, error: StoreError
+    ) -> Offloaded:
+        """Return a result that could not be stored as the model sees it, and log a warning."""
+        # Only the class, because the message may contain a path of the user.
+        _log.warning("a result was not stored, and the run goes on: %s", type(error).__name__)
+        # A model must not see a secret that the store removes.
+        redacted = await self.store.as_stored(result)
+        is_changed = redacted is not result
+        if is_changed:
+            text = await in_thread(text_of, redacted)
+        max_chars = await in_thread(self._unstored_chars, text, turn.calls)
+        return unstored(tool, text, max_chars=max_chars, is_changed=is_changed)
+
+    def _unstored_chars(self, text: str, calls: int) -> int:
+        """Return how many characters of a result fit the prompt of a turn without folding.
+
+        Folding would store them, which fails again.
+        """
+        beginning = text[:MAX_UNSTORED_CHARS]
+        if self.config.fold is None:
+            return len(beginning)
+        max_tokens = self.config.fold.max_tokens // 2 // calls
+        return len(beginning) * max_tokens // max(self.config.counter.count(beginning), max_tokens)
 
     def _turn(self, name: str | None, query: str, messages: Sequence[Message]) -> OffloadTurn:
         """Return the turn of a name, or a new one."""

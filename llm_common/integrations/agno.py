@@ -90,7 +90,7 @@ class LLMCommonToolHook:
             preview = await session.offload(
                 str(value), tool=name, args=args, turn=turn, messages=messages
             )
-        if preview.pointer_id is None:
+        if preview.is_whole:
             return result
         if isinstance(result, ToolResult):
             return result.model_copy(update={"content": str(preview)})

@@ -82,7 +82,7 @@ class LLMCommonPlugin(BasePlugin):
             turn=turn,
             messages=calls,
         )
-        if preview.pointer_id is None:
+        if preview.is_whole:
             return None
         return {"result": str(preview)}
 

@@ -100,7 +100,7 @@ class LLMCommonHook(NotSerializable):
             preview = await session.offload(
                 text, tool=call.tool_name, args=call.arguments, turn=turn, messages=conversation
             )
-            if preview.pointer_id is None:
+            if preview.is_whole:
                 replaced.append(message)
                 continue
             meta = {**message.meta, _OFFLOADED: preview.pointer_id}

@@ -117,7 +117,7 @@ class LLMCommonMiddleware(AgentMiddleware[Any, Any, Any]):
             turn=caller_id(messages),
             messages=[*map(read_message, messages)],
         )
-        if preview.pointer_id is None:
+        if preview.is_whole:
             return result
         return result.model_copy(update={"content": str(preview)})
 

@@ -184,7 +184,7 @@ class LLMCommonSession(StoredItems):
             query=last_question(ctx.turn_input),
             turn=self._turn,
         )
-        if preview.pointer_id is None:
+        if preview.is_whole:
             return result
         return str(preview)
 

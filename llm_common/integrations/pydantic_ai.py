@@ -143,7 +143,7 @@ class LLMCommonCapability(AbstractCapability[Any]):
             turn=f"{ctx.run_id} {ctx.run_step}",
             messages=conversation_of(ctx),
         )
-        return value if preview.pointer_id is None else str(preview)
+        return value if preview.is_whole else str(preview)
 
     async def prepare_tools(
         self, ctx: RunContext[Any], tool_defs: list[ToolDefinition]

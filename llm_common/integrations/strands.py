@@ -136,7 +136,7 @@ class LLMCommonPlugin(Plugin):
             turn=turn,
             messages=[*map(read_message, messages)],
         )
-        if preview.pointer_id is not None:
+        if not preview.is_whole:
             event.result = {**result, "content": [{"text": str(preview)}, *media]}
 
     async def _prepare(

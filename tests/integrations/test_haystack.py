@@ -18,11 +18,12 @@ from haystack.tools.tool import Tool
 
 from llm_common.agents import InMemoryContextPointerStore, OffloadPolicy, SessionConfig, Sessions
 from llm_common.core import DefaultCounter
-from llm_common.errors import ConfigError, PointerNotFoundError, ResultTooLargeError
+from llm_common.errors import ConfigError, PointerNotFoundError
 from llm_common.history import FoldPolicy
 from llm_common.integrations.haystack import SESSION_KEY, LLMCommonHook
 from llm_common.integrations.haystack_builtin_hooks import FoldCompactor, PointerResultStore
 from tests.integrations.documented import blocks_of
+from tests.integrations.unstored import assert_cut
 
 pytestmark = [pytest.mark.integrations, pytest.mark.filterwarnings("default")]
 
@@ -283,12 +284,12 @@ def test_serialising_a_hook_raises_with_the_remedy(made: Callable[[], Any]) -> N
         made.from_dict({})  # type: ignore[attr-defined]
 
 
-def test_a_result_that_cannot_be_stored_is_not_shown() -> None:
+def test_a_result_that_cannot_be_stored_is_cut_and_the_run_goes_on_t_12() -> None:
     hook = LLMCommonHook(Sessions(InMemoryContextPointerStore(max_result_bytes=10_000)))
     script = Script(call("list_parts", warehouse="Oslo"), "Done.")
-    with pytest.raises(ResultTooLargeError):
-        agent_of(script, hook, list_parts).run(user("List them."))
-    assert len(script.seen) == 1
+    run = agent_of(script, hook, list_parts).run(user("List them."))
+    assert run["last_message"].text == "Done."
+    assert_cut(results(run["messages"])[0])
 
 
 @pytest.mark.parametrize("block", blocks_of("haystack"))

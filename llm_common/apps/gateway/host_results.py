@@ -134,8 +134,10 @@ class HostResults:
             )
         except StoreError:
             return None
-        if offloaded.pointer_id is None:
+        if offloaded.is_whole:
             return None
+        if offloaded.pointer_id is None:  # the store failed, and the result is too long
+            return offloaded.text
         # Counting a long text takes seconds, so its tokens are estimated from its beginning.
         sample = ("\n".join(texts) or to_json(value))[:_COUNTED_CHARS]
         sample_tokens = await in_thread(self._counter.count, sample)

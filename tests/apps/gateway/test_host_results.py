@@ -169,9 +169,11 @@ async def test_secrets_reach_neither_disk_nor_preview(tmp_path: Any) -> None:
     assert secret not in preview
 
 
-async def test_a_result_that_cannot_be_stored_is_not_replaced() -> None:
+async def test_a_result_that_cannot_be_stored_is_not_replaced_t_12() -> None:
     small = results_of(InMemoryContextPointerStore(max_result_bytes=100))
-    assert await small.preview({"result": ITEMS}, [], tool="t", args={}) is None
+    assert await small.preview({"result": ITEMS[:200]}, [], tool="t", args={}) is None
+    cut = await small.preview({"result": ITEMS}, [], tool="t", args={})
+    assert "characters were not kept: the store failed" in str(cut)
 
 
 async def test_nothing_is_stored_without_a_limit() -> None:
