@@ -71,7 +71,6 @@ def wrap_tool(
     Raises:
         TypeError: If `function` is not a function, or `session` cannot be used. A call raises it
             if `session` returns something else.
-        StoreError: From a call, if its result could not be stored.
     """
     _check_function(function)
     _check_source(session)
@@ -151,7 +150,7 @@ class _Call:
             # The framework has its own text for such a value, and the tool worked before.
             _log.warning("a result of %s is not offloaded: %s", self.tool, exc)
             return result
-        return result if preview.pointer_id is None else str(preview)
+        return result if preview.is_whole else str(preview)
 
     async def offload_awaited(self, result: Awaitable[Any]) -> Any:
         """Return the same as `offload`, once the result is there."""
