@@ -294,10 +294,10 @@ class Session:
         # Only the class, because the message may contain a path of the user.
         _log.warning("a result was not stored, and the run goes on: %s", type(error).__name__)
         # A model must not see a secret that the store removes.
-        redacted = await self.store.as_stored(result)
-        is_changed = redacted is not result
+        without_secrets = await self.store.as_stored(result)
+        is_changed = without_secrets is not result
         if is_changed:
-            text = await in_thread(text_of, redacted)
+            text = await in_thread(text_of, without_secrets)
         max_chars = await in_thread(self._unstored_chars, text, turn.calls)
         return unstored(tool, text, max_chars=max_chars, is_changed=is_changed)
 
