@@ -30,12 +30,12 @@ MODULES = Path(llm_common.integrations.__file__).parent
         if (MODULES / f"{path.stem}.py").exists()
     ],
 )
-def test_the_hooks_of_every_framework_hand_pointers_on(framework: str) -> None:
+def test_the_hooks_of_every_framework_hand_pointers_on_t_08(framework: str) -> None:
     tests = Path(__file__).with_name(f"test_{framework}.py").read_text(encoding="utf-8")
     assert f"def {PROMISE}(" in tests
 
 
-async def test_an_inlined_text_has_the_results_that_it_names() -> None:
+async def test_an_inlined_text_has_the_results_that_it_names_t_08() -> None:
     session = Session(InMemoryContextPointerStore())
     short = await session.results.save("all is well", tool="check", args={})
     long = await session.results.save(
