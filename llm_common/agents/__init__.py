@@ -12,7 +12,8 @@ from llm_common.errors import missing_name
 if TYPE_CHECKING:
     from llm_common.agents.answer_reading import ContextRead
     from llm_common.agents.answering import Answer, Answering
-    from llm_common.agents.executor import AgenticExecutor, StreamEvent
+    from llm_common.agents.events import RunEvent, StreamEvent
+    from llm_common.agents.executor import AgenticExecutor
     from llm_common.agents.offloading import Offloaded, OffloadPolicy, OffloadTurn
     from llm_common.agents.runs import RunLimits
     from llm_common.agents.session import Session, SessionConfig, Sessions
@@ -81,6 +82,7 @@ __all__ = [
     "Redactor",
     "RelevanceSelection",
     "RenderedContexts",
+    "RunEvent",
     "RunLimits",
     "SelectsPointers",
     "SelectsTools",
@@ -135,13 +137,14 @@ _MODULES = {
     "Redactor": "llm_common.redaction.redactor",
     "RelevanceSelection": "llm_common.selection.results",
     "RenderedContexts": "llm_common.pointers.format",
+    "RunEvent": "llm_common.agents.events",
     "RunLimits": "llm_common.agents.runs",
     "SelectsPointers": "llm_common.selection.results",
     "SelectsTools": "llm_common.selection.results",
     "Session": "llm_common.agents.session",
     "SessionConfig": "llm_common.agents.session",
     "Sessions": "llm_common.agents.session",
-    "StreamEvent": "llm_common.agents.executor",
+    "StreamEvent": "llm_common.agents.events",
     "SubTask": "llm_common.plans",
     "SubTaskResult": "llm_common.plans",
     "TokenBudget": "llm_common.prompt.prompt_bundle",

@@ -6,12 +6,26 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from contextvars import ContextVar
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, cast
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 
 from llm_common._telemetry import record as record_line
 from llm_common.agents.answering import Answer, Answering
+from llm_common.agents.events import (
+    AnswerDeltaEvent,
+    AnswerEvent,
+    ErrorData,
+    ErrorEvent,
+    RunEvent,
+    SourcesEvent,
+    StreamEvent,
+    TextEvent,
+    ThinkingEvent,
+    ToolCallEvent,
+    ToolResultData,
+    ToolResultEvent,
+)
 from llm_common.agents.offloading import OffloadPolicy
 from llm_common.agents.runs import (
     LOSING_REASONS,
@@ -39,33 +53,6 @@ _log = logging.getLogger(__name__)
 _MAX_LOGGED = 5
 PlanLike = ExecutionPlan | PlannedTask | Sequence[PlannedTask | str]
 SessionLike = Session | ToolContextManager | str
-
-
-class StreamEvent(BaseModel):
-    """An event of a run.
-
-    The data of each type:
-
-    - `thinking`: the text of a task that begins, or whose calls are chosen again.
-    - `tool_call`: `tool`, `args` and `task` of a chosen call. A task's calls come before its first
-      result.
-    - `tool_result`: `tool`, `args`, `task`, `output`, `saved` and `pointer_id` of a successful
-      call. `resumed` is set if a resumed run did not repeat the call.
-    - `text`: a sentence about a task that needs no tools.
-    - `error`: `error`, a text, and `task`. A failed call adds `tool` and `args`, and a failed save
-      adds `tool`. A refused call adds the `tool` and `reason` of its `DroppedCall`. A limit that
-      ends the run adds `limit`.
-    - `sources`: the list of sources, if it is not empty, after the last task.
-    - `answer_delta`: the new text of the answer.
-    - `answer`: the `Answer`, at the end of `answer_stream`.
-    """
-
-    model_config = ConfigDict(frozen=True)
-
-    type: Literal[
-        "thinking", "tool_call", "tool_result", "text", "sources", "error", "answer_delta", "answer"
-    ]
-    data: Any
 
 
 class AgenticExecutor:
@@ -158,7 +145,7 @@ class AgenticExecutor:
         query: str | None = None,
         session: SessionLike | None = None,
         resume: bool = False,
-    ) -> AsyncGenerator[StreamEvent, None]:
+    ) -> AsyncGenerator[RunEvent, None]:
         """Run a plan, and yield its events. The results of parallel calls come as they finish.
 
         Close the stream (`contextlib.aclosing`) if you leave it early, so that the running tools
@@ -200,7 +187,7 @@ class AgenticExecutor:
         session: SessionLike | None = None,
         resume: bool = False,
         deltas: bool = True,
-    ) -> AsyncGenerator[StreamEvent, None]:
+    ) -> AsyncGenerator[RunEvent, None]:
         """Run a plan for a query, and yield its events, then one `answer` with the `Answer`.
 
         Close the stream (`contextlib.aclosing`) if you leave it early, so that the model's call
@@ -252,9 +239,9 @@ class AgenticExecutor:
                     if part is None:
                         break
                     if isinstance(part, Answer):
-                        yield StreamEvent(type="answer", data=part)
+                        yield AnswerEvent(data=part)
                     else:
-                        yield StreamEvent(type="answer_delta", data=part)
+                        yield AnswerDeltaEvent(data=part)
 
     async def run(
         self,
@@ -276,7 +263,6 @@ class AgenticExecutor:
         )
         async with aclosing(stream) as events:
             [answer] = [event.data async for event in events if event.type == "answer"]
-        assert isinstance(answer, Answer)
         return answer
 
     async def execute_plan(
@@ -384,7 +370,7 @@ class AgenticExecutor:
 
     async def _run_plan(
         self, plan: PlanLike, query: str | None, run: RunState, *, resume: bool
-    ) -> AsyncGenerator[StreamEvent | SubTaskResult, None]:
+    ) -> AsyncGenerator[RunEvent | SubTaskResult, None]:
         """Yield the items of `_run_tasks`, in a trace and a span for the run."""
         with ObservedRun.of(run.query_id, query, run.session) as run.observed:
             async with aclosing(self._run_tasks(plan, query, run, resume=resume)) as items:
@@ -395,7 +381,7 @@ class AgenticExecutor:
 
     async def _run_tasks(
         self, plan: PlanLike, query: str | None, run: RunState, *, resume: bool
-    ) -> AsyncGenerator[StreamEvent | SubTaskResult, None]:
+    ) -> AsyncGenerator[RunEvent | SubTaskResult, None]:
         """Yield the events of the tasks, each task's result after its events, then the sources."""
         tasks = ExecutionPlan.of(plan).tasks
         if resume:
@@ -415,20 +401,20 @@ class AgenticExecutor:
                 _log.warning("plan halted: task %d failed", task.id)
                 break
         if sources := run.session.get_all_sources(run.query_id):
-            yield StreamEvent(type="sources", data=sources)
+            yield SourcesEvent(data=sources)
 
     async def _run_task(
         self, task: PlannedTask, query: str | None, run: RunState
-    ) -> AsyncGenerator[StreamEvent | SubTaskResult, None]:
+    ) -> AsyncGenerator[RunEvent | SubTaskResult, None]:
         """Yield the events of a task's rounds, and then its result."""
-        yield StreamEvent(type="thinking", data=f"Processing: {task.description}")
+        yield ThinkingEvent(data=f"Processing: {task.description}")
         rounds = _TaskRounds(self, task, query, run)
         async with aclosing(model_loop(rounds, max_turns=self._limits.max_rounds)) as events:
             async for event in events:
                 yield event
         record = rounds.record
         if not record.results and not record.failed:
-            yield StreamEvent(type="text", data="No tools needed for this step.")
+            yield TextEvent(data="No tools needed for this step.")
         yield record.result()
 
     async def _resolve_tools(
@@ -470,7 +456,7 @@ class _TaskRounds:
         self._task = task
         self._query = query
         self._run = run
-        self._problems: list[dict[str, Any]] = []
+        self._problems: list[ErrorData] = []
 
     async def ask(self, turns_left: int) -> Sequence[ToolCall]:
         """Choose the calls of a round, within the limits of the run."""
@@ -484,13 +470,13 @@ class _TaskRounds:
         self.goes_on = asks_again or len(calls) < len(chosen)
         return calls
 
-    async def run(self, calls: Sequence[ToolCall]) -> AsyncGenerator[StreamEvent, None]:
+    async def run(self, calls: Sequence[ToolCall]) -> AsyncGenerator[RunEvent, None]:
         """Run the calls of a round. The record gets their results in call order."""
         for problem in self._problems:
-            yield StreamEvent(type="error", data=problem)
-        task = {"task": self._task.id}
+            yield ErrorEvent(data=problem)
+        task_id = self._task.id
         for call in calls:
-            yield StreamEvent(type="tool_call", data={"tool": call.tool, "args": call.args} | task)
+            yield ToolCallEvent(data={"tool": call.tool, "args": call.args, "task": task_id})
 
         results: dict[int, dict[str, Any]] = {}
         words = " ".join(filter(None, (self._query, self._task.description)))
@@ -499,12 +485,14 @@ class _TaskRounds:
             async for index, result in finished:
                 results[index] = result
                 if "error" in result:
-                    yield StreamEvent(type="error", data=result | task)
+                    yield ErrorEvent(data=cast(ErrorData, result | {"task": task_id}))
                 else:
-                    yield StreamEvent(type="tool_result", data=result | task)
+                    yield ToolResultEvent(data=cast(ToolResultData, result | {"task": task_id}))
                 if "save_error" in result:
-                    problem = {"tool": result["tool"], "error": result["save_error"]} | task
-                    yield StreamEvent(type="error", data=problem)
+                    save_error = result["save_error"]
+                    yield ErrorEvent(
+                        data={"tool": result["tool"], "error": save_error, "task": task_id}
+                    )
         self.record.add([results[index] for index in sorted(results)])
 
         if self.goes_on:
@@ -514,7 +502,7 @@ class _TaskRounds:
                 self.record.errors.append(limit)
                 yield _limit_event(self._task.id, limit)
             else:
-                yield StreamEvent(type="thinking", data=f"Choosing again: {self._task.description}")
+                yield ThinkingEvent(data=f"Choosing again: {self._task.description}")
 
     async def _choose(self, turns_left: int) -> ToolSelection:
         run = self._run
@@ -532,10 +520,10 @@ class _TaskRounds:
         run.spend(selection)
         return selection
 
-    def _problems_of(self, selection: ToolSelection) -> list[dict[str, Any]]:
-        """Return the error events of a choice, and add them to the record."""
+    def _problems_of(self, selection: ToolSelection) -> list[ErrorData]:
+        """Return the data of a choice's errors, and add them to the record."""
         task_id = self._task.id
-        problems: list[dict[str, Any]] = []
+        problems: list[ErrorData] = []
         for dropped in selection.dropped:
             error = describe_refusal(dropped, self._run.session.redactor)
             problems.append(
@@ -555,7 +543,7 @@ class _TaskRounds:
             self.record.errors.append(error)
             # A later round that fails does not undo the results of earlier rounds.
             self.record.failed = not self.record.results
-            problem = {"task": task_id, "status": status, "error": error}
+            problem: ErrorData = {"task": task_id, "status": status, "error": error}
             # A selector has timeouts too. The text tells the end of the run's time from them.
             if selection.problem == self._run.time_over():
                 problem["limit"] = True
@@ -563,8 +551,8 @@ class _TaskRounds:
         return problems
 
 
-def _limit_event(task_id: int, error: str) -> StreamEvent:
-    return StreamEvent(type="error", data={"task": task_id, "limit": True, "error": error})
+def _limit_event(task_id: int, error: str) -> ErrorEvent:
+    return ErrorEvent(data={"task": task_id, "limit": True, "error": error})
 
 
 def _call_of(entry: object) -> ToolCall:

@@ -19,6 +19,7 @@ from llm_common.agents import (
     InMemoryContextPointerStore,
     LexicalRelevanceSelector,
     LexicalToolSelector,
+    StreamEvent,
     TokenBudget,
     ToolContextManager,
     ToolRegistry,
@@ -94,7 +95,7 @@ async def test_deltas_come_before_the_answer_and_make_it_up(tmp_path: Path) -> N
         async with aclosing(
             runner.answer_stream('Report the weather of the city "Oslo"')
         ) as events:
-            found = [event async for event in events]
+            found: list[StreamEvent] = [event async for event in events]
         again = await runner.run('Report the weather of the city "Oslo"')
     assert [event.type for event in found][3:] == ["answer_delta", "answer_delta", "answer"]
     assert (

@@ -94,8 +94,8 @@ def calls(*proposed: tuple[str, dict[str, Any]]) -> str:
 
 async def run(executor: AgenticExecutor) -> tuple[list[StreamEvent], SubTaskResult]:
     async with aclosing(executor.answer_stream("q", plan=PLAN)) as stream:
-        *events, answered = [event async for event in stream]
-    [result] = answered.data.results
+        events: list[StreamEvent] = [event async for event in stream]
+    [result] = events.pop().data.results
     return events, result
 
 

@@ -79,7 +79,7 @@ async def test_five_dependent_steps_end_in_the_right_answer(
             limits=RunLimits(max_rounds=6),
         )
         async with aclosing(executor.answer_stream(QUESTION, plan=plan)) as stream:
-            events = [event async for event in stream]
+            events: list[StreamEvent] = [event async for event in stream]
     answered = events[-1].data
     assert (answered.status, answered.text) == ("ok", ANSWER)
     assert made == ["find_account", "list_orders", "order_items", "price", "shipment"]
