@@ -39,10 +39,11 @@ from llm_common.agents.runs import (
 )
 from llm_common.agents.session import Session
 from llm_common.agents.tool_context import ToolContextManager
-from llm_common.core.structured import SupportsChat
-from llm_common.errors import ConfigError
+from llm_common.core.structured import Attempt, SupportsChat
+from llm_common.errors import ConfigError, LLMError, LLMTimeoutError, ToolFailedError
 from llm_common.plans import ExecutionPlan, PlannedTask, SubTaskResult, ToolCall
 from llm_common.pointers.reading import READER_NAME
+from llm_common.selection.planner import Planner
 from llm_common.selection.results import SelectsTools, ToolSelection
 from llm_common.selection.tools import ToolSelector
 from llm_common.tools.read_back import ReadBackTool, with_read_back
@@ -51,7 +52,7 @@ from llm_common.tools.registry import ToolRegistry
 _log = logging.getLogger(__name__)
 
 _MAX_LOGGED = 5
-PlanLike = ExecutionPlan | PlannedTask | Sequence[PlannedTask | str]
+PlanLike = ExecutionPlan | PlannedTask | Sequence[PlannedTask | str] | Planner
 SessionLike = Session | ToolContextManager | str
 
 
@@ -153,10 +154,11 @@ class AgenticExecutor:
 
         Args:
             plan: The tasks in their order, as an `ExecutionPlan` or a list of tasks or
-                descriptions.
+                descriptions. A `Planner` makes the plan within the run: its call counts towards
+                the limits and is in the trace.
             query_id: The query id of the stored outputs, which the store has to allow. A named
                 session uses its `query_id_of(query_id)`.
-            query: The user's question, for the selector.
+            query: The user's question, for the selector. A planner needs it.
             session: The session of the run, as a `Session`, its id, or a `ToolContextManager`. The
                 first two include everything that the session has stored. None uses
                 `context_manager`.
@@ -165,10 +167,12 @@ class AgenticExecutor:
                 not repeated. Only for a named session.
 
         Yields:
-            Events. Failures of tools, of choosing and of saving are `error` events, never raised.
+            Events. Failures of tools, of planning, of choosing and of saving are `error` events,
+            never raised.
 
         Raises:
             TypeError: If `plan` is not a plan, or `session` not a session.
+            ValueError: If a planner has no `query`.
             ConfigError: If `resume` is set for a session without a name.
             StoreError: If the outputs of the session cannot be listed, or its id is not allowed.
         """
@@ -195,7 +199,8 @@ class AgenticExecutor:
 
         Args:
             query: The user's question.
-            plan: The tasks that gather data. None takes the query as the only task.
+            plan: The tasks that gather data, or a `Planner`, as for `run_stream`. None takes the
+                query as the only task.
             answering: Settings of the answer. None takes `Answering()`, with the name of this
                 executor's reader.
             session: As for `run_stream`.
@@ -383,6 +388,16 @@ class AgenticExecutor:
         self, plan: PlanLike, query: str | None, run: RunState, *, resume: bool
     ) -> AsyncGenerator[RunEvent | SubTaskResult, None]:
         """Yield the events of the tasks, each task's result after its events, then the sources."""
+        if isinstance(plan, Planner):
+            try:
+                plan = await self._planned(plan, query, run)
+            except (LLMError, ToolFailedError) as exc:
+                error = f"no plan could be made: {exc}"
+                yield ErrorEvent(data={"task": 0, "error": error})
+                yield SubTaskResult(task_id=0, sub_task_id=0, success=False, error=error)
+                return
+            steps = "; ".join(task.description for task in plan.tasks)
+            yield ThinkingEvent(data=f"Planned: {steps or 'no tool helps'}")
         tasks = ExecutionPlan.of(plan).tasks
         if resume:
             await run.resume()
@@ -402,6 +417,23 @@ class AgenticExecutor:
                 break
         if sources := run.session.get_all_sources(run.query_id):
             yield SourcesEvent(data=sources)
+
+    async def _planned(self, planner: Planner, query: str | None, run: RunState) -> ExecutionPlan:
+        """Return the plan of a planner, made within the run's trace and limits."""
+        if query is None:
+            raise ValueError("a Planner needs the question; pass query=...")
+        attempts: list[Attempt] = []
+        try:
+            with run.active():
+                async with asyncio.timeout_at(run.deadline.at) as time:
+                    # Without the reader: a plan says which data a question needs.
+                    return await planner.plan(query, self._tools, attempts=attempts)
+        except TimeoutError:
+            if not time.expired():
+                raise
+            raise LLMTimeoutError(run.time_over(), timeout_s=run.limits.timeout_s or 0) from None
+        finally:
+            run.spend(attempts)
 
     async def _run_task(
         self, task: PlannedTask, query: str | None, run: RunState
@@ -517,7 +549,7 @@ class _TaskRounds:
             return ToolSelection(status="timeout", used="model", problem=run.time_over())
         finally:
             _ROUND.reset(token)
-        run.spend(selection)
+        run.spend(selection.attempts)
         return selection
 
     def _problems_of(self, selection: ToolSelection) -> list[ErrorData]:

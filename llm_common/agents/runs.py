@@ -33,6 +33,7 @@ from llm_common.agents.offloading import (
     unstored,
 )
 from llm_common.agents.tool_context import ToolContextManager
+from llm_common.core.structured import Attempt, cost_of, usage_of
 from llm_common.core.tokens import DefaultCounter
 from llm_common.errors import (
     LLMCommonError,
@@ -46,7 +47,7 @@ from llm_common.pointers.pointer import digest_of
 from llm_common.pointers.reading import ContextReading
 from llm_common.redaction.redactor import Redactor
 from llm_common.selection.relevance_ranking import rank_pointers
-from llm_common.selection.results import DroppedCall, ToolSelection
+from llm_common.selection.results import DroppedCall
 from llm_common.text.canonical import stable_json
 from llm_common.text.display import one_line
 from llm_common.tools.tool import ToolResult, third_party_code
@@ -159,9 +160,9 @@ class RunLimits:
     Attributes:
         max_calls: Maximum number of tool calls. A call does not count if a resumed run has its
             output.
-        max_tokens: Maximum tokens of the model calls that choose tools, prompts and replies, as the
-            endpoint reports them. The call that reaches the limit is the last one. So is an
-            answered call whose tokens the endpoint does not report.
+        max_tokens: Maximum tokens of the model calls that plan and choose tools, prompts and
+            replies, as the endpoint reports them. The call that reaches the limit is the last one.
+            So is an answered call whose tokens the endpoint does not report.
         max_cost_usd: Maximum dollars of these calls. A call of unknown price ends the run.
         timeout_s: Seconds from the start. Then the running tools are cancelled.
         max_rounds: Maximum number of rounds of a task. A round chooses calls and runs them.
@@ -353,18 +354,19 @@ class RunState:
         """Return the error text of a call or choice that the run's timeout ended."""
         return f"the {self.limits.timeout_s} seconds that timeout_s allows are over"
 
-    def spend(self, selection: ToolSelection) -> None:
-        """Add the tokens and dollars of a choice. A sum with an unknown part is unknown."""
-        for attempt in selection.attempts:
+    def spend(self, attempts: Sequence[Attempt]) -> None:
+        """Add the tokens and dollars of model calls. A sum with an unknown part is unknown."""
+        for attempt in attempts:
             # Failed calls often report no tokens, so they do not make the sum unknown.
             if not attempt.error and not (attempt.usage and attempt.usage.total_tokens):
                 self._tokens = None
         if self._tokens is not None:
-            self._tokens += selection.usage.total_tokens
-        if selection.cost_usd is None:
+            self._tokens += usage_of(attempts).total_tokens
+        cost_usd = cost_of(attempts)
+        if cost_usd is None:
             self._cost_usd = None
         elif self._cost_usd is not None:
-            self._cost_usd += selection.cost_usd
+            self._cost_usd += cost_usd
 
     def limit_reached(self) -> str:
         """Return the limit that ends the run now, as a sentence, or ""."""
