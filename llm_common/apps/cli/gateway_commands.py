@@ -14,6 +14,8 @@ from llm_common.apps.cli.terminal import (
     AsJson,
     ExitCode,
     InertErrorGroup,
+    Yes,
+    confirm,
     end,
     print_json,
     safe_text,
@@ -150,32 +152,32 @@ def serve(
     """
     if context.invoked_subcommand is not None:  # typer calls this before `status` and `doctor` too
         return
-    settings = _read_config(
-        config,
-        tools=tools,
-        max_tool_tokens=max_tool_tokens,
-        rules={
+    settings: dict[str, Any] = {
+        "tools": tools,
+        "max_tool_tokens": max_tool_tokens,
+        "rules": {
             "allow": tuple(allow or ["*"]),
             "deny": tuple(deny or ()),
             "pinned": tuple(pin or ()),
             "read_only": read_only,
         },
-        list_found=list_found,
-        max_whole_tokens=max_whole_tokens,
-        max_preview_tokens=max_preview_tokens,
-        intent=intent,
-        host_prefix=host_prefix,
-        lazy=lazy,
-        list_wait_s=list_wait,
-        approve_changes=approve_changes,
-        memory_only=memory_only,
-        folder=folder,
-        call_timeout_s=call_timeout,
-        ttl_s=ttl,
-    )
+        "list_found": list_found,
+        "max_whole_tokens": max_whole_tokens,
+        "max_preview_tokens": max_preview_tokens,
+        "intent": intent,
+        "host_prefix": host_prefix,
+        "lazy": lazy,
+        "list_wait_s": list_wait,
+        "approve_changes": approve_changes,
+        "memory_only": memory_only,
+        "folder": folder,
+        "call_timeout_s": call_timeout,
+        "ttl_s": ttl,
+    }
+    gateway_config = _read_config(config, **settings)
     with needs_extra():
         # Imports the server, for which a package of the extra may be missing.
-        asyncio.run(_serve(settings, http))
+        asyncio.run(_serve(gateway_config, http, paths=tuple(config or ()), settings=settings))
 
 
 @gateway.command()
@@ -217,11 +219,41 @@ def doctor(*, config: _Config = None, json: AsJson = False) -> None:
         raise typer.Exit(ExitCode.FAILED)
 
 
-async def _serve(config: "GatewayConfig", http: int | None) -> None:
+@gateway.command()
+def approve(*, config: _Config = None, folder: _Folder = None, yes: Yes = False) -> None:
+    """Show new servers of the files and changed tools, and approve them.
+
+    A running gateway starts what an entry names only after this command or a restart, because an
+    agent may have written the file.
+    """
+    settings = _read_config(config, folder=folder)
+    with needs_extra():
+        from llm_common.apps.gateway.approving import approve as approve_servers, pending
+
+        approvals = pending(settings)
+        if not approvals:
+            say("Nothing waits for approval.")
+            return
+        for approval in approvals:
+            if approval.starts:
+                typer.echo(f"{_inert(approval.server)}: starts {_inert(approval.starts)}")
+            for tool in approval.tools:
+                typer.echo(f"{_inert(approval.server)}: its tool {_inert(tool.name)} changed")
+                typer.echo(f"  - {_inert(tool.before)}")
+                typer.echo(f"  + {_inert(tool.after)}")
+        confirm("Approve this?", yes=yes)
+        approve_servers(settings, [approval.server for approval in approvals])
+
+
+async def _serve(
+    config: "GatewayConfig", http: int | None, *, paths: tuple[Path, ...], settings: dict[str, Any]
+) -> None:
+    from llm_common.apps.gateway.config_watch import ConfigSource
     from llm_common.apps.gateway.serving import serve_http, serve_stdio
 
+    source = ConfigSource(paths, settings)
     if http is None:
-        await serve_stdio(config)
+        await serve_stdio(config, source=source)
         return
     # Several tokens, separated by spaces: hosts without sessions need one each.
     configured_tokens = (read_text(GATEWAY_TOKEN) or "").split()
@@ -232,7 +264,7 @@ async def _serve(config: "GatewayConfig", http: int | None) -> None:
         if not configured_tokens:  # a secret of the environment stays out of logs
             say(f"token: {tokens[0]}")
 
-    await serve_http(config, tokens=tokens, port=http, on_listening=tell)
+    await serve_http(config, tokens=tokens, port=http, source=source, on_listening=tell)
 
 
 def _read_config(paths: list[Path] | None, **settings: Any) -> "GatewayConfig":
@@ -263,6 +295,10 @@ def _show(report: "GatewayReport", title: str) -> None:
         lines.append(f"  {_inert(server.name)}: {state}")
         for entry in server.left_out:
             lines.append(f"    left out: {_inert(entry)}")
+        for tool in server.changed:
+            lines.append(f"    changed after it was approved: {_inert(tool)}")
+    for name in report.waiting:
+        lines.append(f"  {_inert(name)}: waits for `llm-common gateway approve`")
     lines.append(
         f"  definitions: {report.tokens_of_all:,} tokens in all, {report.tokens_listed:,} listed"
     )

@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
@@ -15,7 +16,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from llm_common import __version__
 from llm_common._threads import in_thread
-from llm_common.apps.gateway.gateway_config import GatewayConfig
+from llm_common.apps.gateway.gateway_config import GatewayConfig, ServerConfig
 from llm_common.apps.gateway.host_results import GatewayCounts
 from llm_common.apps.gateway.host_session import HostSession
 from llm_common.apps.gateway.server_connection import HostAbilities
@@ -29,6 +30,8 @@ from llm_common.pointers.store import (
     FileContextPointerStore,
     InMemoryContextPointerStore,
 )
+
+_log = logging.getLogger(__name__)
 
 # Each session has its own server processes. Idle sessions beyond these limits are ended.
 _MAX_SESSIONS: Final = 64
@@ -48,6 +51,7 @@ class Gateway:
         store: The store of all results.
         counts: What the gateway has done so far.
         records: What it knows of its servers from earlier runs.
+        waiting: Servers that are new or changed in the configuration files and wait for approval.
         server: The server of the MCP SDK.
     """
 
@@ -58,6 +62,7 @@ class Gateway:
         self.store: Final = store_of(config)
         self.counts: Final = GatewayCounts()
         self.records: Final = ServerRecords(None if config.memory_only else folder_of(config))
+        self.waiting: frozenset[str] = frozenset()
         self.server: Final = _GatewayServer(
             "llm-common",
             version=__version__,
@@ -97,7 +102,10 @@ class Gateway:
     async def __aenter__(self) -> Self:
         with suppress(StoreError):
             await self.store.gc()  # expired results of gateways that were killed
-        await in_thread(self.records.load, [*self._config.servers.values()])
+        servers = [*self._config.servers.values()]
+        await in_thread(self.records.load, servers)
+        # Whoever starts a gateway with a configuration has approved it.
+        await in_thread(self.records.allow, servers)
         return self
 
     async def __aexit__(
@@ -111,6 +119,44 @@ class Gateway:
         await asyncio.gather(
             *(session.close() for session in sessions), *self._closing, return_exceptions=True
         )
+
+    @property
+    def config(self) -> GatewayConfig:
+        """Return the configuration in use, without what waits for approval."""
+        return self._config
+
+    async def reload(self, config: GatewayConfig) -> None:
+        """Take over a changed configuration.
+
+        Removed servers and changed rules take effect at once. An entry that would start or send
+        something else waits until it is approved, because an agent may have written it.
+
+        Args:
+            config: The configuration as its files have it now.
+        """
+        await in_thread(self.records.load, [*config.servers.values()])
+        servers: dict[str, ServerConfig] = {}
+        waiting: set[str] = set()
+        for name, entry in config.servers.items():
+            if self.records.of(entry).may_start:
+                servers[name] = entry
+                continue
+            waiting.add(name)
+            # What runs under the name stays, with the rules that are written now.
+            if running := self._config.servers.get(name):
+                servers[name] = running.model_copy(update={"rules": entry.rules})
+        for name in config.left_out:
+            if running := self._config.servers.get(name):
+                servers[name] = running
+        for name in sorted(waiting - self.waiting):
+            _log.warning(
+                "server %s: its new entry waits for `llm-common gateway approve`, or for a restart "
+                "of the host",
+                name,
+            )
+        self.waiting = frozenset(waiting)
+        self._config = config.model_copy(update={"servers": servers})
+        await asyncio.gather(*(session.reload(self._config) for session in self.sessions))
 
     @property
     def sessions(self) -> Sequence[HostSession]:

@@ -1,6 +1,7 @@
 """Configure the gateway: its servers, their tools, and the limits of results: `GatewayConfig`."""
 
 import logging
+import re
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from itertools import pairwise
@@ -19,6 +20,8 @@ _log = logging.getLogger(__name__)
 
 _DAY_S: Final = 86_400.0
 _MAX_NAME_CHARS: Final = 100  # in an error
+
+_VERSION_OR_EXTRAS: Final = re.compile(r"[@\[=<>~! ]")
 
 ToolsMode = Literal["all", "search", "auto"]
 Globs = tuple[str, ...]
@@ -185,7 +188,11 @@ def is_gateway(server: ServerConfig) -> bool:
     """Return whether an entry would start this gateway again, also through `uvx` or `python -m`."""
     arguments = (server.command, *server.args)
     # Only the stem, because an entry may have the full path or `llm-common.exe`.
-    words = [PurePath(argument).stem.lower().replace("_", "-") for argument in arguments]
+    # Launchers such as uvx take a version or extras behind the name.
+    words: list[str] = []
+    for argument in arguments:
+        name = _VERSION_OR_EXTRAS.split(PurePath(argument).name, maxsplit=1)[0]
+        words.append(PurePath(name).stem.lower().replace("_", "-"))
     return ("llm-common", "gateway") in pairwise(words)
 
 

@@ -18,7 +18,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import TypeAdapter
 
 from llm_common._threads import in_thread
-from llm_common.apps.gateway.gateway_config import GatewayConfig
+from llm_common.apps.gateway.gateway_config import GatewayConfig, ServerConfig
 from llm_common.apps.gateway.host_results import GatewayCounts, HostResults
 from llm_common.apps.gateway.server_connection import HostAbilities, ServerConnection
 from llm_common.apps.gateway.server_lists import ServerLists
@@ -28,7 +28,7 @@ from llm_common.apps.gateway.server_questions import (
     responses_for_server,
     with_server_names,
 )
-from llm_common.apps.gateway.server_records import ServerRecords
+from llm_common.apps.gateway.server_records import ServerRecords, entry_digest
 from llm_common.apps.gateway.server_tools import ServerTools
 from llm_common.apps.gateway.tool_listing import (
     TOOL_CALL,
@@ -123,15 +123,9 @@ class HostSession:
         self.results: Final = HostResults(config, store, counts=counts, counter=self._counter)
         self._channel: Final = HostChannel()
         self.connections: Final[dict[str, ServerConnection]] = {}
+        self._abilities = abilities
         for name, server in config.servers.items():
-            self.connections[name] = ServerConnection(
-                name,
-                server,
-                abilities=abilities,
-                start_timeout_s=server.start_timeout_s or config.start_timeout_s,
-                on_notification=self._on_notification,
-                channel=self._channel,
-            )
+            self.connections[name] = self._connection(name, server)
         self.lists: Final = ServerLists(self.connections, wait_s=config.list_wait_s)
         self.tools: Final = ServerTools(
             config,
@@ -148,6 +142,16 @@ class HostSession:
         self._listen = ListenHandler(self._bus)
         self.running = 0
         self.last_used: float = time.monotonic()
+
+    def _connection(self, name: str, server: ServerConfig) -> ServerConnection:
+        return ServerConnection(
+            name,
+            server,
+            abilities=self._abilities,
+            start_timeout_s=server.start_timeout_s or self._config.start_timeout_s,
+            on_notification=self._on_notification,
+            channel=self._channel,
+        )
 
     @contextmanager
     def serving(self, host: HostContext) -> Iterator[None]:
@@ -385,6 +389,36 @@ class HostSession:
         )
         await self.results.close()
 
+    async def reload(self, config: GatewayConfig) -> None:
+        """Take over another configuration, and approvals, and announce what changes.
+
+        Servers with another entry end, and their successors start unless the gateway is lazy.
+        """
+        earlier = dict(self.connections)
+        self._config = config
+        self.connections.clear()
+        for name, server in config.servers.items():
+            connection = earlier.get(name)
+            if connection is None or entry_digest(connection.config) != entry_digest(server):
+                connection = self._connection(name, server)
+            self.connections[name] = connection
+        ended: list[ServerConnection] = []
+        for name, connection in earlier.items():
+            if self.connections.get(name) is not connection:
+                ended.append(connection)
+        names = {connection.name for connection in ended}
+        self.tools.reload(config, names)
+        self.lists.forget(names)
+        if not config.lazy:
+            await self.tools.listing(wait_s=0.0)
+        await self._announce_tools()
+        if names:
+            await self._notify_host(types.ResourceListChangedNotification())
+            await self._notify_host(types.PromptListChangedNotification())
+        await asyncio.gather(
+            *(connection.close("it left the configuration") for connection in ended)
+        )
+
     async def _on_notification(self, server: str, message: types.ServerNotification) -> None:
         if isinstance(message, types.ToolListChangedNotification):
             self.tools.mark_stale(server)
@@ -407,18 +441,24 @@ class HostSession:
             self._waiting[key] -= 1
 
     async def _on_listed(self, server: str) -> None:
-        """Announce what differs from the last list that the host was given."""
-        if self._told is not None:
-            listing = await in_thread(self.tools.current)
-            if self._told not in (None, _digests(self._tools_of(listing))):
-                self._told = None
-                await self._notify_host(types.ToolListChangedNotification())
+        """Announce what a server has added to the lists of the host, or removed from them."""
+        await self._announce_tools()
         late = self._late | self.lists.late
         if server in late and server not in self.tools.problems():
             self._late.discard(server)
             self.lists.late.discard(server)
             await self._notify_host(types.ResourceListChangedNotification())
             await self._notify_host(types.PromptListChangedNotification())
+
+    async def _announce_tools(self) -> None:
+        """Announce that the tools differ from the last list that the host was given, if so."""
+        if self._told is None:
+            return
+        listing = await in_thread(self.tools.current)
+        # The host may have been told meanwhile.
+        if self._told not in (None, _digests(self._tools_of(listing))):
+            self._told = None
+            await self._notify_host(types.ToolListChangedNotification())
 
     async def announce_roots(self) -> None:
         """Tell all running servers that the host's roots have changed."""

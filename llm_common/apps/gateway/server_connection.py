@@ -121,9 +121,11 @@ class ServerConnection:
         self._starting = asyncio.Lock()
         self._watchers: dict[str, set[object]] = {}
         self._following: dict[str, asyncio.Task[None]] = {}
+        self._subscribing: dict[str, asyncio.Task[None]] = {}
         self._failures = 0
         self._retry_at = 0.0
         self.problem = ""
+        self._close_reason = ""
         self._noted = self._closed = self._has_run = False
 
     @property
@@ -151,7 +153,7 @@ class ServerConnection:
                 await self._finish()
                 # Checked here, because the gateway may close during the wait above.
                 if self._closed:
-                    raise self._down("the gateway is closing")
+                    raise self._down(self._close_reason)
                 self.wire, self._noted = Wire(name=self.name), False
                 self.questions.begin()
                 self._ready = asyncio.get_running_loop().create_future()
@@ -248,11 +250,19 @@ class ServerConnection:
         # Before the request, so that a second watcher sends no second one.
         watchers.add(watcher)
         if len(watchers) == 1:
-            try:
-                await self._begin_watching(client, uri)
-            except BaseException:
+            self._subscribing[uri] = asyncio.create_task(self._begin_watching(client, uri))
+        is_watched = False
+        try:
+            # A watcher that comes during the request shares its failure too.
+            if subscribing := self._subscribing.get(uri):
+                await asyncio.shield(subscribing)
+            is_watched = True
+        finally:
+            if not is_watched:
+                watchers.discard(watcher)
+            if not watchers:
                 self._watchers.pop(uri, None)
-                raise
+                self._subscribing.pop(uri, None)
 
     async def unwatch(self, watcher: object, uri: str | None = None) -> None:
         """Stop watching a resource for a watcher, or all its resources."""
@@ -264,6 +274,7 @@ class ServerConnection:
             if watchers:
                 continue
             del self._watchers[watched]
+            self._subscribing.pop(watched, None)
             if following := self._following.pop(watched, None):
                 following.cancel()
             # A server that has ended watches nothing, and a request would start it again.
@@ -289,8 +300,13 @@ class ServerConnection:
         # A change before the stream is open would be lost.
         await started.wait()
 
-    async def close(self) -> None:
-        """End the server for good, even while it starts."""
+    async def close(self, reason: str = "the gateway is closing") -> None:
+        """End the server for good, even while it starts.
+
+        Args:
+            reason: What later requests are told.
+        """
+        self._close_reason = reason
         # First, so that a request that waits in `client` does not start the server again.
         self._closed = True
         self.wire.ended.set()

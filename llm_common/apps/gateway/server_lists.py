@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import Any, Final
 
 import mcp_types as types
@@ -127,6 +127,14 @@ class ServerLists:
         self._prompts: dict[str, tuple[str, str]] = {}
         self.late: Final = set[str]()
 
+    def forget(self, servers: Collection[str]) -> None:
+        """Forget what servers have listed that ended."""
+        for origins in (self._resources, self._templates):
+            for key in [key for key, server in origins.items() if server in servers]:
+                del origins[key]
+        for name in [name for name, origin in self._prompts.items() if origin[0] in servers]:
+            del self._prompts[name]
+
     async def resources(self) -> types.ListResourcesResult:
         """Return the resources of all servers."""
         entries = await self._list_all(
@@ -180,7 +188,7 @@ class ServerLists:
         changes = {"meta": None, "input_responses": responses_for_server(params)}
         request = types.ReadResourceRequest(params=params.model_copy(update=changes))
         error = MCPError(types.INVALID_PARAMS, "no server has this resource")
-        for server in self._connections if lister is None else [lister]:
+        for server in [*self._connections] if lister is None else [lister]:
             try:
                 # A server that is asked on a guess must not keep the next one from being asked.
                 async with asyncio.timeout(_REQUEST_WAIT_S if lister is None else None):

@@ -4,9 +4,9 @@ import hashlib
 import json
 import logging
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import mcp_types as types
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from llm_common.apps.gateway.gateway_config import ServerConfig
 from llm_common.apps.gateway.server_lists import server_tools
 from llm_common.apps.gateway.server_transport import Wire, remove_invalid_entries
-from llm_common.apps.gateway.tool_listing import ServerTool
+from llm_common.apps.gateway.tool_listing import ServerTool, shown_description
 from llm_common.errors import StoreError
 from llm_common.storage.files import FileBlobStore
 from llm_common.text.canonical import stable_json
@@ -23,7 +23,28 @@ _log = logging.getLogger(__name__)
 
 _FOLDER: Final = "servers"
 _MAX_BYTES: Final = 32_000_000  # as long as the longest list of tools
+# Fields that only this gateway reads.
+_NOT_STARTED: Final = {"rules", "start_timeout_s", "call_timeout_s"}
 _SEEN_FIELDS: Final = {"name", "title", "description", "input_schema", "annotations"}
+
+
+class ApprovedTool(BaseModel):
+    """A tool as the user first saw it or last approved it.
+
+    Attributes:
+        digest: The digest of its definition.
+        description: Its description.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    digest: str
+    description: str = ""
+
+    @classmethod
+    def of(cls, tool: ServerTool) -> Self:
+        """Return a tool as it is now."""
+        return cls(digest=definition_digest(tool), description=shown_description(tool))
 
 
 class ServerRecord(BaseModel):
@@ -32,16 +53,15 @@ class ServerRecord(BaseModel):
     Attributes:
         protocol: The protocol version of its last answer.
         tools: The definitions of its last answer.
-        approved: A digest of each tool's definition, from when the tool was first seen or last
-            approved.
-        may_start: Whether the user allowed a running gateway to start the entry.
+        approved: The tools by name, as they were first seen or last approved.
+        may_start: Whether the user approved the entry, or started a gateway with it.
     """
 
     model_config = ConfigDict(frozen=True)
 
     protocol: str = ""
     tools: tuple[Mapping[str, Any], ...] | None = None
-    approved: Mapping[str, str] = Field(default_factory=dict)
+    approved: Mapping[str, ApprovedTool] = Field(default_factory=dict)
     may_start: bool = False
 
 
@@ -96,7 +116,7 @@ class ServerRecords:
 
     def note_tools(self, config: ServerConfig, tools: Sequence[ServerTool], protocol: str) -> None:
         """Keep the tools that a server has listed. Tools that were never seen are approved."""
-        digests = {tool.name: definition_digest(tool) for tool in tools}
+        seen = {tool.name: ApprovedTool.of(tool) for tool in tools}
         definitions: list[dict[str, Any]] = []
         for tool in tools:
             definition = tool.definition.model_dump_json(by_alias=True, exclude_unset=True)
@@ -108,18 +128,25 @@ class ServerRecords:
                 update={
                     "protocol": protocol,
                     "tools": tuple(definitions),
-                    "approved": {**digests, **record.approved},
+                    "approved": {**seen, **record.approved},
                 }
             )
 
         self._change(config, change)
 
+    def allow(self, servers: Iterable[ServerConfig]) -> None:
+        """Note entries with which the user has started a gateway."""
+        for config in servers:
+            if not self.of(config).may_start:
+                self._change(config, lambda record: record.model_copy(update={"may_start": True}))
+
     def approve(self, config: ServerConfig) -> None:
         """Allow a running gateway to start an entry, and approve its tools as last listed."""
-        digests = {tool.name: definition_digest(tool) for tool in self.tools_of("", config) or ()}
+        tools = self.tools_of("", config) or ()
+        seen = {tool.name: ApprovedTool.of(tool) for tool in tools}
 
         def change(record: ServerRecord) -> ServerRecord:
-            approved = {**record.approved, **digests}
+            approved = {**record.approved, **seen}
             return record.model_copy(update={"may_start": True, "approved": approved})
 
         self._change(config, change)
@@ -129,11 +156,12 @@ class ServerRecords:
         approved = self.of(config).approved
         names: set[str] = set()
         for tool in tools:
-            if approved.get(tool.name, digest := definition_digest(tool)) != digest:
+            last = approved.get(tool.name)
+            if last is not None and last.digest != definition_digest(tool):
                 names.add(tool.name)
         return frozenset(names)
 
-    def _change(self, config: ServerConfig, change: Any) -> None:
+    def _change(self, config: ServerConfig, change: Callable[[ServerRecord], ServerRecord]) -> None:
         digest = entry_digest(config)
         with self._lock:
             if self._blobs is None:
@@ -161,7 +189,7 @@ class ServerRecords:
 
 def entry_digest(config: ServerConfig) -> str:
     """Return the SHA-256 of everything in an entry that decides what is started or sent."""
-    entry = config.model_dump(mode="json", exclude={"rules", "disabled"})
+    entry = config.model_dump(mode="json", exclude=_NOT_STARTED)
     return hashlib.sha256(stable_json(entry).encode()).hexdigest()
 
 

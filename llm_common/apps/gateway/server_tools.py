@@ -57,12 +57,10 @@ class ServerTools:
         self._telling: set[asyncio.Task[None]] = set()
         self._stale: set[str] = set()
         self._remembered: set[str] = set()
-        self._current: tuple[dict[str, tuple[ServerTool, ...]], ToolListing] | None = None
-        for name, connection in connections.items():
-            tools = records.tools_of(name, connection.config)
-            if tools is not None:
-                self._keep(name, tools)
-                self._remembered.add(name)
+        self._current: (
+            tuple[GatewayConfig, dict[str, tuple[ServerTool, ...]], ToolListing] | None
+        ) = None
+        self._remember()
 
     async def listing(self, *, wait_s: float | None = None) -> ToolListing:
         """Return the tools of all servers that are known, and wait for those of the others.
@@ -102,12 +100,17 @@ class ServerTools:
 
     def current(self) -> ToolListing:
         """Return the known tools, without waiting."""
-        tools = {name: self._offered[name] for name in self._connections if name in self._offered}
+        config, tools = self._config, dict[str, tuple[ServerTool, ...]]()
+        for name in config.servers:
+            offered = self._offered.get(name)
+            if offered is not None:
+                tools[name] = offered
         # One read: another thread may replace the attribute.
         current = self._current
-        if current is None or current[0] != tools:
-            current = self._current = tools, ToolListing(self._config, tools, self._counter)
-        return current[1]
+        if current is None or current[0] is not config or current[1] != tools:
+            listing = ToolListing(config, tools, self._counter)
+            current = self._current = config, tools, listing
+        return current[2]
 
     async def find(self, name: str) -> tuple[str, ServerTool] | None:
         """Return a tool with its name in the host, or None.
@@ -169,10 +172,38 @@ class ServerTools:
         """Note that a server's tools have changed, so that the next listing asks it again."""
         self._stale.add(name)
 
+    def reload(self, config: GatewayConfig, ended: Iterable[str]) -> None:
+        """Take over another configuration, and approvals.
+
+        Args:
+            config: The new configuration, whose servers the connections have already.
+            ended: Servers that ended, or whose entry changed.
+        """
+        self._config = config
+        for name in ended:
+            if task := self._tasks.pop(name, None):
+                task.cancel()
+            for known in (self._listed, self._offered, self._changed):
+                known.pop(name, None)
+            self._remembered.discard(name)
+        for name in [*self._offered]:
+            self._keep(name, self._listed[name])
+        self._remember()
+
     def cancel(self) -> None:
         """End all waiting for servers."""
         for task in self._tasks.values():
             task.cancel()
+
+    def _remember(self) -> None:
+        """Offer what earlier runs have listed of servers that have not listed their tools."""
+        for name, connection in self._connections.items():
+            if name in self._tasks or name in self._offered:
+                continue
+            tools = self._records.tools_of(name, connection.config)
+            if tools is not None:
+                self._keep(name, tools)
+                self._remembered.add(name)
 
     def _list_missing(self, names: Iterable[str]) -> None:
         """Start to list the tools of servers that changed them, failed or were never asked."""

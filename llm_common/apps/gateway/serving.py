@@ -20,6 +20,7 @@ from starlette.datastructures import Headers
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from llm_common.apps.gateway.config_watch import ConfigSource, ConfigWatch
 from llm_common.apps.gateway.gateway import Gateway, folder_of, store_of
 from llm_common.apps.gateway.gateway_config import GatewayConfig
 from llm_common.apps.gateway.host_results import GatewayCounts
@@ -40,6 +41,7 @@ class ServerReport(BaseModel):
         tools: Number of its tools.
         problem: The reason why it has no tools, or "".
         left_out: Entries of its lists that are not valid, with the problem of each.
+        changed: Tools that changed after they were approved.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -48,6 +50,7 @@ class ServerReport(BaseModel):
     tools: int = 0
     problem: str = ""
     left_out: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
 
 
 class GatewayReport(BaseModel):
@@ -58,6 +61,7 @@ class GatewayReport(BaseModel):
         started_at: The start time, in seconds since 1970.
         running: Whether the process still runs.
         servers: The servers.
+        waiting: New or changed servers that wait for `llm-common gateway approve`.
         tokens_of_all: Tokens of the definitions of all tools.
         tokens_listed: Tokens of the definitions that a host lists, including the gateway's own.
         calls: Calls of the servers' tools.
@@ -73,6 +77,7 @@ class GatewayReport(BaseModel):
     started_at: float = Field(default_factory=time.time)
     running: bool = True
     servers: tuple[ServerReport, ...] = ()
+    waiting: tuple[str, ...] = ()
     tokens_of_all: int = 0
     tokens_listed: int = 0
     calls: int = 0
@@ -93,6 +98,7 @@ def report_on(
     """
     listing = session.tools.current()
     problems = session.tools.problems()
+    changed = session.tools.changed()
     tools = Counter(tool.server for tool in listing.tools.values())
     servers: list[ServerReport] = []
     for name, connection in session.connections.items():
@@ -102,6 +108,7 @@ def report_on(
             tools=tools[name],
             problem=problems.get(name, ""),
             left_out=tuple(left_out),
+            changed=tuple(sorted(changed.get(name, ()))),
         )
         servers.append(report)
     for name, problem in (unusable or {}).items():
@@ -141,11 +148,16 @@ def reports(config: GatewayConfig) -> list[GatewayReport]:
     return recorded
 
 
-async def serve_stdio(config: GatewayConfig) -> None:
-    """Serve one host on stdin and stdout, until it closes them or the process gets SIGTERM."""
+async def serve_stdio(config: GatewayConfig, *, source: ConfigSource | None = None) -> None:
+    """Serve one host on stdin and stdout, until it closes them or the process gets SIGTERM.
+
+    Args:
+        config: Servers, rules and limits.
+        source: The files of the configuration, whose changes take effect. None follows none.
+    """
     lines: asyncio.Queue[bytes] = asyncio.Queue()
     stdin: Any = _lines_of_stdin(lines)
-    async with Gateway(config) as gateway, _recorded(config, gateway):
+    async with Gateway(config) as gateway, _recorded(config, gateway), _watched(gateway, source):
         # An empty line ends the input, so the servers end before this process.
         _at_sigterm(lambda: lines.put_nowait(b""))
         async with stdio_server(stdin=stdin) as (read, write):
@@ -182,6 +194,7 @@ async def serve_http(
     tokens: Sequence[str],
     host: str = "127.0.0.1",
     port: int = 0,
+    source: ConfigSource | None = None,
     on_listening: Callable[[str], object] = lambda _: None,
 ) -> None:
     """Serve hosts over streamable HTTP at `/mcp`, until the process gets a signal to end.
@@ -192,6 +205,7 @@ async def serve_http(
             read each other's results.
         host: A loopback address.
         port: The port to listen on. 0 for a free one.
+        source: The files of the configuration, whose changes take effect. None follows none.
         on_listening: Called with the gateway's URL once it listens.
 
     Raises:
@@ -219,7 +233,11 @@ async def serve_http(
     with listening:
         # The socket queues connections already, so hosts may connect from now on.
         on_listening(f"http://{url_host}:{listening.getsockname()[1]}/mcp")
-        async with Gateway(config) as gateway, _recorded(config, gateway):
+        async with (
+            Gateway(config) as gateway,
+            _recorded(config, gateway),
+            _watched(gateway, source),
+        ):
             app = _guarded(gateway.server.streamable_http_app(host=host), checked, gateway.leave)
             # Hosts keep their streams open, so uvicorn would wait for them without end.
             settings = uvicorn.Config(
@@ -272,13 +290,27 @@ def checked_tokens(tokens: Sequence[str]) -> tuple[str, ...]:
 
 
 @asynccontextmanager
+async def _watched(gateway: Gateway, source: ConfigSource | None) -> AsyncIterator[None]:
+    """Follow changes of the configuration files."""
+    if source is None:
+        yield
+        return
+    watching = asyncio.create_task(ConfigWatch(gateway, source).run())
+    try:
+        yield
+    finally:
+        watching.cancel()
+        await asyncio.wait({watching})
+
+
+@asynccontextmanager
 async def _recorded(config: GatewayConfig, gateway: Gateway) -> AsyncIterator[None]:
     """Keep a record of the gateway in its folder, for `reports`, unless `memory_only` is set."""
     if config.memory_only:
         yield
         return
     path = _folder(config) / f"{time.time_ns()}-{os.getpid()}.json"
-    recording = asyncio.create_task(_record(config, path, gateway))
+    recording = asyncio.create_task(_record(path, gateway))
     try:
         yield
     finally:
@@ -290,7 +322,7 @@ async def _recorded(config: GatewayConfig, gateway: Gateway) -> AsyncIterator[No
                 old.unlink(missing_ok=True)
 
 
-async def _record(config: GatewayConfig, path: Path, gateway: Gateway) -> None:
+async def _record(path: Path, gateway: Gateway) -> None:
     started_at, last = time.time(), None
     while True:
         try:
@@ -298,8 +330,9 @@ async def _record(config: GatewayConfig, path: Path, gateway: Gateway) -> None:
         finally:  # also when the gateway ends and this task is cancelled
             # All sessions have the same servers, so a report on one of them is enough.
             for session in gateway.sessions[:1]:
-                report = report_on(session, gateway.counts, config.left_out)
-                report = report.model_copy(update={"started_at": started_at})
+                report = report_on(session, gateway.counts, gateway.config.left_out)
+                changes = {"started_at": started_at, "waiting": tuple(sorted(gateway.waiting))}
+                report = report.model_copy(update=changes)
                 if report != last:
                     with suppress(OSError):  # a full disk may have space again later
                         _write_report(path, report)

@@ -252,7 +252,7 @@ def call(id_: int, name: str, arguments: dict[str, Any]) -> None:
         say(id=id_, result=text_of(f"{name} of {os.getpid()} with {list(arguments)}"))
 
 
-def main() -> None:
+def main() -> None:  # noqa: C901 - one case for each method
     while line := sys.stdin.readline():
         message = json.loads(line)
         id_, params = message.get("id"), message.get("params") or {}
@@ -263,8 +263,15 @@ def main() -> None:
                 list_tools(id_, params.get("cursor", ""))
             case "tools/call":
                 call(id_, params["name"], params["arguments"])
+            case "prompts/list" if CASE.startswith("prompts "):
+                say(id=id_, result={"prompts": [{"name": name} for name in CASE.split()[1:]]})
+            case "prompts/get":
+                say(id=id_, result={"messages": [], "description": f"{CASE}: {params['name']}"})
             case "resources/list" | "prompts/list" as method:
                 say(id=id_, result=LISTS[method])
+            case "resources/subscribe" if params["uri"] == "bad://refused":
+                time.sleep(0.2)
+                say(id=id_, error={"code": -32_602, "message": "refused"})
             case "resources/subscribe" | "resources/unsubscribe" as method:
                 (WATCHED.add if method.endswith("/subscribe") else WATCHED.discard)(params["uri"])
                 say(id=id_, result={})

@@ -184,6 +184,22 @@ async def test_an_input_required_result_passes_with_its_state() -> None:
         )
 
 
+async def test_prompts_keep_apart_whose_prefixed_name_another_prompt_has() -> None:
+    config = config_of(
+        a=hostile("prompts ask b_ask"), b=hostile("prompts ask"), c=hostile("prompts b_ask_2")
+    )
+    async with host_of(config) as host:
+        names = [prompt.name for prompt in (await host.list_prompts()).prompts]
+        assert names == ["a_ask", "b_ask", "b_ask_3", "b_ask_2"]
+        origins = [(await host.get_prompt(name)).description for name in names]
+    assert origins == [
+        "prompts ask b_ask: ask",
+        "prompts ask b_ask: b_ask",
+        "prompts ask: ask",
+        "prompts b_ask_2: b_ask_2",
+    ]
+
+
 async def test_resources_and_prompts_are_passed_on() -> None:
     async with host_of(config_of(one=odd(), two=odd())) as host:
         resources = (await host.list_resources()).resources

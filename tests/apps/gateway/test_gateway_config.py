@@ -38,6 +38,8 @@ def test_disabled_servers_and_the_gateway_itself_are_left_out(tmp_path: Path) ->
                 "command": "uvx",
                 "args": ["--from", ".[mcp]", "llm-common", "gateway"],
             },
+            "newest": {"command": "uvx", "args": ["llm-common@latest", "gateway"]},
+            "version": {"command": "uvx", "args": ["llm_common==1.0", "gateway"]},
             "on windows": {"command": "cmd", "args": ["/c", "LLM-Common.exe", "gateway"]},
             "another": {"command": "llm-common", "args": ["demo", "gateway"]},
             "on": {"command": "x", "alwaysAllow": ["what other hosts write"], "timeout": 60_000},

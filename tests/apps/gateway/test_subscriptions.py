@@ -1,5 +1,6 @@
 """Test subscriptions and completions for single resources, prompts and templates."""
 
+import asyncio
 import os
 import signal
 from collections.abc import Callable
@@ -9,6 +10,7 @@ import pytest
 from mcp import Client, MCPError
 from mcp.client.subscriptions import ResourceUpdated
 
+from llm_common.apps.gateway import Gateway
 from tests.apps.gateway.hosts import ERAS, config_of, host_of, hostile, odd, text_of, until
 
 pytestmark = pytest.mark.mcp
@@ -73,6 +75,18 @@ async def test_a_resource_that_no_server_can_watch_is_refused() -> None:
     async with host_of(config_of(broken=hostile("an end at the start")), mode="legacy") as host:
         with pytest.raises(MCPError, match="no server announces changes of this resource"):
             await host.session.send_request(subscribe("bad://a"), EMPTY)
+
+
+async def test_every_watcher_learns_that_a_subscription_was_refused() -> None:
+    async with (
+        Gateway(config_of(one=hostile(CHANGING))) as gateway,
+        Client(gateway.server, mode="legacy") as host,
+    ):
+        await host.list_tools()
+        (session,) = gateway.sessions
+        watching = [session.lists.watch("bad://refused", object()) for _ in range(3)]
+        answers = await asyncio.gather(*watching, return_exceptions=True)
+        assert [str(answer) for answer in answers] == ["refused"] * 3
 
 
 async def test_a_host_of_the_newest_protocol_listens_to_any_server() -> None:
