@@ -24,6 +24,7 @@ from llm_common.text.display import (
     to_json,
     without_headings,
 )
+from llm_common.text.outline import outline
 
 _MAX_CHARS_PER_TOKEN = 16  # a longer text is too long without counting, which takes seconds for MBs
 _READ_CHARS = 2_000_000  # a longer result is not parsed, and searched only this far
@@ -33,7 +34,7 @@ _LINE_CHARS = 200
 _SAMPLE_CHARS = 2_000  # from which the characters of a token are estimated
 # A full disk ends no run. A longer result would not fit most prompts, with nothing to read it from.
 MAX_UNSTORED_CHARS = 100_000
-_PASSAGES_LABEL = "Passages that hold words of the question:"
+_OUTLINE_SHARE = 0.35
 _ENDS_LABEL = "Beginning and end:"
 
 
@@ -121,6 +122,8 @@ class OffloadTurn:
         query: The question that decides which passages the previews show.
         calls: Number of calls in the turn.
         counter: Counts tokens. None takes `DefaultCounter`.
+        query_name: What previews call the origin of their words, such as "call" for a query of the
+            call's own arguments.
 
     Attributes:
         calls: Number of calls in the turn.
@@ -133,9 +136,11 @@ class OffloadTurn:
         query: str = "",
         calls: int = 1,
         counter: TokenCounter | None = None,
+        query_name: str = "question",
     ) -> None:
         self._policy = policy or OffloadPolicy()
         self._query = query
+        self._query_name = query_name
         self._counter = counter or DefaultCounter()
         self._tokens_left = self._policy.max_turn_tokens
         self.calls: Final = max(calls, 1)
@@ -213,7 +218,7 @@ class OffloadTurn:
         if text is None:
             text = text_of(result)
         count, reader = self._counter.count, self._policy.reader_name
-        parts = ResultParts(text, result, self._query)
+        parts = ResultParts(text, result, self._query, query_name=self._query_name)
         frame_tokens = count(_framed(pointer, len(text), "", reader))
         sample = text[:_SAMPLE_CHARS]
         chars = (max_tokens - frame_tokens) * len(sample) // max(count(sample), 1)
@@ -314,28 +319,44 @@ def _framed(pointer: ContextPointer, total_chars: int, body: str, reader_name: s
 class ResultParts:
     """Parts of a result that is too long: passages that match the query, then head and tail.
 
+    Without a match, headings replace the passages.
+
     Args:
         text: The result as text. See `text_of`.
         result: The result.
         query: The question that the passages should help to answer.
+        query_name: The origin of the query's words. See `OffloadTurn`.
     """
 
-    def __init__(self, text: str, result: object, query: str) -> None:
+    def __init__(
+        self, text: str, result: object, query: str, *, query_name: str = "question"
+    ) -> None:
         is_text = isinstance(result, str) or len(text) > _READ_CHARS
         self._text = text
         # Plain data for the excerpt, since the result may be a model or another object.
         self._value = text if is_text else decode_json(text.encode())
         self._passages = RankedPassages(text[:_READ_CHARS], search_stems(query))
+        self._passages_label = f"Passages that hold words of the {query_name}:"
 
     def body(self, max_chars: int) -> str:
         """Return the parts in about `max_chars` characters."""
-        # Passages get the larger share, or everything if no passage fits their share.
-        best = self._passages.best(max_size=int(max_chars * _PASSAGES_SHARE), count=len)
-        best = best or self._passages.best(max_size=max_chars, count=len)
-        passages = f"{_PASSAGES_LABEL}\n{best.text}\n{_ENDS_LABEL}\n" if best else ""
-        ends_chars = max(max_chars - len(passages), _MIN_CHARS)
+        middle = self._middle(max_chars)
+        if middle:
+            middle += f"\n{_ENDS_LABEL}\n"
+        ends_chars = max(max_chars - len(middle), _MIN_CHARS)
         if self._value is self._text:
             ends = excerpt_text(self._text, ends_chars)
         else:
             ends = excerpt_json(self._value, ends_chars)
-        return without_headings(passages + ends.text)
+        return without_headings(middle + ends.text)
+
+    def _middle(self, max_chars: int) -> str:
+        """Return passages, else headings, else ""."""
+        # Passages get the larger share, or everything if no passage fits their share.
+        best = self._passages.best(max_size=int(max_chars * _PASSAGES_SHARE), count=len)
+        best = best or self._passages.best(max_size=max_chars, count=len)
+        if best:
+            return f"{self._passages_label}\n{best.text}"
+        if self._value is self._text:
+            return outline(self._text[:_READ_CHARS], int(max_chars * _OUTLINE_SHARE))
+        return ""

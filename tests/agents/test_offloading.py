@@ -70,6 +70,23 @@ async def test_a_long_result_becomes_a_pointer_and_a_preview_s4_08(tmp_path: Pat
     assert "read_context" in preview
 
 
+async def test_without_a_match_a_preview_shows_headings_and_both_ends(tmp_path: Path) -> None:
+    text = "\n".join(f"## Day {day}\n\n{'It rained all day. ' * 40}" for day in range(50))
+    shown, _ = await offloaded(tmp_path, text, query="zygomorphic", max_whole_tokens=500)
+    assert COUNTER.count(shown.text) <= 400
+    assert "of 50 headings by line:\n1: ## Day 0\n" in shown.text
+    assert "Beginning and end:" in shown.text
+    found, _ = await offloaded(tmp_path, text, query="day 31", max_whole_tokens=500)
+    assert "headings by line" not in found.text
+
+
+async def test_a_turn_names_the_origin_of_its_words(tmp_path: Path) -> None:
+    turn = OffloadTurn(OffloadPolicy(max_turn_tokens=None), query="snowfall", query_name="call")
+    session = Session(tmp_path)
+    shown = await session.offload(ROWS, tool="weather", args={}, turn=turn)
+    assert "Passages that hold words of the call:" in shown.text
+
+
 async def test_without_a_query_a_preview_shows_head_and_tail_s4_08(tmp_path: Path) -> None:
     text = "\n".join(f"line {number}" for number in range(5_000))
     shown, _ = await offloaded(tmp_path, text, max_whole_tokens=500)
