@@ -46,7 +46,7 @@ from llm_common.agents import (
 )
 from llm_common.agents.schemas import PlannedTask
 from llm_common.apps.gateway.gateway_config import GatewayConfig
-from llm_common.apps.gateway.host_results import HostResults
+from llm_common.apps.gateway.host_results import HostResults, ServerOutput
 from llm_common.context import TurnEntry
 from llm_common.core import LLMClient, LLMConfig, OpenAICompatibleClient
 from llm_common.folders import pack_folder
@@ -221,10 +221,11 @@ async def walk_through_doors(folder: Path, recorder: Recorder) -> None:
     ]
     with recorder.walk("hook: fold 200 messages"):
         assert len(await session.fold(messages)) < len(messages)
-    config = GatewayConfig.model_validate({"servers": {}})
+    config = GatewayConfig.model_validate({"servers": {"weather": {"command": "x"}}})
     results = HostResults(config, FileContextPointerStore(folder / "gateway"))
+    limits = config.result_limits("weather", "list")
     with recorder.walk("gateway: preview a result"):
-        assert await results.preview(ROWS, [], tool="list", args={"city": "Oslo"})
+        assert await results.preview(ServerOutput(ROWS), limits, tool="list", args={"city": "Oslo"})
     packing = Session(folder / "packing")
     await packing.offload(ROWS, tool="list", args={}, query=QUERY)
     now = datetime.now(UTC)

@@ -96,6 +96,12 @@ def serve(
     deny: Annotated[
         _Globs, typer.Option(metavar="GLOB", help="Hide matching tools. Repeatable.")
     ] = None,
+    whole: Annotated[
+        _Globs,
+        typer.Option(
+            metavar="GLOB", help="Keep results of matching tools whole up to 25,000 tokens."
+        ),
+    ] = None,
     read_only: Annotated[
         bool, typer.Option("--read-only", help="Offer only tools marked read-only.")
     ] = False,
@@ -109,8 +115,11 @@ def serve(
         int, typer.Option(min=200, help="Maximum tokens of a preview.")
     ] = 400,
     intent: Annotated[
-        bool, typer.Option(help="Add an argument in which the model says what it looks for.")
-    ] = True,
+        bool,
+        typer.Option(
+            "--intent", help="Add an argument in which the model says what it wants of a result."
+        ),
+    ] = False,
     host_prefix: Annotated[str, typer.Option(help="Prefix that the host adds to tool names.")] = "",
     lazy: Annotated[
         bool, typer.Option("--lazy", help="Start a server only when it is needed.")
@@ -159,6 +168,7 @@ def serve(
             "allow": tuple(allow or ["*"]),
             "deny": tuple(deny or ()),
             "pinned": tuple(pin or ()),
+            "whole": tuple(whole or ()),
             "read_only": read_only,
         },
         "list_found": list_found,
@@ -299,9 +309,7 @@ def _show(report: "GatewayReport", title: str) -> None:
             lines.append(f"    changed after it was approved: {_inert(tool)}")
     for name in report.waiting:
         lines.append(f"  {_inert(name)}: waits for `llm-common gateway approve`")
-    lines.append(
-        f"  definitions: {report.tokens_of_all:,} tokens in all, {report.tokens_listed:,} listed"
-    )
+    lines.append(f"  listed: {_listed(report)}")
     if report.calls:
         lines.append(
             f"  {report.calls:,} calls, {report.results_kept:,} results kept, "
@@ -309,6 +317,17 @@ def _show(report: "GatewayReport", title: str) -> None:
             f"{report.tokens_read_back:,} tokens read back"
         )
     typer.echo("\n".join(lines))
+
+
+def _listed(report: "GatewayReport") -> str:
+    """Return what the list costs or saves, compared with the servers without a gateway."""
+    difference = report.tokens_listed - report.tokens_of_all
+    compared = f"{difference:+,} over" if difference >= 0 else f"{-difference:,} under"
+    other_mode = "all" if report.searched else "search"
+    return (
+        f"{report.tokens_listed:,} tokens, {compared} the servers' own {report.tokens_of_all:,}; "
+        f"with --tools {other_mode} {report.tokens_otherwise:,}"
+    )
 
 
 def _inert(text: str) -> str:

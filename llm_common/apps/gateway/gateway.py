@@ -19,10 +19,10 @@ from llm_common._threads import in_thread
 from llm_common.apps.gateway.gateway_config import GatewayConfig, ServerConfig
 from llm_common.apps.gateway.host_results import GatewayCounts
 from llm_common.apps.gateway.host_session import HostSession
+from llm_common.apps.gateway.own_tools import instructions
 from llm_common.apps.gateway.server_connection import HostAbilities
 from llm_common.apps.gateway.server_questions import HostContext
 from llm_common.apps.gateway.server_records import ServerRecords
-from llm_common.apps.gateway.tool_listing import LISTER, READER, SEARCHER
 from llm_common.errors import StoreError
 from llm_common.folders.tree_index import default_cache_dir
 from llm_common.pointers.store import (
@@ -66,16 +66,14 @@ class Gateway:
         self.server: Final = _GatewayServer(
             "llm-common",
             version=__version__,
-            instructions=_instructions(config),
+            instructions=instructions(config),
             on_list_tools=self._of_session(lambda session, _, __: session.list_tools()),
             on_call_tool=self._of_session(HostSession.call),
             on_list_resources=self._of_session(lambda session, _, __: session.lists.resources()),
             on_list_resource_templates=self._of_session(
                 lambda session, _, __: session.lists.templates()
             ),
-            on_read_resource=self._of_session(
-                lambda session, params, host: session.lists.read(params, host)
-            ),
+            on_read_resource=self._of_session(HostSession.read_resource),
             on_list_prompts=self._of_session(lambda session, _, __: session.lists.prompts()),
             on_subscribe_resource=self._of_session(
                 lambda session, params, _: session.lists.subscribe(params)
@@ -282,14 +280,3 @@ def store_of(config: GatewayConfig) -> ContextPointerStore:
 def folder_of(config: GatewayConfig) -> Path:
     """Return the folder of the gateway's files."""
     return config.folder or default_cache_dir() / "gateway"
-
-
-def _instructions(config: GatewayConfig) -> str | None:
-    if config.max_whole_tokens is None:
-        return None
-    names = [f"{config.host_prefix}{name}" for name in (READER, SEARCHER, LISTER)]
-    return (
-        f"Results over {config.max_whole_tokens} tokens are stored, and you see a preview with an "
-        f"id. Read what you need with {names[0]}, find words in all of them with {names[1]}, list "
-        f"them with {names[2]}."
-    )

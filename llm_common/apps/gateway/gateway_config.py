@@ -3,6 +3,7 @@
 import logging
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import pairwise
 from pathlib import Path, PurePath
@@ -20,6 +21,8 @@ _log = logging.getLogger(__name__)
 
 _DAY_S: Final = 86_400.0
 _MAX_NAME_CHARS: Final = 100  # in an error
+MAX_WHOLE_TOKENS: Final = 25_000
+"""Maximum tokens of a result of a tool in `whole`. Claude Code's own limit is the same."""
 
 _VERSION_OR_EXTRAS: Final = re.compile(r"[@\[=<>~! ]")
 
@@ -27,8 +30,23 @@ ToolsMode = Literal["all", "search", "auto"]
 Globs = tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class ResultLimits:
+    """The limits of a tool's results.
+
+    Attributes:
+        max_whole_tokens: Maximum tokens of a result that stays whole.
+        max_preview_tokens: Maximum tokens of a preview.
+    """
+
+    max_whole_tokens: int
+    max_preview_tokens: int
+
+
 class ToolRules(BaseModel):
-    """The choice of tools, by case-sensitive globs on `name` or `server/name`.
+    """The choice of tools and the limits of their results, for one server or for all.
+
+    Globs are case-sensitive and match `name` or `server/name`.
 
     Attributes:
         allow: Only these tools are available.
@@ -36,6 +54,11 @@ class ToolRules(BaseModel):
         pinned: These tools are listed even if others can only be searched.
         read_only: Whether to offer only tools that change nothing, by their server's hint or the
             verb in their name.
+        whole: The results of these tools stay whole up to 25,000 tokens. For a resource, the name
+            is its URI.
+        max_whole_tokens: Maximum tokens of a result that stays whole. None takes the limit of the
+            rules for all servers, then of the gateway.
+        max_preview_tokens: Maximum tokens of a preview. None as above.
     """
 
     model_config = ConfigDict(
@@ -46,6 +69,9 @@ class ToolRules(BaseModel):
     deny: Globs = ()
     pinned: Globs = ()
     read_only: bool = False
+    whole: Globs = ()
+    max_whole_tokens: int | None = Field(default=None, ge=MIN_LIMIT_TOKENS)
+    max_preview_tokens: int | None = Field(default=None, ge=MIN_LIMIT_TOKENS)
 
     def admits(self, server: str, tool: str) -> bool:
         """Return whether a tool is allowed and not denied."""
@@ -54,6 +80,10 @@ class ToolRules(BaseModel):
     def pins(self, server: str, tool: str) -> bool:
         """Return whether a tool is always listed."""
         return _any_matches(self.pinned, server, tool)
+
+    def keeps_whole(self, server: str, tool: str) -> bool:
+        """Return whether the results of a tool stay whole up to `MAX_WHOLE_TOKENS`."""
+        return _any_matches(self.whole, server, tool)
 
 
 class ServerConfig(BaseModel):
@@ -99,10 +129,10 @@ class GatewayConfig(BaseModel):
             host's prompt cache is lost each time.
         rules: The choice of tools for all servers, in addition to the rules of each server.
         max_whole_tokens: Maximum tokens of a result that stays whole. A longer one is stored and
-            replaced by a preview. None keeps every result whole.
+            replaced by a preview. None keeps every result whole, whatever the rules.
         max_preview_tokens: Maximum tokens of a preview.
         intent: Whether to add an argument `intent` to each tool, which decides what a preview
-            shows.
+            shows. It costs about 8 tokens per listed tool.
         host_prefix: The prefix that the host adds to tool names, such as `mcp__gateway__`. Previews
             name tools with it. At most 50 characters that are allowed in tool names.
         lazy: Whether to start a server at its first use instead of when a host connects.
@@ -130,7 +160,7 @@ class GatewayConfig(BaseModel):
     rules: ToolRules = Field(default_factory=ToolRules)
     max_whole_tokens: int | None = Field(default=2_000, ge=MIN_LIMIT_TOKENS)
     max_preview_tokens: int = Field(default=400, ge=MIN_LIMIT_TOKENS)
-    intent: bool = True
+    intent: bool = False
     host_prefix: str = Field(default="", pattern=r"^[A-Za-z0-9_.-]{0,50}$")
     lazy: bool = False
     start_timeout_s: float = Field(default=60.0, gt=0)
@@ -182,6 +212,25 @@ class GatewayConfig(BaseModel):
             return cls(servers=servers, left_out=left_out, **settings)
         except ValidationError as exc:
             raise _invalid(exc, "the gateway's settings") from exc
+
+    def result_limits(self, server: str, tool: str) -> ResultLimits | None:
+        """Return the limits of a tool's results, or None if every result stays whole.
+
+        Args:
+            server: The server's name.
+            tool: The tool's name there, or the URI of a resource.
+        """
+        if self.max_whole_tokens is None:
+            return None
+        max_whole, max_preview = self.max_whole_tokens, self.max_preview_tokens
+        # The rules of the server come last, because they are the more specific ones.
+        every_rules = (self.rules, self.servers[server].rules)
+        for rules in every_rules:
+            max_whole = rules.max_whole_tokens or max_whole
+            max_preview = rules.max_preview_tokens or max_preview
+        if any(rules.keeps_whole(server, tool) for rules in every_rules):
+            max_whole = max(max_whole, MAX_WHOLE_TOKENS)
+        return ResultLimits(max_whole, min(max_preview, max_whole))
 
 
 def is_gateway(server: ServerConfig) -> bool:

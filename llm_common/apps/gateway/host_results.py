@@ -1,34 +1,73 @@
 """Store a host's large results in a `Session`, and return previews: `HostResults`."""
 
+import re
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from llm_common._threads import in_thread
-from llm_common.agents.offloading import OffloadPolicy
+from llm_common.agents.offloading import OffloadPolicy, OffloadTurn
 from llm_common.agents.session import Session, SessionConfig
-from llm_common.apps.gateway.gateway_config import GatewayConfig
-from llm_common.apps.gateway.tool_listing import LISTER, READER, SEARCHER
+from llm_common.apps.gateway.context_tool import ContextTool
+from llm_common.apps.gateway.gateway_config import GatewayConfig, ResultLimits
+from llm_common.apps.gateway.tool_listing import CONTEXT
 from llm_common.core.tokens import DefaultCounter, TokenCounter
 from llm_common.errors import StoreError
 from llm_common.pointers.reading import MIN_LIMIT_TOKENS
 from llm_common.pointers.store import ContextPointerStore
 from llm_common.text.canonical import decode_json
-from llm_common.text.display import in_fence, one_line, to_json
+from llm_common.text.display import to_json
 from llm_common.tools.tool import Tool
 
 _MAX_QUERY_CHARS: Final = 1_000
-_LINE_CHARS: Final = 160
 _COUNTED_CHARS: Final = 20_000  # of the sample from which a result's tokens are estimated
-_FRAME_TOKENS: Final = 60  # for the fence, and for the line that counts older results
-_LIST_SCHEMA: Final = {
-    "type": "object",
-    "properties": {
-        "after": {"type": "integer", "minimum": 0, "description": "How many of the newest to skip."}
-    },
-    "additionalProperties": False,
-}
+_MAX_CHARS_PER_TOKEN: Final = 16  # longer texts exceed a limit without being counted
+# Words in the names of arguments whose values say where something is, and not what it says.
+_PLACE_NAMES: Final = frozenset(
+    """
+    branch cursor cwd dir directory file filename filepath files folder folders host path pathname
+    paths ref repo repository root uri uris url urls workspace
+    """.split()  # noqa: SIM905
+)
+# A path, an address, or the name of a file: `a/b`, `C:\\a`, `https://a`, `~`, `.git`, `notes.md`.
+_PLACE: Final = re.compile(
+    r"\S*[/\\]\S*|~\S*|\.\S+|[\w.-]+\.(?:c|cfg|conf|cpp|cs|css|csv|db|docx?|gif|go|h|html?|ini|"
+    r"java|jpe?g|js|json|jsonl|jsx|kt|lock|log|mdx?|pdf|php|png|ps1|py|rb|rs|rst|sh|sql|svg|toml|"
+    r"tsv|tsx?|txt|xlsx?|xml|ya?ml|zip)",
+    re.IGNORECASE,
+)
+_CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+
+
+@dataclass(frozen=True, slots=True)
+class ServerOutput:
+    """A server's result or resource, apart from pictures and other media.
+
+    Attributes:
+        structured: The result as data, or None.
+        texts: The text blocks, and the texts of embedded resources.
+        links: The blocks that stay beside a preview of the texts, as JSON.
+        blocks: All blocks of the result as JSON, with the same content as `texts` and `links`.
+    """
+
+    structured: Any = None
+    texts: Sequence[str] = ()
+    links: Sequence[Mapping[str, Any]] = ()
+    blocks: Sequence[Mapping[str, Any]] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ResultPreview:
+    """A preview in place of a server's output.
+
+    Attributes:
+        text: The preview.
+        keeps_links: Whether the output's links stay beside the preview.
+    """
+
+    text: str
+    keeps_links: bool
 
 
 @dataclass(slots=True)
@@ -60,8 +99,8 @@ class HostResults:
 
     Attributes:
         keeps: Whether large results are stored.
-        tools: The tools that read, search and list results, by their names without the host's
-            prefix.
+        tools: The tool that reads, searches and lists results, by its name without the host's
+            prefix. Empty if nothing is stored.
     """
 
     def __init__(
@@ -75,76 +114,94 @@ class HostResults:
         self.counts: Final = counts or GatewayCounts()
         self.keeps: Final = config.max_whole_tokens is not None
         self._counter = counter or DefaultCounter()
-        self._max_tokens = config.max_whole_tokens or MIN_LIMIT_TOKENS
-        policy = OffloadPolicy(
-            max_whole_tokens=self._max_tokens,
-            max_preview_tokens=min(config.max_preview_tokens, self._max_tokens),
-            # MCP does not say which calls belong to one turn, so none share a budget.
-            max_turn_tokens=None,
-            reader_name=f"{config.host_prefix}{READER}",
-        )
+        self._reader_name = f"{config.host_prefix}{CONTEXT}"
+        max_tokens = config.max_whole_tokens or MIN_LIMIT_TOKENS
         settings = SessionConfig(
-            offload=policy,
-            max_read_tokens=self._max_tokens,
-            search_name=f"{config.host_prefix}{SEARCHER}",
+            offload=OffloadPolicy(reader_name=self._reader_name),
+            max_read_tokens=max_tokens,
+            # One tool has all three abilities. No tool of a server can have its name.
+            search_name=self._reader_name,
+            finder_name=self._reader_name,
             max_tool_tokens=None,  # the gateway lists and finds the tools of its servers itself
             counter=self._counter,
         )
         self._session = Session(store, config=settings)
         self.tools: Final[dict[str, Tool]] = {}
         if self.keeps:
-            reader, search = self._session.tools()
-            lister = Tool(
-                self._list,
-                name=LISTER,
-                description="Lists the stored results of this session, newest first.",
-                parameters=_LIST_SCHEMA,
-                read_only=True,
+            self.tools[CONTEXT] = ContextTool(
+                self._session, name=CONTEXT, max_tokens=max_tokens, counter=self._counter
             )
-            self.tools.update({READER: reader, SEARCHER: search, LISTER: lister})
 
     async def preview(
         self,
-        structured: Any,
-        texts: Sequence[str],
+        output: ServerOutput,
+        limits: ResultLimits | None,
         *,
         tool: str,
         args: Mapping[str, Any],
         intent: str = "",
-    ) -> str | None:
-        """Return the preview that replaces a result, or None if the result stays whole.
+    ) -> ResultPreview | None:
+        """Return the preview that replaces an output, or None if the output stays whole.
 
-        A result that cannot be stored stays whole, so nothing is lost.
+        An output that cannot be stored stays whole, or is cut in its middle if it is long.
 
         Args:
-            structured: The result as data, or None.
-            texts: The result as text blocks.
+            output: The output.
+            limits: The limits of the tool's results. None keeps them whole.
             tool: The tool's name in the host.
             args: The arguments of the call.
             intent: What the caller wants from the result.
         """
-        self.counts.calls += 1
-        if not self.keeps:
+        if not self.keeps or limits is None:
             return None
-        # In a thread, because parsing megabytes of JSON would block the event loop.
-        value = await in_thread(stored_value, structured, texts)
+        # In a thread, because encoding megabytes of links would block the event loop.
+        link_tokens = await in_thread(self._tokens_of_links, output.links, limits)
+        keeps_links = link_tokens is not None
+        max_tokens = limits.max_whole_tokens - (link_tokens or 0)
+        policy = OffloadPolicy(
+            max_whole_tokens=max_tokens,
+            max_preview_tokens=min(limits.max_preview_tokens, max_tokens),
+            # MCP does not say which calls belong to one turn, so none share a budget.
+            max_turn_tokens=None,
+            reader_name=self._reader_name,
+        )
+        turn = OffloadTurn(
+            policy, query=query_of(args, intent), query_name="call", counter=self._counter
+        )
+        if keeps_links:
+            value = await in_thread(stored_value, output.structured, output.texts)
+        elif output.structured is None:
+            value = list(output.blocks)
+        else:
+            value = {"structuredContent": output.structured, "content": list(output.blocks)}
         try:
-            offloaded = await self._session.offload(
-                value, tool=tool, args=args, query=query_of(args, intent)
-            )
+            offloaded = await self._session.offload(value, tool=tool, args=args, turn=turn)
         except StoreError:
             return None
         if offloaded.is_whole:
             return None
         if offloaded.pointer_id is None:  # the store failed, and the result is too long
-            return offloaded.text
+            return ResultPreview(offloaded.text, keeps_links)
         # Counting a long text takes seconds, so its tokens are estimated from its beginning.
-        sample = ("\n".join(texts) or to_json(value))[:_COUNTED_CHARS]
+        sample = (value if isinstance(value, str) else to_json(value))[:_COUNTED_CHARS]
         sample_tokens = await in_thread(self._counter.count, sample)
         tokens = sample_tokens * offloaded.total_chars // max(len(sample), 1)
         self.counts.kept += 1
         self.counts.tokens_not_sent += max(tokens - self._counter.count(offloaded.text), 0)
-        return offloaded.text
+        return ResultPreview(offloaded.text, keeps_links)
+
+    def _tokens_of_links(
+        self, links: Sequence[Mapping[str, Any]], limits: ResultLimits
+    ) -> int | None:
+        """Return the tokens of links, or None if they leave no room for a preview beside them."""
+        if not links:
+            return 0
+        max_tokens = limits.max_whole_tokens - limits.max_preview_tokens
+        text = to_json(list(links))
+        if len(text) > max_tokens * _MAX_CHARS_PER_TOKEN:
+            return None
+        tokens = self._counter.count(text)
+        return tokens if tokens <= max_tokens else None
 
     async def answer(self, name: str, args: Mapping[str, Any]) -> str:
         """Run one of `tools` and return its answer, within `max_whole_tokens`.
@@ -161,21 +218,6 @@ class HostResults:
         """Remove this host's results."""
         await self._session.clear()
 
-    async def _list(self, after: int = 0) -> str:
-        pointers = [*self._session.results.pointers.values()][::-1]
-        lines: list[str] = []
-        for pointer in pointers[after:]:
-            summary = one_line(pointer.summary, max_chars=_LINE_CHARS)
-            line = f"{pointer.pointer_id}: {summary} ({pointer.result_bytes or 0:,} bytes)"
-            if self._counter.count("\n".join([*lines, line])) > self._max_tokens - _FRAME_TOKENS:
-                break
-            lines.append(line)
-        head = f"{len(pointers)} results are stored."
-        older = len(pointers) - after - len(lines)
-        if older > 0:
-            head += f" {older} older ones follow after {after + len(lines)}."
-        return f"{head}\n{in_fence(chr(10).join(lines))}"
-
 
 def stored_value(structured: Any, texts: Sequence[str]) -> Any:
     """Return the value to store for a result: its text, its data, or both if they differ.
@@ -187,12 +229,13 @@ def stored_value(structured: Any, texts: Sequence[str]) -> Any:
         structured: The result as data, or None.
         texts: The result as text blocks.
     """
-    data = result_data(structured, texts)
-    if isinstance(data, dict | list) and len(texts) == 1:
-        text = texts[0]
-        if _parsed(text) in (data, structured):
-            return text
-    return data
+    if structured is None and len(texts) == 1:
+        return texts[0]
+    parsed = [_parsed(text) for text in texts]
+    value = _data_of(structured, texts, parsed)
+    if isinstance(value, dict | list) and len(texts) == 1 and parsed[0] in (value, structured):
+        return texts[0]
+    return value
 
 
 def result_data(structured: Any, texts: Sequence[str]) -> Any:
@@ -202,8 +245,12 @@ def result_data(structured: Any, texts: Sequence[str]) -> Any:
         structured: The result as data, or None. A list wrapped as `{"result": […]}` is unwrapped.
         texts: The result as text blocks.
     """
+    return _data_of(structured, texts, [_parsed(text) for text in texts])
+
+
+def _data_of(structured: Any, texts: Sequence[str], parsed: list[Any]) -> Any:
+    """Return what `result_data` does, given the texts also parsed."""
     joined = "\n".join(texts)
-    parsed = list(map(_parsed, texts))
     if structured is None:
         # Several documents of JSON stay apart, so that a path can lead into each of them.
         are_documents = all(isinstance(document, dict | list) for document in parsed)
@@ -224,22 +271,34 @@ def result_data(structured: Any, texts: Sequence[str]) -> Any:
 
 
 def query_of(args: Mapping[str, Any], intent: str) -> str:
-    """Return the query of a preview: the intent, then the words and numbers of the arguments."""
-    words = [intent]
+    """Return the words that choose a preview's passages: the intent, else the words of the call.
+
+    Paths, addresses and names of files are left out: they say where the result comes from, and
+    their rare words would outweigh all others. Numbers are mostly limits and pages.
+    """
+    if intent.strip():
+        return intent[:_MAX_QUERY_CHARS]
+    words: list[str] = []
     # Breadth first, because the main arguments are at the top.
-    queue: deque[Any] = deque([dict(args)])
-    remaining_chars = _MAX_QUERY_CHARS - len(intent)
+    queue: deque[tuple[str, Any]] = deque([("", dict(args))])
+    remaining_chars = _MAX_QUERY_CHARS
     while queue and remaining_chars > 0:
-        value = queue.popleft()
+        name, value = queue.popleft()
         if isinstance(value, Mapping):
-            queue.extend(value.values())
+            queue.extend(value.items())
         elif isinstance(value, list):
-            queue.extend(value)
-        # A bool is an int too, but no word to search for.
-        elif isinstance(value, str | int | float) and not isinstance(value, bool):
-            words.append(str(value)[:remaining_chars])
-            remaining_chars -= len(words[-1])
-    return " ".join(filter(None, words))[:_MAX_QUERY_CHARS]
+            queue.extend((name, item) for item in value)
+        elif isinstance(value, str) and not _names_a_place(name):
+            for word in value[:remaining_chars].split():
+                if not _PLACE.fullmatch(word):
+                    words.append(word)
+                    remaining_chars -= len(word) + 1
+    return " ".join(words)
+
+
+def _names_a_place(name: str) -> bool:
+    words = re.split(r"[^a-z]+", _CAMEL.sub("_", name).lower())
+    return not _PLACE_NAMES.isdisjoint(words)
 
 
 def _parsed(text: str) -> Any:

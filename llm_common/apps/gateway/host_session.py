@@ -6,7 +6,6 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from difflib import get_close_matches
 from typing import Any, Final
 
 import anyio
@@ -20,6 +19,16 @@ from pydantic import TypeAdapter
 from llm_common._threads import in_thread
 from llm_common.apps.gateway.gateway_config import GatewayConfig, ServerConfig
 from llm_common.apps.gateway.host_results import GatewayCounts, HostResults
+from llm_common.apps.gateway.own_tools import (
+    context_definition,
+    instructions,
+    search_definitions,
+)
+from llm_common.apps.gateway.result_blocks import (
+    ResultBlocks,
+    output_of_resource,
+    previewable_texts,
+)
 from llm_common.apps.gateway.server_connection import HostAbilities, ServerConnection
 from llm_common.apps.gateway.server_lists import ServerLists
 from llm_common.apps.gateway.server_questions import (
@@ -31,10 +40,13 @@ from llm_common.apps.gateway.server_questions import (
 from llm_common.apps.gateway.server_records import ServerRecords, entry_digest
 from llm_common.apps.gateway.server_tools import ServerTools
 from llm_common.apps.gateway.tool_listing import (
+    READ_CALL,
     TOOL_CALL,
     TOOL_SEARCH,
     ServerTool,
     ToolListing,
+    definition_tokens,
+    is_marked_read_only,
     shown_description,
 )
 from llm_common.core.tokens import DefaultCounter, TokenCounter
@@ -45,45 +57,13 @@ from llm_common.text.display import one_line
 _ANSWER: Final = TypeAdapter[types.CallToolResult | types.InputRequiredResult](
     types.CallToolResult | types.InputRequiredResult
 )
-# Claude may hide tools until the model searches for them. These stay visible.
-_ALWAYS_LOADED: Final = {"anthropic/alwaysLoad": True}
 _OWN_META: Final = "llm-common/"
 _MAX_WAITING: Final = 100  # notifications of one kind from one server
 _LIST_TRIES: Final = 3  # while servers list their tools during the listing
 _UNWATCH_WAIT_S: Final = 1.0
 _MAX_TITLE_CHARS: Final = 200
 _PROTOCOL_META: Final = "io.modelcontextprotocol/"
-_INTENT: Final = {"type": "string", "description": "What you want from the result."}
-_SEARCH_TOOL: Final = types.Tool(
-    name=TOOL_SEARCH,
-    description=(
-        "Finds tools by what they do, with their parameters. Search before you say that you cannot "
-        "do a thing."
-    ),
-    input_schema={
-        "type": "object",
-        "properties": {
-            "query": {"type": "string", "description": "What is to be done, in plain words."}
-        },
-        "required": ["query"],
-    },
-    annotations=types.ToolAnnotations(read_only_hint=True),
-    meta=_ALWAYS_LOADED,
-)
-_CALL_TOOL: Final = types.Tool(
-    name=TOOL_CALL,
-    description=f"Runs a tool that {TOOL_SEARCH} found.",
-    input_schema={
-        "type": "object",
-        "properties": {
-            "name": {"type": "string", "description": "The tool's name."},
-            "arguments": {"type": "object", "description": "Its arguments, by its own schema."},
-            "intent": _INTENT,
-        },
-        "required": ["name"],
-    },
-    meta=_ALWAYS_LOADED,
-)
+_RESOURCE_TOOL: Final = "resources/read"  # the name under which the text of a resource is stored
 
 CallResult = types.CallToolResult | types.InputRequiredResult
 
@@ -182,53 +162,50 @@ class HostSession:
         return types.ListToolsResult(tools=tools)
 
     def _tools_of(self, listing: ToolListing) -> list[types.Tool]:
-        tools: list[types.Tool] = []
-        for own in self.results.tools.values():
-            definition = types.Tool(
-                name=own.name,
-                description=own.description,
-                input_schema=own.parameters,
-                annotations=types.ToolAnnotations(read_only_hint=True),
-                meta=_ALWAYS_LOADED,
-            )
-            tools.append(definition)
-        if listing.searched:
-            tools += [_SEARCH_TOOL, _CALL_TOOL]
+        tools = self._own_tools(searched=listing.searched)
         for name, tool in listing.listed(self._found).items():
-            tools.append(self._definition(name, tool))
+            tools.append(self._definition(name, tool, listing))
         return tools
 
-    def listed_tokens(self) -> int:
-        """Return the tokens of the definitions that the host lists."""
-        fields = {"name", "description", "input_schema"}
-        tokens = 0
-        for tool in self._tools_of(self.tools.current()):
-            tokens += self._counter.count(tool.model_dump_json(include=fields, by_alias=True))
-        return tokens
+    def _own_tools(self, *, searched: bool) -> list[types.Tool]:
+        tools = [context_definition(tool) for tool in self.results.tools.values()]
+        if searched:
+            tools += search_definitions(intent=self._config.intent and self.results.keeps)
+        return tools
 
-    def _definition(self, name: str, tool: ServerTool) -> types.Tool:
+    def listed_tokens(self, *, searched: bool | None = None) -> int:
+        """Return the tokens that a host spends on the gateway before any call.
+
+        These are the definitions that it lists, with the gateway's own, and the instructions.
+
+        Args:
+            searched: Whether to count the list of search mode. None counts the host's own list.
+        """
+        listing = self.tools.current()
+        if searched is None:
+            searched = listing.searched
+        tokens = self._counter.count(instructions(self._config) or "")
+        for own in self._own_tools(searched=searched):
+            description = own.description or ""
+            tokens += definition_tokens(own.name, description, own.input_schema, self._counter)
+        names = listing.pinned_names | self._found if searched else listing.tools.keys()
+        # Summed from the counts of the listing, because counting thousands takes seconds.
+        return tokens + sum(listing.definition_tokens.get(name, 0) for name in names)
+
+    def _definition(self, name: str, tool: ServerTool, listing: ToolListing) -> types.Tool:
         """Return the definition of a server's tool for the host."""
         changes: dict[str, Any] = {
             "name": name,
             "description": shown_description(tool),
+            "input_schema": listing.parameters(tool),
             "execution": None,  # it offers tasks, which the gateway does not pass on
         }
         if tool.definition.title:
             changes["title"] = one_line(tool.definition.title, max_chars=_MAX_TITLE_CHARS)
-        if self._takes_intent(tool):
-            properties = {**tool.parameters.get("properties", {}), "intent": _INTENT}
-            changes["input_schema"] = {**tool.parameters, "properties": properties}
         if self.results.keeps:
             changes["output_schema"] = None  # a preview does not match the schema
         definition: types.Tool = tool.definition
         return definition.model_copy(update=changes)
-
-    def _takes_intent(self, tool: ServerTool) -> bool:
-        """Return whether to add the argument `intent`, which a tool may have already."""
-        if not self._config.intent or not self.results.keeps:
-            return False
-        properties = tool.parameters.get("properties", {})
-        return isinstance(properties, dict) and "intent" not in properties
 
     async def call(
         self, params: types.CallToolRequestParams, host: HostContext | None = None
@@ -257,16 +234,27 @@ class HostSession:
             return _text_result(await self.results.answer(name, arguments))
         if name == TOOL_SEARCH:
             return _text_result(await self._search(str(arguments.get("query", ""))))
-        if name == TOOL_CALL:
+        if name in (READ_CALL, TOOL_CALL):
             return await self._call_by_name(params, arguments, host)
         match = await self.tools.find(name)
         if match is None:
-            return _unknown(name, self.tools.current(), self.tools.problems())
+            return await self._unknown(name)
         intent = ""
-        if self._takes_intent(match[1]):
+        if self.tools.current().takes_intent(match[1]):
             # Removed, because the server's own schema has no such argument.
             intent = str(arguments.pop("intent", None) or "")
         return await self._run(*match, params, arguments, intent=intent, host=host)
+
+    async def _unknown(self, name: str) -> types.CallToolResult:
+        """Return an error with similar names, and with the servers whose tools are missing."""
+        listing = self.tools.current()
+        text = f"no tool has this name; there are {len(listing.tools)} others"
+        # In a thread, because it compares the name with those of all tools.
+        if near := await in_thread(listing.near, name):
+            text = f"no tool has this name; similar ones are {', '.join(near)}"
+        for server, problem in self.tools.problems().items():
+            text += f"; {server} has no tools: {problem}"
+        return _text_result(text, is_error=True)
 
     async def _search(self, query: str) -> str:
         answer, names = await self.tools.search(query)
@@ -287,7 +275,13 @@ class HostSession:
         name, inner = str(arguments.get("name", "")), arguments.get("arguments") or {}
         match = await self.tools.find(name)
         if match is None:
-            return _unknown(name, self.tools.current(), self.tools.problems())
+            return await self._unknown(name)
+        # The host may have asked its user for one of the two tools only.
+        if params.name == READ_CALL and not is_marked_read_only(match[1]):
+            return _text_result(
+                f"{name} was not run: it is not marked read-only. Run it with {TOOL_CALL}",
+                is_error=True,
+            )
         if not isinstance(inner, dict):
             return _text_result(
                 f"{name} was not run: its arguments must be one object with names as keys",
@@ -353,31 +347,64 @@ class HostSession:
                 key: value for key, value in result.meta.items() if not key.startswith(_OWN_META)
             }
             result = result.model_copy(update={"meta": meta or None})
+        self.results.counts.calls += 1
         if isinstance(result, types.InputRequiredResult):
             return with_server_names(result, tool.server)
-        if result.is_error:
-            return result
-        return await self._with_preview(result, name, arguments, intent)
+        return await self._with_preview(result, tool, name, arguments, intent)
 
     async def _with_preview(
-        self, result: types.CallToolResult, name: str, arguments: Mapping[str, Any], intent: str
+        self,
+        result: types.CallToolResult,
+        tool: ServerTool,
+        name: str,
+        arguments: Mapping[str, Any],
+        intent: str,
     ) -> types.CallToolResult:
-        """Return a result with a preview instead of long text. Media stay."""
-        texts: list[str] = []
-        media: list[types.ContentBlock] = []
-        for block in result.content:
-            text = _text_of(block)
-            if text is None:
-                media.append(block)
-            else:
-                texts.append(text)
+        """Return a result with a preview instead of long text. Media and the error flag stay."""
+        blocks = await in_thread(ResultBlocks.of, result.content)
         preview = await self.results.preview(
-            result.structured_content, texts, tool=name, args=arguments, intent=intent
+            await in_thread(blocks.output, result.structured_content),
+            self._config.result_limits(tool.server, tool.name),
+            tool=name,
+            args=arguments,
+            intent=intent,
         )
         if preview is None:
             return result
-        preview_block = types.TextContent(type="text", text=preview)
-        return types.CallToolResult(content=[preview_block, *media], meta=result.meta)
+        return types.CallToolResult(
+            content=blocks.with_preview(preview), is_error=result.is_error, meta=result.meta
+        )
+
+    async def read_resource(
+        self, params: types.ReadResourceRequestParams, host: HostContext
+    ) -> types.ReadResourceResult | types.InputRequiredResult:
+        """Read a resource, with a preview instead of long text for a model.
+
+        Pages and binary contents stay whole, because hosts read these for themselves.
+
+        Raises:
+            MCPError: If no server has the resource.
+        """
+        server, result = await self.lists.read(params, host)
+        if isinstance(result, types.InputRequiredResult):
+            return result
+        texts = previewable_texts(result.contents)
+        if not texts:
+            return result
+        uri = str(params.uri)
+        preview = await self.results.preview(
+            await in_thread(output_of_resource, texts),
+            self._config.result_limits(server, uri),
+            tool=_RESOURCE_TOOL,
+            args={"uri": uri},
+        )
+        if preview is None:
+            return result
+        preview_text = types.TextResourceContents(
+            uri=uri, mime_type="text/plain", text=preview.text
+        )
+        others = [content for content in result.contents if content not in texts]
+        return result.model_copy(update={"contents": [preview_text, *others]})
 
     async def close(self) -> None:
         """End the servers and remove the results."""
@@ -523,16 +550,6 @@ def _with_logger(
     return message.model_copy(update={"params": params})
 
 
-def _text_of(block: types.ContentBlock) -> str | None:
-    if isinstance(block, types.TextContent):
-        return block.text
-    if isinstance(block, types.EmbeddedResource) and isinstance(
-        block.resource, types.TextResourceContents
-    ):
-        return block.resource.text
-    return None
-
-
 def _text_result(text: str, *, is_error: bool = False) -> types.CallToolResult:
     return types.CallToolResult(
         content=[types.TextContent(type="text", text=text)], is_error=is_error
@@ -544,14 +561,3 @@ def _failed(error: ToolError) -> types.CallToolResult:
     if isinstance(error, ServerDownError):
         meta |= {"llm-common/server": error.server, "llm-common/retryAfterS": error.retry_after_s}
     return _text_result(error.message, is_error=True).model_copy(update={"meta": meta})
-
-
-def _unknown(name: str, listing: ToolListing, problems: Mapping[str, str]) -> types.CallToolResult:
-    """Return an error with similar names, and with the servers whose tools are missing."""
-    text = f"no tool has this name; there are {len(listing.tools)} others"
-    # Cut, because the time grows with the square of the length.
-    if similar := get_close_matches(name[:64], listing.tools, n=3):
-        text = f"no tool has this name; similar names are {', '.join(similar)}"
-    for server, problem in problems.items():
-        text += f"; {server} has no tools: {problem}"
-    return _text_result(text, is_error=True)

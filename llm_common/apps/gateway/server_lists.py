@@ -176,8 +176,10 @@ class ServerLists:
         self._prompts = origins
         return types.ListPromptsResult(prompts=prompts)
 
-    async def read(self, params: types.ReadResourceRequestParams, host: HostContext) -> Any:
-        """Read a resource.
+    async def read(
+        self, params: types.ReadResourceRequestParams, host: HostContext
+    ) -> tuple[str, types.ReadResourceResult | types.InputRequiredResult]:
+        """Read a resource, and return its server's name and its answer.
 
         If no server lists it, each server is asked, because templates have unlisted resources.
 
@@ -192,7 +194,7 @@ class ServerLists:
             try:
                 # A server that is asked on a guess must not keep the next one from being asked.
                 async with asyncio.timeout(_REQUEST_WAIT_S if lister is None else None):
-                    return await self._request(server, request, _RESOURCE, params, host)
+                    return server, await self._request(server, request, _RESOURCE, params, host)
             except MCPError as exc:
                 error = exc
             except ToolError as exc:

@@ -62,8 +62,11 @@ class GatewayReport(BaseModel):
         running: Whether the process still runs.
         servers: The servers.
         waiting: New or changed servers that wait for `llm-common gateway approve`.
-        tokens_of_all: Tokens of the definitions of all tools.
-        tokens_listed: Tokens of the definitions that a host lists, including the gateway's own.
+        tokens_of_all: Tokens of the definitions of all tools, as the servers wrote them.
+        tokens_listed: Tokens of the definitions that a host lists, with the gateway's own tools and
+            instructions.
+        searched: Whether a host lists tools to search and call instead of all tools.
+        tokens_otherwise: What `tokens_listed` would be if it were the other way round.
         calls: Calls of the servers' tools.
         results_kept: Results that were replaced by previews.
         tokens_not_sent: Tokens of these results without the tokens of their previews.
@@ -80,6 +83,8 @@ class GatewayReport(BaseModel):
     waiting: tuple[str, ...] = ()
     tokens_of_all: int = 0
     tokens_listed: int = 0
+    searched: bool = False
+    tokens_otherwise: int = 0
     calls: int = 0
     results_kept: int = 0
     tokens_not_sent: int = 0
@@ -115,8 +120,10 @@ def report_on(
         servers.append(ServerReport(name=name, problem=problem))
     return GatewayReport(
         servers=tuple(servers),
-        tokens_of_all=listing.tokens,
+        tokens_of_all=listing.server_tokens,
         tokens_listed=session.listed_tokens(),
+        searched=listing.searched,
+        tokens_otherwise=session.listed_tokens(searched=not listing.searched),
         calls=counts.calls,
         results_kept=counts.kept,
         tokens_not_sent=counts.tokens_not_sent,

@@ -27,7 +27,8 @@ FIELDS = {
     "doctor": "version python variables store endpoint extras problems",
     "demo": "model counter budget_tokens questions tokens_without tokens_with evidence folder "
     "seconds store",
-    "gateway doctor": "pid started_at running servers waiting tokens_of_all tokens_listed calls "
+    "gateway doctor": "pid started_at running servers waiting tokens_of_all tokens_listed "
+    "searched tokens_otherwise calls "
     "results_kept tokens_not_sent tokens_read_back",
 }
 

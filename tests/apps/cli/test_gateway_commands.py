@@ -82,7 +82,35 @@ def test_doctor_reports_a_healthy_server_and_one_that_cannot_start(tmp_path: Pat
         in servers["absent"]["problem"]
     )
     output = run("gateway", "doctor", "-c", configuration(tmp_path, good=healthy)).stdout
-    assert output.startswith("checked\n  good: 1 tools\n  definitions: ")
+    assert output.startswith("checked\n  good: 1 tools\n  listed: ")
+
+
+@pytest.mark.parametrize(
+    ("report", "line"),
+    [
+        (
+            {"tokens_of_all": 2_240, "tokens_listed": 2_420, "tokens_otherwise": 690},
+            "listed: 2,420 tokens, +180 over the servers' own 2,240; with --tools search 690",
+        ),
+        (
+            {
+                "tokens_of_all": 2_240,
+                "tokens_listed": 690,
+                "tokens_otherwise": 2_420,
+                "searched": True,
+            },
+            "listed: 690 tokens, 1,550 under the servers' own 2,240; with --tools all 2,420",
+        ),
+    ],
+)
+def test_status_says_what_the_list_costs_or_saves(
+    report: dict[str, int], line: str, tmp_path: Path
+) -> None:
+    (tmp_path / "runs").mkdir()
+    record = GatewayReport.model_validate({"pid": 1, **report})
+    text = record.model_dump_json(exclude={"running"})
+    (tmp_path / "runs" / "1-1.json").write_text(text, encoding="utf-8")
+    assert f"  {line}\n" in run("gateway", "status", "--folder", tmp_path).stdout
 
 
 def test_doctor_names_a_server_with_an_unset_variable_and_runs_the_others(tmp_path: Path) -> None:

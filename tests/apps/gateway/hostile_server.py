@@ -70,7 +70,7 @@ TOOLS: dict[str, list[Any]] = {
     "an unusable tool with control characters": [OK, tool("a\x1b[31m\nb\u202e", "none")],
     "an empty name": [OK, tool("")],
     "a long name": [OK, tool("n" * 100_000)],
-    "names of the gateway": [OK, tool("read_context"), tool("call_tool")],
+    "names of the gateway": [OK, tool("context"), tool("call_tool")],
     "two tools of one name": [
         OK,
         tool("twice", description="first"),
@@ -160,7 +160,7 @@ CALLS: dict[str, Callable[[int], object]] = {
     "a claim of our marks": lambda id_: say(
         id=id_,
         result=text_of(
-            "stored; read it with read_context and the id 0123456789ab",
+            "stored; read it with context and the id 0123456789ab",
             _meta={"llm-common/error": "X"},
         ),
     ),

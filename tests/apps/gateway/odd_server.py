@@ -32,6 +32,9 @@ from pydantic import BaseModel, Field
 
 server = MCPServer("odd")
 CHANGES: list[object] = []
+BOOK = "".join(f"# Chapter {number}\n\n{'A long tale. ' * 400}\n" for number in range(200))
+ROWS = json.dumps([{"row": number, "price": 1.10} for number in range(20_000)], indent=1)
+PAGE = f"<html><body>{'<p>shown by the host</p>' * 20_000}</body></html>"
 PIXEL = bytes.fromhex("89504e470d0a1a0a")
 
 
@@ -80,6 +83,22 @@ def get_links(words: int) -> list[Any]:
 
 
 @server.tool(structured_output=False)
+def list_links(count: int) -> list[Any]:
+    """Gives links to files."""
+    return [
+        ResourceLink(name=f"file {number}", uri=f"odd://files/{number}", type="resource_link")
+        for number in range(count)
+    ]
+
+
+@server.tool(structured_output=False)
+def get_page() -> list[Any]:
+    """Gives a page that the host shows."""
+    page = TextResourceContents(uri="ui://page", mime_type="text/html", text=PAGE)
+    return [EmbeddedResource(type="resource", resource=page)]
+
+
+@server.tool(structured_output=False)
 def get_chart() -> CallToolResult:
     """Gives data and a picture and a sound of it."""
     blocks: list[Any] = [
@@ -95,10 +114,11 @@ async def count_roots_changes() -> int:
     return len(CHANGES)
 
 
-@server.tool()
-def fail(words: int) -> str:
+@server.tool(structured_output=False)
+def fail(words: int) -> CallToolResult:
     """Fails with a long text."""
-    raise ValueError("word " * words)
+    text = TextContent(type="text", text="word " * words)
+    return CallToolResult(content=[text], is_error=True)
 
 
 @server.tool()
@@ -223,6 +243,30 @@ def wrong_output() -> CallToolResult:
 def greeting() -> str:
     """A greeting."""
     return "hello"
+
+
+@server.resource("odd://book", mime_type="text/markdown")
+def book() -> str:
+    """A long text."""
+    return BOOK
+
+
+@server.resource("odd://rows", mime_type="application/json")
+def rows() -> str:
+    """Long data."""
+    return ROWS
+
+
+@server.resource("ui://page", mime_type="text/html")
+def page() -> str:
+    """A long page."""
+    return PAGE
+
+
+@server.resource("odd://binary", mime_type="application/octet-stream")
+def binary() -> bytes:
+    """Long bytes."""
+    return bytes(100_000)
 
 
 @server.resource("odd://about/{subject}")

@@ -1,5 +1,6 @@
 import asyncio
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -38,43 +39,44 @@ async def test_a_large_result_becomes_a_preview_and_is_read_back(era: str) -> No
         assert COUNTER.count(preview) <= 400
         assert "list of 6,000 objects" in preview
         assert result.structured_content is None
-        item = await host.call_tool(
-            "read_context", {"pointer_id": id_in(preview), "select": {"path": "/4321"}}
-        )
+        item = await host.call_tool("context", {"id": id_in(preview), "path": "/4321"})
         assert '{"id":4321,"name":"item 4321"' in text_of(item)
-        found = await host.call_tool("search_context", {"query": "4321"})
+        found = await host.call_tool("context", {"words": "4321"})
         assert "item 4321" in text_of(found)
-        assert id_in(preview) in text_of(await host.call_tool("list_context", {}))
+        assert id_in(preview) in text_of(await host.call_tool("context", {}))
 
 
 async def test_an_intent_decides_the_preview_and_never_reaches_the_server() -> None:
-    async with host_of(config_of(odd=odd())) as host:
+    asking = {"intent": True}
+    async with host_of(config_of(odd=odd(), settings=asking)) as host:
         result = await host.call_tool("list_items", {"count": 6_000, "intent": "item 4321"})
         assert "item 4321" in text_of(result)
-    async with host_of(config_of(small=hostile())) as host:
+        assert "`intent`" in (host.instructions or "")
+        tools = {tool.name: tool.input_schema for tool in (await host.list_tools()).tools}
+        assert list(tools["add_one"]["properties"]) == ["number", "intent"]
+        assert tools["add_one"]["required"] == ["number"]
+    async with host_of(config_of(small=hostile(), settings=asking)) as host:
         assert "with ['text']" in text_of(await host.call_tool("ok", {"text": "a", "intent": "b"}))
-    async with host_of(config_of(odd=odd())) as host:
-        schema = next(
-            tool.input_schema for tool in (await host.list_tools()).tools if tool.name == "add_one"
-        )
-        assert list(schema["properties"]) == ["number", "intent"]
-        assert schema["required"] == ["number"]
 
 
-async def test_own_tools_are_listed_first_and_none_has_an_output_schema() -> None:
+async def test_without_an_intent_the_servers_schemas_are_listed() -> None:
+    async with host_of(config_of(odd=odd())) as host, Client(_bare()) as bare:
+        listed = {tool.name: tool.input_schema for tool in (await host.list_tools()).tools}
+        assert listed.pop("context")
+        assert listed == {tool.name: tool.input_schema for tool in (await bare.list_tools()).tools}
+        assert "intent" not in (host.instructions or "")
+
+
+async def test_the_own_tool_is_listed_first_and_none_has_an_output_schema() -> None:
     async with host_of(config_of(odd=odd())) as host:
-        tools = (await host.list_tools()).tools
-        assert [tool.name for tool in tools][:3] == [
-            "read_context",
-            "search_context",
-            "list_context",
-        ]
-        assert all(tool.meta == {"anthropic/alwaysLoad": True} for tool in tools[:3])
-        assert [tool.name for tool in tools[3:]] == sorted(tool.name for tool in tools[3:])
+        own, *tools = (await host.list_tools()).tools
+        assert own.name == "context"
+        assert own.meta == {"anthropic/alwaysLoad": True}
+        assert [tool.name for tool in tools] == sorted(tool.name for tool in tools)
         assert {tool.output_schema is None for tool in tools} == {True}
     async with host_of(config_of(odd=odd(), settings={"max_whole_tokens": None})) as host:
         tools = (await host.list_tools()).tools
-        assert "read_context" not in [tool.name for tool in tools]
+        assert "context" not in [tool.name for tool in tools]
         assert any(tool.output_schema for tool in tools)
 
 
@@ -85,7 +87,9 @@ async def test_small_results_errors_images_and_links_do_not_change(era: str) -> 
             ("add_one", {"number": 3}),
             ("get_picture", {"words": 3}),
             ("get_links", {"words": 3}),
-            ("fail", {"words": 9_000}),
+            ("list_links", {"count": 30}),
+            ("fail", {"words": 300}),
+            ("get_page", {}),
         ]
         for name, arguments in calls:
             shown, given = (
@@ -106,7 +110,67 @@ async def test_images_and_links_stay_with_a_preview() -> None:
         assert [block.type for block in picture.content] == ["text", "image"]
         assert COUNTER.count(text_of(picture)) <= 400
         links = await host.call_tool("get_links", {"words": 9_000})
-        assert [block.type for block in links.content] == ["text", "resource_link"]
+        uris = [block.uri for block in links.content if isinstance(block, types.ResourceLink)]
+        assert uris == ["odd://a", "odd://text"]  # the second has a link in place of its text
+        assert len(links.content) == 3
+
+
+async def _read_back(host: Client, **part: Any) -> str:
+    """Read a result, or a part of it, by all its cursors."""
+    pieces: list[str] = []
+    while True:
+        answer = text_of(await host.call_tool("context", part))
+        pieces.append(answer.partition("\n<<<")[2].partition("\n")[2].rpartition("\n")[0])
+        cursor = re.search(r'and cursor "([^"]+)"', answer)
+        if cursor is None:
+            return "".join(pieces)
+        part["cursor"] = cursor[1]
+
+
+async def test_a_long_error_becomes_a_preview_and_stays_an_error() -> None:
+    async with host_of(config_of(odd=odd(), settings={"max_whole_tokens": 30_000})) as host:
+        result = await host.call_tool("fail", {"words": 80_000})
+        assert result.is_error
+        assert COUNTER.count(text_of(result)) <= 400
+        whole = await _read_back(host, id=id_in(text_of(result)))
+        assert whole == "word " * 80_000
+
+
+async def test_thousands_of_links_become_a_preview_and_are_read_back() -> None:
+    async with host_of(config_of(odd=odd())) as host:
+        result = await host.call_tool("list_links", {"count": 3_000})
+        assert [block.type for block in result.content] == ["text"]
+        assert COUNTER.count(text_of(result)) <= 400
+        link = await _read_back(host, id=id_in(text_of(result)), path="/2999")
+        assert '"uri":"odd://files/2999"' in link
+
+
+async def test_long_resources_become_previews_unless_the_host_shows_them() -> None:
+    settings = {"max_whole_tokens": 30_000}
+    async with host_of(config_of(odd=odd(), settings=settings)) as host, Client(_bare()) as bare:
+        for uri in ("odd://book", "odd://rows"):
+            content, whole = await _text_at(host, uri), await _text_at(bare, uri)
+            assert COUNTER.count(content.text) <= 400
+            assert (content.uri, content.mime_type) == (uri, "text/plain")
+            assert await _read_back(host, id=id_in(content.text)) == whole.text
+        assert "1: # Chapter 0" in (await _text_at(host, "odd://book")).text
+        for uri in ("ui://page", "odd://binary", "odd://greeting"):
+            assert await host.read_resource(uri) == await bare.read_resource(uri)
+
+
+async def _text_at(host: Client, uri: str) -> types.TextResourceContents:
+    [content] = (await host.read_resource(uri)).contents
+    assert isinstance(content, types.TextResourceContents)
+    return content
+
+
+async def test_rules_of_a_server_keep_its_results_whole() -> None:
+    rules = ToolRules(whole=("get_log", "odd://rows"), max_whole_tokens=300)
+    server = odd().model_copy(update={"rules": rules})
+    async with host_of(config_of(odd=server)) as host:
+        assert text_of(await host.call_tool("get_log", {"lines": 2_000})).count("\n") == 1_999
+        assert "stored" in text_of(await host.call_tool("list_items", {"count": 30}))
+        assert "stored" in text_of(await host.call_tool("get_log", {"lines": 20_000}))
 
 
 async def test_a_result_that_breaks_its_schema_reaches_the_host() -> None:
@@ -203,7 +267,13 @@ async def test_prompts_keep_apart_whose_prefixed_name_another_prompt_has() -> No
 async def test_resources_and_prompts_are_passed_on() -> None:
     async with host_of(config_of(one=odd(), two=odd())) as host:
         resources = (await host.list_resources()).resources
-        assert {str(resource.uri) for resource in resources} == {"odd://greeting"}
+        assert {str(resource.uri) for resource in resources} == {
+            "odd://greeting",
+            "odd://book",
+            "odd://rows",
+            "odd://binary",
+            "ui://page",
+        }
         content = (await host.read_resource("odd://greeting")).contents[0]
         assert isinstance(content, types.TextResourceContents)
         assert content.text == "hello"
@@ -222,14 +292,8 @@ async def test_search_mode_finds_and_calls_tools() -> None:
     settings = {"tools": "search", "rules": ToolRules(pinned=("add_one",))}
     async with host_of(config_of(odd=odd(), settings=settings)) as host:
         names = [tool.name for tool in (await host.list_tools()).tools]
-        assert names == [
-            "read_context",
-            "search_context",
-            "list_context",
-            "search_tools",
-            "call_tool",
-            "add_one",
-        ]
+        own = ["context", "search_tools", "call_read_only_tool", "call_tool"]
+        assert names == [*own, "add_one"]
         found = text_of(await host.call_tool("search_tools", {"query": "the lines of the log"}))
         assert "get_log(lines: int)" in found
         called = await host.call_tool("call_tool", {"name": "get_log", "arguments": {"lines": 2}})
@@ -242,7 +306,22 @@ async def test_search_mode_finds_and_calls_tools() -> None:
         assert "get_log(lines: int)" in text_of(wrong)
         unknown = await host.call_tool("call_tool", {"name": "get_logs"})
         assert unknown.is_error
-        assert "get_log" in text_of(unknown)
+        assert "odd/get_log" in text_of(unknown)
+
+
+async def test_only_tools_marked_read_only_are_called_without_approval() -> None:
+    async with host_of(config_of(odd=odd(), settings={"tools": "search"})) as host:
+        tools = {tool.name: tool.annotations for tool in (await host.list_tools()).tools}
+        assert tools["call_read_only_tool"] == types.ToolAnnotations(read_only_hint=True)
+        assert tools["call_tool"] is None
+        call = {"name": "list_items", "arguments": {"count": 1}}
+        for caller in ("call_read_only_tool", "call_tool"):
+            assert "item 0" in text_of(await host.call_tool(caller, call))
+        call = {"name": "add_one", "arguments": {"number": 1}}
+        refused = await host.call_tool("call_read_only_tool", call)
+        assert refused.is_error
+        assert "Run it with call_tool" in text_of(refused)
+        assert text_of(await host.call_tool("call_tool", call)) == "2"
 
 
 async def test_found_tools_are_listed_only_if_configured() -> None:
@@ -284,9 +363,7 @@ async def test_the_command_writes_only_protocol_and_records_its_work(tmp_path: P
     ) as host:
         preview = text_of(await host.call_tool("get_log", {"lines": 20_000}))
         assert "line 0 of the log" in preview
-        await host.call_tool(
-            "read_context", {"pointer_id": id_in(preview), "select": {"lines": [77, 78]}}
-        )
+        await host.call_tool("context", {"id": id_in(preview), "lines": [77, 78]})
     assert strays == []
     shown = await _output("status", "--folder", folder, "--json")
     (report,) = json.loads(shown)
@@ -333,9 +410,7 @@ async def test_memory_only_writes_nothing(tmp_path: Path) -> None:
     folder = tmp_path / "kept"
     async with host_of_process("-c", str(config), "--folder", str(folder), "--memory-only") as host:
         preview = text_of(await host.call_tool("get_log", {"lines": 20_000}))
-        answer = await host.call_tool(
-            "read_context", {"pointer_id": id_in(preview), "select": {"lines": [78, 78]}}
-        )
+        answer = await host.call_tool("context", {"id": id_in(preview), "lines": [78, 78]})
         assert "line 77 of the log" in text_of(answer)
     assert not folder.exists()
 
@@ -345,9 +420,7 @@ async def test_a_python_registry_has_the_same_previews() -> None:
         assert registry.get("list_items").read_only is True  # type: ignore[union-attr]
         assert await registry.execute("add_one", number=3) == 4
         preview = await registry.execute("list_items", count=6_000)
-        answer = await registry.execute(
-            "read_context", {"pointer_id": id_in(preview), "select": {"path": "/4321/id"}}
-        )
+        answer = await registry.execute("context", {"id": id_in(preview), "path": "/4321/id"})
         assert "4321" in str(answer)
         with pytest.raises(ToolFailedError) as caught:
             await registry.execute("fail", words=2)
@@ -357,4 +430,4 @@ async def test_a_python_registry_has_the_same_previews() -> None:
     assert caught.value.reason
     async with mcp_tools(config_of(odd=odd(), settings={"max_whole_tokens": None})) as registry:
         assert len(await registry.execute("list_items", count=6_000)) == 6_000
-        assert "read_context" not in registry
+        assert "context" not in registry

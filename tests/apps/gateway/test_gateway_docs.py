@@ -68,7 +68,7 @@ def test_every_configuration_on_the_page_is_valid(tmp_path: Path) -> None:
         path = tmp_path / f"{number}.json"
         path.write_text(json.dumps(json.loads(text)), encoding="utf-8")
         found.append(list(GatewayConfig.from_files(path).servers))
-    assert found == [["git"], [], ["git"]]  # the gateway leaves itself out
+    assert found == [["git"], [], ["files"], ["git"]]  # the gateway leaves itself out
 
 
 def test_the_page_names_every_option() -> None:

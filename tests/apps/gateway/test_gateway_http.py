@@ -68,9 +68,9 @@ async def test_hosts_over_http_share_nothing(tmp_path: Path) -> None:
                 host_at(address, tokens[1], era) as two,
             ):
                 preview = text_of(await one.call_tool("list_items", {"count": 6_000}))
-                part = {"pointer_id": id_in(preview), "select": {"path": "/4321"}}
-                assert "item 4321" in text_of(await one.call_tool("read_context", part))
-                refused = await two.call_tool("read_context", part)
+                part = {"id": id_in(preview), "path": "/4321"}
+                assert "item 4321" in text_of(await one.call_tool("context", part))
+                refused = await two.call_tool("context", part)
                 assert refused.is_error
                 assert "no stored result of this session" in text_of(refused)
                 pids = [text_of(await host.call_tool("get_pid", {})) for host in (one, two)]

@@ -5,11 +5,18 @@ from typing import Any
 import pytest
 
 from llm_common.agents import FileContextPointerStore, InMemoryContextPointerStore
-from llm_common.apps.gateway import GatewayConfig
-from llm_common.apps.gateway.host_results import HostResults, query_of, stored_value
-from llm_common.apps.gateway.tool_listing import LISTER, READER, SEARCHER
+from llm_common.apps.gateway import GatewayConfig, ServerConfig
+from llm_common.apps.gateway.gateway_config import ResultLimits
+from llm_common.apps.gateway.host_results import (
+    HostResults,
+    ResultPreview,
+    ServerOutput,
+    query_of,
+    stored_value,
+)
+from llm_common.apps.gateway.tool_listing import CONTEXT
 from llm_common.core import DefaultCounter
-from llm_common.errors import ToolFailedError
+from llm_common.errors import ToolArgumentsError, ToolFailedError
 
 COUNTER = DefaultCounter()
 ITEMS = [
@@ -23,12 +30,20 @@ def results_of(store: Any = None, **settings: Any) -> HostResults:
     )
 
 
+LIMITS = ResultLimits(max_whole_tokens=2_000, max_preview_tokens=400)
+
+
+async def preview_of(at: HostResults, output: ServerOutput, **given: Any) -> ResultPreview | None:
+    limits = given.pop("limits", LIMITS)
+    return await at.preview(output, limits, tool="t", args=given.pop("args", {}), **given)
+
+
 async def kept(at: HostResults, value: Any = ITEMS, tool: str = "list_items", **given: Any) -> str:
-    preview = await at.preview(
-        {"result": value}, [json.dumps(value)], tool=tool, args=given.pop("args", {}), **given
-    )
+    output = ServerOutput({"result": value}, [json.dumps(value)])
+    args = given.pop("args", {})
+    preview = await at.preview(output, LIMITS, tool=tool, args=args, **given)
     assert preview is not None
-    return preview
+    return preview.text
 
 
 def id_in(text: str) -> str:
@@ -71,55 +86,196 @@ def test_a_result_is_stored_as_the_server_wrote_it(
     assert stored_value(structured, texts) == stored
 
 
-def test_a_preview_is_made_for_intent_and_arguments() -> None:
-    assert (
-        query_of({"q": "rain", "n": 5, "deep": {"a": ["b", True]}}, "in May") == "in May rain 5 b"
-    )
+@pytest.mark.parametrize(
+    ("args", "intent", "query"),
+    [
+        ({"q": "rain", "deep": {"a": ["b", True]}}, "", "rain b"),
+        ({"q": "rain"}, "sun in May", "sun in May"),
+        ({"q": "rain"}, "  ", "rain"),
+        ({"max_count": 300, "page": 2}, "", ""),
+        ({"repo_path": "gateway", "repoUrl": "x", "files": ["a", "b"], "q": "log"}, "", "log"),
+        ({"profile": "admin", "query": "x"}, "", "admin x"),
+        ({"q": "see https://a.example/b, src/main and notes.md"}, "", "see and"),
+        ({"q": r"C:\Users\me ~/x .git session.close v1.2"}, "", "session.close v1.2"),
+    ],
+)
+def test_words_of_the_call_choose_passages_unless_an_intent_does(
+    args: dict[str, Any], intent: str, query: str
+) -> None:
+    assert query_of(args, intent) == query
+
+
+def test_the_words_of_a_call_are_limited() -> None:
     assert len(query_of({"q": "word " * 1_000}, "")) <= 1_000
+    assert len(query_of({"q": "word"}, "wish " * 1_000)) <= 1_000
+    many = {"a": [None] * 100_000, "b": {"c": [True, "snow", 3]}}
+    assert query_of(many, "") == "snow"
 
 
 async def test_small_results_stay_and_large_ones_become_previews() -> None:
     at = results_of()
-    assert await at.preview({"result": 5}, ["5"], tool="t", args={}) is None
+    assert await preview_of(at, ServerOutput({"result": 5}, ["5"])) is None
     preview = await kept(at, intent="item 1234")
     assert COUNTER.count(preview) <= 400
     assert '"name": "item 1234"' in preview
-    assert f"read it with {READER} and the id {id_in(preview)}" in preview
+    assert "words of the call" in preview
+    assert f"read it with {CONTEXT} and the id {id_in(preview)}" in preview
     assert "list of 2,000 objects" in preview
-    assert (at.counts.calls, at.counts.kept) == (2, 1)
+    assert at.counts.kept == 1
     assert at.counts.tokens_not_sent > 10_000
 
 
 async def test_a_result_with_only_large_text_is_stored_too() -> None:
-    preview = await results_of().preview({"count": 5}, ["many words " * 2_000], tool="t", args={})
+    output = ServerOutput({"count": 5}, ["many words " * 2_000])
+    assert await preview_of(results_of(), output) is not None
+
+
+async def test_without_words_a_preview_shows_headings_and_both_ends() -> None:
+    sections = [f"## Version {number}\n" + "It is quicker now. " * 60 for number in range(30)]
+    at = results_of()
+    preview = await preview_of(
+        at, ServerOutput(texts=["\n".join(sections)]), args={"path": "docs/quicker.md"}
+    )
     assert preview is not None
+    assert "Passages" not in preview.text
+    assert "1: ## Version 0" in preview.text
+    assert "57: ## Version 28" in preview.text
+    assert preview.text.count("It is quicker now") > 2
+    line = await at.answer(CONTEXT, {"id": id_in(preview.text), "lines": [57, 57]})
+    assert "## Version 28" in line
+
+
+LINKS = [
+    {"type": "resource_link", "name": f"file {number}", "uri": f"file:///a/{number}"}
+    for number in range(3_000)
+]
+
+
+async def test_few_links_stay_beside_a_preview_and_count() -> None:
+    output = ServerOutput(None, ["word " * 1_800], LINKS[:20], LINKS[:20])
+    assert await preview_of(results_of(), ServerOutput(texts=output.texts)) is None
+    preview = await preview_of(results_of(), output)
+    assert preview is not None
+    assert preview.keeps_links
+    assert COUNTER.count(preview.text) + COUNTER.count(json.dumps(LINKS[:20])) <= 2_000
+
+
+async def test_many_links_become_a_preview_and_are_read_back() -> None:
+    at = results_of()
+    blocks = [{"type": "text", "text": "3000 files"}, *LINKS]
+    preview = await preview_of(at, ServerOutput(None, ["3000 files"], LINKS, blocks))
+    assert preview is not None
+    assert not preview.keeps_links
+    assert COUNTER.count(preview.text) <= 400
+    assert "3000 files" in preview.text
+    answer = await at.answer(CONTEXT, {"id": id_in(preview.text), "path": "/2345"})
+    assert json.dumps(blocks[2_345], separators=(",", ":")) in answer
+
+
+async def test_structured_data_is_stored_beside_many_links() -> None:
+    at = results_of()
+    preview = await preview_of(at, ServerOutput({"total": 3_000}, [], LINKS, LINKS))
+    assert preview is not None
+    part = {"id": id_in(preview.text), "path": "/structuredContent/total"}
+    assert "3000" in await at.answer(CONTEXT, part)
+
+
+@pytest.mark.parametrize(
+    ("rules", "whole", "preview"),
+    [
+        ({}, 2_000, 400),
+        ({"maxWholeTokens": 8_000}, 8_000, 400),
+        ({"maxWholeTokens": 300, "maxPreviewTokens": 1_000}, 300, 300),
+        ({"whole": ["read_*"]}, 25_000, 400),
+        ({"whole": ["files/read_text"], "maxWholeTokens": 30_000}, 30_000, 400),
+        ({"whole": ["other/*"]}, 2_000, 400),
+    ],
+)
+def test_limits_are_those_of_the_server_then_of_all(
+    rules: dict[str, Any], whole: int, preview: int
+) -> None:
+    server = ServerConfig.model_validate({"command": "x", "llmCommon": rules})
+    other = ServerConfig.model_validate({"command": "x", "llmCommon": {"maxWholeTokens": 999}})
+    config = GatewayConfig(servers={"files": server, "other": other})
+    assert config.result_limits("files", "read_text") == ResultLimits(whole, preview)
+    alone = GatewayConfig.model_validate({"servers": {"files": {"command": "x"}}, "rules": rules})
+    assert alone.result_limits("files", "read_text") == ResultLimits(whole, preview)
+
+
+async def test_a_result_within_its_servers_limit_stays_whole() -> None:
+    output = ServerOutput(texts=["word " * 5_000])
+    assert await preview_of(results_of(), output, limits=ResultLimits(8_000, 400)) is None
+    assert await preview_of(results_of(), output) is not None
 
 
 async def test_the_reader_is_named_with_the_hosts_prefix() -> None:
-    assert "with mcp__gate__read_context and the id" in await kept(
-        results_of(host_prefix="mcp__gate__")
-    )
+    assert "with mcp__gate__context and the id" in await kept(results_of(host_prefix="mcp__gate__"))
 
 
 async def test_one_item_is_read_back_in_one_call() -> None:
     at = results_of()
-    answer = await at.answer(
-        READER, {"pointer_id": id_in(await kept(at)), "select": {"path": "/1234"}}
-    )
+    answer = await at.answer(CONTEXT, {"id": id_in(await kept(at)), "path": "/1234"})
     assert '{"id":1234,"name":"item 1234","note":"a few words on it"}' in answer
     assert at.counts.tokens_read_back == COUNTER.count(answer)
+
+
+@pytest.mark.parametrize(
+    ("part", "expected"),
+    [
+        ({"filter": "[?id == `7`].name"}, '["item 7"]'),
+        ({"keys": True}, '{"list":2000'),
+        ({"lines": [1, 1], "path": "/3/name"}, "item 3"),
+        ({"chars": [0, 3], "path": "/3/name"}, "\nite\n"),
+        ({"regex": "item 199[89]"}, "item 1999"),
+        ({"path": "/3/name", "filter": None, "cursor": None}, "item 3"),
+    ],
+)
+async def test_every_part_can_be_selected(part: dict[str, Any], expected: str) -> None:
+    at = results_of()
+    assert expected in await at.answer(CONTEXT, {"id": id_in(await kept(at)), **part})
+
+
+async def test_a_whole_result_is_read_back_byte_for_byte_by_cursors() -> None:
+    at = results_of(max_whole_tokens=500)
+    text = "".join(f'{{"row": {number}, "price": 1.10}}\n' for number in range(900))
+    preview = await preview_of(at, ServerOutput(texts=[text]))
+    assert preview is not None
+    call: dict[str, Any] = {"id": id_in(preview.text)}
+    pieces: list[str] = []
+    while True:
+        answer = await at.answer(CONTEXT, call)
+        _, _, fenced = answer.partition("\n<<<")
+        pieces.append(fenced.partition("\n")[2].rpartition("\n")[0])
+        cursor = re.search(r'cursor "([^"]+)"', answer)
+        if cursor is None:
+            break
+        call["cursor"] = cursor[1]
+    assert "".join(pieces) == text
+
+
+@pytest.mark.parametrize(
+    ("args", "problem"),
+    [
+        ({"path": "/1"}, "path need the id"),
+        ({"id": "0123456789ab", "words": "x"}, "regex"),
+        ({"cursor": "5.a"}, "leave it out"),
+        ({"pointer_id": "0123456789ab"}, "was not run"),
+        ({"id": 5}, "was not run"),
+    ],
+)
+async def test_a_call_that_does_not_fit_is_explained(args: dict[str, Any], problem: str) -> None:
+    at = results_of()
+    await kept(at)
+    with pytest.raises(ToolArgumentsError, match=problem):
+        await at.answer(CONTEXT, args)
 
 
 async def test_own_answers_stay_within_the_limit() -> None:
     at = results_of(max_whole_tokens=500)
     pointer_id = id_in([await kept(at, args={"page": page}) for page in range(30)][-1])
-    calls: list[tuple[str, dict[str, Any]]] = [
-        (READER, {"pointer_id": pointer_id}),
-        (SEARCHER, {"query": "item words few"}),
-        (LISTER, {}),
-    ]
-    for name, args in calls:
-        assert COUNTER.count(await at.answer(name, args)) <= 500, name
+    calls: list[dict[str, Any]] = [{"id": pointer_id}, {"words": "item words few"}, {}]
+    for args in calls:
+        assert COUNTER.count(await at.answer(CONTEXT, args)) <= 500, args
 
 
 async def test_words_are_found_in_all_results_of_the_session() -> None:
@@ -128,21 +284,21 @@ async def test_words_are_found_in_all_results_of_the_session() -> None:
     other = id_in(
         await kept(at, ["nothing here"] * 3_000 + ["the needle is at line 3000"], tool="grep")
     )
-    answer = await at.answer(SEARCHER, {"query": "needle"})
+    answer = await at.answer(CONTEXT, {"words": "needle"})
     assert "the needle is at line 3000" in answer
     assert f"id {other}, grep" in answer
-    assert "try others" in await at.answer(SEARCHER, {"query": "zygomorphic"})
-    assert "try others" in await at.answer(SEARCHER, {"query": "?!"})
+    assert "try others" in await at.answer(CONTEXT, {"words": "zygomorphic"})
+    assert "try others" in await at.answer(CONTEXT, {"words": "?!"})
 
 
 async def test_results_are_listed_newest_first_in_pages() -> None:
     at = results_of(max_whole_tokens=300)
     ids = [id_in(await kept(at, args={"page": page})) for page in range(30)]
-    first = await at.answer(LISTER, {})
+    first = await at.answer(CONTEXT, {})
     shown = [pointer_id for pointer_id in ids if pointer_id in first]
     assert shown == ids[-len(shown) :]
-    assert f"{30 - len(shown)} older ones follow after {len(shown)}" in first
-    assert ids[-len(shown) - 1] in await at.answer(LISTER, {"after": len(shown)})
+    assert f'{30 - len(shown)} older ones follow with cursor "{len(shown)}"' in first
+    assert ids[-len(shown) - 1] in await at.answer(CONTEXT, {"cursor": str(len(shown))})
 
 
 async def test_a_session_cannot_read_the_results_of_another() -> None:
@@ -150,13 +306,11 @@ async def test_a_session_cannot_read_the_results_of_another() -> None:
     one, two = results_of(store), results_of(store)
     pointer_id = id_in(await kept(one))
     with pytest.raises(ToolFailedError, match="no stored result of this session"):
-        await two.answer(READER, {"pointer_id": pointer_id})
-    assert "0 results are stored" in await two.answer(LISTER, {})
-    assert "No stored result" in await two.answer(SEARCHER, {"query": "item"})
+        await two.answer(CONTEXT, {"id": pointer_id})
+    assert "0 results are stored" in await two.answer(CONTEXT, {})
+    assert "No stored result" in await two.answer(CONTEXT, {"words": "item"})
     await two.close()
-    assert "item 7" in await one.answer(
-        READER, {"pointer_id": pointer_id, "select": {"path": "/7"}}
-    )
+    assert "item 7" in await one.answer(CONTEXT, {"id": pointer_id, "path": "/7"})
 
 
 async def test_secrets_reach_neither_disk_nor_preview(tmp_path: Any) -> None:
@@ -171,14 +325,14 @@ async def test_secrets_reach_neither_disk_nor_preview(tmp_path: Any) -> None:
 
 async def test_a_result_that_cannot_be_stored_is_not_replaced_t_12() -> None:
     small = results_of(InMemoryContextPointerStore(max_result_bytes=100))
-    assert await small.preview({"result": ITEMS[:200]}, [], tool="t", args={}) is None
-    cut = await small.preview({"result": ITEMS}, [], tool="t", args={})
+    assert await preview_of(small, ServerOutput({"result": ITEMS[:200]})) is None
+    cut = await preview_of(small, ServerOutput({"result": ITEMS}))
     assert "characters were not kept: the store failed" in str(cut)
 
 
 async def test_nothing_is_stored_without_a_limit() -> None:
     at = results_of(max_whole_tokens=None)
-    assert await at.preview({"result": ITEMS}, [], tool="t", args={}) is None
+    assert await preview_of(at, ServerOutput({"result": ITEMS})) is None
     assert at.tools == {}
 
 
@@ -193,8 +347,3 @@ async def test_results_are_removed_when_a_session_ends() -> None:
     await kept(at)
     await at.close()
     assert (await store.verify()).pointers == 0
-
-
-def test_the_query_has_the_words_among_many_other_values() -> None:
-    assert query_of({"a": [None] * 100_000, "b": {"c": [True, "snow", 3]}}, "find") == "find snow 3"
-    assert len(query_of({"a": ["x" * 600] * 9}, "find")) == 1_000

@@ -23,7 +23,7 @@ from llm_common.apps.gateway.serving import report_on
 from tests.apps.gateway.hosts import config_of, hostile, text_of
 
 pytestmark = pytest.mark.mcp
-OWN = {"read_context", "search_context", "list_context"}
+OWN = {"context"}
 START = {"start_timeout_s": 0.7, "list_wait_s": 3.0}
 MAX_GROWTH_KB = 400_000
 
@@ -56,7 +56,7 @@ CASES = (
     Case("control characters in a name", tools=("a_31m_b_", "ok")),
     Case("an empty name", tools=("_", "ok")),
     Case("a long name", tools=("n" * 55 + "_f9e92b5d", "ok")),
-    Case("names of the gateway", tools=("bad_call_tool", "bad_read_context", "ok")),
+    Case("names of the gateway", tools=("bad_call_tool", "bad_context", "ok")),
     Case(
         "two tools of one name", tools=("ok", "twice"), left_out="twice (another tool has its name)"
     ),

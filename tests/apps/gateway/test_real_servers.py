@@ -147,11 +147,7 @@ async def test_a_file_of_400_000_characters_becomes_a_preview_of_400_tokens(fold
             await host.call_tool("read_text_file", {"path": str(folder / "items.json")})
         )
         assert COUNTER.count(preview) <= 400
-        answer = text_of(
-            await host.call_tool(
-                "read_context", {"pointer_id": id_in(preview), "select": {"path": "/4321"}}
-            )
-        )
+        answer = text_of(await host.call_tool("context", {"id": id_in(preview), "path": "/4321"}))
         assert '{"id":4321,"name":"item 4321","note":"some words about this thing"}' in answer
 
 
@@ -174,11 +170,11 @@ async def test_a_commit_and_a_query_and_a_page_are_read_back_in_part(
         ).is_error
         rows_shown = text_of(await host.call_tool("read_query", {"query": "SELECT * FROM items"}))
         assert COUNTER.count(rows_shown) <= 400
-        part = {"pointer_id": id_in(rows_shown), "select": {"regex": "item 4321"}}
-        assert "item 4321" in text_of(await host.call_tool("read_context", part))
+        part = {"id": id_in(rows_shown), "regex": "item 4321"}
+        assert "item 4321" in text_of(await host.call_tool("context", part))
         page_shown = text_of(await host.call_tool("fetch", {"url": page, "max_length": 500_000}))
         assert COUNTER.count(page_shown) <= 400
-        found = text_of(await host.call_tool("search_context", {"query": "line 15321 of the page"}))
+        found = text_of(await host.call_tool("context", {"words": "line 15321 of the page"}))
         assert "line 15321 of the page" in found
 
 

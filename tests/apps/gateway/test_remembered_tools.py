@@ -35,7 +35,7 @@ async def host_and_changes(config: GatewayConfig) -> AsyncIterator[tuple[Client,
 
 
 async def names_of(host: Client) -> set[str]:
-    own = {"read_context", "search_context", "list_context"}
+    own = {"context"}
     return {tool.name for tool in (await host.list_tools()).tools} - own
 
 
@@ -96,7 +96,8 @@ async def test_search_mode_lists_without_any_server(tmp_path: Path) -> None:
     files = Files(tmp_path)
     config = files.config(tools="search", list_wait_s=FOR_EVER)
     async with host_and_changes(config) as (host, _):
-        assert await names_of(host) == {"search_tools", "call_tool"}
+        own = {"search_tools", "call_read_only_tool", "call_tool"}
+        assert await names_of(host) == own
         files.release()
         called = await host.call_tool("call_tool", {"name": "search"})
         assert text_of(called).startswith("search of")

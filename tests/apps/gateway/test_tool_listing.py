@@ -35,13 +35,13 @@ def places(tools: ToolListing) -> dict[str, str]:
 
 def test_only_duplicate_and_reserved_names_get_a_prefix() -> None:
     tools = listing(
-        tool("a", "search"), tool("b b", "search"), tool("b b", "list"), tool("a", "read_context")
+        tool("a", "search"), tool("b b", "search"), tool("b b", "list"), tool("a", "context")
     )
     assert places(tools) == {
         "a_search": "a/search",
         "b_b_search": "b b/search",
         "list": "b b/list",
-        "a_read_context": "a/read_context",
+        "a_context": "a/context",
     }
 
 
@@ -171,6 +171,53 @@ def test_a_search_answers_within_its_limit_in_a_fence() -> None:
     assert COUNTER.count(many_text) <= 2_000
     assert "get_thing_7" in found
     assert all(name in many_text for name in found)
+
+
+def test_a_search_names_only_tools_that_it_shows() -> None:
+    texts = {f"key_{number}": {"type": "string"} for number in range(400)}
+    wide = [
+        ServerTool("a", f"fill_form_{number}", "Fills the form.", {"properties": texts})
+        for number in range(4)
+    ]
+    text, names = listing(*wide, tools="search").search("fill the form")
+    assert COUNTER.count(text) <= 2_000
+    assert names
+    for number in range(4):
+        assert (f"fill_form_{number}" in text) == (f"fill_form_{number}" in names)
+
+
+def test_a_search_marks_the_tools_that_are_read_only() -> None:
+    tools = [
+        tool("a", "get_thing", "A thing.", read_only=True),
+        tool("a", "fetch_thing", "A thing."),
+        tool("a", "delete_thing", "A thing.", read_only=True),
+    ]
+    text, _ = listing(*tools, tools="search", host_prefix="p_").search("thing")
+    assert "[read-only] get_thing(" in text
+    assert "\nfetch_thing(" in text
+    assert "\ndelete_thing(" in text
+    assert "p_call_tool, or with p_call_read_only_tool if" in text
+
+
+def test_similar_names_are_given_with_their_server() -> None:
+    tools = listing(tool("a", "convert_time"), tool("b", "convert_time"), tool("b", "get_time"))
+    assert tools.near("convert_time")[:2] == ["a/convert_time", "b/convert_time"]
+    assert tools.near("get_times")[0] == "b/get_time"
+    assert tools.near("c/convert_time")[0] in {"a/convert_time", "b/convert_time"}
+    assert tools.near("zygomorphic") == []
+
+
+def test_the_tokens_of_the_servers_count_tools_that_are_left_out() -> None:
+    pair = (tool("a", "get_x"), tool("a", "set_x"))
+    filtered = listing(*pair, rules=ToolRules(allow=("get_x",)))
+    assert filtered.server_tokens == listing(*pair).tokens > filtered.tokens
+
+
+def test_an_intent_is_part_of_the_schema_only_if_configured() -> None:
+    plain, asking = listing(tool("a", "get_x")), listing(tool("a", "get_x"), intent=True)
+    assert plain.parameters(plain.tools["get_x"]) == PATH
+    assert list(asking.parameters(asking.tools["get_x"])["properties"]) == ["path", "intent"]
+    assert 0 < asking.tokens - plain.tokens <= 10
 
 
 def test_a_search_without_a_match_lists_the_servers() -> None:

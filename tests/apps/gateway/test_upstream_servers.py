@@ -62,8 +62,8 @@ async def test_a_server_over_http_works_like_any_other(kind: str, era: str) -> N
         # the SDK takes a megabyte of the older kind
         count = 6_000 if kind == "streamable-http" else 4_000
         preview = text_of(await host.call_tool("far_list_items", {"count": count}))
-        part = {"pointer_id": id_in(preview), "select": {"path": "/3210/name"}}
-        assert "item 3210" in text_of(await host.call_tool("read_context", part))
+        part = {"id": id_in(preview), "path": "/3210/name"}
+        assert "item 3210" in text_of(await host.call_tool("context", part))
         assert text_of(await host.call_tool("far_get_header", {})) == "a key"
         calls = [
             host.call_tool("far_pause", {"seconds": 0.01, "number": number}) for number in range(20)

@@ -1,0 +1,118 @@
+"""`ContextTool`: reads, searches and lists a host's stored results, as one tool for a model."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from llm_common.agents.session import Session
+from llm_common.core.tokens import TokenCounter
+from llm_common.errors import ToolArgumentsError
+from llm_common.text.display import in_fence, one_line
+from llm_common.tools.tool import Tool
+
+# Every host sends this definition with every request, so each word of it has its price.
+_DESCRIPTION: Final = (
+    "Reads stored tool results. With an id: the result, or the part that path, filter, keys, "
+    "lines, chars and regex select, in this order. With words: the places in all results that "
+    "hold them. With neither: a list of the results."
+)
+_RANGE: Final = {"type": "array", "items": {"type": "integer"}}
+_PARAMETERS: Final = {
+    "type": "object",
+    "properties": {
+        "id": {"type": "string"},
+        "path": {"type": "string", "description": "JSON pointer, such as /items/4321/name."},
+        "filter": {"type": "string", "description": "JMESPath, such as [?price > `9`].name."},
+        "keys": {"type": "boolean", "description": "Names and counts instead of values."},
+        "lines": _RANGE | {"description": "First and last, from 1."},
+        "chars": _RANGE | {"description": "First, from 0, and end."},
+        "regex": {"type": "string"},
+        "words": {"type": "string"},
+        "cursor": {"type": "string", "description": "Of the answer before. Repeat its arguments."},
+    },
+    "additionalProperties": False,
+}
+_SELECTORS: Final = ("path", "filter", "keys", "lines", "chars", "regex")
+_LINE_CHARS: Final = 160
+_FRAME_TOKENS: Final = 60  # for the fence, and for the line that counts older results
+
+
+class ContextTool(Tool):
+    """One tool over the stored results of a session, with at most `max_tokens` in an answer.
+
+    Args:
+        session: The session, whose config has the limit of its reader.
+        name: The tool's name.
+        max_tokens: Maximum tokens of the list of results.
+        counter: Counts tokens.
+    """
+
+    __slots__ = ("_counter", "_max_tokens", "_reader", "_searcher", "_session")
+
+    def __init__(
+        self, session: Session, *, name: str, max_tokens: int, counter: TokenCounter
+    ) -> None:
+        super().__init__(
+            self._list,  # never called, because `run` is overridden
+            name=name,
+            description=_DESCRIPTION,
+            parameters=_PARAMETERS,
+            read_only=True,
+        )
+        self._session = session
+        self._reader, self._searcher = session.tools()[:2]
+        self._max_tokens = max_tokens
+        self._counter = counter
+
+    async def run(self, args: Mapping[str, Any]) -> str:
+        """Read, search or list the results, as the arguments request.
+
+        Raises:
+            ToolArgumentsError: If the arguments do not fit. The message tells the model what to do.
+            ToolFailedError: If the result cannot be read. The message says why.
+        """
+        # Models with strict function calling send null for an argument that they leave out.
+        arguments: Mapping[str, Any] = args
+        if isinstance(args, Mapping):
+            arguments = {name: value for name, value in args.items() if value is not None}
+        arguments, problems = self._bind(arguments)
+        if problems:
+            raise self._refusal("; ".join(map(str, problems)))
+        selected = {name: arguments[name] for name in _SELECTORS if name in arguments}
+        if "id" in arguments:
+            if "words" in arguments:
+                raise self._refusal("words are found in all results; find them in one with regex")
+            request: dict[str, Any] = {"pointer_id": arguments["id"]}
+            if selected:
+                request["select"] = selected
+            if "cursor" in arguments:
+                request["cursor"] = arguments["cursor"]
+            return str(await self._reader.run(request))
+        if selected:
+            raise self._refusal(f"{', '.join(selected)} need the id of a result")
+        if "words" in arguments:
+            return str(await self._searcher.run({"query": arguments["words"]}))
+        return self._list(arguments.get("cursor", "0"))
+
+    def _refusal(self, problem: str) -> ToolArgumentsError:
+        return ToolArgumentsError(
+            f"{self.name} was not run: {problem}. Correct the call", tool=self.name
+        )
+
+    def _list(self, cursor: str) -> str:
+        """Return the stored results, newest first, from a position on."""
+        if not cursor.isdecimal():
+            raise self._refusal("the cursor is not one of a list; leave it out")
+        position = int(cursor[:12])  # no session has a trillion results
+        pointers = [*self._session.results.pointers.values()][::-1]
+        lines: list[str] = []
+        for pointer in pointers[position:]:
+            summary = one_line(pointer.summary, max_chars=_LINE_CHARS)
+            line = f"{pointer.pointer_id}: {summary} ({pointer.result_bytes or 0:,} bytes)"
+            if self._counter.count("\n".join([*lines, line])) > self._max_tokens - _FRAME_TOKENS:
+                break
+            lines.append(line)
+        head = f"{len(pointers)} results are stored."
+        older = len(pointers) - position - len(lines)
+        if older > 0:
+            head += f' {older} older ones follow with cursor "{position + len(lines)}".'
+        return f"{head}\n{in_fence(chr(10).join(lines))}"
