@@ -15,6 +15,7 @@ from llm_common.apps.cli.context_commands import context
 from llm_common.apps.cli.doctor_commands import doctor
 from llm_common.apps.cli.gateway_commands import gateway
 from llm_common.apps.cli.gateway_install_commands import install, uninstall
+from llm_common.apps.cli.gateway_login_commands import login, logout
 from llm_common.apps.cli.memory_commands import memory
 from llm_common.apps.cli.pack_commands import pack
 from llm_common.apps.cli.terminal import (
@@ -55,6 +56,8 @@ app.add_typer(trace_app)
 app.add_typer(gateway, name="gateway")
 gateway.command()(install)
 gateway.command()(uninstall)
+gateway.command()(login)
+gateway.command()(logout)
 app.command()(doctor)
 app.command()(pack)
 

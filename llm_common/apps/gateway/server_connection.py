@@ -19,6 +19,7 @@ from pydantic import ValidationError
 
 from llm_common import __version__
 from llm_common.apps.gateway.gateway_config import ServerConfig
+from llm_common.apps.gateway.logins import LoginError
 from llm_common.apps.gateway.server_questions import HostChannel, HostContext, ServerQuestions
 from llm_common.apps.gateway.server_transport import Wire, streams_of
 from llm_common.errors import ServerDownError, ToolError, ToolFailedError
@@ -439,6 +440,8 @@ def _first_error(error: BaseException) -> str:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     name = type(error).__name__
+    if isinstance(error, LoginError):
+        return error.message
     if isinstance(error, FileNotFoundError | PermissionError):
         return f"{name}: its program or folder cannot be used; correct its command or cwd"
     if isinstance(error, httpx2.ConnectError):

@@ -23,6 +23,7 @@ from pydantic import ValidationError
 
 from llm_common._threads import in_thread
 from llm_common.apps.gateway.gateway_config import ServerConfig
+from llm_common.apps.gateway.logins import stored_login
 from llm_common.apps.gateway.server_stderr import StderrRelay
 from llm_common.text.display import one_line
 
@@ -118,20 +119,30 @@ def _transport(config: ServerConfig, wire: Wire) -> AbstractAsyncContextManager[
     if config.command:
         return _of_process(config, wire)
     if config.type == "sse":
-        return sse_client(config.url, headers=dict(config.headers))
+        auth = None if _has_token(config) else stored_login(config.url)
+        return sse_client(config.url, headers=dict(config.headers), auth=auth)
     return _over_http(config, wire)
+
+
+def _has_token(config: ServerConfig) -> bool:
+    """Return whether an entry has a token of its own, which comes before a login."""
+    return "authorization" in {name.lower() for name in config.headers}
 
 
 @asynccontextmanager
 async def _over_http(config: ServerConfig, wire: Wire) -> AsyncIterator[Any]:
+    has_token = _has_token(config)
+    auth = None if has_token else stored_login(config.url)
+
     async def note_status(response: httpx2.Response) -> None:
         # A server may refuse the stream of a GET request, which it does not need.
         if response.request.method == "POST":
-            wire.details = _refusal(response)
+            wire.details = _refusal(response, wire.name, has_token=has_token)
 
     async with (
         httpx2.AsyncClient(
             headers=dict(config.headers),
+            auth=auth,
             timeout=_HTTP_TIMEOUT,
             event_hooks={"response": [note_status]},
         ) as http,
@@ -223,7 +234,7 @@ async def _how_it_ended(process: asyncio.subprocess.Process, relay: StderrRelay)
     return ": ".join(filter(None, [name, relay.last_words()]))
 
 
-def _refusal(response: httpx2.Response) -> str:
+def _refusal(response: httpx2.Response, name: str, *, has_token: bool) -> str:
     """Return the status of a refused request, and what the server wants instead, or ""."""
     if response.status_code < 400:  # noqa: PLR2004
         return ""
@@ -231,10 +242,10 @@ def _refusal(response: httpx2.Response) -> str:
     challenge = response.headers.get("www-authenticate", "")
     if response.status_code != 401 or not challenge:  # noqa: PLR2004
         return one_line(status, max_chars=_MAX_REFUSAL_CHARS)
-    if match := _RESOURCE_METADATA.search(challenge):
-        wish = f"401, wants a login (OAuth), see {match[1]}"
-        return one_line(wish, max_chars=_MAX_REFUSAL_CHARS)
-    return "401, wants another token in its headers"
+    if has_token:
+        return "401, wants another token in its headers"
+    wish = f"401, wants a login; run llm-common gateway login {name}"
+    return one_line(wish, max_chars=_MAX_REFUSAL_CHARS)
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:

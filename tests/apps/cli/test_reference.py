@@ -28,13 +28,9 @@ def commands(command: Any, names: tuple[str, ...] = ()) -> Iterator[tuple[str, A
 
 
 COMMANDS = dict(commands(typer.main.get_command(app)))
-# They write pages, or change files of a host.
-WITHOUT_DOCUMENT = {
-    "inspect",
-    "trace export",
-    "gateway approve",
-    "gateway install",
-    "gateway uninstall",
+# They write pages, change files of a host, or log in and out.
+WITHOUT_DOCUMENT = {"inspect", "trace export"} | {
+    f"gateway {name}" for name in ("approve", "install", "uninstall", "login", "logout")
 }
 
 

@@ -79,7 +79,8 @@ def refusing() -> Iterator[str]:
 
 async def test_a_server_that_wants_a_login_says_so(refusing: str) -> None:
     problem = await problem_of(ServerConfig(url=refusing))
-    assert problem == f"it does not start (401, wants a login (OAuth), see {METADATA})"
+    login = "run llm-common gateway login one"
+    assert problem == f"it does not start (401, wants a login; {login})"
 
 
 async def test_lines_of_stderr_begin_with_the_name_of_their_server(

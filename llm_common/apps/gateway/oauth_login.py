@@ -1,0 +1,215 @@
+"""Log in to a server that wants OAuth, in the user's browser: `log_in`."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
+from ipaddress import ip_address
+from typing import Any, Final
+from urllib.parse import parse_qs, urljoin, urlsplit
+
+import httpx2
+from mcp.client.auth import OAuthClientProvider
+from mcp.client.auth.exceptions import OAuthFlowError
+from mcp.shared.auth import (
+    AuthorizationCodeResult,
+    OAuthClientInformationFull,
+    OAuthClientMetadata,
+    OAuthToken,
+)
+from pydantic import AnyUrl
+
+from llm_common import __version__
+from llm_common.apps.gateway.gateway_config import ServerConfig
+from llm_common.apps.gateway.logins import Login, LoginError, expiry_of, resource_of
+from llm_common.text.display import one_line
+
+_PATH: Final = "/callback"
+_MAX_REASON_CHARS: Final = 200
+_MAX_REQUEST_BYTES: Final = 16_384
+_ANSWER: Final = (
+    b"HTTP/1.1 200 OK\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n"
+    b"Cache-Control: no-store\r\n\r\nYou can close this page and return to the terminal.\n"
+)
+_NOT_FOUND: Final = b"HTTP/1.1 404 Not Found\r\nConnection: close\r\n\r\n"
+# What a client of the protocol sends first, so that the server asks for the login.
+_INITIALIZE: Final[Mapping[str, Any]] = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {
+        "protocolVersion": "2025-06-18",
+        "capabilities": {},
+        "clientInfo": {"name": "llm-common", "version": __version__},
+    },
+}
+
+
+class _NewLogin:
+    """The SDK's storage of a login that begins with nothing."""
+
+    def __init__(self) -> None:
+        self.tokens: OAuthToken | None = None
+        self.client: OAuthClientInformationFull | None = None
+
+    async def get_tokens(self) -> OAuthToken | None:
+        return self.tokens
+
+    async def set_tokens(self, tokens: OAuthToken) -> None:
+        self.tokens = tokens
+
+    async def get_client_info(self) -> OAuthClientInformationFull | None:
+        return self.client
+
+    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
+        self.client = client_info
+
+
+async def log_in(
+    server: ServerConfig, *, show: Callable[[str], object], timeout_s: float = 300.0
+) -> Login:
+    """Register at a server's authorization server, let the user log in, and return the login.
+
+    Args:
+        server: A server with an address.
+        show: Called with the address that the user has to open.
+        timeout_s: Seconds to wait for the user.
+
+    Raises:
+        LoginError: If the server asks for no login, or the login fails or is refused.
+    """
+    _check(server.url)
+    new = _NewLogin()
+    try:
+        async with asyncio.timeout(timeout_s), _callbacks() as (port, result):
+
+            async def redirect(url: str) -> None:
+                show(url)
+
+            async def answer() -> AuthorizationCodeResult:
+                return _code(await result)
+
+            provider = OAuthClientProvider(
+                server.url,
+                OAuthClientMetadata(
+                    client_name="llm-common gateway",
+                    redirect_uris=[AnyUrl(f"http://127.0.0.1:{port}{_PATH}")],
+                    token_endpoint_auth_method="none",  # noqa: S106 - no secret, because PKCE replaces it
+                ),
+                new,
+                redirect_handler=redirect,
+                callback_handler=answer,
+            )
+            with _quiet_sdk():
+                await _ask(server, provider)
+    except TimeoutError as exc:
+        reason = f"nobody logged in within {timeout_s:g} s; run the command again"
+        raise LoginError(reason) from exc
+    except OAuthFlowError as exc:
+        # Its text may hold what the authorization server answered, so it is cut to one line.
+        reason = one_line(str(exc), max_chars=_MAX_REASON_CHARS)
+        raise LoginError(f"the login failed: {reason}; run the command again") from None
+    except httpx2.HTTPError as exc:
+        reason = f"the server or its authorization server cannot be reached ({type(exc).__name__})"
+        raise LoginError(f"{reason}; try again later") from None
+    if new.tokens is None or new.client is None:
+        raise LoginError("the server asked for no login; use it as it is")
+    return _login_of(server, provider, new.tokens, new.client)
+
+
+def _login_of(
+    server: ServerConfig,
+    provider: OAuthClientProvider,
+    tokens: OAuthToken,
+    client: OAuthClientInformationFull,
+) -> Login:
+    context = provider.context
+    origin = context.get_authorization_base_url(server.url)
+    issuer, token_endpoint = context.auth_server_url or origin, urljoin(origin, "/token")
+    if metadata := context.oauth_metadata:
+        issuer, token_endpoint = str(metadata.issuer), str(metadata.token_endpoint)
+    _check(token_endpoint)
+    return Login(
+        resource=resource_of(server.url),
+        issuer=issuer,
+        token_endpoint=token_endpoint,
+        client=client,
+        tokens=tokens,
+        expires_at=expiry_of(tokens),
+    )
+
+
+def _check(url: str) -> None:
+    """Check that a token sent to an address cannot be read on the way.
+
+    Raises:
+        LoginError: If the address is neither HTTPS nor on this machine.
+    """
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    is_local = host == "localhost"
+    with suppress(ValueError):  # a name, and not an address
+        is_local = is_local or ip_address(host).is_loopback
+    if parts.scheme != "https" and not (parts.scheme == "http" and is_local):
+        shown = one_line(f"{parts.scheme}://{host}", max_chars=_MAX_REASON_CHARS)
+        raise LoginError(f"{shown} is not HTTPS, so others could read the token; use https://")
+
+
+async def _ask(server: ServerConfig, provider: OAuthClientProvider) -> None:
+    """Send a first request, which the SDK answers with the login if the server wants one."""
+    headers = {**server.headers, "Accept": "application/json, text/event-stream"}
+    method = "GET" if server.type == "sse" else "POST"
+    body = None if server.type == "sse" else dict(_INITIALIZE)
+    async with (
+        httpx2.AsyncClient(headers=headers, auth=provider, timeout=30.0) as http,
+        # Only the status counts. The answer may be a stream without an end.
+        http.stream(method, server.url, json=body),
+    ):
+        pass
+
+
+def _code(query: Mapping[str, str]) -> AuthorizationCodeResult:
+    if "error" in query:
+        reason = query.get("error_description") or query["error"]
+        raise OAuthFlowError(f"refused by the authorization server: {reason}")
+    return AuthorizationCodeResult(
+        code=query.get("code", ""), state=query.get("state"), iss=query.get("iss")
+    )
+
+
+@asynccontextmanager
+async def _callbacks() -> AsyncIterator[tuple[int, asyncio.Future[dict[str, str]]]]:
+    """Listen on a free port of this machine, and yield it with the query of the first callback."""
+    result: asyncio.Future[dict[str, str]] = asyncio.get_running_loop().create_future()
+
+    async def receive(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            target = urlsplit((await reader.readline()).decode("latin-1").partition(" ")[2])
+            while (await reader.readline()).strip():  # the headers
+                pass
+            # A browser also asks for an icon.
+            is_callback = target.path == _PATH
+            writer.write(_ANSWER if is_callback else _NOT_FOUND)
+            await writer.drain()
+            if is_callback and not result.done():
+                query = parse_qs(target.query.partition(" ")[0])
+                result.set_result({name: values[0] for name, values in query.items()})
+        except (OSError, ValueError):
+            pass  # a broken request, after which another one may come
+        finally:
+            writer.close()
+
+    listening = await asyncio.start_server(receive, "127.0.0.1", 0, limit=_MAX_REQUEST_BYTES)
+    async with listening:
+        yield listening.sockets[0].getsockname()[1], result
+
+
+@contextmanager
+def _quiet_sdk() -> Iterator[None]:
+    """Keep the SDK from logging a failed login, with what the authorization server answered."""
+    log = logging.getLogger("mcp.client.auth.oauth2")
+    before, log.disabled = log.disabled, True
+    try:
+        yield
+    finally:
+        log.disabled = before

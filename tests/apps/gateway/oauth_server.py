@@ -1,0 +1,153 @@
+"""A server that wants OAuth, with its authorization server, on one loopback port."""
+
+import asyncio
+import base64
+import hashlib
+import secrets
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+from urllib.parse import urlencode
+
+import uvicorn
+from mcp.server.mcpserver import MCPServer
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.routing import Mount, Route
+from starlette.types import Receive, Scope, Send
+
+
+class OAuthServer:
+    """The authorization server's state, and what was asked of it.
+
+    Attributes:
+        port: The port.
+        expires_in: Seconds that its tokens last, for the client.
+        refuse: Whether it refuses the user's login.
+        forgets: Whether it refuses to renew tokens.
+        renewals: Number of accepted renewals.
+        resources: The `resource` of each token request.
+    """
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+        self.base = f"http://127.0.0.1:{port}"
+        self.expires_in = 3600
+        self.refuse = self.forgets = False
+        self.renewals = 0
+        self.resources: list[str | None] = []
+        self.access: set[str] = set()
+        self._refresh: set[str] = set()
+        self._clients: dict[str, list[str]] = {}
+        self._codes: dict[str, tuple[str, str, str]] = {}
+
+    @property
+    def url(self) -> str:
+        return f"{self.base}/mcp"
+
+    def revoke_access(self) -> None:
+        self.access.clear()
+
+    async def resource(self, _: Request) -> Response:
+        return JSONResponse({"resource": self.url, "authorization_servers": [self.base]})
+
+    async def metadata(self, _: Request) -> Response:
+        return JSONResponse(
+            {
+                "issuer": self.base,
+                "authorization_endpoint": f"{self.base}/authorize",
+                "token_endpoint": f"{self.base}/token",
+                "registration_endpoint": f"{self.base}/register",
+                "response_types_supported": ["code"],
+                "code_challenge_methods_supported": ["S256"],
+                "token_endpoint_auth_methods_supported": ["none"],
+            }
+        )
+
+    async def register(self, request: Request) -> Response:
+        asked = await request.json()
+        client_id = secrets.token_hex(8)
+        self._clients[client_id] = asked["redirect_uris"]
+        return JSONResponse({**asked, "client_id": client_id}, 201)
+
+    async def authorize(self, request: Request) -> Response:
+        query = request.query_params
+        redirect = query["redirect_uri"]
+        assert redirect in self._clients[query["client_id"]]
+        assert query["code_challenge_method"] == "S256"
+        if self.refuse:
+            answer = {"error": "access_denied", "error_description": "the user said no"}
+        else:
+            code = secrets.token_hex(8)
+            self._codes[code] = (query["client_id"], redirect, query["code_challenge"])
+            answer = {"code": code}
+        return RedirectResponse(f"{redirect}?{urlencode({**answer, 'state': query['state']})}", 302)
+
+    async def token(self, request: Request) -> Response:
+        form = await request.form()
+        self.resources.append(str(form.get("resource")))
+        if form["grant_type"] == "authorization_code":
+            client_id, redirect, challenge = self._codes.pop(str(form["code"]))
+            digest = hashlib.sha256(str(form["code_verifier"]).encode()).digest()
+            assert (client_id, redirect) == (form["client_id"], form["redirect_uri"])
+            assert base64.urlsafe_b64encode(digest).decode().rstrip("=") == challenge
+        elif self.forgets or form["refresh_token"] not in self._refresh:
+            return JSONResponse({"error": "invalid_grant"}, 400)
+        else:
+            # Long enough that another process asks meanwhile, if it does not wait.
+            await asyncio.sleep(0.2)
+            self._refresh.discard(str(form["refresh_token"]))
+            self.renewals += 1
+        access, refresh = f"access-{secrets.token_hex(8)}", f"refresh-{secrets.token_hex(8)}"
+        self.access.add(access)
+        self._refresh.add(refresh)
+        answer = {"access_token": access, "token_type": "Bearer", "expires_in": self.expires_in}
+        return JSONResponse({**answer, "refresh_token": refresh})
+
+    def app(self) -> Starlette:
+        tools = MCPServer("far")
+
+        @tools.tool()
+        def add(a: int, b: int) -> int:
+            """Add two numbers."""
+            return a + b
+
+        server = tools.streamable_http_app()
+
+        async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
+            headers = dict(scope["headers"]) if scope["type"] == "http" else {}
+            token = headers.get(b"authorization", b"").decode().removeprefix("Bearer ")
+            if scope["type"] == "http" and token not in self.access:
+                address = f"{self.base}/.well-known/oauth-protected-resource/mcp"
+                challenge = {"www-authenticate": f'Bearer resource_metadata="{address}"'}
+                await Response("", 401, challenge)(scope, receive, send)
+                return
+            await server(scope, receive, send)
+
+        routes: list[Any] = [
+            Route("/.well-known/oauth-protected-resource/mcp", self.resource),
+            Route("/.well-known/oauth-authorization-server", self.metadata),
+            Route("/register", self.register, methods=["POST"]),
+            Route("/authorize", self.authorize),
+            Route("/token", self.token, methods=["POST"]),
+            Mount("/", guarded),
+        ]
+        return Starlette(routes=routes, lifespan=lambda _: tools.session_manager.run())
+
+
+@asynccontextmanager
+async def oauth_server() -> AsyncIterator[OAuthServer]:
+    """Serve on a free port until the end of the block."""
+    # The socket queues connections before the server accepts them.
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        state = OAuthServer(listening.getsockname()[1])
+        settings = uvicorn.Config(state.app(), log_level="warning", timeout_graceful_shutdown=1)
+        server = uvicorn.Server(settings)
+        serving = asyncio.create_task(server.serve(sockets=[listening]))
+        try:
+            yield state
+        finally:
+            server.should_exit = True
+            await serving

@@ -1,0 +1,201 @@
+"""OAuth for servers over HTTP, with a real authorization server on loopback."""
+
+import asyncio
+import json
+import logging
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from llm_common.apps.gateway import ServerConfig
+from llm_common.apps.gateway.logins import Login, LoginError, LoginStore
+from llm_common.apps.gateway.oauth_login import log_in
+from tests.apps.gateway.hosts import config_of, host_of, text_of
+from tests.apps.gateway.oauth_server import OAuthServer, oauth_server
+
+pytestmark = pytest.mark.mcp
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    return tmp_path
+
+
+@pytest.fixture
+async def far() -> AsyncIterator[OAuthServer]:
+    async with oauth_server() as server:
+        yield server
+
+
+async def open_in_browser(url: str) -> None:
+    async with httpx2.AsyncClient(follow_redirects=True) as browser:
+        await browser.get(url)
+
+
+async def logged_in(far: OAuthServer, url: str = "") -> Login:
+    opening: list[asyncio.Task[None]] = []
+
+    def show(url: str) -> None:
+        opening.append(asyncio.create_task(open_in_browser(url)))
+
+    login = await log_in(ServerConfig(url=url or far.url), show=show, timeout_s=30)
+    await asyncio.gather(*opening)
+    LoginStore().save(login)
+    return login
+
+
+async def sum_from(far: OAuthServer, **headers: str) -> str:
+    """Return what a tool of the server returns through a gateway."""
+    config = config_of(far=ServerConfig(url=far.url, headers=headers))
+    async with host_of(config) as host:
+        tools = await host.list_tools()
+        if "add" not in {tool.name for tool in tools.tools}:
+            return "not listed"
+        return text_of(await host.call_tool("add", {"a": 2, "b": 3}))
+
+
+async def test_a_server_with_oauth_works_after_a_login(far: OAuthServer, home: Path) -> None:
+    assert await sum_from(far) == "not listed"
+    login = await logged_in(far)
+    assert (login.issuer.rstrip("/"), login.resource) == (far.base, far.url)
+    assert set(far.resources) == {far.url}
+    assert "5" in await sum_from(far)
+    [file] = (home / "llm-common" / "logins").glob("*/login.json")
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert file.parent.stat().st_mode & 0o777 == 0o700
+    assert login.tokens.access_token not in repr(login)
+
+
+async def test_tokens_that_have_expired_or_are_refused_are_renewed(far: OAuthServer) -> None:
+    far.expires_in = 1  # counts as expired at once
+    await logged_in(far)
+    far.expires_in = 3600
+    assert "5" in await sum_from(far)
+    assert far.renewals == 1
+    far.revoke_access()
+    assert "5" in await sum_from(far)
+    assert far.renewals == 2
+
+
+async def test_a_login_that_is_not_renewed_has_to_be_repeated(
+    far: OAuthServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    login = await logged_in(far)
+    far.revoke_access()
+    far.forgets = True
+    caplog.set_level(logging.DEBUG)
+    assert await sum_from(far) == "not listed"
+    assert "401, wants a login; run llm-common gateway login far" in caplog.text
+    assert login.tokens.access_token not in caplog.text
+    assert str(login.tokens.refresh_token) not in caplog.text
+
+
+async def test_another_address_gets_no_token(far: OAuthServer) -> None:
+    await logged_in(far)
+    assert LoginStore().load(far.url.replace("127.0.0.1", "localhost")) is None
+    assert LoginStore().load(f"{far.base}/other") is None
+    async with oauth_server() as other:
+        other.access = far.access
+        assert await sum_from(other) == "not listed"
+
+
+async def test_the_token_of_an_entry_comes_before_a_login(far: OAuthServer) -> None:
+    await logged_in(far)
+    assert await sum_from(far, Authorization="Bearer wrong") == "not listed"
+
+
+RENEW = """
+import sys
+from llm_common.apps.gateway.logins import LoginStore
+store = LoginStore()
+login = store.load(sys.argv[1])
+print("ready", flush=True)
+sys.stdin.readline()
+print(store.renewed(login).tokens.access_token)
+"""
+
+
+async def test_two_processes_renew_a_token_once(far: OAuthServer) -> None:
+    await logged_in(far)
+    processes = []
+    for _ in range(2):
+        process = await asyncio.create_subprocess_exec(
+            *[sys.executable, "-c", RENEW, far.url],
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+        )
+        assert process.stdout is not None
+        assert await process.stdout.readline() == b"ready\n"
+        processes.append(process)
+    answers = await asyncio.gather(*[process.communicate(b"\n") for process in processes])
+    tokens = {output.decode().strip() for output, _ in answers}
+    assert len(tokens) == 1
+    assert tokens <= far.access
+    assert far.renewals == 1
+
+
+async def test_a_refused_login_says_why_and_keeps_nothing(far: OAuthServer, home: Path) -> None:
+    far.refuse = True
+    with pytest.raises(LoginError, match="refused by the authorization server: the user said no"):
+        await logged_in(far)
+    assert not (home / "llm-common").exists()
+
+
+async def test_a_login_over_plain_http_elsewhere_is_refused() -> None:
+    with pytest.raises(LoginError, match="is not HTTPS"):
+        await log_in(ServerConfig(url="http://host.invalid/mcp"), show=print)
+
+
+async def test_a_callback_with_another_state_is_refused(far: OAuthServer) -> None:
+    opening: list[asyncio.Task[None]] = []
+
+    def show(url: str) -> None:
+        forged = url.replace("&state=", "&state=forged")
+        opening.append(asyncio.create_task(open_in_browser(forged)))
+
+    with pytest.raises(LoginError, match="State parameter mismatch"):
+        await log_in(ServerConfig(url=far.url), show=show, timeout_s=30)
+    await asyncio.gather(*opening)
+
+
+async def test_the_commands_log_in_and_out(far: OAuthServer, home: Path) -> None:
+    path = home / "mcp.json"
+    path.write_text(json.dumps({"mcpServers": {"far": {"url": far.url}}}), encoding="utf-8")
+    program = "from llm_common.apps.cli import main; main()"
+    script = (
+        "import sys, urllib.request as r; "
+        "r.build_opener(r.ProxyHandler({})).open(sys.argv[1]).read()"
+    )
+    browser = home / "browser"
+    browser.write_text(f'#!/bin/sh\nexec "{sys.executable}" -c "{script}" "$1"\n')
+    browser.chmod(0o700)
+
+    async def run(*arguments: str) -> tuple[int | None, str]:
+        process = await asyncio.create_subprocess_exec(
+            *[sys.executable, "-c", program, "gateway", *arguments, "--config", str(path)],
+            env={"XDG_CONFIG_HOME": str(home), "PATH": "/usr/bin:/bin", "BROWSER": f"{browser} %s"},
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        output, _ = await process.communicate()
+        return process.returncode, output.decode()
+
+    code, told = await run("login", "far")
+    assert code == 0, told
+    assert f"Log in at {far.base}/authorize?" in told
+    assert f"Logged in to far at {far.base}" in told
+    login = LoginStore().load(far.url)
+    assert login is not None
+    assert login.tokens.access_token not in told
+    code, told = await run("doctor")
+    assert (code, "far: 1 tools" in told, login.tokens.access_token in told) == (0, True, False)
+    assert await run("logout", "far") == (0, "Logged out of far.\n")
+    assert (await run("logout", "far"))[0] == 3
+    assert LoginStore().load(far.url) is None
+    code, told = await run("login", "near")
+    assert code == 2
+    assert "There are: far" in told
