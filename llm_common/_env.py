@@ -71,6 +71,69 @@ TOOL_SELECTION_FAIL_CLOSED = Variable(
     "true",
     "no effect. A failed tool selection is always empty",
 )
+BUDGET_MAX_INPUT_TOKENS = Variable(
+    "LLM_COMMON_BUDGET_MAX_INPUT_TOKENS",
+    "16000",
+    "maximum tokens of a prompt, tool schemas included",
+)
+BUDGET_MAX_OUTPUT_TOKENS = Variable(
+    "LLM_COMMON_BUDGET_MAX_OUTPUT_TOKENS",
+    "1000",
+    "maximum tokens of an answer",
+)
+RUN_MAX_CALLS = Variable("LLM_COMMON_RUN_MAX_CALLS", "", "maximum number of tool calls of a run")
+RUN_MAX_TOKENS = Variable(
+    "LLM_COMMON_RUN_MAX_TOKENS",
+    "",
+    "maximum tokens of the model calls that plan and choose tools in a run",
+)
+RUN_MAX_COST_USD = Variable("LLM_COMMON_RUN_MAX_COST_USD", "", "maximum dollars of these calls")
+RUN_TIMEOUT_S = Variable("LLM_COMMON_RUN_TIMEOUT_S", "", "seconds for the tasks of a run")
+RUN_MAX_ROUNDS = Variable(
+    "LLM_COMMON_RUN_MAX_ROUNDS",
+    "3",
+    "maximum number of rounds in which a task chooses calls",
+)
+RUN_MAX_PARALLEL = Variable(
+    "LLM_COMMON_RUN_MAX_PARALLEL",
+    "8",
+    "maximum number of calls of a task that run at the same time",
+)
+RUN_MAX_OUTPUTS_TOKENS = Variable(
+    "LLM_COMMON_RUN_MAX_OUTPUTS_TOKENS",
+    "2000",
+    "maximum tokens of stored outputs in the prompt that chooses tools",
+)
+OFFLOAD_MAX_WHOLE_TOKENS = Variable(
+    "LLM_COMMON_OFFLOAD_MAX_WHOLE_TOKENS",
+    "2000",
+    "maximum tokens of a result that stays whole",
+)
+OFFLOAD_MAX_PREVIEW_TOKENS = Variable(
+    "LLM_COMMON_OFFLOAD_MAX_PREVIEW_TOKENS",
+    "400",
+    "maximum tokens of the preview of a longer result",
+)
+OFFLOAD_MAX_TURN_TOKENS = Variable(
+    "LLM_COMMON_OFFLOAD_MAX_TURN_TOKENS",
+    "8000",
+    "maximum tokens of all results and previews of one turn",
+)
+FOLD_MAX_TOKENS = Variable(
+    "LLM_COMMON_FOLD_MAX_TOKENS",
+    "32000",
+    "maximum tokens of a folded history",
+)
+FOLD_TARGET_SHARE = Variable(
+    "LLM_COMMON_FOLD_TARGET_SHARE",
+    "0.6",
+    "share of that limit that remains after a step of folding",
+)
+FOLD_NOTE_SHARE = Variable(
+    "LLM_COMMON_FOLD_NOTE_SHARE",
+    "0.2",
+    "share of that limit for the note about folded messages",
+)
 PROVIDER = Variable(
     "LLM_COMMON_PROVIDER",
     "",
@@ -140,6 +203,21 @@ VARIABLES: tuple[Variable, ...] = (
     TOOL_SELECTION_MAX_CALLS,
     TOOL_SELECTION_TIMEOUT_S,
     TOOL_SELECTION_FAIL_CLOSED,
+    BUDGET_MAX_INPUT_TOKENS,
+    BUDGET_MAX_OUTPUT_TOKENS,
+    RUN_MAX_CALLS,
+    RUN_MAX_TOKENS,
+    RUN_MAX_COST_USD,
+    RUN_TIMEOUT_S,
+    RUN_MAX_ROUNDS,
+    RUN_MAX_PARALLEL,
+    RUN_MAX_OUTPUTS_TOKENS,
+    OFFLOAD_MAX_WHOLE_TOKENS,
+    OFFLOAD_MAX_PREVIEW_TOKENS,
+    OFFLOAD_MAX_TURN_TOKENS,
+    FOLD_MAX_TOKENS,
+    FOLD_TARGET_SHARE,
+    FOLD_NOTE_SHARE,
     PROVIDER,
     BASE_URL,
     API_KEY,

@@ -12,11 +12,13 @@ from llm_common.errors import missing_name
 if TYPE_CHECKING:
     from llm_common.agents.answer_reading import ContextRead
     from llm_common.agents.answering import Answer, Answering
+    from llm_common.agents.diagnosis import Diagnosis, doctor
     from llm_common.agents.events import RunEvent, StreamEvent
     from llm_common.agents.executor import AgenticExecutor
     from llm_common.agents.offloading import Offloaded, OffloadPolicy, OffloadTurn
     from llm_common.agents.runs import RunLimits
     from llm_common.agents.session import Session, SessionConfig, Sessions
+    from llm_common.agents.settings import Settings
     from llm_common.agents.tool_context import ToolContextManager
     from llm_common.plans import ExecutionPlan, PlannedTask, SubTask, SubTaskResult, ToolCall
     from llm_common.pointers.format import (
@@ -66,6 +68,7 @@ __all__ = [
     "ContextPointerStore",
     "ContextRead",
     "ContextRelevanceSelector",
+    "Diagnosis",
     "ExecutionPlan",
     "FileContextPointerStore",
     "InMemoryContextPointerStore",
@@ -89,6 +92,7 @@ __all__ = [
     "Session",
     "SessionConfig",
     "Sessions",
+    "Settings",
     "StreamEvent",
     "SubTask",
     "SubTaskResult",
@@ -105,6 +109,7 @@ __all__ = [
     "TriggerInput",
     "compute_pointer_id",
     "deterministic_summary",
+    "doctor",
     "fit",
     "format_selected_contexts",
     "read_context",
@@ -120,6 +125,7 @@ _MODULES = {
     "ContextPointerStore": "llm_common.pointers.store",
     "ContextRead": "llm_common.agents.answer_reading",
     "ContextRelevanceSelector": "llm_common.selection.relevance",
+    "Diagnosis": "llm_common.agents.diagnosis",
     "ExecutionPlan": "llm_common.plans",
     "FileContextPointerStore": "llm_common.pointers.store",
     "InMemoryContextPointerStore": "llm_common.pointers.store",
@@ -144,6 +150,7 @@ _MODULES = {
     "Session": "llm_common.agents.session",
     "SessionConfig": "llm_common.agents.session",
     "Sessions": "llm_common.agents.session",
+    "Settings": "llm_common.agents.settings",
     "StreamEvent": "llm_common.agents.events",
     "SubTask": "llm_common.plans",
     "SubTaskResult": "llm_common.plans",
@@ -160,6 +167,7 @@ _MODULES = {
     "TriggerInput": "llm_common.prompt.builder",
     "compute_pointer_id": "llm_common.pointers.pointer",
     "deterministic_summary": "llm_common.pointers.pointer",
+    "doctor": "llm_common.agents.diagnosis",
     "fit": "llm_common.prompt.fitting",
     "format_selected_contexts": "llm_common.pointers.format",
     "read_context": "llm_common.tools.read_back",

@@ -151,6 +151,17 @@ def selection_cap(max_selected: int | None) -> int:
     return max_selected
 
 
+def check_relevance_settings() -> None:
+    """Check the variables that a selector of outputs reads only when it chooses.
+
+    Raises:
+        ConfigError: If a value is malformed or out of range.
+    """
+    selection_cap(None)
+    _env.read_float(_env.CONTEXT_SELECTION_TIMEOUT_S, minimum=MIN_TIMEOUT_S, maximum=MAX_TIMEOUT_S)
+    _env.read_flag(_env.CONTEXT_SELECTION_FAIL_CLOSED)
+
+
 ChoiceReason = Literal["chosen", "not chosen", "over the cap", "not shown"]
 
 

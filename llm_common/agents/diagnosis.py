@@ -1,0 +1,262 @@
+"""`doctor`: reports the settings in effect, the store, the endpoint, and problems with them."""
+
+import platform
+import re
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from difflib import get_close_matches
+from importlib import metadata
+from typing import TYPE_CHECKING, Final, Literal
+
+from llm_common import __version__, _env
+from llm_common._threads import in_thread
+from llm_common.agents.settings import Settings
+from llm_common.errors import ConfigError, StoreError
+from llm_common.pointers.store import FileContextPointerStore
+from llm_common.redaction.redactor import DEFAULT_REDACTOR
+from llm_common.selection.results import ToolSelectionConfig, check_relevance_settings
+
+if TYPE_CHECKING:
+    from llm_common.core.http.probing import EndpointReport
+
+# What needs httpx is imported when it is used, since importing httpx takes a tenth of a second.
+# ruff: noqa: PLC0415
+
+# Similarity of two variable names. The common prefix LLM_COMMON_ makes even unrelated names
+# similar, and 0.9 allows one or two wrong letters after it.
+_MIN_SIMILARITY: Final = 0.9
+# A requirement of an extra, such as `typer>=0.12; extra == 'cli'`.
+_REQUIREMENT: Final = re.compile(r"([A-Za-z0-9._-]+).*;.*extra\s*==\s*['\"]([A-Za-z0-9._-]+)['\"]")
+
+
+@dataclass(frozen=True, slots=True)
+class VariableInForce:
+    """An environment variable.
+
+    Attributes:
+        name: Its name.
+        value: The value in effect, or None. A secret is always None.
+        default: Its default, or None.
+        source: Origin of the value. `unset` means that the variable has no value.
+        secret: Whether its value is never shown.
+        meaning: Its effect.
+    """
+
+    name: str
+    value: str | None
+    default: str | None
+    source: Literal["environment", "default", "unset"]
+    secret: bool
+    meaning: str
+
+
+@dataclass(frozen=True, slots=True)
+class StoreHealth:
+    """The store that the environment names.
+
+    Attributes:
+        path: Its folder.
+        exists: Whether the folder exists.
+        checked: Whether every result was compared with its SHA-256.
+        queries: Number of queries.
+        pointers: Number of undamaged pointers. 0 if they were not checked.
+        problem: Description of the problem, or an empty text.
+    """
+
+    path: str
+    exists: bool
+    checked: bool
+    queries: int
+    pointers: int
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
+class ExtraPackage:
+    """A package of an extra, with its version if it is installed."""
+
+    extra: str
+    package: str
+    version: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """The settings, store, endpoint and extras of this machine, and what is wrong with them.
+
+    Attributes:
+        version: Version of llm-common.
+        python: Version of Python.
+        variables: All environment variables, without the values of secrets.
+        store: The store that the environment names.
+        endpoint: The endpoint, or None if the environment names none.
+        extras: The packages of each extra.
+        problems: A sentence for each problem. Empty if there is none.
+    """
+
+    version: str
+    python: str
+    variables: tuple[VariableInForce, ...]
+    store: StoreHealth
+    endpoint: "EndpointReport | None"
+    extras: tuple[ExtraPackage, ...]
+    problems: tuple[str, ...]
+
+
+async def doctor(
+    *,
+    offline: bool = False,
+    quick: bool = False,
+    progress: Callable[[str], object] = lambda _: None,
+) -> Diagnosis:
+    """Check the settings, the store and the endpoint that the environment names.
+
+    Changes nothing, and reports no value of a secret. Never raises for a wrong setting.
+
+    Args:
+        offline: Whether to leave out the five short questions to the endpoint.
+        quick: Whether to leave out reading every stored result.
+        progress: Called with the name of each step before it begins. Defaults to nothing.
+
+    Returns:
+        The report. Its `problems` are empty if nothing is wrong.
+    """
+    problems: list[str] = []
+    progress("Verifying the store")
+    store = await _check_store(problems, quick=quick)
+    progress("Calling the endpoint")
+    endpoint = await _check_endpoint(problems, offline=offline)
+    return _diagnose(store, endpoint, problems)
+
+
+def _diagnose(
+    store: StoreHealth, endpoint: "EndpointReport | None", problems: list[str]
+) -> Diagnosis:
+    # All are called, so that one wrong setting does not hide another.
+    checks: tuple[Callable[[], object], ...] = (
+        ToolSelectionConfig.from_env,
+        check_relevance_settings,
+        Settings.from_env,
+        _check_decisions,
+    )
+    for check in checks:
+        try:
+            check()
+        except ConfigError as exc:
+            problems.append(exc.message)
+    names = [variable.name for variable in _env.VARIABLES]
+    for name in _env.undeclared():
+        for similar in get_close_matches(name, names, n=1, cutoff=_MIN_SIMILARITY):
+            problems.append(f"{name} is set, and nothing reads it. Did you mean {similar}?")
+    if endpoint is not None:
+        # A key may have been pasted into LLM_COMMON_MODEL.
+        endpoint = endpoint.model_copy(update={"model": DEFAULT_REDACTOR.text(endpoint.model)})
+    return Diagnosis(
+        version=__version__,
+        python=platform.python_version(),
+        variables=_variables(),
+        store=store,
+        endpoint=endpoint,
+        extras=_extras(),
+        # One wrong setting can fail several checks with the same sentence.
+        problems=tuple(map(DEFAULT_REDACTOR.text, dict.fromkeys(problems))),
+    )
+
+
+def _check_decisions() -> None:
+    """Check the settings of decision models, which may raise ConfigError."""
+    from llm_common.decisions import HttpDecisionClient, decision_config_from_env
+
+    if config := decision_config_from_env():
+        # Its constructor checks the address, the key and the price for a cost limit.
+        HttpDecisionClient(config)
+
+
+def _variables() -> tuple[VariableInForce, ...]:
+    rows = []
+    for variable in _env.VARIABLES:
+        value, source = _env.in_force(variable)
+        row = VariableInForce(
+            name=variable.name,
+            # An address is no secret, and may still contain a password.
+            value=value and DEFAULT_REDACTOR.text(value),
+            default=variable.default or None,
+            source=source,
+            secret=variable.secret,
+            meaning=variable.meaning,
+        )
+        rows.append(row)
+    return tuple(rows)
+
+
+async def _check_store(problems: list[str], *, quick: bool) -> StoreHealth:
+    # The path stays empty if the variable of the store is unusable.
+    path, exists, problem = "", False, ""
+    queries = pointers = 0
+    try:
+        store = FileContextPointerStore()
+        path, exists = str(store.base_dir), store.base_dir.is_dir()
+        if not exists and store.base_dir.exists():
+            problem = f"{path} is not a folder. Name another in LLM_COMMON_POINTER_STORE_DIR"
+        elif exists and quick:
+            queries = len(await in_thread(store.queries))  # lists folders and reads no results
+        elif exists:
+            report = await store.verify()
+            queries, pointers = report.queries, report.pointers
+            if not report.is_clean:
+                problem = f"{len(report.findings):,} findings. Use llm-common context verify"
+    except (ConfigError, StoreError) as exc:
+        problem = exc.message
+    if problem:
+        problems.append(f"The store: {problem}")
+    return StoreHealth(
+        path=path,
+        exists=exists,
+        checked=exists and not quick,
+        queries=queries,
+        pointers=pointers,
+        problem=problem,
+    )
+
+
+async def _check_endpoint(problems: list[str], *, offline: bool) -> "EndpointReport | None":
+    from llm_common.core.http.probing import EndpointReport, probe_endpoint
+    from llm_common.core.http.providers import config_from_env, host_of
+
+    try:
+        config = config_from_env()
+        if config is None:
+            return None
+        if offline:  # the settings are still validated
+            host = host_of(config.base_url)
+            return EndpointReport(
+                provider=config.provider, host=host, model=config.default_model, asked=False
+            )
+        report = await probe_endpoint(config)
+    except ConfigError as exc:
+        problems.append(exc.message)
+        return None
+    if not report.answers:
+        problems.append(f"The endpoint {report.host} did not answer: {report.problem}")
+    return report
+
+
+def _extras() -> tuple[ExtraPackage, ...]:
+    """Return the packages of every extra except `all`, sorted by extra and package."""
+    try:
+        requirements = metadata.requires("llm-common") or []
+    except metadata.PackageNotFoundError:  # run from a checkout that is not installed
+        requirements = []
+    packages: dict[tuple[str, str], ExtraPackage] = {}
+    for requirement in requirements:
+        match = _REQUIREMENT.match(requirement)
+        # `all` only repeats the packages of the other extras.
+        if match is None or match[2] == "all":
+            continue
+        package, extra = match.groups()
+        version = None
+        with suppress(metadata.PackageNotFoundError):
+            version = metadata.version(package)
+        packages[extra, package] = ExtraPackage(extra, package, version)
+    return tuple(packages[key] for key in sorted(packages))
