@@ -58,7 +58,8 @@ def wrap_tool(
     str, whatever the return annotation is. Short results, exceptions, iterators, media and other
     objects that are not plain data pass unchanged, and so does a generator function itself.
 
-    Each call is a turn of its own, since a function does not know which calls are made together.
+    Each call is a turn of its own, since a function does not know which calls are made together. A
+    result that cannot be stored is returned itself, or as its beginning and end if it is long.
 
     Args:
         function: A function or bound method. Wrap it before the framework makes a tool of it.

@@ -143,11 +143,11 @@ async def test_media_reach_the_framework_unchanged() -> None:
     assert wrap_tool(take_photo, session_of())() is photo
 
 
-async def test_a_result_that_cannot_be_stored_is_not_shown() -> None:
+async def test_a_result_that_cannot_be_stored_is_shown_and_cut() -> None:
     session = Session(InMemoryContextPointerStore(max_result_bytes=10_000))
     with scripted([("list_orders", {"customer": "bob"})], newest_result) as endpoint:
-        assert "exceeds 10,000 bytes" in await ask(agent_of(endpoint, session), "Report on bob.")
-    assert "S-bob" not in json.dumps(endpoint.requests)
+        answer = await ask(agent_of(endpoint, session), "Report on bob.")
+    assert "characters were not kept" in answer
 
 
 async def test_the_documentation_runs_for_two_users(

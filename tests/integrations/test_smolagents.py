@@ -137,12 +137,11 @@ def test_an_image_reaches_the_framework_unchanged() -> None:
     assert wrap_tool(photo, session_of())() is image
 
 
-def test_a_result_that_cannot_be_stored_is_not_shown() -> None:
+def test_a_result_that_cannot_be_stored_is_shown_and_cut() -> None:
     session = Session(InMemoryContextPointerStore(max_result_bytes=10_000))
     with scripted([("list_orders", {"customer": "bob"})], finish) as endpoint:
         agent_of(endpoint, session).run("Report on bob.")
-    assert "exceeds 10,000 bytes" in json.dumps(endpoint.requests[1])
-    assert "S-bob" not in json.dumps(endpoint.requests[1])
+    assert "characters were not kept" in json.dumps(endpoint.requests[1])
 
 
 def test_a_code_agent_computes_with_the_whole_result_of_an_unwrapped_tool() -> None:
