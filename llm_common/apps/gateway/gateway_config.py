@@ -224,7 +224,9 @@ class GatewayConfig(BaseModel):
             return None
         max_whole, max_preview = self.max_whole_tokens, self.max_preview_tokens
         # The rules of the server come last, because they are the more specific ones.
-        every_rules = (self.rules, self.servers[server].rules)
+        every_rules = [self.rules]
+        if server in self.servers:  # a reload may have removed it during the call
+            every_rules.append(self.servers[server].rules)
         for rules in every_rules:
             max_whole = rules.max_whole_tokens or max_whole
             max_preview = rules.max_preview_tokens or max_preview

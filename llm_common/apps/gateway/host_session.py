@@ -18,7 +18,7 @@ from pydantic import TypeAdapter
 
 from llm_common._threads import in_thread
 from llm_common.apps.gateway.gateway_config import GatewayConfig, ServerConfig
-from llm_common.apps.gateway.host_results import GatewayCounts, HostResults
+from llm_common.apps.gateway.host_results import GatewayCounts, HostResults, ServerOutput
 from llm_common.apps.gateway.own_tools import (
     context_definition,
     instructions,
@@ -336,7 +336,7 @@ class HostSession:
             result = await connection.use(send, host=host)
         except MCPError as exc:
             if exc.code != types.HEADER_MISMATCH:
-                raise
+                raise await self._with_short_message(exc, tool, name, arguments) from exc
             # The tool's schema names headers, and it has changed. List it again, then retry.
             # A call that was refused for its headers has had no effect, so a retry is safe.
             self.tools.mark_stale(tool.server)
@@ -374,6 +374,18 @@ class HostSession:
         return types.CallToolResult(
             content=blocks.with_preview(preview), is_error=result.is_error, meta=result.meta
         )
+
+    async def _with_short_message(
+        self, error: MCPError, tool: ServerTool, name: str, arguments: Mapping[str, Any]
+    ) -> MCPError:
+        """Return a server's refusal, with a preview instead of a long message."""
+        preview = await self.results.preview(
+            ServerOutput(error.data, [error.message]),
+            self._config.result_limits(tool.server, tool.name),
+            tool=name,
+            args=arguments,
+        )
+        return MCPError(error.code, preview.text) if preview else error
 
     async def read_resource(
         self, params: types.ReadResourceRequestParams, host: HostContext

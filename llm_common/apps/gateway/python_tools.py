@@ -26,9 +26,9 @@ async def mcp_tools(config: GatewayConfig) -> AsyncIterator[ToolRegistry]:
     """Yield a registry of the servers' tools, then end the servers and remove stored results.
 
     The tools have the same names and rules as for a host of the gateway. Large results are replaced
-    by previews, and the registry includes the tools that read them back. For an executor that
-    stores results itself, set `max_whole_tokens` to None. A tool raises `ToolFailedError` if its
-    server reports an error.
+    by previews, and the registry includes the tool that reads them back, `context`. For an executor
+    that stores results itself, set `max_whole_tokens` to None. A tool raises `ToolFailedError` if
+    its server reports an error.
 
     Servers that do not start are left out with a log line, and so are tools with a name or schema
     that `Tool` does not accept.

@@ -174,6 +174,9 @@ CALLS: dict[str, Callable[[int], object]] = {
         id=id_, result={"content": [{"type": "image", "data": "%%%", "mimeType": "image/png"}]}
     ),
     "a long error": lambda id_: say(id=id_, result=text_of("wrong " * 100_000, isError=True)),
+    "a long refusal": lambda id_: say(
+        id=id_, error={"code": -32_603, "message": "wrong " * 80_000, "data": {"line": 7}}
+    ),
     "an error of its own": lambda id_: say(
         id=id_, error={"code": -32_000, "message": "refused \x1b[31m"}
     ),

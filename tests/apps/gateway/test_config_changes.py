@@ -19,7 +19,7 @@ from llm_common.apps.gateway.config_watch import ConfigSource, ConfigWatch
 from tests.apps.gateway.hosts import Files, host_of_process, hostile, text_of, until
 
 pytestmark = pytest.mark.mcp
-OWN = {"read_context", "search_context", "list_context"}
+OWN = {"context"}
 
 
 def entry(server: ServerConfig, **more: Any) -> dict[str, Any]:
@@ -77,7 +77,7 @@ async def test_removed_servers_and_changed_rules_take_effect_at_once(tmp_path: P
         denying = {**one, "llmCommon": {"deny": ["call_tool"]}}
         await run.write(one=denying)
         await until(lambda: len(run.changes) == 1)
-        assert await names_of(run.host) == {"ok", "one_read_context"}
+        assert await names_of(run.host) == {"ok", "one_context"}
         assert await run.pid("ok") == pid  # the server itself runs on
 
 

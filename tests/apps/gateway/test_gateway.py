@@ -136,6 +136,16 @@ async def test_a_long_error_becomes_a_preview_and_stays_an_error() -> None:
         assert whole == "word " * 80_000
 
 
+async def test_a_long_refusal_becomes_a_preview_with_its_code() -> None:
+    async with host_of(config_of(bad=hostile("a long refusal"))) as host:
+        with pytest.raises(MCPError) as caught:
+            await host.call_tool("ok", {})
+        assert caught.value.code == types.INTERNAL_ERROR
+        assert COUNTER.count(caught.value.message) <= 400
+        part = {"id": id_in(caught.value.message), "path": "/structuredContent/line"}
+        assert "\n7\n" in text_of(await host.call_tool("context", part))
+
+
 async def test_thousands_of_links_become_a_preview_and_are_read_back() -> None:
     async with host_of(config_of(odd=odd())) as host:
         result = await host.call_tool("list_links", {"count": 3_000})

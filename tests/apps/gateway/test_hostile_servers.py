@@ -137,6 +137,7 @@ CASES = (
     Case("items with ids in what is no JSON", "an answer that is not valid JSON-RPC", True),
     Case("a picture that is none", ""),
     Case("a long error", "wrong", True),
+    Case("a long refusal", "characters are stored", True),
     Case("an error of its own", "refused", True),  # with the SDK's code for a closed connection
     Case("an end in a call", "which may have taken effect", True),
     Case("a closed stdout", "which may have taken effect", True),
