@@ -383,6 +383,11 @@ def subscribe(subscriber: BeginsRun) -> None:
     _subscribers[:] = [subscriber]
 
 
+def is_traced() -> bool:
+    """Return whether runs that begin now are recorded by a subscriber."""
+    return bool(_subscribers) or read_text(TRACE_DIR) is not None
+
+
 def begin_run(query_id: str, *, query: str | None = None) -> TracedRun:
     """Begin a run, which the caller ends, and notify the subscriber.
 
@@ -392,7 +397,7 @@ def begin_run(query_id: str, *, query: str | None = None) -> TracedRun:
         query_id: Id of the query, which names the folder of its traces.
         query: The user's question, if any.
     """
-    if not _subscribers and read_text(TRACE_DIR) is not None:
+    if not _subscribers and is_traced():
         # Imported by name, like a plugin, because the trace may import everything that it records.
         import_module("llm_common.trace.sink")
     if not _subscribers:

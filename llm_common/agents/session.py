@@ -17,6 +17,7 @@ from typing import Any, Final, Self
 
 from cachetools import LRUCache
 
+from llm_common._telemetry import record
 from llm_common._threads import in_thread
 from llm_common.agents.offloading import (
     MAX_UNSTORED_CHARS,
@@ -28,6 +29,7 @@ from llm_common.agents.offloading import (
     whole,
 )
 from llm_common.agents.session_results import SessionResults, checked_session_id
+from llm_common.agents.session_trace import RecordedReader, SessionTrace
 from llm_common.context.bundle import ContextBundle
 from llm_common.context.intent import classify_intent
 from llm_common.context.request import (
@@ -209,6 +211,7 @@ class Session:
                 max_tokens=self.config.max_tool_tokens,
                 limit=self.config.tool_limit,
             )
+        self._trace = SessionTrace(self.session_id)
         self._lock = threading.Lock()
 
     @property
@@ -258,14 +261,39 @@ class Session:
         """
         if not isinstance(turn, OffloadTurn):
             turn = self._turn(turn, query, messages or ())
+        with self._trace.recorded(lambda: query or last_question(messages or ())):
+            # The session's tools limit their outputs already. The trace has them as readings.
+            if isinstance(result, ContextReading) or (pointer is None and tool in self.tool_names):
+                return await self._own_result(result, turn, tool)
+            offloaded = await self._offload(result, tool, args, turn, pointer)
+            record("offload", session_id=self.session_id, offloaded=offloaded)
+        if offloaded.pointer_id is not None:
+            _log.info(
+                "a result of %d characters is stored as %s, and the model sees %d",
+                offloaded.total_chars,
+                offloaded.pointer_id,
+                len(offloaded.text),
+            )
+        return offloaded
+
+    async def _own_result(self, result: Any, turn: OffloadTurn, tool: str) -> Offloaded:
+        """Return the answer of one of the session's tools, which stays whole."""
         if isinstance(result, ContextReading):
-            text, is_own = str(result), False  # the turn keeps it whole, but counts its tokens
-        else:
-            # In a thread, since encoding megabytes would block the event loop.
-            text = await in_thread(text_of, result)
-            # The session's tools limit their outputs already.
-            is_own = pointer is None and tool in self.tool_names
-        if is_own or await turn.keeps(tool, result, text=text):
+            await turn.keeps(tool, result)  # counts its tokens
+            return whole(tool, str(result))
+        return whole(tool, await in_thread(text_of, result))
+
+    async def _offload(
+        self,
+        result: Any,
+        tool: str,
+        args: Mapping[str, Any],
+        turn: OffloadTurn,
+        pointer: ContextPointer | None,
+    ) -> Offloaded:
+        # In a thread, since encoding megabytes would block the event loop.
+        text = await in_thread(text_of, result)
+        if await turn.keeps(tool, result, text=text):
             return whole(tool, text)
         is_stored = pointer is not None
         if pointer is None:
@@ -356,14 +384,15 @@ class Session:
         """
         part = {"path": path, "lines": lines, "chars": chars, "regex": pattern}
         selected = {name: value for name, value in part.items() if value is not None}
-        return await read_context(
-            pointer_id,
-            load=self.results.load_payload,
-            select=selected or None,
-            cursor=cursor,
-            max_tokens=self.config.max_read_tokens,
-            counter=self.config.counter,
-        )
+        with self._trace.recorded():
+            return await read_context(
+                pointer_id,
+                load=self.results.load_payload,
+                select=selected or None,
+                cursor=cursor,
+                max_tokens=self.config.max_read_tokens,
+                counter=self.config.counter,
+            )
 
     async def search(self, words: str, *, limit: int = 10) -> tuple[FoundMessage, ...]:
         """Return the results and folded messages that share words with a query, best first.
@@ -413,7 +442,8 @@ class Session:
         """
         if self._shortlist is None:
             return list(definitions)
-        return await in_thread(self._choose_tools, self._shortlist, definitions, messages, keep)
+        with self._trace.recorded(lambda: last_question(messages)):
+            return await in_thread(self._choose_tools, self._shortlist, definitions, messages, keep)
 
     def _choose_tools(
         self,
@@ -431,6 +461,15 @@ class Session:
             [*by_name.values()],
             texts=newest_texts(messages, _MAX_TEXTS, _MAX_TEXT_CHARS),
             keep={*keep, *called, *self.tool_names},
+        )
+        hidden = [name for name in by_name if name not in choice.names]
+        record(
+            "tool_list",
+            session_id=self.session_id,
+            shown=choice.names,
+            hidden=hidden,
+            tokens=choice.tokens,
+            limit_tokens=self.config.max_tool_tokens,
         )
         if choice.hidden:
             _log.info(
@@ -461,13 +500,22 @@ class Session:
         """
         if self.config.named_fold is None:
             return list(messages)
-        folded = await fold(
-            messages,
-            store=self.store,
-            session_id=self.session_id,
-            policy=self.config.named_fold,
-            counter=self.config.counter,
-        )
+        with self._trace.recorded(lambda: last_question(messages)):
+            folded = await fold(
+                messages,
+                store=self.store,
+                session_id=self.session_id,
+                policy=self.config.named_fold,
+                counter=self.config.counter,
+            )
+        if folded.parts:
+            _log.debug(
+                "%d of %d messages are sent, %d tokens; %d parts are stored",
+                len(folded.messages),
+                len(messages),
+                folded.tokens,
+                len(folded.parts),
+            )
         return list(folded.messages)
 
     async def pack(
@@ -561,14 +609,21 @@ class Session:
         Raises:
             ConfigError: If the name is not allowed.
         """
-        return ReadBackTool(
-            self.results.load_payload,
+        return RecordedReader(
+            self._trace,
+            load=self.results.load_payload,
             name=name or self.config.offload.reader_name,
             max_tokens=self.config.max_read_tokens,
             counter=self.config.counter,
         )
 
     async def _search_text(self, query: str) -> str:
+        with self._trace.recorded():
+            text = await self._search_answer(query)
+            record("read_back", tool=self.config.search_name, chars=len(text))
+        return text
+
+    async def _search_answer(self, query: str) -> str:
         matches = await self.search(query)
         if not matches:
             return "No stored result or message contains these words; try others."
@@ -592,6 +647,12 @@ class Session:
         return self.config.counter.count(text) <= self.config.max_read_tokens
 
     async def _find_tools(self, query: str) -> str:
+        with self._trace.recorded():
+            text = await self._find_answer(query)
+            record("read_back", tool=self.config.finder_name, chars=len(text))
+        return text
+
+    async def _find_answer(self, query: str) -> str:
         assert self._shortlist is not None  # without a limit, tools() has no finder
         definitions = await in_thread(self._shortlist.find, query, limit=_MAX_FOUND_TOOLS)
         if not definitions:

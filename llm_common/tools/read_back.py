@@ -5,10 +5,12 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from llm_common._telemetry import record
 from llm_common._threads import in_thread
 from llm_common.core.tokens import DefaultCounter, TokenCounter
 from llm_common.errors import (
     ConfigError,
+    LLMCommonError,
     PointerNotFoundError,
     StoreError,
     ToolArgumentsError,
@@ -116,7 +118,14 @@ async def read_context(
             pointer, payload, part=part, cursor=cursor, max_tokens=max_tokens, counter=tokens
         )
 
-    return await in_thread(read)
+    parts = tuple(part.model_dump(exclude_defaults=True)) if part is not None else ()
+    try:
+        reading = await in_thread(read)
+    except LLMCommonError as exc:
+        record("read_back", pointer_id=pointer_id, parts=parts, failure=type(exc).__name__)
+        raise
+    record("read_back", pointer_id=pointer_id, parts=parts, chars=len(reading.text))
+    return reading
 
 
 class ReadBackTool(Tool):

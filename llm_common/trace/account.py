@@ -13,12 +13,15 @@ from llm_common.trace.lines import (
     FoldLine,
     Line,
     ModelCallLine,
+    OffloadLine,
     PackedItem,
     PackingLine,
+    ReadBackLine,
     RunBegin,
     RunEnd,
     SelectionLine,
     ToolCallLine,
+    ToolListLine,
 )
 from llm_common.trace.trace_file import RecordedRun
 
@@ -137,6 +140,8 @@ def title(line: Line) -> str:
                 f"Folded a history to {line.messages_sent:,} of {line.messages_given:,} messages, "
                 f"{line.tokens:,} tokens: {parts:,} parts are behind pointers"
             )
+        case OffloadLine() | ToolListLine() | ReadBackLine():
+            sentence = _session_title(line)
         case ModelCallLine():
             sentence = _call_title(line)
         case ToolCallLine(failure=str(failure)):
@@ -160,6 +165,38 @@ def _selection_title(line: SelectionLine) -> str:
     if line.cached:
         chooser += " (from the cache)"
     return f"Chose {len(line.chosen):,} of {total:,} {line.of} by {chooser}"
+
+
+def _session_title(line: OffloadLine | ToolListLine | ReadBackLine) -> str:
+    if isinstance(line, OffloadLine):
+        return _offload_title(line)
+    if isinstance(line, ReadBackLine):
+        return _read_back_title(line)
+    tools = len(line.shown) + len(line.hidden) + line.unlisted
+    return (
+        f"Showed {len(line.shown):,} of {tools:,} tools, {line.tokens:,} of "
+        f"{line.limit_tokens:,} tokens"
+    )
+
+
+def _offload_title(line: OffloadLine) -> str:
+    size = f"{line.total_chars:,} characters of {line.tool}"
+    if line.outcome == "whole":
+        return f"Showed all {size}"
+    shown = f"showed {line.shown_chars:,}"
+    if line.outcome == "not stored":
+        return f"Could not store {size}, {shown}"
+    return f"Stored {size} as {line.pointer_id}, {shown}"
+
+
+def _read_back_title(line: ReadBackLine) -> str:
+    what = f"Called {line.tool}"
+    if line.tool is None:
+        part = f" by {', '.join(line.parts)}" if line.parts else ""
+        what = f"Read {line.pointer_id}{part}"
+    if line.failure:
+        return f"{what}: failed: {line.failure}"
+    return f"{what}: {line.chars:,} characters"
 
 
 def _call_title(line: ModelCallLine) -> str:
@@ -316,18 +353,48 @@ def _verdicts_on_items(line: Line) -> Iterator[tuple[_Key, Unseen | None]]:
             unseen_output = Unseen("output", line.tool, "", line.seq, why, "its output")
             # By line too, since a tool can fail several times.
             yield ("call", f"{line.tool} {line.seq}"), unseen_output
+        case OffloadLine():
+            key = "output", line.pointer_id or f"{line.tool} {line.seq}"
+            yield key, _verdict_of_offload(line)
+        case ToolListLine():
+            yield from _verdicts_of_tool_list(line)
         case FoldLine():
-            for part in line.parts:
-                messages = f"message {part.first}"
-                if part.last > part.first:
-                    messages = f"messages {part.first} to {part.last}"
-                why = (
-                    f"The history is over {line.limit_tokens:,} tokens: "
-                    f"{messages} moved behind this pointer."
-                )
-                size = f"{part.tokens:,} tokens"
-                unseen_part = Unseen("messages", part.pointer_id, messages, line.seq, why, size)
-                yield ("messages", part.pointer_id), unseen_part
+            yield from _verdicts_of_fold(line)
+
+
+def _verdicts_of_tool_list(line: ToolListLine) -> Iterator[tuple[_Key, Unseen | None]]:
+    for name in line.shown:
+        yield ("tool", name), None
+    why = (
+        f"The definitions of all tools exceed {line.limit_tokens:,} tokens, and others fit the "
+        "conversation better."
+    )
+    for name in line.hidden:
+        yield ("tool", name), Unseen("tool", name, "", line.seq, why, "its definition")
+
+
+def _verdicts_of_fold(line: FoldLine) -> Iterator[tuple[_Key, Unseen | None]]:
+    for part in line.parts:
+        messages = f"message {part.first}"
+        if part.last > part.first:
+            messages = f"messages {part.first} to {part.last}"
+        why = (
+            f"The history is over {line.limit_tokens:,} tokens: "
+            f"{messages} moved behind this pointer."
+        )
+        size = f"{part.tokens:,} tokens"
+        unseen_part = Unseen("messages", part.pointer_id, messages, line.seq, why, size)
+        yield ("messages", part.pointer_id), unseen_part
+
+
+def _verdict_of_offload(line: OffloadLine) -> Unseen | None:
+    if line.outcome == "whole":
+        return None
+    missing = f"{max(line.total_chars - line.shown_chars, 0):,} characters"
+    why = "It is longer than a result that stays whole. A preview is shown, and it can be read."
+    if line.outcome == "not stored":
+        why = "The store failed. The beginning and end are shown, and the rest is not kept."
+    return Unseen("output", line.pointer_id or line.tool, line.tool, line.seq, why, missing)
 
 
 def _verdicts_of_selection(line: SelectionLine) -> Iterator[tuple[_Key, Unseen | None]]:

@@ -194,6 +194,62 @@ class FoldLine(_Line):
     unlisted: int = 0
 
 
+class OffloadLine(_Line):
+    """A result of a tool as the model sees it, behind any door.
+
+    Attributes:
+        outcome: `whole`, `preview`, or `not stored` if the store failed.
+        total_chars: Characters of the result.
+        shown_chars: Characters that the model sees.
+    """
+
+    kind: Literal["offload"] = "offload"
+    session_id: str
+    tool: str
+    outcome: Literal["whole", "preview", "not stored"]
+    pointer_id: str | None = None
+    total_chars: int
+    shown_chars: int
+
+
+class ToolListLine(_Line):
+    """The tools that a model call shows, and those that are hidden.
+
+    Attributes:
+        shown: Names of the first 200 tools that are shown.
+        hidden: Names of the first 200 tools that are not.
+        unlisted: Number of further tools.
+        tokens: Tokens of the shown definitions.
+    """
+
+    kind: Literal["tool_list"] = "tool_list"
+    session_id: str
+    shown: tuple[str, ...] = ()
+    hidden: tuple[str, ...] = ()
+    unlisted: int = 0
+    tokens: int
+    limit_tokens: int
+
+
+class ReadBackLine(_Line):
+    """A call that reads a stored result, or searches results, messages or tools.
+
+    Attributes:
+        tool: Name of the tool that searches. None for a reading.
+        pointer_id: Id of the result that was read.
+        parts: How a part was selected, such as `path` or `lines`.
+        chars: Characters of the answer.
+        failure: Class of the error.
+    """
+
+    kind: Literal["read_back"] = "read_back"
+    tool: str | None = None
+    pointer_id: str | None = None
+    parts: tuple[str, ...] = ()
+    chars: int = 0
+    failure: str | None = None
+
+
 class SentMessage(_Frozen):
     """A message of a prompt by its role, size and digest."""
 
@@ -275,6 +331,9 @@ Line = (
     | SelectionLine
     | PackingLine
     | FoldLine
+    | OffloadLine
+    | ToolListLine
+    | ReadBackLine
     | ModelCallLine
     | ToolCallLine
     | AnswerLine

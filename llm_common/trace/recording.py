@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 from functools import lru_cache
 from math import isfinite
 from types import MappingProxyType
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Literal, NamedTuple, Protocol
 
 import orjson
 
@@ -40,12 +40,15 @@ from llm_common.trace.lines import (
     FoldLine,
     Line,
     ModelCallLine,
+    OffloadLine,
     PackedItem,
     PackingLine,
+    ReadBackLine,
     SelectionLine,
     SentMessage,
     SentPrompt,
     ToolCallLine,
+    ToolListLine,
 )
 
 # Limits of a line. Longer texts are cut, and further entries are counted.
@@ -95,6 +98,30 @@ class Answered(Protocol):
         """Return an entry for each model call."""
 
 
+class OffloadedResult(Protocol):
+    """The recorded properties of a result as the model sees it."""
+
+    @property
+    def pointer_id(self) -> str | None:
+        """Return the pointer, or None if the result is whole or not stored."""
+
+    @property
+    def tool_name(self) -> str:
+        """Return the tool that returned the result."""
+
+    @property
+    def total_chars(self) -> int:
+        """Return the characters of the whole result."""
+
+    @property
+    def text(self) -> str:
+        """Return what the model sees."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Return whether that is the whole result."""
+
+
 class _EarlierPrompt(NamedTuple):
     model: str | None
     line_id: str
@@ -125,6 +152,9 @@ class Recording:
             "outputs": self._outputs,
             "packing": self._packing,
             "fold": self._fold,
+            "offload": self._offload,
+            "tool_list": self._tool_list,
+            "read_back": self._read_back,
             "model_call": self._model_call,
             "tool_call": self._tool_call,
             "answer": self._answer,
@@ -356,6 +386,59 @@ class Recording:
             messages_sent=len(folded.messages),
             parts=folded.parts[:MAX_LISTED],
             unlisted=max(len(folded.parts) - MAX_LISTED, 0),
+        )
+
+    def _offload(self, *, offloaded: OffloadedResult, session_id: str) -> OffloadLine:
+        if offloaded.is_whole:
+            outcome: Literal["whole", "preview", "not stored"] = "whole"
+        else:
+            outcome = "preview" if offloaded.pointer_id else "not stored"
+        return OffloadLine(
+            session_id=self._one_line(session_id, _MAX_ID_CHARS),
+            tool=self._one_line(offloaded.tool_name, _MAX_NAME_CHARS),
+            outcome=outcome,
+            pointer_id=offloaded.pointer_id,
+            total_chars=offloaded.total_chars,
+            shown_chars=len(offloaded.text),
+        )
+
+    def _tool_list(
+        self,
+        *,
+        session_id: str,
+        shown: Sequence[str],
+        hidden: Sequence[str],
+        tokens: int,
+        limit_tokens: int,
+    ) -> ToolListLine:
+        return ToolListLine(
+            session_id=self._one_line(session_id, _MAX_ID_CHARS),
+            shown=self._names(shown),
+            hidden=self._names(hidden),
+            unlisted=max(len(shown) - MAX_LISTED, 0) + max(len(hidden) - MAX_LISTED, 0),
+            tokens=tokens,
+            limit_tokens=limit_tokens,
+        )
+
+    def _names(self, names: Sequence[str]) -> tuple[str, ...]:
+        return tuple(self._one_line(name, _MAX_ID_CHARS) for name in [*names][:MAX_LISTED])
+
+    def _read_back(
+        self,
+        *,
+        tool: str | None = None,
+        pointer_id: str | None = None,
+        parts: Sequence[str] = (),
+        chars: int = 0,
+        failure: str | None = None,
+    ) -> ReadBackLine:
+        # A model may have made the id up.
+        return ReadBackLine(
+            tool=tool and self._one_line(tool, _MAX_NAME_CHARS),
+            pointer_id=pointer_id and self._one_line(pointer_id, _MAX_ID_CHARS),
+            parts=tuple(parts),
+            chars=chars,
+            failure=failure,
         )
 
     def _model_call(

@@ -309,8 +309,11 @@ class Run(Recorder):
         position = {"at": datetime.now(UTC).isoformat(), "step": step, "parent": parent}
         try:
             write = _WRITER.submit(partial(self._write, self._trace, build, position))
-        except NoThreadError:  # also at the exit of the interpreter
-            if not is_last:
+        except NoThreadError:
+            if is_last:
+                # At the exit of the interpreter, which has waited for the other lines.
+                self._write(self._trace, build, position)
+            else:
                 pending.release()
             return
         if not is_last:

@@ -11,8 +11,11 @@ from llm_common.agents import (
     ContextPointer,
     ContextRelevanceSelector,
     FileContextPointerStore,
+    InMemoryContextPointerStore,
     LexicalRelevanceSelector,
     PlannedTask,
+    Session,
+    SessionConfig,
     Tool,
     ToolRegistry,
     ToolSelectionConfig,
@@ -212,6 +215,25 @@ async def folded(store: FileContextPointerStore) -> None:
     await fold(messages, store=store, session_id="parcel", policy=FoldPolicy(max_tokens=2_000))
 
 
+async def previewed(store: FileContextPointerStore) -> None:
+    session = Session(store, session_id="parcel")
+    shown = await session.offload("The parcel arrives. " * 3_000, tool="track", args={})
+    reader, _, finder = session.tools()
+    await reader.run({"pointer_id": shown.pointer_id, "select": {"lines": [1, 1]}})
+    await finder.run({"query": "parcel"})
+
+
+async def not_stored(_: FileContextPointerStore) -> None:
+    session = Session(InMemoryContextPointerStore(max_result_bytes=100))
+    await session.offload("The parcel arrives. " * 9_000, tool="track", args={})
+
+
+async def hidden_tools(store: FileContextPointerStore) -> None:
+    session = Session(store, config=SessionConfig(max_tool_tokens=200))
+    tools = [*registry(*(f"send_{number}" for number in range(20))), *session.tools()]
+    await session.choose_tools(tools, messages=[{"role": "user", "content": QUERY}])
+
+
 async def no_data(_: FileContextPointerStore) -> None:
     record(
         "answer",
@@ -227,6 +249,9 @@ STORIES: Mapping[str, tuple[Story, str, str]] = {
         "best.txt",
         "A conversational request has 80 tokens for files and outputs",
     ),
+    "previewed": (previewed, "track", "A preview is shown, and it can be read."),
+    "not stored": (not_stored, "track", "The store failed. The beginning and end are shown"),
+    "hidden tools": (hidden_tools, "send_19", "The definitions of all tools exceed 200 tokens"),
     "six memories": (six_memories, "m5", "Better items filled the limit for its kind."),
     "excluded": (excluded_file, "second.txt", "A pattern of the request excludes it."),
     "said twice": (said_twice, "m1", "It has the same text as turn t1, which is shown."),

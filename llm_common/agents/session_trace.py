@@ -1,0 +1,106 @@
+"""`SessionTrace`: records what a session does for a model, in a run for each turn."""
+
+import atexit
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final
+
+from cachetools import LRUCache
+
+from llm_common._telemetry import TracedRun, begin_run, is_recording, is_traced
+from llm_common._threads import PerProcess
+from llm_common.pointers.pointer import text_digest
+from llm_common.pointers.reading import ContextReading
+from llm_common.tools.read_back import ReadBackTool
+
+# Each run keeps its file open. A server may have a thousand sessions, and as many files at most.
+_MAX_OPEN_RUNS: Final = 64
+_MAX_QUESTIONS: Final = 64
+
+
+class _OpenRuns(LRUCache[str, TracedRun]):
+    """The runs of sessions that have not ended, of which the least recent ends for a new one."""
+
+    def __init__(self) -> None:
+        super().__init__(_MAX_OPEN_RUNS)
+        self.lock = threading.Lock()
+        atexit.register(self.end_all)
+
+    def popitem(self) -> tuple[str, TracedRun]:
+        """Remove and end the least recently used run."""
+        key, run = super().popitem()
+        run.end()
+        return key, run
+
+    def end_all(self) -> None:
+        """End all runs."""
+        with self.lock:
+            while self:
+                self.popitem()
+
+
+_RUNS: Final = PerProcess(_OpenRuns)
+
+
+class SessionTrace:
+    """Records the calls of one session.
+
+    A call within a run, such as that of an executor, is recorded there. Any other call is recorded
+    in the run of its turn, which begins with a question that the session has not heard before.
+
+    Args:
+        session_id: Names the folder of the runs.
+    """
+
+    def __init__(self, session_id: str) -> None:
+        self._session_id = session_id
+        self._questions: LRUCache[str, None] = LRUCache(_MAX_QUESTIONS)
+
+    @contextmanager
+    def recorded(self, question: Callable[[], str] | None = None) -> Iterator[None]:
+        """Record the block.
+
+        Args:
+            question: Returns the user's newest text. None belongs to the turn before.
+        """
+        if is_recording() or not is_traced():
+            yield
+            return
+        with self._run(question() if question is not None else "").active():
+            yield
+
+    def _run(self, question: str) -> TracedRun:
+        runs = _RUNS.get()
+        with runs.lock:
+            run = runs.get(self._session_id)
+            question_digest = text_digest(question)
+            is_new = bool(question) and question_digest not in self._questions
+            if is_new:
+                self._questions[question_digest] = None
+            if run is not None and not is_new:
+                return run
+            if run is not None:
+                run.end()
+            runs[self._session_id] = begin_run(self._session_id, query=question or None)
+            return runs[self._session_id]
+
+
+class RecordedReader(ReadBackTool):
+    """`read_context` of a session whose calls are recorded.
+
+    Args:
+        trace: Records the calls.
+        options: The arguments of `ReadBackTool`.
+    """
+
+    __slots__ = ("_trace",)
+
+    def __init__(self, trace: SessionTrace, **options: Any) -> None:
+        super().__init__(**options)
+        self._trace = trace
+
+    async def run(self, args: Mapping[str, Any]) -> ContextReading:
+        """Return the piece that the arguments request. See `ReadBackTool.run`."""
+        with self._trace.recorded():
+            return await super().run(args)
