@@ -183,6 +183,8 @@ def _list_server_tools(source: Path) -> "tuple[ToolDefinition, ...]":
         ) from exc
     # Nothing is stored: the servers are listed and never called.
     config = GatewayConfig.from_files(source, max_whole_tokens=None, memory_only=True)
+    if config.left_out and not config.servers:
+        raise ConfigError("; ".join(config.left_out.values()), variable="FILE")
 
     async def list_tools() -> "tuple[ToolDefinition, ...]":
         async with mcp_tools(config) as registry:
