@@ -86,6 +86,25 @@ class ToolRules(BaseModel):
         return _any_matches(self.whole, server, tool)
 
 
+class OAuthClient(BaseModel):
+    """A client that is registered at a server's authorization server, for `gateway login`.
+
+    Attributes:
+        client_id: The id of the client. "" to register a new one.
+        client_secret: Its secret, if it has one.
+        callback_port: The port of its redirect address, `http://localhost:PORT/callback`. 0 for a
+            free port of 127.0.0.1, which a new client registers.
+    """
+
+    model_config = ConfigDict(
+        frozen=True, extra="ignore", alias_generator=to_camel, populate_by_name=True
+    )
+
+    client_id: str = ""
+    client_secret: str | None = Field(default=None, repr=False)
+    callback_port: int = Field(default=0, ge=0, le=65_535)
+
+
 class ServerConfig(BaseModel):
     """A server of the gateway. Unknown fields, such as those that only a host uses, are ignored.
 
@@ -97,6 +116,7 @@ class ServerConfig(BaseModel):
         url: The address of a running server, instead of a command.
         headers: HTTP headers for each request to the address.
         type: `stdio`, `http` or `sse`. None means `stdio` for a command and `http` for an address.
+        oauth: The client with which `gateway login` logs in.
         start_timeout_s: Seconds for the server to start. None for the gateway's limit.
         call_timeout_s: Seconds for a call. None for the gateway's limit.
         rules: The choice of its tools, in the field `llmCommon`.
@@ -111,6 +131,7 @@ class ServerConfig(BaseModel):
     url: str = ""
     headers: Mapping[str, str] = Field(default_factory=dict)
     type: Literal["stdio", "http", "sse"] | None = None
+    oauth: OAuthClient = Field(default_factory=OAuthClient)
     start_timeout_s: float | None = Field(default=None, gt=0)
     call_timeout_s: float | None = Field(default=None, gt=0)
     rules: ToolRules = Field(default_factory=ToolRules, alias="llmCommon")

@@ -263,6 +263,8 @@ def fields_of(entry: Mapping[str, Any], file_format: HostFormat, *, where: str) 
             fields[name] = fields.pop(alias)
             if alias == "httpUrl":
                 fields.setdefault("type", "http")
+    if not isinstance(fields.get("oauth"), dict):
+        fields.pop("oauth", None)  # such as false, with which opencode starts no login
     _split_command(fields)
     _set_type(fields, file_format)
     _set_timeouts(fields, file_format)

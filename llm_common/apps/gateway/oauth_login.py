@@ -20,7 +20,7 @@ from mcp.shared.auth import (
 from pydantic import AnyUrl
 
 from llm_common import __version__
-from llm_common.apps.gateway.gateway_config import ServerConfig
+from llm_common.apps.gateway.gateway_config import OAuthClient, ServerConfig
 from llm_common.apps.gateway.logins import Login, LoginError, expiry_of, resource_of
 from llm_common.text.display import one_line
 
@@ -81,7 +81,10 @@ async def log_in(
     _check(server.url)
     new = _NewLogin()
     try:
-        async with asyncio.timeout(timeout_s), _callbacks() as (port, result):
+        async with (
+            asyncio.timeout(timeout_s),
+            _callbacks(server.oauth.callback_port) as (address, result),
+        ):
 
             async def redirect(url: str) -> None:
                 show(url)
@@ -89,11 +92,12 @@ async def log_in(
             async def answer() -> AuthorizationCodeResult:
                 return _code(await result)
 
+            new.client = _registered(server.oauth, address)
             provider = OAuthClientProvider(
                 server.url,
                 OAuthClientMetadata(
                     client_name="llm-common gateway",
-                    redirect_uris=[AnyUrl(f"http://127.0.0.1:{port}{_PATH}")],
+                    redirect_uris=[AnyUrl(address)],
                     token_endpoint_auth_method="none",  # noqa: S106 - no secret, because PKCE replaces it
                 ),
                 new,
@@ -115,6 +119,18 @@ async def log_in(
     if new.tokens is None or new.client is None:
         raise LoginError("the server asked for no login; use it as it is")
     return _login_of(server, provider, new.tokens, new.client)
+
+
+def _registered(settings: OAuthClient, address: str) -> OAuthClientInformationFull | None:
+    """Return the client of an entry's settings, or None to register a new one."""
+    if not settings.client_id:
+        return None
+    return OAuthClientInformationFull(
+        client_id=settings.client_id,
+        client_secret=settings.client_secret,
+        redirect_uris=[AnyUrl(address)],
+        token_endpoint_auth_method="client_secret_post" if settings.client_secret else "none",
+    )
 
 
 def _login_of(
@@ -178,8 +194,8 @@ def _code(query: Mapping[str, str]) -> AuthorizationCodeResult:
 
 
 @asynccontextmanager
-async def _callbacks() -> AsyncIterator[tuple[int, asyncio.Future[dict[str, str]]]]:
-    """Listen on a free port of this machine, and yield it with the query of the first callback."""
+async def _callbacks(port: int) -> AsyncIterator[tuple[str, asyncio.Future[dict[str, str]]]]:
+    """Listen on a port of this machine, and yield its address and the query of a callback."""
     result: asyncio.Future[dict[str, str]] = asyncio.get_running_loop().create_future()
 
     async def receive(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -199,9 +215,15 @@ async def _callbacks() -> AsyncIterator[tuple[int, asyncio.Future[dict[str, str]
         finally:
             writer.close()
 
-    listening = await asyncio.start_server(receive, "127.0.0.1", 0, limit=_MAX_REQUEST_BYTES)
+    try:
+        listening = await asyncio.start_server(receive, "127.0.0.1", port, limit=_MAX_REQUEST_BYTES)
+    except OSError as exc:
+        reason = f"port {port} cannot be used ({exc.strerror}); end what uses it"
+        raise LoginError(reason) from exc
+    # A client that was registered by hand has the name, as the forms for it show.
+    host = "localhost" if port else "127.0.0.1"
     async with listening:
-        yield listening.sockets[0].getsockname()[1], result
+        yield f"http://{host}:{listening.sockets[0].getsockname()[1]}{_PATH}", result
 
 
 @contextmanager

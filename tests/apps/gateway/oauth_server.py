@@ -26,6 +26,7 @@ class OAuthServer:
         port: The port.
         expires_in: Seconds that its tokens last, for the client.
         refuse: Whether it refuses the user's login.
+        takes_no_clients: Whether clients cannot register themselves.
         forgets: Whether it refuses to renew tokens.
         renewals: Number of accepted renewals.
         resources: The `resource` of each token request.
@@ -35,12 +36,12 @@ class OAuthServer:
         self.port = port
         self.base = f"http://127.0.0.1:{port}"
         self.expires_in = 3600
-        self.refuse = self.forgets = False
+        self.refuse = self.forgets = self.takes_no_clients = False
         self.renewals = 0
         self.resources: list[str | None] = []
         self.access: set[str] = set()
         self._refresh: set[str] = set()
-        self._clients: dict[str, list[str]] = {}
+        self.clients: dict[str, list[str]] = {}
         self._codes: dict[str, tuple[str, str, str]] = {}
 
     @property
@@ -67,15 +68,17 @@ class OAuthServer:
         )
 
     async def register(self, request: Request) -> Response:
+        if self.takes_no_clients:
+            return Response("", 404)
         asked = await request.json()
         client_id = secrets.token_hex(8)
-        self._clients[client_id] = asked["redirect_uris"]
+        self.clients[client_id] = asked["redirect_uris"]
         return JSONResponse({**asked, "client_id": client_id}, 201)
 
     async def authorize(self, request: Request) -> Response:
         query = request.query_params
         redirect = query["redirect_uri"]
-        assert redirect in self._clients[query["client_id"]]
+        assert redirect in self.clients[query["client_id"]]
         assert query["code_challenge_method"] == "S256"
         if self.refuse:
             answer = {"error": "access_denied", "error_description": "the user said no"}

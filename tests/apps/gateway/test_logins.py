@@ -13,7 +13,7 @@ import pytest
 from llm_common.apps.gateway import ServerConfig
 from llm_common.apps.gateway.logins import Login, LoginError, LoginStore
 from llm_common.apps.gateway.oauth_login import log_in
-from tests.apps.gateway.hosts import config_of, host_of, text_of
+from tests.apps.gateway.hosts import config_of, free_port, host_of, text_of
 from tests.apps.gateway.oauth_server import OAuthServer, oauth_server
 
 pytestmark = pytest.mark.mcp
@@ -36,13 +36,14 @@ async def open_in_browser(url: str) -> None:
         await browser.get(url)
 
 
-async def logged_in(far: OAuthServer, url: str = "") -> Login:
+async def logged_in(far: OAuthServer, **fields: object) -> Login:
     opening: list[asyncio.Task[None]] = []
 
     def show(url: str) -> None:
         opening.append(asyncio.create_task(open_in_browser(url)))
 
-    login = await log_in(ServerConfig(url=url or far.url), show=show, timeout_s=30)
+    server = ServerConfig.model_validate({"url": far.url, **fields})
+    login = await log_in(server, show=show, timeout_s=30)
     await asyncio.gather(*opening)
     LoginStore().save(login)
     return login
@@ -143,6 +144,18 @@ async def test_a_refused_login_says_why_and_keeps_nothing(far: OAuthServer, home
     with pytest.raises(LoginError, match="refused by the authorization server: the user said no"):
         await logged_in(far)
     assert not (home / "llm-common").exists()
+
+
+async def test_a_client_that_is_registered_by_hand_logs_in(far: OAuthServer) -> None:
+    far.takes_no_clients = True
+    with pytest.raises(LoginError, match="Registration failed"):
+        await logged_in(far)
+    port = free_port()
+    far.clients["by-hand"] = [f"http://localhost:{port}/callback"]
+    oauth = {"clientId": "by-hand", "callbackPort": port}
+    login = await logged_in(far, oauth=oauth)
+    assert login.client.client_id == "by-hand"
+    assert "5" in await sum_from(far)
 
 
 async def test_a_login_over_plain_http_elsewhere_is_refused() -> None:
