@@ -9,7 +9,7 @@ from llm_common.text.display import one_line
 # and a definition at the left margin of a program.
 _HEADING: Final = re.compile(
     r"^(?:(?P<marks>\#{1,6})[ \t]+\S"
-    r"|diff --git "
+    r"|\+\+\+ \S"
     r"|\[[^\[\]\n]{1,80}\]$"
     r"|(?:(?:export|default|public|pub|abstract|async|static)[ \t]+){0,3}"
     r"(?:class|def|fn|func|function|interface|struct|enum|trait|impl|module)[ \t]+\w"
@@ -22,7 +22,7 @@ _DEEPEST: Final = 6
 
 
 class _Heading(NamedTuple):
-    level: int
+    level: int  # of Markdown, 0 for a heading without `#`
     line: str
 
 
@@ -39,7 +39,7 @@ def outline(text: str, max_chars: int) -> str:
     Returns:
         One line per heading, or "" if the text has fewer than two headings or too little fits.
     """
-    headings = _headings_of(text)
+    headings = _without_comments(_headings_of(text))
     total = len(headings)
     if total < 2:  # noqa: PLR2004 - one heading says no more than the beginning of the text
         return ""
@@ -70,11 +70,19 @@ def _headings_of(text: str) -> list[_Heading]:
         counted_to = match.start()
         end = text.find("\n", match.start(), match.start() + 4 * _MAX_LINE_CHARS)
         line = text[match.start() : end if end >= 0 else match.start() + 4 * _MAX_LINE_CHARS]
-        level = len(match["marks"] or "#")
+        level = len(match["marks"] or "")
         headings.append(
             _Heading(level, f"{line_number}: {one_line(line, max_chars=_MAX_LINE_CHARS)}")
         )
     return headings
+
+
+def _without_comments(headings: list[_Heading]) -> list[_Heading]:
+    """Return the headings of a document, or those of a program or diff without its comments."""
+    levels = {heading.level for heading in headings}
+    # A document has a second level, and definitions only in its examples.
+    is_document = max(levels, default=0) > 1 or 0 not in levels
+    return [heading for heading in headings if is_document == (heading.level > 0)]
 
 
 def _chars_of(headings: list[_Heading]) -> int:

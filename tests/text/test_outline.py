@@ -35,15 +35,20 @@ def test_headings_of_one_level_are_thinned_out_evenly() -> None:
 
 
 def test_files_of_a_diff_sections_and_definitions_are_headings() -> None:
-    text = (
-        "diff --git a/x b/x\n[tool.ruff]\nclass Store:\n    def save(self):\nexport function f() {}"
-    )
+    text = "+++ b/x\n[tool.ruff]\nclass Store:\n    def save(self):\nexport function f() {}"
     assert outline(text, 1_000).split("\n")[1:] == [
-        "1: diff --git a/x b/x",
+        "1: +++ b/x",
         "2: [tool.ruff]",
         "3: class Store:",
         "5: export function f() {}",
     ]
+
+
+def test_comments_of_a_program_and_examples_of_a_page_are_no_headings() -> None:
+    program = "# Why\nclass One:\n    pass\n\n# Then\ndef two():\n    pass\n"
+    assert outline(program, 1_000).split("\n")[1:] == ["2: class One:", "6: def two():"]
+    page = f"# Title\n## First\n{program}## Second\n"
+    assert not any("class" in line or "def" in line for line in outline(page, 1_000).split("\n"))
 
 
 def test_a_text_without_headings_has_no_outline() -> None:

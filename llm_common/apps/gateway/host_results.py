@@ -23,11 +23,11 @@ from llm_common.tools.tool import Tool
 _MAX_QUERY_CHARS: Final = 1_000
 _COUNTED_CHARS: Final = 20_000  # of the sample from which a result's tokens are estimated
 _MAX_CHARS_PER_TOKEN: Final = 16  # longer texts exceed a limit without being counted
-# Words in the names of arguments whose values say where something is, and not what it says.
+# Words in the names of arguments whose values say where something is, or which version of it.
 _PLACE_NAMES: Final = frozenset(
     """
-    branch cursor cwd dir directory file filename filepath files folder folders host path pathname
-    paths ref repo repository root uri uris url urls workspace
+    branch commit cursor cwd dir directory file filename filepath files folder folders host path
+    pathname paths ref repo repository rev revision root sha uri uris url urls version workspace
     """.split()  # noqa: SIM905
 )
 # A path, an address, or the name of a file: `a/b`, `C:\\a`, `https://a`, `~`, `.git`, `notes.md`.

@@ -278,8 +278,9 @@ class HostSession:
             return await self._unknown(name)
         # The host may have asked its user for one of the two tools only.
         if params.name == READ_CALL and not is_marked_read_only(match[1]):
+            caller = f"{self._config.host_prefix}{TOOL_CALL}"
             return _text_result(
-                f"{name} was not run: it is not marked read-only. Run it with {TOOL_CALL}",
+                f"{name} was not run: it is not marked read-only. Run it with {caller}",
                 is_error=True,
             )
         if not isinstance(inner, dict):

@@ -94,7 +94,7 @@ def test_a_result_is_stored_as_the_server_wrote_it(
         ({"q": "rain"}, "  ", "rain"),
         ({"max_count": 300, "page": 2}, "", ""),
         ({"repo_path": "gateway", "repoUrl": "x", "files": ["a", "b"], "q": "log"}, "", "log"),
-        ({"profile": "admin", "query": "x"}, "", "admin x"),
+        ({"profile": "admin", "query": "x", "revision": "HEAD~1"}, "", "admin x"),
         ({"q": "see https://a.example/b, src/main and notes.md"}, "", "see and"),
         ({"q": r"C:\Users\me ~/x .git session.close v1.2"}, "", "session.close v1.2"),
     ],
