@@ -15,18 +15,19 @@ def blocks_of(page: str) -> list[str]:
     return ["\n".join(re.findall(r"```python\n(.*?)```", text, re.DOTALL))]
 
 
-def run_page(page: str, *, model: str, names: Mapping[str, object]) -> dict[str, Any]:
+def run_page(page: str, *, model: str = "", names: Mapping[str, object]) -> dict[str, Any]:
     """Run the blocks of a page and return the names that they define.
 
     Args:
         page: Its name, without the ending.
-        model: How the page names a model; replaced by the name `model`.
+        model: How the page names a model; replaced by the name `model`. "" replaces nothing.
         names: What the blocks find.
     """
     [program] = blocks_of(page)
     assert model in program
     found: dict[str, Any] = {"__name__": page, **names}
-    program = program.replace(model, "model")
+    if model:
+        program = program.replace(model, "model")
     file = f"<{page}.md>"
     # For frameworks that read the source of a function, and for tracebacks.
     linecache.cache[file] = (len(program), None, program.splitlines(keepends=True), file)

@@ -175,12 +175,12 @@ def test_the_documentation_runs_for_two_users(
         return [("read_context", {"pointer_id": pointer_id, "path": "/1500/stock"})]
 
     with scripted([("list_parts", {"kind": "all"})], read, newest_result) as endpoint:
-        page = run_page("crewai", model="model", names={"model": llm_of(endpoint)})
+        page = run_page("crewai", names={"model": llm_of(endpoint)})
         assert "10500" in page["answer"]("ann", "What is the stock of part 1500?")
     pointer_id = pointer_of("list_parts", endpoint.requests[-1]["messages"])
     reading = [("read_context", {"pointer_id": pointer_id, "path": "/1500/stock"})]
     with scripted(reading, newest_result, reading, newest_result) as endpoint:
-        page = run_page("crewai", model="model", names={"model": llm_of(endpoint)})
+        page = run_page("crewai", names={"model": llm_of(endpoint)})
         assert "10500" in page["answer_any"]("ann", "And part 1500?")
         # The same call, which a cache by arguments would answer.
         assert "no stored result of this session" in page["answer_any"]("bob", "And part 1500?")

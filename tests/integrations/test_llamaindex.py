@@ -166,13 +166,13 @@ async def test_the_documentation_runs_for_two_users(
         return [("read_context", {"pointer_id": pointer_id, "path": "/1500/stock"})]
 
     with scripted([("list_parts", {"kind": "all"})], read, newest_result) as endpoint:
-        page = run_page("llamaindex", model="model", names={"model": llm_of(endpoint)})
+        page = run_page("llamaindex", names={"model": llm_of(endpoint)})
         assert "10500" in await page["answer"]("ann", "What is the stock of part 1500?")
     pointer_id = pointer_of("list_parts", endpoint.requests[-1]["messages"])
     reading = [("read_context", {"pointer_id": pointer_id, "path": "/1500/stock"})]
 
     with scripted(reading, newest_result, reading, newest_result) as endpoint:
-        page = run_page("llamaindex", model="model", names={"model": llm_of(endpoint)})
+        page = run_page("llamaindex", names={"model": llm_of(endpoint)})
         # Tasks, as a server has them. Each has a copy of the context variables.
         bob = await asyncio.create_task(page["answer_any"]("bob", "And part 1500?"))
         ann = await asyncio.create_task(page["answer_any"]("ann", "And part 1500?"))

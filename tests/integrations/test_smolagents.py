@@ -166,12 +166,12 @@ def test_the_documentation_runs_for_two_users(
         return [("read_context", {"pointer_id": pointer_id, "path": "/1500/stock"})]
 
     with scripted([("list_parts", {"kind": "all"})], read, finish) as endpoint:
-        page = run_page("smolagents", model="model", names={"model": model_of(endpoint)})
+        page = run_page("smolagents", names={"model": model_of(endpoint)})
         assert "10500" in page["answer"]("ann", "What is the stock of part 1500?")
     pointer_id = pointers_in(endpoint.requests[-1]["messages"])["list_parts"]
     # Two calls, which smolagents runs in threads.
     reading = 2 * [("read_context", {"pointer_id": pointer_id, "path": "/1500/stock"})]
     with scripted(reading, finish, reading, finish) as endpoint:
-        page = run_page("smolagents", model="model", names={"model": model_of(endpoint)})
+        page = run_page("smolagents", names={"model": model_of(endpoint)})
         assert "no stored result of this session" in page["answer_any"]("bob", "And part 1500?")
         assert "10500" in page["answer_any"]("ann", "And part 1500?")
