@@ -29,6 +29,7 @@ A name in brackets is a built-in base class, a name after a dot an attribute:
     │   └── ToolFailedError                 .reason
     │       └── ServerDownError             .server .retry_after_s
     ├── NoThreadError
+    ├── RunBusyError
     └── TokenBudgetError                    .needed_tokens .limit_tokens
 
 A message names the problem and the remedy. Details are attributes, so that callers never parse a
@@ -60,6 +61,7 @@ __all__ = [
     "NoThreadError",
     "PointerNotFoundError",
     "ResultTooLargeError",
+    "RunBusyError",
     "ServerDownError",
     "StoreError",
     "StoreFullError",
@@ -356,6 +358,10 @@ class ServerDownError(ToolFailedError):
 
 class NoThreadError(LLMCommonError):
     """The system could not start a thread. The work did not run."""
+
+
+class RunBusyError(LLMCommonError):
+    """Another run of the same query has begun and not ended. No tool was called."""
 
 
 class TokenBudgetError(LLMCommonError):

@@ -165,6 +165,19 @@ class BlobStore(Protocol):
     def location(self, key: str) -> str:
         """Return the address of a blob for people. The store never reads it back."""
 
+    def lease(self, name: str) -> AbstractContextManager[None]:
+        """Hold a name for the duration of the block, against all users of the store.
+
+        A lease ends with its process at the latest. A child that is forked within the block does
+        not hold it. Blobs are not locked.
+
+        Args:
+            name: 1 to 100 characters as in the second part of a key.
+
+        Raises:
+            LockTimeoutError: At once, if the name is held.
+        """
+
 
 class LockedFolder(Protocol):
     """A folder of a `LockingBlobStore` whose lock the caller holds."""

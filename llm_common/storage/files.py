@@ -31,6 +31,7 @@ from llm_common.errors import (
     UnsafePathError,
 )
 from llm_common.storage.blob import (
+    OWN_FOLDER,
     BlobEntry,
     FolderScan,
     check_folder,
@@ -50,6 +51,7 @@ if sys.platform != "win32":
 Durability = Literal["full", "rename"]
 
 _LOCK_NAME: Final = ".lock"
+_LEASE_PREFIX: Final = ".lease-"
 _TEMPORARY_PREFIX: Final = ".tmp-"
 # No healthy write takes an hour, so an older temporary file has lost its writer.
 _TEMPORARY_LIFE_S: Final = 3600.0
@@ -265,6 +267,16 @@ class FileBlobStore:
                 stack.enter_context(self._locked(folder, shared=True))
             yield
 
+    @contextmanager
+    def lease(self, name: str) -> Iterator[None]:
+        """Hold a name with flock(2) on a file in the store's own folder. See `BlobStore.lease`."""
+        lock_name = f"{_LEASE_PREFIX}{check_name(name)}"
+        with self._locked(OWN_FOLDER, shared=False, name=lock_name, timeout_s=0.0) as opened:
+            try:
+                yield
+            finally:
+                opened.remove_lock()
+
     def location(self, key: str) -> str:
         """Return the absolute path of the file."""
         check_key(key)
@@ -279,17 +291,25 @@ class FileBlobStore:
         ):
             yield opened
 
-    def _locked(self, folder: str, *, shared: bool, timeout_s: float | None = None) -> "_Folder":
-        """Open a folder, and lock it until it is closed."""
+    def _locked(
+        self,
+        folder: str,
+        *,
+        shared: bool,
+        name: str = _LOCK_NAME,
+        timeout_s: float | None = None,
+    ) -> "_Folder":
+        """Open a folder, and lock a file of it until the folder is closed."""
         check_folder(folder)
-        wait_s = self._lock_timeout_s if timeout_s is None else timeout_s
-        deadline = time.monotonic() + wait_s
+        if timeout_s is None:
+            timeout_s = self._lock_timeout_s
+        deadline = time.monotonic() + timeout_s
         with translate_os_errors("read" if shared else "write", f"{self._base_dir}/{folder}"):
             while True:
                 opened = None
                 try:
                     opened = _open(self._base_dir, folder, self._access, not shared)
-                    if opened.lock(shared=shared, deadline=deadline, timeout_s=wait_s):
+                    if opened.lock(name, shared=shared, deadline=deadline, timeout_s=timeout_s):
                         locked, opened = opened, None
                         return locked
                 except FileNotFoundError:
@@ -328,6 +348,7 @@ class _Folder:
         self._owners = owners
         self._access = access
         self._lock: int | None = None
+        self._lock_name = ""
         self._descriptor = os.open(path, _DIRECTORY)
         if not access.unsafe_dir and os.fstat(self._descriptor).st_uid not in owners:
             os.close(self._descriptor)
@@ -349,12 +370,13 @@ class _Folder:
         finally:
             os.close(self._descriptor)
 
-    def lock(self, *, shared: bool, deadline: float, timeout_s: float) -> bool:
-        """Lock the folder until it is closed.
+    def lock(self, name: str, *, shared: bool, deadline: float, timeout_s: float) -> bool:
+        """Lock a file of the folder until the folder is closed.
 
         flock(2) has no timeout, so this polls with random back-off of at most 8 ms.
 
         Args:
+            name: Name of the lock file.
             shared: True allows other shared holders, and does not create the lock file.
             deadline: Time of `time.monotonic` at which to give up.
             timeout_s: Seconds that the caller waits in total, for the error text.
@@ -369,16 +391,17 @@ class _Folder:
         """
         flags = _FILE if shared else _FILE | os.O_RDWR
         try:
-            self._lock = _locks.open(partial(os.open, _LOCK_NAME, flags, dir_fd=self._descriptor))
+            self._lock = _locks.open(partial(os.open, name, flags, dir_fd=self._descriptor))
         except FileNotFoundError:
             if shared:
                 raise
             # The process that created the folder may have been killed before it flushed the name.
             if self._access.durable:
                 _fsync_directory(Path(self._path).parent)
-            make = partial(os.open, _LOCK_NAME, flags | os.O_CREAT, 0o600, dir_fd=self._descriptor)
+            make = partial(os.open, name, flags | os.O_CREAT, 0o600, dir_fd=self._descriptor)
             self._lock = _locks.open(make)
-        status = self._checked(self._lock, _LOCK_NAME)
+        self._lock_name = name
+        status = self._checked(self._lock, name)
         operation = (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB
         pause_s = 0.0005
         while True:
@@ -399,10 +422,15 @@ class _Folder:
         try:
             return os.path.samestat(
                 status,
-                os.stat(f"{self._path}/{_LOCK_NAME}", follow_symlinks=False),  # noqa: PTH116
+                os.stat(f"{self._path}/{name}", follow_symlinks=False),  # noqa: PTH116
             )
         except FileNotFoundError:
             return False
+
+    def remove_lock(self) -> None:
+        """Delete the lock file, unless this is a forked child, which does not hold the lock."""
+        if self._lock is not None and _locks.holds(self._lock):
+            self.delete(self._lock_name, fsync=False)
 
     def get(self, name: str, *, max_bytes: int | None = None) -> bytes | None:
         """Return the bytes of a file, None if it does not exist. See `LockedFolder.get`."""
@@ -496,7 +524,7 @@ class _Folder:
         with os.scandir(self._descriptor) as entries:
             for entry in entries:
                 name = entry.name
-                if name == _LOCK_NAME:
+                if name == _LOCK_NAME or name.startswith(_LEASE_PREFIX):
                     continue
                 try:
                     status = entry.stat(follow_symlinks=False)
@@ -582,9 +610,13 @@ class _LockDescriptors:
             self._open.add(descriptor)
             return descriptor
 
+    def holds(self, descriptor: int) -> bool:
+        """Return whether the lock is held. A child of a fork within the block has closed it."""
+        return descriptor in self._open
+
     def release(self, descriptor: int) -> None:
         """Unlock and close a lock file."""
-        if descriptor not in self._open:  # a child of a fork within the block has closed it
+        if not self.holds(descriptor):
             return
         try:
             # Closing is not enough if C code has forked, without Python's hooks.

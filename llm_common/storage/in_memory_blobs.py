@@ -1,6 +1,7 @@
 """`MemoryBlobStore`: blobs in a dictionary, for tests and short sessions."""
 
 import itertools
+import os
 import threading
 import time
 from collections import defaultdict
@@ -33,6 +34,9 @@ class MemoryBlobStore:
         self._locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
         # Numbers serve as ETags: a clock could give two puts the same time.
         self._puts = itertools.count()
+        # The process of each lease, since a forked child has a copy of this dict.
+        self._leases: dict[str, int] = {}
+        self._leasing = threading.Lock()
 
     def put(self, key: str, data: bytes) -> None:
         """Store a blob, or replace it."""
@@ -131,6 +135,20 @@ class MemoryBlobStore:
         """Lock a folder as `lock` does."""
         with self.lock(folder):
             yield
+
+    @contextmanager
+    def lease(self, name: str) -> Iterator[None]:
+        """Hold a name in this process. See `BlobStore.lease`."""
+        process = os.getpid()
+        with self._leasing:
+            if self._leases.get(check_name(name)) == process:
+                raise LockTimeoutError(f"{name} is held. Wait until its holder has ended")
+            self._leases[name] = process
+        try:
+            yield
+        finally:
+            if process == os.getpid():
+                del self._leases[name]
 
     def location(self, key: str) -> str:
         """Return `memory:` and the key."""

@@ -9,7 +9,7 @@ import re
 import secrets
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
@@ -33,6 +33,7 @@ except ImportError as exc:
     raise missing_extra("object stores need an extra", "object-store") from exc
 
 from llm_common.storage.blob import (
+    OWN_FOLDER,
     BlobEntry,
     FolderScan,
     check_folder,
@@ -40,6 +41,7 @@ from llm_common.storage.blob import (
     check_name,
     query_id_of,
 )
+from llm_common.storage.object_lease import ObjectLease
 
 if TYPE_CHECKING:
     from obstore import PutMode, UpdateVersion
@@ -324,10 +326,34 @@ class ObjectBlobStore:
         with suppress(PointerNotFoundError):
             self._request("be changed", lambda: self._store.delete(key))
 
+    @contextmanager
+    def lease(self, name: str) -> Iterator[None]:
+        """Hold a name with an object in the store's own folder. See `ObjectLease`.
+
+        Raises:
+            LockTimeoutError: If the name is held.
+            StoreError: If a request fails, or the server ignores conditions.
+        """
+        lease = ObjectLease(_LeaseObject(self, check_name(name)), name)
+        try:
+            yield
+        finally:
+            lease.release()
+
     def location(self, key: str) -> str:
         """Return the address of an object, such as `s3://bucket/prefix/folder/name`."""
         check_key(key)
         return f"{_address(self._store)}/{key}"
+
+    def modified_s(self, key: str) -> float:
+        """Return when an object was put, by the store's clock.
+
+        Raises:
+            PointerNotFoundError: If the object does not exist.
+        """
+        check_key(key)
+        meta = self._request("be read", lambda: self._store.head(key))
+        return meta["last_modified"].timestamp()
 
     def _version(self, key: str) -> BlobVersion | None:
         with suppress(PointerNotFoundError):
@@ -349,6 +375,33 @@ class ObjectBlobStore:
 
     def _request(self, action: str, send: Callable[[], T]) -> T:
         return _request(action, send, self._where)
+
+
+class _LeaseObject:
+    """The object of a lease. See `LeaseObject`."""
+
+    def __init__(self, blobs: ObjectBlobStore, name: str) -> None:
+        self._blobs = blobs
+        self._key = f"{OWN_FOLDER}/lease-{name}"
+
+    def put(self, data: bytes, *, replaces: BlobVersion | None) -> BlobVersion | None:
+        return self._blobs.put_if(self._key, data, replaces=replaces)
+
+    def read(self) -> tuple[bytes, BlobVersion, float]:
+        data, version = self._blobs.get_version(self._key)
+        return data or b"", version, self._blobs.modified_s(self._key)
+
+    def now_s(self) -> float:
+        # The time of a put that was made just now.
+        key = f"{OWN_FOLDER}/clock-{secrets.token_hex(8)}"
+        self._blobs.put(key, b"")
+        try:
+            return self._blobs.modified_s(key)
+        finally:
+            self._blobs.delete(key)
+
+    def delete(self) -> None:
+        self._blobs.delete(self._key)
 
 
 def _request(action: str, send: Callable[[], T], where: str = "") -> T:

@@ -99,6 +99,19 @@ class BlobStoreContract:
             blobs.put(key, b"1")
         assert sorted(blobs.folders()) == ["q", "user;42"]
 
+    def test_a_name_is_leased_to_one_holder_at_a_time(self, blobs: BlobStore) -> None:
+        """Refuse a name that is held, lease any other one, and leave nothing behind."""
+        with blobs.lease("run-1"):
+            with pytest.raises(LockTimeoutError), blobs.lease("run-1"):
+                pytest.fail("leased a name twice")
+            with blobs.lease("run-2"):
+                blobs.put("q/a", b"1")
+        with suppress(KeyError), blobs.lease("run-1"):
+            raise KeyError  # a block that fails gives the lease back too
+        with blobs.lease("run-1"):
+            pass
+        assert blobs.scan(OWN_FOLDER).blobs == {}
+
     def test_scans_one_folder_in_the_order_of_names(self, blobs: BlobStore) -> None:
         """Return names and sizes of the blobs in this folder only."""
         assert blobs.scan("q").blobs == {}

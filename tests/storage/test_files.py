@@ -762,3 +762,58 @@ def test_names_outside_the_rules_are_not_read(blobs: FileBlobStore) -> None:
     for name in ("../q/a", "", ".lock", "a/b", None):
         with pytest.raises(InvalidIdError):
             list(blobs.get_many("q", [name]))  # type: ignore[list-item]
+
+
+def start_holder(base_dir: Path) -> subprocess.Popen[bytes]:
+    program = (
+        "import sys\n"
+        "from llm_common.storage import FileBlobStore\n"
+        "with FileBlobStore(sys.argv[1]).lease('run'):\n"
+        "    print('held', flush=True)\n"
+        "    sys.stdin.read()\n"
+    )
+    holder = subprocess.Popen(
+        [sys.executable, "-c", program, str(base_dir)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == b"held\n"
+    return holder
+
+
+def test_a_lease_of_a_killed_process_is_free(blobs: FileBlobStore) -> None:
+    with start_holder(blobs.base_dir) as holder:
+        with pytest.raises(LockTimeoutError), blobs.lease("run"):
+            pytest.fail("leased a name that another process holds")
+        holder.kill()
+        holder.wait()
+        with blobs.lease("run"):
+            pass
+
+
+def test_a_forked_child_does_not_end_a_lease(blobs: FileBlobStore) -> None:
+    with ExitStack() as stack:
+        stack.enter_context(blobs.lease("run"))
+        child = os.fork()
+        if child == 0:
+            stack.close()  # as a child does that returns from the block
+            os._exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        with pytest.raises(LockTimeoutError), blobs.lease("run"):
+            pytest.fail("a child ended the lease of its parent")
+
+
+def test_a_child_that_outlives_a_holder_does_not_hold_its_lease(blobs: FileBlobStore) -> None:
+    read_end, write_end = os.pipe()
+    with blobs.lease("run"):
+        child = os.fork()
+        if child == 0:
+            os.close(write_end)
+            os.read(read_end, 1)  # until the parent has closed its end
+            os._exit(0)
+    with blobs.lease("run"):
+        pass
+    os.close(write_end)
+    os.close(read_end)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

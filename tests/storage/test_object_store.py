@@ -118,6 +118,11 @@ class TestInLocalDirectory(BlobStoreContract):
 
     test_an_update_treats_a_larger_blob_as_missing = test_concurrent_updates_are_not_lost
 
+    def test_a_name_is_leased_to_one_holder_at_a_time(self, blobs: BlobStore) -> None:
+        """Check that a directory refuses leases, for the same reason."""
+        with pytest.raises(StoreError, match="FileContextPointerStore"), blobs.lease("run"):
+            pytest.fail("leased a name without conditional puts")
+
 
 @pytest.mark.torture
 class TestOnS3(ConditionalPuts):

@@ -1,0 +1,125 @@
+"""`ObjectLease`: renewal, takeover and loss, over an object with a clock that the test sets."""
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pytest
+
+from llm_common.errors import LockTimeoutError, PointerNotFoundError, StoreError
+from llm_common.storage.object_lease import LEASE_S, RENEW_S, ObjectLease
+
+
+@dataclass
+class Server:
+    """An object with a version for each put, and timers that fire when the test says so."""
+
+    time_s: float = 1_000.0
+    content: tuple[bytes, int, float] | None = None
+    puts: int = 0
+    is_down: bool = False
+    loses_responses: bool = False
+    timers: list[tuple[float, Callable[[], None]]] = field(default_factory=list)
+
+    def put(self, data: bytes, *, replaces: int | None) -> int | None:
+        if self.is_down:
+            raise StoreError("The object store does not answer. Try again")
+        if replaces != (self.content and self.content[1]):
+            return None
+        self.puts += 1
+        self.content = data, self.puts, self.time_s
+        return None if self.loses_responses else self.puts
+
+    def read(self) -> tuple[bytes, int, float]:
+        if self.content is None:
+            raise PointerNotFoundError("Nothing is stored. Use another name")
+        return self.content
+
+    def now_s(self) -> float:
+        return self.time_s
+
+    def delete(self) -> None:
+        self.content = None
+
+    def start_timer(self, wait_s: float, work: Callable[[], None]) -> threading.Timer:
+        self.timers.append((wait_s, work))
+        return threading.Timer(wait_s, work)
+
+    def lease(self) -> ObjectLease[int]:
+        return ObjectLease(self, "run", start_timer=self.start_timer)
+
+    def pass_time(self, seconds: float) -> None:
+        """Advance the clock, and fire the newest timer if it is due."""
+        self.time_s += seconds
+        if self.timers and seconds >= self.timers[-1][0]:
+            self.timers.pop()[1]()
+
+
+def test_a_renewed_lease_is_never_taken_over() -> None:
+    server = Server()
+    lease = server.lease()
+    for _ in range(10):
+        server.pass_time(RENEW_S)
+        with pytest.raises(LockTimeoutError, match="run is held"):
+            server.lease()
+    lease.release()
+    server.lease().release()
+    assert server.content is None
+
+
+def test_a_lease_whose_holder_died_is_taken_over_after_a_minute() -> None:
+    server = Server()
+    server.lease()
+    server.timers.clear()  # the holder renews nothing any more
+    server.time_s += LEASE_S - 1
+    with pytest.raises(LockTimeoutError):
+        server.lease()
+    server.time_s += 1
+    lease = server.lease()
+    with pytest.raises(LockTimeoutError):
+        server.lease()
+    lease.release()
+
+
+def test_a_lease_that_was_taken_over_is_not_given_back(caplog: pytest.LogCaptureFixture) -> None:
+    server = Server()
+    slept = server.lease()
+    renew = server.timers.pop()[1]
+    server.time_s += LEASE_S
+    server.lease()
+    with caplog.at_level(logging.WARNING):
+        renew()
+    assert "a lease was lost" in caplog.text
+    slept.release()
+    assert server.content is not None
+
+
+def test_a_late_release_does_not_end_the_lease_of_the_next_holder() -> None:
+    server = Server()
+    slept = server.lease()
+    server.time_s += LEASE_S
+    server.lease()
+    slept.release()
+    with pytest.raises(LockTimeoutError):
+        server.lease()
+
+
+def test_a_renewal_that_fails_is_tried_again() -> None:
+    server = Server()
+    server.lease()
+    server.is_down = True
+    server.pass_time(RENEW_S)
+    server.is_down = False
+    server.pass_time(RENEW_S)
+    server.time_s += LEASE_S - 1
+    with pytest.raises(LockTimeoutError):
+        server.lease()
+
+
+def test_a_lost_response_is_no_loss_of_the_lease() -> None:
+    server = Server(loses_responses=True)
+    lease = server.lease()
+    server.pass_time(RENEW_S)
+    lease.release()
+    assert server.content is None
