@@ -31,6 +31,7 @@ from llm_common.agents import (
 from llm_common.core import UpperBoundCounter, ask
 from llm_common.core.http.status_errors import error_of_status
 from llm_common.core.http.transport import error_of_exception
+from llm_common.pointers.run_lease import only_run
 from llm_common.storage import FileBlobStore
 from llm_common.storage.files import translate_os_errors
 from llm_common.testing import ScriptedClient
@@ -303,6 +304,11 @@ class Objects:
         with translate_os_errors("write", "base/q"):
             raise OSError(5, CANARY, CANARY)
 
+    async def run_twice(self) -> None:
+        call = {"session_id": "s", "query_id": "q"}
+        async with only_run(self.store, **call), only_run(self.store, **call):
+            return
+
     async def no_thread(self) -> object:
         with patch.object(Thread, "start", side_effect=RuntimeError(CANARY)):
             return await in_tool_thread(measure, CANARY)
@@ -339,6 +345,7 @@ REAL: dict[str, Callable[[Objects], Awaitable[object]]] = {
     "ModelNotFoundError": lambda _: raised(error_of_status(404, CANARY)),
     "ContextTooLongError": lambda _: raised(error_of_status(413, CANARY)),
     "NoThreadError": lambda use: use.no_thread(),
+    "RunBusyError": lambda use: use.run_twice(),
     "TokenBudgetError": lambda _: asyncio.to_thread(
         fit,
         PromptBundle(tools_json_schema=f"[{CANARY}]" * 40, budget=TokenBudget(max_input_tokens=50)),

@@ -42,6 +42,7 @@ from llm_common.agents.tool_context import ToolContextManager
 from llm_common.core.structured import Attempt, SupportsChat
 from llm_common.errors import ConfigError, LLMError, LLMTimeoutError, ToolFailedError
 from llm_common.plans import ExecutionPlan, PlannedTask, SubTaskResult, ToolCall
+from llm_common.pointers.pointer import checked_query_id
 from llm_common.pointers.reading import READER_NAME
 from llm_common.selection.planner import Planner
 from llm_common.selection.results import SelectsTools, ToolSelection
@@ -174,7 +175,9 @@ class AgenticExecutor:
             TypeError: If `plan` is not a plan, or `session` not a session.
             ValueError: If a planner has no `query`.
             ConfigError: If `resume` is set for a session without a name.
-            StoreError: If the outputs of the session cannot be listed, or its id is not allowed.
+            StoreError: If the outputs of the session cannot be listed, or an id is not allowed.
+            RunBusyError: If the named session already runs this query, in any process that shares
+                its store. No tool was called.
         """
         run = self._begin(await self._session_of(session), query_id, resume=resume)
         async with aclosing(self._run_plan(plan, query, run, resume=resume)) as items:
@@ -213,6 +216,7 @@ class AgenticExecutor:
             TypeError: If `query` is not a str, or as from `run_stream`.
             ConfigError: As from `run_stream`.
             StoreError: As from `run_stream`.
+            RunBusyError: As from `run_stream`.
         """
         if self.client is None:
             raise ValueError("client is None; pass AgenticExecutor a client to get an answer")
@@ -222,31 +226,32 @@ class AgenticExecutor:
         manager = await self._session_of(session)
         run = self._begin(manager, manager.query_id_of(query), resume=resume)
         results: list[SubTaskResult] = []
-        with ObservedRun.of(run.query_id, query, manager) as run.observed:
-            tasks = self._run_tasks(query if plan is None else plan, query, run, resume=resume)
-            async with aclosing(tasks) as items:
-                async for item in items:
-                    if isinstance(item, StreamEvent):
-                        yield item
-                    else:
-                        results.append(item)
+        async with run.alone():
+            with ObservedRun.of(run.query_id, query, manager) as run.observed:
+                tasks = self._run_tasks(query if plan is None else plan, query, run, resume=resume)
+                async with aclosing(tasks) as items:
+                    async for item in items:
+                        if isinstance(item, StreamEvent):
+                            yield item
+                        else:
+                            results.append(item)
 
-            parts = answering.stream(
-                self.client, manager, query=query, results=results, deltas=deltas
-            )
-            async with aclosing(parts):
-                while True:
-                    with run.observed.active():  # never around a `yield`
-                        part = await anext(parts, None)
+                parts = answering.stream(
+                    self.client, manager, query=query, results=results, deltas=deltas
+                )
+                async with aclosing(parts):
+                    while True:
+                        with run.observed.active():  # never around a `yield`
+                            part = await anext(parts, None)
+                            if isinstance(part, Answer):
+                                record_line("answer", answer=part)
+                                run.observed.status = part.status
+                        if part is None:
+                            break
                         if isinstance(part, Answer):
-                            record_line("answer", answer=part)
-                            run.observed.status = part.status
-                    if part is None:
-                        break
-                    if isinstance(part, Answer):
-                        yield AnswerEvent(data=part)
-                    else:
-                        yield AnswerDeltaEvent(data=part)
+                            yield AnswerEvent(data=part)
+                        else:
+                            yield AnswerDeltaEvent(data=part)
 
     async def run(
         self,
@@ -362,12 +367,13 @@ class AgenticExecutor:
         registry = self.registry
         if session is not self.context_manager:
             registry = self._registry_of(session)
+        if is_named:
+            own_id = session.query_id_of(query_id)
+        else:
+            # Before the first tool runs. The store would refuse the id with the first output.
+            own_id = checked_query_id(query_id, session.redactor)
         return RunState(
-            self._limits,
-            session,
-            registry,
-            query_id=session.query_id_of(query_id) if is_named else query_id,
-            reader_name=self._reader_name,
+            self._limits, session, registry, query_id=own_id, reader_name=self._reader_name
         )
 
     def _runner(self, run: RunState) -> ToolRunner:
@@ -377,12 +383,13 @@ class AgenticExecutor:
         self, plan: PlanLike, query: str | None, run: RunState, *, resume: bool
     ) -> AsyncGenerator[RunEvent | SubTaskResult, None]:
         """Yield the items of `_run_tasks`, in a trace and a span for the run."""
-        with ObservedRun.of(run.query_id, query, run.session) as run.observed:
-            async with aclosing(self._run_tasks(plan, query, run, resume=resume)) as items:
-                async for item in items:
-                    yield item
-            # A caller that leaves the stream early never gets here, and the run is "cut short".
-            run.observed.status = "ok"
+        async with run.alone():
+            with ObservedRun.of(run.query_id, query, run.session) as run.observed:
+                async with aclosing(self._run_tasks(plan, query, run, resume=resume)) as items:
+                    async for item in items:
+                        yield item
+                # A caller that leaves the stream early never gets here, and the run is "cut short".
+                run.observed.status = "ok"
 
     async def _run_tasks(
         self, plan: PlanLike, query: str | None, run: RunState, *, resume: bool

@@ -7,7 +7,14 @@ import logging
 import math
 from collections import Counter, deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, aclosing, contextmanager, nullcontext, suppress
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    aclosing,
+    contextmanager,
+    nullcontext,
+    suppress,
+)
 from dataclasses import dataclass, fields
 from traceback import format_exception_only
 from typing import Any, Final, Protocol, Self, TypeVar
@@ -45,6 +52,7 @@ from llm_common.errors import (
 from llm_common.plans import PlannedTask, SubTaskResult, ToolCall
 from llm_common.pointers.pointer import digest_of
 from llm_common.pointers.reading import ContextReading
+from llm_common.pointers.run_lease import only_run
 from llm_common.redaction.redactor import Redactor
 from llm_common.selection.relevance_ranking import rank_pointers
 from llm_common.selection.results import DroppedCall
@@ -340,6 +348,17 @@ class RunState:
         self._cost_usd: float | None = 0.0
         self._stored: dict[tuple[str, str, str], ContextPointer] = {}
         self._tasks: list[TaskRecord] = []
+
+    def alone(self) -> AbstractAsyncContextManager[None]:
+        """Return a context in which no other run of the same query and session can begin.
+
+        An unnamed session takes no lease, since no other process can have it.
+        """
+        if self.session.is_named is not True:
+            return nullcontext()
+        return only_run(
+            self.session.pointer_store, session_id=self.session.session_id, query_id=self.query_id
+        )
 
     def active(self) -> AbstractContextManager[None]:
         """Record the calls of the block as this run's, if it is observed."""

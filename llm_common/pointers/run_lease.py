@@ -33,10 +33,6 @@ async def only_run(
         taking = asyncio.ensure_future(in_thread(stack.enter_context, lease))
         try:
             await asyncio.shield(taking)
-        except asyncio.CancelledError:
-            # The thread cannot be cancelled, and the stack gives back what it takes.
-            await asyncio.wait({taking})
-            raise
         except LockTimeoutError as exc:
             raise RunBusyError(
                 f"Another run of the query {query_id} has begun and not ended. Wait for it, or "
@@ -47,6 +43,9 @@ async def only_run(
                 "the store took no lease (%s), so another run of the same query is not noticed",
                 type(exc).__name__,
             )
+        finally:
+            # The thread of a cancelled run may still take the lease, which the stack gives back.
+            await asyncio.wait({taking})
         try:
             yield
         finally:

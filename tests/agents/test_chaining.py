@@ -345,17 +345,17 @@ async def test_no_call_begins_after_the_runs_time(tmp_path: Path) -> None:
         tmp_path,
         calls(("act", {"number": 1}), ("act", {"number": 2})),
         tools=ToolRegistry([act]),
-        limits=RunLimits(timeout_s=0.1, max_parallel=1),
+        limits=RunLimits(timeout_s=1.0, max_parallel=1),
     )
     told = []
     async with aclosing(executor.run_stream(["Act"], "q1")) as stream:
         async for event in stream:
             if event.type == "tool_result":
-                await asyncio.sleep(0.1)  # a slow reader of the events
+                await asyncio.sleep(1.0)  # a slow reader of the events
             elif event.type == "error":
                 told.append(event.data["error"])
     assert made == [1]
-    assert told == ["tool 'act' was not called: the 0.1 seconds that timeout_s allows are over"]
+    assert told == ["tool 'act' was not called: the 1.0 seconds that timeout_s allows are over"]
 
 
 async def test_a_tool_that_was_ended_does_not_go_on_while_that_is_read(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 from llm_common.agents import (
     AgenticExecutor,
     ExecutionPlan,
+    FileContextPointerStore,
     Offloaded,
     OffloadPolicy,
     PlannedTask,
@@ -158,8 +159,15 @@ async def test_sessions_that_share_a_registry_read_their_own_results_s4_08(tmp_p
 
 
 async def test_an_output_that_was_not_saved_stays_whole(tmp_path: Path) -> None:
-    executor = executor_of(tmp_path, offload=OffloadPolicy(max_whole_tokens=1))
-    [result] = await executor.execute_tool_calls([call("report", lines=50)], 1, "../outside")
+    store = FileContextPointerStore(tmp_path, max_result_bytes=100)
+    executor = AgenticExecutor(
+        None,
+        tools(),
+        ToolContextManager(pointer_store=store),
+        selector=Chosen(),
+        offload=OffloadPolicy(max_whole_tokens=1),
+    )
+    [result] = await run(executor, call("report", lines=50))
     assert len(result["output"]) == 51
     assert result["saved"] is False
 
