@@ -55,9 +55,15 @@ def with_entries(text: str, keys: Sequence[str], entries: Mapping[str, Any], *, 
             container[name] = value
     if not changes:
         return text
+    mark = "\ufeff" if text.startswith("\ufeff") else ""
     change = _changed_toml if path.suffix == ".toml" else _changed_json
-    changed = change(text, keys, changes)
-    if parsed(changed, path) != wanted:
+    try:
+        changed = mark + change(text.removeprefix(mark), keys, changes)
+        is_wanted = parsed(changed, path) == wanted
+    except (ConfigError, IndexError, KeyError, ValueError) as exc:
+        # A form that this module does not know, such as a brace in single quotes.
+        raise _refusal(path) from exc
+    if not is_wanted:
         raise _refusal(path)
     return changed
 

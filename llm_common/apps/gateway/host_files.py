@@ -123,7 +123,7 @@ def document_in(path: Path) -> dict[str, Any]:
         ConfigError: If the file cannot be read or parsed, or is not an object.
     """
     try:
-        text = path.read_bytes().decode("utf-8-sig")
+        text = path.read_bytes().decode()
     except OSError as exc:
         reason = f"{path} cannot be read ({exc.strerror}); name another file"
         raise ConfigError(reason, variable="config") from exc
@@ -139,6 +139,7 @@ def parsed(text: str, path: Path) -> dict[str, Any]:
     Raises:
         ConfigError: If the text cannot be parsed, or is not an object.
     """
+    text = text.removeprefix("\ufeff")  # Windows programs begin a file with it
     if not text.strip():
         return {}
     if path.suffix == ".toml":

@@ -237,6 +237,22 @@ def test_missing_objects_are_created(text: str) -> None:
     assert with_entries(edited, ["mcp", "servers"], {"a": {"x": 1}}, path=Path("x.jsonc")) == edited
 
 
-def test_an_object_that_is_something_else_is_refused() -> None:
-    with pytest.raises(ConfigError, match="cannot be changed"):
-        with_entries('{"mcp": [1]}', ["mcp"], {"a": 1}, path=Path("x.json"))
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"mcp": [1]}',
+        "{'a': '}', \"mcp\": {}}",  # a brace in single quotes
+        '{"mcp": {"a": 2, "a": 3}}',
+    ],
+)
+def test_a_file_that_cannot_be_changed_safely_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="cannot be changed without touching the rest"):
+        with_entries(text, ["mcp"], {"a": REMOVED, "c": 1}, path=Path("x.json"))
+
+
+@pytest.mark.parametrize("line_break", ["\n", "\r\n"])
+def test_a_file_of_windows_keeps_its_mark_and_line_breaks(line_break: str) -> None:
+    text = '\ufeff{\n  "mcp": {\n    "a": {}\n  }\n}\n'.replace("\n", line_break)
+    edited = with_entries(text, ["mcp"], {"b": {}}, path=Path("x.json"))
+    assert edited.startswith(f'\ufeff{{{line_break}  "mcp": {{{line_break}    "a": {{}},')
+    assert with_entries(edited, ["mcp"], {"b": REMOVED}, path=Path("x.json")) == text
