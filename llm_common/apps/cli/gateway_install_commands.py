@@ -67,7 +67,9 @@ def install(
 
         plan = plan_install(HOSTS[host], scope, config=config or (), options=options or ())
     if show_entry:
-        typer.echo(json.dumps({HOSTS[host].entry_name: plan.entry}, indent=2, ensure_ascii=False))
+        typer.echo(
+            json.dumps({HOSTS[host].entry_name(scope): plan.entry}, indent=2, ensure_ascii=False)
+        )
         return
     _carry_out(plan, dry_run=dry_run, moved="moved to the gateway")
     for name in plan.remote:

@@ -124,7 +124,8 @@ def plan_install(
     text, servers_text = _text(path), _text(servers_path)
     keys = _keys(host, text, path)
     entries = _entries(text or "", keys, path)
-    old = entries.get(host.entry_name)
+    entry_name = host.entry_name(scope)
+    old = entries.get(entry_name)
     kept: dict[str, str] = {}
     servers: dict[str, ServerConfig] = {}
     if not config:
@@ -134,7 +135,7 @@ def plan_install(
             reason = f"{path} has no servers to take over{reasons}; name a file with --config"
             raise ConfigError(one_line(reason, max_chars=_MAX_REASON_CHARS), variable="config")
     elif old is not None and not _is_ours(old):
-        reason = f"{path} has another server called {host.entry_name}; rename it"
+        reason = f"{path} has another server called {entry_name}; rename it"
         raise ConfigError(reason, variable="config")
 
     changes: list[FileChange] = []
@@ -146,10 +147,11 @@ def plan_install(
     files = [str(file.resolve()) for file in config] or [_as_argument(host, scope, servers_path)]
     served = [located(parsed(servers_text or "", servers_path), servers_path)] if not config else []
     served += [entries_in(file) for file in config]
-    entry = _gateway_entry(host, keys, served, [_program(scope), *_arguments(host, files, options)])
+    arguments = _arguments(host.prefix_in(scope), files, options)
+    entry = _gateway_entry(host, keys, served, [_program(scope), *arguments])
     if isinstance(old, dict) and _is_ours(old):
         entry = _merged(old, entry, files, options)
-    new: dict[str, Any] = {**dict.fromkeys(servers, REMOVED), host.entry_name: entry}
+    new: dict[str, Any] = {**dict.fromkeys(servers, REMOVED), entry_name: entry}
     after = with_entries(text or "", keys, new, path=path)
     if after != text:
         changes.append(FileChange(path, text, after))
@@ -164,12 +166,12 @@ def plan_install(
     )
 
 
-def _arguments(host: Host, files: Sequence[str], options: Sequence[str]) -> list[str]:
+def _arguments(prefix: str, files: Sequence[str], options: Sequence[str]) -> list[str]:
     arguments = ["gateway"]
     for file in files:
         arguments += ["--config", file]
-    if host.prefix:
-        arguments += ["--host-prefix", host.prefix]
+    if prefix:
+        arguments += ["--host-prefix", prefix]
     return [*arguments, *options]
 
 
@@ -203,7 +205,8 @@ def plan_uninstall(host: Host, scope: Scope) -> HostPlan:
     text, servers_text = _text(path), _text(servers_path)
     keys = _keys(host, text, path)
     entries = _entries(text or "", keys, path)
-    if text is None or not _is_ours(entries.get(host.entry_name)):
+    entry_name = host.entry_name(scope)
+    if text is None or not _is_ours(entries.get(entry_name)):
         reason = f"{path} has no entry of the gateway; try the other --scope"
         raise ConfigError(reason, variable="config")
     moved = _entries(servers_text or "", keys, servers_path)
@@ -211,11 +214,11 @@ def plan_uninstall(host: Host, scope: Scope) -> HostPlan:
     kept: dict[str, str] = {}
     for name, entry in moved.items():
         # A server may be called as the gateway's entry was.
-        if name in entries and name != host.entry_name:
+        if name in entries and name != entry_name:
             kept[name] = "the host has another server of this name"
         else:
             back[name] = entry
-    after = with_entries(text, keys, {host.entry_name: REMOVED, **back}, path=path)
+    after = with_entries(text, keys, {entry_name: REMOVED, **back}, path=path)
     changes = [FileChange(path, text, after)]
     if servers_text is not None:
         changes.append(FileChange(servers_path, servers_text, None))

@@ -24,9 +24,9 @@ class Host:
         name: Its name on the command line.
         files: The files of each scope. The first that exists counts, else the last.
         keys: The path to the servers in the file.
-        entry_name: The name of the gateway's entry.
-        prefix: What the host puts before the gateway's tool names.
+        prefix: What the host puts before the tool names of an entry called `gateway`.
         entry: Returns the entry for a command line and the seconds of a call.
+        fixed_name: The name of the gateway's entry, if it is the same in each scope.
     """
 
     name: str
@@ -34,7 +34,18 @@ class Host:
     keys: tuple[str, ...]
     prefix: str
     entry: Callable[[Sequence[str], int], dict[str, Any]]
-    entry_name: str = "gateway"
+    fixed_name: str = ""
+
+    def entry_name(self, scope: Scope) -> str:
+        """Return the name of the gateway's entry.
+
+        The entries of a project replace those of the user that have the same name.
+        """
+        return self.fixed_name or ("gateway" if scope == "user" else "project-gateway")
+
+    def prefix_in(self, scope: Scope) -> str:
+        """Return what the host puts before the gateway's tool names."""
+        return self.prefix.replace("gateway", self.entry_name(scope))
 
     def file(self, scope: Scope) -> Path:
         """Return the host's file, which may not exist."""

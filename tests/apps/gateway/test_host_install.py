@@ -135,10 +135,11 @@ def test_a_project_gets_relative_paths(home: Path) -> None:
     path = Path(".mcp.json")
     path.write_text('{"mcpServers": {"git": {"command": "git-server"}}}')
     run("gateway", "install", "claude-code", "--scope", "project")
-    entry = entries_of(path, "mcpServers")["gateway"]
+    entry = entries_of(path, "mcpServers")["project-gateway"]  # beside the user's own
     servers_file = ".mcp-gateway/claude-code.json"
     assert entry["command"] == "llm-common"
-    assert entry["args"] == ["gateway", "--config", servers_file, "--host-prefix", "mcp__gateway__"]
+    prefix = "mcp__project-gateway__"
+    assert entry["args"] == ["gateway", "--config", servers_file, "--host-prefix", prefix]
     assert list(GatewayConfig.from_files(servers_file).servers) == ["git"]
 
 
