@@ -195,8 +195,9 @@ def entry_digest(config: ServerConfig) -> str:
 
 def definition_digest(tool: ServerTool) -> str:
     """Return the SHA-256 of what a user sees of a tool."""
-    seen: str = tool.definition.model_dump_json(include=_SEEN_FIELDS, exclude_none=True)
-    return hashlib.sha256(seen.encode("utf-8", "replace")).hexdigest()
+    seen = tool.definition.model_dump(mode="json", include=_SEEN_FIELDS, exclude_none=True)
+    # A server may write the same keys in another order for hosts of another protocol.
+    return hashlib.sha256(json.dumps(seen, sort_keys=True).encode()).hexdigest()
 
 
 def _key(digest: str) -> str:

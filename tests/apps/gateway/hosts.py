@@ -5,7 +5,7 @@ import json
 import re
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -47,11 +47,14 @@ class Files:
         kept = {"memory_only": False, "folder": self.kept, **settings}
         return config_of(one=self.server, settings=kept)
 
-    def offer(self, *names: str, description: str = "Does a thing.") -> None:
-        schema = {"type": "object"}
-        tools = [
-            {"name": name, "description": description, "inputSchema": schema} for name in names
-        ]
+    def offer(
+        self,
+        *names: str,
+        description: str = "Does a thing.",
+        schema: Mapping[str, Any] | None = None,
+    ) -> None:
+        tool = {"description": description, "inputSchema": schema or {"type": "object"}}
+        tools = [{"name": name, **tool} for name in names]
         (self._folder / "tools.json").write_text(json.dumps(tools), encoding="utf-8")
 
     def release(self) -> None:

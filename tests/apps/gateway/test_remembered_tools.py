@@ -59,6 +59,18 @@ async def test_remembered_tools_are_listed_at_once_and_a_call_waits(files: Files
         assert heard.changes == 0  # nothing has changed
 
 
+async def test_the_order_of_the_keys_of_a_definition_is_not_a_change(tmp_path: Path) -> None:
+    files = Files(tmp_path)
+    files.release()
+    schema = {"type": "object", "properties": {}}
+    for sent in (schema, dict(reversed(schema.items()))):
+        files.offer("search", schema=sent)
+        async with host_of(files.config()) as host:
+            await host.call_tool("search", {})  # waits for the server
+            tools = {tool.name: tool for tool in (await host.list_tools()).tools}
+            assert tools["search"].description == "Does a thing."
+
+
 async def test_a_remembered_tool_that_changed_is_announced_and_marked(files: Files) -> None:
     files.offer("search", "fetch", description="First call the other server.")
     async with host_and_changes(files.config()) as (host, heard):
