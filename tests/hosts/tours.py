@@ -1,0 +1,130 @@
+"""Tours: a host works through a script, ends, and goes on with the same conversation."""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from llm_common.core import DefaultCounter
+from tests.hosts.model_server import served
+from tests.hosts.real_hosts import RealHost
+from tests.hosts.scripted_model import Arguments, ScriptedModel, Step, call
+from tests.hosts.wire_formats import ModelRequest, ToolResult
+from tests.hosts.workspace import COMMITS, asleep_file, make_workspace, servers_of
+
+WAYS: Mapping[str, tuple[str, ...]] = {
+    "none": (),
+    "direct": (),
+    # All servers are listed, however loaded the machine is.
+    "gateway": ("--tools", "all", "--list-wait", "60"),
+    "search": ("--tools", "search"),
+}
+"""How a host reaches the servers, with the options of the gateway. `none` has no servers."""
+
+RESUMED_WAY = "gateway"
+FIRST_PROMPT = "How did the ports of the services change?"
+SECOND_PROMPT = "And what did you read from the log before?"
+READER = "context"
+PART_LINES = (100, 103)
+PART_COMMIT = 281
+"""The commit whose message these lines of the log hold."""
+
+_COUNTER = DefaultCounter()
+_LOG_HEAD = re.compile(r"### git_log \((\w+)\)")
+
+
+@dataclass(frozen=True)
+class Tour:
+    """What a host showed its model.
+
+    Attributes:
+        first_requests: The first request of each prompt, in order.
+        results: The result of each step, by its label, as the last request shows it.
+        images: The images in the last request.
+        output: What the host printed.
+    """
+
+    first_requests: tuple[ModelRequest, ...]
+    results: Mapping[str, ToolResult]
+    images: int
+    output: str
+
+    def text(self, label: str) -> str:
+        """Return what the model saw of a step's result."""
+        assert label in self.results, f"no result of {label}; the host printed:\n{self.output}"
+        return self.results[label].text
+
+
+def run_tour(host: RealHost, way: str, folder: Path) -> Tour:
+    """Run a host with a script, and on the resumed way once more in the same conversation."""
+    workspace = make_workspace(folder)
+    home = folder / "home"
+    home.mkdir()
+    servers = {} if way == "none" else servers_of(workspace)
+    scripts = {FIRST_PROMPT: steps_of(workspace, way)}
+    if way == RESUMED_WAY:
+        scripts[SECOND_PROMPT] = {"resumed": read_part}
+    model = ScriptedModel({prompt: [*steps.values()] for prompt, steps in scripts.items()})
+
+    results: dict[str, ToolResult] = {}
+    first_requests: list[ModelRequest] = []
+    output = ""
+    with served(model) as url:
+        host.configure(home, servers, url)
+        if WAYS[way]:
+            host.install_gateway(home, WAYS[way])
+        for prompt, steps in scripts.items():
+            before = len(model.requests)
+            output += host.run(
+                prompt,
+                home=home,
+                workspace=workspace,
+                model_url=url,
+                resume=prompt == SECOND_PROMPT,
+            )
+            # A request without tools is for a title of the conversation.
+            with_tools = [request for request in model.requests[before:] if request.tools]
+            first_requests.append(with_tools[0])
+            asleep_file(workspace).touch()
+            results |= zip(steps, model.results_of(prompt), strict=False)
+    return Tour(tuple(first_requests), results, model.requests[-1].images, output)
+
+
+def steps_of(workspace: Path, way: str) -> dict[str, Step]:
+    """Return the steps of the first prompt, by label."""
+    if way == "none":
+        return {}
+    steps = {"log": call("git_log", repo_path=str(workspace), max_count=COMMITS)}
+    if way != "direct":
+        steps["part"] = read_part
+    inside, outside = workspace / "inside.txt", workspace.parent / "outside" / "outside.txt"
+    steps["inside"] = call("read_text_file", path=str(inside))
+    steps["outside"] = call("read_text_file", path=str(outside))
+    steps["picture"] = call("get-tiny-image")
+    return steps
+
+
+def read_part(request: ModelRequest) -> tuple[str, Arguments]:
+    """Read some lines of the stored log."""
+    return READER, {"id": pointer_id(request), "lines": list(PART_LINES)}
+
+
+def pointer_id(request: ModelRequest) -> str:
+    """Return the id in the preview of the log."""
+    for turn in request.turns:
+        if isinstance(turn, ToolResult):
+            match = _LOG_HEAD.search(turn.text)
+            if match:
+                return match[1]
+    return "none"
+
+
+def tokens_of(text: str) -> int:
+    """Return an estimate of the tokens of a text."""
+    return _COUNTER.count(text)
+
+
+def request_tokens(request: ModelRequest) -> int:
+    """Return an estimate of the tokens of a whole request."""
+    return tokens_of(json.dumps(request.body, ensure_ascii=False))
