@@ -160,16 +160,18 @@ async def test_few_links_stay_beside_a_preview_and_count() -> None:
     assert COUNTER.count(preview.text) + COUNTER.count(json.dumps(LINKS[:20])) <= 2_000
 
 
-async def test_many_links_become_a_preview_and_are_read_back() -> None:
+@pytest.mark.parametrize("count", [200, 3_000])
+async def test_many_links_become_a_preview_and_are_read_back(count: int) -> None:
     at = results_of()
-    blocks = [{"type": "text", "text": "3000 files"}, *LINKS]
-    preview = await preview_of(at, ServerOutput(None, ["3000 files"], LINKS, blocks))
+    links = LINKS[:count]
+    blocks = [{"type": "text", "text": "all files"}, *links]
+    preview = await preview_of(at, ServerOutput(None, ["all files"], links, blocks))
     assert preview is not None
     assert not preview.keeps_links
     assert COUNTER.count(preview.text) <= 400
-    assert "3000 files" in preview.text
-    answer = await at.answer(CONTEXT, {"id": id_in(preview.text), "path": "/2345"})
-    assert json.dumps(blocks[2_345], separators=(",", ":")) in answer
+    assert "all files" in preview.text
+    answer = await at.answer(CONTEXT, {"id": id_in(preview.text), "path": f"/{count - 10}"})
+    assert json.dumps(blocks[count - 10], separators=(",", ":")) in answer
 
 
 async def test_structured_data_is_stored_beside_many_links() -> None:
