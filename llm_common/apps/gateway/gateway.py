@@ -100,6 +100,8 @@ class Gateway:
     async def __aenter__(self) -> Self:
         with suppress(StoreError):
             await self.store.gc()  # expired results of gateways that were killed
+        for problem in self._config.left_out.values():
+            _log.warning("a server is left out: %s", problem)
         servers = [*self._config.servers.values()]
         await in_thread(self.records.load, servers)
         # Whoever starts a gateway with a configuration has approved it.
@@ -143,7 +145,9 @@ class Gateway:
             # What runs under the name stays, with the rules that are written now.
             if running := self._config.servers.get(name):
                 servers[name] = running.model_copy(update={"rules": entry.rules})
-        for name in config.left_out:
+        for name, problem in config.left_out.items():
+            if problem != self._config.left_out.get(name):
+                _log.warning("a server is left out: %s", problem)
             if running := self._config.servers.get(name):
                 servers[name] = running
         for name in sorted(waiting - self.waiting):

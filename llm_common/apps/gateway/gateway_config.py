@@ -1,6 +1,5 @@
 """Configure the gateway: its servers, their tools, and the limits of results: `GatewayConfig`."""
 
-import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,8 +15,6 @@ from llm_common.apps.gateway.host_files import HostFormat, entries_in, fields_of
 from llm_common.errors import ConfigError
 from llm_common.pointers.reading import MIN_LIMIT_TOKENS
 from llm_common.text.display import one_line
-
-_log = logging.getLogger(__name__)
 
 _DAY_S: Final = 86_400.0
 _MAX_NAME_CHARS: Final = 100  # in an error
@@ -225,7 +222,6 @@ class GatewayConfig(BaseModel):
                     server = server_of(entry, host_entries.format, where)
                 except ConfigError as exc:
                     left_out[name] = exc.message
-                    _log.warning("a server is left out: %s", exc.message)
                 else:
                     servers[name] = server
         servers = {name: server for name, server in servers.items() if not is_gateway(server)}

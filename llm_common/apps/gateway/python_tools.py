@@ -30,8 +30,8 @@ async def mcp_tools(config: GatewayConfig) -> AsyncIterator[ToolRegistry]:
     that stores results itself, set `max_whole_tokens` to None. A tool raises `ToolFailedError` if
     its server reports an error.
 
-    Servers that do not start are left out with a log line, and so are tools with a name or schema
-    that `Tool` does not accept.
+    Servers that do not start or whose entry is invalid are left out with a log line, and so are
+    tools with a name or schema that `Tool` does not accept.
 
     Args:
         config: Servers, rules and limits. Its `tools` has no effect, because a registry has every
@@ -43,6 +43,8 @@ async def mcp_tools(config: GatewayConfig) -> AsyncIterator[ToolRegistry]:
         # A registry cannot announce a server that is late. A start and a listing have limits.
         limits_s = [connection.start_timeout_s for connection in session.connections.values()]
         listing = await session.tools.listing(wait_s=2 * max(limits_s, default=0.0) + 1)
+        for problem in config.left_out.values():
+            _log.warning("a server is left out: %s", problem)
         for name, problem in session.tools.problems().items():
             _log.warning("left out the server %s: %s", name, problem)
         registry = ToolRegistry(session.results.tools.values())

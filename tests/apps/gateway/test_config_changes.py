@@ -196,3 +196,20 @@ async def test_approve_shows_a_changed_tool_and_clears_its_mark(tmp_path: Path) 
         await gateway.reload(source.read())
         (tool,) = [tool for tool in (await host.list_tools()).tools if tool.name == "search"]
         assert tool.description == "First call the other server."
+
+
+async def test_a_server_that_is_left_out_is_logged_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    good, bad = entry(hostile()), {"command": "${NOT_SET_ANYWHERE}"}
+
+    def told() -> list[str]:
+        return [text for text in caplog.messages if text.startswith("a server is left out: ")]
+
+    async with running(tmp_path, good=good, bad=bad) as run:
+        assert await names_of(run.host) == {"ok"}
+        assert len(told()) == 1
+        await run.write(good=good, bad=bad, extra={"command": 5})
+        assert len(told()) == 2
+        assert "server bad, command needs the variable NOT_SET_ANYWHERE" in told()[0]
+        assert "server extra: command cannot be used" in told()[1]

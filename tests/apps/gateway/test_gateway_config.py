@@ -62,7 +62,7 @@ def test_variables_in_texts_are_replaced(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_an_unset_variable_leaves_one_server_out_and_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("GATEWAY_TEST_OTHER", raising=False)
     entries = {
@@ -73,7 +73,6 @@ def test_an_unset_variable_leaves_one_server_out_and_is_named(
     assert list(config.servers) == ["b"]
     problem = config.left_out["a"]
     assert "server a, env, TOKEN needs the variable GATEWAY_TEST_OTHER, which is not set" in problem
-    assert caplog.messages == [f"a server is left out: {problem}"]
 
 
 @pytest.mark.parametrize(
