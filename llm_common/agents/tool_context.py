@@ -263,6 +263,10 @@ class ToolContextManager:
         """
         return self._results.load_result(pointer=pointer)
 
+    async def aload_result(self, *, pointer: ContextPointer | str) -> Any:
+        """Return the result of a pointer without blocking the event loop. See `load_result`."""
+        return await in_thread(self.load_result, pointer=pointer)
+
     def load_payload(self, pointer_id: str) -> tuple[ContextPointer, bytes]:
         """Return a pointer of this session with the bytes of its result, for `ReadBackTool`.
 

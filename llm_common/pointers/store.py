@@ -433,6 +433,27 @@ class ContextPointerStore:
             checked_query_id(query_id, self._redactor), pointer_ids, remember=remember, now=now
         )
 
+    # The twins for coroutines, which wait in a thread for the disk or the network.
+
+    async def alist(self, *, query_id: str) -> builtins.list[ContextPointer]:
+        """Return the pointers of a query without blocking the event loop. See `list`."""
+        return await self._in_thread(lambda _: self.list(query_id=query_id))
+
+    async def aload_result(self, *, pointer: ContextPointer) -> Any:
+        """Return the result of a pointer without blocking the event loop. See `load_result`."""
+        return await self._in_thread(lambda _: self.load_result(pointer=pointer))
+
+    async def adelete(
+        self, *, query_id: str, pointer_ids: Collection[str] | None = None, remember: bool = True
+    ) -> int:
+        """Delete a query's pointers and results without blocking the event loop. See `delete`.
+
+        A cancelled call still deletes, once it has begun.
+        """
+        return await self._in_thread(
+            lambda _: self.delete(query_id=query_id, pointer_ids=pointer_ids, remember=remember)
+        )
+
     def pin(self, pointer: ContextPointer) -> ContextPointer:
         """Protect a result from expiry and eviction, and return its current pointer.
 

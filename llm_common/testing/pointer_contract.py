@@ -57,6 +57,18 @@ class ContextPointerStoreContract:
         assert store.list(query_id="q") == [pointer]
         assert store.load_result(pointer=pointer) == {"a": 1}
 
+    async def test_the_twins_for_coroutines_do_the_same(self, store: ContextPointerStore) -> None:
+        """List, load and delete with `alist`, `aload_result` and `adelete`."""
+        pointer = await _save(store, {"a": 1})
+        other = await _save(store, {"a": 2}, args={"n": 2})
+        assert await store.alist(query_id="q") == store.list(query_id="q")
+        assert await store.aload_result(pointer=pointer) == {"a": 1}
+        assert await store.adelete(query_id="q", pointer_ids=[pointer.pointer_id]) == 1
+        with pytest.raises(PointerNotFoundError):
+            await store.aload_result(pointer=pointer)
+        assert [kept.pointer_id for kept in await store.alist(query_id="q")] == [other.pointer_id]
+        assert await store.adelete(query_id="q") == 1
+
     async def test_every_json_value_is_loaded_unchanged(self, store: ContextPointerStore) -> None:
         """Save values of every type, large values and unusual characters."""
         for index, result in enumerate(_RESULTS):

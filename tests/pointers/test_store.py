@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from blockbuster import BlockBuster, blockbuster_ctx
+from blockbuster import BlockBuster, BlockingError, blockbuster_ctx
 from hypothesis import given, strategies as st
 from pydantic import BaseModel
 
@@ -27,6 +27,7 @@ from llm_common.agents import (
     ContextPointerStore,
     FileContextPointerStore,
     InMemoryContextPointerStore,
+    ToolContextManager,
     compute_pointer_id,
     format_selected_contexts,
 )
@@ -825,6 +826,20 @@ async def test_saving_never_blocks_the_event_loop_s0_20(tmp_path: Path, size: in
         pointer = await save(store, {"text": "x" * size})
         await save(store, {"text": "y" * size})
     assert store.load_result(pointer=pointer) == {"text": "y" * size}
+
+
+async def test_the_twins_never_block_the_event_loop(tmp_path: Path) -> None:
+    store = FileContextPointerStore(tmp_path / "base", durability="rename")
+    session = ToolContextManager(pointer_store=store)
+    pointer = await save(store, {"text": "x"})
+    own = await session.save_context("tool", {}, "x" * 100)
+    with blockbuster_ctx():
+        with pytest.raises(BlockingError):
+            store.load_result(pointer=pointer)
+        assert [one.pointer_id for one in await store.alist(query_id="q")] == [pointer.pointer_id]
+        assert await store.aload_result(pointer=pointer) == {"text": "x"}
+        assert await session.aload_result(pointer=own) == "x" * 100
+        assert await store.adelete(query_id="q") == 1
 
 
 @contextmanager
