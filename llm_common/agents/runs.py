@@ -6,7 +6,7 @@ import inspect
 import logging
 import math
 from collections import Counter, deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from contextlib import (
     AbstractAsyncContextManager,
     AbstractContextManager,
@@ -16,7 +16,6 @@ from contextlib import (
     suppress,
 )
 from dataclasses import dataclass, fields
-from traceback import format_exception_only
 from typing import Any, Final, Protocol, Self, TypeVar
 
 from llm_common._telemetry import (
@@ -45,7 +44,6 @@ from llm_common.core.tokens import DefaultCounter
 from llm_common.errors import (
     LLMCommonError,
     StoreError,
-    ToolError,
     ToolFailedError,
     UnserialisableError,
 )
@@ -58,6 +56,12 @@ from llm_common.selection.relevance_ranking import rank_pointers
 from llm_common.selection.results import DroppedCall
 from llm_common.text.canonical import stable_json
 from llm_common.text.display import one_line
+from llm_common.tools.failures import (
+    MAX_REASON_CHARS,
+    describe_failure,
+    failure_reason,
+    shown_name,
+)
 from llm_common.tools.tool import ToolResult, third_party_code
 
 _log = logging.getLogger(__name__)
@@ -76,11 +80,6 @@ _MAX_READ_BYTES: Final = 1_000_000
 _MAX_RANKED: Final = 200
 _MAX_FAILURES: Final = 10
 _MAX_FAILURE_CHARS: Final = 300
-
-MAX_REASON_CHARS = 400
-_MAX_NAME_CHARS = 64
-_MIN_ARGUMENT_CHARS = 8  # shorter arguments are words such as `read`, which a message needs
-_MAX_ARGUMENT_DEPTH = 8
 
 # The data of such a refused call is missing. Other refused calls repeat a call, exceed the limit,
 # or were a guess of the library.
@@ -612,7 +611,9 @@ class ToolRunner:
             if raised is None or isinstance(raised, KeyboardInterrupt | SystemExit):
                 result = task.result()  # raises these two: the program should end
             else:
-                result["error"] = describe_failure(call, raised, self._session.redactor)
+                result["error"] = describe_failure(
+                    call.tool, call.args, raised, self._session.redactor
+                )
         if "error" in result:
             _log.warning("a tool call failed: %s", result["error"])
         return result
@@ -637,7 +638,9 @@ class ToolRunner:
             except ToolFailedError as exc:
                 span.fail(error_type(exc))
                 record_line("tool_call", **line, failure=error_type(exc))
-                result["error"] = describe_failure(call, exc, self._session.redactor)
+                result["error"] = describe_failure(
+                    call.tool, call.args, exc, self._session.redactor
+                )
                 return result
             result["output"] = output
             failure = None
@@ -763,36 +766,10 @@ async def _without_secrets(failed: ToolResult, session: ToolContextManager) -> T
     return redacted
 
 
-# A line about a failed call contains the class and the text of the exception, after two
-# replacements. The redactor removes secrets. A text of the call's arguments, which may be the
-# user's, becomes the argument's name in brackets.
-
-
-def describe_failure(call: ToolCall, error: BaseException, redactor: Redactor) -> str:
-    """Return why a call raised: the tool, the class of the error and its text.
-
-    Args:
-        call: The call.
-        error: The exception, also within the `ToolFailedError` of a registry, of
-            `third_party_code`, or of both.
-        redactor: The redactor of the store.
-    """
-    name = _name(call.tool, redactor)
-    if isinstance(error, ToolFailedError) and isinstance(error.__cause__, ToolError):
-        error = error.__cause__  # the registry's error has the tool's own text
-    if isinstance(error, ToolFailedError) and error.reason:
-        return f"{name} raised {_line(error.reason, call, redactor)}"
-    if isinstance(error, ToolError):
-        text = _line(error.message, call, redactor)
-        # The registry's own errors have the name already.
-        return text if name in text else f"{name}: {text}"
-    return f"{name} raised {_line(''.join(format_exception_only(error)), call, redactor)}"
-
-
 def describe_returned_failure(call: ToolCall, result: ToolResult, redactor: Redactor) -> str:
     """Return why a call failed that returned a `ToolResult` without success."""
-    reason = _line(result.error or "", call, redactor) or "it gave no reason"
-    return f"tool {_name(call.tool, redactor)!r} returned a failure: {reason}"
+    reason = failure_reason(result.error or "", call.args, redactor) or "it gave no reason"
+    return f"tool {shown_name(call.tool, redactor)!r} returned a failure: {reason}"
 
 
 def describe_refusal(refused: DroppedCall, redactor: Redactor) -> str:
@@ -806,27 +783,3 @@ def error_type(error: BaseException) -> str:
     while isinstance(error, ToolFailedError) and error.__cause__ is not None:
         error = error.__cause__
     return type(error).__name__
-
-
-def _name(tool: str, redactor: Redactor) -> str:
-    return one_line(redactor.text(tool), max_chars=_MAX_NAME_CHARS)
-
-
-def _line(text: str, call: ToolCall, redactor: Redactor) -> str:
-    for name, value in call.args.items():
-        # Longest first, since a text may contain a shorter one.
-        for part in sorted(_texts(value), key=len, reverse=True):
-            text = text.replace(part, f"[{name[:_MAX_NAME_CHARS]}]")
-    return one_line(
-        redactor.beginning(text, max_chars=MAX_REASON_CHARS), max_chars=MAX_REASON_CHARS
-    )
-
-
-def _texts(value: Any, depth: int = 0) -> Iterator[str]:
-    """Yield the texts of an argument that are long enough to be the user's."""
-    if isinstance(value, str):
-        if len(value) >= _MIN_ARGUMENT_CHARS:
-            yield value
-    elif isinstance(value, Mapping | list) and depth < _MAX_ARGUMENT_DEPTH:
-        for part in value.values() if isinstance(value, Mapping) else value:
-            yield from _texts(part, depth + 1)

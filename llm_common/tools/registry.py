@@ -158,7 +158,8 @@ class ToolRegistry:
             UnknownToolError: If no tool has this name. The text suggests similar names.
             ToolArgumentsError: If the arguments do not fit the schema. The text names fields, not
                 values.
-            ToolFailedError: If the tool raised. Its exception is the cause.
+            ToolFailedError: If the tool raised. Its exception is the cause, and the message gives
+                the reason to a model.
         """
         tool = self._tools.get(tool_name)
         if tool is None:

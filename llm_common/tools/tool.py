@@ -17,8 +17,10 @@ from pydantic_core import ErrorDetails
 
 from llm_common._threads import in_tool_thread
 from llm_common.errors import ConfigError, ToolArgumentsError, ToolFailedError
+from llm_common.redaction.redactor import DEFAULT_REDACTOR
 from llm_common.text.canonical import stable_json
 from llm_common.tools.definitions import ToolDefinition
+from llm_common.tools.failures import describe_failure
 from llm_common.tools.validation import Problem, compile_schema, redacted_line
 
 _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
@@ -164,7 +166,8 @@ class Tool:
         Raises:
             ToolArgumentsError: If the arguments do not fit. The function was not called. The text
                 names fields, not values.
-            ToolFailedError: If the function raised. Its exception is the cause.
+            ToolFailedError: If the function raised. Its exception is the cause, and the message has
+                its class and text, without secrets and without the texts of the arguments.
             NoThreadError: If no thread can be started. The function was not called.
         """
         arguments, problems = self._bind(args)
@@ -177,12 +180,12 @@ class Tool:
         if inspect.iscoroutinefunction(self._function) or inspect.iscoroutinefunction(
             type(self._function).__call__
         ):
-            with third_party_code(self.name):
+            with third_party_code(self.name, args):
                 return await self._function(**arguments)
-        result = await in_tool_thread(self._run_here, arguments)
+        result = await in_tool_thread(self._run_here, arguments, args)
         # A plain function, such as a lambda, may return the coroutine of an async one.
         if inspect.isawaitable(result):
-            with third_party_code(self.name):
+            with third_party_code(self.name, args):
                 return await result
         return result
 
@@ -195,19 +198,21 @@ class Tool:
         with third_party_code(self.name):  # a type's own validators are third-party code too
             return self._bound.bind(args)
 
-    def _run_here(self, arguments: Mapping[str, Any]) -> Any:
-        with third_party_code(self.name):  # in the thread: a future cannot hold StopIteration
+    def _run_here(self, arguments: Mapping[str, Any], args: Mapping[str, Any]) -> Any:
+        with third_party_code(self.name, args):  # in the thread: a future cannot hold StopIteration
             return self._function(**arguments)
 
 
 @contextmanager
-def third_party_code(tool: str) -> Iterator[None]:
+def third_party_code(tool: str, args: Mapping[str, Any] | None = None) -> Iterator[None]:
     """Raise the exceptions of a block as `ToolFailedError`, which names their class.
 
     Cancellation, `SystemExit` and `KeyboardInterrupt` pass through.
 
     Args:
         tool: Name of the tool, or of other code in the block. It becomes the error's `.tool`.
+        args: The arguments of the call. With them, the message has the text of the exception
+            without secrets and without these arguments.
 
     Raises:
         ToolFailedError: If the block raised. The exception is the cause.
@@ -215,9 +220,10 @@ def third_party_code(tool: str) -> Iterator[None]:
     try:
         yield
     except Exception as exc:
-        error = ToolFailedError(
-            f"{tool} raised {type(exc).__name__}; see its cause for the details", tool=tool
-        )
+        message = f"{tool} raised {type(exc).__name__}; see its cause for the details"
+        if args is not None:
+            message = describe_failure(tool, args, exc, DEFAULT_REDACTOR)
+        error = ToolFailedError(message, tool=tool)
         # Apart from the message, since this text may contain user data.
         error.reason = "".join(format_exception_only(exc)).strip()
         raise error from exc

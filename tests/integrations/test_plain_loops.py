@@ -1,5 +1,6 @@
 """The documented loops, with the real clients of OpenAI and Anthropic against an endpoint on loopback."""
 
+import asyncio
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -26,6 +27,15 @@ def openai_reply(step: Step) -> dict[str, Any]:
         message = {"role": "assistant", "content": None, "tool_calls": [call]}
     choice = {"index": 0, "finish_reason": "stop", "message": message}
     return {"id": "1", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice]}
+
+
+def openai_replies(*calls: Call) -> dict[str, Any]:
+    """Return one reply with several calls."""
+    replies = [openai_reply(call) for call in calls]
+    for other in replies[1:]:
+        message = replies[0]["choices"][0]["message"]
+        message["tool_calls"] += other["choices"][0]["message"]["tool_calls"]
+    return replies[0]
 
 
 def anthropic_reply(step: Step) -> dict[str, Any]:
@@ -101,3 +111,40 @@ async def test_the_loop_offloads_reports_errors_and_reads_back(which: str, tmp_p
     assert answers == ["ask on", "10500"]
     assert all(len(json.dumps(body["messages"])) < 8_000 for body in sent)
     assert "no tool of that name" in newest(sent[3])
+
+
+async def test_calls_run_at_the_same_time_and_a_failure_gives_its_reason(tmp_path: Path) -> None:
+    page = run_page("plain_loops", model='"gpt-5"', names={"model": "gpt-5"})
+    both = asyncio.Barrier(2)
+
+    @page["tools"].tool
+    async def audit(customer: str) -> None:
+        """Audits a customer."""
+        await both.wait()
+        raise ConnectionError(f"no audit of {customer}: the ledger is locked")
+
+    @page["tools"].tool
+    async def count(kind: str) -> int:
+        """Counts parts."""
+        await both.wait()
+        return 7
+
+    calls = [("audit", {"customer": "Ann Nowak"}), ("count", {"kind": "all"})]
+    sent: list[dict[str, Any]] = []
+
+    async def serve(wire: Wire) -> None:
+        while request := await wire.request():
+            sent.append(request.body)
+            reply = openai_replies(*calls) if len(sent) == 1 else openai_reply("done")
+            await wire.send(response(200, json.dumps(reply).encode()))
+
+    async with loopback(serve) as server:
+        address = f"http://127.0.0.1:{server.port}/v1"
+        async with AsyncOpenAI(base_url=address, api_key="none", max_retries=0) as client:
+            answer = page["answer"](client, [], "Audit and count")
+            assert await asyncio.wait_for(answer, timeout=60) == "done"
+    failed, counted = sent[1]["messages"][-2:]
+    assert failed["content"] == (
+        "audit failed: audit raised ConnectionError: no audit of [customer]: the ledger is locked"
+    )
+    assert counted["content"] == "7"

@@ -402,19 +402,34 @@ async def test_an_error_names_the_expected_type_without_the_value_f_102(
     assert caught.value.message == f"order was not run: {told}. Correct these and call again"
 
 
-async def test_a_raising_tool_runs_once_and_its_words_stay_with_the_cause() -> None:
-    ran: list[int] = []
+@pytest.mark.parametrize("is_async", [True, False])
+async def test_a_raising_tool_runs_once_and_says_why(is_async: bool) -> None:
+    ran: list[str] = []
+    secret = "sk-proj-" + "a1B2" * 12
 
-    async def broken(x: int) -> None:
-        ran.append(x)
-        raise TypeError(f"secret {x}")
+    def broken(customer: str) -> None:
+        ran.append(customer)
+        raise ConnectionError(f"the audit of {customer} is down, key {secret}")
 
-    registry = ToolRegistry([broken])
-    with pytest.raises(ToolFailedError, match="broken raised TypeError") as caught:
-        await registry.execute("broken", {"x": 42})
-    assert ran == [42]
-    assert "42" not in str(caught.value)
-    assert isinstance(caught.value.__cause__, TypeError)
+    async def broken_later(customer: str) -> None:
+        broken(customer)
+
+    tool = Tool(broken_later if is_async else broken, name="audit")
+    with pytest.raises(ToolFailedError) as caught:
+        await ToolRegistry([tool]).execute("audit", {"customer": "Ann Nowak"})
+    assert ran == ["Ann Nowak"]
+    assert str(caught.value) == (
+        "audit raised ConnectionError: the audit of [customer] is down, key [redacted]"
+    )
+    assert isinstance(caught.value.__cause__, ConnectionError)
+
+
+async def test_a_tool_that_explains_its_failure_is_quoted() -> None:
+    def audit() -> None:
+        raise ToolFailedError("the index is being rebuilt; ask again in an hour", tool="audit")
+
+    with pytest.raises(ToolFailedError, match=r"^audit: the index is being rebuilt; ask again"):
+        await ToolRegistry([audit]).execute("audit")
 
 
 @pytest.mark.parametrize(
