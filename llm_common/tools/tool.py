@@ -222,7 +222,8 @@ def third_party_code(tool: str, args: Mapping[str, Any] | None = None) -> Iterat
     except Exception as exc:
         message = f"{tool} raised {type(exc).__name__}; see its cause for the details"
         if args is not None:
-            message = describe_failure(tool, args, exc, DEFAULT_REDACTOR)
+            reason = describe_failure(tool, args, exc, DEFAULT_REDACTOR)
+            message = f"{reason}; correct the call, or go on without it"
         error = ToolFailedError(message, tool=tool)
         # Apart from the message, since this text may contain user data.
         error.reason = "".join(format_exception_only(exc)).strip()

@@ -145,6 +145,7 @@ async def test_calls_run_at_the_same_time_and_a_failure_gives_its_reason(tmp_pat
             assert await asyncio.wait_for(answer, timeout=60) == "done"
     failed, counted = sent[1]["messages"][-2:]
     assert failed["content"] == (
-        "audit failed: audit raised ConnectionError: no audit of [customer]: the ledger is locked"
+        "audit failed: audit raised ConnectionError: no audit of [customer]: the ledger is locked; "
+        "correct the call, or go on without it"
     )
     assert counted["content"] == "7"

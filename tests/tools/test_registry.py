@@ -419,7 +419,8 @@ async def test_a_raising_tool_runs_once_and_says_why(is_async: bool) -> None:
         await ToolRegistry([tool]).execute("audit", {"customer": "Ann Nowak"})
     assert ran == ["Ann Nowak"]
     assert str(caught.value) == (
-        "audit raised ConnectionError: the audit of [customer] is down, key [redacted]"
+        "audit raised ConnectionError: the audit of [customer] is down, key [redacted]; "
+        "correct the call, or go on without it"
     )
     assert isinstance(caught.value.__cause__, ConnectionError)
 
