@@ -159,9 +159,7 @@ class ClaudeCode(RealHost):
             "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
             "DISABLE_AUTOUPDATER": "1",
             "DISABLE_TELEMETRY": "1",
-            # By default the first request leaves before the servers have answered, and the model
-            # waits for them with a search.
-            "MCP_CONNECTION_NONBLOCKING": "0",
+            # By default the first request leaves before the servers have answered.
             "CLAUDE_CODE_MCP_STARTUP_WAIT_MS": "60000",
         }
 

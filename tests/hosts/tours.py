@@ -9,7 +9,14 @@ from pathlib import Path
 from llm_common.core import DefaultCounter
 from tests.hosts.model_server import served
 from tests.hosts.real_hosts import RealHost
-from tests.hosts.scripted_model import Arguments, ScriptedModel, Step, call
+from tests.hosts.scripted_model import (
+    HOST_SEARCHES,
+    Arguments,
+    ScriptedModel,
+    Step,
+    call,
+    find_tool,
+)
 from tests.hosts.wire_formats import ModelRequest, ToolResult
 from tests.hosts.workspace import COMMITS, asleep_file, make_workspace, servers_of
 
@@ -26,6 +33,7 @@ RESUMED_WAY = "gateway"
 FIRST_PROMPT = "How did the ports of the services change?"
 SECOND_PROMPT = "And what did you read from the log before?"
 READER = "context"
+SILENT_TOOL = "wake_up"
 PART_LINES = (100, 103)
 PART_COMMIT = 281
 """The commit whose message these lines of the log hold."""
@@ -65,6 +73,8 @@ def run_tour(host: RealHost, way: str, folder: Path) -> Tour:
     scripts = {FIRST_PROMPT: steps_of(workspace, way)}
     if way == RESUMED_WAY:
         scripts[SECOND_PROMPT] = {"resumed": read_part}
+        if host.defers_tools:
+            scripts[SECOND_PROMPT]["loaded"] = load_silent_tool
     model = ScriptedModel({prompt: [*steps.values()] for prompt, steps in scripts.items()})
 
     results: dict[str, ToolResult] = {}
@@ -108,6 +118,13 @@ def steps_of(workspace: Path, way: str) -> dict[str, Step]:
 def read_part(request: ModelRequest) -> tuple[str, Arguments]:
     """Read some lines of the stored log."""
     return READER, {"id": pointer_id(request), "lines": list(PART_LINES)}
+
+
+def load_silent_tool(request: ModelRequest) -> tuple[str, Arguments]:
+    """Load a tool whose server is silent since the restart, with the host's search."""
+    search = find_tool(request.tools, *HOST_SEARCHES)
+    assert search is not None
+    return search.name, {"query": f"select:mcp__gateway__{SILENT_TOOL}", "max_results": 5}
 
 
 def pointer_id(request: ModelRequest) -> str:
