@@ -74,6 +74,9 @@ __all__ = [
     "UnserialisableError",
 ]
 
+MissReason = Literal["expired", "erased", "elsewhere", "unknown"]
+"""Why a pointer is missing. See `PointerNotFoundError.reason`."""
+
 # Begins the part of an error's text that no log may have.
 ENDPOINT_WROTE = "The endpoint wrote: "
 
@@ -285,12 +288,11 @@ class PointerNotFoundError(StoreError, KeyError):
     """The pointer does not exist.
 
     Attributes:
-        reason: `expired`, `erased`, or `unknown` to the store.
+        reason: `expired` or `erased`. `elsewhere` if another session of the same user has it.
+            `unknown` for anything else, also for a pointer of another user.
     """
 
-    def __init__(
-        self, message: str, *, reason: Literal["expired", "erased", "unknown"] = "unknown"
-    ) -> None:
+    def __init__(self, message: str, *, reason: MissReason = "unknown") -> None:
         super().__init__(message)
         self.reason = reason
 

@@ -3,14 +3,14 @@
 `Sessions` has a `Session` for each conversation of a framework or server.
 """
 
+import atexit
 import hashlib
 import logging
 import secrets
 import threading
-import time
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, Self
@@ -101,11 +101,10 @@ _MAX_TEXT_CHARS: Final = 1_500
 _log = logging.getLogger(__name__)
 
 DEFAULT_TTL_S: Final = 86_400.0
-"""A day: how long a `ShortLivedStore` keeps a result, so that a server's memory stays bounded."""
+"""A day: how long results live after their last save or read, if `Sessions` has its own store."""
 
-# A server has many sessions in memory, and looks at all of their results to free expired ones.
+# In the memory of a server with many sessions, where the system has no file store.
 _MAX_SESSION_BYTES: Final = 64_000_000
-_GC_PAUSE_S: Final = 3_600.0
 _MAX_LIVE: Final = 1_024  # an evicted session is created again over the same store
 _HASHED: Final = "hashed:"
 
@@ -126,6 +125,8 @@ class SessionConfig:
         finder_name: The name of the tool that finds hidden tools.
         embedder: Also compares tools with the request by meaning, such as `StaticVectors`.
         counter: Counts tokens. The default is exact with the extra `tokens`, else an upper bound.
+        ttl_s: Seconds from the last save or read of a result to its expiry. None takes the store's
+            own lifetime.
     """
 
     offload: OffloadPolicy = field(default_factory=OffloadPolicy)
@@ -137,6 +138,7 @@ class SessionConfig:
     finder_name: str = FINDER_NAME
     embedder: Embedder | None = None
     counter: TokenCounter = field(default_factory=DefaultCounter)
+    ttl_s: float | None = None
 
     # `cached_property` writes to `__dict__`, so it works in a frozen dataclass without slots.
     @cached_property
@@ -179,6 +181,8 @@ class Session:
             the conversation by this id. None creates a random id.
         config: Limits and policies. None takes the defaults.
         persist_threshold: Maximum bytes of a stored result that also stays in memory, 8 MB in all.
+        lists_own: Whether several conversations share the id. See `SessionResults`.
+        siblings: The beginning of the ids of the same user's other sessions. See `SessionResults`.
 
     Attributes:
         config: The limits and policies.
@@ -197,10 +201,17 @@ class Session:
         session_id: str | None = None,
         config: SessionConfig | None = None,
         persist_threshold: int = 0,
+        lists_own: bool = False,
+        siblings: str = "",
     ) -> None:
         self.config: Final = config or SessionConfig()
         self.results: Final = SessionResults(
-            store_of(store), session_id, persist_threshold=persist_threshold
+            store_of(store),
+            session_id,
+            persist_threshold=persist_threshold,
+            ttl_s=self.config.ttl_s,
+            lists_own=lists_own,
+            siblings=siblings,
         )
         # A framework does not say when a turn ends, so only the oldest turns are dropped.
         self._turns: LRUCache[str, OffloadTurn] = LRUCache(_MAX_TURNS)
@@ -507,6 +518,7 @@ class Session:
                 session_id=self.session_id,
                 policy=self.config.named_fold,
                 counter=self.config.counter,
+                ttl_s=self.config.ttl_s,
             )
         if folded.parts:
             _log.debug(
@@ -687,11 +699,14 @@ class Session:
     async def clear(self) -> None:
         """Remove everything that is stored under the session's id. Idempotent.
 
+        With `lists_own`, only what this object saved.
+
         Raises:
             StoreError: If some files could not be removed. Call again to retry.
         """
-        # Other processes may have stored results under the session's id, which go as well.
-        await self.results.resume()
+        if not self.results.lists_own:
+            # Other processes may have stored results under the session's id, which go as well.
+            await self.results.resume()
         await self.results.clear_files()
         self.results.forget()
 
@@ -712,21 +727,17 @@ def store_of(store: object) -> ContextPointerStore:
     )
 
 
-class ShortLivedStore(InMemoryContextPointerStore):
-    """Keeps results in memory for a day, up to 64 MB a session. Removes expired ones hourly."""
-
-    def __init__(self) -> None:
-        super().__init__(ttl_s=DEFAULT_TTL_S, max_bytes_per_query=_MAX_SESSION_BYTES)
-        self._next_gc_s = time.monotonic() + _GC_PAUSE_S
-
-    async def save(self, **call: Any) -> ContextPointer:
-        """Store a result as `ContextPointerStore.save` does, and collect garbage once an hour."""
-        pointer = await super().save(**call)
-        if time.monotonic() > self._next_gc_s:
-            # Set before the await, so that a concurrent save does not collect as well.
-            self._next_gc_s = time.monotonic() + _GC_PAUSE_S
-            await self.gc()
-        return pointer
+def _default_store() -> ContextPointerStore:
+    """Return the file store in the default folder, or one in memory without POSIX."""
+    try:
+        return FileContextPointerStore()
+    except StoreError:
+        # A framework worked on this system before it had the hook, and has to go on.
+        _log.warning(
+            "results are kept in memory and end with this process, because the file store needs a "
+            "POSIX system; pass store=ObjectContextPointerStore(...) to keep them"
+        )
+        return InMemoryContextPointerStore(max_bytes_per_query=_MAX_SESSION_BYTES)
 
 
 class Sessions:
@@ -736,9 +747,14 @@ class Sessions:
     copies share the store.
 
     Args:
-        store: A store, or the folder of a file store. None keeps results in memory, for a day and
-            up to 64 MB a session.
+        store: A store, or the folder of a file store. None takes the default folder of
+            `FileContextPointerStore`, `.llm-common/context`, and removes a result a day after it
+            was last saved or read. On a system without POSIX it keeps results in memory, and logs a
+            warning.
         config: Limits and policies of all sessions. None takes the defaults.
+        clear_on_exit: True removes everything of the conversations that this object served when
+            the process ends. By default nothing is removed, since a conversation that is resumed
+            still names it.
 
     Attributes:
         config: The limits and policies.
@@ -753,19 +769,27 @@ class Sessions:
         self,
         store: ContextPointerStore | Path | str | None = None,
         config: SessionConfig | None = None,
+        *,
+        clear_on_exit: bool = False,
     ) -> None:
-        self.config: Final = config or SessionConfig()
+        config = config or SessionConfig()
+        if store is None:
+            store = _default_store()
+            if config.ttl_s is None:
+                config = replace(config, ttl_s=DEFAULT_TTL_S)
+        self.config: Final = config
         # Some frameworks do not name their conversations. These share one session.
         # Its id is random, so that two processes over one store have different ones.
-        unnamed = Session(
-            ShortLivedStore() if store is None else store,
-            session_id=f"session_{secrets.token_hex(16)}",
-            config=self.config,
-        )
+        unnamed = Session(store, session_id=f"session_{secrets.token_hex(16)}", config=self.config)
         self.store: Final = unnamed.store
         self._unnamed = unnamed
         self._live: LRUCache[str, Session] = LRUCache(_MAX_LIVE)
         self._lock = threading.Lock()
+        self._warned = False
+        self._served: set[str] | None = None
+        if clear_on_exit:
+            self._served = set()
+            atexit.register(self._clear_served)
 
     @classmethod
     def over(
@@ -787,11 +811,19 @@ class Sessions:
                 of application, user and id. All conversations with None or "" share one session.
         """
         if conversation_id is None or conversation_id == "":
-            return self._unnamed
+            if not self._warned:
+                self._warned = True
+                _log.warning(
+                    "a conversation has no id, so it shares one session with all others without "
+                    "one, and no other process can read its results; name it as the framework does"
+                )
+            return self.with_id(self._unnamed.session_id)
         return self.with_id(self.session_id_of(conversation_id))
 
     def with_id(self, session_id: str) -> Session:
         """Return the session with an id that `session_id_of`, or another `Sessions`, returned."""
+        if self._served is not None:
+            self._served.add(session_id)
         if session_id == self._unnamed.session_id:
             return self._unnamed
         # Two threads of a framework must get the same session, with the same turns.
@@ -801,6 +833,21 @@ class Sessions:
                     self.store, session_id=session_id, config=self.config
                 )
             return self._live[session_id]
+
+    def tools(self) -> tuple[Tool, ...]:
+        """Return the tools as every session has them, for their definitions.
+
+        Raises:
+            ConfigError: If a name is not allowed.
+        """
+        return self._unnamed.tools()
+
+    def _clear_served(self) -> None:
+        for session_id in self._served or ():
+            try:
+                self.store.delete(query_id=session_id)
+            except StoreError as exc:
+                _log.warning("a conversation was not removed: %s", type(exc).__name__)
 
     def session_id_of(self, conversation_id: object) -> str:
         """Return the framework's id where the store allows it, else a hash of it.

@@ -2,21 +2,25 @@
 
 import asyncio
 import hashlib
+import logging
 import os
 import re
 import secrets
 import threading
+import time
 from collections.abc import Sequence
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 from cachetools import LRUCache
 
 from llm_common._threads import in_thread
-from llm_common.errors import PointerNotFoundError
+from llm_common.errors import MissReason, PointerNotFoundError, StoreError
 from llm_common.pointers.pointer import ContextPointer, checked_query_id
 from llm_common.pointers.store import ContextPointerStore
+from llm_common.pointers.tombstones import not_found
 from llm_common.redaction.redactor import Redactor
 from llm_common.text.canonical import decode_json, encode_json
 
@@ -25,6 +29,14 @@ _MAX_CACHED_BYTES: Final = 8_000_000
 _ID: Final = re.compile(r"[0-9a-f]{12,16}")
 # The tool name of the records that list a session's queries. No tool may have it.
 _QUERY_OF_SESSION: Final = "(session query)"
+
+
+# Expired results are never shown, so they only take space until then.
+_COLLECTION_PAUSE_S: Final = 3_600.0
+_next_collection_s: WeakKeyDictionary[ContextPointerStore, float] = WeakKeyDictionary()
+_collections: set[asyncio.Task[None]] = set()
+
+_log = logging.getLogger(__name__)
 
 
 class SessionResults:
@@ -39,6 +51,13 @@ class SessionResults:
         session_id: The query id of results that are saved without one. None creates a random id.
         persist_threshold: Maximum bytes of a stored result that also stays in memory, 8 MB in all
             (LRU). 0 keeps none.
+        ttl_s: Seconds from the last save or read of a result to its expiry. Expired results of the
+            store are then removed once an hour. None leaves both to the store's owner.
+        lists_own: Whether the id is shared by conversations that must not find each other's
+            results. Every result under the id can be read. Lists and searches hold only what this
+            object saved or read.
+        siblings: The beginning of the ids of the same user's other sessions. A pointer that one of
+            them has is missed as `elsewhere`. An empty one looks nowhere.
 
     Attributes:
         is_named: Whether the caller chose the id, so that other processes can resume the session.
@@ -53,8 +72,14 @@ class SessionResults:
         session_id: str | None = None,
         *,
         persist_threshold: int = 0,
+        ttl_s: float | None = None,
+        lists_own: bool = False,
+        siblings: str = "",
     ) -> None:
         self.store: Final = store
+        self.lists_own: Final = lists_own
+        self._ttl_s = ttl_s
+        self._siblings = siblings
         self.is_named: Final = session_id is not None
         if session_id is None:
             session_id = f"session_{secrets.token_hex(16)}"
@@ -114,8 +139,12 @@ class SessionResults:
             result=result,
             source_urls=_urls_named_by(result),
             keep_repeats=True,
+            ttl_s=self._ttl_s,
+            renew_on_read=self._ttl_s is not None,
         )
         self._keep(pointer)
+        if self._ttl_s is not None:
+            _collect_hourly(self.store)
         if pointer.expires_at is None and self._cache.takes(pointer.result_bytes):
             # As bytes, since the caller may change the result later.
             payload = encode_json(result).data
@@ -174,9 +203,14 @@ class SessionResults:
     def list_all(self) -> list[ContextPointer]:
         """Return the pointers under the session's id and those of its other queries, oldest first.
 
+        With `lists_own`, only those that this object saved or read.
+
         Raises:
             StoreError: If a folder cannot be read.
         """
+        if self.lists_own:
+            stored = self.list_query(self.session_id)
+            return [pointer for pointer in stored if pointer.pointer_id in self.pointers]
         pointers = self.list_stored()
         for pointer in self.pointers.values():
             # An unnamed session records no queries, so memory alone knows these pointers.
@@ -258,15 +292,19 @@ class SessionResults:
         if pointer_id in self._erased or not _ID.fullmatch(pointer_id):
             raise self._missing(pointer_id)
         try:
-            return self.store.load_payload(pointer_id, query_id=self.session_id)
+            pointer, payload = self.store.load_payload(pointer_id, query_id=self.session_id)
         except PointerNotFoundError as exc:
+            if self.lists_own:  # saves no other queries
+                raise self._missing(pointer_id, exc.reason) from exc
             # Not under the session's id itself, but maybe under one of its queries.
             for pointer in self.list_stored():
                 if pointer.pointer_id == pointer_id:
                     return self.store.load_payload(pointer_id, query_id=pointer.query_id)
-            if exc.reason == "unknown":
-                raise self._missing(pointer_id) from exc
-            raise
+            raise self._missing(pointer_id, exc.reason) from exc
+        if self.lists_own:
+            # Not in `_stored`, so `clear_files` leaves what another conversation saved.
+            self.pointers[pointer_id] = pointer
+        return pointer, payload
 
     def _cached(self, pointer: ContextPointer) -> bytes | None:
         """Return the result from memory, if the store has it too."""
@@ -279,14 +317,18 @@ class SessionResults:
         self._cache.remove(_key(pointer))
         return None
 
-    def _missing(self, entry: object) -> PointerNotFoundError:
+    def _missing(self, entry: object, reason: MissReason = "unknown") -> PointerNotFoundError:
+        if entry in self._erased:
+            reason = "erased"
         # Only an id is repeated: any other text may be a secret, or an attack on a log.
-        is_id = isinstance(entry, str) and _ID.fullmatch(entry)
-        pointer = f"pointer {entry}" if is_id else "such pointer"
-        return PointerNotFoundError(
-            f"This session has no {pointer}; use an id that it gave",
-            reason="erased" if entry in self._erased else "unknown",
-        )
+        if not isinstance(entry, str) or not _ID.fullmatch(entry):
+            text = "This session has no such pointer; use an id that it gave"
+            return PointerNotFoundError(text, reason=reason)
+        if reason != "unknown":
+            return not_found(reason, self.session_id, entry)
+        if self._siblings and self.store.query_with(entry, prefix=self._siblings):
+            return not_found("elsewhere", self.session_id, entry)
+        return PointerNotFoundError(f"This session has no pointer {entry}; use an id that it gave")
 
     def forget(self) -> None:
         """Remove pointers and results from memory. Files can still be cleared."""
@@ -310,12 +352,33 @@ class SessionResults:
         for query_id in list(self._stored):
             # A copy, since a save during the deletion adds an id that stays.
             removed = frozenset(self._stored[query_id])
-            # Without tombstones in the store, since `_erased` has the ids.
+            # Of a session without a name, no other process can ask, and `_erased` has the ids.
             await in_thread(
-                self.store.delete, query_id=query_id, pointer_ids=removed, remember=False
+                self.store.delete, query_id=query_id, pointer_ids=removed, remember=self.is_named
             )
             self._erased |= removed
             self._stored[query_id] -= removed
+
+
+def _collect_hourly(store: ContextPointerStore) -> None:
+    """Remove a store's expired results in the background, if the last time is an hour ago."""
+    now_s = time.monotonic()
+    if now_s < _next_collection_s.get(store, now_s):
+        return
+    # Set before the collection begins, so that a concurrent save does not start another one.
+    _next_collection_s[store] = now_s + _COLLECTION_PAUSE_S
+    collecting = asyncio.create_task(_collect(store))
+    # The event loop has only weak references to tasks.
+    _collections.add(collecting)
+    collecting.add_done_callback(_collections.discard)
+
+
+async def _collect(store: ContextPointerStore) -> None:
+    try:
+        await store.gc()
+    except StoreError as exc:
+        # No save depends on it, and expired results are never shown.
+        _log.warning("could not remove expired results: %s", type(exc).__name__)
 
 
 def checked_session_id(session_id: str, redactor: Redactor) -> str:

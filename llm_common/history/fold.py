@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, Final
 
@@ -19,7 +20,12 @@ from llm_common.history.folding import (
 )
 from llm_common.history.message_shapes import Message, read_messages
 from llm_common.history.search import FoundMessage, search_messages
-from llm_common.pointers.pointer import ContextPointer, checked_query_id, compute_pointer_id
+from llm_common.pointers.pointer import (
+    ContextPointer,
+    checked_query_id,
+    compute_pointer_id,
+    time_text,
+)
 from llm_common.pointers.reading import READER_NAME
 from llm_common.pointers.store import ContextPointerStore
 from llm_common.text.display import in_fence
@@ -53,6 +59,7 @@ async def fold(
     session_id: str,
     policy: FoldPolicy | None = None,
     counter: TokenCounter | None = None,
+    ttl_s: float | None = None,
 ) -> Folded:
     """Return a history within `policy.max_tokens`, and store the messages that it leaves out.
 
@@ -75,6 +82,8 @@ async def fold(
         session_id: The conversation, as a query id of the store.
         policy: Limits, and the names of the tools that read back. None takes the defaults.
         counter: Counts tokens. None takes `DefaultCounter`.
+        ttl_s: Seconds that a folded message lives after it was last saved or read. Each fold saves
+            those again that have lost half of it. None keeps them as long as the store does.
 
     Raises:
         TokenBudgetError: If the messages that are never folded exceed the limit. `.needed_tokens`
@@ -103,10 +112,10 @@ async def fold(
         parts = {part.pointer_id: stored for part, stored in plan.parts}
         if parts:
             for pointer in await in_thread(store.list, query_id=session_id):
-                # Stored by an earlier fold. Equal ids have equal content, since the task id
-                # contains a digest of it.
-                parts.pop(pointer.pointer_id, None)
-        saves = [_save(store, session_id, stored) for stored in parts.values()]
+                part = parts.get(pointer.pointer_id)
+                if part is not None and _has(pointer, part, ttl_s):
+                    del parts[pointer.pointer_id]
+        saves = [_save(store, session_id, stored, ttl_s) for stored in parts.values()]
         is_final = True
         for expected_id, pointer in zip(parts, await asyncio.gather(*saves), strict=True):
             if expected_id != pointer.pointer_id:
@@ -128,13 +137,28 @@ async def fold(
     return folded
 
 
-async def _save(store: ContextPointerStore, session_id: str, part: StoredPart) -> ContextPointer:
+def _has(pointer: ContextPointer, part: StoredPart, ttl_s: float | None) -> bool:
+    """Return whether an earlier fold stored a part that need not be saved again."""
+    # Another call can have the same short id. Equal task ids have equal content, since they
+    # contain a digest of it.
+    if (pointer.tool_name, pointer.task_id) != (part.tool_name, part.task_id):
+        return False
+    if ttl_s is None or pointer.expires_at is None or pointer.pinned:
+        return True
+    return pointer.expires_at > time_text(datetime.now(UTC) + timedelta(seconds=ttl_s / 2))
+
+
+async def _save(
+    store: ContextPointerStore, session_id: str, part: StoredPart, ttl_s: float | None
+) -> ContextPointer:
     return await store.save(
         query_id=session_id,
         task_id=part.task_id,
         tool_name=part.tool_name,
         args=part.args,
         result=part.result,
+        ttl_s=ttl_s,
+        renew_on_read=ttl_s is not None,
     )
 
 

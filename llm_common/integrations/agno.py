@@ -29,8 +29,8 @@ class LLMCommonToolHook:
     this hook neither chooses tools nor folds the history.
 
     Args:
-        store: A store, the folder of one, or the `Sessions` of other hooks. None keeps results in
-            memory for a day.
+        store: A store, the folder of one, or the `Sessions` of other hooks. None takes
+            `.llm-common/context`, for a day after each save or read.
         config: Limits and policies. Ignored if `store` is a `Sessions`.
 
     Attributes:
@@ -49,7 +49,7 @@ class LLMCommonToolHook:
         # Definitions only, because each call reads from the session of its run.
         self.tools = [
             self._function(tool)
-            for tool in self.sessions.get().tools()
+            for tool in self.sessions.tools()
             if tool.name != finder_name  # Agno has no hook that hides tools
         ]
 

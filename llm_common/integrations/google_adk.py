@@ -37,8 +37,8 @@ class LLMCommonPlugin(BasePlugin):
     callback for a result that one has replaced: put plugins that must see all results first.
 
     Args:
-        store: A store, the folder of one, or the `Sessions` of other hooks. None keeps results in
-            memory for a day.
+        store: A store, the folder of one, or the `Sessions` of other hooks. None takes
+            `.llm-common/context`, for a day after each save or read.
         config: Limits and policies. Ignored if `store` is a `Sessions`.
     """
 
@@ -49,7 +49,7 @@ class LLMCommonPlugin(BasePlugin):
     ) -> None:
         super().__init__(name="llm_common")
         self.sessions = Sessions.over(store, config)
-        self._readers = [_ReadBackTool(tool, self.sessions) for tool in self.sessions.get().tools()]
+        self._readers = [_ReadBackTool(tool, self.sessions) for tool in self.sessions.tools()]
 
     async def before_tool_callback(
         self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: Any

@@ -42,8 +42,8 @@ class LLMCommonHook(NotSerializable):
     share one session, so pass it wherever there are several users.
 
     Args:
-        store: A store, the folder of one, or the `Sessions` of other hooks. None keeps results in
-            memory for a day.
+        store: A store, the folder of one, or the `Sessions` of other hooks. None takes
+            `.llm-common/context`, for a day after each save or read.
         config: Limits and policies. Ignored if `store` is a `Sessions`.
 
     Attributes:
@@ -59,7 +59,7 @@ class LLMCommonHook(NotSerializable):
     ) -> None:
         self.sessions = Sessions.over(store, config)
         # Definitions only, because each call reads from the session of its run.
-        self.tools = list(map(self._read_back_tool, self.sessions.get().tools()))
+        self.tools = list(map(self._read_back_tool, self.sessions.tools()))
 
     def run(self, state: State) -> None:
         """Change the messages and tools of a run. Haystack calls this method."""

@@ -31,8 +31,8 @@ class FoldCompactor(NotSerializable, Compactor):
     tools, so that the model can read folded messages.
 
     Args:
-        store: A store, the folder of one, or the `Sessions` of other hooks. None keeps results in
-            memory for a day.
+        store: A store, the folder of one, or the `Sessions` of other hooks. None takes
+            `.llm-common/context`, for a day after each save or read.
         config: Limits and policies. Ignored if `store` is a `Sessions`.
         session_id: The session, as `hook_context` names it.
     """
@@ -104,8 +104,8 @@ class PointerResultStore(NotSerializable, ToolResultStore):
     session read it.
 
     Args:
-        store: A store, the folder of one, or the `Sessions` of other hooks. None keeps results in
-            memory for a day.
+        store: A store, the folder of one, or the `Sessions` of other hooks. None takes
+            `.llm-common/context`, for a day after each save or read.
         config: Limits and policies. Ignored if `store` is a `Sessions`.
         session_id: The session, as `hook_context` names it. Others cannot be read.
     """

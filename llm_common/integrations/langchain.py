@@ -43,8 +43,8 @@ class LLMCommonMiddleware(AgentMiddleware[Any, Any, Any]):
     who keeps the history must pass on the messages that the previous run returned.
 
     Args:
-        store: A store, the folder of one, or the `Sessions` of other hooks. None keeps results in
-            memory for a day.
+        store: A store, the folder of one, or the `Sessions` of other hooks. None takes
+            `.llm-common/context`, for a day after each save or read.
         config: Limits and policies. Ignored if `store` is a `Sessions`.
     """
 
@@ -56,7 +56,7 @@ class LLMCommonMiddleware(AgentMiddleware[Any, Any, Any]):
         super().__init__()
         self.sessions = Sessions.over(store, config)
         # Definitions only, because each call reads from the session of its run.
-        self.tools = list(map(self._read_back_tool, self.sessions.get().tools()))
+        self.tools = list(map(self._read_back_tool, self.sessions.tools()))
 
     def wrap_tool_call(
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Any]

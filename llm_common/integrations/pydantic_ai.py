@@ -51,8 +51,8 @@ class LLMCommonCapability(AbstractCapability[Any]):
     The run's `conversation_id` names the session. A run takes it from its `message_history`.
 
     Args:
-        store: A store, the folder of one, or the `Sessions` of other hooks. None keeps results in
-            memory for a day.
+        store: A store, the folder of one, or the `Sessions` of other hooks. None takes
+            `.llm-common/context`, for a day after each save or read.
         config: Limits and policies. Ignored if `store` is a `Sessions`.
     """
 
@@ -72,7 +72,7 @@ class LLMCommonCapability(AbstractCapability[Any]):
 
     def get_toolset(self) -> FunctionToolset[Any]:
         """Return the tools that read back from the session of the run that calls them."""
-        return FunctionToolset(list(map(self._read_back_tool, self.sessions.get().tools())))
+        return FunctionToolset(list(map(self._read_back_tool, self.sessions.tools())))
 
     async def wrap_tool_execute(
         self,

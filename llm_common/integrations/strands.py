@@ -47,8 +47,8 @@ class LLMCommonPlugin(Plugin):
     The id of the agent's session manager names the session. Without one, each agent has its own.
 
     Args:
-        store: A store, the folder of one, or the `Sessions` of other hooks. None keeps results in
-            memory for a day.
+        store: A store, the folder of one, or the `Sessions` of other hooks. None takes
+            `.llm-common/context`, for a day after each save or read.
         config: Limits and policies. Ignored if `store` is a `Sessions`.
     """
 
@@ -65,7 +65,7 @@ class LLMCommonPlugin(Plugin):
     def init_agent(self, agent: Any) -> None:
         """Register the hook, the middleware and the tools with an agent. Strands calls it."""
         # Without a session manager, Strands' own id is too short to be unique.
-        conversation_id = f"{self.sessions.get().session_id}-{token_hex(8)}"
+        conversation_id = f"{self.sessions.session_id_of(None)}-{token_hex(8)}"
         is_named = bool(getattr(agent, "_session_manager", None))
         if is_named:
             conversation_id = agent.session_id

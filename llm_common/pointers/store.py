@@ -8,6 +8,7 @@ import builtins
 import logging
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -356,6 +357,21 @@ class ContextPointerStore:
         checked = checked_query_id(query_id, self._redactor)
         [stored] = read_records(self.records.blobs, checked, [check_pointer_id(pointer_id)])
         return stored is not None and not has_expired(stored, self._clock.now())
+
+    def query_with(self, pointer_id: str, *, prefix: str) -> str | None:
+        """Return a query that has a pointer and whose id begins with `prefix`, or None.
+
+        Looks at every such query, by its record alone.
+
+        Raises:
+            StoreError: If the queries cannot be listed.
+        """
+        for query_id in map(query_id_of, self.records.blobs.folders()):
+            if query_id.startswith(prefix):
+                with suppress(StoreError):  # another query may still be readable
+                    if self.is_stored(query_id=query_id, pointer_id=pointer_id):
+                        return query_id
+        return None
 
     def load_result(self, *, pointer: ContextPointer) -> Any:
         """Load the newest result of a pointer as plain data, as `json.loads` returns it.

@@ -10,7 +10,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from llm_common.errors import PointerNotFoundError, StoreError
+from llm_common.errors import MissReason, PointerNotFoundError, StoreError
 from llm_common.storage import BlobStore
 from llm_common.storage.blob import OWN_FOLDER
 
@@ -19,6 +19,7 @@ Reason = Literal["expired", "erased"]
 _MISSES = {
     "expired": "The result {pointer} has expired. Go on without it",
     "erased": "The result {pointer} was erased. Go on without it",
+    "elsewhere": "Another session of this user has the result {pointer}. Go on without it",
     "unknown": "Nothing is stored under the pointer {pointer}. Use a pointer from the store",
 }
 # A full shard has 60 KB. A larger one is damaged.
@@ -29,9 +30,7 @@ _KEPT: Final = timedelta(days=30)
 _log = logging.getLogger(__name__)
 
 
-def not_found(
-    reason: Literal["expired", "erased", "unknown"], query_id: str, pointer_id: str
-) -> PointerNotFoundError:
+def not_found(reason: MissReason, query_id: str, pointer_id: str) -> PointerNotFoundError:
     """Build the error for a missing pointer."""
     # A model reads the text, which must not tempt it to repeat an expensive tool call.
     text = _MISSES[reason].format(pointer=f"{pointer_id} of query {query_id!r}")

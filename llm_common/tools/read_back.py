@@ -1,7 +1,7 @@
 """Read-back: a model reads the part of a stored result that it needs, and no more."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from pydantic import ValidationError
 
@@ -11,6 +11,7 @@ from llm_common.core.tokens import DefaultCounter, TokenCounter
 from llm_common.errors import (
     ConfigError,
     LLMCommonError,
+    MissReason,
     PointerNotFoundError,
     StoreError,
     ToolArgumentsError,
@@ -39,6 +40,15 @@ _DESCRIPTION = (
     "see what is there, then a path or a filter. A long answer ends with a cursor for the next "
     "piece."
 )
+_MISSES: Final[Mapping[MissReason, str]] = {
+    "expired": "the stored result is gone, because it has expired; go on without it",
+    "erased": "the stored result is gone, because it was erased; go on without it",
+    "elsewhere": "another session of this user has the stored result; go on without it",
+    "unknown": (
+        "no stored result of this session has this id; use an id that was shown to you, or go on "
+        "without it"
+    ),
+}
 _RANGE = {"type": "array", "items": {"type": "integer"}, "minItems": 2, "maxItems": 2}
 _PARAMETERS = {
     "type": "object",
@@ -217,11 +227,7 @@ def explain_miss(error: StoreError) -> str:
     # A model that reads only "not found" repeats the call, which may cost money or write twice.
     if not isinstance(error, PointerNotFoundError):
         return "the stored result cannot be read now; go on without it, and say so where it matters"
-    if error.reason == "unknown":
-        return "no stored result of this session has this id; use an id that was shown to you"
-    return (
-        f"the stored result is gone ({error.reason}); go on without it, and say so where it matters"
-    )
+    return f"{_MISSES[error.reason]}, and say so where it matters"
 
 
 def _without_nulls(args: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -150,8 +150,18 @@ def serve(
         ),
     ] = None,
     ttl: Annotated[
-        float, typer.Option(metavar="SECONDS", min=1, help="Lifetime of stored results.")
+        float,
+        typer.Option(
+            metavar="SECONDS", min=1, help="Lifetime of a result after it was stored or read."
+        ),
     ] = 86_400,
+    forget: Annotated[
+        bool,
+        typer.Option(
+            "--forget",
+            help="Remove a host's results when it leaves. By default a resumed one reads them.",
+        ),
+    ] = False,
     http: _Port = None,
 ) -> None:
     """Serve the tools of MCP servers, and replace large results by previews with a pointer.
@@ -183,6 +193,7 @@ def serve(
         "folder": folder,
         "call_timeout_s": call_timeout,
         "ttl_s": ttl,
+        "forget": forget,
     }
     gateway_config = _read_config(config, **settings)
     with needs_extra():

@@ -20,6 +20,7 @@ from llm_common.apps.gateway.gateway_config import GatewayConfig, ServerConfig
 from llm_common.apps.gateway.host_results import GatewayCounts
 from llm_common.apps.gateway.host_session import HostSession
 from llm_common.apps.gateway.own_tools import instructions
+from llm_common.apps.gateway.result_scope import ResultScope
 from llm_common.apps.gateway.server_connection import HostAbilities
 from llm_common.apps.gateway.server_questions import HostContext
 from llm_common.apps.gateway.server_records import ServerRecords
@@ -59,6 +60,7 @@ class Gateway:
         self._config = config
         self._sessions: dict[str, HostSession] = {}
         self._closing: set[asyncio.Task[None]] = set()
+        self._collecting: asyncio.Task[None] | None = None
         self.store: Final = store_of(config)
         self.counts: Final = GatewayCounts()
         self.records: Final = ServerRecords(None if config.memory_only else folder_of(config))
@@ -98,8 +100,8 @@ class Gateway:
         )
 
     async def __aenter__(self) -> Self:
-        with suppress(StoreError):
-            await self.store.gc()  # expired results of gateways that were killed
+        # In the background, because a host waits for the start.
+        self._collecting = asyncio.create_task(self._collect())
         for problem in self._config.left_out.values():
             _log.warning("a server is left out: %s", problem)
         servers = [*self._config.servers.values()]
@@ -114,11 +116,18 @@ class Gateway:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        if self._collecting is not None:
+            self._collecting.cancel()
         sessions, self._sessions = list(self._sessions.values()), {}
         # One session that fails to close must not keep the servers of the others running.
         await asyncio.gather(
             *(session.close() for session in sessions), *self._closing, return_exceptions=True
         )
+
+    async def _collect(self) -> None:
+        """Remove the results that have expired since the last gateway."""
+        with suppress(StoreError):
+            await self.store.gc()
 
     @property
     def config(self) -> GatewayConfig:
@@ -175,6 +184,7 @@ class Gateway:
                 self._config,
                 abilities=HostAbilities.of(host),
                 store=self.store,
+                scope=scope_of(self._config, host),
                 counts=self.counts,
                 records=self.records,
             )
@@ -244,12 +254,19 @@ class _GatewayServer(Server[Any]):
         return super().get_capabilities(options, *args, **kwargs)
 
 
+def scope_of(config: GatewayConfig, host: HostContext) -> ResultScope:
+    """Return the scope of a host's results, which is the same after a restart."""
+    if host.request is None:
+        return ResultScope.of_process(config.config_paths)
+    return ResultScope.of_token(host.request.headers.get("authorization", ""))
+
+
 def session_key(host: HostContext) -> str:
     """Return the key of a host's session.
 
     On stdio, there is one host. Over HTTP, the key depends on the token and on the protocol's
-    session id. The protocol of 2026 has no session ids, so its hosts share results if they share a
-    token.
+    session id. The protocol of 2026 has no session ids, so its hosts share a session if they share
+    a token.
     """
     if host.request is None:
         return "stdio"
@@ -272,7 +289,6 @@ def store_of(config: GatewayConfig) -> ContextPointerStore:
     """
     limits: Any = {
         "redact_results": True,
-        "ttl_s": config.ttl_s,
         "max_bytes_per_query": config.max_session_bytes,
         "max_result_bytes": config.max_session_bytes,
     }

@@ -162,10 +162,13 @@ class GatewayConfig(BaseModel):
         approve_changes: Whether to hold back tools whose definitions changed, until the user
             approves them.
         memory_only: Whether to write nothing to disk.
+        config_paths: The files that the configuration was read from.
         folder: The folder for results. None for `llm-common/gateway` in the user's cache folder.
-        ttl_s: Seconds until a stored result expires.
-        max_session_bytes: Maximum bytes of one host session's results. The oldest are removed
-            first.
+        forget: Whether to remove a host's results when it leaves. By default they stay for the
+            conversations that are resumed.
+        ttl_s: Seconds from the last save or read of a result to its expiry.
+        max_session_bytes: Maximum bytes of the results of one scope, which are those of one token,
+            or of one user, configuration and working folder. The oldest are removed first.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -187,7 +190,9 @@ class GatewayConfig(BaseModel):
     list_wait_s: float = Field(default=2.0, gt=0)
     approve_changes: bool = False
     memory_only: bool = False
+    config_paths: tuple[Path, ...] = ()
     folder: Path | None = None
+    forget: bool = False
     ttl_s: float = Field(default=_DAY_S, gt=0)
     max_session_bytes: int = Field(default=256_000_000, gt=0)
 
@@ -226,7 +231,12 @@ class GatewayConfig(BaseModel):
                     servers[name] = server
         servers = {name: server for name, server in servers.items() if not is_gateway(server)}
         try:
-            return cls(servers=servers, left_out=left_out, **settings)
+            return cls(
+                servers=servers,
+                left_out=left_out,
+                config_paths=tuple(map(Path, paths)),
+                **settings,
+            )
         except ValidationError as exc:
             raise _invalid(exc, "the gateway's settings") from exc
 

@@ -1,6 +1,7 @@
 """Store a host's large results in a `Session`, and return previews: `HostResults`."""
 
 import re
+import secrets
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from llm_common.agents.offloading import OffloadPolicy, OffloadTurn
 from llm_common.agents.session import Session, SessionConfig
 from llm_common.apps.gateway.context_tool import ContextTool
 from llm_common.apps.gateway.gateway_config import GatewayConfig, ResultLimits
+from llm_common.apps.gateway.result_scope import ResultScope
 from llm_common.apps.gateway.tool_listing import CONTEXT
 from llm_common.core.tokens import DefaultCounter, TokenCounter
 from llm_common.errors import StoreError
@@ -94,6 +96,7 @@ class HostResults:
     Args:
         config: Limits. With a `max_whole_tokens` of None, nothing is stored.
         store: Stores the results. Several hosts may share it.
+        scope: Whose results they are. None for a scope that nothing else has.
         counts: Counts what is done. Several hosts may share it.
         counter: Counts tokens. None for the default counter.
 
@@ -108,6 +111,7 @@ class HostResults:
         config: GatewayConfig,
         store: ContextPointerStore,
         *,
+        scope: ResultScope | None = None,
         counts: GatewayCounts | None = None,
         counter: TokenCounter | None = None,
     ) -> None:
@@ -124,8 +128,18 @@ class HostResults:
             finder_name=self._reader_name,
             max_tool_tokens=None,  # the gateway lists and finds the tools of its servers itself
             counter=self._counter,
+            ttl_s=config.ttl_s,
         )
-        self._session = Session(store, config=settings)
+        scope = scope or ResultScope(f"host-{secrets.token_hex(16)}")
+        self._session = Session(
+            store,
+            session_id=scope.session_id,
+            config=settings,
+            # Another conversation of the same user must not turn up in this one.
+            lists_own=True,
+            siblings=scope.siblings,
+        )
+        self._forget = config.forget
         self.tools: Final[dict[str, Tool]] = {}
         if self.keeps:
             self.tools[CONTEXT] = ContextTool(
@@ -215,8 +229,9 @@ class HostResults:
         return answer
 
     async def close(self) -> None:
-        """Remove this host's results."""
-        await self._session.clear()
+        """Remove what this host has stored, if the configuration says so."""
+        if self._forget:
+            await self._session.clear()
 
 
 def stored_value(structured: Any, texts: Sequence[str]) -> Any:

@@ -29,6 +29,7 @@ from llm_common.apps.gateway.result_blocks import (
     output_of_resource,
     previewable_texts,
 )
+from llm_common.apps.gateway.result_scope import ResultScope
 from llm_common.apps.gateway.server_connection import HostAbilities, ServerConnection
 from llm_common.apps.gateway.server_lists import ServerLists
 from llm_common.apps.gateway.server_questions import (
@@ -75,6 +76,7 @@ class HostSession:
         config: Servers, rules and limits.
         abilities: The abilities of the host.
         store: Stores its results.
+        scope: Whose results they are. None for a scope that nothing else has.
         counts: Counts what is done.
         records: The last known tools of the servers. None if nothing is known.
         counter: Counts tokens. None for the default counter.
@@ -94,13 +96,16 @@ class HostSession:
         *,
         abilities: HostAbilities,
         store: ContextPointerStore,
+        scope: ResultScope | None = None,
         counts: GatewayCounts | None = None,
         records: ServerRecords | None = None,
         counter: TokenCounter | None = None,
     ) -> None:
         self._config = config
         self._counter = counter or DefaultCounter()
-        self.results: Final = HostResults(config, store, counts=counts, counter=self._counter)
+        self.results: Final = HostResults(
+            config, store, scope=scope, counts=counts, counter=self._counter
+        )
         self._channel: Final = HostChannel()
         self.connections: Final[dict[str, ServerConnection]] = {}
         self._abilities = abilities

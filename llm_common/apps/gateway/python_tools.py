@@ -12,6 +12,7 @@ from llm_common.apps.gateway.gateway import store_of
 from llm_common.apps.gateway.gateway_config import GatewayConfig
 from llm_common.apps.gateway.host_results import result_data
 from llm_common.apps.gateway.host_session import HostSession
+from llm_common.apps.gateway.result_scope import ResultScope
 from llm_common.apps.gateway.server_connection import HostAbilities
 from llm_common.apps.gateway.tool_listing import ServerTool, shown_description
 from llm_common.errors import ConfigError, ToolArgumentsError, ToolFailedError, UnserialisableError
@@ -38,7 +39,12 @@ async def mcp_tools(config: GatewayConfig) -> AsyncIterator[ToolRegistry]:
             tool.
     """
     # Without a host, servers cannot ask a user or sample from a model.
-    session = HostSession(config, abilities=HostAbilities(), store=store_of(config))
+    session = HostSession(
+        config,
+        abilities=HostAbilities(),
+        store=store_of(config),
+        scope=ResultScope.of_process(config.config_paths),
+    )
     try:
         # A registry cannot announce a server that is late. A start and a listing have limits.
         limits_s = [connection.start_timeout_s for connection in session.connections.values()]
