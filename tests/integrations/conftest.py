@@ -6,6 +6,8 @@ See `Makefile`.
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
+import pytest
+
 
 def is_installed(requirements: Path) -> bool:
     try:
@@ -13,6 +15,12 @@ def is_installed(requirements: Path) -> bool:
     except PackageNotFoundError:
         return False
     return True
+
+
+@pytest.fixture(autouse=True)
+def _default_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep the results of hooks without a store out of the repository, and apart by test."""
+    monkeypatch.setenv("LLM_COMMON_POINTER_STORE_DIR", str(tmp_path / "default-context"))
 
 
 collect_ignore = [

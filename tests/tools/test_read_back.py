@@ -21,6 +21,7 @@ from llm_common.agents.tool_context import ToolContextManager
 from llm_common.core import UpperBoundCounter
 from llm_common.errors import (
     ConfigError,
+    MissReason,
     PointerNotFoundError,
     StoreError,
     ToolArgumentsError,
@@ -406,22 +407,27 @@ async def test_a_miss_explains_itself_and_asks_for_no_rerun_s4_08(tmp_path: Path
     manager = ToolContextManager(tmp_path)
     pointer = await manager.save_context("t", {}, "x" * 50_000)
     await manager.clear()
-    with pytest.raises(ToolFailedError, match=r"gone \(erased\)") as erased:
+    with pytest.raises(ToolFailedError, match="it was erased") as erased:
         await tool_of(manager).run({"pointer_id": pointer.pointer_id})
     with pytest.raises(ToolFailedError, match="shown to you") as unknown:
         await tool_of(manager).run({"pointer_id": "0123456789ab"})
 
-    def expired(_: str) -> Any:
-        raise PointerNotFoundError("gone", reason="expired")
+    def missed(reason: MissReason) -> ReadBackTool:
+        def load(_: str) -> Any:
+            raise PointerNotFoundError("gone", reason=reason)
+
+        return ReadBackTool(load)
 
     def broken(_: str) -> Any:
         raise StoreError("disk")
 
-    with pytest.raises(ToolFailedError, match=r"gone \(expired\)") as late:
-        await ReadBackTool(expired).run({"pointer_id": pointer.pointer_id})
+    with pytest.raises(ToolFailedError, match="it has expired") as late:
+        await missed("expired").run({"pointer_id": pointer.pointer_id})
+    with pytest.raises(ToolFailedError, match="another session of this user has") as elsewhere:
+        await missed("elsewhere").run({"pointer_id": pointer.pointer_id})
     with pytest.raises(ToolFailedError, match="cannot be read now") as unreadable:
         await ReadBackTool(broken).run({"pointer_id": pointer.pointer_id})
-    for caught in (erased, unknown, late, unreadable):
+    for caught in (erased, unknown, late, elsewhere, unreadable):
         assert asks_for_no_rerun(str(caught.value))
 
 

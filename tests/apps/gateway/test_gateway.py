@@ -381,7 +381,71 @@ async def test_the_command_writes_only_protocol_and_records_its_work(tmp_path: P
     assert report["tokens_not_sent"] > 50_000
     assert 0 < report["tokens_read_back"] < 200
     assert report["servers"][0]["name"] == "odd"
-    assert not await asyncio.to_thread(lambda: list(Path(folder, "results").rglob("*.result.json")))
+
+
+def _options(tmp_path: Path) -> list[str]:
+    server = odd()
+    config = tmp_path / "mcp.json"
+    entry = {"command": server.command, "args": list(server.args)}
+    config.write_text(json.dumps({"mcpServers": {"odd": entry}}), encoding="utf-8")
+    return ["-c", str(config), "--folder", str(tmp_path / "kept")]
+
+
+async def test_the_next_gateway_reads_the_results_of_the_last_one_t_02(tmp_path: Path) -> None:
+    options = _options(tmp_path)
+    ids: list[str] = []
+    # Two windows of one host at once, then the host restarts.
+    async with host_of_process(*options) as one, host_of_process(*options) as two:
+        for number, host in enumerate((one, two, one)):
+            ids.append(id_in(text_of(await host.call_tool("get_log", {"lines": 9_000 + number}))))
+    async with host_of_process(*options, "--forget") as host:
+        assert "0 results are stored" in text_of(await host.call_tool("context", {}))
+        for pointer_id in ids:
+            part = {"id": pointer_id, "lines": [78, 78]}
+            assert "line 77 of the log" in text_of(await host.call_tool("context", part))
+        assert "3 results are stored" in text_of(await host.call_tool("context", {}))
+        forgotten = id_in(text_of(await host.call_tool("get_log", {"lines": 20_000})))
+    async with host_of_process(*options) as host:
+        missed = await host.call_tool("context", {"id": forgotten})
+        assert "it was erased" in text_of(missed)
+        part = {"id": ids[0], "lines": [78, 78]}
+        assert "line 77 of the log" in text_of(await host.call_tool("context", part))
+
+
+async def test_a_killed_gateway_leaves_its_results_readable_t_02(tmp_path: Path) -> None:
+    options = _options(tmp_path)
+    command = ["-c", "from llm_common.apps.cli import main; main()", "gateway", *options]
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        *command,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        limit=1_000_000,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    hello = {
+        "protocolVersion": "2025-06-18",
+        "capabilities": {},
+        "clientInfo": {"name": "host", "version": "1"},
+    }
+    call = {"name": "get_log", "arguments": {"lines": 9_000}}
+    for message in (
+        {"id": 1, "method": "initialize", "params": hello},
+        {"method": "notifications/initialized"},
+        {"id": 2, "method": "tools/call", "params": call},
+    ):
+        process.stdin.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
+    async for line in process.stdout:
+        answer = json.loads(line)
+        if answer.get("id") == 2:
+            break
+    process.kill()
+    await process.wait()
+    async with host_of_process(*options) as host:
+        pointer_id = id_in(answer["result"]["content"][0]["text"])
+        part = {"id": pointer_id, "lines": [78, 78]}
+        assert "line 77 of the log" in text_of(await host.call_tool("context", part))
 
 
 async def test_a_record_is_retried_after_a_failed_write(tmp_path: Path) -> None:

@@ -62,10 +62,9 @@ async def test_hosts_over_http_share_nothing(tmp_path: Path) -> None:
             for header in ({}, {"Authorization": "Bearer wrong-token-of-a-host"}):
                 assert (await http.post(address, json={}, headers=header)).status_code == 401
         for era in ERAS:
-            tokens = (TOKENS[0], TOKENS[0] if era == "legacy" else TOKENS[1])
             async with (
-                host_at(address, tokens[0], era) as one,
-                host_at(address, tokens[1], era) as two,
+                host_at(address, TOKENS[0], era) as one,
+                host_at(address, TOKENS[1], era) as two,
             ):
                 preview = text_of(await one.call_tool("list_items", {"count": 6_000}))
                 part = {"id": id_in(preview), "path": "/4321"}
@@ -75,8 +74,19 @@ async def test_hosts_over_http_share_nothing(tmp_path: Path) -> None:
                 assert "no stored result of this session" in text_of(refused)
                 pids = [text_of(await host.call_tool("get_pid", {})) for host in (one, two)]
                 assert pids[0] != pids[1]
-        assert results_in(tmp_path)
-    assert not results_in(tmp_path)
+
+
+async def test_hosts_of_one_token_read_the_same_results_t_02(tmp_path: Path) -> None:
+    async with served(tmp_path) as address, host_at(address, TOKENS[0], "legacy") as host:
+        pointer_id = id_in(text_of(await host.call_tool("list_items", {"count": 6_000})))
+    part = {"id": pointer_id, "path": "/4321"}
+    async with served(tmp_path) as address:  # after a restart
+        for era in ERAS:
+            async with host_at(address, TOKENS[0], era) as host:
+                assert "0 results are stored" in text_of(await host.call_tool("context", {}))
+                assert "item 4321" in text_of(await host.call_tool("context", part))
+            async with host_at(address, TOKENS[1], era) as host:
+                assert (await host.call_tool("context", part)).is_error
 
 
 async def test_hosts_over_http_are_notified_by_their_own_servers_only(tmp_path: Path) -> None:
@@ -93,13 +103,14 @@ async def test_hosts_over_http_are_notified_by_their_own_servers_only(tmp_path: 
         assert await anext(events) == ResourceUpdated("odd://b")
 
 
-async def test_a_leaving_host_ends_its_servers_and_removes_its_results(tmp_path: Path) -> None:
+async def test_a_leaving_host_ends_its_servers_and_keeps_its_results(tmp_path: Path) -> None:
     async with served(tmp_path) as address, host_at(address, TOKENS[1], "legacy") as other:
         async with host_at(address, TOKENS[0], "legacy") as host:
             pid = text_of(await host.call_tool("get_pid", {}))
             await host.call_tool("list_items", {"count": 6_000})
             assert results_in(tmp_path)
-        await until(lambda: not Path(f"/proc/{pid}").exists() and not results_in(tmp_path))
+        await until(lambda: not Path(f"/proc/{pid}").exists())
+        assert results_in(tmp_path)
         assert text_of(await other.call_tool("add_one", {"number": 1})) == "2"
 
 

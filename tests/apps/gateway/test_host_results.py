@@ -1,5 +1,6 @@
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from llm_common.apps.gateway.host_results import (
     query_of,
     stored_value,
 )
+from llm_common.apps.gateway.result_scope import ResultScope
 from llm_common.apps.gateway.tool_listing import CONTEXT
 from llm_common.core import DefaultCounter
 from llm_common.errors import ToolArgumentsError, ToolFailedError
@@ -24,10 +26,9 @@ ITEMS = [
 ]
 
 
-def results_of(store: Any = None, **settings: Any) -> HostResults:
-    return HostResults(
-        GatewayConfig(servers={}, **settings), store or InMemoryContextPointerStore()
-    )
+def results_of(store: Any = None, scope: Any = None, **settings: Any) -> HostResults:
+    config = GatewayConfig(servers={}, **settings)
+    return HostResults(config, store or InMemoryContextPointerStore(), scope=scope)
 
 
 LIMITS = ResultLimits(max_whole_tokens=2_000, max_preview_tokens=400)
@@ -343,9 +344,87 @@ async def test_any_tool_name_can_be_stored(name: str) -> None:
     assert id_in(await kept(results_of(), tool=name))
 
 
-async def test_results_are_removed_when_a_session_ends() -> None:
+SCOPE = ResultScope("stdio-user-project", "stdio-user-")
+PART = {"path": "/7"}
+
+
+async def test_a_resumed_host_reads_the_results_of_its_scope_t_02(tmp_path: Path) -> None:
+    first = results_of(FileContextPointerStore(tmp_path), scope=SCOPE)
+    pointer_id = id_in(await kept(first))
+    await first.close()
+    store = FileContextPointerStore(tmp_path)
+    second, beside = results_of(store, scope=SCOPE), results_of(store, scope=SCOPE)
+    # Another conversation of the same user finds nothing before it reads.
+    assert "0 results are stored" in await second.answer(CONTEXT, {})
+    assert "No stored result" in await second.answer(CONTEXT, {"words": "item"})
+    read = {"id": pointer_id, **PART}
+    assert "item 7" in await second.answer(CONTEXT, read)
+    assert pointer_id in await second.answer(CONTEXT, {})
+    assert "item" in await second.answer(CONTEXT, {"words": "item"})
+    assert "0 results are stored" in await beside.answer(CONTEXT, {})
+
+
+async def test_results_live_for_the_ttl_after_the_last_read_t_02() -> None:
     store = InMemoryContextPointerStore()
-    at = results_of(store)
+    at = results_of(store, scope=SCOPE, ttl_s=3_600.0)
     await kept(at)
+    [pointer] = store.list(query_id=SCOPE.session_id)
+    assert (pointer.renew_s, pointer.expires_at is None) == (3_600.0, False)
+    # What an application saves in the same store without a lifetime stays.
+    own = await store.save(query_id="own", tool_name="t", args={}, result=1)
+    assert own.expires_at is None
+
+
+async def test_a_host_that_forgets_removes_its_own_results_only_t_02(tmp_path: Path) -> None:
+    store = FileContextPointerStore(tmp_path)
+    other = results_of(store, scope=SCOPE)
+    kept_id = id_in(await kept(other, args={"page": 1}))
+    at = results_of(store, scope=SCOPE, forget=True)
+    erased_id = id_in(await kept(at, args={"page": 2}))
+    await at.answer(CONTEXT, {"id": kept_id, **PART})
     await at.close()
-    assert (await store.verify()).pointers == 0
+    again = results_of(store, scope=SCOPE)
+    assert "item 7" in await again.answer(CONTEXT, {"id": kept_id, **PART})
+    with pytest.raises(ToolFailedError, match="it was erased"):
+        await again.answer(CONTEXT, {"id": erased_id})
+
+
+async def test_only_the_same_user_learns_that_a_result_is_elsewhere_t_02(tmp_path: Path) -> None:
+    store = FileContextPointerStore(tmp_path)
+    read = {"id": id_in(await kept(results_of(store, scope=SCOPE)))}
+    moved = results_of(store, scope=ResultScope("stdio-user-other", "stdio-user-"))
+    with pytest.raises(ToolFailedError, match="another session of this user has the stored result"):
+        await moved.answer(CONTEXT, read)
+    for stranger in (ResultScope("stdio-other-x", "stdio-other-"), ResultScope.of_token("t"), None):
+        with pytest.raises(ToolFailedError, match="no stored result of this session"):
+            await results_of(store, scope=stranger).answer(CONTEXT, read)
+
+
+async def test_the_oldest_results_of_a_scope_give_way_t_02(tmp_path: Path) -> None:
+    store = FileContextPointerStore(tmp_path, max_bytes_per_query=300_000)
+    ids = []
+    for page in range(4):
+        ids.append(id_in(await kept(results_of(store, scope=SCOPE), args={"page": page})))
+    again = results_of(store, scope=SCOPE)
+    with pytest.raises(ToolFailedError, match="it was erased"):
+        await again.answer(CONTEXT, {"id": ids[0]})
+    assert "item 7" in await again.answer(CONTEXT, {"id": ids[3], **PART})
+
+
+def test_a_scope_is_a_user_with_a_configuration_and_a_folder_t_02(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    paths = [Path("a.json"), Path("b.json")]
+    scope = ResultScope.of_process(paths)
+    assert ResultScope.of_process([tmp_path / "b.json", *paths[:1]]) == scope
+    others = [ResultScope.of_process(paths[:1]), ResultScope.of_process([])]
+    (tmp_path / "c").mkdir()
+    monkeypatch.chdir(tmp_path / "c")
+    others.append(ResultScope.of_process([tmp_path / "a.json", tmp_path / "b.json"]))
+    assert len({scope, *others}) == 4
+    assert {other.siblings for other in others} == {scope.siblings}
+    assert scope.session_id.startswith(scope.siblings)
+    tokens = {ResultScope.of_token(token) for token in ("Bearer a", "Bearer b")}
+    assert len(tokens) == 2
+    assert not any("Bearer" in token.session_id for token in tokens)
