@@ -56,7 +56,8 @@ class LLMCommonSession(StoredItems):
     Args:
         session_id: Names the conversation. Results of other conversations cannot be read.
         store: A store, the folder of one, or the `Sessions` that the sessions of an application
-            share. None keeps results and items in memory, for this session alone.
+            share. None takes `.llm-common/context`: items stay until `clear_session`, results for
+            a day after each save or read.
         config: Limits and policies. Ignored if `store` is a `Sessions`.
     """
 
