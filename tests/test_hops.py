@@ -16,7 +16,7 @@ MAX_FILES = {
     "run, HTTP": 56,
     "hook: offload a result": 24,  # with the trace of the session
     "hook: fold 200 messages": 22,
-    "gateway: preview a result": 25,
+    "gateway: preview a result": 27,
     "pack an output and turns": 24,
     "pack a folder": 21,
 }
