@@ -4,8 +4,7 @@
 
     curl -N -H 'X-User: ann' 'http://127.0.0.1:8000/ask?question=How+did+ACME+close+on+day+4000?'
 
-Run `pip install . fastapi uvicorn` in a checkout first. A model plans, chooses the tools and
-answers, so the environment has to name one, as with OPENAI_API_KEY. The prices are made up.
+Run `pip install . fastapi uvicorn` in a checkout first, and set OPENAI_API_KEY or another key.
 """
 
 import asyncio
@@ -27,12 +26,13 @@ from llm_common.agents import (
     RunEvent,
     Session,
     Settings,
+    StreamEvent,
     ToolContextManager,
     ToolRegistry,
     ToolSelector,
 )
 from llm_common.core import LLMClient, OpenAICompatibleClient
-from llm_common.errors import PointerNotFoundError
+from llm_common.errors import LLMCommonError, PointerNotFoundError
 from llm_common.memory import SqliteMemory, UserMemory
 
 tools = ToolRegistry()
@@ -55,8 +55,11 @@ User = Annotated[str, Depends(current_user)]
 async def server_sent(events: AsyncGenerator[RunEvent, None]) -> AsyncIterator[str]:
     """Yield the events of a run for a browser. A browser that leaves ends the run."""
     async with aclosing(events):
-        async for event in events:
-            yield event.to_sse()
+        try:
+            async for event in events:
+                yield event.to_sse()
+        except LLMCommonError as error:  # as if the user's same question is still running
+            yield StreamEvent(type="error", data={"error": error.message}).to_sse()
 
 
 async def expire_outputs(store: FileContextPointerStore) -> None:
@@ -114,5 +117,4 @@ def create_app(client: LLMClient, folder: Path) -> FastAPI:
 
 if __name__ == "__main__":
     port = int(sys.argv[1]) if len(sys.argv) > 1 else 8_000
-    service = create_app(OpenAICompatibleClient.from_env(), Path("research"))
-    uvicorn.run(service, port=port)
+    uvicorn.run(create_app(OpenAICompatibleClient.from_env(), Path("research")), port=port)

@@ -4,13 +4,19 @@ import asyncio
 import json
 import runpy
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx
 import uvicorn
 
+from llm_common.agents import (
+    AgenticExecutor,
+    FileContextPointerStore,
+    ToolContextManager,
+    ToolRegistry,
+)
 from llm_common.core import LLMMessage
 from llm_common.testing import ScriptedClient
 
@@ -89,3 +95,16 @@ async def test_the_service_streams_keeps_users_apart_and_survives_a_restart(
         assert erased == {"memories": 2}
         assert (await http.get(address)).status_code == 404
         assert (await http.get(f"/outputs/{foreign}", headers={"X-User": "bob"})).status_code == 200
+
+
+async def test_a_question_that_is_still_running_is_an_error_event(tmp_path: Path) -> None:
+    manager = ToolContextManager(pointer_store=FileContextPointerStore(tmp_path / "outputs"))
+    executor = AgenticExecutor(ScriptedClient([], default=model), ToolRegistry(), manager)
+    async with (
+        serving(tmp_path) as http,
+        aclosing(executor.answer_stream(QUESTION, session="user:ann")) as running,
+    ):
+        await anext(running)
+        [(name, data)] = await ask(http)
+    assert name == "error"
+    assert "user:ann" in data["error"]
