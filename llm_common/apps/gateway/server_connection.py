@@ -355,6 +355,9 @@ class ServerConnection:
                 wire.version = client.protocol_version
                 ready.set_result(client)
                 await self._listen(client, wire.ended, again=self._has_run)
+                if not self._closed:
+                    details = f" ({wire.details})" if wire.details else ""
+                    _log.warning("server %s: %s%s", self.name, wire.reason, details)
         except Exception as exc:  # noqa: BLE001 - a server may fail in any way
             reason = wire.reason if wire.ended.is_set() else _first_error(exc)
             problem = f"it does not start ({wire.details or reason})"

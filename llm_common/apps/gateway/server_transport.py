@@ -1,6 +1,7 @@
 """Start or reach a server, and exchange its messages within limits: `streams_of`."""
 
 import asyncio
+import inspect
 import json
 import os
 import re
@@ -34,6 +35,12 @@ _RESOURCE_METADATA: Final = re.compile(r'resource_metadata="?([^",\s]+)')
 _END_WAIT_S: Final = 1.0  # at most twice, because hosts give the gateway four seconds to end
 # An open stream without data for five minutes may be dead.
 _HTTP_TIMEOUT: Final = httpx2.Timeout(30.0, read=300.0)
+# The SDK's own limit for an event is one megabyte, which versions below 2.3 cannot raise.
+_EVENT_LIMIT: Final[dict[str, Any]] = (
+    {"max_sse_event_size": MAX_LINE_BYTES}
+    if "max_sse_event_size" in inspect.signature(streamable_http_client).parameters
+    else {}
+)
 MAX_ENTRIES: Final = 10_000
 _MAX_LEFT_OUT: Final = 100
 _MAX_NAME_CHARS: Final = 60
@@ -146,10 +153,7 @@ async def _over_http(config: ServerConfig, wire: Wire) -> AsyncIterator[Any]:
             timeout=_HTTP_TIMEOUT,
             event_hooks={"response": [note_status]},
         ) as http,
-        # The SDK's own limit for an event is one megabyte.
-        streamable_http_client(
-            config.url, http_client=http, max_sse_event_size=MAX_LINE_BYTES
-        ) as streams,
+        streamable_http_client(config.url, http_client=http, **_EVENT_LIMIT) as streams,
     ):
         yield streams
 

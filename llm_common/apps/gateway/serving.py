@@ -20,6 +20,7 @@ from starlette.datastructures import Headers
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from llm_common._threads import in_thread
 from llm_common.apps.gateway.config_watch import ConfigSource, ConfigWatch
 from llm_common.apps.gateway.gateway import Gateway, folder_of, store_of
 from llm_common.apps.gateway.gateway_config import GatewayConfig
@@ -132,7 +133,14 @@ def report_on(
 
 
 async def examine(config: GatewayConfig) -> GatewayReport:
-    """Start every server, list its tools, end it, and return the report."""
+    """Start every server, list its tools, end it, and return the report.
+
+    Servers that a running gateway holds back count as waiting.
+    """
+    held: set[str] = set()
+    for report in await in_thread(reports, config):
+        if report.running:
+            held |= {name for name in report.waiting if name in config.servers}
     # Wait longer than any server may take to start and then to list its tools.
     limits_s = [server.start_timeout_s or 0.0 for server in config.servers.values()]
     start_s = max([config.start_timeout_s, *limits_s])
@@ -140,7 +148,8 @@ async def examine(config: GatewayConfig) -> GatewayReport:
     session = HostSession(config, abilities=HostAbilities(), store=store_of(config))
     try:
         await session.tools.listing()
-        return report_on(session, session.results.counts, config.left_out)
+        report = report_on(session, session.results.counts, config.left_out)
+        return report.model_copy(update={"waiting": tuple(sorted(held))})
     finally:
         await session.close()
 

@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 from llm_common.apps.cli.app import app
 from llm_common.apps.gateway import Gateway, ServerConfig
 from llm_common.apps.gateway.config_watch import ConfigSource, ConfigWatch
+from llm_common.apps.gateway.serving import examine, reports
 from tests.apps.gateway.hosts import Files, host_of_process, hostile, text_of, until
 
 pytestmark = pytest.mark.mcp
@@ -160,6 +161,10 @@ async def test_a_running_gateway_follows_its_file(tmp_path: Path) -> None:
         write(path, one=entry(hostile()))
         await until(lambda: bool(changes))
         assert await names_of(host) == {"ok"}
+        write(path, one=entry(hostile()), new={"command": "true"})
+        config = ConfigSource((path,), {"folder": kept}).read()
+        await until(lambda: any(report.waiting for report in reports(config)))
+        assert (await examine(config)).waiting == ("new",)
 
 
 def test_approve_shows_what_an_entry_starts_without_its_values(tmp_path: Path) -> None:

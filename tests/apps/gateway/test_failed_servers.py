@@ -1,5 +1,7 @@
 """Test that a server that fails says why, without secrets and without noise."""
 
+import os
+import signal
 import sys
 import threading
 from collections.abc import Iterator
@@ -10,7 +12,7 @@ import pytest
 from mcp import Client
 
 from llm_common.apps.gateway import Gateway, ServerConfig
-from tests.apps.gateway.hosts import config_of, host_of, hostile, text_of
+from tests.apps.gateway.hosts import config_of, host_of, hostile, text_of, until
 
 pytestmark = pytest.mark.mcp
 METADATA = "http://127.0.0.1/.well-known/oauth-protected-resource"
@@ -116,3 +118,12 @@ async def test_a_server_that_ends_during_a_call_says_how() -> None:
     async with host_of(config_of(one=hostile("an end in a call"))) as host:
         failed = await host.call_tool("ok", {})
     assert "it ended during the call (exit 3), which may have taken effect" in text_of(failed)
+
+
+async def test_an_end_between_calls_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    async with host_of(config_of(one=hostile())) as host:
+        pid = int(text_of(await host.call_tool("ok", {})).split()[2])
+        os.kill(pid, signal.SIGKILL)
+        await until(lambda: "server one: it ended (SIGKILL)" in caplog.text)
+        assert not (await host.call_tool("ok", {})).is_error
+    assert caplog.text.count("server one") == 1  # its end with the gateway is no news
