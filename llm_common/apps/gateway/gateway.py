@@ -108,6 +108,7 @@ class Gateway:
         await in_thread(self.records.load, servers)
         # Whoever starts a gateway with a configuration has approved it.
         await in_thread(self.records.allow, servers)
+        await in_thread(self.records.prune)
         return self
 
     async def __aexit__(

@@ -5,6 +5,7 @@ import json
 import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -20,6 +21,9 @@ from llm_common.storage.files import FileBlobStore
 from llm_common.text.canonical import stable_json
 
 _log = logging.getLogger(__name__)
+
+MAX_RECORDS: Final = 300
+"""Files of records that are kept. Each working folder may have its own for the same server."""
 
 _FOLDER: Final = "servers"
 _MAX_BYTES: Final = 32_000_000  # as long as the longest list of tools
@@ -93,6 +97,17 @@ class ServerRecords:
             with self._lock:
                 if record is not None:
                     self._records[digest] = record
+
+    def prune(self) -> None:
+        """Delete records that are not in use, those that changed longest ago first."""
+        if self._blobs is None:
+            return
+        with suppress(StoreError):
+            blobs = self._blobs.scan(_FOLDER).blobs
+            unused = blobs.keys() - {f"{digest}.json" for digest in self._records}
+            oldest_first = sorted(unused, key=lambda name: blobs[name].modified_s)
+            for name in oldest_first[: max(len(blobs) - MAX_RECORDS, 0)]:
+                self._blobs.delete(f"{_FOLDER}/{name}")
 
     def of(self, config: ServerConfig) -> ServerRecord:
         """Return the record of a server, as it was last loaded or changed."""

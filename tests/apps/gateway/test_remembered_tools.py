@@ -10,6 +10,7 @@ import pytest
 from mcp import Client
 
 from llm_common.apps.gateway import Gateway, GatewayConfig
+from llm_common.apps.gateway.server_records import MAX_RECORDS
 from tests.apps.gateway.hosts import Files, host_of, text_of, until
 
 pytestmark = pytest.mark.mcp
@@ -130,6 +131,20 @@ async def test_records_are_private_checked_and_absent_with_memory_only(files: Fi
     async with host_of(files.config(memory_only=True)) as host:
         assert await names_of(host) == {"search"}
     assert not list((files.kept / "servers").glob("*.json"))
+
+
+async def test_the_oldest_records_are_deleted(files: Files) -> None:
+    (record,) = (files.kept / "servers").glob("*.json")
+    for number in range(MAX_RECORDS + 20):
+        old = record.with_name(f"{number:064x}.json")
+        old.write_text("{}", encoding="utf-8")
+    files.release()
+    async with host_of(files.config()) as host:
+        await host.call_tool("search", {})
+    names = {path.name for path in record.parent.glob("*.json")}
+    assert len(names) == MAX_RECORDS
+    assert {record.name, f"{MAX_RECORDS + 19:064x}.json"} <= names
+    assert f"{0:064x}.json" not in names
 
 
 async def test_changed_tools_are_held_back_until_they_are_approved(files: Files) -> None:
