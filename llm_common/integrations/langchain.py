@@ -1,6 +1,8 @@
 """Hooks for LangChain agents: `LLMCommonMiddleware`."""
 
+import logging
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -8,6 +10,7 @@ from langchain.agents.middleware import AgentMiddleware, ModelRequest, ToolCallR
 from langchain.tools import BaseTool, ToolException, ToolRuntime
 from langchain_core.messages import BaseMessage, ToolMessage
 from langchain_core.tools import StructuredTool
+from langgraph.types import Command
 
 from llm_common.agents.session import Session, SessionConfig, Sessions
 from llm_common.errors import ToolError
@@ -29,6 +32,7 @@ from llm_common.pointers.store import ContextPointerStore
 from llm_common.tools.tool import Tool
 
 T = TypeVar("T")
+_log = logging.getLogger(__name__)
 
 
 class LLMCommonMiddleware(AgentMiddleware[Any, Any, Any]):
@@ -36,11 +40,13 @@ class LLMCommonMiddleware(AgentMiddleware[Any, Any, Any]):
 
     Use it as `create_agent(..., middleware=[LLMCommonMiddleware()])`. Both `invoke` and `ainvoke`
     work. A long text of a tool becomes a preview in the same `ToolMessage`, which keeps its
-    `artifact`, `status` and `tool_call_id`. Errors, images and `Command`s are not changed. The
-    state keeps every message, and only the messages sent to the model are folded.
+    `artifact`, `status` and `tool_call_id`, also within a `Command` for the same graph. Errors and
+    images are not changed. The state keeps every message, and only the messages sent to the model
+    are folded.
 
-    The run's `thread_id` names the session. Without one, the id of the first message does: a caller
-    who keeps the history must pass on the messages that the previous run returned.
+    The run's `thread_id` names the session. Without one, the id and text of the first message do,
+    and a warning is logged: a caller who keeps the history must pass on the messages that the
+    previous run returned.
 
     Args:
         store: A store, the folder of one, or the `Sessions` of other hooks. None takes
@@ -55,6 +61,7 @@ class LLMCommonMiddleware(AgentMiddleware[Any, Any, Any]):
     ) -> None:
         super().__init__()
         self.sessions = Sessions.over(store, config)
+        self._has_warned = False
         # Definitions only, because each call reads from the session of its run.
         self.tools = list(map(self._read_back_tool, self.sessions.tools()))
 
@@ -97,15 +104,39 @@ class LLMCommonMiddleware(AgentMiddleware[Any, Any, Any]):
             if caller is not None:
                 return caller
         if thread_id is None and messages and messages[0].id:
-            # A tuple cannot collide with a `thread_id`, which is a str.
-            return self.sessions.get(("messages", messages[0].id))
+            self._warn_of_no_thread()
+            # With the text, since clients may number their messages. A tuple cannot collide with a
+            # `thread_id`, which is a str.
+            return self.sessions.get(("messages", messages[0].id, repr(messages[0].content)))
         return self.sessions.get(thread_id)
 
+    def _warn_of_no_thread(self) -> None:
+        if not self._has_warned:
+            self._has_warned = True
+            _log.warning(
+                "a run has no thread_id, so its first message names the session: pass a thread_id "
+                "to keep users apart"
+            )
+
     async def _offload(self, session: Session, request: ToolCallRequest, result: Any) -> Any:
-        if not isinstance(result, ToolMessage) or result.status == "error":
-            return result
         if request.tool is not None and request.tool.return_direct:
             return result  # the user gets it as the answer
+        # A parent graph may have no tool that reads.
+        if isinstance(result, Command) and result.graph is None and isinstance(result.update, dict):
+            update = dict(result.update)
+            messages = update.get("messages")
+            if isinstance(messages, list):
+                update["messages"] = [
+                    await self._offload_message(session, request, message) for message in messages
+                ]
+            return replace(result, update=update)
+        return await self._offload_message(session, request, result)
+
+    async def _offload_message(
+        self, session: Session, request: ToolCallRequest, result: Any
+    ) -> Any:
+        if not isinstance(result, ToolMessage) or result.status == "error":
+            return result
         text = plain_text(result.content)
         if text is None:
             return result

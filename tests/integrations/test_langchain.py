@@ -1,17 +1,20 @@
 """Test LangChain agents with `LLMCommonMiddleware` and a scripted chat model."""
 
 import json
+import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from langchain.agents import create_agent
-from langchain.tools import ToolException, tool
+from langchain.tools import ToolException, ToolRuntime, tool
 from langchain_core.language_models.chat_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.types import Command
 from pydantic import Field
 
 from llm_common.agents import InMemoryContextPointerStore, OffloadPolicy, SessionConfig, Sessions
@@ -245,6 +248,66 @@ async def test_a_delegate_reads_the_pointers_that_it_is_given(how: str, thread: 
     assert "10500" in str((await run(outer, how, "go", thread))[-1].content)
 
 
+async def test_clients_that_number_their_messages_do_not_share_a_session(
+    how: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    stored: list[str] = []
+    model = ScriptedModel(
+        steps=[
+            calls(("list_parts", {"kind": "all"})),
+            AIMessage("done"),
+            lambda m: calls(("read_context", {"pointer_id": stored[0]})),
+            AIMessage("done"),
+        ]
+    )
+    agent = create_agent(model, [list_parts], middleware=[LLMCommonMiddleware()])
+    mine = await run(agent, how, "go on", None, [HumanMessage("I am Ann", id="1")])
+    stored.append(id_in(mine[-2]))
+    theirs = await run(agent, how, "go on", None, [HumanMessage("I am Bob", id="1")])
+    assert "no stored result of this session" in str(theirs[-2].content)
+    assert caplog.text.count("pass a thread_id") == 1
+    assert "Ann" not in caplog.text
+
+
+async def test_a_tool_message_within_a_command_is_offloaded(how: str) -> None:
+    @tool
+    def list_and_note(kind: str, runtime: ToolRuntime) -> Command[Any]:
+        """Lists the parts in stock."""
+        message = ToolMessage(json.dumps(ROWS), tool_call_id=runtime.tool_call_id)
+        return Command(update={"messages": [message]})
+
+    model = ScriptedModel(
+        steps=[calls(("list_and_note", {"kind": "all"})), reads("/1500/stock"), AIMessage("done")]
+    )
+    agent = create_agent(model, [list_and_note], middleware=[LLMCommonMiddleware()])
+    messages = await run(agent, how, "go")
+    assert len(str(messages[2].content)) < 3_000
+    assert "10500" in str(messages[-2].content)
+
+
+def test_a_checkpoint_on_disk_stays_small(tmp_path: Path) -> None:
+    rows = [{"id": number, "name": f"part {number}"} for number in range(34_000)]
+
+    @tool
+    def list_all(page: int) -> str:
+        """Lists all parts."""
+        return json.dumps(rows)
+
+    steps: list[Any] = [calls(("list_all", {"page": page})) for page in range(20)]
+    with SqliteSaver.from_conn_string(str(tmp_path / "state.sqlite")) as saver:
+        agent: Any = create_agent(
+            ScriptedModel(steps=[*steps, AIMessage("done")]),
+            [list_all],
+            middleware=[LLMCommonMiddleware()],
+            checkpointer=saver,
+        )
+        config = {"configurable": {"thread_id": "a"}, "recursion_limit": 100}
+        agent.invoke({"messages": [HumanMessage("go")]}, config)
+    written = sum(path.stat().st_size for path in tmp_path.iterdir())
+    assert len(json.dumps(rows)) > 1_100_000
+    assert written < 1_000_000, written
+
+
 async def test_parallel_calls_share_the_budget_of_their_turn(how: str) -> None:
     @tool
     def get_text(number: int) -> str:
@@ -299,7 +362,11 @@ async def test_an_image_stays_with_shortened_text(how: str) -> None:
     assert str(text).count("the rest has not been read") == 1
 
 
-async def test_many_tools_are_reduced_to_matching_ones(how: str) -> None:
+async def test_many_tools_are_reduced_to_matching_ones(
+    how: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, logger="llm_common")
+
     def one(number: int) -> Any:
         @tool(f"convert_unit_{number}")
         def convert(amount: float) -> str:
@@ -320,7 +387,10 @@ async def test_many_tools_are_reduced_to_matching_ones(how: str) -> None:
     assert len(model.offered) == 3
     for names in model.offered:
         assert {"read_context", "search_context", "get_weather", "web_search"} <= set(names)
-        assert len(names) < 100
+    logged: list[Any] = [entry.args for entry in caplog.records if "tools are shown" in entry.msg]
+    # Without the finder and the tool of the provider, which need no room.
+    assert [shown for shown, *_ in logged] == [len(names) - 2 for names in model.offered]
+    assert all(3_900 < tokens <= 4_000 for _, _, tokens, _ in logged)
 
 
 def test_the_documentation_runs(
