@@ -92,6 +92,10 @@ def test_a_preview_names_the_reader_as_the_host_does(tour_of: TourOf, way: str) 
     assert f" {name} " in tour.text("log")
 
 
+def test_an_old_pointer_is_read_after_a_restart(tour_of: TourOf) -> None:
+    assert commit_message(PART_COMMIT) in tour_of(RESUMED_WAY).text("resumed")
+
+
 def test_the_search_costs_fewer_tokens_than_the_list(host: RealHost, tour_of: TourOf) -> None:
     tokens = {way: request_tokens(tour_of(way).first_requests[0]) for way in WAYS}
     assert tokens["none"] < tokens["search"] < tokens["gateway"]
