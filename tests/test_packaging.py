@@ -134,3 +134,15 @@ def test_the_package_runs_out_of_a_zip_archive_s0_41_f_202(copy: Path, tmp_path:
         check=False,
     )
     assert completed.returncode == 0, completed.stderr
+
+
+def test_a_package_has_one_pin_for_this_python() -> None:
+    text = (PACKAGE.parent / "constraints.txt").read_text(encoding="utf-8")
+    pinned: list[str] = []
+    for line in text.splitlines():
+        if line.startswith("#"):
+            continue
+        pin = Requirement(line)
+        if pin.marker is None or pin.marker.evaluate():
+            pinned.append(pin.name)
+    assert sorted(set(pinned)) == sorted(pinned)
