@@ -1,4 +1,4 @@
-"""Anthropic's messages endpoint on loopback with a script, for Claude Code."""
+"""Anthropic's messages endpoint on loopback with a script, for Claude Code and Anthropic's client."""
 
 import json
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ _NUMBERS = count()  # a resumed conversation must not have an id twice
 
 @contextmanager
 def scripted_messages(*steps: Step) -> Iterator[Endpoint]:
-    """Serve the steps in turn to requests with tools of MCP servers, and "ok" to others."""
+    """Serve the steps in turn to requests with tools of our own, and "ok" to others."""
     endpoint = Endpoint(steps)
 
     class Handler(BaseHTTPRequestHandler):
@@ -46,8 +46,8 @@ def scripted_messages(*steps: Step) -> Iterator[Endpoint]:
 
 def _blocks(endpoint: Endpoint, body: dict[str, Any]) -> list[dict[str, Any]]:
     names = [tool["name"] for tool in body.get("tools", ()) if "name" in tool]
-    # Claude Code also asks for titles and the like.
-    if not any(name.startswith("mcp__") for name in names):
+    # Claude Code also asks for titles and the like. All agents here read back.
+    if not any(name.endswith("read_context") for name in names):
         return [{"type": "text", "text": "ok"}]
     endpoint.requests.append(body)
     step = endpoint.steps.popleft()
