@@ -3,6 +3,7 @@
 import asyncio
 import copy
 import json
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -273,7 +274,11 @@ async def test_a_long_history_is_folded_only_for_the_model(how: str) -> None:
     )
 
 
-async def test_many_tools_are_reduced_to_matching_ones(how: str) -> None:
+async def test_many_tools_are_reduced_to_matching_ones(
+    how: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, logger="llm_common")
+
     def one(number: int) -> FunctionTool:
         @function_tool(name_override=f"convert_unit_{number}")
         def convert(amount: float) -> str:
@@ -291,7 +296,10 @@ async def test_many_tools_are_reduced_to_matching_ones(how: str) -> None:
     assert len(offered) == 3
     for names in offered:
         assert {"get_weather", "read_context", "search_context"} <= set(names)
-        assert len(names) < 100
+    logged: list[Any] = [entry.args for entry in caplog.records if "tools are shown" in entry.msg]
+    # Without the finder, which needs no room.
+    assert [shown for shown, *_ in logged] == [len(names) - 1 for names in offered]
+    assert all(3_900 < tokens <= 4_000 for _, _, tokens, _ in logged)
 
 
 async def test_a_session_keeps_its_items() -> None:

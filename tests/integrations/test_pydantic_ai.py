@@ -1,6 +1,7 @@
 """Test pydantic-ai agents with `LLMCommonCapability` and a `FunctionModel`."""
 
 import asyncio
+import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -400,7 +401,10 @@ async def test_a_long_history_is_folded_only_for_the_model(how: str) -> None:
     assert {one.tool_call_id for one in outputs(script.sent[-1])} == called
 
 
-async def test_many_tools_are_reduced_to_matching_ones(how: str) -> None:
+async def test_many_tools_are_reduced_to_matching_ones(
+    how: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, logger="llm_common")
     agent = Agent(capabilities=[LLMCommonCapability()], tools=[get_weather])
     for number in range(200):
 
@@ -416,7 +420,10 @@ async def test_many_tools_are_reduced_to_matching_ones(how: str) -> None:
     assert len(script.offered) == 3
     for names in script.offered:
         assert {"get_weather", "read_context", "search_context"} <= set(names)
-        assert len(names) < 100
+    logged: list[Any] = [entry.args for entry in caplog.records if "tools are shown" in entry.msg]
+    # Without the finder, which needs no room.
+    assert [shown for shown, *_ in logged] == [len(names) - 1 for names in script.offered]
+    assert all(3_900 < tokens <= 4_000 for _, _, tokens, _ in logged)
 
 
 async def test_a_request_within_the_limit_is_sent_unchanged() -> None:
