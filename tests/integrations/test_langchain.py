@@ -285,6 +285,25 @@ async def test_a_tool_message_within_a_command_is_offloaded(how: str) -> None:
     assert "10500" in str(messages[-2].content)
 
 
+def test_the_next_worker_reads_what_a_checkpoint_names_t_02(tmp_path: Path) -> None:
+    config: Any = {"configurable": {"thread_id": "a"}}
+
+    def read_first(messages: list[BaseMessage]) -> AIMessage:
+        return reads("/3")([message for message in messages if message.type == "tool"])
+
+    # Each step has a middleware of its own, as a restarted server or another worker has.
+    for step in (calls(("list_parts", {"kind": "all"})), read_first):
+        with SqliteSaver.from_conn_string(str(tmp_path / "state.sqlite")) as saver:
+            agent: Any = create_agent(
+                ScriptedModel(steps=[step, AIMessage("done")]),
+                [list_parts],
+                middleware=[LLMCommonMiddleware()],
+                checkpointer=saver,
+            )
+            state = agent.invoke({"messages": [HumanMessage("go")]}, config)
+    assert "part 3" in state["messages"][-2].content
+
+
 def test_a_checkpoint_on_disk_stays_small(tmp_path: Path) -> None:
     rows = [{"id": number, "name": f"part {number}"} for number in range(34_000)]
 
