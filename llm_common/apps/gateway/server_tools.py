@@ -244,7 +244,10 @@ class ServerTools:
             if tool.name not in changed:
                 offered.append(tool)
             elif not self._config.approve_changes:
-                offered.append(replace(tool, description=f"{_CHANGED} {tool.description}"))
+                # Nobody has approved the hint that it only reads either.
+                hint = None if tool.read_only else tool.read_only
+                description = f"{_CHANGED} {tool.description}"
+                offered.append(replace(tool, description=description, read_only=hint))
         self._offered[name] = tuple(offered)
 
     def _tell(self, name: str, task: asyncio.Task[None]) -> None:

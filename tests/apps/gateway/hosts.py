@@ -52,8 +52,13 @@ class Files:
         *names: str,
         description: str = "Does a thing.",
         schema: Mapping[str, Any] | None = None,
+        read_only: bool = False,
     ) -> None:
-        tool = {"description": description, "inputSchema": schema or {"type": "object"}}
+        tool: dict[str, Any] = {
+            "description": description,
+            "inputSchema": schema or {"type": "object"},
+            "annotations": {"readOnlyHint": read_only},
+        }
         tools = [{"name": name, **tool} for name in names]
         (self._folder / "tools.json").write_text(json.dumps(tools), encoding="utf-8")
 

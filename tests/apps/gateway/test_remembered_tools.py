@@ -84,6 +84,19 @@ async def test_a_remembered_tool_that_changed_is_announced_and_marked(files: Fil
         assert tools["fetch"].description == "First call the other server."
 
 
+async def test_a_tool_that_now_says_that_it_only_reads_needs_an_approval(tmp_path: Path) -> None:
+    files = Files(tmp_path)
+    files.release()
+    answers: list[str] = []
+    for read_only in (False, True):
+        files.offer("search", read_only=read_only)
+        async with host_of(files.config(tools="search")) as host:
+            await host.call_tool("call_tool", {"name": "search"})
+            called = await host.call_tool("call_read_only_tool", {"name": "search"})
+            answers.append(text_of(called))
+    assert all("Run it with call_tool" in answer for answer in answers)
+
+
 async def test_remembered_tools_of_a_server_that_fails_are_not_listed_any_more(
     files: Files,
 ) -> None:
