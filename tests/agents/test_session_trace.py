@@ -3,6 +3,7 @@
 import logging
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -102,10 +103,16 @@ async def test_a_trace_of_the_application_has_the_lines_t_09(tmp_path: Path) -> 
 
 
 async def test_no_message_is_read_for_a_trace_that_is_off_t_09() -> None:
+    class Unread(list[Any]):
+        def __iter__(self) -> Iterator[Any]:
+            pytest.fail("a message was read")
+
+        __reversed__ = __iter__
+
     session = session_of("off", fold=None, max_tool_tokens=None)
-    messages: Any = [object()]
-    assert await session.fold(messages) == messages
-    await session.offload(TEXT, tool="list_parts", args={}, query="where")
+    call: dict[str, Any] = {"tool": "list_parts", "args": {}, "turn": "t"}
+    await session.offload(TEXT, **call, query="where")
+    await session.offload(TEXT, **call, messages=Unread([{"role": "user", "content": "Where?"}]))
 
 
 async def test_many_sessions_keep_few_runs_open_t_09(folder: Path) -> None:
