@@ -1,9 +1,9 @@
 """Test that a session without a run of its own is traced turn by turn."""
 
 import logging
+import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -102,17 +102,26 @@ async def test_a_trace_of_the_application_has_the_lines_t_09(tmp_path: Path) -> 
     assert kinds(read_trace(run.path)) == ["run_begin", "offload", "run_end"]
 
 
-async def test_no_message_is_read_for_a_trace_that_is_off_t_09() -> None:
-    class Unread(list[Any]):
-        def __iter__(self) -> Iterator[Any]:
-            pytest.fail("a message was read")
+def test_no_message_is_read_for_a_trace_that_is_off_t_09() -> None:
+    # In a process of its own, where no test has begun a trace.
+    program = """
+import asyncio
+from llm_common.agents import InMemoryContextPointerStore, Session
 
-        __reversed__ = __iter__
+class Unread(list):
+    def __getitem__(self, index):
+        raise AssertionError("a message was read")
 
-    session = session_of("off", fold=None, max_tool_tokens=None)
-    call: dict[str, Any] = {"tool": "list_parts", "args": {}, "turn": "t"}
-    await session.offload(TEXT, **call, query="where")
-    await session.offload(TEXT, **call, messages=Unread([{"role": "user", "content": "Where?"}]))
+async def main():
+    session = Session(InMemoryContextPointerStore(), session_id="off")
+    call = {"tool": "list_parts", "args": {}, "turn": "t"}
+    await session.offload("word " * 9_000, **call, query="where")
+    await session.offload("word " * 9_000, **call, messages=Unread([{"role": "user"}]))
+
+asyncio.run(main())
+"""
+    environment = {name: value for name, value in os.environ.items() if name != TRACE_DIR.name}
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=120, env=environment)
 
 
 async def test_many_sessions_keep_few_runs_open_t_09(folder: Path) -> None:
