@@ -26,6 +26,8 @@ MAX_RECORDS: Final = 300
 """Files of records that are kept. Each working folder may have its own for the same server."""
 
 _FOLDER: Final = "servers"
+# What an answer has besides its tools, in the protocol of 2026. Older ones ignore it.
+_COMPLETE: Final = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
 _MAX_BYTES: Final = 32_000_000  # as long as the longest list of tools
 # Fields that only this gateway reads.
 _NOT_STARTED: Final = {"rules", "start_timeout_s", "call_timeout_s"}
@@ -121,7 +123,7 @@ class ServerRecords:
         record = self.of(config)
         if record.tools is None:
             return None
-        result: dict[str, Any] = {"tools": [dict(tool) for tool in record.tools]}
+        result: dict[str, Any] = {"tools": [dict(tool) for tool in record.tools], **_COMPLETE}
         remove_invalid_entries(result, Wire(version=record.protocol))
         try:
             definitions = types.ListToolsResult.model_validate(result).tools

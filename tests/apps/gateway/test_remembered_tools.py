@@ -4,14 +4,15 @@ import stat
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Literal
 
 import mcp_types as types
 import pytest
 from mcp import Client
 
 from llm_common.apps.gateway import Gateway, GatewayConfig
-from llm_common.apps.gateway.server_records import MAX_RECORDS
-from tests.apps.gateway.hosts import Files, host_of, text_of, until
+from llm_common.apps.gateway.server_records import MAX_RECORDS, ServerRecords
+from tests.apps.gateway.hosts import Files, config_of, host_of, odd, text_of, until
 
 pytestmark = pytest.mark.mcp
 # A test that waits so long fails by its own limit, so none of them proves anything by waiting.
@@ -58,6 +59,21 @@ async def test_remembered_tools_are_listed_at_once_and_a_call_waits(files: Files
         assert text_of(await host.call_tool("search", {})).startswith("search of")
         assert await names_of(host) == {"search"}
         assert heard.changes == 0  # nothing has changed
+
+
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+async def test_tools_are_remembered_from_servers_of_each_protocol(
+    mode: Literal["legacy", "auto"], tmp_path: Path
+) -> None:
+    settings = {"memory_only": False, "folder": tmp_path}
+    async with host_of(config_of(one=odd(), settings=settings), mode=mode) as host:
+        listed = await names_of(host)
+    records = ServerRecords(tmp_path)
+    records.load([odd()])
+    remembered = records.tools_of("one", odd())
+    assert remembered is not None
+    assert "get_log" in listed
+    assert {tool.name for tool in remembered} == listed
 
 
 async def test_the_order_of_the_keys_of_a_definition_is_not_a_change(tmp_path: Path) -> None:

@@ -111,7 +111,7 @@ def parent_of(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
-@pytest.mark.parametrize("where", [(), ("--memory-only",)])
+@pytest.mark.parametrize("where", [(), ("--forget",), ("--memory-only",)])
 async def test_a_gateway_ends_its_servers_on_sigterm(
     where: tuple[str, ...], tmp_path: Path
 ) -> None:
@@ -123,14 +123,15 @@ async def test_a_gateway_ends_its_servers_on_sigterm(
     ) as host:
         pid = int(text_of(await host.call_tool("get_pid", {})))
         await host.call_tool("get_log", {"lines": 20_000})
-        assert bool(list(folder.rglob("*.result.json"))) is not bool(where)
+        assert bool(list(folder.rglob("*.result.json"))) is (where != ("--memory-only",))
         waiting = asyncio.create_task(host.call_tool("pause", {"seconds": 60, "number": 1}))
         await asyncio.sleep(0.1)
         gateway = parent_of(pid)
         os.kill(gateway, signal.SIGTERM)
         os.kill(gateway, signal.SIGTERM)
         await until(lambda: not Path(f"/proc/{pid}").exists() and not _runs(gateway))
-        assert not list(folder.rglob("*.result.json"))
+        # Results stay for the next gateway, unless the user wants them forgotten.
+        assert bool(list(folder.rglob("*.result.json"))) is (where == ())
         await asyncio.gather(waiting, return_exceptions=True)
 
 
