@@ -168,8 +168,10 @@ class HostResults:
         """
         if not self.keeps or limits is None:
             return None
-        # In a thread, because encoding megabytes of links would block the event loop.
-        link_tokens = await in_thread(self._tokens_of_links, output.links, limits)
+        link_tokens: int | None = 0
+        if output.links:
+            # In a thread, because encoding megabytes of links would block the event loop.
+            link_tokens = await in_thread(self._tokens_of_links, output.links, limits)
         keeps_links = link_tokens is not None
         max_tokens = limits.max_whole_tokens - (link_tokens or 0)
         policy = OffloadPolicy(
@@ -208,8 +210,6 @@ class HostResults:
         self, links: Sequence[Mapping[str, Any]], limits: ResultLimits
     ) -> int | None:
         """Return the tokens of links, or None if they leave no room for a preview beside them."""
-        if not links:
-            return 0
         max_tokens = limits.max_whole_tokens - limits.max_preview_tokens
         text = to_json(list(links))
         if len(text) > max_tokens * _MAX_CHARS_PER_TOKEN:

@@ -25,9 +25,9 @@ from llm_common.apps.gateway.own_tools import (
     search_definitions,
 )
 from llm_common.apps.gateway.result_blocks import (
-    ResultBlocks,
     output_of_resource,
     previewable_texts,
+    read_blocks,
 )
 from llm_common.apps.gateway.result_scope import ResultScope
 from llm_common.apps.gateway.server_connection import HostAbilities, ServerConnection
@@ -367,9 +367,9 @@ class HostSession:
         intent: str,
     ) -> types.CallToolResult:
         """Return a result with a preview instead of long text. Media and the error flag stay."""
-        blocks = await in_thread(ResultBlocks.of, result.content)
+        blocks, output = await in_thread(read_blocks, result)
         preview = await self.results.preview(
-            await in_thread(blocks.output, result.structured_content),
+            output,
             self._config.result_limits(tool.server, tool.name),
             tool=name,
             args=arguments,

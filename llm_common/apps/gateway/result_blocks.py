@@ -78,6 +78,12 @@ def previewable_texts(
     return texts
 
 
+def read_blocks(result: types.CallToolResult) -> tuple[ResultBlocks, ServerOutput]:
+    """Return the blocks of a result, and what a preview of it may replace."""
+    blocks = ResultBlocks.of(result.content)
+    return blocks, blocks.output(result.structured_content)
+
+
 def output_of_resource(contents: Sequence[types.TextResourceContents]) -> ServerOutput:
     """Return the contents of a resource as a value to store: one text, or a list of contents."""
     if len(contents) == 1:
