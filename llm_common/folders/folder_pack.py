@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Final
 
 from llm_common._telemetry import begin_run, operation, record
+from llm_common._user_folders import default_cache_dir
 from llm_common.context.bundle import ContextBundle, Form, ItemAccount
 from llm_common.context.intent import classify_intent
 from llm_common.context.request import (
@@ -47,7 +48,7 @@ from llm_common.folders.candidates import (
 )
 from llm_common.folders.contained_file import ContainedFile
 from llm_common.folders.passages import pack_passages
-from llm_common.folders.tree_index import IndexCache, ProgressCallback, default_cache_dir
+from llm_common.folders.tree_index import IndexCache, ProgressCallback
 
 MIN_BUDGET_TOKENS: Final = 256
 """The smallest accepted budget."""

@@ -4,7 +4,6 @@ import hashlib
 import os
 import re
 import sqlite3
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -12,7 +11,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final, NamedTuple, Self, TypeVar
 
-from llm_common._env import XDG_CACHE_HOME, read_path
 from llm_common.errors import ConfigError, LockTimeoutError, StoreError, StoreFullError
 from llm_common.folders.contained_file import ContainedFile
 from llm_common.folders.exclusion import MAX_FILE_BYTES, SkipReason, skip_reason_by_content
@@ -296,29 +294,6 @@ _NOT_DAMAGED: Final = frozenset(
     }
 )
 T = TypeVar("T")
-
-
-def default_cache_dir() -> Path:
-    """Return the user's cache folder for this library, by the platform's convention.
-
-    The folder may not exist.
-
-    Raises:
-        ConfigError: If the user has no home folder, as in some containers.
-    """
-    if chosen := read_path(XDG_CACHE_HOME):
-        return chosen / "llm-common"
-    try:
-        home = Path.home()
-    except RuntimeError as exc:
-        variable = XDG_CACHE_HOME.name
-        reason = f"this user has no home folder; set {variable} to a folder that may be written"
-        raise ConfigError(reason, variable=variable, value="") from exc
-    if sys.platform == "darwin":
-        return home / "Library/Caches/llm-common"
-    if sys.platform == "win32":
-        return home / "AppData/Local/llm-common/Cache"
-    return home / ".cache/llm-common"
 
 
 class IndexCache:

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from llm_common._user_folders import default_cache_dir
 from llm_common.errors import ConfigError
-from llm_common.folders.tree_index import IndexCache, TreeIndex, default_cache_dir
+from llm_common.folders.tree_index import IndexCache, TreeIndex
 from tests.folders.tree import listed, write
 
 

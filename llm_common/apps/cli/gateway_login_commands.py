@@ -79,8 +79,8 @@ def logout(server: _Name, *, config: _Config = None) -> None:
 
 def _server(name: str, paths: list[Path] | None) -> "ServerConfig":
     with needs_extra():
+        from llm_common._user_folders import default_config_dir
         from llm_common.apps.gateway.gateway_config import GatewayConfig
-        from llm_common.apps.gateway.user_folder import default_config_dir
 
         if paths is None:
             folder = default_config_dir() / "gateway"

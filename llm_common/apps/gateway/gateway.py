@@ -16,6 +16,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from llm_common import __version__
 from llm_common._threads import in_thread
+from llm_common._user_folders import default_cache_dir
 from llm_common.apps.gateway.gateway_config import GatewayConfig, ServerConfig
 from llm_common.apps.gateway.host_results import GatewayCounts
 from llm_common.apps.gateway.host_session import HostSession
@@ -25,7 +26,6 @@ from llm_common.apps.gateway.server_connection import HostAbilities
 from llm_common.apps.gateway.server_questions import HostContext
 from llm_common.apps.gateway.server_records import ServerRecords
 from llm_common.errors import StoreError
-from llm_common.folders.tree_index import default_cache_dir
 from llm_common.pointers.store import (
     ContextPointerStore,
     FileContextPointerStore,

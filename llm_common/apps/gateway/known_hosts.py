@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from llm_common._env import read_named
-from llm_common.apps.gateway.user_folder import default_config_dir
+from llm_common._user_folders import default_config_dir
 
 Scope = Literal["user", "project"]
 

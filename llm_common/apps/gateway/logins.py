@@ -20,7 +20,7 @@ from mcp.shared.auth_utils import resource_url_from_server_url
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from llm_common._threads import in_thread
-from llm_common.apps.gateway.user_folder import default_config_dir
+from llm_common._user_folders import default_config_dir
 from llm_common.errors import LLMCommonError, PointerNotFoundError, StoreError
 from llm_common.storage import FileBlobStore
 
