@@ -21,6 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from llm_common._threads import in_thread
 from llm_common._user_folders import default_config_dir
+from llm_common.apps.gateway.http_bodies import ENCODINGS, MAX_LOGIN_BYTES
 from llm_common.errors import LLMCommonError, PointerNotFoundError, StoreError
 from llm_common.storage import FileBlobStore
 
@@ -168,9 +169,17 @@ def _renew(login: Login) -> Login | None:
         callback_handler=None,
         client_info=login.client,
     )
-    form, headers = context.prepare_token_auth(form, {"Accept": "application/json"})
+    headers = {"Accept": "application/json", **ENCODINGS}
+    form, headers = context.prepare_token_auth(form, headers)
+    body = b""
     try:
-        response = httpx2.post(login.token_endpoint, data=form, headers=headers, timeout=_TIMEOUT_S)
+        with httpx2.stream(
+            "POST", login.token_endpoint, data=form, headers=headers, timeout=_TIMEOUT_S
+        ) as response:
+            for chunk in response.iter_bytes():
+                body += chunk
+                if len(body) > MAX_LOGIN_BYTES:
+                    break  # what is left does not make a token of it
     except httpx2.HTTPError as exc:
         # Its text and its request may hold the token.
         reason = f"{login.issuer} cannot be reached ({type(exc).__name__}); try again later"
@@ -179,7 +188,7 @@ def _renew(login: Login) -> Login | None:
         return None
     try:
         response.raise_for_status()
-        tokens = OAuthToken.model_validate_json(response.content)
+        tokens = OAuthToken.model_validate_json(body)
     except (httpx2.HTTPError, ValidationError):
         reason = f"{login.issuer} answered {response.status_code} instead of a token; try later"
         raise LoginError(reason) from None

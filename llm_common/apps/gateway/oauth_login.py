@@ -21,6 +21,7 @@ from pydantic import AnyUrl
 
 from llm_common import __version__
 from llm_common.apps.gateway.gateway_config import OAuthClient, ServerConfig
+from llm_common.apps.gateway.http_bodies import ENCODINGS, MAX_LOGIN_BYTES, limit_bodies
 from llm_common.apps.gateway.logins import Login, LoginError, expiry_of, resource_of
 from llm_common.text.display import one_line
 
@@ -113,7 +114,7 @@ async def log_in(
         # Its text may hold what the authorization server answered, so it is cut to one line.
         reason = one_line(str(exc), max_chars=_MAX_REASON_CHARS)
         raise LoginError(f"the login failed: {reason}; run the command again") from None
-    except httpx2.HTTPError as exc:
+    except (httpx2.HTTPError, httpx2.StreamError) as exc:
         reason = f"the server or its authorization server cannot be reached ({type(exc).__name__})"
         raise LoginError(f"{reason}; try again later") from None
     if new.tokens is None or new.client is None:
@@ -173,11 +174,17 @@ def _check(url: str) -> None:
 
 async def _ask(server: ServerConfig, provider: OAuthClientProvider) -> None:
     """Send a first request, which the SDK answers with the login if the server wants one."""
-    headers = {**server.headers, "Accept": "application/json, text/event-stream"}
+    accepted = {"Accept": "application/json, text/event-stream"}
+    headers = {**ENCODINGS, **server.headers, **accepted}
     method = "GET" if server.type == "sse" else "POST"
     body = None if server.type == "sse" else dict(_INITIALIZE)
     async with (
-        httpx2.AsyncClient(headers=headers, auth=provider, timeout=30.0) as http,
+        httpx2.AsyncClient(
+            headers=headers,
+            auth=provider,
+            timeout=30.0,
+            event_hooks={"response": [limit_bodies(MAX_LOGIN_BYTES)]},
+        ) as http,
         # Only the status counts. The answer may be a stream without an end.
         http.stream(method, server.url, json=body),
     ):

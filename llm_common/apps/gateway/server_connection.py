@@ -19,6 +19,7 @@ from pydantic import ValidationError
 
 from llm_common import __version__
 from llm_common.apps.gateway.gateway_config import ServerConfig
+from llm_common.apps.gateway.http_bodies import MAX_BODY_BYTES, TOO_LONG
 from llm_common.apps.gateway.logins import LoginError
 from llm_common.apps.gateway.server_questions import HostChannel, HostContext, ServerQuestions
 from llm_common.apps.gateway.server_transport import Wire, streams_of
@@ -200,7 +201,10 @@ class ServerConnection:
                         f"{wire.reason} during the call{details}, which may have taken effect"
                     ) from exc
                 if exc.code in _NO_ANSWER:
-                    raise ToolFailedError(f"{self.name} {_NO_ANSWER[exc.code]}", tool="") from exc
+                    problem = _NO_ANSWER[exc.code]
+                    if TOO_LONG in exc.message:
+                        problem = f"returned an answer of over {MAX_BODY_BYTES:,} bytes"
+                    raise ToolFailedError(f"{self.name} {problem}", tool="") from exc
                 raise
             except ValidationError as exc:
                 fields = {".".join(map(str, problem["loc"][:3])) for problem in exc.errors()[:3]}

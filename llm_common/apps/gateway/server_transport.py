@@ -24,11 +24,12 @@ from pydantic import ValidationError
 
 from llm_common._threads import in_thread
 from llm_common.apps.gateway.gateway_config import ServerConfig
+from llm_common.apps.gateway.http_bodies import ENCODINGS, MAX_BODY_BYTES, limit_bodies
 from llm_common.apps.gateway.logins import stored_login
 from llm_common.apps.gateway.server_stderr import StderrRelay
 from llm_common.text.display import one_line
 
-MAX_LINE_BYTES: Final = 64_000_000
+MAX_LINE_BYTES: Final = MAX_BODY_BYTES
 _LAST_WORDS_WAIT_S: Final = 0.5
 _MAX_REFUSAL_CHARS: Final = 200
 _RESOURCE_METADATA: Final = re.compile(r'resource_metadata="?([^",\s]+)')
@@ -127,8 +128,18 @@ def _transport(config: ServerConfig, wire: Wire) -> AbstractAsyncContextManager[
         return _of_process(config, wire)
     if config.type == "sse":
         auth = None if _has_token(config) else stored_login(config.url)
-        return sse_client(config.url, headers=dict(config.headers), auth=auth)
+        headers = {**ENCODINGS, **config.headers}
+        return sse_client(config.url, headers=headers, auth=auth, httpx_client_factory=_sse_http)
     return _over_http(config, wire)
+
+
+def _sse_http(
+    headers: dict[str, str] | None = None,
+    timeout: httpx2.Timeout | None = None,
+    auth: httpx2.Auth | None = None,
+) -> httpx2.AsyncClient:
+    hooks = {"response": [limit_bodies(streams=("GET",))]}
+    return httpx2.AsyncClient(headers=headers, timeout=timeout, auth=auth, event_hooks=hooks)
 
 
 def _has_token(config: ServerConfig) -> bool:
@@ -148,10 +159,10 @@ async def _over_http(config: ServerConfig, wire: Wire) -> AsyncIterator[Any]:
 
     async with (
         httpx2.AsyncClient(
-            headers=dict(config.headers),
+            headers={**ENCODINGS, **config.headers},
             auth=auth,
             timeout=_HTTP_TIMEOUT,
-            event_hooks={"response": [note_status]},
+            event_hooks={"response": [note_status, limit_bodies(streams=("GET", "POST"))]},
         ) as http,
         streamable_http_client(config.url, http_client=http, **_EVENT_LIMIT) as streams,
     ):

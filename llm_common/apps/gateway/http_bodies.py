@@ -1,0 +1,72 @@
+"""Limit what the answer of a server over HTTP takes in memory: `limit_bodies`."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from typing import Final
+
+import httpx2
+
+MAX_BODY_BYTES: Final = 64_000_000
+MAX_LOGIN_BYTES: Final = 1_000_000  # of a document of an authorization server
+TOO_LONG: Final = "it is longer than the limit for an answer"
+# A megabyte of Brotli or Zstandard may unpack to gigabytes at once.
+ENCODINGS: Final = {"Accept-Encoding": "gzip, deflate"}
+_UNPACKED: Final = ("", "identity", "gzip", "deflate")
+_PIECE_BYTES: Final = 65_536
+
+
+def limit_bodies(
+    max_bytes: int = MAX_BODY_BYTES, *, streams: Collection[str] = ()
+) -> Callable[[httpx2.Response], Awaitable[None]]:
+    """Return a hook for the responses of an httpx2 client, which limits their unpacked bodies.
+
+    A hook, because a client with a transport of its own uses no proxy of the environment. A body
+    over the limit raises `httpx2.StreamError`, which fails one request of the SDK.
+
+    Args:
+        max_bytes: Maximum size of a body after decompression.
+        streams: Methods whose event streams may be longer, because their reader limits each event.
+    """
+
+    async def limit(response: httpx2.Response) -> None:
+        kind = response.headers.get("content-type", "").lower()
+        is_stream = response.is_success and kind.startswith("text/event-stream")
+        is_endless = is_stream and response.request.method in streams
+        response.stream = _LimitedBody(response, None if is_endless else max_bytes)
+
+    return limit
+
+
+class _LimitedBody(httpx2.AsyncByteStream):
+    """The body of a response, unpacked piece by piece. Takes over its `Content-Encoding`."""
+
+    def __init__(self, response: httpx2.Response, max_bytes: int | None) -> None:
+        self._encoding = response.headers.pop("content-encoding", "").strip().lower()
+        self._max_bytes = max_bytes
+        # A second response unpacks the body, because the first one would join all of it.
+        self._packed = httpx2.Response(
+            response.status_code,
+            headers={"Content-Encoding": self._encoding},
+            stream=response.stream,
+            request=response.request,
+        )
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        if self._encoding not in _UNPACKED:
+            raise httpx2.StreamError("it has a content encoding that was not requested")
+        size = 0
+        try:
+            async for chunk in self._packed.aiter_bytes():
+                for start in range(0, len(chunk), _PIECE_BYTES):
+                    piece = chunk[start : start + _PIECE_BYTES]
+                    size += len(piece)
+                    if self._max_bytes is not None and size > self._max_bytes:
+                        raise httpx2.StreamError(TOO_LONG)
+                    yield piece
+                    # A small chunk may hold megabytes, during which other servers have to wait.
+                    await asyncio.sleep(0)
+        except httpx2.DecodingError as exc:
+            raise httpx2.StreamError("its compression is damaged") from exc
+
+    async def aclose(self) -> None:
+        await self._packed.aclose()
