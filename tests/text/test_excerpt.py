@@ -6,7 +6,7 @@ import re
 import pytest
 from hypothesis import example, given, strategies as st
 
-from llm_common.text.display import excerpt_json, excerpt_text, fair_shares, to_json
+from llm_common.text.display import excerpt_json, excerpt_text, fair_shares, head_end, to_json
 
 SCALARS = (
     st.none()
@@ -140,3 +140,46 @@ def test_shares_are_max_min_fair_s0_51(wants: list[int], max_chars: int) -> None
     if hungry:
         assert max(shares) <= min(hungry) + 1
         assert sum(shares) >= max(max_chars, 0) - len(wants)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        list(range(1_000)),
+        {f"key{number}": number for number in range(500)},
+        {"rows": ["x" * 20] * 40, "total": 40, "text": "word " * 500},
+        "word " * 500,
+    ],
+)
+def test_the_characters_shown_are_those_beside_the_marks(value: object) -> None:
+    excerpt = excerpt_json(value, 300)
+    of_items = r'"… [0-9,]+ of [0-9,]+ (?:items|members) left out"'
+    of_text = r"\\n\[… [0-9,]+ characters left out …\] "
+    own = re.sub(f'(?:"…":)?{of_items}|{of_text}', "", excerpt.text)
+    assert len(own) < len(excerpt.text)
+    assert excerpt.chars_shown == len(own)
+
+
+@pytest.mark.parametrize("max_chars", [120, 200, 500])
+def test_an_excerpt_without_boundaries_uses_its_whole_limit(max_chars: int) -> None:
+    excerpt = excerpt_text("x" * 999, max_chars)
+    assert len(excerpt.text) == max_chars
+    head, tail = re.split(r"\n\[…[^\]]*…\] ", excerpt.text)
+    assert len(head) + len(tail) == excerpt.chars_shown
+    assert len(head) == excerpt.chars_shown * 2 // 3
+
+
+def test_a_text_of_combining_marks_still_fills_its_limit() -> None:
+    assert len(excerpt_text("e" + "\u0301" * 5_000, 300).text) >= 300 - 2 * 16 - 2
+
+
+@pytest.mark.parametrize(
+    ("text", "head"),
+    [
+        ("one two\nthree four five", "one two"),
+        ('{"a": 1}, {"b": 2}, {"c": 3}', '{"a": 1}, {"b": 2},'),
+        ("alpha, beta, gamma, delta", "alpha, beta,"),
+    ],
+)
+def test_a_head_ends_at_the_best_boundary_of_its_last_quarter(text: str, head: str) -> None:
+    assert text[: head_end(text, len(head) + 2)] == head

@@ -33,6 +33,13 @@ def test_a_nonce_that_the_text_contains_is_derived_again_s0_53() -> None:
     assert len({first, second, third}) == 3
 
 
+def test_a_seed_has_one_nonce_until_a_text_contains_it() -> None:
+    first = fence_nonce("", seed="query")
+    assert fence_nonce("a growing prompt", seed="query") == first
+    second = fence_nonce(first, seed="query")
+    assert fence_nonce(f"{first} and more", seed="query") == second != first
+
+
 def test_a_text_of_a_seeds_nonces_gets_another_nonce() -> None:
     nonces: list[str] = []
     for _ in range(8):
@@ -59,6 +66,7 @@ def test_no_text_contains_its_nonce_s0_53(text: str, seed: str | None) -> None:
         ("a\ud800b", "a\\ud800b"),
         ("x" * 20, "x" * 9 + "…"),
         ("x" * 10, "x" * 10),
+        (" " * 30 + "end", "end"),
         ("", ""),
     ],
 )

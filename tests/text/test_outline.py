@@ -51,6 +51,25 @@ def test_comments_of_a_program_and_examples_of_a_page_are_no_headings() -> None:
     assert not any("class" in line or "def" in line for line in outline(page, 1_000).split("\n"))
 
 
+def test_levels_that_fit_together_are_shown_together() -> None:
+    page = "# Title\n" + "## Chapter\n### Part\n" * 4
+    chapters = "5 of 9 headings by line:\n1: # Title\n2: ## Chapter\n4: ## Chapter"
+    assert outline(page, 80).startswith(chapters)
+    lines = outline(page, 10_000).split("\n")
+    assert lines[0] == "Headings by line:"
+    assert len(lines) == 10
+    # A limit that the lines fill exactly leaves none of them out.
+    assert outline(page, sum(len(line) + 1 for line in lines[1:])) == "\n".join(lines)
+
+
+def test_five_thousand_headings_are_read_and_a_long_one_is_cut() -> None:
+    page = f"# {'long ' * 400}\n" + "# Day\n" * 5_100
+    lines = outline(page, 1_000_000).split("\n")
+    assert len(lines) == 1 + 5_000
+    assert lines[1] == "1: # " + ("long " * 20)[:77] + "…"
+    assert lines[-1] == "5000: # Day"
+
+
 def test_a_text_without_headings_has_no_outline() -> None:
     assert outline("a line\n" * 100, 1_000) == ""
     assert outline("# One\n" + "a line\n" * 100, 1_000) == ""

@@ -49,5 +49,19 @@ async def test_a_table_that_only_prints_its_ends_is_refused_s0_13() -> None:
         await kept(Printed())
 
 
+@pytest.mark.parametrize(
+    "method", ["__array__", "__dataframe__", "__arrow_c_stream__", "collect_schema", "toPandas"]
+)
+async def test_a_table_is_known_by_any_of_its_methods_s0_13(method: str) -> None:
+    methods = {method: lambda _: None, "__str__": lambda _: "0 1 ... 9998 9999"}
+    with pytest.raises(UnserialisableError, match="Lazy would be stored as a text"):
+        await kept(type("Lazy", (), methods)())
+
+
+async def test_dates_of_numpy_keep_their_nanoseconds_s0_13() -> None:
+    moment = "2024-01-02T03:04:05.000000006"
+    assert await kept(np.array([moment], dtype="datetime64[ns]")) == [moment]
+
+
 async def test_an_object_with_a_shape_in_words_is_no_table_s0_13() -> None:
     assert await kept(SimpleNamespace(shape="round")) == "namespace(shape='round')"
