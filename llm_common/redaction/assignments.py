@@ -1,12 +1,22 @@
 """Finds secrets by the name before them: `password=…`, `"api_key": "…"`, `--token …`."""
 
 import re
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import merge
 from typing import NamedTuple
 
-from llm_common.redaction.patterns import REDACTED, Rule, Span, alternation
+from llm_common.redaction.patterns import (
+    CHARS_OF_A_UNIT,
+    NAME_UNITS,
+    REDACTED,
+    Rule,
+    Span,
+    Work,
+    alternation,
+    unchecked,
+)
 from llm_common.redaction.secret_values import (
     CERTAIN,
     LIKELY,
@@ -39,6 +49,7 @@ _BRACKET = r"[()\[\]{}]"
 _WORD_IN_REGION = r"[^\s\"'`,;:=\\()\[\]{}<>]{8,}+"
 # A header ends at a quote or with its line.
 _HEADER = r"(?:[^\"'\r\n\\=]++|=\\{0,3}\"(?![\s,)\]])[^\"\r\n]*+\"|=)*+"
+_LINE = r"[^\r\n]*+"
 _COOKIE = r"[\w!#$%&'*+.^|~-]{1,64}=\S"
 _CODE = r"[()\[\]{}<>]"
 # Code rather than a value: an identifier, or a path of attributes.
@@ -52,12 +63,6 @@ _WORD_CHARS = 16  # read before `key`, for names such as `api key: …`
 _REGION_CHARS = 4_096
 _HEADER_CHARS = 1_024
 _CLOSING_QUOTES = 64  # quotes with another number of backslashes that are passed over
-# A check of a name or of 64 characters takes some 15 microseconds. Text with a name every 32
-# characters, over such a stretch, is no log and no configuration, but megabytes of it would keep a
-# thread busy for seconds.
-_STRETCH_CHARS = 65_536
-_MAX_CHECKS_IN_STRETCH = 2_048
-_CHARS_OF_A_CHECK = 64
 _MAX_COLUMNS = 40
 _MAX_CHAINED = 3  # values of one name, as in `password: str = default = "…"`
 _MAX_NAMES_IN_VALUE = 8
@@ -172,21 +177,22 @@ class NamedSecrets(Rule):
             and compiled(str(self.expression)).search(text.lower()) is not None
         )
 
-    def spans(self, text: str) -> Iterator[Span]:
+    def spans(self, text: str, work: Work) -> Iterator[Span]:
         """Yield the values in a text, in the order of their starts."""
         low = text.lower()
         if len(low) != len(text):  # a few letters become two: keep each at its position
             low = "".join(letter.lower()[:1] for letter in text)
-        spans = [
-            self._after_signs(text, low, 0, len(text), _Stretch()),
-            self._after_flags(text),
-        ]
+        spans = [self._after_signs(text, low, 0, len(text), work)]
+        if "--" in text:
+            spans.append(self._after_flags(text, work))
         for literal, pattern in _PAIRS:
             if literal in low:
-                spans.append(self._in_pairs(text, compiled(pattern)))
+                spans.append(self._in_pairs(text, compiled(pattern), work))
         if "\n" in text or "\\n" in text:  # the replacement has two characters as well
-            spans.append(self._in_columns(text.replace("\\n", " \n"), low.replace("\\n", " \n")))
-        return merge(*spans)
+            spans.append(
+                self._in_columns(text.replace("\\n", " \n"), low.replace("\\n", " \n"), work)
+            )
+        return merge(*spans) if len(spans) > 1 else spans[0]
 
     def _after_signs(
         self,
@@ -194,7 +200,7 @@ class NamedSecrets(Rule):
         low: str,
         position: int,
         limit: int,
-        stretch: "_Stretch",
+        work: Work,
         *,
         is_region: bool = False,
     ) -> Iterator[Span]:
@@ -207,17 +213,17 @@ class NamedSecrets(Rule):
             position = separator.end()
             name = _name_before(text, separator)
             strength = 0 if name is None else self._strength_before(separator, name.key)
-            if name is None or not strength:
+            if work.is_too_much(position, NAME_UNITS if strength else 1):
+                position = limit if is_region else work.unchecked_end(text, position)
+                yield match.start(), position, unchecked(position - match.start())
                 continue
-            if stretch.is_full(position):
-                position = limit if is_region else _next_entry(text, stretch.end)
-                yield match.start(), position, _unchecked(position - match.start())
+            if name is None or not strength:
                 continue
             region = None if is_region else _region(text, position)
             if region is not None:
-                inner = self._after_signs(text, low, *region, stretch, is_region=True)
+                inner = self._after_signs(text, low, *region, work, is_region=True)
                 position = region[1]
-                for span in merge(_random_words(text, *region), inner):
+                for span in merge(_random_words(text, *region, work), inner):
                     yield span
                     position = max(position, span[1])  # a long secret ends after its region
                 continue
@@ -229,7 +235,7 @@ class NamedSecrets(Rule):
             for value in _Assignment(text, name, strength).values(position):
                 if is_new:
                     value_end = max(value_end, value.end)
-                stretch.checks += (value.end - value.begin) // _CHARS_OF_A_CHECK
+                work.is_too_much(position, 1 + (value.end - value.begin) // CHARS_OF_A_UNIT)
                 if value.is_secret:
                     yield value.begin, value.end, value.replacement
                     position = max(position, value.end)
@@ -242,7 +248,7 @@ class NamedSecrets(Rule):
         # In a comparison, a word without quotes is another name.
         return min(strength, WEAK)
 
-    def _after_flags(self, text: str) -> Iterator[Span]:
+    def _after_flags(self, text: str, work: Work) -> Iterator[Span]:
         """Yield the secrets after `--name`."""
         position = 0
         while (dashes := text.find("--", position)) >= 0:
@@ -252,6 +258,10 @@ class NamedSecrets(Rule):
                 continue
             position = flag.end()
             strength = self.strength(flag["key"])
+            if work.is_too_much(position, NAME_UNITS if strength else 1):
+                position = work.unchecked_end(text, position)
+                yield dashes, position, unchecked(position - dashes)
+                continue
             if not strength:
                 continue
             name = _Name(flag["key"], "", dashes, is_tight=True)
@@ -262,12 +272,16 @@ class NamedSecrets(Rule):
                 yield value.begin, value.end, value.replacement
                 position = value.end
 
-    def _in_pairs(self, text: str, pattern: re.Pattern[str]) -> Iterator[Span]:
+    def _in_pairs(self, text: str, pattern: re.Pattern[str], work: Work) -> Iterator[Span]:
         """Yield the secrets of a pattern that has the groups `key` and `secret`."""
         position = value_end = names_in_value = 0
         while match := pattern.search(text, position):
             position = match.end("key")
             begin, end = match.span("secret")
+            if work.is_too_much(begin, NAME_UNITS):
+                position = work.unchecked_end(text, end)
+                yield begin, position, unchecked(position - begin)
+                continue
             is_quoted = text[position] in "\"'\\"
             strength = min(self.strength(match["key"]), LIKELY if is_quoted else STRONG)
             if begin >= value_end:
@@ -284,10 +298,14 @@ class NamedSecrets(Rule):
                 position = end
                 yield begin, end, REDACTED
 
-    def _in_columns(self, text: str, low: str) -> Iterator[Span]:
+    def _in_columns(self, text: str, low: str, work: Work) -> Iterator[Span]:
         """Yield the cells of a table under the names of secrets."""
         position = 0
         while match := compiled(f"{self.expression}{_CELL_END}").search(low, position):
+            if work.is_too_much(match.start(), NAME_UNITS):
+                position = work.unchecked_end(text, match.start())
+                yield match.start(), position, unchecked(position - match.start())
+                continue
             begin = max(text.rfind("\n", position, match.start()) + 1, position)
             end = text.find("\n", match.end())
             position = end + 1
@@ -304,54 +322,36 @@ class NamedSecrets(Rule):
             is_list = sum(map(bool, names)) == 1
             if is_code or is_list or not any(strengths) or len(names) > _MAX_COLUMNS:
                 continue
-            while position < len(text):
-                line = text[position : _end_of(compiled(r".*"), text, position)]
-                cells = line.split(sign, _MAX_COLUMNS)
-                if len(cells) != len(names):
-                    break
-                for cell, strength in zip(cells, strengths, strict=True):
-                    word = cell.strip(' "\r')
-                    if strength and is_secret_value(word, min(strength, LIKELY)):
-                        begin = position + cell.index(word)
-                        yield begin, begin + len(word), REDACTED
-                    position += len(cell) + 1
+            position = yield from _secret_cells(text, position, sign, strengths, work)
 
 
-def _end_of(pattern: re.Pattern[str], text: str, position: int) -> int:
+def _secret_cells(
+    text: str, position: int, sign: str, strengths: Sequence[int], work: Work
+) -> Generator[Span, None, int]:
+    """Yield the secrets in the lines of a table, and return where the table ends."""
+    while position < len(text):
+        line = text[position : _end_of(compiled(r".*"), text, position)]
+        cells = line.split(sign, _MAX_COLUMNS)
+        if len(cells) != len(strengths):
+            break
+        if work.is_too_much(position, 1 + len(line) // CHARS_OF_A_UNIT):
+            end = work.unchecked_end(text, position)
+            yield position, end, unchecked(end - position)
+            position = end
+            continue
+        for cell, strength in zip(cells, strengths, strict=True):
+            word = cell.strip(' "\r')
+            if strength and is_secret_value(word, min(strength, LIKELY)):
+                begin = position + cell.index(word)
+                yield begin, begin + len(word), REDACTED
+            position += len(cell) + 1
+    return position
+
+
+def _end_of(pattern: re.Pattern[str], text: str, position: int, limit: int = sys.maxsize) -> int:
     """Return where a match at the position ends, or the position itself."""
-    match = pattern.match(text, position)
+    match = pattern.match(text, position, limit)
     return position if match is None else match.end()
-
-
-@dataclass(slots=True)
-class _Stretch:
-    """Counts the checks in a stretch of a text: of names, and of long values.
-
-    Attributes:
-        end: Where the stretch ends.
-        checks: Number of checks in it so far.
-    """
-
-    end: int = 0
-    checks: int = 0
-
-    def is_full(self, position: int) -> bool:
-        """Count a name at the position, and return whether there were too many checks."""
-        if position >= self.end:
-            self.end, self.checks = position + _STRETCH_CHARS, 0
-        self.checks += 1
-        return self.checks > _MAX_CHECKS_IN_STRETCH
-
-
-def _next_entry(text: str, position: int) -> int:
-    """Return where the first line begins that is not indented, at or after the position."""
-    # An indented line may be the value of a name in the lines before it.
-    line_end = compiled(r"\n(?=\S)").search(text, position)
-    return len(text) if line_end is None else line_end.end()
-
-
-def _unchecked(chars: int) -> str:
-    return f"[redacted: {chars:,} characters, too dense to be checked]"
 
 
 class _Name(NamedTuple):
@@ -427,8 +427,11 @@ def _region(text: str, position: int) -> tuple[int, int] | None:
     return None
 
 
-def _random_words(text: str, begin: int, end: int) -> Iterator[Span]:
+def _random_words(text: str, begin: int, end: int, work: Work) -> Iterator[Span]:
     for word in compiled(_WORD_IN_REGION).finditer(text, begin, end):
+        if work.is_too_much(word.start()):
+            yield word.start(), end, unchecked(end - word.start())
+            return
         if is_secret_value(word[0], WEAK):
             yield *word.span(), REDACTED
 
@@ -475,14 +478,9 @@ class _Assignment(NamedTuple):
         if not text[position : position + 1].isdigit():
             opening = compiled(_QUOTE).match(text, position)
         if opening is not None:
-            begin = opening.end()
-            end = _closing(text, opening, begin + _REGION_CHARS)
-            if end is None and opening[3] == '"':  # an apostrophe may open nothing
-                end = _end_of(compiled(r"[^\r\n]*"), text, begin)
-            if end is not None:
-                checked_end = min(end, begin + MAX_CHECKED_CHARS)
-                is_secret = is_secret_value(text[begin:checked_end], self.strength)
-                return _Value(begin, end if is_secret else checked_end, REDACTED, is_secret)
+            value = self.quoted_value(opening)
+            if value is not None:
+                return value
         limit = position + MAX_CHECKED_CHARS
         bare = compiled(_BARE).match(text, position, limit)
         end = position if bare is None else bare.end()
@@ -495,6 +493,25 @@ class _Assignment(NamedTuple):
             if is_secret and end == limit:
                 end = _end_of(compiled(_BARE), text, end)
         return _Value(position, end, f"{name.quote}{REDACTED}{name.quote}", is_secret)
+
+    def quoted_value(self, opening: re.Match[str]) -> _Value | None:
+        """Return the value after a quote, or None if the quote opens nothing."""
+        text = self.text
+        begin = opening.end()
+        end = _closing(text, opening, begin + _REGION_CHARS)
+        is_open = end is None
+        if end is None:
+            if opening[3] != '"':  # an apostrophe may open nothing
+                return None
+            end = _end_of(compiled(_LINE), text, begin, begin + MAX_CHECKED_CHARS)
+        checked_end = min(end, begin + MAX_CHECKED_CHARS)
+        is_secret = is_secret_value(text[begin:checked_end], self.strength)
+        if not is_secret:
+            return _Value(begin, checked_end, REDACTED, is_secret=False)
+        # Only for a secret, since a line may have megabytes and an open quote in every kilobyte.
+        if is_open:
+            end = _end_of(compiled(_LINE), text, begin)
+        return _Value(begin, end, REDACTED, is_secret=True)
 
     def is_bare_secret(self, begin: int, end: int) -> bool:
         """Return whether a value without quotes is a secret, and not code."""

@@ -38,10 +38,72 @@ REDACTED = "[redacted]"
 WINDOW_CHARS = 262_144
 """Characters that one search reads. A regular expression holds the GIL while it runs."""
 
+# A text with the name of a secret every 32 characters, over such a stretch, is no log and no
+# configuration, but megabytes of it would keep a thread busy for seconds.
+_STRETCH_CHARS = 65_536
+_MAX_UNITS_IN_STRETCH = 6_144
+MAX_UNITS = 4_000_000
+"""The work for one result: that of the densest 40 MB, some fifteen seconds."""
+
+NAME_UNITS = 3
+"""A name of a secret with its value. A word or a part of a long value takes one unit."""
+CHARS_OF_A_UNIT = 64
+
 _KEY_LINES_BACKWARDS = r"(?:[A-Za-z0-9+/=]|\s|[nr]\\)*+"
 _MIN_KEY_CHARS = 16
 # Longer than any secret except a private key, and a key is read to its end.
 _OVERLAP_CHARS = 65_536
+
+
+class Work:
+    """Counts the work for a text, or for the texts of a result one after the other.
+
+    In units of a few microseconds and not in seconds, so that a result is redacted in the same way
+    in each run and on every machine.
+    """
+
+    def __init__(self) -> None:
+        self._begin = self._end = 0  # of the current text, in the characters of the result
+        self._units: dict[int, int] = {}  # by the number of a stretch
+        self._total = 0
+
+    def begin_text(self, text: str) -> None:
+        """Count from now on at the positions of another text of the result."""
+        self._begin = self._end
+        self._end += len(text)
+
+    def is_too_much(self, position: int, units: int = 1) -> bool:
+        """Count work at a position of the text, and return whether the limit is exceeded.
+
+        The rules read a text one after the other, so the positions come in any order.
+        """
+        stretch = (self._begin + position) // _STRETCH_CHARS
+        units_in_stretch = self._units.get(stretch, 0) + units
+        self._units[stretch] = units_in_stretch
+        self._total += units
+        return units_in_stretch > _MAX_UNITS_IN_STRETCH or self._total > MAX_UNITS
+
+    def is_over(self) -> bool:
+        """Return whether no part of the current text can be checked any more."""
+        stretch = self._begin // _STRETCH_CHARS
+        is_within = self._end <= (stretch + 1) * _STRETCH_CHARS
+        is_full = self._units.get(stretch, 0) > _MAX_UNITS_IN_STRETCH
+        return self._total > MAX_UNITS or (is_within and is_full)
+
+    def unchecked_end(self, text: str, position: int) -> int:
+        """Return where checks may begin again after a position at which there were too many."""
+        if self._total > MAX_UNITS:
+            return len(text)
+        stretch = (self._begin + position) // _STRETCH_CHARS
+        end = (stretch + 1) * _STRETCH_CHARS - self._begin
+        # To the next line that is not indented: it may be the value of a name before it.
+        line_end = compiled(r"\n(?=\S)").search(text, min(end, len(text)))
+        return len(text) if line_end is None else line_end.end()
+
+
+def unchecked(chars: int) -> str:
+    """Return what replaces characters that were not checked."""
+    return f"[redacted: {chars:,} characters, too dense to be checked]"
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,8 +131,8 @@ class Rule:
         # One search here spares most texts the merge of all rules' matches.
         return len(text) > WINDOW_CHARS or self.pattern.search(text) is not None
 
-    def spans(self, text: str) -> Iterator[Span]:
-        """Yield the secrets in a text, in order."""
+    def spans(self, text: str, work: Work) -> Iterator[Span]:
+        """Yield the secrets in a text, in order, and what takes too much work to be checked."""
         pattern, position = self.pattern, 0
         for window in range(0, len(text), WINDOW_CHARS):
             end = min(window + WINDOW_CHARS + _OVERLAP_CHARS, len(text))
@@ -79,6 +141,10 @@ class Rule:
                     match = pattern.match(text, match.start()) or match
                 position = max(match.end(), match.start() + 1)
                 begin, finish = match.span("secret" if "secret" in pattern.groupindex else 0)
+                if work.is_too_much(begin):
+                    position = work.unchecked_end(text, finish)
+                    yield begin, position, unchecked(position - begin)
+                    continue
                 if self.accepts is None or self.accepts(text[begin:finish]):
                     yield begin, finish, REDACTED
 
@@ -87,7 +153,7 @@ class Rule:
 class PrivateKeyEnd(Rule):
     """Finds the end of a private key whose beginning was cut off: the lines before its last."""
 
-    def spans(self, text: str) -> Iterator[Span]:
+    def spans(self, text: str, _work: Work) -> Iterator[Span]:
         """Yield the lines before the last line of a key, and that line."""
         position = 0
         while match := self.pattern.search(text, position):
