@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -20,6 +20,7 @@ from llm_common._user_folders import default_cache_dir
 from llm_common.apps.gateway.gateway_config import GatewayConfig, ServerConfig
 from llm_common.apps.gateway.host_results import GatewayCounts
 from llm_common.apps.gateway.host_session import HostSession
+from llm_common.apps.gateway.long_lists import validated_tools
 from llm_common.apps.gateway.own_tools import instructions
 from llm_common.apps.gateway.result_scope import ResultScope
 from llm_common.apps.gateway.server_connection import HostAbilities
@@ -34,8 +35,8 @@ from llm_common.pointers.store import (
 
 _log = logging.getLogger(__name__)
 
-# Each session has its own server processes. Idle sessions beyond these limits are ended.
-_MAX_SESSIONS: Final = 64
+# Each session has its own server processes. One without a request for an hour is ended, and its
+# next request starts another one.
 _IDLE_S: Final = 3_600.0
 _Answer = Callable[[HostSession, Any, HostContext], Awaitable[Any]]
 
@@ -69,7 +70,7 @@ class Gateway:
             "llm-common",
             version=__version__,
             instructions=instructions(config),
-            on_list_tools=self._of_session(lambda session, _, __: session.list_tools()),
+            on_list_tools=self._of_session(_list_tools),
             on_call_tool=self._of_session(HostSession.call),
             on_list_resources=self._of_session(lambda session, _, __: session.lists.resources()),
             on_list_resource_templates=self._of_session(
@@ -180,7 +181,7 @@ class Gateway:
         key = session_key(host)
         session = self._sessions.get(key)
         if session is None:
-            self._close_idle()
+            self._end_idle()
             session = self._sessions[key] = HostSession(
                 self._config,
                 abilities=HostAbilities.of(host),
@@ -191,23 +192,25 @@ class Gateway:
             )
         return session
 
-    def _close_idle(self) -> None:
-        """End sessions that are idle for long, and the longest idle ones if there are too many."""
-        idle = [
-            (session.last_used, key)
-            for key, session in self._sessions.items()
-            if not session.running
-        ]
-        # One more than there are, because the caller adds a session.
-        now, excess = time.monotonic(), len(self._sessions) + 1 - _MAX_SESSIONS
-        for last_used, key in sorted(idle):
-            if excess > 0 or now - last_used > _IDLE_S:
+    def _end_idle(self) -> None:
+        """End sessions that are idle for long."""
+        now = time.monotonic()
+        for key, session in [*self._sessions.items()]:
+            if not session.running and now - session.last_used > _IDLE_S:
                 self._end(key)
-            excess -= 1
 
-    def leave(self, headers: Mapping[str, str]) -> None:
-        """End the session of a host over HTTP, given the headers of its DELETE request."""
-        key = _key_of(headers, headers.get("mcp-session-id", ""))
+    def find(self, authorization: str, session_id: str) -> HostSession | None:
+        """Return the session of a host over HTTP, or None if it has sent no request yet.
+
+        Args:
+            authorization: The header of its requests with the token.
+            session_id: The protocol's id. "" for the hosts of the 2026 protocol with the token.
+        """
+        return self._sessions.get(_key_of(authorization, session_id))
+
+    def leave(self, authorization: str, session_id: str) -> None:
+        """End the session of a host over HTTP, if there is one. See `find`."""
+        key = _key_of(authorization, session_id)
         if key in self._sessions:
             self._end(key)
 
@@ -236,6 +239,12 @@ class Gateway:
                 return await answer(session, params, host)
 
         return handle
+
+
+async def _list_tools(session: HostSession, _: Any, host: HostContext) -> Any:
+    result = await session.list_tools()
+    # In a thread, because validating thousands of tools takes a second.
+    return await in_thread(validated_tools, result, host.protocol_version)
 
 
 class _GatewayServer(Server[Any]):
@@ -274,12 +283,12 @@ def session_key(host: HostContext) -> str:
     headers = host.request.headers
     modern = host.protocol_version in MODERN_PROTOCOL_VERSIONS
     session = "" if modern else headers.get("mcp-session-id", "")
-    return _key_of(headers, session)
+    return _key_of(headers.get("authorization", ""), session)
 
 
-def _key_of(headers: Mapping[str, str], session: str) -> str:
+def _key_of(authorization: str, session_id: str) -> str:
     # A header has no line break, so no two pairs of token and session share a key.
-    return hashlib.sha256(f"{headers.get('authorization', '')}\n{session}".encode()).hexdigest()
+    return hashlib.sha256(f"{authorization}\n{session_id}".encode()).hexdigest()
 
 
 def store_of(config: GatewayConfig) -> ContextPointerStore:

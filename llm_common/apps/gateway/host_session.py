@@ -19,6 +19,7 @@ from pydantic import TypeAdapter
 from llm_common._threads import in_thread
 from llm_common.apps.gateway.gateway_config import GatewayConfig, ServerConfig
 from llm_common.apps.gateway.host_results import GatewayCounts, HostResults, ServerOutput
+from llm_common.apps.gateway.listed_texts import visible_entry, visible_schema
 from llm_common.apps.gateway.own_tools import (
     context_definition,
     instructions,
@@ -53,7 +54,7 @@ from llm_common.apps.gateway.tool_listing import (
 from llm_common.core.tokens import DefaultCounter, TokenCounter
 from llm_common.errors import ServerDownError, ToolError
 from llm_common.pointers.store import ContextPointerStore
-from llm_common.text.display import one_line
+from llm_common.text.display import one_line, visible
 
 _ANSWER: Final = TypeAdapter[types.CallToolResult | types.InputRequiredResult](
     types.CallToolResult | types.InputRequiredResult
@@ -154,17 +155,22 @@ class HostSession:
 
     async def list_tools(self) -> types.ListToolsResult:
         """Return the gateway's own tools, then the servers' tools that the host lists, by name."""
-        tools: list[types.Tool] = []
+        tools, digests = list[types.Tool](), dict[str, str]()
         for _ in range(_LIST_TRIES):
             self._late |= self.tools.unfinished()
             listing = await self.tools.listing(wait_s=self.tools.list_wait_s())
-            tools = self._tools_of(listing)
-            # A server may have listed its tools while these were counted.
+            tools, digests = await in_thread(self._digested, listing)
+            # A server may have listed its tools while these were made.
             if self.tools.current() is listing:
                 break
         self._late |= self.tools.unfinished()
-        self._told = _digests(tools)
+        self._told = digests
         return types.ListToolsResult(tools=tools)
+
+    def _digested(self, listing: ToolListing) -> tuple[list[types.Tool], dict[str, str]]:
+        """Return the tools that the host lists, and their digests by name."""
+        tools = self._tools_of(listing)
+        return tools, _digests(tools)
 
     def _tools_of(self, listing: ToolListing) -> list[types.Tool]:
         tools = self._own_tools(searched=listing.searched)
@@ -205,11 +211,15 @@ class HostSession:
             "input_schema": listing.parameters(tool),
             "execution": None,  # it offers tasks, which the gateway does not pass on
         }
-        if tool.definition.title:
-            changes["title"] = one_line(tool.definition.title, max_chars=_MAX_TITLE_CHARS)
+        definition: types.Tool = tool.definition
+        if definition.title:
+            changes["title"] = visible(one_line(definition.title, max_chars=_MAX_TITLE_CHARS))
+        if definition.annotations:
+            changes["annotations"] = visible_entry(definition.annotations)
         if self.results.keeps:
             changes["output_schema"] = None  # a preview does not match the schema
-        definition: types.Tool = tool.definition
+        elif definition.output_schema:
+            changes["output_schema"] = visible_schema(definition.output_schema)
         return definition.model_copy(update=changes)
 
     async def call(
@@ -499,9 +509,9 @@ class HostSession:
         """Announce that the tools differ from the last list that the host was given, if so."""
         if self._told is None:
             return
-        listing = await in_thread(self.tools.current)
+        _, digests = await in_thread(self._digested, await self.tools.latest())
         # The host may have been told meanwhile.
-        if self._told not in (None, _digests(self._tools_of(listing))):
+        if self._told not in (None, digests):
             self._told = None
             await self._notify_host(types.ToolListChangedNotification())
 

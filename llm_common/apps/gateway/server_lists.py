@@ -9,6 +9,8 @@ import mcp_types as types
 from mcp import ClientSession, MCPError
 from pydantic import TypeAdapter
 
+from llm_common._threads import in_thread
+from llm_common.apps.gateway.listed_texts import visible_entry, visible_schema
 from llm_common.apps.gateway.server_connection import ServerConnection
 from llm_common.apps.gateway.server_questions import (
     HostContext,
@@ -18,6 +20,7 @@ from llm_common.apps.gateway.server_questions import (
 from llm_common.apps.gateway.server_transport import MAX_ENTRIES, Wire
 from llm_common.apps.gateway.tool_listing import ServerTool
 from llm_common.errors import ToolError, ToolFailedError
+from llm_common.text.display import visible
 
 # A hostile server could send pages for ever.
 MAX_PAGES: Final = 100
@@ -82,7 +85,8 @@ async def tools_of(connection: ServerConnection) -> tuple[ServerTool, ...]:
     except TimeoutError as exc:
         problem = f"it did not list its tools within {connection.start_timeout_s:g} s"
         raise ToolFailedError(problem, tool="") from exc
-    return server_tools(connection.name, definitions, connection.wire)
+    # In a thread, because cleaning thousands of schemas takes a second.
+    return await in_thread(server_tools, connection.name, definitions, connection.wire)
 
 
 def server_tools(
@@ -97,8 +101,8 @@ def server_tools(
         tools[tool.name] = ServerTool(
             server=server,
             name=tool.name,
-            description=tool.description or "",
-            parameters=tool.input_schema,
+            description=visible(tool.description or ""),
+            parameters=visible_schema(tool.input_schema),
             read_only=tool.annotations.read_only_hint if tool.annotations else None,
             definition=tool,
         )
@@ -142,7 +146,9 @@ class ServerLists:
         )
         # Reversed, so that the first server of a URI wins.
         self._resources = {str(resource.uri): server for server, resource in reversed(entries)}
-        return types.ListResourcesResult(resources=[resource for _, resource in entries])
+        # A host reads a resource by its URI, so its name is a text like the others.
+        resources = [visible_entry(resource, "name") for _, resource in entries]
+        return types.ListResourcesResult(resources=resources)
 
     async def templates(self) -> types.ListResourceTemplatesResult:
         """Return the resource templates of all servers."""
@@ -151,9 +157,8 @@ class ServerLists:
             lambda session, params: session.list_resource_templates(params=params),
         )
         self._templates = {template.uri_template: server for server, template in reversed(entries)}
-        return types.ListResourceTemplatesResult(
-            resource_templates=[template for _, template in entries]
-        )
+        templates = [visible_entry(template, "name") for _, template in entries]
+        return types.ListResourceTemplatesResult(resource_templates=templates)
 
     async def prompts(self) -> types.ListPromptsResult:
         """Return the prompts of all servers, under their names in the host."""
@@ -172,7 +177,11 @@ class ServerLists:
             while name in origins or (name != prompt.name and counts[name]):
                 name, suffix = f"{base}_{suffix}", suffix + 1
             origins[name] = server, prompt.name
-            prompts.append(prompt.model_copy(update={"name": name}))
+            arguments = prompt.arguments
+            if arguments is not None:
+                arguments = [visible_entry(argument) for argument in arguments]
+            changes = {"name": name, "arguments": arguments}
+            prompts.append(visible_entry(prompt).model_copy(update=changes))
         self._prompts = origins
         return types.ListPromptsResult(prompts=prompts)
 

@@ -3,7 +3,6 @@
 import hashlib
 import json
 import logging
-import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any, Final, Self
 import mcp_types as types
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from llm_common._threads import ForkSafeLock
 from llm_common.apps.gateway.gateway_config import ServerConfig
 from llm_common.apps.gateway.server_lists import server_tools
 from llm_common.apps.gateway.server_transport import Wire, remove_invalid_entries
@@ -85,7 +85,7 @@ class ServerRecords:
     def __init__(self, folder: Path | None) -> None:
         self._blobs = FileBlobStore(folder, durability="rename") if folder else None
         self._records: dict[str, ServerRecord] = {}
-        self._lock = threading.Lock()
+        self._lock = ForkSafeLock()
 
     def etag(self) -> object:
         """Return a value that changes with the files, or None if they changed just now."""

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from llm_common._threads import in_thread
@@ -20,6 +20,36 @@ _log = logging.getLogger(__name__)
 # Of a search and of a call to an unknown name, which need the tools of a server that is starting.
 _SEARCH_WAIT_S: Final = 15.0
 _CHANGED: Final = "[This definition changed after it was approved.]"
+
+
+@dataclass(frozen=True, slots=True)
+class _Built:
+    """A listing with what it was created from."""
+
+    config: GatewayConfig
+    tools: Mapping[str, tuple[ServerTool, ...]]
+    listing: ToolListing
+
+    def is_of(self, config: GatewayConfig, tools: Mapping[str, tuple[ServerTool, ...]]) -> bool:
+        """Return whether these are the objects from which the listing was created."""
+        if self.config is not config or self.tools.keys() != tools.keys():
+            return False
+        return all(self.is_of_server(server, config, tools[server]) for server in tools)
+
+    def is_of_server(
+        self, server: str, config: GatewayConfig, tools: tuple[ServerTool, ...] | None
+    ) -> bool:
+        """Return whether the listing has exactly these tools of a server."""
+        # By identity, because comparing thousands of definitions takes long.
+        return self.config is config and self.tools.get(server) is tools
+
+
+@dataclass(frozen=True, slots=True)
+class _Checked:
+    """The tools of a server that a host may see, and the names of those that changed."""
+
+    changed: frozenset[str]
+    offered: tuple[ServerTool, ...]
 
 
 class ServerTools:
@@ -57,10 +87,9 @@ class ServerTools:
         self._telling: set[asyncio.Task[None]] = set()
         self._stale: set[str] = set()
         self._remembered: set[str] = set()
-        self._current: (
-            tuple[GatewayConfig, dict[str, tuple[ServerTool, ...]], ToolListing] | None
-        ) = None
-        self._remember()
+        self._unchecked = set(connections)
+        self._updating = asyncio.Lock()
+        self._built = _Built(config, {}, ToolListing(config, {}, counter))
 
     async def listing(self, *, wait_s: float | None = None) -> ToolListing:
         """Return the tools of all servers that are known, and wait for those of the others.
@@ -70,6 +99,7 @@ class ServerTools:
         """
         if wait_s is None:
             wait_s = self._config.list_wait_s
+        await self.latest()
         # A lazy gateway starts no server to confirm what is remembered of it.
         lazy = self._remembered if self._config.lazy else ()
         names = {name for name in self._connections if name not in lazy}
@@ -85,8 +115,7 @@ class ServerTools:
             if late:
                 break
             names = {*self._stale}
-        # In a thread, because counting thousands of definitions takes seconds.
-        return await in_thread(self.current)
+        return await self.latest()
 
     def list_wait_s(self) -> float:
         """Return how long a host's list waits for servers.
@@ -99,18 +128,32 @@ class ServerTools:
         return self._config.list_wait_s
 
     def current(self) -> ToolListing:
-        """Return the known tools, without waiting."""
-        config, tools = self._config, dict[str, tuple[ServerTool, ...]]()
-        for name in config.servers:
+        """Return the listing that was created last, which may lack the newest changes."""
+        return self._built.listing
+
+    async def latest(self) -> ToolListing:
+        """Return a listing of the tools that are known now, without waiting for servers."""
+        # Two requests at the same time must not count the same definitions twice.
+        async with self._updating:
+            while True:
+                if self._unchecked:
+                    await self._check_next()
+                    continue
+                config, tools = self._config, self._offered_now()
+                if self._built.is_of(config, tools):
+                    return self._built.listing
+                # In a thread, because counting thousands of definitions takes seconds.
+                listing = await in_thread(ToolListing, config, tools, self._counter)
+                self._built = _Built(config, tools, listing)
+
+    def _offered_now(self) -> dict[str, tuple[ServerTool, ...]]:
+        """Return the tools of the servers that are known, in the order of the configuration."""
+        tools: dict[str, tuple[ServerTool, ...]] = {}
+        for name in self._config.servers:
             offered = self._offered.get(name)
             if offered is not None:
                 tools[name] = offered
-        # One read: another thread may replace the attribute.
-        current = self._current
-        if current is None or current[0] is not config or current[1] != tools:
-            listing = ToolListing(config, tools, self._counter)
-            current = self._current = config, tools, listing
-        return current[2]
+        return tools
 
     async def find(self, name: str) -> tuple[str, ServerTool] | None:
         """Return a tool with its name in the host, or None.
@@ -120,7 +163,7 @@ class ServerTools:
         Raises:
             ToolError: If the server of a remembered tool has failed.
         """
-        match = self.current().find(name)
+        match = await self._known(name)
         if match is None:
             return (await self.listing(wait_s=_SEARCH_WAIT_S)).find(name)
         server = match[1].server
@@ -132,7 +175,17 @@ class ServerTools:
         await asyncio.wait({task})
         if not task.cancelled() and isinstance(error := task.exception(), ToolError):
             raise error
-        return self.current().find(name)
+        return (await self.latest()).find(name)
+
+    async def _known(self, name: str) -> tuple[str, ServerTool] | None:
+        """Return a tool that is known now, or None."""
+        match = self._built.listing.find(name)
+        if match is not None:
+            server = match[1].server
+            # Valid even if another server has just listed thousands of tools.
+            if self._built.is_of_server(server, self._config, self._offered.get(server)):
+                return match
+        return (await self.latest()).find(name)
 
     async def search(self, query: str) -> tuple[str, tuple[str, ...]]:
         """Return the tools that match a query as a text, and their names.
@@ -179,31 +232,21 @@ class ServerTools:
             config: The new configuration, whose servers the connections have already.
             ended: Servers that ended, or whose entry changed.
         """
-        self._config = config
+        # An equal configuration needs no other listing.
+        if config != self._config:
+            self._config = config
         for name in ended:
             if task := self._tasks.pop(name, None):
                 task.cancel()
             for known in (self._listed, self._offered, self._changed):
                 known.pop(name, None)
             self._remembered.discard(name)
-        for name in [*self._offered]:
-            self._keep(name, self._listed[name])
-        self._remember()
+        self._unchecked = set(self._connections)
 
     def cancel(self) -> None:
         """End all waiting for servers."""
         for task in self._tasks.values():
             task.cancel()
-
-    def _remember(self) -> None:
-        """Offer what earlier runs have listed of servers that have not listed their tools."""
-        for name, connection in self._connections.items():
-            if name in self._tasks or name in self._offered:
-                continue
-            tools = self._records.tools_of(name, connection.config)
-            if tools is not None:
-                self._keep(name, tools)
-                self._remembered.add(name)
 
     def _list_missing(self, names: Iterable[str]) -> None:
         """Start to list the tools of servers that changed them, failed or were never asked."""
@@ -225,20 +268,51 @@ class ServerTools:
         connection = self._connections[name]
         try:
             tools = await tools_of(connection)
+            self._listed[name] = tools
+            self._unchecked.add(name)
+            await self.latest()
         except BaseException:
-            self._offered.pop(name, None)
+            # After a reload, the name may belong to another entry.
+            if self._tasks.get(name) is asyncio.current_task():
+                self._listed.pop(name, None)
+                self._offered.pop(name, None)
+                self._remembered.discard(name)
             raise
-        finally:
-            self._remembered.discard(name)
-        self._keep(name, tools)
         await in_thread(self._records.note_tools, connection.config, tools, connection.wire.version)
 
-    def _keep(self, name: str, tools: tuple[ServerTool, ...]) -> None:
-        """Offer a server's tools. Those that changed since they were approved are marked."""
-        changed = self._records.changed(self._connections[name].config, tools)
-        for tool_name in sorted(changed - self._changed.get(name, frozenset())):
+    async def _check_next(self) -> None:
+        """Offer one server's tools, or those of its last run if it was never asked."""
+        name = self._unchecked.pop()
+        connection, tools = self._connections.get(name), self._listed.get(name)
+        if connection is None or (tools is None and name in self._tasks):
+            return
+        try:
+            checked = await in_thread(self._checked, connection, tools)
+        except BaseException:
+            # The request was cancelled. The next one checks the tools.
+            self._unchecked.add(name)
+            raise
+        # The server may have listed its tools meanwhile, failed, or left the configuration.
+        is_same = self._connections.get(name) is connection and self._listed.get(name) is tools
+        if checked is None or not is_same or name in self._unchecked:
+            return
+        for tool_name in sorted(checked.changed - self._changed.get(name, frozenset())):
             _log.warning("server %s: its tool %s changed after it was approved", name, tool_name)
-        self._listed[name], self._changed[name] = tools, changed
+        self._changed[name], self._offered[name] = checked.changed, checked.offered
+        if tools is None:
+            self._remembered.add(name)
+        else:
+            self._remembered.discard(name)
+
+    def _checked(
+        self, connection: ServerConnection, tools: tuple[ServerTool, ...] | None
+    ) -> "_Checked | None":
+        """Return the tools to offer. Those that changed since they were approved are marked."""
+        if tools is None:
+            tools = self._records.tools_of(connection.name, connection.config)
+        if tools is None:
+            return None
+        changed = self._records.changed(connection.config, tools)
         offered: list[ServerTool] = []
         for tool in tools:
             if tool.name not in changed:
@@ -248,7 +322,11 @@ class ServerTools:
                 hint = None if tool.read_only else tool.read_only
                 description = f"{_CHANGED} {tool.description}"
                 offered.append(replace(tool, description=description, read_only=hint))
-        self._offered[name] = tuple(offered)
+        earlier = self._offered.get(connection.name)
+        # The same object if nothing changed, so that no listing is created for it.
+        if earlier is not None and earlier == tuple(offered):
+            return _Checked(changed, earlier)
+        return _Checked(changed, tuple(offered))
 
     def _tell(self, name: str, task: asyncio.Task[None]) -> None:
         if task.cancelled():

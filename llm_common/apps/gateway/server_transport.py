@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -21,15 +21,20 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
 from mcp_types.methods import parse_server_result
 from pydantic import ValidationError
+from pydantic_core import from_json
 
 from llm_common._threads import in_thread
 from llm_common.apps.gateway.gateway_config import ServerConfig
 from llm_common.apps.gateway.http_bodies import ENCODINGS, MAX_BODY_BYTES, limit_bodies
 from llm_common.apps.gateway.logins import stored_login
+from llm_common.apps.gateway.long_lists import LongLists
+from llm_common.apps.gateway.message_bursts import MessageBursts
 from llm_common.apps.gateway.server_stderr import StderrRelay
 from llm_common.text.display import one_line
 
 MAX_LINE_BYTES: Final = MAX_BODY_BYTES
+_MAX_LOOP_BYTES: Final = 65_536  # of a line that is read on the event loop, in a millisecond
+_CHECKED_ENTRIES: Final = 250  # of a list, checked at once while other threads wait
 _LAST_WORDS_WAIT_S: Final = 0.5
 _MAX_REFUSAL_CHARS: Final = 200
 _RESOURCE_METADATA: Final = re.compile(r'resource_metadata="?([^",\s]+)')
@@ -103,24 +108,35 @@ async def streams_of(config: ServerConfig, wire: Wire) -> AsyncIterator[Any]:
     async with _transport(config, wire) as (source, write):
         # Streams without a buffer, so that a slow client slows a flooding server down.
         passing, read = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+        lists = LongLists(write, passing)
 
-        async def pump() -> None:
+        async def pump(bursts: MessageBursts) -> None:
             async with passing:
                 async for message in source:
-                    if isinstance(message, SessionMessage) and isinstance(
-                        message.message, types.JSONRPCResponse
-                    ):
-                        remove_invalid_entries(message.message.result, wire)
+                    if isinstance(message, SessionMessage):
+                        if isinstance(message.message, types.JSONRPCResponse):
+                            await check_lists(message.message, lists, wire)
+                        if not bursts.admits(message):
+                            continue
                     with suppress(anyio.BrokenResourceError):  # the client has closed its end
                         await passing.send(message)
             wire.ended.set()
 
         async with passing, read, anyio.create_task_group() as group:
-            group.start_soon(pump)
+            group.start_soon(pump, MessageBursts(group, passing.send))
             try:
-                yield read, write
+                yield read, lists
             finally:
                 group.cancel_scope.cancel()
+
+
+async def check_lists(answer: types.JSONRPCResponse, lists: LongLists, wire: Wire) -> None:
+    """Remove invalid entries from an answer's lists, and keep all but the first page back."""
+    for name in _LISTS:
+        if isinstance(answer.result.get(name), list):
+            # In a thread, because validating thousands of entries takes seconds.
+            await in_thread(remove_invalid_entries, answer.result, wire)
+            answer.result = lists.first_page(answer.result, name)
 
 
 def _transport(config: ServerConfig, wire: Wire) -> AbstractAsyncContextManager[Any]:
@@ -202,7 +218,10 @@ async def _of_process(config: ServerConfig, wire: Wire) -> AsyncIterator[Any]:
         async with incoming:
             try:
                 async for line in stdout:
-                    if message := _parsed(line):
+                    # In a thread, because reading megabytes of JSON would block the event loop.
+                    is_long = len(line) > _MAX_LOOP_BYTES
+                    message = await in_thread(_parsed, line) if is_long else _parsed(line)
+                    if message is not None:
                         await incoming.send(message)
             except ValueError:
                 wire.reason = f"it sent a line of over {MAX_LINE_BYTES:,} bytes"
@@ -287,8 +306,10 @@ def _parsed(line: bytes) -> SessionMessage | None:
     """
     for readable in (bytes, _repaired):
         with suppress(ValueError):
+            # In two steps: `validate_json` would read the JSON again for each kind of message.
+            message = from_json(readable(line))
             return SessionMessage(
-                types.jsonrpc_message_adapter.validate_json(readable(line), by_name=False)
+                types.jsonrpc_message_adapter.validate_python(message, by_name=False)
             )
     # Requests of the server have ids too, so an id counts only beside a result or an error.
     head, tail = line[:_HEAD_BYTES], line[-_HEAD_BYTES:]
@@ -321,7 +342,7 @@ def remove_invalid_entries(result: dict[str, Any], wire: Wire) -> None:
     # An answer does not name its method, so its field shows which list it is.
     for name, method in _LISTS.items():
         entries = result.get(name)
-        if not isinstance(entries, list) or not _problem(method, wire.version, result):
+        if not isinstance(entries, list):
             continue
         valid: list[Any] = []
         if len(entries) > MAX_ENTRIES:
@@ -329,13 +350,26 @@ def remove_invalid_entries(result: dict[str, Any], wire: Wire) -> None:
         # If the answer is invalid even without entries, no entry can be checked by itself.
         if _problem(method, wire.version, {**result, name: []}):
             entries = []
-        for entry in entries[:MAX_ENTRIES]:
-            if problem := _problem(method, wire.version, {**result, name: [entry]}):
-                title = entry.get("name") if isinstance(entry, dict) else None
-                wire.leave_out(str(title), problem)
-            else:
-                valid.append(entry)
+        for begin in range(0, min(len(entries), MAX_ENTRIES), _CHECKED_ENTRIES):
+            some = entries[begin : min(begin + _CHECKED_ENTRIES, MAX_ENTRIES)]
+            if _problem(method, wire.version, {**result, name: some}):
+                some = _valid_entries(some, name, result, wire)
+            valid += some
         result[name] = valid
+
+
+def _valid_entries(
+    entries: Sequence[Any], field: str, result: Mapping[str, Any], wire: Wire
+) -> list[Any]:
+    """Return the entries that are valid, and note the others."""
+    valid: list[Any] = []
+    for entry in entries:
+        if problem := _problem(_LISTS[field], wire.version, {**result, field: [entry]}):
+            title = entry.get("name") if isinstance(entry, dict) else None
+            wire.leave_out(str(title), problem)
+        else:
+            valid.append(entry)
+    return valid
 
 
 def _problem(method: str, version: str, result: dict[str, Any]) -> str:

@@ -1,7 +1,6 @@
 """Run a gateway on stdio or over HTTP, record what it did, and check a configuration."""
 
 import asyncio
-import hmac
 import os
 import signal
 import socket
@@ -16,9 +15,6 @@ from typing import Any, Final
 
 from mcp import stdio_server
 from pydantic import BaseModel, ConfigDict, Field
-from starlette.datastructures import Headers
-from starlette.responses import PlainTextResponse
-from starlette.types import ASGIApp, Receive, Scope, Send
 
 from llm_common._threads import in_thread
 from llm_common.apps.gateway.config_watch import ConfigSource, ConfigWatch
@@ -26,12 +22,12 @@ from llm_common.apps.gateway.gateway import Gateway, folder_of, store_of
 from llm_common.apps.gateway.gateway_config import GatewayConfig
 from llm_common.apps.gateway.host_results import GatewayCounts
 from llm_common.apps.gateway.host_session import HostSession
+from llm_common.apps.gateway.http_tenants import HttpTenants, checked_tokens
 from llm_common.apps.gateway.server_connection import HostAbilities
 from llm_common.errors import ConfigError
 
 _RECORD_EVERY_S: Final = 2.0
 _MAX_RECORDS: Final = 20
-_MIN_TOKEN_CHARS: Final = 16
 
 
 class ServerReport(BaseModel):
@@ -254,7 +250,7 @@ async def serve_http(
             _recorded(config, gateway),
             _watched(gateway, source),
         ):
-            app = _guarded(gateway.server.streamable_http_app(host=host), checked, gateway.leave)
+            app = HttpTenants(gateway.server.streamable_http_app(host=host), gateway, checked)
             # Hosts keep their streams open, so uvicorn would wait for them without end.
             settings = uvicorn.Config(
                 app, host=host, log_level="warning", timeout_graceful_shutdown=3
@@ -262,47 +258,6 @@ async def serve_http(
             # uvicorn handles SIGTERM and then raises it again, which would end the process here.
             _at_sigterm(lambda: None)
             await uvicorn.Server(settings).serve(sockets=[listening])
-
-
-def _guarded(app: ASGIApp, tokens: Sequence[str], leave: Callable[[Headers], None]) -> ASGIApp:
-    """Return the application for hosts with a token. A DELETE request ends a host's session."""
-
-    async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
-        headers = Headers(scope=scope) if scope["type"] == "http" else None
-        if headers is not None and not is_known_token(headers.get("authorization", ""), tokens):
-            refusal = PlainTextResponse(
-                "send the gateway's token as a bearer\n", 401, {"www-authenticate": "Bearer"}
-            )
-            await refusal(scope, receive, send)
-            return
-        await app(scope, receive, send)
-        if headers is not None and scope["method"] == "DELETE":
-            leave(headers)
-
-    return guarded
-
-
-def is_known_token(header: str, tokens: Sequence[str]) -> bool:
-    """Return whether an `Authorization` header has one of the tokens, in constant time."""
-    # `compare_digest` refuses a str with characters outside ASCII.
-    received = header.removeprefix("Bearer ").encode()
-    # `sum`, not `any`, which would stop at the first match.
-    return sum(hmac.compare_digest(received, token.encode()) for token in tokens) > 0
-
-
-def checked_tokens(tokens: Sequence[str]) -> tuple[str, ...]:
-    """Return the tokens.
-
-    Raises:
-        ConfigError: If there is none, or one has under 16 characters.
-    """
-    if not tokens or any(len(token) < _MIN_TOKEN_CHARS for token in tokens):
-        raise ConfigError(
-            f"a token needs {_MIN_TOKEN_CHARS} characters or more; make one with "
-            "openssl rand -hex 16",
-            variable="token",
-        )
-    return tuple(tokens)
 
 
 @asynccontextmanager

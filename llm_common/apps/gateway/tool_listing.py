@@ -48,8 +48,8 @@ class ServerTool:
     Attributes:
         server: The server's name in the configuration.
         name: The tool's name there.
-        description: The server's description.
-        parameters: The JSON Schema of the arguments.
+        description: The server's description, without invisible and control characters.
+        parameters: The JSON Schema of the arguments, with such descriptions.
         read_only: The server's hint, or None without one.
         definition: The server's whole definition, which this module does not read.
     """
@@ -270,7 +270,7 @@ def definition_tokens(
 
 
 def shown_description(tool: ServerTool) -> str:
-    """Return a tool's description without control characters, within the limit of hosts."""
+    """Return a tool's description within the limit of hosts."""
     text = printable(tool.description)
     if len(text) > MAX_DESCRIPTION_CHARS:
         text = text[: MAX_DESCRIPTION_CHARS - 1] + "…"

@@ -4,14 +4,8 @@ from pathlib import Path
 
 import pytest
 
-NOT_MARKED = {
-    "test_gateway_config.py",
-    "test_host_files.py",
-    "test_host_results.py",
-    "test_tool_listing.py",
-}
-
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    marked = collection_path.name.startswith("test_") and collection_path.name not in NOT_MARKED
-    return True if marked and "not mcp" in config.getoption("markexpr") else None
+    if not collection_path.name.startswith("test_") or "not mcp" not in config.option.markexpr:
+        return None
+    return True if "pytest.mark.mcp" in collection_path.read_text(encoding="utf-8") else None

@@ -14,6 +14,10 @@ CASE = sys.argv[1] if len(sys.argv) > 1 else ""
 FOLDER = Path(sys.argv[2]) if len(sys.argv) > 2 else None
 WATCHED: set[str] = set()
 PLAIN: dict[str, Any] = {"type": "object", "properties": {"text": {"type": "string"}}}
+WIDE: dict[str, Any] = {
+    "type": "object",
+    "properties": {f"p{index}": {"type": "string", "description": "A text."} for index in range(4)},
+}
 out = sys.stdout.buffer
 
 
@@ -64,6 +68,18 @@ def log(_: int) -> None:
 
 
 OK = tool("ok")
+# A terminal's title, letters that change the direction, and letters that no font shows.
+HIDDEN = "a\x1b]0;b\x07\u202ec\u200f\U000e0041d\r\ne"
+HIDDEN_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "title": HIDDEN,
+    "properties": {
+        "description": {"type": "string", "description": HIDDEN, "enum": [HIDDEN]},
+        "many": {"type": "array", "items": {"anyOf": [{"description": HIDDEN}]}},
+        "default": {"type": "string", "title": HIDDEN},
+        HIDDEN: {"default": {"title": HIDDEN}},
+    },
+}
 TOOLS: dict[str, list[Any]] = {
     "resources that change": [tool("change")],
     "control characters in a name": [OK, tool("a\x1b[31m\nb\u202e")],
@@ -107,11 +123,29 @@ TOOLS: dict[str, list[Any]] = {
     ],
     "entries that are no tools": [OK, 5, None, "text", ["list"]],
     "thousands of entries that are no tools": [OK, *range(200_000)],
+    "hidden letters": [
+        tool(
+            "ok",
+            HIDDEN_SCHEMA,
+            description=HIDDEN,
+            title=HIDDEN,
+            annotations={"title": HIDDEN},
+            outputSchema=HIDDEN_SCHEMA,
+        )
+    ],
     "wrong hints": [OK, tool("bad", annotations={"readOnlyHint": "maybe"})],
 }
 LISTS: dict[str, dict[str, Any]] = {
     "resources/list": {"resources": [{"name": "a", "uri": "bad://a"}, {"name": "no uri"}]},
     "prompts/list": {"prompts": [{"name": "ask"}, {"title": "no name"}]},
+}
+HIDDEN_ENTRY = {"name": HIDDEN, "title": HIDDEN, "description": HIDDEN}
+HIDDEN_LISTS: dict[str, dict[str, Any]] = {
+    "resources/list": {"resources": [{**HIDDEN_ENTRY, "uri": "hidden://a"}]},
+    "resources/templates/list": {
+        "resourceTemplates": [{**HIDDEN_ENTRY, "uriTemplate": "hidden://{a}"}]
+    },
+    "prompts/list": {"prompts": [{**HIDDEN_ENTRY, "arguments": [HIDDEN_ENTRY]}]},
 }
 CALLS: dict[str, Callable[[int], object]] = {
     "a result that is none": lambda id_: say(id=id_, result={"content": "text"}),
@@ -198,6 +232,9 @@ def list_tools(id_: int, cursor: str) -> None:
             say(id=id_, error={"code": -32_603, "message": "no"})
         case "a list that never comes":
             pass
+        case "thousands of tools":
+            many = [tool(f"tool_{index}", WIDE) for index in range(3_000)]
+            say(id=id_, result={"tools": [*many, tool(5)], "nextCursor": "" if cursor else "1"})
         case "files" if FOLDER:
             tools = json.loads((FOLDER / "tools.json").read_text(encoding="utf-8"))
             say(id=id_, result={"tools": tools})
@@ -270,6 +307,8 @@ def main() -> None:  # noqa: C901 - one case for each method
                 say(id=id_, result={"prompts": [{"name": name} for name in CASE.split()[1:]]})
             case "prompts/get":
                 say(id=id_, result={"messages": [], "description": f"{CASE}: {params['name']}"})
+            case method if CASE == "hidden letters" and method in HIDDEN_LISTS:
+                say(id=id_, result=HIDDEN_LISTS[method])
             case "resources/list" | "prompts/list" as method:
                 say(id=id_, result=LISTS[method])
             case "resources/subscribe" if params["uri"] == "bad://refused":

@@ -5,19 +5,22 @@ import json
 import re
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import mcp_types as types
 from mcp import Client, StdioServerParameters
+from mcp.client.streamable_http import streamable_http_client
 
 from llm_common.apps.gateway import Gateway, GatewayConfig, ServerConfig
 
 ODD = Path(__file__).parent / "odd_server.py"
 HOSTILE = Path(__file__).parent / "hostile_server.py"
 ERAS = ("legacy", "auto")
+TOKENS = ("first-token-of-a-host", "other-token-of-a-host")
 
 
 def odd(**settings: Any) -> ServerConfig:
@@ -96,6 +99,67 @@ async def host_of_process(*arguments: str, **options: Any) -> AsyncIterator[Clie
     async with Client(
         StdioServerParameters(command=sys.executable, args=command), **options
     ) as client:
+        yield client
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"}
+
+
+@asynccontextmanager
+async def served(
+    folder: Path,
+    *arguments: str,
+    server: ServerConfig | None = None,
+    tokens: Sequence[str] = TOKENS,
+) -> AsyncIterator[str]:
+    """The address of a gateway over HTTP in a process of its own."""
+    server = server or odd()
+    config = folder / "mcp.json"
+    entry = {"command": server.command, "args": list(server.args)}
+    config.write_text(json.dumps({"mcpServers": {"odd": entry}}), encoding="utf-8")
+    port = free_port()
+    options = [
+        "gateway",
+        "-c",
+        str(config),
+        "--http",
+        str(port),
+        "--folder",
+        str(folder),
+        *arguments,
+    ]
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-c",
+        "from llm_common.apps.cli import main; main()",
+        *options,
+        env={"LLM_COMMON_GATEWAY_TOKEN": " ".join(tokens), "PYTHONPATH": ":".join(sys.path)},
+    )
+    try:
+        await is_open(port)
+        yield f"http://127.0.0.1:{port}/mcp"
+    finally:
+        process.terminate()
+        await process.wait()
+
+
+@asynccontextmanager
+async def host_at(
+    address: str, token: str, era: str, session_ids: set[str] | None = None
+) -> AsyncIterator[Client]:
+    """A host of a gateway over HTTP. The ids of its sessions are added to `session_ids`."""
+
+    async def note(response: httpx2.Response) -> None:
+        if session_ids is not None:
+            session_ids.update(response.headers.get_list("mcp-session-id"))
+
+    async with (
+        httpx2.AsyncClient(
+            headers=bearer(token), timeout=60, event_hooks={"response": [note]}
+        ) as http,
+        Client(streamable_http_client(address, http_client=http), mode=era) as client,
+    ):
         yield client
 
 

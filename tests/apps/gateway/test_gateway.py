@@ -37,7 +37,7 @@ async def test_a_large_result_becomes_a_preview_and_is_read_back(era: str) -> No
         result = await host.call_tool("list_items", {"count": 6_000})
         preview = text_of(result)
         assert COUNTER.count(preview) <= 400
-        assert "list of 6,000 objects" in preview
+        assert "6,000 records, " in preview
         assert result.structured_content is None
         item = await host.call_tool("context", {"id": id_in(preview), "path": "/4321"})
         assert '{"id":4321,"name":"item 4321"' in text_of(item)

@@ -1,59 +1,27 @@
-import asyncio
-import json
-import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import httpx2
 import pytest
-from mcp import Client
-from mcp.client.streamable_http import streamable_http_client
 from mcp.client.subscriptions import ResourceUpdated
 
 from llm_common.apps.gateway.serving import serve_http
 from llm_common.errors import ConfigError
-from tests.apps.gateway.hosts import ERAS, config_of, free_port, id_in, is_open, odd, text_of, until
+from tests.apps.gateway.hosts import (
+    ERAS,
+    TOKENS,
+    config_of,
+    host_at,
+    id_in,
+    served,
+    text_of,
+    until,
+)
 
 pytestmark = pytest.mark.mcp
-TOKENS = ("first-token-of-a-host", "other-token-of-a-host")
-
-
-@asynccontextmanager
-async def served(folder: Path) -> AsyncIterator[str]:
-    """The address of a gateway in a process of its own, ended at the end."""
-    server = odd()
-    config = folder / "mcp.json"
-    entry = {"command": server.command, "args": list(server.args)}
-    config.write_text(json.dumps({"mcpServers": {"odd": entry}}), encoding="utf-8")
-    port = free_port()
-    options = ["gateway", "-c", str(config), "--http", str(port), "--folder", str(folder)]
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-c",
-        "from llm_common.apps.cli import main; main()",
-        *options,
-        env={"LLM_COMMON_GATEWAY_TOKEN": " ".join(TOKENS), "PYTHONPATH": ":".join(sys.path)},
-    )
-    try:
-        await is_open(port)
-        yield f"http://127.0.0.1:{port}/mcp"
-    finally:
-        process.terminate()
-        await process.wait()
 
 
 def results_in(folder: Path) -> list[Path]:
     return list(folder.rglob("*.result.json"))
-
-
-@asynccontextmanager
-async def host_at(address: str, token: str, era: str) -> AsyncIterator[Client]:
-    async with (
-        httpx2.AsyncClient(headers={"Authorization": f"Bearer {token}"}, timeout=60) as http,
-        Client(streamable_http_client(address, http_client=http), mode=era) as client,
-    ):
-        yield client
 
 
 async def test_hosts_over_http_share_nothing(tmp_path: Path) -> None:

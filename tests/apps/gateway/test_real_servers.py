@@ -20,7 +20,7 @@ from llm_common.apps.gateway import Gateway, GatewayConfig, ServerConfig
 from llm_common.core import DefaultCounter
 from tests.apps.gateway.hosts import ERAS, host_of, id_in, text_of
 
-pytestmark = pytest.mark.mcp
+pytestmark = pytest.mark.mcp_servers
 SERVERS = Path(__file__).parents[3] / ".mcp-servers"
 NODE = SERVERS / "node" / "node_modules" / ".bin"
 COUNTER = DefaultCounter()

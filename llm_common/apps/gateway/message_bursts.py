@@ -1,0 +1,100 @@
+"""Thin out what a server announces in bursts, so that other servers need not wait: `MessageBursts`.
+
+Passing one message on takes about 0.2 ms of CPU time, during which nothing else is answered.
+"""
+
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+import anyio
+import mcp_types as types
+from anyio.abc import TaskGroup
+from mcp.shared.message import SessionMessage
+
+_LOG: Final = "notifications/message"
+_MAX_LOGS: Final = 100  # within a second, which is more than a person reads
+_LOG_WINDOW_S: Final = 1.0
+_CHANGES: Final = frozenset(
+    {
+        "notifications/tools/list_changed",
+        "notifications/prompts/list_changed",
+        "notifications/resources/list_changed",
+    }
+)
+# After each of these, a host lists everything again. A server that adds ten tools sends ten.
+_CHANGE_WINDOW_S: Final = 0.5
+
+
+@dataclass(slots=True)
+class _Window:
+    """The messages of one kind within an interval.
+
+    Attributes:
+        passed: Number of messages that were passed on.
+        dropped: Number of the others.
+        last: The last of the others.
+    """
+
+    passed: int = 1
+    dropped: int = 0
+    last: SessionMessage | None = None
+
+
+class MessageBursts:
+    """The log messages and changes of lists that a server has sent in the last interval.
+
+    The first change of a list passes at once. Those that follow within half a second become one
+    change at its end. After a hundred log messages in a second, the others are dropped, and one
+    message at its end says how many.
+
+    Args:
+        group: Runs the tasks that wait for the end of an interval.
+        send: Sends a message to the client.
+    """
+
+    def __init__(self, group: TaskGroup, send: Callable[[SessionMessage], Awaitable[None]]) -> None:
+        self._group = group
+        self._send = send
+        self._windows: dict[str, _Window] = {}
+
+    def admits(self, message: SessionMessage) -> bool:
+        """Return whether to pass a message on now. The last change of a list is sent later."""
+        notification = message.message
+        if not isinstance(notification, types.JSONRPCNotification):
+            return True
+        method = notification.method
+        if method != _LOG and method not in _CHANGES:
+            return True
+        window = self._windows.get(method)
+        if window is None:
+            self._windows[method] = _Window()
+            self._group.start_soon(self._close_windows, method)
+            return True
+        if method == _LOG and window.passed < _MAX_LOGS:
+            window.passed += 1
+            return True
+        window.dropped += 1
+        window.last = message
+        return False
+
+    async def _close_windows(self, method: str) -> None:
+        """Wait for the end of each interval of a burst, and send what stands for the dropped."""
+        while True:
+            await anyio.sleep(_LOG_WINDOW_S if method == _LOG else _CHANGE_WINDOW_S)
+            window = self._windows.pop(method)
+            if window.last is None:
+                return
+            # Before the message is sent, because the client may take long to accept it.
+            self._windows[method] = _Window()
+            last = _dropped_logs(window.dropped) if method == _LOG else window.last
+            with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+                await self._send(last)
+
+
+def _dropped_logs(count: int) -> SessionMessage:
+    text = f"{count:,} more log messages of this second were dropped"
+    params = {"level": "warning", "data": text}
+    notification = types.JSONRPCNotification(jsonrpc="2.0", method=_LOG, params=params)
+    return SessionMessage(notification)
