@@ -3,9 +3,9 @@
 from datetime import UTC, datetime
 from enum import StrEnum
 from functools import partial
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr
 
 _PER_MILLION = 1_000_000
 
@@ -33,15 +33,22 @@ class LLMMessage(BaseModel):
     tool_call_id: str | None = None
 
 
+# An endpoint that reports a count below 0 could otherwise raise a run's limit.
+_Tokens = Annotated[int, AfterValidator(partial(max, 0))]
+
+
 class LLMUsage(BaseModel):
-    """The endpoint's token counts. `cached_tokens` are part of `prompt_tokens`."""
+    """The endpoint's token counts, 0 for one that is not reported or below 0.
+
+    `cached_tokens` are part of `prompt_tokens`.
+    """
 
     model_config = ConfigDict(frozen=True)
 
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    total_tokens: int = 0
-    cached_tokens: int = 0
+    prompt_tokens: _Tokens = 0
+    completion_tokens: _Tokens = 0
+    total_tokens: _Tokens = 0
+    cached_tokens: _Tokens = 0
 
     def __add__(self, other: "LLMUsage") -> "LLMUsage":
         return LLMUsage(

@@ -1,12 +1,13 @@
 """`SelectionCache`: an in-memory cache of the replies that led to a selection."""
 
 import json
-import threading
 import time
 from collections.abc import Callable
 from typing import Any
 
 from cachetools import TTLCache
+
+from llm_common._threads import ForkSafeLock
 
 
 class SelectionCache:
@@ -37,9 +38,17 @@ class SelectionCache:
             raise ValueError(
                 f"ttl_s is {ttl_s} and max_entries {max_entries}; both must be more than 0"
             )
+        self._ttl_s = ttl_s
+        self._max_entries = max_entries
+        self._clock = clock
+        self._lock = ForkSafeLock(self._reset)
+        self._reset()
+
+    def _reset(self) -> None:
         # The key contains the client's id. Storing the client keeps that id from being reused.
-        self._entries: TTLCache[str, tuple[object, str]] = TTLCache(max_entries, ttl_s, timer=clock)
-        self._lock = threading.Lock()
+        self._entries: TTLCache[str, tuple[object, str]] = TTLCache(
+            self._max_entries, self._ttl_s, timer=self._clock
+        )
 
     def __len__(self) -> int:
         return len(self._entries)

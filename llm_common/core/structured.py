@@ -6,6 +6,7 @@ Whatever a third-party client does, a call ends in one of three ways: with a che
 
 import asyncio
 import inspect
+import math
 import re
 import time
 from collections.abc import (
@@ -341,7 +342,7 @@ async def recorded(
             elif isinstance(exc, LLMStatusError):
                 reason = str(exc.status)
             if isinstance(exc.usage, LLMUsage):  # an application's client may attach anything
-                usage, cost_usd = exc.usage, exc.cost_usd
+                usage, cost_usd = exc.usage, _dollars(exc.cost_usd)
             exc.locate(
                 model=model or _stored(client, "default_model"), host=_stored(client, "host")
             )
@@ -512,7 +513,7 @@ class _ProviderResponse:
             tool_calls=tuple(calls),
             model=_typed(response, "model", str),
             usage=_typed(response, "usage", LLMUsage),
-            cost_usd=_typed(response, "cost_usd", float),
+            cost_usd=_dollars(getattr(response, "cost_usd", None)),
         )
 
     def check_whole(self) -> None:
@@ -531,6 +532,13 @@ class _ProviderResponse:
 def _typed(response: object, name: str, kind: type[ValueT]) -> ValueT | None:
     value = getattr(response, name, None)
     return value if isinstance(value, kind) else None
+
+
+def _dollars(cost_usd: object) -> float | None:
+    """Return a cost that a client reports, None for one that could raise a limit."""
+    if isinstance(cost_usd, float) and 0 <= cost_usd < math.inf:
+        return cost_usd
+    return None
 
 
 def _stored(client: object, name: str) -> str | None:

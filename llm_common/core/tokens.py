@@ -4,7 +4,6 @@ import json
 import operator
 import re
 import sys
-import threading
 from collections import deque
 from collections.abc import Callable, Container, Iterator, Mapping
 from functools import cache
@@ -17,6 +16,7 @@ from typing import Literal, Protocol, SupportsIndex, cast, runtime_checkable
 
 import orjson
 
+from llm_common._threads import ForkSafeLock
 from llm_common.errors import ConfigError, install_command, missing_extra
 
 EncodingName = Literal["cl100k_base", "o200k_base"]
@@ -49,7 +49,7 @@ _CUT = re.compile(r"(?<=[a-z0-9])(?=[ \",:;.()<>\[\]{}])|(?<=[0-9])(?=[A-Za-z])|
 _SLICE_CHARS = 65_536
 _CUT_SEARCH_CHARS = 4_096
 _BINDINGS = "bpe_openai._bindings"
-_LOADING = threading.Lock()
+_LOADING = ForkSafeLock()
 # https://cookbook.openai.com/examples/how_to_count_tokens_with_tiktoken: three around a message and
 # one for its role
 _MESSAGE_TOKENS = 4
@@ -340,7 +340,7 @@ class CalibratedCounter:
     def __init__(self, counter: TokenCounter | None = None) -> None:
         self._counter = counter or DefaultCounter()
         self._ratios: deque[float] = deque(maxlen=_RATIOS)
-        self._lock = threading.Lock()
+        self._lock = ForkSafeLock()
         self._factor = 1.0
 
     @property

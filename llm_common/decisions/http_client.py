@@ -113,7 +113,7 @@ class HttpDecisionClient:
     Each call sends all its questions in one request. One deadline spans a call with its retries and
     waits. Broken connections, 408, 429 and 5xx are retried, after the delay in Retry-After if it
     fits in the deadline. The endpoint does not see the ids of the questions. Safe to share between
-    tasks of one event loop.
+    tasks.
 
     Args:
         config: Endpoint, key and limits.
@@ -140,8 +140,6 @@ class HttpDecisionClient:
             address.removesuffix("/v1") + "/v1" + self._wire.path,
             api_key=config.api_key,
             max_response_bytes=config.max_response_bytes,
-            # Safe, since a reply to another request has other question names (see `_answer`).
-            keep_alive=True,
             transport=transport,
         )
         # Prices and errors need the host alone, and spans its port too.
@@ -264,7 +262,7 @@ class HttpDecisionClient:
         timeout_s: float,
     ) -> Decisions:
         started = monotonic()
-        # On a kept-alive connection, stray bytes after a reply would be read as the next reply.
+        # Bytes behind a reply could arrive only after the next request, and be read as its reply.
         # The names of the questions depend on the whole request, so that a reply to another one is
         # noticed. The caller's ids can be the same in every request.
         # Six digits are short in the prompt, and enough to tell two requests apart.

@@ -11,11 +11,14 @@ open at the end of the block are closed.
 import asyncio
 import json
 import ssl
+import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+import pytest
 from pydantic import SecretStr
 
 from llm_common.core import LLMConfig
@@ -132,6 +135,21 @@ async def loopback(
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def self_signed(folder: Path) -> ssl.SSLContext:
+    """Return the context of a server for 127.0.0.1, after writing its `cert.pem`."""
+    command = (
+        "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 1 "
+        "-subj /CN=127.0.0.1 -addext subjectAltName=IP:127.0.0.1 -keyout key.pem -out cert.pem"
+    )
+    try:
+        subprocess.run(command.split(), cwd=folder, check=True, capture_output=True)
+    except FileNotFoundError:
+        pytest.skip("makes its certificate with openssl")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder / "cert.pem", folder / "key.pem")
+    return context
 
 
 def ok(content: object = '{"pointer_ids": []}', **fields: Any) -> bytes:

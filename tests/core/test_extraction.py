@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given, strategies as st
 
 from llm_common.core import extract_json
-from llm_common.core.extraction import MAX_REPLY_CHARS
+from llm_common.core.extraction import MAX_REPLY_CHARS, AnswerFilter, without_thinking
 from llm_common.errors import MalformedReplyError
 
 ANSWER = {"pointer_ids": ["a1b2c3d4e5f6", "deadbeefcafe"]}
@@ -369,3 +369,12 @@ def test_numbers_are_read_exactly(real: float, whole: int) -> None:
     value = extract_json(json.dumps({"real": real, "whole": whole}))
     assert value == {"real": real, "whole": whole}
     assert repr(value["real"]) == repr(real)
+
+
+@pytest.mark.parametrize("mark", ["think", "thinking", "reasoning"])
+@pytest.mark.parametrize("pieces", [1, 2, 3, 7, 1_000])
+def test_an_answer_behind_thinking_is_shown_whatever_its_pieces(mark: str, pieces: int) -> None:
+    text = f" <{mark}>a < b, </ or </{mark[:4]} ... </{mark}>\n\nhello </{mark}> world \n"
+    shown = AnswerFilter()
+    parts = [shown.feed(text[start : start + pieces]) for start in range(0, len(text), pieces)]
+    assert "".join([*parts, shown.end()]) == without_thinking(text) == f"hello </{mark}> world"

@@ -181,3 +181,25 @@ def test_a_long_text_counts_as_a_whole(text: str, monkeypatch: pytest.MonkeyPatc
     in_slices = [counter.count(text) for counter in exact_counters()]
     monkeypatch.setattr(tokens, "_SLICE_CHARS", len(text))
     assert in_slices == [counter.count(text) for counter in exact_counters()]
+
+
+class FixedCounter:
+    """A counter that returns the same value for every text."""
+
+    def __init__(self, value: object) -> None:
+        self._value = value
+
+    def count(self, text: str) -> int:
+        return self._value  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize(("value", "expected"), [(5, 5), (5.0, 5), (True, 1), (0.0, 0)])
+def test_a_whole_number_of_a_callers_counter_is_an_int(value: object, expected: int) -> None:
+    count = tokens.count_tokens(FixedCounter(value), "text")
+    assert (count, type(count)) == (expected, int)
+
+
+@pytest.mark.parametrize("value", [5.5, "5", None, float("nan"), float("inf")])
+def test_anything_else_of_a_callers_counter_is_refused(value: object) -> None:
+    with pytest.raises(TypeError, match="the token counter FixedCounter returned "):
+        tokens.count_tokens(FixedCounter(value), "text")

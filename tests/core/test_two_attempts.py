@@ -149,6 +149,7 @@ async def test_after_the_deadline_there_is_no_second_call() -> None:
     client = ScriptedClient([hang])
     outcome = await decided(client, seconds=0.05)
     assert isinstance(outcome.error, LLMTimeoutError)
+    assert outcome.error.model == "one"
     assert len(client.calls) == 1
 
 

@@ -1,8 +1,6 @@
 """Unreachable endpoints: contexts that yield the configuration of a client for them."""
 
 import socket
-import ssl
-import subprocess
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
@@ -11,7 +9,7 @@ from typing import Any
 import pytest
 
 from llm_common.core import LLMConfig
-from tests.core.loopback import answer, loopback, ok
+from tests.core.loopback import answer, loopback, ok, self_signed
 
 __all__ = ["UNREACHABLE", "Place"]
 
@@ -43,17 +41,7 @@ async def without_a_name(_: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncItera
 @asynccontextmanager
 async def untrusted(folder: Path, _: pytest.MonkeyPatch) -> AsyncIterator[LLMConfig]:
     """Yield an endpoint with a self-signed certificate, which must get no request."""
-    command = (
-        "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 1 "
-        "-subj /CN=127.0.0.1"
-    )
-    arguments = [*command.split(), "-keyout", "key.pem", "-out", "cert.pem"]
-    try:
-        subprocess.run(arguments, cwd=folder, check=True, capture_output=True)  # noqa: ASYNC221 - before the call
-    except FileNotFoundError:
-        pytest.skip("makes its certificate with openssl")
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(folder / "cert.pem", folder / "key.pem")
+    context = self_signed(folder)
     async with loopback(answer(200, ok()), tls=context) as server:
         yield server.config()
         assert not server.requests

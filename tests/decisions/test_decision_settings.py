@@ -1,9 +1,10 @@
 """The decision model that the environment names."""
 
 import pytest
+from pydantic import ValidationError
 
-from llm_common import _env
-from llm_common.decisions import HttpDecisionClient, decision_config_from_env
+from llm_common import _env, decisions
+from llm_common.decisions import DecisionConfig, HttpDecisionClient, decision_config_from_env
 from llm_common.errors import ConfigError
 
 KEY = "sk-canary-0123456789"
@@ -76,3 +77,35 @@ def test_an_unusable_key_is_refused(monkeypatch: pytest.MonkeyPatch, key: str) -
     with pytest.raises(ConfigError) as caught:
         HttpDecisionClient.from_env()
     assert key not in str(caught.value)
+
+
+def test_the_limits_of_a_client_have_defaults_and_bounds() -> None:
+    address = {"url": "https://api.example.test", "model": "m"}
+    assert DecisionConfig.model_validate(address).model_dump(exclude={"api_key"}) == {
+        **address,
+        "wire": "systemone",
+        "timeout_s": 10.0,
+        "max_attempts": 2,
+        "max_response_bytes": 5_000_000,
+        "input_usd_per_million": None,
+        "cost_limit_usd": None,
+    }
+    for field, allowed, refused in (
+        ("timeout_s", (0.001, 3_600), (0, 3_600.1)),
+        ("max_attempts", (1, 10), (0, 11)),
+        ("max_response_bytes", (1,), (0,)),
+        ("input_usd_per_million", (0, 0.5), (-0.1, float("inf"))),
+        ("cost_limit_usd", (0, 0.5), (-0.1, float("nan"))),
+        ("model", ("m",), ("",)),
+    ):
+        for value in allowed:
+            DecisionConfig.model_validate({**address, field: value})
+        for value in refused:
+            with pytest.raises(ValidationError, match=field):
+                DecisionConfig.model_validate({**address, field: value})
+
+
+def test_a_name_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(AttributeError, match="HttpDecisionClien"):
+        _ = decisions.HttpDecisionClien
+    assert {"HttpDecisionClient", "LogprobDecisions"} <= set(dir(decisions))

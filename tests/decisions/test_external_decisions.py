@@ -1,6 +1,7 @@
 """Decision models of other packages as decision clients."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from decimal import Decimal
@@ -143,3 +144,25 @@ async def test_one_deadline_bounds_third_party_calls() -> None:
         await PydanticAIDecisions(Slow({}), timeout_s=30).decide(
             "x", {"late": LATE}, timeout_s=0.05
         )
+
+
+async def test_the_latency_of_a_call_is_in_milliseconds() -> None:
+    class Slow(SystemOneModel):
+        async def decide(self, request: Any, model_settings: Any) -> Any:
+            await asyncio.sleep(0.05)
+            return await super().decide(request, model_settings)
+
+    started = time.monotonic()
+    decisions = await PydanticAIDecisions(Slow(TOLD)).decide("x", {"late": LATE})
+    elapsed_ms = (time.monotonic() - started) * 1_000
+    assert decisions.latency_ms is not None
+    assert 45 <= decisions.latency_ms <= elapsed_ms + 1
+
+
+async def test_another_model_of_pydantic_ai_is_not_found() -> None:
+    with pytest.raises(ModelNotFoundError) as caught:
+        await PydanticAIDecisions(SystemOneModel(TOLD)).decide("x", {"late": LATE}, model="n" * 99)
+    assert caught.value.status == 404
+    assert caught.value.message == (
+        f"this client has only the model test-model; make another for {'n' * 80}"
+    )

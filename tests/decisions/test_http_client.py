@@ -119,15 +119,30 @@ async def test_connections_are_kept_alive_and_a_closed_one_replaced(wire: WireNa
             assert server.connections == connections
 
 
-async def test_a_reply_to_another_call_is_never_used(wire: WireName) -> None:
-    async def ahead(connection: Wire) -> None:
+async def test_a_connection_with_a_second_reply_is_closed(wire: WireName) -> None:
+    async def twice(connection: Wire) -> None:
         request = await connection.request()
         assert request is not None
         reply = response(200, json.dumps(payload(wire, request.body, TOLD)).encode())
         await connection.send(reply + reply)
         await connection.request()
 
-    async with served(wire, ahead) as (_, client):
+    async with served(wire, twice) as (server, client):
+        for state in ("first", "second"):
+            assert (await client.decide(state, QUESTIONS)).yes("late") == 0.9
+        assert server.connections == 2
+
+
+async def test_a_reply_to_another_call_is_never_used(wire: WireName) -> None:
+    async def behind(connection: Wire) -> None:
+        request = await connection.request()
+        assert request is not None
+        reply = response(200, json.dumps(payload(wire, request.body, TOLD)).encode())
+        await connection.send(reply)
+        await connection.request()
+        await connection.send(reply)
+
+    async with served(wire, behind) as (_, client):
         assert (await client.decide("first", QUESTIONS)).yes("late") == 0.9
         error = await failure(client)
     assert isinstance(error, MalformedReplyError)
@@ -231,7 +246,7 @@ async def test_a_delay_beyond_the_deadline_is_not_begun(wire: WireName) -> None:
     ):
         started = time.monotonic()
         error = await failure(client)
-        assert time.monotonic() - started < 4
+        assert time.monotonic() - started < 10  # seconds of patience on a busy machine
         assert len(server.requests) == 1
     assert isinstance(error, LLMRateLimitError)
     assert error.retry_after_s == 3600

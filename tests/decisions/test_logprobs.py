@@ -277,3 +277,58 @@ async def test_the_log_probabilities_arrive_over_the_wire() -> None:
     assert decisions.yes("late") == 1.0
     body = server.requests[0].body
     assert (body["max_tokens"], body["logprobs"], body["top_logprobs"]) == (1, True, 20)
+
+
+async def test_groups_without_any_label_are_not_compared() -> None:
+    client = ScriptedClient([], default=lambda _: reply(("Well", 0.9)))
+    options = {f"option {number}": "" for number in range(25)}
+    questions: dict[str, Question] = {"which": Choice("Which?", options)}
+    with pytest.raises(MalformedReplyError) as caught:
+        await LogprobDecisions(client).decide("x", questions)
+    assert caught.value.reason == "no_answers"
+    assert len(client.calls) == 2
+
+
+@pytest.mark.parametrize(("options", "calls"), [(20, 1), (21, 2), (25, 3), (40, 3)])
+async def test_a_call_decides_between_twenty_options(options: int, calls: int) -> None:
+    client = ScriptedClient([], default=lambda _: reply((" A", 0.75), (" B", 0.25)))
+    names = {f"option {number}": "" for number in range(options)}
+    decisions = await LogprobDecisions(client).decide("x", {"which": Choice("Which?", names)})
+    shares = decisions.options("which")
+    assert len(client.calls) == calls
+    assert list(shares) == list(names)
+    assert sum(shares.values()) == pytest.approx(1)
+    assert max(shares, key=shares.__getitem__) == "option 0"
+
+
+@pytest.mark.parametrize(
+    ("questions", "message"),
+    [
+        ({"a": Choice("?", {str(n): "" for n in range(401)})}, "401 options; ask several"),
+        ({"a": Score("?", ["level"] * 11)}, "11 levels; ask with at most 10"),
+    ],
+)
+async def test_a_question_over_the_limit_is_refused_before_any_call(
+    questions: dict[str, Question], message: str
+) -> None:
+    client = ScriptedClient([])
+    with pytest.raises(ValueError, match=message):
+        await LogprobDecisions(client).decide("x", questions)
+    assert client.calls == []
+
+
+async def test_labels_are_read_in_any_spelling_and_rounding() -> None:
+    rows = [
+        {"token": " Yes", "logprob": log(0.5)},
+        {"token": "YES", "logprob": log(0.25)},
+        {"token": "no", "logprob": log(0.25)},
+        {"token": "no", "logprob": float("nan")},
+        {"token": "no", "logprob": 2.0},
+        {"token": "no", "logprob": None},
+        {"token": 5, "logprob": -1.0},
+        "no",
+    ]
+    answer = reply().model_copy(update={"logprobs": {"content": [{"top_logprobs": rows}]}})
+    client = ScriptedClient([answer])
+    decisions = await LogprobDecisions(client).decide("x", {"late": LATE})
+    assert decisions.yes("late") == pytest.approx(0.75)

@@ -1,9 +1,11 @@
 """`Endpoint`: an HTTP address that answers JSON with JSON or with a stream."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+import ssl
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import suppress
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 import httpx
 from pydantic import SecretStr
@@ -16,8 +18,6 @@ from llm_common.core.http.status_errors import (
 )
 from llm_common.core.http.transport import (
     ACCEPT_ENCODING,
-    SupportsRequests,
-    open_connections,
     read_body,
     retry_after_of,
     translate_errors,
@@ -30,8 +30,15 @@ Charge = Callable[[Mapping[str, Any]], None]
 
 _MAX_ERROR_BYTES: Final = 65_536
 _MAX_ERROR_CHARS: Final = 2_000
-# An agent's tools run between two decisions, which may take longer than httpx's default of 5 s.
+# An agent's tools run between two calls, which may take longer than httpx's default of 5 s.
 _KEPT_ALIVE: Final = httpx.Limits(keepalive_expiry=60.0)
+
+
+class SupportsRequests(Protocol):
+    """The method of a transport that is called, as in httpx's `AsyncBaseTransport`."""
+
+    async def handle_async_request(self, request: Any, /) -> Any:
+        """Return the response to one HTTP request."""
 
 
 class Endpoint:
@@ -44,8 +51,6 @@ class Endpoint:
         url: Whole address.
         api_key: Bearer token. Empty for none.
         max_response_bytes: Maximum size of a reply before and after decompression.
-        keep_alive: Whether calls on one event loop share connections. Only for formats in which
-            stray bytes of an earlier reply cannot pass for a reply.
         transport: Replaces the network, for tests.
 
     Raises:
@@ -58,7 +63,6 @@ class Endpoint:
         *,
         api_key: SecretStr,
         max_response_bytes: int,
-        keep_alive: bool,
         transport: SupportsRequests | None = None,
     ) -> None:
         key = api_key.get_secret_value()
@@ -79,13 +83,11 @@ class Endpoint:
         }
         if key:
             self._headers["authorization"] = f"Bearer {key}"
-        if not keep_alive:
-            self._headers["connection"] = "close"
         self._max_response_bytes = max_response_bytes
         self._transport = transport
-        # Any: a client of httpx, or of httpx2 for a transport of that package.
-        self._http: Any = None
-        self._loop: asyncio.AbstractEventLoop | None = None
+        # Any: a client of httpx, or of httpx2 for a transport of that package. Connections belong
+        # to one loop, so each loop has its own.
+        self._clients: dict[asyncio.AbstractEventLoop, Any] = {}
         self._closed = False
 
     async def post(self, body: bytes, *, timeout_s: float, charge: Charge) -> dict[str, Any]:
@@ -176,12 +178,15 @@ class Endpoint:
         error.body = body[:_MAX_ERROR_CHARS]
 
     async def aclose(self) -> None:
-        """Close the connections. Safe to call twice. Later posts raise LLMConnectionError."""
+        """Close the connections of the running loop. Later posts raise LLMConnectionError.
+
+        Safe to call twice.
+        """
         self._closed = True
-        # Taken before the await, so that a second task that closes finds none.
-        http, self._http = self._http, None
-        # The connections of another loop cannot be awaited here. They are closed as garbage.
-        if http is not None and self._loop is asyncio.get_running_loop():
+        # Taken before the await, so that a second task that closes finds none. The connections of
+        # another loop can be awaited only there. Without a call there, they are closed as garbage.
+        http = self._clients.pop(asyncio.get_running_loop(), None)
+        if http is not None:
             await http.aclose()
 
     def _check_open(self) -> None:
@@ -192,11 +197,15 @@ class Endpoint:
         """Return the connections of the running loop."""
         self._check_open()
         loop = asyncio.get_running_loop()
-        # Connections belong to one loop: those of another, which may be closed, cannot be used.
-        if self._http is None or self._loop is not loop:
-            self._loop = loop
-            self._http = open_connections(self._url, self._transport, limits=_KEPT_ALIVE)
-        return self._http
+        http = self._clients.get(loop)
+        if http is None:
+            # A connection refers to its loop, so a weak reference would never end. Copied, since
+            # another thread may add its own loop meanwhile.
+            for other in list(self._clients):
+                if other.is_closed():
+                    self._clients.pop(other, None)
+            http = self._clients[loop] = open_connections(self._url, self._transport)
+        return http
 
 
 async def _error_of(reply: httpx.Response, charge: Charge) -> LLMStatusError:
@@ -213,3 +222,77 @@ async def _error_of(reply: httpx.Response, charge: Charge) -> LLMStatusError:
         retry_after=retry_after_of(reply),
         path=reply.request.url.path,
     )
+
+
+def open_connections(url: str, transport: SupportsRequests | None) -> Any:
+    """Return a client of httpx, or of httpx2 for a transport of that package.
+
+    A transport of the caller gets one request for each connection, since its buffers are unknown.
+    """
+    packages = {base.__module__.partition(".")[0] for base in type(transport).__mro__}
+    package = sys.modules["httpx2"] if "httpx2" in packages else httpx
+    encrypted = url.startswith("https:")
+    reuse: dict[str, Any] = {"limits": _KEPT_ALIVE, "event_hooks": {"response": [_guard]}}
+    if transport is not None:
+        reuse = {"headers": {"connection": "close"}}
+    return package.AsyncClient(
+        transport=transport,
+        timeout=None,  # one deadline spans the whole call
+        # Plain HTTP needs no certificates, which take 30 ms to load. An empty context trusts no
+        # server.
+        verify=True if encrypted else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
+        trust_env=encrypted,  # a proxy could read a request without TLS, and its key
+        follow_redirects=False,
+        **reuse,
+    )
+
+
+async def _guard(reply: httpx.Response) -> None:
+    """Close the connection of a reply at its end if bytes follow it.
+
+    httpcore returns a connection to its pool as soon as an answer has ended. Bytes that the
+    endpoint sent behind the answer may have been read with it, and would then begin the next
+    answer. httpcore notices such bytes only while they are still in the socket.
+    """
+    if "network_stream" in reply.extensions:  # a mocked reply has none
+        reply.stream = _GuardedBody(reply)
+
+
+class _GuardedBody(httpx.AsyncByteStream):
+    def __init__(self, reply: httpx.Response) -> None:
+        self._body: Any = reply.stream
+        self._network = reply.extensions["network_stream"]
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for chunk in self._body:
+            yield chunk
+
+    async def aclose(self) -> None:
+        # Before the body, whose end returns the connection to the pool.
+        if has_stray_bytes(self._body, self._network):
+            await self._network.aclose()
+        await self._body.aclose()
+
+
+def has_stray_bytes(body: Any, network: Any) -> bool:
+    """Return whether more has been read from a connection than one reply, or may have been.
+
+    Args:
+        body: Stream of the reply's body. If it has not ended, the result has no meaning.
+        network: `network_stream` of the reply's extensions.
+    """
+    try:
+        # No public names: https://github.com/encode/httpcore/issues/872. Bytes pass these buffers
+        # in the opposite order.
+        parser = body._stream._httpcore_stream._stream._connection._h11_state  # noqa: SLF001
+        unparsed, is_at_end = parser.trailing_data
+        if unparsed or is_at_end:
+            return True
+        stream = network._stream  # noqa: SLF001
+        while hasattr(stream, "transport_stream"):  # TLS, also twice with a proxy
+            if stream._ssl_object.pending() or stream._read_bio.pending:  # noqa: SLF001
+                return True
+            stream = stream.transport_stream
+        return bool(stream._protocol.read_queue)  # noqa: SLF001
+    except AttributeError:  # other versions of the packages, or another event loop's library
+        return True

@@ -13,7 +13,7 @@ from pydantic import SecretStr
 from llm_common import _env
 from llm_common.core.client import LLMClient
 from llm_common.core.http.costs import Bill, CostLedger, UsageTotals, expected_cost_usd
-from llm_common.core.http.endpoint import Charge, Endpoint
+from llm_common.core.http.endpoint import Charge, Endpoint, SupportsRequests
 from llm_common.core.http.model_call import chat_call
 from llm_common.core.http.providers import (
     checked_base_url,
@@ -27,7 +27,6 @@ from llm_common.core.http.streaming import StreamedReply, read_stream
 from llm_common.core.http.transport import (
     BackOff,
     RetryPolicy,
-    SupportsRequests,
     deadline_at,
 )
 from llm_common.core.http.wire import ChatRequest, RefusedOptions, charge_of, read_response
@@ -43,10 +42,10 @@ class OpenAICompatibleClient(LLMClient):
     One deadline spans a call with its retries and waits. Broken connections, 408, 429 and 5xx are
     retried, up to `max_attempts` requests in all, after the delay in Retry-After if it fits in the
     deadline. Redirects are not followed, and TLS certificates are always verified. The size of a
-    reply is checked while it arrives, before and after decompression. Each request opens a new
-    connection, so that stray bytes after one answer cannot begin the next. Options that an endpoint
-    refuses are remembered for each model, so a refusal costs one request once. Safe to share
-    between tasks of one event loop.
+    reply is checked while it arrives, before and after decompression. Calls of one event loop share
+    connections. A connection with bytes behind an answer is closed, so that they cannot begin the
+    next answer. Options that an endpoint refuses are remembered for each model, so a refusal costs
+    one request once. Safe to share between tasks.
 
     With an https endpoint, httpx reads the proxy and certificate settings of the machine
     (HTTPS_PROXY, NO_PROXY, SSL_CERT_FILE): a company's network may require them, and a proxy cannot
@@ -81,8 +80,6 @@ class OpenAICompatibleClient(LLMClient):
             checked_base_url(config.base_url, variable="base_url") + "/chat/completions",
             api_key=config.api_key,
             max_response_bytes=config.max_response_bytes,
-            # Stray bytes after an answer would be read as the next one.
-            keep_alive=False,
             transport=transport,
         )
         self._ledger = CostLedger(config.cost_limit_usd)

@@ -9,9 +9,9 @@ from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from llm_common.core.http.endpoint import SupportsRequests
 from llm_common.core.http.openai_compatible import OpenAICompatibleClient
 from llm_common.core.http.providers import host_of
-from llm_common.core.http.transport import SupportsRequests
 from llm_common.core.models import LLMConfig, LLMResponse
 from llm_common.errors import LLMError
 

@@ -4,8 +4,10 @@ The format of the events is https://html.spec.whatwg.org/multipage/server-sent-e
 9.2.6, that of the chunks https://platform.openai.com/docs/api-reference/chat-streaming.
 """
 
+import asyncio
 from codecs import BOM_UTF8
 from collections.abc import AsyncGenerator, Mapping
+from contextlib import suppress
 from typing import Any, Final
 
 import httpx
@@ -27,9 +29,11 @@ from llm_common.core.http.wire import (
     read_payload,
     text_or_empty,
 )
-from llm_common.errors import LLMConnectionError
+from llm_common.errors import LLMConnectionError, LLMError
 
 _DONE: Final = b"[DONE]"
+# A handshake with TLS takes about as long, so a longer wait for a body's end would save nothing.
+_END_S: Final = 0.05
 _TEXTS: Final = ("content", "refusal")
 
 
@@ -243,3 +247,9 @@ async def read_stream(
         for event in reader.feed(chunk):
             if text := parts.add(event):
                 yield text
+    # The body ends a moment after its last event. Only then can the connection be used again.
+    with suppress(LLMError):
+        end = min(deadline, asyncio.get_running_loop().time() + _END_S)
+        async with deadline_at(end, timeout_s=timeout_s):
+            with translate_errors(timeout_s=timeout_s):
+                await anext(chunks, None)

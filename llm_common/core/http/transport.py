@@ -7,13 +7,11 @@ an application's own transport of httpx2.
 import asyncio
 import logging
 import random
-import ssl
 import sys
 import zlib
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Protocol
 
 import httpx
 
@@ -55,30 +53,6 @@ _CONNECTION_ERRORS = (
     ),
 )
 _log = logging.getLogger(__name__)
-
-
-class SupportsRequests(Protocol):
-    """The method of a transport that is called, as in httpx's `AsyncBaseTransport`."""
-
-    async def handle_async_request(self, request: Any, /) -> Any:
-        """Return the response to one HTTP request."""
-
-
-def open_connections(url: str, transport: SupportsRequests | None, **options: Any) -> Any:
-    """Return a client of httpx, or of httpx2 for a transport of that package."""
-    packages = {base.__module__.partition(".")[0] for base in type(transport).__mro__}
-    package = sys.modules["httpx2"] if "httpx2" in packages else httpx
-    encrypted = url.startswith("https:")
-    return package.AsyncClient(
-        transport=transport,
-        timeout=None,  # one deadline spans the whole call
-        # Plain HTTP needs no certificates, which take 30 ms to load. An empty context trusts no
-        # server.
-        verify=True if encrypted else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
-        trust_env=encrypted,  # a proxy could read a request without TLS, and its key
-        follow_redirects=False,
-        **options,
-    )
 
 
 def httpx_errors() -> tuple[type[Exception], ...]:

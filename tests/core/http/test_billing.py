@@ -214,8 +214,10 @@ async def test_a_limit_sends_nothing_to_a_model_without_a_price(provider: str) -
 
 async def test_a_configured_price_counts_as_cost_and_for_the_limit() -> None:
     cached = COUNTED | {"prompt_tokens_details": {"cached_tokens": 400_000}}
-    async with loopback(answer(200, ok(usage=cached))) as server:
-        client = OpenAICompatibleClient(server.config(cost_limit_usd=4.0, **PRICED))
+    async with (
+        loopback(answer(200, ok(usage=cached))) as server,
+        OpenAICompatibleClient(server.config(cost_limit_usd=4.0, **PRICED)) as client,
+    ):
         assert (await client.chat_completion(messages=MESSAGES)).cost_usd == pytest.approx(
             1.2 + 0.2 + 2.0
         )
@@ -231,21 +233,23 @@ async def test_a_configured_price_counts_as_cost_and_for_the_limit() -> None:
 async def test_a_configured_price_wins_over_the_known_one() -> None:
     async with loopback(answer(200, ok(model="gpt-4o", usage=COUNTED))) as server:
         prices = {"gpt-4o": TokenPrices(prompt=1.0, completion=0.0)}
-        client = OpenAICompatibleClient(server.config(provider="openai", prices=prices))
-        assert (await client.chat_completion(messages=MESSAGES, model="gpt-4o")).cost_usd == 1.0
-        known = await client.chat_completion(messages=MESSAGES, model="gpt-4.1")
-        assert known.cost_usd == pytest.approx(2.0 + 2.0)
+        async with OpenAICompatibleClient(
+            server.config(provider="openai", prices=prices)
+        ) as client:
+            assert (await client.chat_completion(messages=MESSAGES, model="gpt-4o")).cost_usd == 1.0
+            known = await client.chat_completion(messages=MESSAGES, model="gpt-4.1")
+            assert known.cost_usd == pytest.approx(2.0 + 2.0)
 
 
 async def test_a_model_without_a_price_reaches_the_limit_as_the_dearest() -> None:
     async with loopback(answer(200, ok(usage=COUNTED | {"completion_tokens": 0}))) as server:
         config = server.config(cost_limit_usd=0.05, unknown_price="dearest")
-        client = OpenAICompatibleClient(config)
-        assert (await client.chat_completion(messages=MESSAGES)).cost_usd is None
-        assert (client.usage.cost_usd, client.usage.unpriced_calls) == (0.0, 1)
-        with pytest.raises(CostLimitError) as caught:
-            await client.chat_completion(messages=MESSAGES)
-        assert len(server.requests) == 1
+        async with OpenAICompatibleClient(config) as client:
+            assert (await client.chat_completion(messages=MESSAGES)).cost_usd is None
+            assert (client.usage.cost_usd, client.usage.unpriced_calls) == (0.0, 1)
+            with pytest.raises(CostLimitError) as caught:
+                await client.chat_completion(messages=MESSAGES)
+            assert len(server.requests) == 1
     assert caught.value.spent_usd == pytest.approx(2.5)
 
 
@@ -260,8 +264,10 @@ async def test_the_dearest_known_price_is_the_highest_of_each_kind() -> None:
 
 @pytest.mark.parametrize("usage", [None, {}, "many"])
 async def test_an_endpoint_without_usage_cannot_exceed_the_limit(usage: object) -> None:
-    async with loopback(answer(200, ok(usage=usage))) as server:
-        client = OpenAICompatibleClient(server.config(cost_limit_usd=0.03, **PRICED))
+    async with (
+        loopback(answer(200, ok(usage=usage))) as server,
+        OpenAICompatibleClient(server.config(cost_limit_usd=0.03, **PRICED)) as client,
+    ):
         # The expected cost is $0.0080 to $0.0085.
         assert (await client.chat_completion(messages=MESSAGES)).cost_usd is None
         for _ in range(2):
@@ -272,9 +278,15 @@ async def test_an_endpoint_without_usage_cannot_exceed_the_limit(usage: object) 
 
 
 async def test_an_unpriced_model_is_expected_to_cost_the_dearest_reply() -> None:
-    dear, cheap = (answer(200, ok(usage={"prompt_tokens": 5, "cost": cost})) for cost in (0.6, 0.1))
-    async with loopback(dear, cheap) as server:
-        client = OpenAICompatibleClient(server.config(cost_limit_usd=1.25, unknown_price="dearest"))
+    dear, cheap = (
+        raw(response(200, ok(usage={"prompt_tokens": 5, "cost": cost}))) for cost in (0.6, 0.1)
+    )
+    async with (
+        loopback(dear, cheap) as server,
+        OpenAICompatibleClient(
+            server.config(cost_limit_usd=1.25, unknown_price="dearest")
+        ) as client,
+    ):
         for _ in range(2):
             await client.chat_completion(messages=MESSAGES)
         with pytest.raises(CostLimitError, match=r"may cost \$0\.6;"):
@@ -283,8 +295,10 @@ async def test_an_unpriced_model_is_expected_to_cost_the_dearest_reply() -> None
 
 
 async def test_a_priced_model_is_expected_to_cost_its_price() -> None:
-    async with loopback(answer(200, ok(usage={"prompt_tokens": 5, "cost": 0.6}))) as server:
-        client = OpenAICompatibleClient(server.config(cost_limit_usd=1.0, **PRICED))
+    async with (
+        loopback(answer(200, ok(usage={"prompt_tokens": 5, "cost": 0.6}))) as server,
+        OpenAICompatibleClient(server.config(cost_limit_usd=1.0, **PRICED)) as client,
+    ):
         for _ in range(2):
             await client.chat_completion(messages=MESSAGES)
         with pytest.raises(CostLimitError):

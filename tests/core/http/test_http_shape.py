@@ -8,7 +8,7 @@ import pytest
 import respx
 
 from llm_common.core import LLMConfig, LLMMessage, LLMResponse, MessageRole, OpenAICompatibleClient
-from llm_common.core.http.transport import open_connections
+from llm_common.core.http.endpoint import open_connections
 from llm_common.core.http.wire import read_response
 from llm_common.errors import ConfigError, LLMConnectionError, LLMTimeoutError
 

@@ -5,6 +5,7 @@ import logging
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from llm_common.core import LLMConfig, LLMMessage, MessageRole, OpenAICompatibleClient
 from llm_common.errors import ConfigError, LLMConnectionError, LLMStatusError, LLMTimeoutError
@@ -148,3 +149,33 @@ async def test_impossible_options_are_a_value_error(options: dict[str, Any]) -> 
 async def test_a_call_does_not_block_the_event_loop(blockbuster: object) -> None:
     async with loopback(answer(200, ok())) as server:
         assert (await ask_once(server.config())).content
+
+
+@pytest.mark.parametrize("name", ["timeout_s", "timeout"])
+@pytest.mark.parametrize("seconds", [0, -1, float("nan"), float("inf"), "5"])
+async def test_a_timeout_that_is_no_positive_number_is_refused(name: str, seconds: Any) -> None:
+    config = LLMConfig(base_url="http://127.0.0.1:9", default_model="m")
+    async with OpenAICompatibleClient(config) as client:
+        with pytest.raises(ValueError, match="timeout_s must be a positive number of seconds"):
+            await client.chat_completion([{"role": "user", "content": "hi"}], **{name: seconds})
+
+
+@pytest.mark.parametrize(
+    ("field", "allowed", "refused"),
+    [
+        ("timeout_s", (0.001, 3_600), (0, 3_600.1)),
+        ("max_attempts", (1, 10), (0, 11)),
+        ("max_response_bytes", (1,), (0,)),
+        ("max_tokens", (None, 1), (0,)),
+        ("cost_limit_usd", (None, 0, 0.5), (-0.1, float("inf"), float("nan"))),
+    ],
+)
+def test_a_limit_of_a_client_is_taken_up_to_its_bounds(
+    field: str, allowed: tuple[Any, ...], refused: tuple[Any, ...]
+) -> None:
+    address: dict[str, Any] = {"base_url": "http://127.0.0.1:9", "default_model": "m"}
+    for value in allowed:
+        assert getattr(LLMConfig(**address, **{field: value}), field) == value
+    for value in refused:
+        with pytest.raises(ValidationError, match=field):
+            LLMConfig(**address, **{field: value})

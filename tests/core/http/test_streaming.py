@@ -210,7 +210,7 @@ async def test_a_line_of_a_megabyte_is_read_whole() -> None:
 async def test_a_request_is_repeated_only_before_the_answer_begins(no_waits: None) -> None:
     good = raw(HEAD, delta("yes", "stop"), DONE)
     async with (
-        loopback(answer(503), good) as server,
+        loopback(raw(response(503)), good) as server,
         OpenAICompatibleClient(server.config()) as client,
     ):
         assert (await told(client))[0] == ["yes"]
@@ -220,7 +220,7 @@ async def test_a_request_is_repeated_only_before_the_answer_begins(no_waits: Non
 async def test_an_endpoint_that_refuses_stream_options_is_asked_without() -> None:
     good = raw(HEAD, delta("yes", "stop"), DONE)
     async with (
-        loopback(answer(400, b"stream_options is unknown"), good) as server,
+        loopback(raw(response(400, b"stream_options is unknown")), good) as server,
         OpenAICompatibleClient(server.config()) as client,
     ):
         texts, whole = await told(client)
@@ -323,3 +323,32 @@ def test_events_do_not_depend_on_the_borders_of_chunks(body: bytes, size: int) -
     reader = EventReader(max_bytes=10_000)
     chunks = [body[start : start + size] for start in range(0, len(body), size)]
     assert [event for chunk in chunks for event in reader.feed(chunk)] == by_the_rule(body)
+
+
+@pytest.mark.parametrize(
+    ("chunks", "events"),
+    [
+        ([b"data: a\r", b"\ndata: b\r", b"\n\r", b"\n"], [b"a\nb"]),
+        ([b"data: a\r", b"\r"], [b"a"]),
+        ([b"data: a\r", b"", b"\ndata: b\r", b"\r"], [b"a\nb"]),
+        ([b"data: a\n", b"\ndata: b\n\n"], [b"a", b"b"]),
+        ([b"data:a\ndata:  b\n\n"], [b"a\n b"]),
+        ([b": comment\nevent: x\ndata\n\n"], [b""]),
+        ([b"\n\n", b"data: a"], []),
+    ],
+)
+def test_lines_end_with_any_break_also_between_chunks(
+    chunks: list[bytes], events: list[bytes]
+) -> None:
+    reader = EventReader(max_bytes=1_000)
+    assert [event for chunk in chunks for event in reader.feed(chunk)] == events
+
+
+def test_a_stream_of_exactly_the_most_bytes_is_read() -> None:
+    body = b"data: a\n\n"
+    assert EventReader(max_bytes=len(body)).feed(body) == [b"a"]
+    reader = EventReader(max_bytes=len(body) - 1)
+    reader.feed(body[:-1])
+    with pytest.raises(MalformedReplyError) as caught:
+        reader.feed(body[-1:])
+    assert caught.value.reason == "too_large"
