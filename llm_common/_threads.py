@@ -1,18 +1,22 @@
-"""Threads for the library's own work, and separate ones for tools.
+"""Threads for the library's own work, separate ones for tools, and locks that survive a fork.
 
 A tool that never returns occupies a tool thread until the process ends. Selections, loads, previews
-and maintenance continue in the other threads.
+and maintenance continue in the other threads. An async tool that ignores its cancellation is left.
 """
 
 import asyncio
+import logging
 import os
+import sys
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from functools import partial
 from threading import Event, Lock, Thread
+from types import TracebackType
 from typing import Any, Final, Generic, ParamSpec, TypeVar
+from weakref import WeakMethod, WeakSet
 
 from llm_common.errors import NoThreadError
 
@@ -24,6 +28,11 @@ MAX_WORK_THREADS: Final = 8
 
 MAX_TOOL_THREADS: Final = 32
 """For tools, which wait for networks. A further call waits until a thread is free."""
+
+_GRACE_S: Final = 1.0
+"""For a cancelled tool to close its files and connections."""
+
+_log = logging.getLogger(__name__)
 
 _NO_THREAD = "No thread could be started and nothing ran. End some of the process and try again"
 
@@ -46,6 +55,86 @@ class PerProcess(Generic[T]):
             self._value = self._make()
             self._process = process
         return self._value
+
+
+class ForkSafeLock:
+    """A lock that is free in a forked child, also if another thread held it at the fork.
+
+    That thread does not exist in the child, where an ordinary lock would never be released.
+
+    Args:
+        repair: A method that makes the guarded values sound. A child calls it before it enters its
+            first block, if the fork happened within a block and so perhaps within a change.
+    """
+
+    def __init__(self, repair: Callable[[], None] | None = None) -> None:
+        self._lock = Lock()
+        # Weak, since a cycle would keep large caches in memory until a garbage collection.
+        self._repair = None if repair is None else WeakMethod(repair)
+        self._needs_repair = False
+        _FORK_SAFE.add(self)
+
+    def acquire(self, *, timeout_s: float = -1) -> bool:
+        """Wait for the lock, and return whether it was acquired. -1 waits without a limit."""
+        acquired = self._lock.acquire(timeout=timeout_s)
+        if acquired and self._needs_repair:
+            self._needs_repair = False
+            repair = self._repair() if self._repair is not None else None
+            if repair is not None:
+                repair()
+        return acquired
+
+    def release(self) -> None:
+        """Release the lock."""
+        # It is free after a fork by the thread that held it, whose block still ends in the child.
+        if self._lock.locked():
+            self._lock.release()
+
+    def __enter__(self) -> None:
+        self.acquire()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.release()
+
+    def renew(self) -> None:
+        """Replace the lock by a free one. Only a forked child may call this."""
+        self._needs_repair = self._needs_repair or self._lock.locked()
+        self._lock = Lock()
+
+
+_FORK_SAFE: Final[WeakSet[ForkSafeLock]] = WeakSet()
+
+
+def _renew_locks() -> None:
+    for lock in _FORK_SAFE:
+        lock.renew()
+
+
+if sys.platform != "win32":
+    os.register_at_fork(after_in_child=_renew_locks)
+
+
+class computed_once(Generic[T]):  # noqa: N801 - reads as a decorator
+    """A `functools.cached_property` without its lock.
+
+    Python 3.11 holds one lock for all objects of a class, so describing one hostile catalogue
+    would block every other, and a child forked meanwhile would wait forever. Two threads may
+    compute the same value, of which the first is kept.
+    """
+
+    def __init__(self, func: Callable[[Any], T]) -> None:
+        self.func = func
+        self.__doc__ = func.__doc__
+
+    def __get__(self, instance: Any, owner: type) -> T:
+        # Python looks in the instance before a descriptor without `__set__`, so this runs once.
+        value: T = vars(instance).setdefault(self.func.__name__, self.func(instance))
+        return value
 
 
 class Threads:
@@ -100,6 +189,38 @@ async def in_tool_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs
     """Run a tool, which may never return, in a daemon thread."""
     context = copy_context()
     return await _TOOLS.get().run(lambda: context.run(work, *args, **kwargs))
+
+
+async def in_tool_task(work: Awaitable[T]) -> T:
+    """Await a tool, which may ignore its cancellation.
+
+    If the caller is cancelled, the tool is cancelled too. A tool that has not ended a second later
+    runs on without its caller, and its result is lost.
+    """
+    task = asyncio.ensure_future(work)
+    try:
+        # Not the task itself, which the caller could not leave before it ends.
+        await asyncio.wait({task})
+    finally:
+        if not task.done():
+            task.cancel()
+            _ENDING_TASKS.add(task)
+            task.add_done_callback(_forget)
+            # A second cancellation of the caller ends this wait.
+            await asyncio.wait({task}, timeout=_GRACE_S)
+            if not task.done():
+                _log.warning("a tool ignores its cancellation, and runs on without its caller")
+    return task.result()
+
+
+# asyncio itself refers to its tasks only weakly.
+_ENDING_TASKS: Final[set[asyncio.Future[Any]]] = set()
+
+
+def _forget(task: asyncio.Future[Any]) -> None:
+    _ENDING_TASKS.discard(task)
+    if not task.cancelled():
+        task.exception()  # else asyncio logs that it was never retrieved
 
 
 _Job = tuple[Future[Any], Callable[[], Any]]

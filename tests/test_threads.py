@@ -16,11 +16,20 @@ from unittest.mock import patch
 import pytest
 
 from llm_common import _threads
-from llm_common._threads import MAX_TOOL_THREADS, Threads, in_thread, in_tool_thread
+from llm_common._threads import (
+    MAX_TOOL_THREADS,
+    ForkSafeLock,
+    Threads,
+    computed_once,
+    in_thread,
+    in_tool_thread,
+)
 from llm_common.errors import NoThreadError
+from tests.forking import held_by_a_thread, run_in_child
 
 InThread = Callable[..., Awaitable[Any]]
 BOTH = pytest.mark.parametrize("run", [in_thread, in_tool_thread])
+FORKS = pytest.mark.skipif(not hasattr(os, "fork"), reason="POSIX")
 
 
 @pytest.fixture
@@ -78,7 +87,7 @@ async def test_work_runs_again_after_a_lack_of_threads_f_157(
 
 
 @BOTH
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="POSIX")
+@FORKS
 async def test_a_forked_child_starts_its_own_threads_f_158(run: InThread, hung: Event) -> None:
     busy = [asyncio.create_task(in_tool_thread(hung.wait)) for _ in range(MAX_TOOL_THREADS)]
     await in_thread(abs, -1)
@@ -95,6 +104,73 @@ async def test_a_forked_child_starts_its_own_threads_f_158(run: InThread, hung: 
     assert os.waitstatus_to_exitcode(status) == 7
     hung.set()
     await asyncio.gather(*busy)
+
+
+class Ledger:
+    """Two values that belong together."""
+
+    def __init__(self) -> None:
+        self.lock = ForkSafeLock(self.repair)
+        self.repairs = 0
+
+    def repair(self) -> None:
+        self.repairs += 1
+
+    def repairs_after_use(self) -> int:
+        for _ in range(2):
+            with self.lock:
+                pass
+        return self.repairs
+
+
+@FORKS
+def test_a_lock_that_a_thread_holds_is_free_in_a_child_f_201() -> None:
+    held, idle = Ledger(), Ledger()
+
+    def use() -> None:
+        assert held.repairs_after_use() == 1
+        assert idle.repairs_after_use() == 0
+
+    with held_by_a_thread(held.lock):
+        assert run_in_child(use) == 0
+        assert not held.lock.acquire(timeout_s=0)
+    assert held.repairs_after_use() == 0
+
+
+@FORKS
+def test_a_thread_that_forks_within_a_lock_leaves_it_twice_f_201() -> None:
+    lock = ForkSafeLock()
+    with lock:
+        child = os.fork()
+    if child == 0:
+        os._exit(0 if lock.acquire(timeout_s=0) else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert lock.acquire(timeout_s=0)
+
+
+def test_a_lock_does_not_keep_its_owner_in_memory() -> None:
+    owner = weakref.ref(Ledger())
+    assert owner() is None
+
+
+@FORKS
+def test_a_value_that_a_thread_computes_is_computed_in_a_child_f_201(hung: Event) -> None:
+    class Definition:
+        @computed_once
+        def text(self) -> str:
+            begun.set()
+            if os.getpid() == parent:
+                hung.wait()
+            return "text"
+
+    parent, begun, shared = os.getpid(), Event(), Definition()
+    thread = Thread(target=lambda: shared.text)
+    thread.start()
+    begun.wait()
+    assert run_in_child(lambda: shared.text) == 0
+    hung.set()
+    thread.join()
+    assert shared.text == "text"
 
 
 async def test_a_cancelled_call_is_released_f_161(hung: Event) -> None:

@@ -139,7 +139,8 @@ class InMemoryMemory:
         """Return the events that contain words of the query. See `MemoryReader.retrieve`."""
         lines = self._scopes.get(check_search(query, k, filters), [])
         # A query of stop words alone, such as "what about it", is searched as a whole.
-        terms = list(map(folded, query_terms(query) or [query.strip()]))
+        query = query.strip()[:INDEXED_CHARS]
+        terms = [folded(term) for term in query_terms(query) or [query]]
         if k <= 0 or not terms[0]:
             return []
         now = datetime.now(UTC)

@@ -4,12 +4,15 @@
 import asyncio
 import json
 import math
+import os
 import sqlite3
+import sys
 import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -133,6 +136,9 @@ class SqliteMemory:
     thread has begun. SQLite's locks need a local disk. If the file is deleted or replaced while the
     memory is open, every later call raises `StoreError`.
 
+    A fork waits until running calls have ended, and closes the file. Parent and child open it again
+    with their next call.
+
     Args:
         path: The file, created on first use with mode 0600. `~` is expanded.
         summariser: Writes the summaries. None takes first sentences (see `episode_summary`).
@@ -167,6 +173,9 @@ class SqliteMemory:
         self._lock_timeout_s = lock_timeout_s
         self._read_only = read_only
         self._reader, self._writer = _Worker(), _Worker()
+        # Closes the file of a memory that is collected without `aclose`.
+        weakref.finalize(self, self._reader.disconnect)
+        weakref.finalize(self, self._writer.disconnect)
         self._opening = threading.Lock()  # the first calls of both workers open the same file
         self._file: tuple[int, int] | None = None  # device and inode, once it is open
         self._closed = False
@@ -283,7 +292,7 @@ class SqliteMemory:
         deadline = time.monotonic() + self._lock_timeout_s
 
         def run() -> T:
-            with sqlite_errors_as_store_errors(self._path):
+            with worker.in_use, sqlite_errors_as_store_errors(self._path):
                 connection = self._connected(worker, deadline)
                 remaining_s = max(deadline - time.monotonic(), 0.0)
                 timeout_ms = min(round(1_000 * remaining_s), _MAX_TIMEOUT_MS)
@@ -301,8 +310,6 @@ class SqliteMemory:
                 # Else this would create a new file if the other worker's was deleted.
                 self._check_file()
                 worker.connection = self._open(max(deadline - time.monotonic(), 0.0))
-                # Closes the file of a memory that is collected without `aclose`.
-                weakref.finalize(self, worker.connection.close)
                 self._file = self._file or _identity(self._path)
             return worker.connection
 
@@ -338,12 +345,59 @@ class _Worker:
     """A thread with its connection."""
 
     def __init__(self) -> None:
-        self.thread = ThreadPoolExecutor(1, thread_name_prefix="llm-common-memory")
         self.connection: sqlite3.Connection | None = None
+        self.in_use = threading.Lock()
+        self.start()
+        with _starting:
+            _workers.add(self)
+
+    def start(self) -> None:
+        self.thread = ThreadPoolExecutor(1, thread_name_prefix="llm-common-memory")
 
     def close(self) -> None:
-        if self.connection is not None:
-            self.connection.close()
+        with self.in_use:
+            self.disconnect()
+
+    def disconnect(self) -> None:
+        connection, self.connection = self.connection, None
+        if connection is not None:
+            connection.close()
+
+
+_workers: Final[weakref.WeakSet[_Worker]] = weakref.WeakSet()
+_starting: Final = threading.Lock()
+_paused: Final[list[_Worker]] = []
+
+
+def _pause_workers() -> None:
+    # A child that has the file open already shares SQLite's locks with its parent, which damages
+    # the file. SQLite's own mutexes are not renewed in a child either.
+    # https://sqlite.org/howtocorrupt.html, section 2.6
+    _starting.acquire()
+    for worker in _workers:
+        worker.in_use.acquire()
+        _paused.append(worker)
+        with suppress(sqlite3.Error):
+            worker.disconnect()
+
+
+def _resume_workers() -> None:
+    for worker in _paused:
+        worker.in_use.release()
+    _paused.clear()
+    _starting.release()
+
+
+def _restart_workers() -> None:
+    for worker in _paused:
+        worker.start()
+    _resume_workers()
+
+
+if sys.platform != "win32":
+    os.register_at_fork(
+        before=_pause_workers, after_in_parent=_resume_workers, after_in_child=_restart_workers
+    )
 
 
 def _identity(path: Path) -> tuple[int, int] | None:

@@ -1,7 +1,6 @@
 """Measure similarity of meaning: the protocol `Embedder`, and static vectors that work offline."""
 
 import math
-import threading
 from collections.abc import Sequence
 from functools import cache
 from importlib.util import find_spec
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
 from cachetools import LRUCache
 
+from llm_common._threads import ForkSafeLock
 from llm_common.errors import ConfigError, missing_extra
 
 if TYPE_CHECKING:
@@ -72,12 +72,14 @@ class StaticVectors:
         self._np = np
         self._pieces = load_file(weights)["embedding.weight"].astype(np.float32)
         self._tokenizer = Tokenizer.from_file(str(vocabulary))
-        self._vectors: LRUCache[str, np.ndarray[tuple[int], np.dtype[np.float32]]] = LRUCache(
-            _MAX_CACHED
-        )
+        self._lock = ForkSafeLock(self._reset)
+        self._reset()
+
+    def _reset(self) -> None:
+        self._vectors: LRUCache[str, np.ndarray[tuple[int], np.dtype[np.float32]]]
+        self._vectors = LRUCache(_MAX_CACHED)
         self._pools: LRUCache[tuple[str, ...], np.ndarray[tuple[int, int], np.dtype[np.float32]]]
         self._pools = LRUCache(_CACHED_POOLS)
-        self._lock = threading.Lock()
 
     def similarities(self, query: str, texts: Sequence[str]) -> list[float]:
         """Return the cosine of each text with the query, 0 for a text without words."""

@@ -11,7 +11,6 @@ of a folder are not scanned here. SQLite keeps those texts, and its FTS5 compute
 
 import math
 import re
-import threading
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +20,8 @@ from operator import add, methodcaller
 from typing import Final
 
 from cachetools import LRUCache
+
+from llm_common._threads import ForkSafeLock
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,8 +283,11 @@ class TermScanner:
         self._weights = tuple(weights)
         self._bm25 = bm25
         self._max_chars = max_chars
-        self._cached = _Documents([], self._weights, bm25)
-        self._lock = threading.Lock()
+        self._lock = ForkSafeLock(self._reset)
+        self._reset()
+
+    def _reset(self) -> None:
+        self._cached = _Documents([], self._weights, self._bm25)
 
     def scan(self, request: str, documents: Sequence[Sequence[str]]) -> list[float]:
         """Return how well each document matches, from 0 (no shared word) to 1 (the best).

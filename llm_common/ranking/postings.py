@@ -74,6 +74,14 @@ class Postings:
                 del self._postings[term]
         self._is_stale = True
 
+    def rebuild(self) -> None:
+        """Compute everything from the documents again, after a change that did not end."""
+        self._postings = {}
+        for key, counts in self._documents.items():
+            for term, count in counts.items():
+                self._postings.setdefault(term, {})[key] = count
+        self._is_stale = True
+
     def scores(
         self,
         terms: Iterable[str],

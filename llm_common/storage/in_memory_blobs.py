@@ -2,12 +2,12 @@
 
 import itertools
 import os
-import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
+from llm_common._threads import ForkSafeLock
 from llm_common.errors import CorruptPointerError, LockTimeoutError, PointerNotFoundError
 from llm_common.storage.blob import (
     OWN_FOLDER,
@@ -31,12 +31,12 @@ class MemoryBlobStore:
     def __init__(self, *, lock_timeout_s: float = 10.0) -> None:
         self._lock_timeout_s = lock_timeout_s
         self._folders: defaultdict[str, dict[str, tuple[bytes, BlobEntry]]] = defaultdict(dict)
-        self._locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
+        self._locks: defaultdict[str, ForkSafeLock] = defaultdict(ForkSafeLock)
         # Numbers serve as ETags: a clock could give two puts the same time.
         self._puts = itertools.count()
         # The process of each lease, since a forked child has a copy of this dict.
         self._leases: dict[str, int] = {}
-        self._leasing = threading.Lock()
+        self._leasing = ForkSafeLock()
 
     def put(self, key: str, data: bytes) -> None:
         """Store a blob, or replace it."""
@@ -120,7 +120,7 @@ class MemoryBlobStore:
         lock = self._locks[check_folder(folder)]
         # Locks are never removed, because a waiter may hold a reference to one.
         wait_s = self._lock_timeout_s if timeout_s is None else timeout_s
-        if not lock.acquire(timeout=wait_s):
+        if not lock.acquire(timeout_s=wait_s):
             raise LockTimeoutError(
                 f"Another thread held {folder} for {wait_s:g} s. "
                 "Raise lock_timeout_s or find out why"

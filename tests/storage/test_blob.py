@@ -5,7 +5,15 @@ import pytest
 from hypothesis import given, strategies as st
 
 from llm_common.errors import InvalidIdError
-from llm_common.storage.blob import check_folder, check_key, check_query_id, folder_of, query_id_of
+from llm_common.storage.blob import (
+    OWN_FOLDER,
+    check_folder,
+    check_key,
+    check_name,
+    check_query_id,
+    folder_of,
+    query_id_of,
+)
 
 FORBIDDEN_IDS = [
     pytest.param("../../x", id="F-001"),
@@ -113,3 +121,39 @@ def test_a_key_has_two_parts() -> None:
     assert check_key("q/a.meta.json") == ("q", "a.meta.json")
     with pytest.raises(InvalidIdError):
         check_key(None)
+
+
+@pytest.mark.parametrize("folder", ["a/b", "a:b", "a b", "", "..", ".store2"])
+def test_what_folder_of_never_returns_is_the_folder_of_no_query(folder: str) -> None:
+    with pytest.raises(InvalidIdError):
+        query_id_of(folder)
+    with pytest.raises(InvalidIdError):
+        check_folder(folder)
+
+
+@pytest.mark.parametrize(
+    ("key", "is_key"),
+    [
+        ("q/" + "n" * 128, True),
+        ("q/" + "n" * 129, False),
+        (f"{OWN_FOLDER}/gone-00", True),
+        ("q", False),
+        ("q/a/b", False),
+        ("q/", False),
+        (b"q/a", False),
+    ],
+    ids=str,
+)
+def test_a_key_is_one_folder_and_one_name_of_128_characters(key: object, is_key: bool) -> None:
+    if is_key:
+        assert "/".join(check_key(key)) == key
+    else:
+        with pytest.raises(InvalidIdError):
+            check_key(key)
+
+
+def test_an_error_quotes_the_beginning_of_a_name_and_the_type_of_others() -> None:
+    with pytest.raises(InvalidIdError, match=f"The name '{'!' * 80}' of a blob is not allowed"):
+        check_name("!" * 200)
+    with pytest.raises(InvalidIdError, match="The name of type int of a blob is not allowed"):
+        check_name(5)

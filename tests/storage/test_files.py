@@ -22,6 +22,7 @@ from pathlib import Path
 import pytest
 
 from llm_common.errors import (
+    CorruptPointerError,
     InvalidIdError,
     LockTimeoutError,
     PointerNotFoundError,
@@ -817,3 +818,34 @@ def test_a_child_that_outlives_a_holder_does_not_hold_its_lease(blobs: FileBlobS
     os.close(write_end)
     os.close(read_end)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+@pytest.mark.parametrize(("durability", "is_flushed"), [("full", True), ("rename", False)])
+def test_the_removal_of_a_folder_is_flushed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, durability: Durability, is_flushed: bool
+) -> None:
+    store = FileBlobStore(tmp_path / "base", durability=durability)
+    store.put("q/a", b"1")
+    store.delete("q/a")
+    flushed: list[int] = []
+    flush = os.fsync
+
+    def recorded(descriptor: int) -> None:
+        if not (tmp_path / "base" / "q").exists():
+            flushed.append(os.fstat(descriptor).st_ino)
+        flush(descriptor)
+
+    monkeypatch.setattr(os, "fsync", recorded)
+    store.remove_folder("q")
+    assert not (tmp_path / "base" / "q").exists()
+    base = (tmp_path / "base").stat().st_ino
+    assert flushed == ([base] if is_flushed else [])
+
+
+def test_a_file_of_exactly_the_most_bytes_is_read(blobs: FileBlobStore) -> None:
+    blobs.put("q/b", b"12345")
+    assert blobs.get("q/b", max_bytes=5) == b"12345"
+    assert list(blobs.get_many("q", ["b", "c"], max_bytes=5)) == [b"12345", None]
+    assert list(blobs.get_many("q", ["b"], max_bytes=4)) == [None]
+    with pytest.raises(CorruptPointerError, match="has too many bytes"):
+        blobs.get("q/b", max_bytes=4)

@@ -35,7 +35,7 @@ from llm_common.errors import (
     install_command,
 )
 from llm_common.storage import BlobStore
-from llm_common.storage.object_store import BlobVersion, ObjectBlobStore, _request
+from llm_common.storage.object_store import BlobVersion, ObjectBlobStore, _request, _update
 from llm_common.testing import BlobStoreContract
 from tests.s3_server import make_bucket, s3_options, s3_server
 
@@ -435,3 +435,33 @@ def test_importing_the_agents_does_not_import_obstore() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "False"
+
+
+def test_conditions_are_probed_once() -> None:
+    store = obstore.store.MemoryStore()
+    blobs = ObjectBlobStore(store)
+    assert blobs.put_if("q/a", b"1", replaces=None)
+    obstore.delete(store, ".conditions")
+    assert blobs.put_if("q/b", b"1", replaces=None)
+    assert [entry["path"] for entry in obstore.list(store).collect()] == ["q/a", "q/b"]
+
+
+@pytest.mark.parametrize(
+    ("version", "condition"),
+    [
+        (BlobVersion("e", None), {"e_tag": "e"}),
+        (BlobVersion(None, "v"), {"version": "v"}),
+        (BlobVersion("e", "v"), {"e_tag": "e", "version": "v"}),
+    ],
+)
+def test_a_condition_names_what_the_store_reported(
+    version: BlobVersion, condition: dict[str, str]
+) -> None:
+    assert _update(version) == condition
+
+
+def test_an_object_of_exactly_the_most_bytes_is_read_among_several() -> None:
+    blobs = ObjectBlobStore(obstore.store.MemoryStore())
+    blobs.put("q/a", b"123")
+    assert list(blobs.get_many("q", ["a", "b"], max_bytes=3)) == [b"123", None]
+    assert list(blobs.get_many("q", ["a"], max_bytes=2)) == [None]

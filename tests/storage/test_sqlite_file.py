@@ -1,5 +1,6 @@
 """A SQLite file of the library's own."""
 
+import os
 import sqlite3
 import stat
 from collections.abc import Sequence
@@ -122,3 +123,37 @@ def test_reading_neither_creates_nor_migrates_a_file(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="another kind"):
         open_sqlite_to_read(tmp_path / "rain.db", application_id=8, version=1, lock_timeout_s=5.0)
     assert [each.name for each in tmp_path.iterdir()] == ["rain.db"]
+
+
+def descriptors_of(path: Path) -> int:
+    """Return how many descriptors of this process are open on a file."""
+    status = path.stat()
+    count = 0
+    for descriptor in range(512):
+        with suppress(OSError):
+            count += os.path.samestat(os.fstat(descriptor), status)
+    return count
+
+
+def test_a_file_that_is_refused_is_closed(tmp_path: Path) -> None:
+    path = tmp_path / "rain.db"
+    opened(path, FIRST, SECOND).close()
+    before = descriptors_of(path)
+    with pytest.raises(StoreError, match="another kind"):
+        open_sqlite_to_read(path, application_id=8, version=2, lock_timeout_s=5.0)
+    with pytest.raises(StoreError, match="older version 2"):
+        read(path, version=3)
+    with pytest.raises(StoreError, match="newer"):
+        opened(path, FIRST)
+    assert descriptors_of(path) == before
+
+
+def test_a_file_with_an_empty_log_is_read_without_a_trace(tmp_path: Path) -> None:
+    path = tmp_path / "rain.db"
+    with closing(opened(path, FIRST)) as writer:
+        writer.execute("INSERT INTO rain VALUES ('monday')")
+    log = path.with_name("rain.db-wal")
+    log.write_bytes(b"")
+    with closing(read(path, version=1)) as reader:
+        assert reader.execute("SELECT day FROM rain").fetchall() == [("monday",)]
+        assert sorted(each.name for each in tmp_path.iterdir()) == ["rain.db", "rain.db-wal"]

@@ -69,7 +69,7 @@ def run(python: str, program: str, *args: object, patience_s: float = 60) -> End
 
 def _last_words(process: subprocess.Popen[str]) -> str:
     try:
-        return process.communicate(timeout=5)[1]
+        return process.communicate(timeout=60)[1]
     except subprocess.TimeoutExpired:
         process.kill()
         return process.communicate()[1]

@@ -111,20 +111,17 @@ Gives the process id of the child.
 """
 
 
-def outcomes_after_kills(start_parent: StartParent, store: Any, *, kills: int) -> Counter[str]:
-    """Save after each kill of a parent whose child still runs, and return the outcomes."""
-    outcomes = Counter[str]()
-    for number in range(kills):
-        pid = start_parent(number)
-        try:
-            asyncio.run(save(store, f"after {number}", number))
-            outcomes["saved"] += 1
-        except LockTimeoutError:
-            outcomes["locked"] += 1
-        finally:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-    return outcomes
+def outcome_after_kill(start_parent: StartParent, store: Any, number: int) -> str:
+    """Save after the kill of a parent whose child still runs: "saved" or "locked"."""
+    pid = start_parent(number)
+    try:
+        asyncio.run(save(store, f"after {number}", number))
+    except LockTimeoutError:
+        return "locked"
+    finally:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    return "saved"
 
 
 @INTERPRETERS
@@ -140,9 +137,8 @@ def test_no_lock_outlives_its_owner_in_a_forked_child_f_158_f_069(
         assert process.returncode == -signal.SIGKILL, errors
         return int(output)
 
-    outcomes = outcomes_after_kills(
-        start_parent, FileContextPointerStore(tmp_path, lock_timeout_s=2), kills=kills
-    )
+    store = FileContextPointerStore(tmp_path, lock_timeout_s=10)
+    outcomes = Counter(outcome_after_kill(start_parent, store, number) for number in range(kills))
     show_figures(**outcomes)
     assert outcomes == {"saved": kills}
 
@@ -160,4 +156,6 @@ def test_the_harness_catches_a_lock_that_a_forked_child_keeps_f_158(tmp_path: Pa
         return pid
 
     store = NaiveLockingStore(tmp_path, lock_timeout_s=0.2)
-    assert outcomes_after_kills(start_parent, store, kills=3)["locked"]
+    # On a busy machine many parents die before they hold the lock.
+    outcomes = (outcome_after_kill(start_parent, store, number) for number in range(60))
+    assert "locked" in outcomes
