@@ -104,13 +104,14 @@ class Case:
 
 def dearest(rng: random.Random) -> Case:
     prices = [rng.randint(10, 400) for _ in range(600)]
-    prices[rng.randint(200, 400)] = best = rng.randint(7_000, 9_000)
+    place = rng.randint(200, 400)
+    prices[place] = best = rng.randint(7_000, 9_000)
     rows = [{"order": f"A-{number}", "euros": price} for number, price in enumerate(prices)]
     return Case(
         "What was the highest amount in euros?",
         rows,
         str(best),
-        {"filter": "max(@[].euros)"},
+        {"path": f"/{place}/euros"},
         r'"euros": ?(\d+)',
     )
 
@@ -157,7 +158,7 @@ def only_one(rng: random.Random) -> Case:
         "Which machine is broken?",
         rows,
         f"web{place}",
-        {"filter": "[?!up].host"},
+        {"path": f"/{place}/host"},
         r'"host": ?"(\w+)"',
     )
 

@@ -1,4 +1,4 @@
-"""Research two companies: outputs become pointers, one value is read back, a model answers.
+"""Research two companies: outputs become pointers, one value is queried, a model answers.
 
     python examples/financial_research.py
 
@@ -79,14 +79,14 @@ async def main() -> None:
                 f"sees:\n{call.get('output') or call['error']}\n"
             )
         for pointer in context.get_all_pointers():
-            part = {"filter": "[?quarter=='2024-Q4'].revenue | [0]"}
-            read = ToolCall(
-                tool="read_context", args={"pointer_id": pointer.pointer_id, "select": part}
-            )
+            # The model writes such a SELECT itself. A preview names the table of its result.
+            table = f"income_statement_{pointer.pointer_id[:6]}"
+            sql = f"SELECT revenue FROM {table} WHERE quarter = '2024-Q4'"
+            read = ToolCall(tool="query_context", args={"sql": sql})
             [reading] = await executor.execute_tool_calls(
                 [read], task_id=3, query_id=pointer.query_id
             )
-            print(f"Read back of {pointer.summary}: {reading['output'].text}")
+            print(f"Query of {pointer.summary}:\n{reading['output']}\n")
         print(
             f"\nAnswer ({answer.status}, prompt of {answer.prompt_tokens:,} tokens): "
             f"{answer.text or answer.problem}"

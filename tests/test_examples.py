@@ -109,16 +109,16 @@ def test_minimal_shows_only_the_output_that_answers(tmp_path: Path) -> None:
     assert len(list(tmp_path.glob(".llm-common/context/weather/*.meta.json"))) == 3
 
 
-def test_financial_research_offloads_reads_back_and_answers_from_stored_values_s4_08(
+def test_financial_research_offloads_queries_and_answers_from_stored_values_s4_08(
     tmp_path: Path,
 ) -> None:
     output = run("financial_research.py", cwd=tmp_path)
-    previews, read_back = output.split("Read back", maxsplit=1)
+    previews, queries = output.split("Query of", maxsplit=1)
     assert previews.count("of which parts are shown") == 2
     assert '"revenue":718' not in previews
-    assert "income_statement ticker=ACME: 1059\n" in read_back
-    assert "income_statement ticker=GLOBEX: 943\n" in read_back
-    answer = read_back.partition("Answer (ok")[2]
+    found = re.findall(r"ticker=(\w+):\n1 row\b.*\n<<<\w+\nrevenue\n(\d+)\n", queries)
+    assert found == [("ACME", "1059"), ("GLOBEX", "943")]
+    answer = queries.partition("Answer (ok")[2]
     assert "1059" in answer
     assert "943" in answer
     assert not list(tmp_path.rglob("*.json")), "the session cleared its files"

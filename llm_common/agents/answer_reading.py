@@ -215,7 +215,7 @@ class Unread:
     @classmethod
     def of(cls, context: ContextBundle, manager: ToolContextManager) -> Self:
         """Return the unread outputs of a session, except those that cannot be loaded."""
-        pointers = {pointer.pointer_id: pointer for pointer in manager.get_all_pointers()}
+        pointers = {pointer.pointer_id: pointer for pointer in manager.pointers}
         forms: dict[str, str] = {}
         for account in (*context.kept, *context.dropped):
             if account.form == "whole" or account.reason == "unavailable":

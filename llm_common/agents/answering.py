@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from llm_common._threads import in_thread
 from llm_common.agents.answer_reading import (
     AnswerRun,
     ContextRead,
@@ -299,7 +300,7 @@ class Answering(BaseModel):
     async def _choose(
         self, manager: ToolContextManager, query: str
     ) -> tuple[list[ContextPointer], RelevanceSelection | None]:
-        pointers = manager.get_all_pointers()
+        pointers = list(manager.pointers)
         if self.selector is None or isinstance(self.selector, ContextSelector):
             return pointers, None
         selection = await self.selector.select_detailed(query=query, pointers=pointers)
@@ -323,7 +324,9 @@ class Answering(BaseModel):
         budget = self.budget.max_input_tokens
         failures = question.failures
         uncut = _with_documents(question.uncut, _failures_text(failures))
-        limit = min(budget * _CONTEXT_PERCENT // 100, self._tokens_left(uncut))
+        # In a thread, because counting a conversation of megabytes takes a second.
+        tokens_left = await in_thread(self._tokens_left, uncut)
+        limit = min(budget * _CONTEXT_PERCENT // 100, tokens_left)
         # This first pack shows whether every output fits whole. If so, there is no offer to read.
         context = await self._pack(manager, question, limit)
         for account in context.dropped:
@@ -343,7 +346,8 @@ class Answering(BaseModel):
                 return _with_documents(offered, _failures_text(failures))
 
             # The pack has to leave tokens for the offer and for the pieces that are read.
-            max_tokens = min(limit - reserve, self._tokens_left(offering(question.uncut, unread)))
+            uncut = offering(question.uncut, unread)
+            max_tokens = min(limit - reserve, await in_thread(self._tokens_left, uncut))
             smaller = context
             if context.metadata.total_tokens > max_tokens:
                 smaller = await self._pack(manager, question, max_tokens)
@@ -352,7 +356,7 @@ class Answering(BaseModel):
             bundle = bundle.model_copy(update={"background": smaller.render()})
             # A prompt that does not fit with the offer may fit without it.
             with suppress(TokenBudgetError):
-                fitted = fit(bundle, self.counter)
+                fitted = await in_thread(fit, bundle, self.counter)
                 # `fit` may drop the list of unread outputs, and without an id nothing can be read.
                 if unread.is_named_in(fitted.context_docs):
                     return _Prompt(smaller, failures, fitted.to_messages(), offer)
@@ -361,8 +365,8 @@ class Answering(BaseModel):
         bundle = _with_documents(question.base, _failures_text(failures))
         bundle = _with_documents(bundle, "\n".join(notes))
         bundle = bundle.model_copy(update={"background": context.render()})
-        messages = fit(bundle, self.counter).to_messages()
-        return _Prompt(context, failures, messages, notes=notes)
+        fitted = await in_thread(fit, bundle, self.counter)
+        return _Prompt(context, failures, fitted.to_messages(), notes=notes)
 
     def _tokens_left(self, bundle: PromptBundle) -> int:
         return bundle.budget.max_input_tokens - count_prompt_tokens(bundle, self.counter)

@@ -47,7 +47,7 @@ from llm_common.pointers.reading import READER_NAME
 from llm_common.selection.planner import Planner
 from llm_common.selection.results import SelectsTools, ToolSelection
 from llm_common.selection.tools import ToolSelector
-from llm_common.tools.read_back import ReadBackTool, with_read_back
+from llm_common.tools.read_back import with_read_back
 from llm_common.tools.registry import ToolRegistry
 
 _log = logging.getLogger(__name__)
@@ -87,9 +87,10 @@ class AgenticExecutor:
         limits: The limits of each run. None takes the defaults.
         offload: Which saved outputs are replaced by an `Offloaded` with a preview. One task is one
             turn. None leaves every output whole.
-        read_back: Whether to add a tool that reads the outputs of a run's session. A text is its
-            name in place of `read_context`. Previews contain the name. Readings are not saved. The
-            selector sees the tool once its context has the id of an output.
+        read_back: Whether to add the tools that read and query the outputs of a run's session. A
+            text is the reader's name in place of `read_context`. Previews contain the name.
+            Readings are not saved, the rows of a query are, for later tasks and the answer. The
+            selector sees the tools once its context has the id of an output.
 
     Raises:
         TypeError: If the registry has no `execute`, or `context_manager` is not a
@@ -348,10 +349,11 @@ class AgenticExecutor:
         return await ToolContextManager.of(session)
 
     def _registry_of(self, session: ToolContextManager) -> Any:
-        """Return the tools of a run, with a reader of its session's outputs."""
+        """Return the tools of a run, with those that read and query its session's outputs."""
         if not self._reader_name:
             return self._tools
-        return with_read_back(self._tools, session.session.reader(self._reader_name))
+        own = session.session
+        return with_read_back(self._tools, own.reader(self._reader_name), own.querier())
 
     def _begin(
         self, session: ToolContextManager, query_id: str, *, resume: bool = False
@@ -467,8 +469,8 @@ class AgenticExecutor:
         context = await run.context_of(task, query)
         registry = run.registry
         if self._reader_name and "stored_outputs" not in (context or {}):
-            # The reader needs an id, and without one the model would invent it.
-            tools = [tool for tool in registry if not isinstance(tool, ReadBackTool)]
+            # Readers need an id or a table, and without one the model would invent it.
+            tools = [tool for tool in registry if tool.name in self._tools.names]
             registry = ToolRegistry(tools)
         return await self._selector.select_detailed(
             task=task,
@@ -503,7 +505,7 @@ class _TaskRounds:
             selection = await self._choose(turns_left)
         self._problems = self._problems_of(selection)
         chosen = [] if selection.failed else self.record.add_calls(selection.calls)
-        calls = self._run.admit(self._task.id, chosen)
+        calls = await self._run.admit(self._task.id, chosen)
         asks_again = bool(calls) and turns_left > 0 and selection.again
         # A limit that cut the calls has to be reported, which `run` does before another round.
         self.goes_on = asks_again or len(calls) < len(chosen)

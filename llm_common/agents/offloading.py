@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from types import MappingProxyType
 from typing import Final
 
@@ -13,7 +14,10 @@ from llm_common.pointers.pointer import ContextPointer
 from llm_common.pointers.reading import READER_NAME, ContextReading
 from llm_common.ranking.lexical import search_stems
 from llm_common.ranking.passages import RankedPassages
-from llm_common.text.canonical import decode_json
+from llm_common.tables.finding import find_records
+from llm_common.tables.names import result_name
+from llm_common.tables.sketch import ResultSketch, chars_in
+from llm_common.text.canonical import Json, decode_json
 from llm_common.text.display import (
     excerpt_json,
     excerpt_text,
@@ -27,10 +31,13 @@ from llm_common.text.display import (
 from llm_common.text.outline import outline
 
 _MAX_CHARS_PER_TOKEN = 16  # a longer text is too long without counting, which takes seconds for MBs
-_READ_CHARS = 2_000_000  # a longer result is not parsed, and searched only this far
+_READ_CHARS = 2_000_000  # a longer result is searched only this far
+_MAX_TABLE_CHARS = 20_000_000  # a longer result is shown as text, since reading it takes seconds
+_RECORDS_SHARE = 0.5  # of the characters, from which a result is records and no document
 _PASSAGES_SHARE = 0.6
 _MIN_CHARS = 80  # a shorter part of a result says nothing
 _LINE_CHARS = 200
+_CHARS_PER_TOKEN = 4
 _SAMPLE_CHARS = 2_000  # from which the characters of a token are estimated
 # A full disk ends no run. A longer result would not fit most prompts, with nothing to read it from.
 MAX_UNSTORED_CHARS = 100_000
@@ -218,16 +225,28 @@ class OffloadTurn:
         if text is None:
             text = text_of(result)
         count, reader = self._counter.count, self._policy.reader_name
-        parts = ResultParts(text, result, self._query, query_name=self._query_name)
-        frame_tokens = count(_framed(pointer, len(text), "", reader))
+        parts = ResultParts(
+            text,
+            result,
+            self._query,
+            query_name=self._query_name,
+            table_name=result_name(pointer.tool_name, pointer.pointer_id),
+        )
+        # The records are counted in the body, so their outermost shape would only take room.
+        shape = "" if parts.has_records else pointer.digest.partition("; ")[0]
+        frame_tokens = count(_framed(pointer, len(text), shape, "", reader))
+        body_tokens = max(max_tokens - frame_tokens, 0)
         sample = text[:_SAMPLE_CHARS]
-        chars = (max_tokens - frame_tokens) * len(sample) // max(count(sample), 1)
+        if parts.has_records:
+            # Rows of ids and numbers take more tokens than the result around them.
+            sample = parts.body(body_tokens * _CHARS_PER_TOKEN) or sample
+        chars = body_tokens * len(sample) // max(count(sample), 1)
         # Above the limit until a preview fits, also if the loop has no round.
         preview, tokens = "", max_tokens + 1
         while tokens > max_tokens and chars >= _MIN_CHARS:
-            preview = _framed(pointer, len(text), parts.body(chars), reader)
+            preview = _framed(pointer, len(text), shape, parts.body(chars), reader)
             tokens = count(preview)
-            chars_by_share = chars * (max_tokens - frame_tokens) // max(tokens - frame_tokens, 1)
+            chars_by_share = chars * body_tokens // max(tokens - frame_tokens, 1)
             # At least a tenth less each time, so the loop ends where the estimate is wrong.
             chars = min(chars_by_share, chars * 9 // 10)
         # If no part of the result fits, the first of these lines that fits, or nothing.
@@ -302,7 +321,9 @@ def _tokens_within(
     return tokens if tokens <= max_tokens else None
 
 
-def _framed(pointer: ContextPointer, total_chars: int, body: str, reader_name: str) -> str:
+def _framed(
+    pointer: ContextPointer, total_chars: int, shape: str, body: str, reader_name: str
+) -> str:
     # Models conclude from previews unless they are told that they have not read the rest
     # (benchmarks/quality_phantom_reads.py).
     note = (
@@ -311,40 +332,65 @@ def _framed(pointer: ContextPointer, total_chars: int, body: str, reader_name: s
         f"{pointer.pointer_id} before you conclude."
     )
     summary = one_line(pointer.summary, max_chars=_LINE_CHARS)
-    shape = one_line(pointer.digest.partition("; ")[0], max_chars=_LINE_CHARS)
-    content = "\n".join(filter(None, [summary, shape, body]))
+    content = "\n".join(filter(None, [summary, one_line(shape, max_chars=_LINE_CHARS), body]))
     return "\n".join([pointer.heading, note, fenced(content, fence_nonce(content))])
 
 
 class ResultParts:
-    """Parts of a result that is too long: passages that match the query, then head and tail.
+    """Parts of a result that is too long, for the query at hand.
 
-    Without a match, headings replace the passages.
+    Of records, the counts, values and rows that the query asks for. Of other results, passages that
+    match the query, or headings, and then head and tail.
 
     Args:
         text: The result as text. See `text_of`.
         result: The result.
-        query: The question that the passages should help to answer.
+        query: The question that the parts should help to answer.
         query_name: The origin of the query's words. See `OffloadTurn`.
+        table_name: The name of the records in queries.
     """
 
     def __init__(
-        self, text: str, result: object, query: str, *, query_name: str = "question"
+        self,
+        text: str,
+        result: object,
+        query: str,
+        *,
+        query_name: str = "question",
+        table_name: str = "records",
     ) -> None:
-        is_text = isinstance(result, str) or len(text) > _READ_CHARS
         self._text = text
-        # Plain data for the excerpt, since the result may be a model or another object.
-        self._value = text if is_text else decode_json(text.encode())
-        self._passages = RankedPassages(text[:_READ_CHARS], search_stems(query))
+        self._query = query
+        # Plain data, since the result may be a model or another object.
+        self._value: Json = text if isinstance(result, str) else decode_json(text.encode())
+        self._sketch: ResultSketch | None = None
+        if len(text) <= _MAX_TABLE_CHARS:
+            records = find_records(self._value)
+            if records.tables and chars_in(records.tables) >= _RECORDS_SHARE * len(text):
+                self._sketch = ResultSketch(
+                    records, query, name=table_name, question_name=query_name
+                )
         self._passages_label = f"Passages that hold words of the {query_name}:"
+
+    @cached_property
+    def _passages(self) -> RankedPassages:
+        return RankedPassages(self._text[:_READ_CHARS], search_stems(self._query))
+
+    @property
+    def has_records(self) -> bool:
+        """Whether the result is records for the most part, which `body` counts and names."""
+        return self._sketch is not None
 
     def body(self, max_chars: int) -> str:
         """Return the parts in about `max_chars` characters."""
+        if self._sketch is not None:
+            return without_headings(printable(self._sketch.text(max_chars)))
         middle = self._middle(max_chars)
         if middle:
             middle += f"\n{_ENDS_LABEL}\n"
         ends_chars = max(max_chars - len(middle), _MIN_CHARS)
-        if self._value is self._text:
+        # A text, and data that would take seconds to cut by its structure.
+        if self._value is self._text or len(self._text) > _READ_CHARS:
             ends = excerpt_text(self._text, ends_chars)
         else:
             ends = excerpt_json(self._value, ends_chars)

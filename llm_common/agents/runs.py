@@ -169,9 +169,10 @@ class RunLimits:
             output.
         max_tokens: Maximum tokens of the model calls that plan and choose tools, prompts and
             replies, as the endpoint reports them. The call that reaches the limit is the last one.
-            So is an answered call whose tokens the endpoint does not report.
+            So is an answered call whose tokens the endpoint does not report, or reports as below 0.
         max_cost_usd: Maximum dollars of these calls. A call of unknown price ends the run.
-        timeout_s: Seconds from the start. Then the running tools are cancelled.
+        timeout_s: Seconds from the start. Then the running tools are cancelled. They have a second
+            to end.
         max_rounds: Maximum number of rounds of a task. A round chooses calls and runs them.
         max_parallel: Maximum number of calls of a task that run at the same time.
         max_outputs_tokens: Maximum tokens of stored outputs in the prompt that chooses tools. The
@@ -406,13 +407,13 @@ class RunState:
                 return f"choosing cost {cost}, and max_cost_usd allows {limits.max_cost_usd}"
         return self.time_over() if self.deadline.is_over else ""
 
-    def admit(self, task_id: int, calls: Sequence[ToolCall]) -> Sequence[ToolCall]:
+    async def admit(self, task_id: int, calls: Sequence[ToolCall]) -> Sequence[ToolCall]:
         """Return as many of the first calls as `max_calls` allows, and count them.
 
         A call does not count if its output is stored.
         """
         for index, call in enumerate(calls):
-            if self.stored(task_id, call) is None:
+            if await self.stored(task_id, call) is None:
                 if self._has_made_all():
                     return calls[:index]
                 self._calls += 1
@@ -445,12 +446,13 @@ class RunState:
             # The oldest come first, so the newest output of a repeated call counts.
             self._stored[pointer.task_id or "", pointer.tool_name, args_digest] = pointer
 
-    def stored(self, task_id: int, call: ToolCall) -> ContextPointer | None:
+    async def stored(self, task_id: int, call: ToolCall) -> ContextPointer | None:
         """Return the output of a call that the run made before it was resumed, or None."""
         if not self._stored:
             return None
         with suppress(UnserialisableError):
-            return self._stored.get((str(task_id), call.tool, digest_of(call.args)))
+            args_digest = await in_thread(digest_of, call.args)
+            return self._stored.get((str(task_id), call.tool, args_digest))
         return None
 
     async def context_of(self, task: PlannedTask, query: str | None) -> dict[str, Any] | None:
@@ -463,7 +465,7 @@ class RunState:
             Plain data, or None if the session has no outputs and the run no failures.
         """
         context: dict[str, Any] = {}
-        pointers = self.session.get_all_pointers()
+        pointers = self.session.pointers
         if pointers and self.limits.max_outputs_tokens:
             words = [task.description]
             words += [sub_task.description for sub_task in task.sub_tasks]
@@ -582,7 +584,7 @@ class ToolRunner:
                 # `done` is a set, and the events of the same moment should repeat.
                 for task in sorted(done, key=running.__getitem__):
                     index = running.pop(task)
-                    yield index, self.outcome(calls[index], task)
+                    yield index, await self.outcome(calls[index], task)
                 # Only the end of the time ends the wait without a finished call.
                 if not done:
                     break
@@ -596,12 +598,12 @@ class ToolRunner:
                 text = f"tool {call.tool!r} {late[index]}: {self._run.time_over()}"
                 yield index, {"tool": call.tool, "args": call.args, "error": text, "limit": True}
         finally:
-            # Also if the caller closes the generator. No tool continues after its run.
+            # Also if the caller closes the generator. Only a tool that hangs outlives its run.
             for task in running:
                 task.cancel()
             await asyncio.gather(*running, return_exceptions=True)
 
-    def outcome(self, call: ToolCall, task: asyncio.Future[dict[str, Any]]) -> dict[str, Any]:
+    async def outcome(self, call: ToolCall, task: asyncio.Future[dict[str, Any]]) -> dict[str, Any]:
         """Return the result of a finished call, also if it raised a `BaseException`."""
         result: dict[str, Any] = {"tool": call.tool, "args": call.args}
         if task.cancelled():  # the tool itself raised CancelledError
@@ -611,9 +613,7 @@ class ToolRunner:
             if raised is None or isinstance(raised, KeyboardInterrupt | SystemExit):
                 result = task.result()  # raises these two: the program should end
             else:
-                result["error"] = describe_failure(
-                    call.tool, call.args, raised, self._session.redactor
-                )
+                result["error"] = await self._failure(call, raised)
         if "error" in result:
             _log.warning("a tool call failed: %s", result["error"])
         return result
@@ -621,7 +621,7 @@ class ToolRunner:
     async def _execute(
         self, call: ToolCall, task_id: int, turn: OffloadTurn | None
     ) -> dict[str, Any]:
-        stored = self._run.stored(task_id, call)
+        stored = await self._run.stored(task_id, call)
         if stored is not None:
             result = await self._resumed(call, stored, turn)
             if result is not None:
@@ -638,16 +638,16 @@ class ToolRunner:
             except ToolFailedError as exc:
                 span.fail(error_type(exc))
                 record_line("tool_call", **line, failure=error_type(exc))
-                result["error"] = describe_failure(
-                    call.tool, call.args, exc, self._session.redactor
-                )
+                result["error"] = await self._failure(call, exc)
                 return result
             result["output"] = output
             failure = None
             if isinstance(output, ToolResult) and not output.success:
                 failure = "ToolResult"
                 span.fail(failure)
-                result["error"] = describe_returned_failure(call, output, self._session.redactor)
+                result["error"] = await in_thread(
+                    describe_returned_failure, call, output, self._session.redactor
+                )
                 result["output"] = await _without_secrets(output, self._session)
 
         pointer = None
@@ -659,6 +659,13 @@ class ToolRunner:
                 return result
         result["output"] = await self._offloaded(call, result["output"], pointer, turn)
         return result
+
+    async def _failure(self, call: ToolCall, error: BaseException) -> str:
+        """Return why a call raised, without secrets."""
+        # In a thread, since the arguments and the error may have megabytes.
+        return await in_thread(
+            describe_failure, call.tool, call.args, error, self._session.redactor
+        )
 
     async def _offloaded(
         self, call: ToolCall, output: Any, pointer: ContextPointer | None, turn: OffloadTurn | None
@@ -679,7 +686,8 @@ class ToolRunner:
         if turn is None:
             return output
         with suppress(UnserialisableError):  # has no text to cut
-            text = await in_thread(text_of, output)
+            # A model must not see a secret that the store removes.
+            text = await in_thread(text_of, await self._session.as_stored(output))
             cut = unstored(call.tool, text)
             return output if cut.is_whole else cut
         return output
@@ -755,7 +763,7 @@ def takes_mapping(execute: Callable[..., object]) -> bool:
 
 async def _without_secrets(failed: ToolResult, session: ToolContextManager) -> ToolResult:
     """Return a failed `ToolResult` with the redactions of its stored copy."""
-    error = session.redactor.text(failed.error or "") or None
+    error = await in_thread(session.redactor.text, failed.error or "") or None
     redacted = failed.model_copy(update={"error": error})
     try:
         stored = await session.as_stored(failed)

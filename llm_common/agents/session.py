@@ -7,18 +7,16 @@ import atexit
 import hashlib
 import logging
 import secrets
-import threading
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, Self
 
 from cachetools import LRUCache
 
 from llm_common._telemetry import record
-from llm_common._threads import in_thread
+from llm_common._threads import ForkSafeLock, computed_once, in_thread
 from llm_common.agents.offloading import (
     MAX_UNSTORED_CHARS,
     Offloaded,
@@ -29,6 +27,7 @@ from llm_common.agents.offloading import (
     whole,
 )
 from llm_common.agents.session_results import SessionResults, checked_session_id
+from llm_common.agents.session_tables import SessionTables, StoredTable, answer_text
 from llm_common.agents.session_trace import RecordedReader, SessionTrace
 from llm_common.context.bundle import ContextBundle
 from llm_common.context.intent import classify_intent
@@ -60,6 +59,7 @@ from llm_common.pointers.store import (
     InMemoryContextPointerStore,
 )
 from llm_common.ranking.embeddings import Embedder
+from llm_common.tables.database import QUERY_NAME, QueryRows
 from llm_common.text.display import in_fence, one_line
 from llm_common.tools.read_back import DEFAULT_MAX_TOKENS, ReadBackTool, read_context
 from llm_common.tools.tool import Tool
@@ -83,6 +83,18 @@ _WORDS: Final = {
     "type": "object",
     "properties": {"query": {"type": "string", "description": "Words that were said or returned."}},
     "required": ["query"],
+    "additionalProperties": False,
+}
+_QUERY: Final = {
+    "type": "object",
+    "properties": {
+        "sql": {"type": "string"},
+        "cursor": {
+            "type": ["string", "null"],
+            "description": "From the answer before; pass the same sql.",
+        },
+    },
+    "required": ["sql"],
     "additionalProperties": False,
 }
 _TOOL_WORDS: Final = {
@@ -122,6 +134,7 @@ class SessionConfig:
         tool_limit: Number of tools that the newest messages choose before tools shown earlier.
         max_read_tokens: Maximum tokens of an answer of the tools that read and search.
         search_name: The name of the tool that searches.
+        query_name: The name of the tool that queries records.
         finder_name: The name of the tool that finds hidden tools.
         embedder: Also compares tools with the request by meaning, such as `StaticVectors`.
         counter: Counts tokens. The default is exact with the extra `tokens`, else an upper bound.
@@ -135,18 +148,19 @@ class SessionConfig:
     tool_limit: int = 20
     max_read_tokens: int = DEFAULT_MAX_TOKENS
     search_name: str = SEARCH_NAME
+    query_name: str = QUERY_NAME
     finder_name: str = FINDER_NAME
     embedder: Embedder | None = None
     counter: TokenCounter = field(default_factory=DefaultCounter)
     ttl_s: float | None = None
 
-    # `cached_property` writes to `__dict__`, so it works in a frozen dataclass without slots.
-    @cached_property
+    # `computed_once` writes to `__dict__`, so it works in a frozen dataclass without slots.
+    @computed_once
     def tool_indexes(self) -> ToolIndexes:
         """Return the indexes of tools, which sessions share because building one takes time."""
         return ToolIndexes(self.embedder, self.counter)
 
-    @cached_property
+    @computed_once
     def named_fold(self) -> FoldPolicy | None:
         """Return `fold` with the names of the session's tools."""
         names = {"reader_name": self.offload.reader_name, "search_name": self.search_name}
@@ -173,6 +187,7 @@ class Session:
 
     A session cannot read or find the results of another one. A session with an old id has all
     results that are stored under this id. Calls may run concurrently, and on several event loops.
+    Each stored result takes about 5 KB of memory, for its pointer.
 
     Args:
         store: A store, or the folder of a file store. None takes the default folder of
@@ -222,8 +237,9 @@ class Session:
                 max_tokens=self.config.max_tool_tokens,
                 limit=self.config.tool_limit,
             )
+        self._tables = SessionTables(self.results)
         self._trace = SessionTrace(self.session_id)
-        self._lock = threading.Lock()
+        self._lock = ForkSafeLock(self._forget_turns)
 
     @property
     def session_id(self) -> str:
@@ -351,6 +367,9 @@ class Session:
         max_tokens = self.config.fold.max_tokens // 2 // calls
         return len(beginning) * max_tokens // max(self.config.counter.count(beginning), max_tokens)
 
+    def _forget_turns(self) -> None:
+        self._turns = LRUCache(_MAX_TURNS)
+
     def _turn(self, name: str | None, query: str, messages: Sequence[Message]) -> OffloadTurn:
         """Return the turn of a name, or a new one."""
         # Frameworks run the calls of a turn in threads too, and they must share one budget.
@@ -426,6 +445,53 @@ class Session:
             query_ids={pointer.query_id for pointer in pointers},
             pointer_ids={pointer.pointer_id for pointer in pointers},
             limit=limit,
+        )
+
+    async def tables(self) -> tuple[StoredTable, ...]:
+        """Return the stored records as tables that `query` reads, the newest result first.
+
+        Raises:
+            StoreError: If the store cannot be read.
+        """
+        return await in_thread(self._tables.tables)
+
+    async def query(self, sql: str, *, cursor: str | None = None) -> str:
+        """Return the rows of one SELECT over the stored records, within `max_read_tokens`.
+
+        The SELECT is SQLite's, with joins over several results, windows, dates and JSON. It can
+        read nothing else and write nothing. It stops after two seconds of CPU time. The table of a
+        result is named in its preview, and the table `tables` lists all.
+
+        Args:
+            sql: The SELECT.
+            cursor: The cursor of the previous answer, with the same SELECT. None begins.
+
+        Raises:
+            ToolArgumentsError: If the SELECT or the cursor is not valid, or the SELECT takes too
+                much time or memory. The message tells a model what to do.
+            StoreError: If a result cannot be loaded.
+        """
+        return await in_thread(self._query, sql, cursor)
+
+    async def query_rows(self, sql: str) -> QueryRows:
+        """Return the rows of one SELECT over the stored records as values, 10,000 at most.
+
+        Args:
+            sql: The SELECT, as for `query`.
+
+        Raises:
+            ToolArgumentsError: As for `query`.
+            StoreError: If a result cannot be loaded.
+        """
+        return await in_thread(self._tables.query, sql)
+
+    def _query(self, sql: str, cursor: str | None) -> str:
+        return answer_text(
+            sql,
+            self._tables.query(sql),
+            cursor=cursor,
+            max_tokens=self.config.max_read_tokens,
+            counter=self.config.counter,
         )
 
     async def choose_tools(
@@ -573,20 +639,21 @@ class Session:
         return (
             self.config.offload.reader_name,
             self.config.search_name,
+            self.config.query_name,
             self.config.finder_name,
         )
 
     def tools(self) -> tuple[Tool, ...]:
         """Return the tools for the model.
 
-        One reads a result by its id, one finds words in results and folded messages. With
-        `max_tool_tokens`, a third finds tools that `choose_tools` hides.
+        One reads a result by its id, one finds words in results and folded messages, and one
+        queries records. With `max_tool_tokens`, a fourth finds tools that `choose_tools` hides.
 
         Raises:
             ConfigError: If a name is not allowed.
         """
         if self._shortlist is None:
-            return self.reader(), self._searcher()
+            return self.reader(), self._searcher(), self.querier()
         finder = Tool(
             self._find_tools,
             name=self.config.finder_name,
@@ -597,7 +664,21 @@ class Session:
             parameters=_TOOL_WORDS,
             read_only=True,
         )
-        return self.reader(), self._searcher(), finder
+        return self.reader(), self._searcher(), self.querier(), finder
+
+    def querier(self) -> Tool:
+        """Return the tool that runs one SELECT over the stored records."""
+        return Tool(
+            self._query_text,
+            name=self.config.query_name,
+            description=(
+                "Runs one SELECT (SQLite) over stored records, joins included, and returns the "
+                "rows. Previews name their tables; SELECT * FROM tables lists all. number(x) reads "
+                "texts such as $1,234.50."
+            ),
+            parameters=_QUERY,
+            read_only=True,
+        )
 
     def _searcher(self) -> Tool:
         return Tool(
@@ -628,6 +709,12 @@ class Session:
             max_tokens=self.config.max_read_tokens,
             counter=self.config.counter,
         )
+
+    async def _query_text(self, sql: str, cursor: str | None = None) -> str:
+        with self._trace.recorded():
+            text = await self.query(sql, cursor=cursor)
+            record("read_back", tool=self.config.query_name, chars=len(text))
+        return text
 
     async def _search_text(self, query: str) -> str:
         with self._trace.recorded():
@@ -784,7 +871,7 @@ class Sessions:
         self.store: Final = unnamed.store
         self._unnamed = unnamed
         self._live: LRUCache[str, Session] = LRUCache(_MAX_LIVE)
-        self._lock = threading.Lock()
+        self._lock = ForkSafeLock(self._forget_live)
         self._warned = False
         self._served: set[str] | None = None
         if clear_on_exit:
@@ -841,6 +928,9 @@ class Sessions:
             ConfigError: If a name is not allowed.
         """
         return self._unnamed.tools()
+
+    def _forget_live(self) -> None:
+        self._live = LRUCache(_MAX_LIVE)
 
     def _clear_served(self) -> None:
         for session_id in self._served or ():

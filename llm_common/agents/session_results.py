@@ -6,7 +6,6 @@ import logging
 import os
 import re
 import secrets
-import threading
 import time
 from collections.abc import Sequence
 from operator import attrgetter
@@ -16,7 +15,7 @@ from weakref import WeakKeyDictionary
 
 from cachetools import LRUCache
 
-from llm_common._threads import in_thread
+from llm_common._threads import ForkSafeLock, in_thread
 from llm_common.errors import MissReason, PointerNotFoundError, StoreError
 from llm_common.pointers.pointer import ContextPointer, checked_query_id
 from llm_common.pointers.store import ContextPointerStore
@@ -111,6 +110,8 @@ class SessionResults:
         """
         if query_id is None:
             query_id = self.session_id
+        # Before the record of the session's queries, which would name it.
+        checked_query_id(query_id, self.store.redactor)
         if task_id is not None:
             task_id = str(task_id)
         saving = asyncio.create_task(self._save(result, tool, args, task_id, query_id))
@@ -194,10 +195,12 @@ class SessionResults:
         Raises:
             StoreError: If a folder cannot be read.
         """
-        stored = self.list_query(self.session_id)
-        for record in self.store.list(query_id=self.session_id):
-            if record.tool_name == _QUERY_OF_SESSION:
-                stored += self.list_query(self._keep_record(record))
+        stored: list[ContextPointer] = []
+        for pointer in self.store.list(query_id=self.session_id):
+            if pointer.tool_name == _QUERY_OF_SESSION:
+                stored += self.list_query(self._keep_record(pointer))
+            else:
+                stored.append(pointer)
         return sorted(stored, key=attrgetter("created_at"))
 
     def list_all(self) -> list[ContextPointer]:
@@ -387,9 +390,11 @@ def checked_session_id(session_id: str, redactor: Redactor) -> str:
     Raises:
         InvalidIdError: If it does not.
     """
-    # The query ids of a session begin with its id, and must be allowed too.
-    checked_query_id(f"{session_id}/q_{'0' * 16}", redactor)
-    return session_id
+    # Offloaded results have it as their query id.
+    checked_id = checked_query_id(session_id, redactor)
+    # The query ids of a session's runs begin with it, and must be allowed too.
+    checked_query_id(f"{checked_id}/q_{'0' * 16}", redactor)
+    return checked_id
 
 
 class ResultCache:
@@ -403,9 +408,13 @@ class ResultCache:
     def __init__(self, *, max_item_bytes: int, max_bytes: int) -> None:
         # An `LRUCache` raises for an item that is larger than the cache.
         self._max_item_bytes = min(max_item_bytes, max_bytes)
+        self._max_bytes = max_bytes
         self._results: LRUCache[tuple[str, str], bytes] = LRUCache(max_bytes, getsizeof=len)
         # Readers need the lock too: `get` of an LRU cache changes the order of its entries.
-        self._lock = threading.Lock()
+        self._lock = ForkSafeLock(self._reset)
+
+    def _reset(self) -> None:
+        self._results = LRUCache(self._max_bytes, getsizeof=len)
 
     def takes(self, size: int | None) -> bool:
         """Return whether the cache keeps a result of that size."""

@@ -1,7 +1,7 @@
 """`SessionTrace`: records what a session does for a model, in a run for each turn."""
 
 import atexit
-import threading
+import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
@@ -9,7 +9,7 @@ from typing import Any, Final
 from cachetools import LRUCache
 
 from llm_common._telemetry import TracedRun, begin_run, is_recording, is_traced
-from llm_common._threads import PerProcess
+from llm_common._threads import ForkSafeLock, PerProcess
 from llm_common.pointers.pointer import text_digest
 from llm_common.pointers.reading import ContextReading
 from llm_common.tools.read_back import ReadBackTool
@@ -24,7 +24,8 @@ class _OpenRuns(LRUCache[str, TracedRun]):
 
     def __init__(self) -> None:
         super().__init__(_MAX_OPEN_RUNS)
-        self.lock = threading.Lock()
+        self.lock = ForkSafeLock()
+        self._process = os.getpid()
         atexit.register(self.end_all)
 
     def popitem(self) -> tuple[str, TracedRun]:
@@ -34,7 +35,9 @@ class _OpenRuns(LRUCache[str, TracedRun]):
         return key, run
 
     def end_all(self) -> None:
-        """End all runs."""
+        """End all runs. Does nothing in a forked child, which has runs of its own."""
+        if self._process != os.getpid():
+            return
         with self.lock:
             while self:
                 self.popitem()
@@ -55,7 +58,7 @@ class SessionTrace:
 
     def __init__(self, session_id: str) -> None:
         self._session_id = session_id
-        self._questions: LRUCache[str, None] = LRUCache(_MAX_QUESTIONS)
+        self._questions: dict[str, None] = {}
 
     @contextmanager
     def recorded(self, question: Callable[[], str] | None = None) -> Iterator[None]:
@@ -77,7 +80,10 @@ class SessionTrace:
             question_digest = text_digest(question)
             is_new = bool(question) and question_digest not in self._questions
             if is_new:
+                # No LRU cache, since a fork could leave one half changed in the child.
                 self._questions[question_digest] = None
+                if len(self._questions) > _MAX_QUESTIONS:
+                    self._questions.pop(next(iter(self._questions)), None)
             if run is not None and not is_new:
                 return run
             if run is not None:

@@ -6,10 +6,10 @@ OpenAI's chat completions put calls in `tool_calls`, and each output in a messag
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import chain, takewhile
 from typing import Any, Final
 
+from llm_common._threads import computed_once
 from llm_common.core.models import LLMMessage, MessageRole
 from llm_common.core.tokens import TokenCounter, message_tokens
 from llm_common.text.canonical import stable_json, to_plain
@@ -66,7 +66,7 @@ class HistoryMessage:
         """Return the role of the message."""
         return str(self.data["role"])
 
-    @cached_property
+    @computed_once
     def text(self) -> str:
         """Return the text of the message, without calls and outputs."""
         content = self.data.get("content")
@@ -77,7 +77,7 @@ class HistoryMessage:
         texts = [block.get("text") for block in self._blocks]
         return "\n".join(text for text in texts if isinstance(text, str))
 
-    @cached_property
+    @computed_once
     def calls(self) -> tuple[ToolCall, ...]:
         """Return the calls of the message."""
         calls: list[ToolCall] = []
@@ -98,7 +98,7 @@ class HistoryMessage:
             calls.append(ToolCall(str(use.get("id")), str(use.get("name")), use.get("input")))
         return tuple(calls)
 
-    @cached_property
+    @computed_once
     def outputs(self) -> tuple[ToolOutput, ...]:
         """Return the outputs of calls in the message."""
         if self.role == "function":

@@ -169,7 +169,7 @@ def tool_functions(session: SessionSource, *, sync: Literal[True]) -> list[Calla
 
 
 def tool_functions(session: SessionSource, *, sync: bool = False) -> list[Callable[..., Any]]:
-    """Return `read_context` and `search_context` as functions, for the tools of any framework.
+    """Return the session's tools that read, search and query as functions, for any framework.
 
     Their type hints and docstrings describe the arguments. A wrong argument or an unknown id
     returns a text that tells the model what to do. `find_tools` is missing, because a function
@@ -187,12 +187,12 @@ def tool_functions(session: SessionSource, *, sync: bool = False) -> list[Callab
     _check_source(session)
     config = session.config if isinstance(session, Session) else SessionConfig()
     reader_name, search_name = config.offload.reader_name, config.search_name
+    query_name = config.query_name
 
-    # Both find the session before the coroutine starts, so in the thread of the caller.
+    # All find the session before the coroutine starts, so in the thread of the caller.
     def read_context(  # noqa: PLR0917 - a model passes them by name
         pointer_id: str,
         path: str | None = None,
-        filter: str | None = None,  # noqa: A002 - the model's name for it
         keys: bool | None = None,
         lines: list[int] | None = None,
         chars: list[int] | None = None,
@@ -201,13 +201,12 @@ def tool_functions(session: SessionSource, *, sync: bool = False) -> list[Callab
     ) -> Coroutine[Any, Any, str]:
         """Read a stored result, or a part of it, by its id.
 
-        Ask for what you need: keys first to see what is there, then a path or a filter. A long
-        answer ends with a cursor for the next piece.
+        Ask for what you need: keys first to see what is there, then a path. A long answer ends
+        with a cursor for the next piece.
 
         Args:
             pointer_id: Id of the stored result.
             path: JSON pointer to a value, such as /items/4321/name.
-            filter: JMESPath, such as items[?price > `9`].{id: id}.
             keys: True returns counts and names of members instead of values.
             lines: First and last line, from 1.
             chars: First character, from 0, and the one after the last.
@@ -216,7 +215,6 @@ def tool_functions(session: SessionSource, *, sync: bool = False) -> list[Callab
         """
         part = {
             "path": path,
-            "filter": filter,
             "keys": keys,
             "lines": lines,
             "chars": chars,
@@ -234,8 +232,25 @@ def tool_functions(session: SessionSource, *, sync: bool = False) -> list[Callab
         """
         return _answer(_session_of(session), search_name, {"query": query})
 
+    def query_context(sql: str, cursor: str | None = None) -> Coroutine[Any, Any, str]:
+        """Run one SELECT (SQLite) over stored records, joins included, and return the rows.
+
+        Previews name their tables, and SELECT * FROM tables lists all. number(x) reads texts such
+        as $1,234.50.
+
+        Args:
+            sql: The SELECT.
+            cursor: From the answer before. Pass the same sql with it.
+        """
+        return _answer(_session_of(session), query_name, {"sql": sql, "cursor": cursor})
+
     functions: list[Callable[..., Any]] = []
-    for name, function in ((reader_name, read_context), (search_name, search_context)):
+    named = (
+        (reader_name, read_context),
+        (search_name, search_context),
+        (query_name, query_context),
+    )
+    for name, function in named:
         function.__name__ = function.__qualname__ = name
         functions.append(_blocking(function) if sync else _awaiting(function))
     return functions

@@ -40,7 +40,7 @@ class PointerStorage:
         """
         args = {"name": key}
         # Redacted keys could become the same key.
-        if self._store.redactor.args(args) != args or len(key) > _MAX_KEY_CHARS:
+        if len(key) > _MAX_KEY_CHARS or self._store.redactor.args(args) != args:
             raise StorageError(
                 f"keys have up to {_MAX_KEY_CHARS:,} characters and no secrets; use another one"
             )

@@ -1,8 +1,8 @@
 """Reads a stored result piece by piece: requests, answers of limited size, and cursors.
 
-A request selects a part by a path, a filter, a range or a regular expression. A model writes the
-request, so its cost is limited. A path has a maximum length, a filter a maximum amount of work
-(`jmespath_filter`), and a regular expression a maximum compiled size and CPU time.
+A request selects a part by a path, a range or a regular expression. A model writes the request, so
+its cost is limited. A path has a maximum length, and a regular expression a maximum compiled size
+and CPU time.
 """
 
 import hashlib
@@ -66,7 +66,6 @@ class ResultPart(BaseModel):
 
     Attributes:
         path: JSON pointer (RFC 6901) to a value, such as `/items/4321/name`.
-        filter: JMESPath expression over that value, such as ``items[?price > `9`].{id: id}``.
         keys: True selects counts and the names and shapes of the members instead of the value.
         lines: First and last line of the text, counted from 1, both included.
         chars: First character, counted from 0, and the character after the last.
@@ -78,7 +77,6 @@ class ResultPart(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     path: str | None = Field(default=None, max_length=2_000)
-    filter: str | None = Field(default=None, max_length=1_000)
     keys: bool = False
     lines: tuple[_Line, _Line] | None = None
     chars: tuple[_Offset, _Offset] | None = None
@@ -148,7 +146,7 @@ def read_payload(
     """Read a piece of a stored result whose `rendered` has at most `max_tokens`.
 
     Blocks, so call it in a thread. Other threads continue, because a regular expression releases
-    the GIL. It is stopped after 1.2 s of CPU time, and a filter after a fixed amount of work.
+    the GIL. It is stopped after 1.2 s of CPU time.
 
     Args:
         pointer: Pointer of the result.
@@ -159,9 +157,9 @@ def read_payload(
         counter: Counts the tokens.
 
     Raises:
-        ToolArgumentsError: If the part does not exist, its filter or pattern is invalid or was
-            stopped, or the cursor belongs to another part or version. A model can correct its
-            request by the text.
+        ToolArgumentsError: If the part does not exist, its pattern is invalid or was stopped, or
+            the cursor belongs to another part or version. A model can correct its request by the
+            text.
         StoreError: If the payload is not JSON.
         ValueError: If `max_tokens` is under `MIN_LIMIT_TOKENS`.
     """
@@ -250,20 +248,16 @@ def extract_part(payload: bytes, part: Mapping[str, Any]) -> ExtractedPart:
     returned as JSON.
 
     Raises:
-        ValueError: If the part does not exist, or its pattern or filter is invalid or was stopped.
-            The text repeats neither the request nor the result.
+        ValueError: If the part does not exist, or its pattern is invalid or was stopped. The text
+            repeats neither the request nor the result.
         CorruptPointerError: If the payload is not JSON.
     """
-    path, expression = part.get("path"), part.get("filter")
-    if path is None and expression is None and not part.get("keys"):
+    path = part.get("path")
+    if path is None and not part.get("keys"):
         return _narrow(stored_text(payload), part)
     value: Any = decode_json(payload)
     if path is not None:
         value = value_at(value, path)
-    if expression is not None:
-        from llm_common.pointers.jmespath_filter import apply_filter  # noqa: PLC0415 - jmespath takes 20 ms to import
-
-        value = apply_filter(_parse_embedded(value), expression, payload_bytes=len(payload))
     if part.get("keys"):
         value = _outline(_parse_embedded(value))
     return _narrow(_as_text(value), part)

@@ -61,10 +61,10 @@ def is_due(pointer: ContextPointer, now: datetime) -> bool:
     """Return whether a read should extend the life of a pointer, as `renewed` returns it."""
     if pointer.renew_s is None or pointer.expires_at is None:
         return False
-    life = timedelta(seconds=pointer.renew_s)
     try:
+        life = timedelta(seconds=pointer.renew_s)
         started_at = _time(pointer.expires_at) - life
-    except (ValueError, OverflowError):
+    except (ValueError, OverflowError):  # edited by hand
         return False
     # A life under two hours is extended after half of it, or it would never be.
     return now >= started_at + min(_RENEW_EVERY, life / 2)

@@ -42,11 +42,21 @@ from llm_common.pointers.records import (
 )
 from llm_common.pointers.tombstones import Tombstones
 from llm_common.redaction.redactor import Redactor
-from llm_common.text.canonical import Encoded, Json, encode_json, json_text, stable_json, to_plain
+from llm_common.text.canonical import (
+    Encoded,
+    Json,
+    encode_json,
+    json_text,
+    snapshot,
+    stable_json,
+    to_plain,
+)
 
 # A pointer stays small enough to list thousands of them, or to show dozens to a model.
 MAX_ARGS_BYTES = 8_192
 MAX_SOURCE_URLS = 50
+# Addresses that differ in a secret alone are one after redaction, which takes 0.1 ms for each.
+_MAX_REDACTED_URLS: Final = 500
 
 _URL = re.compile(r"https?://[^\s<>\"\x00-\x1f\x7f\ud800-\udfff]{1,2000}", re.IGNORECASE)
 _MAX_NAME_CHARS: Final = 100_000
@@ -92,10 +102,17 @@ class Call:
         query_id: str,
         task_id: str | int | None,
         tool_name: str,
-        args: Mapping[str, Any],
+        args: Mapping[str, Json],
         redactor: Redactor,
     ) -> "Call":
-        """Check and redact a call, and copy its arguments.
+        """Check and redact a call. Megabytes of arguments take a second, so call it in a thread.
+
+        Args:
+            query_id: Id of the query.
+            task_id: Task of the plan, if any.
+            tool_name: Name of the tool.
+            args: The arguments, as `copied_args` returns them.
+            redactor: Finds the secrets.
 
         Raises:
             InvalidIdError: If `query_id`, `task_id` or `tool_name` is not allowed.
@@ -108,10 +125,6 @@ class Call:
         elif task_id is not None:
             task = _checked_name(task_id, "task_id")
         tool_name = _checked_name(tool_name, "tool_name")
-        if not isinstance(args, Mapping):
-            raise UnserialisableError(
-                f"args must be a mapping, got {type(args).__name__}. Pass names and values"
-            )
         plain = to_plain(dict(args))
         # Hashed before redaction, so that calls that differ only in a secret have different ids.
         stable = stable_json(args)
@@ -160,6 +173,21 @@ class Call:
             and pointer.task_id in (self.task_id, self.redacted_task_id)
             and (pointer.args_sha256 or digest_of(pointer.args)) == self.args_sha256
         )
+
+
+def copied_args(args: Mapping[str, Any]) -> dict[str, Json]:
+    """Copy the arguments of a call, which the caller may change while the save waits.
+
+    Raises:
+        UnserialisableError: If they cannot be represented in JSON.
+    """
+    if not isinstance(args, Mapping):
+        raise UnserialisableError(
+            f"args must be a mapping, got {type(args).__name__}. Pass names and values"
+        )
+    copied = snapshot(dict(args))
+    assert isinstance(copied, dict)
+    return copied
 
 
 def describe(
@@ -568,14 +596,21 @@ def _beginning(value: Json) -> Json:
     return text[: _KEPT_CHARS - 1] + "…"
 
 
+def error_text(result: object) -> str | None:
+    """Return the `error` of a failed tool's result. Any other result has none."""
+    error = getattr(result, "__dict__", {}).get("error")
+    return error if isinstance(error, str) else None
+
+
 def _without_secret_error(result: object, redactor: Redactor) -> object:
     """Redact the `error` of a failed tool's result. Returns any other result unchanged."""
-    error = getattr(result, "__dict__", {}).get("error")
-    if not isinstance(error, str) or redactor.text(error) == error:
+    error = error_text(result)
+    redacted_error = None if error is None else redactor.text(error)
+    if redacted_error == error:
         return result
     plain = to_plain(result)
     if isinstance(plain, dict):
-        plain = plain | {"error": redactor.text(error)}
+        plain = plain | {"error": redacted_error}
     return plain
 
 
@@ -584,10 +619,16 @@ def _web_urls(source_urls: Iterable[object], result: object, redactor: Redactor)
     urls = list(source_urls)
     if isinstance(result, dict) and isinstance(result.get("source_urls"), list | tuple):
         urls += result["source_urls"]
-    web_urls: dict[str, None] = {}  # an ordered set
+    # Ordered sets. The first one, because redacting an address takes longer than comparing it.
+    distinct: dict[str, None] = {}
     for url in urls:
+        if len(distinct) == _MAX_REDACTED_URLS:
+            break
+        if isinstance(url, str) and url not in distinct and _URL.fullmatch(url):
+            distinct[url] = None
+    web_urls: dict[str, None] = {}
+    for url in distinct:
         if len(web_urls) == MAX_SOURCE_URLS:
             break
-        if isinstance(url, str) and _URL.fullmatch(url):
-            web_urls[redactor.text(url)] = None  # the query string of an address can hold a key
+        web_urls[redactor.text(url)] = None  # the query string of an address can hold a key
     return list(web_urls)

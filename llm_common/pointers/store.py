@@ -48,7 +48,15 @@ from llm_common.pointers.records import (
     with_last_read,
 )
 from llm_common.pointers.renewal import is_due, read_bytes, renewed
-from llm_common.pointers.save import Call, Retention, Saver, describe, redacted_result
+from llm_common.pointers.save import (
+    Call,
+    Retention,
+    Saver,
+    copied_args,
+    describe,
+    error_text,
+    redacted_result,
+)
 from llm_common.pointers.search import (
     PointerSearch,
     SplitResult,
@@ -156,9 +164,10 @@ class ContextPointerStore:
         atomically. Different calls never replace each other: if the id is used, the new call gets a
         longer one. No error leaves a partial save visible.
 
-        Encoding, hashing, waiting and writing run in one of the store's four threads. Encoding
-        holds the GIL for about 1.2 ms per megabyte. The result must not change before the save
-        returns. A cancelled save stores everything or nothing.
+        Redaction, encoding, hashing, waiting and writing run in one of the store's four threads.
+        Only the arguments are copied before. Encoding holds the GIL for about 1.2 ms per megabyte.
+        The result must not change before the save returns. A cancelled save stores everything
+        or nothing.
 
         Args:
             query_id: Id of the query, such as `user:42:session`, which names the folder (see
@@ -193,14 +202,7 @@ class ContextPointerStore:
             retention = replace(retention, ttl_s=ttl_s)
         if renew_on_read:
             retention = replace(retention, renew_on_read=True)
-        # Not in the thread: the caller may change its arguments while the save waits.
-        call = Call.checked(
-            query_id=query_id,
-            task_id=task_id,
-            tool_name=tool_name,
-            args=args,
-            redactor=self._redactor,
-        )
+        copied = copied_args(args)
         if isinstance(source_urls, str) or not isinstance(source_urls, Iterable | None):
             raise UnserialisableError(
                 f"source_urls must be a list, got {type(source_urls).__name__}. Pass web addresses"
@@ -208,6 +210,13 @@ class ContextPointerStore:
         urls = tuple(source_urls or ())
 
         def save(given_up: Callable[[], bool]) -> ContextPointer:
+            call = Call.checked(
+                query_id=query_id,
+                task_id=task_id,
+                tool_name=tool_name,
+                args=copied,
+                redactor=self._redactor,
+            )
             return self._save(
                 call, result, urls, retention, keep_repeats=keep_repeats, given_up=given_up
             )
@@ -223,11 +232,10 @@ class ContextPointerStore:
         Raises:
             UnserialisableError: If the result cannot be represented in JSON.
         """
-        if not self._redact_results:
-            # This redacts an error's text at most, which is not worth a thread.
-            return redacted_result(result, self._redactor, redact_results=False)
+        if not self._redact_results and error_text(result) is None:
+            return result
         return await self._in_thread(
-            lambda _: redacted_result(result, self._redactor, redact_results=True)
+            lambda _: redacted_result(result, self._redactor, redact_results=self._redact_results)
         )
 
     def list(self, *, query_id: str) -> list[ContextPointer]:

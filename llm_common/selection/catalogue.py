@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import orjson
 
-from llm_common._threads import in_thread
+from llm_common._threads import computed_once, in_thread
 from llm_common.core.tokens import UpperBoundCounter
 from llm_common.errors import ToolFailedError
 from llm_common.text.canonical import stable_json
 from llm_common.text.display import in_fence, printable
-from llm_common.tools.definitions import ToolDefinition, computed_once, read_definition
+from llm_common.tools.definitions import ToolDefinition, read_definition
 from llm_common.tools.registry import ToolRegistry
 from llm_common.tools.tool import third_party_code
 

@@ -66,6 +66,8 @@ _ORJSON_OPTIONS = (
     | orjson.OPT_PASSTHROUGH_DATETIME
     | orjson.OPT_PASSTHROUGH_SUBCLASS
 )
+_Level: TypeAlias = "tuple[Iterator[tuple[object, object]], Any]"
+
 _DECODER = json.JSONDecoder(parse_constant=lambda _: None)
 _DIGITS = bytes.maketrans(b"123456789", b"0" * 9)
 _LONG_DIGITS = b"0" * 19  # an integer with 19 digits or more may exceed 64 bits
@@ -84,6 +86,18 @@ def to_plain(value: object) -> Json:
             object whose text contains its address.
     """
     return dict(value) if _is_flat(value) else _canonical(value, _as_null, MAX_DEPTH)
+
+
+def snapshot(value: object) -> Json:
+    """Copy a value, so that a thread can read it while its owner changes the original.
+
+    `to_plain` and `stable_json` of the copy equal those of the value. Unlike `to_plain`, it keeps
+    NaN and the infinities.
+
+    Raises:
+        UnserialisableError: As for `to_plain`.
+    """
+    return dict(value) if _is_flat(value) else _canonical(value, float, MAX_DEPTH)
 
 
 def stable_json(value: object) -> str:
@@ -254,6 +268,11 @@ def _is_flat(value: object) -> TypeGuard[dict[str, Json]]:
     )
 
 
+def _is_flat_list(value: object) -> TypeGuard[list[Json]]:
+    """Return whether a value is a list of scalars other than floats."""
+    return type(value) is list and _SIMPLE.issuperset(map(type, value))
+
+
 def _canonical(value: object, non_finite: Callable[[float], Json], max_depth: int) -> Json:
     """Copy a value as plain data, and translate what its methods raise."""
     try:
@@ -270,18 +289,16 @@ def _canonical(value: object, non_finite: Callable[[float], Json], max_depth: in
 def _plain(value: object, non_finite: Callable[[float], Json], max_depth: int) -> Json:
     """Copy a value without recursion, so that the caller's own call depth does not count."""
     root: list[Json] = []
-    levels: list[tuple[Iterator[tuple[object, object]], Any]] = [(iter([(None, value)]), root)]
+    levels: list[_Level] = [(iter([(None, value)]), root)]
     while levels:
         members, container = levels[-1]
         for key, member in members:
             item = _unwrapped(member)
             plain: Any = item
-            if isinstance(item, dict):
-                plain = {}
-                levels.append((iter(item.items()), plain))
-            elif isinstance(item, list | tuple):
-                plain = []
-                levels.append((zip(repeat(None), item), plain))
+            if isinstance(item, dict | list | tuple):
+                level = _level_of(item)
+                plain = level[1]
+                levels.append(level)
             elif type(item) is float and not math.isfinite(item):
                 plain = non_finite(item)
             if type(container) is list:
@@ -299,6 +316,16 @@ def _plain(value: object, non_finite: Callable[[float], Json], max_depth: int) -
         if len(levels) - 1 > max_depth:
             raise _too_deep(max_depth)
     return root[0]
+
+
+def _level_of(value: dict[Any, Any] | list[Any] | tuple[Any, ...]) -> _Level:
+    """Return the members that are still to be copied, and the copy of the others."""
+    if _is_flat(value) or _is_flat_list(value):
+        # In one step, which takes a tenth of the time of a step for each scalar.
+        return iter(()), value.copy()
+    if isinstance(value, dict):
+        return iter(value.items()), {}
+    return zip(repeat(None), value), []
 
 
 def _unwrapped(value: object) -> object:

@@ -40,6 +40,8 @@ _LINE_BREAKERS = re.compile(r"[\s\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u20
 CONTROLS = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
 )
+# Tags of Unicode copy ASCII. Models read them, and no font shows them.
+_TAGS = re.compile("[\U000e0000-\U000e007f]")
 _GAP = '"…"'  # replaces a value that does not fit
 _MIN_VALUE_CHARS = 16  # a shorter part of a value would say too little
 _MAX_DEPTH = 8
@@ -107,6 +109,13 @@ def one_line(text: str, *, max_chars: int) -> str:
 def inert(text: str) -> str:
     """Replace the characters that control a terminal or change the direction of text."""
     return CONTROLS.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def visible(text: str) -> str:
+    """Replace what `inert` replaces, and letters that a model reads and a person cannot see."""
+    if text.isascii() and text.isprintable():
+        return text
+    return _TAGS.sub("\N{REPLACEMENT CHARACTER}", inert(text.replace("\r\n", "\n")))
 
 
 def without_headings(text: str) -> str:

@@ -69,8 +69,6 @@ def _pandas_data(value: Any) -> object:
             raise UnserialisableError(
                 "The index of a DataFrame has the name of a column; rename one"
             ) from exc
-    elif is_series:
-        table = value.to_frame()
     return table.to_dict("records")
 
 

@@ -6,12 +6,13 @@ verbs in its names whether an unmarked tool only reads.
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Generic, Literal, TypeVar
+from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from llm_common._threads import computed_once
 from llm_common.core.tokens import TokenCounter, UpperBoundCounter
 from llm_common.errors import ConfigError, UnserialisableError
 from llm_common.ranking.lexical import identifier_words
@@ -22,29 +23,9 @@ from llm_common.tools.validation import Problem, compile_schema, find_problems
 MAX_DEFINITION_TOKENS = 2_000
 """Tokens above which `check_definitions` warns, since every model call pays for a definition."""
 
-ValueT = TypeVar("ValueT")
-
 # What OpenAI's API accepts as a function's name. MCP allows dots too, which OpenAI rejects.
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _SCHEMA_KEYS = ("parameters", "inputSchema", "input_schema")
-
-
-class computed_once(Generic[ValueT]):  # noqa: N801 - reads as a decorator
-    """A `functools.cached_property` without its lock.
-
-    Python 3.11 holds one lock for all objects of a class, so describing one hostile catalogue
-    would block every other. Two threads may compute the same value instead.
-    """
-
-    def __init__(self, func: Callable[[Any], ValueT]) -> None:
-        self.func = func
-        self.__doc__ = func.__doc__
-
-    def __get__(self, instance: Any, owner: type) -> ValueT:
-        value = self.func(instance)
-        # Python looks in the instance before a descriptor without `__set__`, so this runs once.
-        vars(instance)[self.func.__name__] = value
-        return value
 
 
 @dataclass(frozen=True)

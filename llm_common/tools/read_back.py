@@ -25,6 +25,7 @@ from llm_common.pointers.reading import (
     ResultPart,
     read_payload,
 )
+from llm_common.tables.database import QUERY_NAME
 from llm_common.text.display import one_line
 from llm_common.tools.registry import ToolRegistry
 from llm_common.tools.tool import Tool
@@ -37,9 +38,9 @@ LoadsPayload = Callable[[str], tuple[ContextPointer, bytes]]
 
 _DESCRIPTION = (
     "Reads a stored result, or a part of it, by its id. Ask for what you need: keys first to "
-    "see what is there, then a path or a filter. A long answer ends with a cursor for the next "
-    "piece."
+    "see what is there, then a path. A long answer ends with a cursor for the next piece."
 )
+_NO_FILTER: Final = f"select has no filter; pass one SELECT over the records to {QUERY_NAME}"
 _MISSES: Final[Mapping[MissReason, str]] = {
     "expired": "the stored result is gone, because it has expired; go on without it",
     "erased": "the stored result is gone, because it was erased; go on without it",
@@ -49,7 +50,7 @@ _MISSES: Final[Mapping[MissReason, str]] = {
         "without it"
     ),
 }
-_RANGE = {"type": "array", "items": {"type": "integer"}, "minItems": 2, "maxItems": 2}
+_RANGE = {"type": "array", "items": {"type": "integer"}}
 _PARAMETERS = {
     "type": "object",
     "properties": {
@@ -61,10 +62,6 @@ _PARAMETERS = {
                 "path": {
                     "type": "string",
                     "description": "JSON pointer, such as /items/4321/name.",
-                },
-                "filter": {
-                    "type": "string",
-                    "description": "JMESPath, such as items[?price > `9`].{id: id}.",
                 },
                 "keys": {
                     "type": "boolean",
@@ -103,7 +100,7 @@ async def read_context(
 
     The pieces of all cursors, joined, are exactly the part. No state is kept, so any process that
     loads the same result can continue. The work runs in a thread. A pattern stops after 1.2 s of
-    CPU time, and a filter when it has done too much work, within two seconds on an idle machine.
+    CPU time.
 
     Args:
         pointer_id: The id of the result.
@@ -115,7 +112,7 @@ async def read_context(
 
     Raises:
         PointerNotFoundError: If `load` finds no such result. `.reason` says why.
-        ToolArgumentsError: If the part is missing, or its filter, pattern or cursor is not valid.
+        ToolArgumentsError: If the part is missing, or its pattern or cursor is not valid.
         StoreError: If the result cannot be loaded.
         ValueError: If `max_tokens` is too small.
     """
@@ -187,7 +184,9 @@ class ReadBackTool(Tool):
             ToolFailedError: If the result cannot be read. The message says why, and does not
                 suggest that the model runs the tool again.
         """
-        arguments, problems = self._bind(_without_nulls(args))
+        present = _without_nulls(args)
+        _refuse_filter(present, tool=self.name)
+        arguments, problems = self._bind(present)
         if problems:
             raise ToolArgumentsError(
                 f"{self.name} was not run: {'; '.join(map(str, problems))}; correct the call",
@@ -206,20 +205,21 @@ class ReadBackTool(Tool):
             raise ToolFailedError(explain_miss(exc), tool=self.name) from exc
 
 
-def with_read_back(registry: object, reader: ReadBackTool) -> ToolRegistry:
-    """Return a copy of a registry that also has a reader of a session's results.
+def with_read_back(registry: object, *readers: Tool) -> ToolRegistry:
+    """Return a copy of a registry that also has the tools that read a session's results.
 
     Args:
         registry: The application's tools. The copy does not get tools that are registered later.
-        reader: Reads the session's results and nothing else, as `Session.reader` returns it.
+        readers: Read the session's results and nothing else, as `Session.reader` and
+            `Session.querier` return them.
 
     Raises:
-        ConfigError: If `registry` is not a `ToolRegistry`, or has a tool of the reader's name.
+        ConfigError: If `registry` is not a `ToolRegistry`, or has a tool of a reader's name.
     """
     if not isinstance(registry, ToolRegistry):
         raise ConfigError("read_back needs a ToolRegistry; pass one", variable="tool_registry")
     # A copy, since the registry may serve other sessions too.
-    return ToolRegistry([*registry, reader])
+    return ToolRegistry([*registry, *readers])
 
 
 def explain_miss(error: StoreError) -> str:
@@ -240,9 +240,19 @@ def _without_nulls(args: Mapping[str, Any]) -> Mapping[str, Any]:
     return present
 
 
+def _refuse_filter(args: Mapping[str, Any], *, tool: str) -> None:
+    if not isinstance(args, Mapping):
+        return  # `_bind` describes the problem
+    select = args.get("select")
+    if isinstance(select, Mapping) and "filter" in select:
+        raise ToolArgumentsError(f"{tool} was not run: {_NO_FILTER}", tool=tool)
+
+
 def _part(select: ResultPart | Mapping[str, Any] | None) -> ResultPart | None:
     if select is None or isinstance(select, ResultPart):
         return select
+    if "filter" in select:
+        raise ToolArgumentsError(_NO_FILTER, tool=READER_NAME)
     try:
         return ResultPart.model_validate(dict(select))
     except ValidationError as exc:
@@ -252,6 +262,6 @@ def _part(select: ResultPart | Mapping[str, Any] | None) -> ResultPart | None:
             fields.update(one_line(str(step), max_chars=20) for step in error["loc"][:1])
         raise ToolArgumentsError(
             f"select cannot be used ({', '.join(sorted(fields)) or 'an empty range'}); "
-            "use path, filter, keys, lines, chars and regex",
+            "use path, keys, lines, chars and regex",
             tool=READER_NAME,
         ) from exc

@@ -15,7 +15,7 @@ from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import ErrorDetails
 
-from llm_common._threads import in_tool_thread
+from llm_common._threads import in_tool_task, in_tool_thread
 from llm_common.errors import ConfigError, ToolArgumentsError, ToolFailedError
 from llm_common.redaction.redactor import DEFAULT_REDACTOR
 from llm_common.text.canonical import stable_json
@@ -161,7 +161,8 @@ class Tool:
         """Call the function once, without retries, and return its result.
 
         A `ToolResult` is returned unchanged, also an unsuccessful one. Cancelling stops an async
-        function. A function in a thread runs to its end, and its result is dropped.
+        function, and waits at most a second for it to end. A function in a thread, or an async one
+        that ignores its cancellation, runs on, and its result is dropped.
 
         Raises:
             ToolArgumentsError: If the arguments do not fit. The function was not called. The text
@@ -181,12 +182,12 @@ class Tool:
             type(self._function).__call__
         ):
             with third_party_code(self.name, args):
-                return await self._function(**arguments)
+                return await in_tool_task(self._function(**arguments))
         result = await in_tool_thread(self._run_here, arguments, args)
         # A plain function, such as a lambda, may return the coroutine of an async one.
         if inspect.isawaitable(result):
             with third_party_code(self.name, args):
-                return await result
+                return await in_tool_task(result)
         return result
 
     def _bind(self, args: Mapping[str, Any]) -> tuple[Mapping[str, Any], tuple[Problem, ...]]:

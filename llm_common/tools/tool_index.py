@@ -2,12 +2,12 @@
 
 import heapq
 import math
-import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any, Final
 
+from llm_common._threads import ForkSafeLock
 from llm_common.ranking.embeddings import Embedder
 from llm_common.ranking.lexical import (
     BM25,
@@ -110,7 +110,7 @@ class ToolIndex:
             raise ValueError(f"min_score is {min_score}; it must be between 0 and 1")
         self._embedder = embedder
         self._min_score = min_score
-        self._lock = threading.Lock()
+        self._lock = ForkSafeLock(self._repair)
         self._words, self._letters, self._names = (Postings(_BM25) for _ in range(3))
         self._about: dict[str, str] = {}
         # In the order of names, as the embedder needs them. Empty after a change.
@@ -150,10 +150,22 @@ class ToolIndex:
     def remove(self, name: str) -> None:
         """Remove a tool. A name that the index does not have is ignored."""
         with self._lock:
-            for postings in (self._words, self._letters, self._names):
-                postings.discard(name)
-            self._about.pop(name, None)
-            self._abouts = ()
+            self._discard(name)
+
+    def _discard(self, name: str) -> None:
+        for postings in (self._words, self._letters, self._names):
+            postings.discard(name)
+        self._about.pop(name, None)
+        self._abouts = ()
+
+    def _repair(self) -> None:
+        """Remove a tool that another thread was adding or removing at a fork."""
+        parts = (self._words, self._letters, self._names)
+        for postings in parts:
+            postings.rebuild()
+        names = [frozenset(self._about), *(frozenset(postings.keys) for postings in parts)]
+        for name in frozenset.union(*names) - frozenset.intersection(*names):
+            self._discard(name)
 
     def rank(
         self, query: str, limit: int = 10, sub_queries: Sequence[str] = ()

@@ -4,13 +4,13 @@ A shortlist never takes a tool away for good. Tools that were called, found or s
 while they fit, the best of the remaining tools fill the limit, and one tool finds the hidden ones.
 """
 
-import threading
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeVar
 
 from cachetools import LRUCache
 
+from llm_common._threads import ForkSafeLock
 from llm_common.core.tokens import TokenCounter
 from llm_common.errors import ConfigError
 from llm_common.ranking.embeddings import Embedder
@@ -42,7 +42,10 @@ class ToolIndexes:
     def __init__(self, embedder: Embedder | None, counter: TokenCounter) -> None:
         self._embedder = embedder
         self._counter = counter
-        self._lock = threading.Lock()
+        self._lock = ForkSafeLock(self._reset)
+        self._reset()
+
+    def _reset(self) -> None:
         self._indexed: LRUCache[tuple[str, ...], IndexedTools] = LRUCache(_MAX_INDEXED)
 
     def index(self, definitions: Sequence[ToolDefinition]) -> IndexedTools:
@@ -91,9 +94,12 @@ class ToolShortlist:
         self._indexes = indexes
         self._max_tokens = max_tokens
         self._limit = limit
-        self._lock = threading.Lock()
+        self._lock = ForkSafeLock(self._forget_found)
         self._offered: tuple[ToolDefinition, ...] = ()
         self._shown: tuple[str, ...] = ()
+        self._forget_found()
+
+    def _forget_found(self) -> None:
         self._found: LRUCache[str, None] = LRUCache(_MAX_FOUND)
 
     def choose(

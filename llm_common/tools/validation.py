@@ -9,13 +9,14 @@ with too many paths is refused, and of large arguments only the wrong parameters
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from itertools import chain, islice
 from typing import Any, Final, NoReturn
 from urllib.parse import unquote
 
 import jsonschema_rs
 
+from llm_common._threads import computed_once
 from llm_common.errors import ConfigError
 from llm_common.redaction.redactor import DEFAULT_REDACTOR
 from llm_common.text.display import one_line
@@ -292,7 +293,7 @@ class _Paths:
             raise ValueError(f"{reference} leads nowhere; write a reference as #/$defs/name")
         return target
 
-    @cached_property
+    @computed_once
     def _subschemas(self) -> dict[str, Any]:
         """Return the subschemas by their anchors and by the last parts of their addresses."""
         subschemas: dict[str, Any] = {}

@@ -23,7 +23,7 @@ import orjson
 from llm_common import __version__
 from llm_common._env import TRACE_DIR, read_path
 from llm_common._telemetry import Recorder, is_recording, recording, subscribe
-from llm_common._threads import Threads
+from llm_common._threads import PerProcess, Threads
 from llm_common.errors import ConfigError, InvalidIdError, LLMCommonError, NoThreadError
 from llm_common.redaction.redactor import DEFAULT_REDACTOR, Redactor
 from llm_common.storage.blob import folder_of
@@ -99,7 +99,8 @@ class Trace:
         self.texts = texts
         self.redactor = redactor
         self.max_run_bytes = max_run_bytes
-        self.pending = BoundedSemaphore(_MAX_PENDING)
+        # The writer of a parent frees no place in a forked child.
+        self.pending = PerProcess(partial(BoundedSemaphore, _MAX_PENDING))
         self._max_runs = max_runs
         self._recording = Recording(texts=texts, redactor=redactor)
         self._runs = count()
@@ -300,7 +301,7 @@ class Run(Recorder):
     ) -> None:
         """Have the writer's thread build a line and append it."""
         assert self._trace is not None
-        pending = self._trace.pending
+        pending = self._trace.pending.get()
         # The last line closes the file, so it is queued even when the queue is full.
         if not is_last and not pending.acquire(blocking=False):
             self._lost += 1

@@ -3,7 +3,9 @@
 import asyncio
 import json
 import random
+import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from llm_common.agents import (
     AgenticExecutor,
     Answer,
     Answering,
+    ContextPointer,
     InMemoryContextPointerStore,
     LexicalToolSelector,
     OffloadPolicy,
@@ -22,8 +25,16 @@ from llm_common.agents import (
     ToolContextManager,
     ToolRegistry,
 )
+from llm_common.agents.answer_reading import Unread
+from llm_common.context import (
+    ContextSelectionRequest,
+    ContextSelector,
+    DataPoolSnapshot,
+    classify_intent,
+)
+from llm_common.context.bundle import Form, ItemAccount
 from llm_common.core import ExactCounter, LLMMessage, LLMResponse, LLMUsage
-from llm_common.errors import LLMStatusError
+from llm_common.errors import LLMAuthError, LLMRateLimitError, LLMStatusError
 from llm_common.testing import ScriptedClient
 from llm_common.text.canonical import stable_json
 
@@ -61,7 +72,7 @@ def calls(*made: dict[str, Any], text: str | None = None) -> LLMResponse:
 
 
 def found(pointer_id: str) -> dict[str, Any]:
-    return {"pointer_id": pointer_id, "select": {"filter": "max_by(@, &euros)"}}
+    return {"pointer_id": pointer_id, "select": {"path": "/1500"}}
 
 
 def texts_of(messages: Sequence[LLMMessage]) -> str:
@@ -422,3 +433,84 @@ async def test_a_failed_task_with_nothing_gathered_asks_no_model(result: object)
         ("task 2 failed: prices raised OSError",),
     )
     assert (answer.problem, client.calls, answer.cost_usd) == (answer.failures[0], [], 0)
+
+
+async def test_unread_outputs_are_listed_in_part_first_and_hidden_by_age() -> None:
+    manager = await session("whole", "gone", "in part", "named", "older", "newer")
+    whole, gone, part, named, older, newer = manager.get_all_pointers()
+    request = ContextSelectionRequest(intent=classify_intent("Which?"), token_budget=100)
+    empty = await ContextSelector(store=manager).select(request, DataPoolSnapshot())
+
+    def account(pointer: ContextPointer, form: Form, reason: str) -> ItemAccount:
+        return ItemAccount("output", pointer.pointer_id, "words", reason, form, 5, 0.5, 0.2, {})
+
+    context = replace(
+        empty,
+        kept=(account(whole, "whole", "share"), account(part, "passages", "share")),
+        dropped=(account(gone, "left_out", "unavailable"), account(named, "pointer", "named")),
+    )
+    unread = Unread.of(context, manager)
+    assert unread.ids == tuple(pointer.pointer_id for pointer in (part, named, newer, older))
+    assert unread.lines == (
+        f"- {part.pointer_id} {part.summary}: 9 bytes, shown in part",
+        f"- {named.pointer_id} {named.summary}: 7 bytes, not shown",
+        f"- {newer.pointer_id} {newer.summary}: 7 bytes, not shown",
+        f"- {older.pointer_id} {older.summary}: 7 bytes, not shown",
+    )
+    assert unread.more == 0
+
+
+async def test_an_endpoint_that_took_tools_once_is_not_asked_by_json() -> None:
+    manager = await session(ROWS)
+    [pointer] = manager.get_all_pointers()
+    refusal = LLMStatusError("refused", status=400, body="tools are not supported")
+    client = ScriptedClient([calls(call(found(pointer.pointer_id))), refusal, "It cost 6 euros."])
+    answer = await Answering(budget=SMALL).answer(client, manager, query=QUESTION)
+    assert (answer.status, len(client.calls)) == ("error", 2)
+
+
+async def test_a_read_that_hangs_ends_with_the_time_of_the_answer() -> None:
+    blocked, goes_on, ended = threading.Event(), threading.Event(), threading.Event()
+
+    class Hanging(InMemoryContextPointerStore):
+        def load_payload(self, pointer_id: str, *, query_id: str) -> tuple[ContextPointer, bytes]:
+            if blocked.is_set():
+                goes_on.wait(timeout=20)
+                ended.set()
+            return super().load_payload(pointer_id, query_id=query_id)
+
+    manager = ToolContextManager(pointer_store=Hanging())
+    pointer = await manager.save_context("orders", {"page": 0}, ROWS)
+
+    def read(_: object) -> LLMResponse:
+        blocked.set()
+        return calls(call(found(pointer.pointer_id)))
+
+    answering = Answering(budget=SMALL, timeout_s=1.0)
+    answer = await answering.answer(ScriptedClient([read]), manager, query=QUESTION)
+    has_ended = ended.is_set()
+    goes_on.set()
+    assert (answer.status, blocked.is_set(), has_ended) == ("timeout", True, False)
+
+
+@pytest.mark.parametrize("kind", [LLMAuthError, LLMRateLimitError])
+async def test_a_refused_key_or_a_full_endpoint_is_not_asked_by_json(
+    kind: type[LLMStatusError],
+) -> None:
+    refusal = kind("refused", status=403, body="no key for this tool")
+    client = ScriptedClient([refusal, "It cost 6 euros."])
+    answer = await Answering(budget=SMALL).answer(client, await session(ROWS), query=QUESTION)
+    assert (answer.status, len(client.calls)) == ("error", 1)
+
+
+async def test_calls_without_an_id_get_one_each() -> None:
+    manager = await session(ROWS)
+    [pointer] = manager.get_all_pointers()
+    reads = [call(found(pointer.pointer_id), call_id="") for _ in range(2)]
+    client = ScriptedClient([calls(*reads), calls(reads[0]), "It cost 90001 euros."])
+    answer = await Answering(budget=SMALL, max_reads=3).answer(client, manager, query=QUESTION)
+    assert answer.status == "ok"
+    messages = client.calls[-1].messages
+    ids = [entry["id"] for message in messages for entry in message.tool_calls or ()]
+    assert ids == ["call_0", "call_1", "call_2"]
+    assert [message.tool_call_id for message in messages if message.tool_call_id] == ids

@@ -277,3 +277,8 @@ async def test_a_failed_result_that_is_handed_in_is_the_problem(tmp_path: Path) 
         ScriptedClient([]), ToolContextManager(tmp_path), query="private words", results=[failed]
     )
     assert answer.problem == "task 3 failed: tool 'x' failed"
+    without_reason = failed.model_copy(update={"error": None})
+    answer = await Answering().answer(
+        ScriptedClient([]), ToolContextManager(tmp_path), query="words", results=[without_reason]
+    )
+    assert answer.problem == "task 3 failed: no reason given"

@@ -8,7 +8,13 @@ from typing import Any
 
 import pytest
 
-from llm_common.agents import AgenticExecutor, ToolContextManager, ToolRegistry
+from llm_common.agents import (
+    AgenticExecutor,
+    Session,
+    Sessions,
+    ToolContextManager,
+    ToolRegistry,
+)
 from llm_common.errors import InvalidIdError, RunBusyError
 from llm_common.testing import ScriptedClient
 
@@ -66,14 +72,72 @@ async def test_a_run_whose_stream_is_left_early_gives_its_lease_back(tmp_path: P
     assert sorted(set(made)) == list(range(5))
 
 
-@pytest.mark.parametrize("query_id", ["../x", "", "a" * 201, 5])
-async def test_an_id_that_the_store_refuses_is_refused_before_the_first_tool(
-    tmp_path: Path, query_id: Any
+REFUSED_IDS = pytest.mark.parametrize("refused_id", ["../x", "", "a" * 201, 5, "a\nb"])
+
+
+@REFUSED_IDS
+async def test_a_query_id_that_the_store_refuses_calls_no_tool(
+    tmp_path: Path, refused_id: Any
 ) -> None:
     made: list[int] = []
     executor = executor_of(tmp_path, made)
-    with pytest.raises(InvalidIdError):
-        await executor.execute_plan(PLAN, query_id)
-    with pytest.raises(InvalidIdError):
-        await executor.execute_tool_calls([{"tool": "pay", "args": {"number": 1}}], 1, query_id)
+    call = {"tool": "pay", "args": {"number": 1}}
+    for run in (
+        executor.execute_plan(PLAN, refused_id),
+        executor.execute_task(PLAN[0], refused_id),
+        executor.execute_tool_calls([call], 1, refused_id),
+        anext(executor.run_stream(PLAN, refused_id)),
+    ):
+        with pytest.raises(InvalidIdError):
+            await run
     assert made == []
+
+
+@REFUSED_IDS
+async def test_a_session_id_that_the_store_refuses_calls_no_tool(
+    tmp_path: Path, refused_id: Any
+) -> None:
+    made: list[int] = []
+    executor = executor_of(tmp_path, made)
+    for run in (
+        executor.execute_plan(PLAN, "q", session=refused_id),
+        executor.run("Pay?", session=refused_id),
+        anext(executor.run_stream(PLAN, "q", session=refused_id)),
+        anext(executor.answer_stream("Pay?", session=refused_id)),
+    ):
+        # An int is not the id of a session either.
+        with pytest.raises((InvalidIdError, TypeError)):
+            await run
+    assert made == []
+
+
+@REFUSED_IDS
+async def test_sessions_and_managers_refuse_the_ids_that_their_store_refuses(
+    tmp_path: Path, refused_id: Any
+) -> None:
+    with pytest.raises(InvalidIdError):
+        ToolContextManager(tmp_path, session_id=refused_id)
+    with pytest.raises(InvalidIdError):
+        Session(tmp_path, session_id=refused_id)
+    with pytest.raises(InvalidIdError):
+        Sessions(tmp_path).with_id(refused_id)
+    for manager in (ToolContextManager(tmp_path), ToolContextManager(tmp_path, session_id="ann")):
+        with pytest.raises(InvalidIdError):
+            await manager.save_context("pay", {}, "paid", None, refused_id)
+
+
+@REFUSED_IDS
+async def test_a_hook_serves_any_name_of_a_conversation(tmp_path: Path, refused_id: Any) -> None:
+    sessions = Sessions(tmp_path)
+    shown = await sessions.get(refused_id).offload("word " * 9_000, tool="list", args={})
+    assert (await sessions.get(refused_id).read(shown.pointer_id or "")).text
+
+
+@pytest.mark.parametrize("session_id", ["ann:", "ann+", "ann="])
+async def test_a_session_whose_own_id_is_no_query_id_is_refused(
+    tmp_path: Path, session_id: str
+) -> None:
+    with pytest.raises(InvalidIdError):
+        Session(tmp_path, session_id=session_id)
+    shown = await Sessions(tmp_path).get(session_id).offload("word " * 9_000, tool="t", args={})
+    assert shown.pointer_id

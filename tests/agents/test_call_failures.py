@@ -31,7 +31,9 @@ from llm_common.agents.runs import RunState, ToolRunner
 from llm_common.core import MessageRole
 from llm_common.errors import ToolFailedError
 from llm_common.memory import Event, InMemoryMemory
+from llm_common.redaction.patterns import REDACTED
 from llm_common.testing import ScriptedClient
+from tests.loop_cpu import longest_tick_s
 
 KEY = "ghp_" + "a1B2" * 9
 WORDS = "what my neighbour earns"
@@ -256,6 +258,25 @@ async def test_a_result_without_a_class_fails_its_call_alone_f_172(tmp_path: Pat
     assert result.result[1]["output"] == "A 150"
 
 
+async def test_a_long_error_is_described_outside_the_event_loop(tmp_path: Path) -> None:
+    def failing(texts: list[str]) -> str:
+        """Fails."""
+        raise ConnectionError("down " * 40_000)
+
+    def returning() -> ToolResult:
+        """Returns a failure."""
+        return ToolResult(success=False, error="password=" * 300_000)
+
+    texts = [f"argument {number}" for number in range(10_000)]
+    reply = calls(("failing", {"texts": texts}), ("returning", {}))
+    registry = ToolRegistry([failing, returning])
+    busy_s, (_, result) = await longest_tick_s(run(executor_of(tmp_path, reply, registry=registry)))
+    assert busy_s < 0.1
+    failed, returned = result.result
+    assert failed["error"].startswith("failing raised ConnectionError: down down")
+    assert returned["output"].error == f"{'password=' * 10}{REDACTED}"
+
+
 async def test_the_end_of_the_program_still_passes_through_f_172(tmp_path: Path) -> None:
     executor = executor_of(tmp_path)
     ended = asyncio.get_running_loop().create_future()
@@ -264,7 +285,7 @@ async def test_the_end_of_the_program_still_passes_through_f_172(tmp_path: Path)
     run = RunState(RunLimits(), manager, executor.registry, query_id="q1")
     runner = ToolRunner(run, offload=None, takes_mapping=True)
     with pytest.raises(SystemExit):
-        runner.outcome(ToolCall(tool="x", args={}), ended)
+        await runner.outcome(ToolCall(tool="x", args={}), ended)
 
 
 async def test_a_refused_call_is_an_event_and_one_log_line(
@@ -368,7 +389,9 @@ async def test_a_model_that_may_read_back_sees_the_ids(tmp_path: Path) -> None:
     )
     [pointer] = executor.context_manager.get_all_pointers()
     assert "read_context" not in first
+    assert "query_context" not in first
     assert "read_context" in second
+    assert "query_context" in second
     assert f'"pointer_id":"{pointer.pointer_id}"' in second
     assert "price ticker=AAPL" in second
     assert pointer.pointer_id in answering

@@ -2,11 +2,13 @@
 
 import asyncio
 import json
+import math
 import signal
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +16,19 @@ import pytest
 
 from llm_common.agents import (
     AgenticExecutor,
+    ContextPointer,
+    FileContextPointerStore,
     RunLimits,
     StreamEvent,
+    ToolCall,
     ToolContextManager,
     ToolRegistry,
     ToolResult,
+    ToolSelection,
 )
 from llm_common.core import LLMResponse, LLMUsage, OpenAICompatibleClient
+from llm_common.core.structured import Attempt
+from llm_common.errors import PointerNotFoundError
 from llm_common.testing import ScriptedClient
 from tests.agents.five_steps import ANSWER, QUESTION, STEPS, StepClient, message, registry
 from tests.core.loopback import Wire, loopback, ok, response
@@ -70,8 +78,10 @@ async def test_five_dependent_steps_end_in_the_right_answer(
     tmp_path: Path, native: bool, plan: list[str] | None
 ) -> None:
     made: list[str] = []
-    async with loopback(chat(native=native)) as server:
-        client = OpenAICompatibleClient(server.config())
+    async with (
+        loopback(chat(native=native)) as server,
+        OpenAICompatibleClient(server.config()) as client,
+    ):
         executor = AgenticExecutor(
             client,
             registry(made.append),
@@ -265,6 +275,98 @@ async def test_a_limit_ends_the_run_with_an_event(tmp_path: Path, name: str) -> 
 
 
 @pytest.mark.parametrize(
+    ("limits", "calls_made", "text"),
+    [
+        (RunLimits(max_tokens=22), 2, "choosing took 22 tokens, and max_tokens allows 22"),
+        (RunLimits(max_tokens=23), 3, "choosing took 33 tokens, and max_tokens allows 23"),
+        (
+            RunLimits(max_cost_usd=0.02),
+            2,
+            "choosing cost 0.0200 dollars, and max_cost_usd allows 0.02",
+        ),
+        (
+            RunLimits(max_cost_usd=0.021),
+            3,
+            "choosing cost 0.0300 dollars, and max_cost_usd allows 0.021",
+        ),
+    ],
+    ids=["tokens-reached", "tokens-below", "dollars-reached", "dollars-below"],
+)
+async def test_the_call_that_reaches_a_limit_is_the_last_one(
+    tmp_path: Path, limits: RunLimits, calls_made: int, text: str
+) -> None:
+    client = ScriptedClient([priced_reply(number) for number in range(9)])
+    limits = replace(limits, max_rounds=1)
+    executor = AgenticExecutor(client, registry(), ToolContextManager(tmp_path), limits=limits)
+    results = await executor.execute_plan(["one", "two", "three", "four", "five"], "q1")
+    assert len(client.calls) == calls_made
+    assert [result.success for result in results] == [True] * calls_made + [False]
+    assert results[-1].error == f"{text}; {5 - calls_made} of 5 tasks were not run"
+    assert (results[-1].task_id, results[-1].sub_task_id) == (calls_made + 1, 0)
+
+
+class FixedSelector:
+    """Chooses the same calls each time, and keeps the contexts that it was shown."""
+
+    def __init__(self, *calls: ToolCall, attempts: tuple[Attempt, ...] = ()) -> None:
+        self.contexts: list[dict[str, Any] | None] = []
+        self._calls = calls
+        self._attempts = attempts
+
+    async def select_detailed(
+        self, *, context: dict[str, Any] | None = None, **_: Any
+    ) -> ToolSelection:
+        self.contexts.append(context)
+        return ToolSelection(calls=self._calls, status="ok", used="model", attempts=self._attempts)
+
+
+async def test_a_failed_attempt_without_usage_does_not_end_the_run(tmp_path: Path) -> None:
+    usage = LLMUsage(prompt_tokens=10, completion_tokens=1, total_tokens=11)
+    failed = Attempt("m", 5, cost_usd=0.0, error="timeout")
+    answered = Attempt("m", 5, usage=usage, cost_usd=0.0)
+    selector = FixedSelector(attempts=(failed, answered))
+    executor = AgenticExecutor(
+        None,
+        registry(),
+        ToolContextManager(tmp_path),
+        selector=selector,
+        limits=RunLimits(max_tokens=30),
+    )
+    results = await executor.execute_plan(["one", "two", "three", "four"], "q1")
+    assert [result.success for result in results] == [True, True, True, False]
+    assert results[-1].error == (
+        "choosing took 33 tokens, and max_tokens allows 30; 1 of 4 tasks were not run"
+    )
+
+
+async def test_without_outputs_and_failures_there_is_no_context(tmp_path: Path) -> None:
+    selector = FixedSelector()
+    executor = AgenticExecutor(None, registry(), ToolContextManager(tmp_path), selector=selector)
+    await executor.execute_plan(["one", "two"], "q1")
+    assert selector.contexts == [None, None]
+
+
+async def test_the_next_choice_sees_the_ten_newest_failures(tmp_path: Path) -> None:
+    async def check(number: int) -> str:
+        """Checks a number."""
+        raise ConnectionError(f"no line to service {number:02}")
+
+    calls = [ToolCall(tool="check", args={"number": number}) for number in range(12)]
+    calls.append(ToolCall(tool="price", args={"sku": "S-5"}))
+    tools = registry()
+    tools.tool(check)
+    selector = FixedSelector(*calls)
+    executor = AgenticExecutor(None, tools, ToolContextManager(tmp_path), selector=selector)
+    await executor.execute_plan(["one", "two"], "q1")
+    [first, second] = selector.contexts
+    assert first is None
+    assert second is not None
+    assert second["failed"] == [
+        f"check raised ConnectionError: no line to service {number:02}" for number in range(2, 12)
+    ]
+
+
+@pytest.mark.parametrize(
     ("name", "limits"), [("tokens", RunLimits(max_tokens=9)), ("cost", RunLimits(max_cost_usd=9))]
 )
 async def test_a_limit_that_cannot_be_held_ends_the_run(
@@ -275,6 +377,26 @@ async def test_a_limit_that_cannot_be_held_ends_the_run(
     results = await executor.execute_plan(["one", "two"], "q1")
     assert [result.success for result in results] == [True, False]
     assert f"max_{name}" in (results[1].error or "")
+
+
+@pytest.mark.parametrize(
+    ("tokens", "cost_usd", "limits"),
+    [
+        (-1_000, 0.01, RunLimits(max_tokens=50)),
+        (10, -1.0, RunLimits(max_cost_usd=9)),
+        (10, math.nan, RunLimits(max_cost_usd=9)),
+    ],
+)
+async def test_a_usage_below_zero_counts_as_not_reported(
+    tmp_path: Path, tokens: int, cost_usd: float, limits: RunLimits
+) -> None:
+    usage = LLMUsage(prompt_tokens=tokens, completion_tokens=tokens, total_tokens=2 * tokens)
+    reply = priced_reply(1).model_copy(update={"usage": usage, "cost_usd": cost_usd})
+    client = ScriptedClient([], default=reply)
+    executor = AgenticExecutor(client, registry(), ToolContextManager(tmp_path), limits=limits)
+    results = await executor.execute_plan(["one", "two"], "q1")
+    assert [result.success for result in results] == [True, False]
+    assert len(client.calls) == 1
 
 
 async def test_calls_over_the_limit_are_not_made(tmp_path: Path) -> None:
@@ -333,8 +455,12 @@ async def test_a_failure_that_a_resumed_run_tries_again_counts(tmp_path: Path) -
     )
 
 
-async def test_no_call_begins_after_the_runs_time(tmp_path: Path) -> None:
+async def test_no_call_begins_after_the_runs_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     made: list[int] = []
+    loop = asyncio.get_running_loop()
+    clock = loop.time
 
     def act(number: int) -> int:
         """Acts."""
@@ -345,41 +471,48 @@ async def test_no_call_begins_after_the_runs_time(tmp_path: Path) -> None:
         tmp_path,
         calls(("act", {"number": 1}), ("act", {"number": 2})),
         tools=ToolRegistry([act]),
-        limits=RunLimits(timeout_s=1.0, max_parallel=1),
+        limits=RunLimits(timeout_s=60.0, max_parallel=1),
     )
     told = []
     async with aclosing(executor.run_stream(["Act"], "q1")) as stream:
         async for event in stream:
             if event.type == "tool_result":
-                await asyncio.sleep(1.0)  # a slow reader of the events
+                # Time for a slow reader of the events, who takes a minute.
+                monkeypatch.setattr(loop, "time", lambda: clock() + 60.0)
             elif event.type == "error":
                 told.append(event.data["error"])
     assert made == [1]
-    assert told == ["tool 'act' was not called: the 1.0 seconds that timeout_s allows are over"]
+    assert told == ["tool 'act' was not called: the 60.0 seconds that timeout_s allows are over"]
 
 
-async def test_a_tool_that_was_ended_does_not_go_on_while_that_is_read(tmp_path: Path) -> None:
+async def test_a_tool_that_was_ended_does_not_go_on_while_that_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     made: list[str] = []
+    may_go_on = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    clock = loop.time
 
     async def slow() -> None:
-        """Takes long."""
-        await asyncio.sleep(0.15)
+        """Takes a minute, and goes on when it may."""
+        monkeypatch.setattr(loop, "time", lambda: clock() + 60.0)
+        await may_go_on.wait()
         made.append("slow")
 
     executor, _ = executor_of(
         tmp_path,
         calls(("slow", {})),
         tools=ToolRegistry([slow]),
-        limits=RunLimits(timeout_s=0.1, max_calls=1),
+        limits=RunLimits(timeout_s=60.0, max_calls=1),
     )
+    told = []
     async with aclosing(executor.run_stream(["Wait"], "q1")) as stream:
         async for event in stream:
             if event.type == "error":
-                assert (
-                    event.data["error"]
-                    == "tool 'slow' was ended: the 0.1 seconds that timeout_s allows are over"
-                )
-                await asyncio.sleep(0.1)
+                told.append(event.data["error"])
+                may_go_on.set()
+                await asyncio.sleep(0.05)
+    assert told == ["tool 'slow' was ended: the 60.0 seconds that timeout_s allows are over"]
     assert made == []
 
 
@@ -394,11 +527,11 @@ async def test_a_run_out_of_time_ends_its_tools_and_says_so(tmp_path: Path) -> N
             ended.set()
 
     executor, _ = executor_of(
-        tmp_path, calls(("slow", {})), tools=ToolRegistry([slow]), limits=RunLimits(timeout_s=0.1)
+        tmp_path, calls(("slow", {})), tools=ToolRegistry([slow]), limits=RunLimits(timeout_s=1.0)
     )
     results = await executor.execute_plan(["Wait", "Go on"], "q1")
     assert ended.is_set()
-    assert "tool 'slow' was ended: the 0.1 seconds that timeout_s allows are over" in (
+    assert "tool 'slow' was ended: the 1.0 seconds that timeout_s allows are over" in (
         results[0].error or ""
     )
 
@@ -409,7 +542,7 @@ async def test_a_choice_that_takes_too_long_ends_with_the_run(tmp_path: Path) ->
             await asyncio.sleep(60)
 
     executor = AgenticExecutor(
-        Slow(), registry(), ToolContextManager(tmp_path), limits=RunLimits(timeout_s=0.1)
+        Slow(), registry(), ToolContextManager(tmp_path), limits=RunLimits(timeout_s=1.0)
     )
     [told] = [
         event.data for event in await events_of(executor, ["one", "two"]) if event.type == "error"
@@ -435,3 +568,180 @@ def test_a_limit_of_zero_is_refused() -> None:
             RunLimits(**{name: None})  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="max_outputs_tokens is -1"):
         RunLimits(max_outputs_tokens=-1)
+
+
+async def test_calls_that_are_repeated_count_towards_max_calls(tmp_path: Path) -> None:
+    made: list[int] = []
+
+    async def ask(number: int) -> ToolResult:
+        """Returns a failure."""
+        made.append(number)
+        return ToolResult(success=False, error="it is busy")
+
+    reply = calls(*(("ask", {"number": number}) for number in range(3)))
+    for resume, limits in ((False, RunLimits()), (True, RunLimits(max_calls=2, max_parallel=1))):
+        executor, _ = executor_of(tmp_path, reply, tools=ToolRegistry([ask]), limits=limits)
+        [result] = await executor.execute_plan(["one"], "q1", session="ann", resume=resume)
+    assert made == [0, 1, 2, 0, 1]
+    assert [entry.get("limit", False) for entry in result.result] == [False, False, True]
+    assert result.result[2]["error"] == (
+        "tool 'ask' was not called again: the run has made the 2 tool calls that max_calls allows"
+    )
+
+
+class RoundSelector:
+    """Chooses one call in each round, and keeps the outputs that it was shown."""
+
+    def __init__(self, *rounds: ToolCall | None) -> None:
+        self.outputs: list[list[dict[str, Any]]] = []
+        self._rounds = iter(rounds)
+
+    async def select_detailed(
+        self, *, context: dict[str, Any] | None = None, **_: Any
+    ) -> ToolSelection:
+        assert context is not None
+        self.outputs.append(context["stored_outputs"])
+        call = next(self._rounds)
+        if call is None:
+            return ToolSelection(status="empty", used="model")
+        return ToolSelection(calls=(call,), status="ok", used="model", again=True)
+
+
+@pytest.mark.parametrize(
+    ("max_outputs_tokens", "parts"), [(2_000, ["long", "short"]), (60, ["short"])]
+)
+async def test_a_choice_sees_what_its_task_read_newest_first(
+    tmp_path: Path, max_outputs_tokens: int, parts: list[str]
+) -> None:
+    manager = ToolContextManager(tmp_path)
+    values = {"long": "snow and ice " * 100, "short": "rain"}
+    pointer = await manager.save_context("report", {}, values)
+
+    def read(key: str) -> ToolCall:
+        args = {"pointer_id": pointer.pointer_id, "select": {"path": f"/{key}"}}
+        return ToolCall(tool="read_context", args=args)
+
+    selector = RoundSelector(read("short"), read("long"), None, None)
+    executor = AgenticExecutor(
+        None,
+        registry(),
+        manager,
+        selector=selector,
+        read_back=True,
+        limits=RunLimits(max_outputs_tokens=max_outputs_tokens),
+    )
+    await executor.execute_plan(["Look", "Look again"], "q1")
+    readings = []
+    for outputs in selector.outputs:
+        readings.append([entry["read_back"] for entry in outputs if "read_back" in entry])
+    assert readings == [[], ["rain"], [values[part] for part in parts], []]
+    assert selector.outputs[1][0] == {"pointer_id": pointer.pointer_id, "read_back": "rain"}
+
+
+async def context_with(manager: ToolContextManager, *, max_outputs_tokens: int) -> dict[str, Any]:
+    """Return the context that a choice of calls is shown."""
+    selector = FixedSelector()
+    limits = RunLimits(max_outputs_tokens=max_outputs_tokens)
+    executor = AgenticExecutor(None, registry(), manager, selector=selector, limits=limits)
+    await executor.execute_plan(["What is the price of S-7?"], "q1")
+    [context] = selector.contexts
+    assert context is not None
+    return context
+
+
+async def test_an_output_over_the_tokens_is_only_named(tmp_path: Path) -> None:
+    manager = ToolContextManager(tmp_path)
+    pointer = await manager.save_context("price", {"sku": "S-7"}, {"note": "snow and ice " * 80})
+    call = {"pointer_id": pointer.pointer_id, "call": pointer.summary}
+    context = await context_with(manager, max_outputs_tokens=2_000)
+    assert context == {"stored_outputs": [call | {"result": {"note": "snow and ice " * 80}}]}
+    line = call | {"holds": pointer.digest.partition("; ")[0], "unread": "all of it"}
+    context = await context_with(manager, max_outputs_tokens=200)
+    assert context == {"stored_outputs": [line]}
+    context = await context_with(manager, max_outputs_tokens=5)
+    assert context == {"stored_outputs": [], "not_listed": 1}
+
+
+async def test_outputs_that_are_not_listed_are_counted(tmp_path: Path) -> None:
+    manager = ToolContextManager(tmp_path)
+    for number in range(12):
+        await manager.save_context("price", {"sku": f"S-{number}"}, {"price_usd": number})
+    context = await context_with(manager, max_outputs_tokens=200)
+    assert 0 < len(context["stored_outputs"]) < 12
+    assert context["not_listed"] == 12 - len(context["stored_outputs"])
+
+
+@pytest.mark.parametrize("result_bytes", [None, 1_000_001])
+async def test_an_output_of_large_or_unknown_size_is_not_loaded(
+    tmp_path: Path, result_bytes: int | None
+) -> None:
+    manager = ToolContextManager(tmp_path)
+    pointer = await manager.save_context("price", {"sku": "S-7"}, {"price_usd": 7})
+    resized = pointer.model_copy(update={"result_bytes": result_bytes})
+    manager.session.results.pointers[pointer.pointer_id] = resized
+    [entry] = (await context_with(manager, max_outputs_tokens=2_000))["stored_outputs"]
+    assert entry["unread"] == "all of it"
+    assert "result" not in entry
+
+
+async def test_an_output_that_is_gone_is_named_as_gone(tmp_path: Path) -> None:
+    manager = ToolContextManager(tmp_path)
+    pointer = await manager.save_context("price", {"sku": "S-7"}, {"price_usd": 7})
+    manager.pointer_store.delete(query_id=pointer.query_id)
+    [entry] = (await context_with(manager, max_outputs_tokens=2_000))["stored_outputs"]
+    assert entry == {
+        "pointer_id": pointer.pointer_id,
+        "call": pointer.summary,
+        "unread": "it is no longer stored",
+    }
+
+
+async def test_the_newest_output_of_a_repeated_call_is_resumed(tmp_path: Path) -> None:
+    made: list[int] = []
+
+    async def tick() -> int:
+        """Counts its calls."""
+        made.append(1)
+        return len(made)
+
+    for resume in (False, False, True):
+        executor, _ = executor_of(tmp_path, calls(("tick", {})), tools=ToolRegistry([tick]))
+        [result] = await executor.execute_plan(["one"], "q1", session="ann", resume=resume)
+    assert len(made) == 2
+    assert [(entry["output"], entry["resumed"]) for entry in result.result] == [(2, True)]
+
+
+async def test_a_resumed_output_that_is_gone_is_requested_again(tmp_path: Path) -> None:
+    class Forgetful(FileContextPointerStore):
+        def load_result(self, *, pointer: ContextPointer) -> Any:
+            raise PointerNotFoundError("gone")
+
+    made: list[str] = []
+    reply = calls(("price", {"sku": "S-5"}))
+    for store in (FileContextPointerStore(tmp_path), Forgetful(tmp_path)):
+        executor = AgenticExecutor(
+            ScriptedClient([reply]),
+            registry(made.append),
+            ToolContextManager(pointer_store=store),
+            limits=RunLimits(max_rounds=1),
+        )
+        [result] = await executor.execute_plan(["one"], "q1", session="ann", resume=True)
+    assert made == ["price", "price"]
+    assert result.success
+    assert "resumed" not in result.result[0]
+
+
+async def test_a_timeout_of_the_selector_itself_is_raised(tmp_path: Path) -> None:
+    class Impatient:
+        async def select_detailed(self, **_: Any) -> ToolSelection:
+            raise TimeoutError("no answer in its own time")
+
+    executor = AgenticExecutor(
+        None,
+        registry(),
+        ToolContextManager(tmp_path),
+        selector=Impatient(),
+        limits=RunLimits(timeout_s=60),
+    )
+    with pytest.raises(TimeoutError, match="no answer in its own time"):
+        await executor.execute_plan(["one"], "q1")

@@ -11,6 +11,7 @@ import pytest
 
 from llm_common.agents import (
     AgenticExecutor,
+    ContextPointer,
     ExecutionPlan,
     PlannedTask,
     RunLimits,
@@ -128,13 +129,28 @@ async def test_a_task_returns_its_results_in_call_order_and_saves_each(tmp_path:
 
 
 async def test_a_stream_yields_events_in_their_order(tmp_path: Path) -> None:
+    registry = tools()
+    fast_was_told = asyncio.Event()
+
+    @registry.tool
+    async def wait() -> str:
+        """Waits for the other tool's event."""
+        await fast_was_told.wait()
+        return "slow"
+
     executor = executor_of(
         tmp_path,
-        [call("echo", text="slow", delay_s=0.5), call("echo", text="fast")],
+        [call("wait"), call("echo", text="fast")],
         [],
         [call("sourced")],
+        registry=registry,
     )
-    events = await events_of(executor, tasks=3)
+    events: list[StreamEvent] = []
+    async with asyncio.timeout(60), aclosing(executor.run_stream(plan(3), "q1")) as stream:
+        async for event in stream:
+            events.append(event)
+            if event.type == "tool_result":
+                fast_was_told.set()
     assert [event.type for event in events] == [
         "thinking",
         "tool_call",
@@ -148,8 +164,8 @@ async def test_a_stream_yields_events_in_their_order(tmp_path: Path) -> None:
         "tool_result",
         "sources",
     ]
-    assert events[1].data == {"tool": "echo", "args": {"text": "slow", "delay_s": 0.5}, "task": 1}
-    assert [event.data["output"]["said"] for event in events[3:5]] == ["fast", "slow"]
+    assert events[1].data == {"tool": "wait", "args": {}, "task": 1}
+    assert [event.data["output"] for event in events[3:5]] == [{"said": "fast"}, "slow"]
     assert events[3].data["saved"] is True
     assert events[-1].data[0]["url"] == "https://a.example/"
 
@@ -376,6 +392,20 @@ async def test_a_failed_save_leaves_the_task_a_success_with_an_error(tmp_path: P
     assert result.success is True
     assert "not saved (StoreError): The base of the store" in str(result.error)
     assert "is not a directory" in str(result.error)
+
+
+async def test_an_operating_system_error_of_a_save_shows_no_path(tmp_path: Path) -> None:
+    class FullDisk(ToolContextManager):
+        async def save_context(self, *_: Any, **__: Any) -> ContextPointer:
+            raise OSError(28, "No space left on device", "/home/ann/private")
+
+    executor = executor_of(tmp_path, [call("echo", text="a")], manager=FullDisk(tmp_path))
+    result = await executor.execute_task(plan().tasks[0], "q1")
+    error = "the output of tool 'echo' was not saved (OSError)"
+    assert (result.success, result.error) == (True, error)
+    [entry] = result.result
+    assert (entry["saved"], entry["save_error"]) == (False, error)
+    assert entry["output"] == {"said": "a"}
 
 
 @pytest.mark.usefixtures("blockbuster")

@@ -123,6 +123,23 @@ async def test_offloaded_outputs_are_read_back_and_not_saved_again_s4_08(
     assert executor.context_manager.size == 1
 
 
+async def test_a_run_queries_the_outputs_of_its_own_session_s4_08(tmp_path: Path) -> None:
+    registry = tools()
+
+    @registry.tool
+    def list_orders(count: int) -> list[dict[str, int]]:
+        """Lists orders."""
+        return [{"order": number, "euros": number % 90} for number in range(count)]
+
+    executor, other = (executor_of(tmp_path, registry=registry, read_back=True) for _ in range(2))
+    [stored] = await run(executor, call("list_orders", count=3_000))
+    sql = f'SELECT max(euros) FROM "{stored["pointer_id"]}"'
+    [result] = await run(executor, call("query_context", sql=sql))
+    assert "\n89\n" in result["output"]
+    [foreign] = await run(other, call("query_context", sql=sql))
+    assert "no such table" in foreign["error"]
+
+
 @pytest.mark.parametrize(("read_back", "name"), [("look_up", "look_up"), (True, "read_context")])
 async def test_previews_name_the_reader_and_the_unread_rest(
     tmp_path: Path, read_back: bool | str, name: str
@@ -156,6 +173,51 @@ async def test_sessions_that_share_a_registry_read_their_own_results_s4_08(tmp_p
     [result] = await run(second, call("read_context", pointer_id=stored["pointer_id"]))
     assert "no stored result" in result["error"]
     assert registry.names == ("count", "report")
+
+
+async def test_a_large_output_of_a_resumed_run_is_a_preview_again(tmp_path: Path) -> None:
+    policy = OffloadPolicy(max_whole_tokens=100, max_preview_tokens=300)
+    for resume in (False, True):
+        executor = executor_of(tmp_path, call("report", lines=5_000), offload=policy)
+        [task] = await executor.execute_plan(
+            ["Find snowfall"], "q1", query="where is snowfall?", session="ann", resume=resume
+        )
+        [result] = task.result
+        assert result.get("resumed", False) is resume
+        output = result["output"]
+        assert isinstance(output, Offloaded)
+        assert output.pointer_id == result["pointer_id"]
+        assert CANARY in output.text
+        assert DefaultCounter().count(output.text) <= 300
+
+
+@pytest.mark.parametrize("redact_results", [False, True])
+async def test_a_preview_of_a_run_shows_what_the_store_keeps(
+    tmp_path: Path, redact_results: bool
+) -> None:
+    key = "ghp_" + "a1B2" * 9
+    registry = ToolRegistry()
+
+    @registry.tool
+    def settings() -> str:
+        """Returns the settings of a service."""
+        return f"github_token: {key}\n" + "timeout: 30\n" * 4_000
+
+    store = FileContextPointerStore(tmp_path, redact_results=redact_results)
+    executor = AgenticExecutor(
+        None,
+        registry,
+        ToolContextManager(pointer_store=store),
+        selector=Chosen(call("settings")),
+        offload=OffloadPolicy(),
+    )
+    result = await executor.execute_task("Show the github_token", "q1")
+    preview = result.result[0]["output"]
+    assert isinstance(preview, Offloaded)
+    assert "github_token" in preview.text
+    assert (key in preview.text) is not redact_results
+    stored = store.load_result(pointer=store.list(query_id="q1")[0])
+    assert (key in stored) is not redact_results
 
 
 async def test_an_output_that_was_not_saved_stays_whole(tmp_path: Path) -> None:

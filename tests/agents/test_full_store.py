@@ -127,3 +127,26 @@ async def test_an_output_of_a_run_that_is_not_stored_is_cut_too_t_12(tmp_path: P
     assert result.success
     assert isinstance(output, Offloaded)
     assert "characters were not kept: the store failed" in str(output)
+
+
+@pytest.mark.parametrize("redact_results", [False, True])
+async def test_a_cut_output_of_a_run_shows_what_the_store_would_keep_t_12(
+    redact_results: bool,
+) -> None:
+    def read() -> str:
+        """Reads."""
+        return f"github_token: {SECRET} " + "word " * 60_000
+
+    store = InMemoryContextPointerStore(max_result_bytes=100, redact_results=redact_results)
+    executor = AgenticExecutor(
+        None,
+        ToolRegistry([Tool(read)]),
+        ToolContextManager(pointer_store=store),
+        selector=Chosen(),
+        offload=OffloadPolicy(),
+    )
+    result = await executor.execute_task("Read it", "q1")
+    output = result.result[0]["output"]
+    assert isinstance(output, Offloaded)
+    assert "github_token" in str(output)
+    assert (SECRET in str(output)) is not redact_results

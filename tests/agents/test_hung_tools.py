@@ -1,6 +1,7 @@
 """Tools that never return: the session and the program's own executor work on without them."""
 
 import asyncio
+import gc
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +19,7 @@ from llm_common.agents import (
     OffloadPolicy,
     OffloadTurn,
     ReadBackTool,
+    RunLimits,
     ToolContextManager,
     ToolRegistry,
 )
@@ -27,6 +29,7 @@ from llm_common.context import (
     DataPoolSnapshot,
     classify_intent,
 )
+from llm_common.errors import ToolFailedError
 
 ROWS = [{"row": number, "text": "a row of data"} for number in range(500)]
 
@@ -111,3 +114,100 @@ async def test_a_run_that_waits_for_a_thread_can_be_given_up_f_161(
         async with asyncio.timeout(0.1):
             await executor.execute_tool_calls([{"tool": "hang", "args": {}}], 1, "q1")
     assert time.monotonic() - began < 10
+
+
+class StubbornTool:
+    """A tool that ignores its cancellation until it is released."""
+
+    def __init__(self) -> None:
+        self.cancellations = 0
+        self.released = asyncio.Event()
+        self.ended = asyncio.Event()
+
+    async def stay(self) -> str:
+        """Stays until it is released."""
+        while not self.released.is_set():
+            try:
+                await self.released.wait()
+            except asyncio.CancelledError:
+                self.cancellations += 1
+        self.ended.set()
+        raise ValueError("too late")
+
+    async def release(self) -> None:
+        self.released.set()
+        await self.ended.wait()
+
+
+async def test_a_tool_that_ignores_cancellation_is_left_f_203(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    tool = StubbornTool()
+    executor = AgenticExecutor(
+        None,
+        ToolRegistry([tool.stay]),
+        ToolContextManager(tmp_path),
+        selector=LexicalToolSelector(),
+        limits=RunLimits(timeout_s=0.2),
+    )
+    calls = [{"tool": "stay", "args": {}}, {"tool": "stay", "args": {}}]
+    async with asyncio.timeout(60):
+        results = await executor.execute_tool_calls(calls, 1, "q1")
+    assert [result["limit"] for result in results] == [True, True]
+    assert tool.cancellations == 2
+    assert "a tool ignores its cancellation" in caplog.text
+
+    await tool.release()
+    gc.collect()
+    await asyncio.sleep(0)
+    assert "never retrieved" not in caplog.text
+
+
+async def test_a_caller_that_gives_up_leaves_a_stubborn_tool_f_203(tmp_path: Path) -> None:
+    tool = StubbornTool()
+    executor = AgenticExecutor(
+        None,
+        ToolRegistry([tool.stay]),
+        ToolContextManager(tmp_path),
+        selector=LexicalToolSelector(),
+    )
+    run = asyncio.create_task(executor.execute_tool_calls([{"tool": "stay", "args": {}}], 1, "q1"))
+    await asyncio.sleep(0.2)
+    run.cancel()
+    done, _ = await asyncio.wait({run}, timeout=60)
+    assert run in done
+    assert run.cancelled()
+    await tool.release()
+
+
+async def test_a_cancelled_tool_has_time_to_close_what_it_opened_f_203() -> None:
+    closed: list[str] = []
+
+    async def search() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0.05)
+            closed.append("connection")
+
+    call = asyncio.create_task(ToolRegistry([search]).execute("search", {}))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    assert closed == ["connection"]
+
+
+async def test_a_tool_that_cancels_itself_or_fails_is_reported_f_203() -> None:
+    async def cancel() -> None:
+        raise asyncio.CancelledError
+
+    async def fail() -> None:
+        raise ValueError("no such city")
+
+    registry = ToolRegistry([cancel, fail])
+    with pytest.raises(asyncio.CancelledError):
+        await registry.execute("cancel", {})
+    with pytest.raises(ToolFailedError, match="no such city"):
+        await registry.execute("fail", {})

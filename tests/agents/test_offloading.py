@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from llm_common.agents import (
 )
 from llm_common.core import DefaultCounter
 from llm_common.errors import UnserialisableError
+from llm_common.pointers.reading import ContextReading
 from llm_common.text.display import to_json
 
 ROWS = [
@@ -61,11 +63,10 @@ async def test_a_long_result_becomes_a_pointer_and_a_preview_s4_08(tmp_path: Pat
     assert COUNTER.count(preview) <= 400
     assert str(shown) == preview
     assert f"### weather ({pointer.pointer_id})" in preview
-    assert "list of 2,000 objects: city weather note" in preview
-    assert "snowfall" in preview
-    assert "ski trails" in preview
-    assert '"town 0"' in preview
-    assert "of 2,000 items left out" in preview
+    assert "2,000 records, 3 fields: city, weather, note" in preview
+    assert "weather = snowfall: 1 of 2,000 records" in preview
+    assert "Oslo | snowfall | ski trails are open" in preview
+    assert "weather: dry (1,999), snowfall (1)" in preview
     assert f"{shown.total_chars:,} characters are stored" in preview
     assert "read_context" in preview
 
@@ -80,10 +81,22 @@ async def test_without_a_match_a_preview_shows_headings_and_both_ends(tmp_path: 
     assert "headings by line" not in found.text
 
 
+async def test_a_document_with_a_small_table_is_shown_by_its_passages(tmp_path: Path) -> None:
+    table = "| town | people |\n|---|---|\n| Bern | 140 |\n| Oslo | 700 |\n"
+    text = "\n\n".join([f"## Part {n}\n\n{'It rained. ' * 40}" for n in range(40)] + [table])
+    shown, _ = await offloaded(tmp_path, text, query="people in Oslo", max_whole_tokens=500)
+    assert "Passages that hold words of the question:" in shown.text
+    assert "records" not in shown.text
+
+
 async def test_a_turn_names_the_origin_of_its_words(tmp_path: Path) -> None:
     turn = OffloadTurn(OffloadPolicy(max_turn_tokens=None), query="snowfall", query_name="call")
     session = Session(tmp_path)
     shown = await session.offload(ROWS, tool="weather", args={}, turn=turn)
+    assert "For the call:" in shown.text
+    text = "\n".join(f"{row['city']} has {row['weather']} weather. {row['note']}" for row in ROWS)
+    turn = OffloadTurn(OffloadPolicy(max_turn_tokens=None), query="snowfall", query_name="call")
+    shown = await session.offload(text, tool="weather", args={}, turn=turn)
     assert "Passages that hold words of the call:" in shown.text
 
 
@@ -294,3 +307,99 @@ async def test_a_result_that_fills_the_room_exactly_stays_whole(
     }
     shown, _ = await offloaded(tmp_path, result, **limits)
     assert (shown.pointer_id is None) is is_whole
+
+
+class MeetingCounter:
+    """A counter whose first counts wait for each other."""
+
+    def __init__(self, calls: int) -> None:
+        self._barrier = threading.Barrier(calls)
+        self._calls_left = calls
+
+    def count(self, text: str) -> int:
+        if self._calls_left > 0:
+            self._calls_left -= 1
+            self._barrier.wait(timeout=60)
+        return COUNTER.count(text)
+
+
+async def test_results_that_are_counted_at_once_share_the_tokens_of_a_turn() -> None:
+    results = ["snow and ice " * 200, "rain and wind " * 200]
+    tokens = [COUNTER.count(result) for result in results]
+    policy = OffloadPolicy(max_preview_tokens=10, max_turn_tokens=sum(tokens) - 1)
+    turn = OffloadTurn(policy, calls=2, counter=MeetingCounter(2))
+    kept = await asyncio.gather(*(turn.keeps("weather", result) for result in results))
+    assert sorted(kept) == [False, True]
+
+
+async def test_a_turn_without_a_limit_keeps_every_short_result() -> None:
+    turn = OffloadTurn(OffloadPolicy(max_whole_tokens=100, max_turn_tokens=None), calls=50)
+    kept = [await turn.keeps("weather", f"snow {number}") for number in range(50)]
+    assert kept == [True] * 50
+    assert not await turn.keeps("weather", "snow " * 200)
+
+
+async def test_a_stored_result_is_previewed_whatever_its_tools_name(tmp_path: Path) -> None:
+    session = Session(tmp_path)
+    pointer = await session.results.save(ROWS, tool="search_context", args={})
+    shown = await session.offload(ROWS, tool="search_context", args={}, pointer=pointer)
+    assert shown.pointer_id == pointer.pointer_id
+    own = await session.offload(ROWS, tool="search_context", args={})
+    assert (own.pointer_id, own.is_whole) == (None, True)
+
+
+def words_of(tokens: int) -> str:
+    """Return a text of just so many tokens."""
+    text = "snow " * tokens
+    while COUNTER.count(text) > tokens:
+        text = text[:-1]
+    return text
+
+
+async def test_what_a_model_reads_back_counts_towards_the_turn() -> None:
+    reading = ContextReading(
+        pointer_id="0" * 12,
+        text=words_of(250),
+        form="text",
+        start=0,
+        total_chars=9_999,
+        cursor=None,
+    )
+    for max_turn_tokens, is_whole in ((2_000, True), (500, False)):
+        policy = OffloadPolicy(max_preview_tokens=10, max_turn_tokens=max_turn_tokens)
+        turn = OffloadTurn(policy, calls=2)
+        assert await turn.keeps("read_context", reading)
+        assert await turn.keeps("weather", words_of(300)) is is_whole
+
+
+async def test_a_preview_returns_the_tokens_that_it_did_not_take(tmp_path: Path) -> None:
+    store = FileContextPointerStore(tmp_path)
+    text = words_of(120)
+    pointer = await store.save(query_id="q", tool_name="weather", args={}, result=text)
+    policy = OffloadPolicy(max_preview_tokens=1_000, max_turn_tokens=2_000)
+    turn = OffloadTurn(policy, calls=2)
+    tokens = COUNTER.count(str(await turn.preview(pointer, text)))
+    assert tokens < 500
+    last = words_of(2_000 - tokens)
+    assert COUNTER.count(last) == 2_000 - tokens > 1_000
+    assert await turn.keeps("weather", last)
+    assert not await turn.keeps("weather", "snow")
+
+
+async def test_previews_that_nobody_announced_share_the_tokens_too(tmp_path: Path) -> None:
+    store = FileContextPointerStore(tmp_path)
+    pointer = await store.save(query_id="q", tool_name="weather", args={}, result=ROWS)
+    turn = OffloadTurn(OffloadPolicy(max_preview_tokens=400, max_turn_tokens=500), calls=1)
+    previews = await asyncio.gather(*(turn.preview(pointer, ROWS) for _ in range(3)))
+    tokens = [COUNTER.count(str(preview)) for preview in previews]
+    assert tokens[0] > 200
+    assert sum(tokens) <= 500
+
+
+async def test_the_first_of_fifty_calls_leaves_each_other_one_its_part(tmp_path: Path) -> None:
+    store = FileContextPointerStore(tmp_path)
+    pointer = await store.save(query_id="q", tool_name="weather", args={}, result=ROWS)
+    turn = OffloadTurn(OffloadPolicy(max_preview_tokens=400, max_turn_tokens=5_000), calls=50)
+    sizes = [COUNTER.count(str(await turn.preview(pointer, ROWS))) for _ in range(50)]
+    assert min(sizes) > 0
+    assert sum(sizes) <= 5_000

@@ -101,9 +101,13 @@ async def test_without_a_usable_plan_nothing_runs(tmp_path: Path) -> None:
     client = ScriptedClient(["First I would look at the weather."])
     events = await events_of(executor(client, tmp_path), Planner(client))
     assert [event.type for event in events] == ["error", "answer"]
+    assert sorted(events[0].data) == ["error", "task"]
+    assert events[0].data["task"] == 0
     assert "no plan could be made" in events[0].data["error"]
     answer: Answer = events[1].data
-    assert (answer.status, answer.results[0].success) == ("no_data", False)
+    assert answer.status == "no_data"
+    [result] = answer.results
+    assert (result.task_id, result.sub_task_id, result.success) == (0, 0, False)
 
 
 async def test_an_empty_plan_answers_without_a_tool(tmp_path: Path) -> None:
@@ -116,3 +120,13 @@ async def test_a_planner_needs_the_question(tmp_path: Path) -> None:
     client = ScriptedClient([])
     with pytest.raises(ValueError, match="a Planner needs the question; pass query="):
         await executor(client, tmp_path).execute_plan(Planner(client), "q")
+
+
+async def test_a_planner_does_not_see_the_reader(tmp_path: Path) -> None:
+    client = ScriptedClient([PLAN, "It snows."])
+    runner = executor(client, tmp_path, read_back=True)
+    await runner.run(QUESTION, plan=Planner(client))
+    assert "read_context" in runner.registry.get_tools_schema()
+    prompt = "\n".join(str(message.content) for message in client.calls[0].messages)
+    assert "weather" in prompt
+    assert "read_context" not in prompt

@@ -1,6 +1,7 @@
 import threading
 
 from llm_common.agents.session_results import ResultCache
+from tests.forking import held_by_a_thread, run_in_child
 
 
 def test_the_least_recently_used_result_is_evicted_first() -> None:
@@ -22,6 +23,20 @@ def test_a_replaced_result_counts_once() -> None:
     cache.clear()
     assert len(cache) == 0
     assert not cache.takes(None)
+
+
+def test_a_child_forked_during_a_change_has_an_empty_cache_f_201() -> None:
+    cache = ResultCache(max_item_bytes=10, max_bytes=10)
+    cache.put(("q", "a"), b"1234567890")
+
+    def use() -> None:
+        assert cache.get(("q", "a")) is None
+        cache.put(("q", "b"), b"1234567890")
+        assert cache.get(("q", "b")) == b"1234567890"
+
+    with held_by_a_thread(cache._lock):
+        assert run_in_child(use) == 0
+    assert cache.get(("q", "a")) == b"1234567890"
 
 
 def test_threads_share_it() -> None:

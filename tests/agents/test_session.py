@@ -5,6 +5,7 @@ import inspect
 import json
 import textwrap
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -69,7 +70,9 @@ async def test_the_loop_of_the_docstring_offloads_and_reads_back_t_01(
 
     async def ask(messages: list[Any], definitions: list[Tool]) -> dict[str, Any]:
         asked.append(messages)
-        assert [tool.name for tool in definitions][-2:] == ["read_context", "search_context"]
+        assert [tool.name for tool in definitions][-3:] == [
+            *("query_context", "read_context", "search_context")
+        ]
         if len(asked) == 3:
             return {"role": "assistant", "content": "It is 10500."}
         tool, args = "list_parts", "{}"
@@ -169,7 +172,7 @@ async def test_searching_is_bounded_by_a_count_and_by_tokens_t_01() -> None:
     assert len(await session.search("part 1999")) == 10
     assert len(await session.search("part 1999", limit=3)) == 3
     assert await session.search("?!") == ()
-    _, search, _ = session.tools()
+    search = session.tools()[1]
     answer = str(await search.run({"query": "part 1999"}))
     assert "part 1999" in answer
     assert COUNTER.count(answer) <= 300
@@ -290,7 +293,7 @@ async def test_a_tool_that_was_shown_stays_in_the_next_turns_t_06() -> None:
 
 async def test_a_hidden_tool_is_found_and_shown_from_then_on_t_06() -> None:
     session = memory_session(max_tool_tokens=500)
-    finder = session.tools()[2]
+    finder = session.tools()[3]
     tools = [*office_tools(), *(tool.definition for tool in session.tools())]
     messages = [user("Please create an invoice.")]
     before = await session.choose_tools(tools, messages=messages)
@@ -306,9 +309,11 @@ async def test_the_finder_is_shown_only_while_tools_are_hidden_t_06() -> None:
     session = memory_session()
     own = [tool.definition for tool in session.tools()]
     few = await session.choose_tools([*TOOLS[1:], *own], messages=[user("weather")])
-    assert names_of(few) == names_of([*TOOLS, own[1]])
+    assert names_of(few) == names_of([*TOOLS, *own[1:3]])
     all_shown = memory_session(max_tool_tokens=None)
-    assert [tool.name for tool in all_shown.tools()] == ["read_context", "search_context"]
+    assert [tool.name for tool in all_shown.tools()] == [
+        *("read_context", "search_context", "query_context")
+    ]
 
 
 async def test_hidden_tools_are_logged_by_their_count_t_06(
@@ -445,3 +450,27 @@ async def test_results_are_offloaded_while_many_tools_are_indexed() -> None:
     await session.offload("sunny", tool="get_weather", args={}, turn="1")
     counter.gate.set()
     assert len(await choosing) == len(TOOLS)
+
+
+async def test_the_fence_of_a_search_counts_towards_its_tokens() -> None:
+    session = memory_session(max_read_tokens=300)
+    for page in range(12):
+        await offload_rows(session, args={"page": page})
+    for max_read_tokens in range(300, 620, 5):
+        config = replace(session.config, max_read_tokens=max_read_tokens)
+        same = Session(session.store, session_id=session.session_id, config=config)
+        answer = str(await same.tools()[1].run({"query": "part 1999"}))
+        assert "part 1999" in answer
+        assert COUNTER.count(answer) <= max_read_tokens
+
+
+async def test_folded_messages_are_not_packed_as_results() -> None:
+    session = memory_session(fold=FoldPolicy(max_tokens=600))
+    messages = [
+        {"role": "user", "content": f"door {n}: {n * 31}. " + "word " * 60} for n in range(30)
+    ]
+    await session.fold(messages)
+    pointer_id = await offload_rows(session)
+    bundle = await session.pack("door 3 and part 1500", max_tokens=2_000)
+    accounts = [*bundle.kept, *bundle.dropped]
+    assert [account.id for account in accounts if account.kind == "output"] == [pointer_id]

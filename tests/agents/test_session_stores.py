@@ -28,6 +28,7 @@ from llm_common.agents import (
     ToolRegistry,
     format_selected_contexts,
 )
+from llm_common.agents.session_results import SessionResults
 from llm_common.context import (
     ContextSelectionRequest,
     ContextSelector,
@@ -310,3 +311,43 @@ async def test_a_session_id_follows_the_rules_of_query_ids(tmp_path: Path) -> No
     for wrong in ("", "../up", "a\nb", "x" * 190):
         with pytest.raises(InvalidIdError):
             ToolContextManager(tmp_path, session_id=wrong)
+
+
+@pytest.mark.parametrize("name", ["../../etc/passwd", "0123456789AB", "0" * 17, "", "q1"])
+async def test_a_name_that_is_no_id_never_reaches_the_store(name: str) -> None:
+    class Untouched(InMemoryContextPointerStore):
+        def load_payload(self, pointer_id: str, *, query_id: str) -> tuple[ContextPointer, bytes]:
+            raise AssertionError(pointer_id)
+
+    manager = ToolContextManager(pointer_store=Untouched(), session_id="chat")
+    with pytest.raises(PointerNotFoundError) as caught:
+        manager.load_payload(name)
+    assert caught.value.message == "This session has no such pointer; use an id that it gave"
+    assert caught.value.reason == "unknown"
+
+
+async def test_a_result_of_the_same_users_other_session_is_elsewhere() -> None:
+    store = InMemoryContextPointerStore()
+    mine, theirs = SessionResults(store, "ann:2"), SessionResults(store, "bob:1")
+    asked = SessionResults(store, "ann:1", siblings="ann:")
+    alone = SessionResults(store, "ann:1")
+    pointers = [
+        await results.save(number, tool="search", args={"n": number})
+        for number, results in enumerate((mine, theirs))
+    ]
+    for results, reasons in ((asked, ["elsewhere", "unknown"]), (alone, ["unknown"] * 2)):
+        for pointer, reason in zip(pointers, reasons, strict=True):
+            with pytest.raises(PointerNotFoundError) as caught:
+                results.load_payload(pointer.pointer_id)
+            assert caught.value.reason == reason
+
+
+async def test_a_conversation_of_a_shared_id_lists_what_it_saved_or_read() -> None:
+    store = InMemoryContextPointerStore()
+    first, second = (SessionResults(store, "scope", lists_own=True) for _ in range(2))
+    mine = await first.save("mine", tool="search", args={"n": 1})
+    theirs = await second.save("theirs", tool="search", args={"n": 2})
+    assert (first.list_all(), second.list_all()) == ([mine], [theirs])
+    assert first.load_payload(theirs.pointer_id)[1] == b'"theirs"'
+    assert first.list_all() == [mine, theirs]
+    assert second.list_all() == [theirs]

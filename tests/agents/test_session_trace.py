@@ -51,7 +51,7 @@ async def test_offloads_choices_readings_and_folds_are_lines_of_a_turn_t_09(fold
     await session.choose_tools(tools, messages=messages)
     shown = await session.offload(TEXT, tool="list_parts", args={}, messages=messages)
     await session.offload("done", tool="check", args={}, messages=messages)
-    reader, searcher, _ = session.tools()
+    reader, searcher = session.tools()[:2]
     await session.offload(
         await reader.run({"pointer_id": shown.pointer_id, "select": {"lines": [1, 1]}}),
         tool=reader.name,
@@ -156,3 +156,20 @@ def test_the_last_turn_of_a_process_has_an_end_t_09(folder: Path) -> None:
     subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
     [path] = folder.glob("exit*/*.jsonl")
     assert kinds(read_trace(path)) == ["run_begin", "offload", "run_end"]
+
+
+def test_a_forked_child_does_not_end_the_turn_of_its_parent_t_09_f_201(folder: Path) -> None:
+    program = (
+        "import asyncio, os, sys\n"
+        "from llm_common.agents import InMemoryContextPointerStore, Session\n"
+        "session = Session(InMemoryContextPointerStore(), session_id='fork')\n"
+        "def offload(): asyncio.run(session.offload('word ' * 9_000, tool='t', args={}))\n"
+        "offload()\n"
+        "child = os.fork()\n"
+        "if child == 0: sys.exit()\n"
+        "assert os.waitpid(child, 0)[1] == 0\n"
+        "offload()\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
+    [path] = folder.glob("fork*/*.jsonl")
+    assert kinds(read_trace(path)) == ["run_begin", "offload", "offload", "run_end"]

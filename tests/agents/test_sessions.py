@@ -5,8 +5,10 @@ import copy
 import logging
 import subprocess
 import sys
+import threading
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,6 +21,7 @@ from llm_common.agents import (
 )
 from llm_common.errors import PointerNotFoundError
 from llm_common.history import FoldPolicy
+from llm_common.pointers.maintenance import GcReport
 
 
 @pytest.fixture(autouse=True)
@@ -244,3 +247,63 @@ asyncio.run(main())
 def test_a_store_of_another_kind_is_refused() -> None:
     with pytest.raises(TypeError, match="store is a int; pass a ContextPointerStore"):
         Sessions(3)  # type: ignore[arg-type]
+
+
+async def test_reading_a_result_in_memory_extends_its_life_too() -> None:
+    now = [datetime(2026, 1, 1, tzinfo=UTC)]
+    store = InMemoryContextPointerStore(clock=lambda: now[0])
+    session = Session(store, config=SessionConfig(ttl_s=86_400), persist_threshold=1_000)
+    pointer = await session.results.save("rain", tool="weather", args={})
+    for _ in range(3):
+        now[0] += timedelta(hours=23)
+        assert session.results.load_result(pointer=pointer) == "rain"
+    now[0] += timedelta(hours=25)
+    with pytest.raises(PointerNotFoundError):
+        session.results.load_result(pointer=pointer)
+
+
+async def test_expired_results_are_collected_at_most_once_an_hour() -> None:
+    class Counting(InMemoryContextPointerStore):
+        collections = 0
+
+        async def gc(self, **options: Any) -> GcReport:
+            self.collections += 1
+            return await super().gc(**options)
+
+    store = Counting()
+    session = Session(store, config=SessionConfig(ttl_s=60))
+    for number in range(3):
+        await session.results.save(number, tool="weather", args={"n": number})
+        await asyncio.sleep(0)
+    assert store.collections == 1
+    kept = Session(Counting())
+    await kept.results.save(1, tool="weather", args={})
+    await asyncio.sleep(0)
+    assert isinstance(kept.store, Counting)
+    assert kept.store.collections == 0
+
+
+async def test_a_result_that_is_saved_while_others_are_cleared_is_cleared_next() -> None:
+    class Slow(InMemoryContextPointerStore):
+        def __init__(self) -> None:
+            super().__init__()
+            self.deleted = threading.Event()
+            self.goes_on = threading.Event()
+
+        def delete(self, **options: Any) -> int:
+            count = super().delete(**options)
+            self.deleted.set()
+            assert self.goes_on.wait(timeout=60)
+            return count
+
+    store = Slow()
+    session = Session(store, session_id="ann")
+    await session.results.save("first", tool="weather", args={"n": 1})
+    clearing = asyncio.create_task(session.results.clear_files())
+    assert await asyncio.to_thread(store.deleted.wait, 60)
+    late = await session.results.save("second", tool="weather", args={"n": 2})
+    store.goes_on.set()
+    await clearing
+    assert store.list(query_id="ann") == [late]
+    await session.results.clear_files()
+    assert store.list(query_id="ann") == []

@@ -1,6 +1,8 @@
 """Settings come from the environment, and `doctor` says what is wrong with it."""
 
 import os
+import socket
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -96,6 +98,42 @@ def test_a_malformed_variable_is_named_when_settings_are_made(
     assert caught.value.variable == name
 
 
+LIMITS = [
+    ("BUDGET_MAX_INPUT_TOKENS", ("0", "10000000"), ("-1", "10000001")),
+    ("BUDGET_MAX_OUTPUT_TOKENS", ("0", "10000000"), ("-1", "10000001")),
+    ("RUN_MAX_CALLS", ("1", "1000000"), ("0", "1000001")),
+    ("RUN_MAX_TOKENS", ("1", "10000000"), ("0", "10000001")),
+    ("RUN_MAX_COST_USD", ("0.000001", "1000000"), ("0.0000009", "1000000.1")),
+    ("RUN_TIMEOUT_S", ("0.1", "604800"), ("0.09", "604801")),
+    ("RUN_MAX_ROUNDS", ("1", "1000"), ("0", "1001")),
+    ("RUN_MAX_PARALLEL", ("1", "1000"), ("0", "1001")),
+    ("RUN_MAX_OUTPUTS_TOKENS", ("0", "10000000"), ("-1", "10000001")),
+    ("OFFLOAD_MAX_WHOLE_TOKENS", ("0", "10000000"), ("-1", "10000001")),
+    ("OFFLOAD_MAX_PREVIEW_TOKENS", ("0", "10000000"), ("-1", "10000001")),
+    ("OFFLOAD_MAX_TURN_TOKENS", ("0", "10000000"), ("-1", "10000001")),
+    ("FOLD_MAX_TOKENS", ("200", "10000000"), ("199", "10000001")),
+    ("FOLD_TARGET_SHARE", ("0.2", "0.9"), ("0.19", "0.91")),
+    ("FOLD_NOTE_SHARE", ("0.05", "0.5"), ("0.04", "0.51")),
+]
+
+
+@pytest.mark.parametrize(("name", "allowed", "refused"), LIMITS, ids=str)
+def test_a_variable_is_taken_up_to_its_limits(
+    name: str,
+    allowed: tuple[str, str],
+    refused: tuple[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for value in allowed:
+        monkeypatch.setenv(f"LLM_COMMON_{name}", value)
+        Settings.from_env()
+    for value in refused:
+        monkeypatch.setenv(f"LLM_COMMON_{name}", value)
+        with pytest.raises(ConfigError) as caught:
+            Settings.from_env()
+        assert caught.value.variable == f"LLM_COMMON_{name}"
+
+
 async def test_doctor_finds_nothing_wrong_with_defaults() -> None:
     diagnosis = await doctor(offline=True)
     assert diagnosis.problems == ()
@@ -123,3 +161,44 @@ async def test_doctor_verifies_the_store_within_a_running_loop() -> None:
     assert steps == ["Verifying the store", "Calling the endpoint"]
     (store.base_dir / "q" / f"{pointer.pointer_id}.result.json").write_text('"other"')
     assert (await doctor(offline=True)).problems[0].startswith("The store: 1 findings")
+
+
+@pytest.mark.parametrize("quick", [False, True])
+async def test_doctor_reports_a_file_in_place_of_the_store(tmp_path: Path, quick: bool) -> None:
+    (tmp_path / "store").write_text("notes")
+    diagnosis = await doctor(offline=True, quick=quick)
+    text = f"{tmp_path / 'store'} is not a folder. Name another in LLM_COMMON_POINTER_STORE_DIR"
+    assert diagnosis.problems == (f"The store: {text}",)
+    assert (diagnosis.store.exists, diagnosis.store.problem) == (False, text)
+
+
+async def test_doctor_shows_no_password_of_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("LLM_COMMON_DECISION_URL", "LLM_COMMON_BASE_URL"):
+        monkeypatch.setenv(name, "https://ann:hunter2CANARY9f3a@api.example.test/v1")
+    diagnosis = await doctor(offline=True, quick=True)
+    assert "hunter2CANARY9f3a" not in repr(diagnosis)
+    [row] = [row for row in diagnosis.variables if row.name == "LLM_COMMON_DECISION_URL"]
+    assert row.value
+    assert "api.example.test" in row.value
+
+
+async def test_doctor_names_an_endpoint_that_does_not_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port = listener.getsockname()[1]
+    monkeypatch.setenv("LLM_COMMON_BASE_URL", f"http://127.0.0.1:{port}/v1")
+    monkeypatch.setenv("LLM_COMMON_MODEL", "m")
+    diagnosis = await doctor(quick=True)
+    [problem] = diagnosis.problems
+    assert problem.startswith(f"The endpoint 127.0.0.1:{port} did not answer: ")
+
+
+async def test_doctor_lists_the_packages_of_each_extra_once() -> None:
+    extras = (await doctor(offline=True, quick=True)).extras
+    names = [(entry.extra, entry.package) for entry in extras]
+    assert names == sorted(set(names))
+    assert "all" not in {extra for extra, _ in names}
+    installed = {entry.package: entry.version for entry in extras}
+    assert installed["obstore"] == metadata.version("obstore")

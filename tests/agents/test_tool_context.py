@@ -1,12 +1,22 @@
 """`ToolContextManager`: what one session saved."""
 
 import asyncio
+import builtins
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from llm_common.agents import ToolResult
+from llm_common.agents import (
+    AgenticExecutor,
+    ContextPointer,
+    InMemoryContextPointerStore,
+    LexicalToolSelector,
+    Session,
+    Tool,
+    ToolRegistry,
+    ToolResult,
+)
 from llm_common.agents.context_pointers import FileContextPointerStore, compute_pointer_id
 from llm_common.agents.tool_context import ToolContextManager
 from llm_common.errors import InvalidIdError, StoreError, UnserialisableError
@@ -91,6 +101,58 @@ async def test_getters_return_copies_s4_02_f_153(tmp_path: Path) -> None:
         got[0].args["q"]["deep"].append(4)
         got.clear()
     assert manager.get_all_pointers()[0].args == {"q": {"deep": [1]}}
+
+
+class Copied:
+    """An argument that counts its copies."""
+
+    copies = 0
+
+    def __deepcopy__(self, _: object) -> "Copied":
+        self.copies += 1
+        return self
+
+
+class OnePointerStore(InMemoryContextPointerStore):
+    """A store that lists a pointer whose copies are counted."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.probe = Copied()
+        self.pointer = ContextPointer(
+            pointer_id="0" * 12,
+            query_id="user:1",
+            tool_name="get_weather",
+            args={"city": self.probe},
+            created_at="2026-01-01T00:00:00.000000+00:00",
+            summary="get_weather",
+            result_path="",
+        )
+
+    def list(self, *, query_id: str) -> builtins.list[ContextPointer]:
+        return [self.pointer] if query_id == self.pointer.query_id else []
+
+
+async def test_a_run_copies_no_pointer_of_its_session_s4_02() -> None:
+    store = OnePointerStore()
+    registry = ToolRegistry([Tool(add_numbers, read_only=True)])
+    executor = AgenticExecutor(
+        None, registry, ToolContextManager(pointer_store=store), selector=LexicalToolSelector()
+    )
+    [result] = await executor.execute_plan(["Add the numbers"], "q", session="user:1")
+    assert result.success
+    manager = await ToolContextManager.of(Session(store, session_id="user:1"))
+    assert manager.pointers == (store.pointer,)
+    assert manager.pointers[0] is store.pointer
+    assert manager.get_all_sources("user:1") == []
+    assert store.probe.copies == 0
+    manager.get_all_pointers()
+    assert store.probe.copies == 1
+
+
+def add_numbers() -> int:
+    """Add the numbers."""
+    return 7
 
 
 async def test_pointers_are_found_by_query_and_by_task_s4_01(tmp_path: Path) -> None:

@@ -31,13 +31,13 @@ def deep(levels: int, value: object = 5) -> object:
     "schema", [nested_alternatives(20), nested_alternatives(14), nested_objects(24)]
 )
 def test_an_exponential_schema_makes_no_tool_f_156(schema: dict[str, Any]) -> None:
-    started = time.monotonic()
+    started = time.thread_time()
     with pytest.raises(
         ConfigError,
         match=f"more than {MAX_CHECKS:,} of its subschemas may check one value; nest fewer",
     ):
         Tool(print, name="t", parameters=schema)
-    assert time.monotonic() - started < 1
+    assert time.thread_time() - started < 1
 
 
 def test_a_chain_of_references_without_end_makes_no_tool() -> None:
@@ -49,9 +49,9 @@ def test_a_chain_of_references_without_end_makes_no_tool() -> None:
 def test_one_wrong_argument_is_found_quickly_f_156(depth: int) -> None:
     schema = json.dumps(nested_alternatives(depth))
     assert find_problems(schema, {"x": "fits"}) == ()
-    started = time.monotonic()
+    started = time.thread_time()
     (problem,) = find_problems(schema, {"x": 5})
-    assert time.monotonic() - started < 1
+    assert time.thread_time() - started < 1
     assert problem.path == "x"
 
 
@@ -73,9 +73,9 @@ def test_many_wrong_values_are_found_quickly_and_named_by_parameter() -> None:
             "required": ["n", "m"],
         }
     )
-    started = time.monotonic()
+    started = time.thread_time()
     problems = find_problems(schema, {"ids": list(range(200_000)), "n": "x"})
-    assert time.monotonic() - started < 2
+    assert time.thread_time() - started < 2
     assert [(problem.path, problem.rule) for problem in problems] == [
         ("", "required"),
         ("ids", "schema"),

@@ -6,6 +6,7 @@ from hypothesis import given, settings, strategies as st
 
 from llm_common.tools import Tool, ToolDefinition, ToolIndex
 from llm_common.tools.tool_index import MIN_SCORE
+from tests.forking import held_by_a_thread, run_in_child
 
 
 def tool(name: str, description: str = "", **parameters: Any) -> Tool:
@@ -169,3 +170,77 @@ def test_a_value_of_any_depth_among_the_values_of_a_parameter_is_passed_over() -
     parameters = {"type": "object", "properties": {"colour": {"enum": [deep, "green"]}}}
     paint = ToolDefinition("paint", "Paints a wall.", parameters)
     assert names(ToolIndex([paint], min_score=0), "green wall") == ["paint"]
+
+
+def test_a_child_repairs_an_index_that_another_thread_was_changing_f_201() -> None:
+    index = ToolIndex(TOOLS)
+    index.rank("stock price", 3)
+    with held_by_a_thread(index._lock):
+        # As far as `add` and `remove` may have come at the fork.
+        index._words.put("paint_wall", ["paint", "wall"])
+        index._words._postings["stock"] = {}
+        index._letters.discard("notes")
+
+        def use() -> None:
+            assert names(index, "paint a wall") == []
+            assert names(index, "searches the notes") == names(without_notes, "searches the notes")
+            index.add(tool("notes", "Searches the notes about stock."))
+            assert index.rank("stock price") == ToolIndex(TOOLS).rank("stock price")
+
+        without_notes = ToolIndex([row for row in TOOLS if row.name != "notes"])
+        assert run_in_child(use) == 0
+
+
+def test_a_tool_has_the_score_of_the_sub_query_that_it_fits_best() -> None:
+    index = ToolIndex(TOOLS)
+    best, worse = (index.rank(text, 10) for text in ("stock price", "stock"))
+    [row] = [row for row in best if row.name == "getStockPrice"]
+    [weaker] = [row for row in worse if row.name == "getStockPrice"]
+    assert row.score > weaker.score
+    for texts in (["stock price", "stock"], ["stock", "stock price"]):
+        rows = {row.name: row for row in index.rank("", 10, texts)}
+        assert rows["getStockPrice"] == row
+
+
+def test_a_sub_query_that_fits_badly_brings_no_tool_to_the_front() -> None:
+    history = tool("getStockPriceHistory", "Old prices of a share.")
+    index = ToolIndex([*TOOLS, history], min_score=0)
+    strong, weak = index.rank("get stock price"), index.rank("someone said kelvin")
+    assert [row.name for row in strong[:2]] == ["getStockPrice", "getStockPriceHistory"]
+    assert weak[0].name == "convert"
+    assert weak[0].score < 0.5 < strong[1].score
+    texts = ["someone said kelvin", "get stock price"]
+    assert names(index, "", 2, texts) == ["getStockPrice", "getStockPriceHistory"]
+
+
+def test_an_embedder_sees_the_tools_as_they_are_now() -> None:
+    class Recorder:
+        def __init__(self) -> None:
+            self.texts: list[tuple[str, ...]] = []
+
+        def similarities(self, query: str, texts: Sequence[str]) -> Sequence[float]:
+            self.texts.append(tuple(texts))
+            return [0.5 for _ in texts]
+
+    embedder = Recorder()
+    index = ToolIndex([tool("beta_two", "Second."), tool("alphaOne", "First.")], embedder)
+    index.rank("first")
+    index.rank("second")
+    index.add(tool("gamma", "Third."))
+    index.rank("third")
+    index.remove("beta_two")
+    index.rank("fourth")
+    descriptions = []
+    for texts in embedder.texts:
+        descriptions.append([text.rpartition(" ")[2] for text in texts])
+    assert descriptions == [
+        ["First.", "Second."],
+        ["First.", "Second."],
+        ["First.", "Second.", "Third."],
+        ["First.", "Third."],
+    ]
+
+
+def test_ties_are_in_the_order_of_names() -> None:
+    twins = [tool(f"twin_{letter}", "Same words.") for letter in "cab"]
+    assert names(ToolIndex(twins, min_score=0), "same words") == ["twin_a", "twin_b", "twin_c"]

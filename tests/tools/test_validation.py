@@ -156,3 +156,11 @@ def test_the_error_of_a_schema_repeats_no_secret(schema: dict[str, Any]) -> None
     with pytest.raises(ConfigError) as caught:
         compile_schema(json.dumps(schema))
     assert SECRET not in str(caught.value)
+
+
+@pytest.mark.parametrize("reference", ["#/$defs/none", "#none", "other.json", "#/$defs/list/2"])
+def test_a_reference_that_leads_nowhere_is_named(reference: str) -> None:
+    schema = {"properties": {"a": {"$ref": reference}}, "$defs": {"list": [{}, {}]}}
+    with pytest.raises(ConfigError, match="leads nowhere; write a reference as #/") as caught:
+        compile_schema(json.dumps(schema))
+    assert f"usable JSON Schema: {reference} leads" in caught.value.message

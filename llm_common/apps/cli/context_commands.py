@@ -179,6 +179,49 @@ def show(query: _Query, pointer: _Pointer, *, store: _Store = None, json: AsJson
     print_text(f"\n{excerpt}")
 
 
+@context.command("query")
+def query_records(
+    query: _Query,
+    sql: Annotated[
+        str, typer.Argument(metavar="SQL", help='One SELECT. "SELECT * FROM tables" lists tables.')
+    ],
+    *,
+    cursor: Annotated[
+        str | None, typer.Option(metavar="CURSOR", help="Continue where the last answer ended.")
+    ] = None,
+    limit_tokens: Annotated[
+        int, typer.Option(metavar="TOKENS", min=200, help="Maximum tokens of an answer.")
+    ] = 4_000,
+    store: _Store = None,
+    json: AsJson = False,
+) -> None:
+    """Run one SELECT over the stored records of a query, as the tool query_context does.
+
+    For example: llm-common context query QUERY "SELECT count(*) FROM get_orders_3ac5f0"
+    """
+    from llm_common.agents.session import Session, SessionConfig
+    from llm_common.errors import ToolArgumentsError
+
+    session = Session(
+        _open_store(store, reading=True)[0],
+        session_id=query,
+        config=SessionConfig(max_read_tokens=limit_tokens),
+    )
+
+    async def answer() -> None:
+        await session.results.resume()
+        if json:
+            rows = await session.query_rows(sql)
+            print_json({"columns": rows.columns, "rows": rows.rows, "is_cut": rows.is_cut})
+        else:
+            print_text(await session.query(sql, cursor=cursor))
+
+    try:
+        asyncio.run(answer())
+    except ToolArgumentsError as exc:
+        raise typer.BadParameter(exc.message) from exc
+
+
 @context.command()
 def read(
     query: _Query,
@@ -186,12 +229,6 @@ def read(
     *,
     path: Annotated[
         str | None, typer.Option(metavar="PATH", help="JSON pointer to a value, as /items/0/name.")
-    ] = None,
-    select: Annotated[
-        str | None,
-        typer.Option(
-            "--filter", metavar="JMESPATH", help="Expression over that value, as items[].id."
-        ),
     ] = None,
     keys: Annotated[
         bool, typer.Option("--keys", help="Show names and shapes of members, not the value.")
@@ -232,7 +269,6 @@ def read(
     part: ResultPart | None = None
     options: dict[str, object] = {
         "path": path,
-        "filter": select,
         "keys": keys or None,  # False would count as a given option
         "lines": _parse_range(lines),
         "chars": _parse_range(chars),

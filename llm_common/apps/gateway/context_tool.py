@@ -1,6 +1,6 @@
-"""`ContextTool`: reads, searches and lists a host's stored results, as one tool for a model."""
+"""`ContextTool`: one tool for a model that reads and queries a host's stored results."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from llm_common.agents.session import Session
@@ -11,9 +11,10 @@ from llm_common.tools.tool import Tool
 
 # Every host sends this definition with every request, so each word of it has its price.
 _DESCRIPTION: Final = (
-    "Reads stored tool results. With an id: the result, or the part that path, filter, keys, "
-    "lines, chars and regex select, in this order. With words: the places in all results that "
-    "hold them. With neither: a list of the results."
+    "Reads stored tool results. With an id: the result, or the part that path, keys, lines, "
+    "chars and regex select, in this order. With sql: the rows of one SELECT (SQLite) over "
+    "the tables that previews name; number(x) reads texts such as $1,234.50. With words: the "
+    "places in all results that hold them. With none: a list of the results."
 )
 _RANGE: Final = {"type": "array", "items": {"type": "integer"}}
 _PARAMETERS: Final = {
@@ -21,17 +22,17 @@ _PARAMETERS: Final = {
     "properties": {
         "id": {"type": "string"},
         "path": {"type": "string", "description": "JSON pointer, such as /items/4321/name."},
-        "filter": {"type": "string", "description": "JMESPath, such as [?price > `9`].name."},
         "keys": {"type": "boolean", "description": "Names and counts instead of values."},
         "lines": _RANGE | {"description": "First and last, from 1."},
         "chars": _RANGE | {"description": "First, from 0, and end."},
         "regex": {"type": "string"},
+        "sql": {"type": "string"},
         "words": {"type": "string"},
         "cursor": {"type": "string", "description": "Of the answer before. Repeat its arguments."},
     },
     "additionalProperties": False,
 }
-_SELECTORS: Final = ("path", "filter", "keys", "lines", "chars", "regex")
+_SELECTORS: Final = ("path", "keys", "lines", "chars", "regex")
 _LINE_CHARS: Final = 160
 _FRAME_TOKENS: Final = 60  # for the fence, and for the line that counts older results
 
@@ -46,7 +47,7 @@ class ContextTool(Tool):
         counter: Counts tokens.
     """
 
-    __slots__ = ("_counter", "_max_tokens", "_reader", "_searcher", "_session")
+    __slots__ = ("_counter", "_max_tokens", "_querier", "_reader", "_searcher", "_session")
 
     def __init__(
         self, session: Session, *, name: str, max_tokens: int, counter: TokenCounter
@@ -59,12 +60,12 @@ class ContextTool(Tool):
             read_only=True,
         )
         self._session = session
-        self._reader, self._searcher = session.tools()[:2]
+        self._reader, self._searcher, self._querier = session.tools()[:3]
         self._max_tokens = max_tokens
         self._counter = counter
 
     async def run(self, args: Mapping[str, Any]) -> str:
-        """Read, search or list the results, as the arguments request.
+        """Read, query, search or list the results, as the arguments request.
 
         Raises:
             ToolArgumentsError: If the arguments do not fit. The message tells the model what to do.
@@ -76,11 +77,12 @@ class ContextTool(Tool):
             arguments = {name: value for name, value in args.items() if value is not None}
         arguments, problems = self._bind(arguments)
         if problems:
-            raise self._refusal("; ".join(map(str, problems)))
+            raise self._refusal(_explained(problems, arguments))
         selected = {name: arguments[name] for name in _SELECTORS if name in arguments}
+        requested = [name for name in ("id", "sql", "words") if name in arguments]
+        if len(requested) > 1:
+            raise self._refusal(f"pass only one of {' and '.join(requested)}")
         if "id" in arguments:
-            if "words" in arguments:
-                raise self._refusal("words are found in all results; find them in one with regex")
             request: dict[str, Any] = {"pointer_id": arguments["id"]}
             if selected:
                 request["select"] = selected
@@ -89,6 +91,9 @@ class ContextTool(Tool):
             return str(await self._reader.run(request))
         if selected:
             raise self._refusal(f"{', '.join(selected)} need the id of a result")
+        if "sql" in arguments:
+            query = {name: arguments[name] for name in ("sql", "cursor") if name in arguments}
+            return str(await self._querier.run(query))
         if "words" in arguments:
             return str(await self._searcher.run({"query": arguments["words"]}))
         return self._list(arguments.get("cursor", "0"))
@@ -116,3 +121,9 @@ class ContextTool(Tool):
         if older > 0:
             head += f' {older} older ones follow with cursor "{position + len(lines)}".'
         return f"{head}\n{in_fence(chr(10).join(lines))}"
+
+
+def _explained(problems: Iterable[object], arguments: Mapping[str, Any]) -> str:
+    if "filter" in arguments:
+        return "filter is no argument; pass one SELECT as sql, as for query_context"
+    return "; ".join(map(str, problems))

@@ -199,12 +199,16 @@ class HostResults:
         if offloaded.pointer_id is None:  # the store failed, and the result is too long
             return ResultPreview(offloaded.text, keeps_links)
         # Counting a long text takes seconds, so its tokens are estimated from its beginning.
-        sample = (value if isinstance(value, str) else to_json(value))[:_COUNTED_CHARS]
-        sample_tokens = await in_thread(self._counter.count, sample)
-        tokens = sample_tokens * offloaded.total_chars // max(len(sample), 1)
+        sample_tokens, sample_chars = await in_thread(self._sample, value)
+        tokens = sample_tokens * offloaded.total_chars // max(sample_chars, 1)
         self.counts.kept += 1
         self.counts.tokens_not_sent += max(tokens - self._counter.count(offloaded.text), 0)
         return ResultPreview(offloaded.text, keeps_links)
+
+    def _sample(self, value: Any) -> tuple[int, int]:
+        """Return the tokens and the characters of the beginning of a value."""
+        sample = (value if isinstance(value, str) else to_json(value))[:_COUNTED_CHARS]
+        return self._counter.count(sample), len(sample)
 
     def _tokens_of_links(
         self, links: Sequence[Mapping[str, Any]], limits: ResultLimits

@@ -3,10 +3,11 @@
 import hashlib
 import json
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from operator import attrgetter
 from typing import Final
 
+from llm_common._threads import in_thread
 from llm_common.context.request import TurnEntry
 from llm_common.core.tokens import DefaultCounter, TokenCounter, count_tokens
 from llm_common.errors import ToolFailedError
@@ -81,9 +82,11 @@ async def compress_turns(
     plain = [turn for turn in plain if turn.id not in replaced]
     compressed = 0
     # Counted from the start, since `[:-keep_newest]` would be empty for 0.
-    for group in _full_groups(plain[: max(0, len(plain) - keep_newest)], counter, group_tokens):
+    older = plain[: max(0, len(plain) - keep_newest)]
+    # In threads, because counting megabytes takes a second.
+    for group in await in_thread(_full_groups, older, counter, group_tokens):
         text = await _summary(group, summarise)
-        tokens = count_tokens(counter, text)
+        tokens = await in_thread(count_tokens, counter, text)
         if not 0 < tokens <= target_tokens:
             _log.warning(
                 "turns stay uncompressed: their summary has %d tokens, 1 to %d fit",
@@ -98,16 +101,18 @@ async def compress_turns(
 
 def _full_groups(
     turns: Iterable[TurnEntry], counter: TokenCounter, group_tokens: int
-) -> Iterator[list[TurnEntry]]:
-    """Yield the full groups, starting with the oldest turn."""
+) -> list[list[TurnEntry]]:
+    """Return the full groups, starting with the oldest turn."""
+    groups: list[list[TurnEntry]] = []
     group: list[TurnEntry] = []
     tokens = 0
     for turn in turns:
         group.append(turn)
         tokens += count_tokens(counter, turn.content)
         if tokens >= group_tokens:
-            yield group
+            groups.append(group)
             group, tokens = [], 0
+    return groups
 
 
 async def _summary(group: Sequence[TurnEntry], summarise: Summarise) -> str:

@@ -332,9 +332,11 @@ _HEADING_CHARS = 10
 _MAX_COUNTED_CHARS = FIRST_CHARS * 2 // 3
 _MAX_LINES = 20
 _MIN_SHARE = 1e-9  # avoids a division by zero
-# Rates of the reserves. All kinds together have a rate of 1. A mentioned file that fits
-# is whole before the newest turns take its tokens (S1-09).
-_RATES = {"newest": 0.05, "mentioned": 5.0, "pinned": 1.0, "named": 0.1}
+# Rates of the reserves. All kinds together have a rate of 1. A mentioned file of up to 90 % of the
+# budget is whole before the newest turns take its tokens (S1-09). It leaves the others a twentieth.
+# At an infinite rate, a file that never fits would leave only the newest turn beside it, since a
+# smaller budget must not show more than the one that fits the file whole.
+_RATES = {"newest": 0.05, "mentioned": 20.0, "pinned": 1.0, "named": 0.1}
 # The kinds of a stage have a common share. The next stage gets the share of a stage without steps.
 _STAGES: tuple[tuple[Kind, ...], ...] = (("turn",), ("file", "output"), ("memory",), ("project",))
 

@@ -12,6 +12,7 @@ DOCS = Path(__file__).parents[3] / "docs"
 # Scripts rely on the names at the top of each document.
 FIELDS = {
     "context list": "store total queries | store query_id total pointers",
+    "context query": "columns rows is_cut",
     "context show": "pointer excerpt total_chars",
     "context read": "pointer_id text form start total_chars cursor",
     "context search": "words looked_in matches total searched unreadable unreadable_queries",

@@ -164,8 +164,16 @@ def test_a_process_ends_quietly_when_its_reader_is_gone(arguments: str, tmp_path
 def test_help_imports_no_client_and_no_store() -> None:
     tell = "import atexit, sys\natexit.register(lambda: sys.stderr.write(' '.join(sys.modules)))"
     program = f"{tell}\n{PROGRAM}"
+    # A process that is measured imports what the measurement needs.
+    unmeasured = {
+        name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")
+    }
     completed = subprocess.run(
-        [sys.executable, "-c", program, "-h"], capture_output=True, text=True, check=True
+        [sys.executable, "-c", program, "-h"],
+        env=unmeasured,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     loaded = {*completed.stderr.split()}
     assert "llm_common.apps.cli.app" in loaded

@@ -11,7 +11,6 @@ import pytest
 
 from llm_common.apps.gateway import GatewayConfig
 
-pytestmark = pytest.mark.mcp
 ROOT = Path(__file__).parents[3]
 SERVERS = ROOT / ".mcp-servers" / "mcp-server-git" / "bin"
 BLOCKS = re.findall(
@@ -46,6 +45,7 @@ def run(command: list[str], folder: Path, code: int = 0) -> str:
     return shown.stdout or shown.stderr
 
 
+@pytest.mark.mcp_servers
 def test_the_five_minutes_work(tmp_path: Path) -> None:
     if not SERVERS.exists():
         pytest.skip("make test-mcp sets the servers up")
@@ -62,6 +62,7 @@ def test_the_five_minutes_work(tmp_path: Path) -> None:
     assert said.endswith("True\n")
 
 
+@pytest.mark.mcp
 def test_every_configuration_on_the_page_is_valid(tmp_path: Path) -> None:
     found = []
     for number, text in enumerate(of("json")):
@@ -71,6 +72,7 @@ def test_every_configuration_on_the_page_is_valid(tmp_path: Path) -> None:
     assert found == [["git"], [], ["files"], ["git"]]  # the gateway leaves itself out
 
 
+@pytest.mark.mcp
 def test_the_page_names_every_option() -> None:
     page = (ROOT / "docs" / "gateway.md").read_text(encoding="utf-8")
     commands = (ROOT / "llm_common" / "apps" / "cli").glob("gateway_*commands.py")

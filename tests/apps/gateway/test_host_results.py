@@ -118,10 +118,10 @@ async def test_small_results_stay_and_large_ones_become_previews() -> None:
     assert await preview_of(at, ServerOutput({"result": 5}, ["5"])) is None
     preview = await kept(at, intent="item 1234")
     assert COUNTER.count(preview) <= 400
-    assert '"name": "item 1234"' in preview
-    assert "words of the call" in preview
+    assert "1234 | item 1234 | a few words on it" in preview
+    assert "For the call:" in preview
     assert f"read it with {CONTEXT} and the id {id_in(preview)}" in preview
-    assert "list of 2,000 objects" in preview
+    assert "2,000 records, 3 fields" in preview
     assert at.counts.kept == 1
     assert at.counts.tokens_not_sent > 10_000
 
@@ -225,7 +225,7 @@ async def test_one_item_is_read_back_in_one_call() -> None:
 @pytest.mark.parametrize(
     ("part", "expected"),
     [
-        ({"filter": "[?id == `7`].name"}, '["item 7"]'),
+        ({"path": "/7/name"}, "item 7"),
         ({"keys": True}, '{"list":2000'),
         ({"lines": [1, 1], "path": "/3/name"}, "item 3"),
         ({"chars": [0, 3], "path": "/3/name"}, "\nite\n"),
@@ -256,14 +256,25 @@ async def test_a_whole_result_is_read_back_byte_for_byte_by_cursors() -> None:
     assert "".join(pieces) == text
 
 
+async def test_records_are_queried_by_the_name_in_their_preview() -> None:
+    at = results_of()
+    [table] = re.findall(r"^Table (\w+)", await kept(at), re.MULTILINE)
+    answer = await at.answer(CONTEXT, {"sql": f"SELECT count(*), max(id) FROM {table}"})
+    assert "\n2000 | 1999\n" in answer
+    with pytest.raises(ToolFailedError, match=f"no such column: nme. Tables: {table}"):
+        await at.answer(CONTEXT, {"sql": f"SELECT nme FROM {table}", "cursor": None})
+
+
 @pytest.mark.parametrize(
     ("args", "problem"),
     [
         ({"path": "/1"}, "path need the id"),
-        ({"id": "0123456789ab", "words": "x"}, "regex"),
+        ({"id": "0123456789ab", "words": "x"}, "pass only one of id and words"),
+        ({"sql": "SELECT 1", "words": "x"}, "pass only one of sql and words"),
         ({"cursor": "5.a"}, "leave it out"),
         ({"pointer_id": "0123456789ab"}, "was not run"),
         ({"id": 5}, "was not run"),
+        ({"id": "0123456789ab", "filter": "[0]"}, "one SELECT as sql, as for query_context"),
     ],
 )
 async def test_a_call_that_does_not_fit_is_explained(args: dict[str, Any], problem: str) -> None:

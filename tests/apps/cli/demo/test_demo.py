@@ -154,12 +154,12 @@ def test_ctrl_c_ends_with_130_and_leaves_nothing(temporary: Path, tmp_path: Path
             stderr=subprocess.PIPE,
             text=True,
         )
-        silent.settimeout(10)
+        silent.settimeout(100)
         connection, _ = silent.accept()
         with connection:
             assert len(list(temporary.iterdir())) == 1
             process.send_signal(signal.SIGINT)
-            stdout, stderr = process.communicate(timeout=10)
+            stdout, stderr = process.communicate(timeout=100)
     assert process.returncode == 130
     assert (stdout, stderr) == ("", "Interrupted.\n")
     assert list(temporary.iterdir()) == []

@@ -1,0 +1,154 @@
+"""`Column`: a column of a table, with what its name says and which kind of values it holds."""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import cached_property, lru_cache
+from typing import Final
+
+from llm_common.ranking.lexical import folded
+from llm_common.tables.question_words import stem_of
+from llm_common.tables.table import Table
+from llm_common.tables.values import Cell, cell_text, date_of, elements_of, flag_of, number_of
+
+MAX_VALUE_CHARS: Final = 80
+"""A longer value is prose, which no question quotes."""
+
+_SAMPLE_ROWS: Final = 2_000
+_MAX_DISTINCT: Final = 2_000
+_MOST: Final = 0.8
+_LIST_SHARE: Final = 0.2  # of the cells, from which a column holds lists
+_MAX_CATEGORIES: Final = 60
+_MAX_CATEGORY_CHARS: Final = 25
+_MAX_PART_WORDS: Final = 4
+
+_MAX_AMOUNT: Final = 1e12
+_ID_STEMS: Final = frozenset({"id", "uid", "uuid", "key", "code", "zip", "phone", "number"})
+_NAME_SEAM: Final = re.compile(r"[\W_]+|(?<=[a-z\d])(?=[A-Z])")
+_PART: Final = re.compile(r"[^\s/&+|,_-]+")
+
+
+@lru_cache(maxsize=4_096)
+def _name_stems(name: str) -> tuple[str, ...]:
+    parts = [part for part in _NAME_SEAM.split(name) if part]
+    return tuple(dict.fromkeys(stem_of(folded(part)) for part in parts))
+
+
+class Column:
+    """A column of a table.
+
+    Attributes:
+        index: Its index.
+        name: Its name.
+        last_stems: The stems of the last name of its path.
+        outer_stems: The stems of the other names, such as `offer` of `offer.price`.
+    """
+
+    def __init__(self, table: Table, index: int) -> None:
+        self._table = table
+        self.index = index
+        self.name = table.columns[index]
+        path = table.paths[index]
+        self.last_stems = _name_stems(path.rpartition(".")[2])
+        self.outer_stems = tuple(part for part in _name_stems(path) if part not in self.last_stems)
+
+    @cached_property
+    def cells(self) -> list[Cell]:
+        """The cells, one per row."""
+        return self._table.column(self.index)
+
+    @cached_property
+    def counts(self) -> Counter[Cell]:
+        """How often each cell occurs, without missing ones."""
+        # 1 and True are one key of a Counter, and so are 1 and 1.0.
+        counts = Counter(self.cells)
+        del counts[None], counts[""]
+        return counts
+
+    @cached_property
+    def value_counts(self) -> Counter[str] | None:
+        """How often each element occurs, as text. None if there are too many different ones."""
+        if len(self.counts) > _MAX_DISTINCT:
+            return None
+        values: Counter[str] = Counter()
+        for cell, count in self.counts.items():
+            for value in elements_of(cell):
+                values[value] += count
+        return values
+
+    @cached_property
+    def _sample(self) -> list[Cell]:
+        present: list[Cell] = []
+        for cell in self.cells:
+            if cell is not None and cell != "":
+                present.append(cell)
+            if len(present) == _SAMPLE_ROWS:
+                break
+        return present
+
+    def _is_mostly(self, is_kind: Callable[[Cell], bool]) -> bool:
+        return bool(self._sample) and sum(map(is_kind, self._sample)) >= _MOST * len(self._sample)
+
+    @cached_property
+    def is_numeric(self) -> bool:
+        """Whether most cells are numbers."""
+        return self._is_mostly(lambda cell: number_of(cell) is not None)
+
+    @cached_property
+    def is_id(self) -> bool:
+        """Whether the name says that the cells are ids, or they are too large for amounts."""
+        if _ID_STEMS & set(self.last_stems):
+            return True
+        return any(abs(number_of(cell) or 0.0) > _MAX_AMOUNT for cell in self._sample[:50])
+
+    @cached_property
+    def is_money(self) -> bool:
+        """Whether most cells are amounts with a currency."""
+        return self._is_mostly(lambda cell: isinstance(cell, str) and cell[:1] in "$€£")
+
+    @cached_property
+    def is_flag(self) -> bool:
+        """Whether most cells are yes or no."""
+        return self._is_mostly(lambda cell: flag_of(cell) is not None)
+
+    @cached_property
+    def is_date(self) -> bool:
+        """Whether most cells are dates."""
+        return not self.is_numeric and self._is_mostly(lambda cell: date_of(cell) is not None)
+
+    @cached_property
+    def is_list(self) -> bool:
+        """Whether some cells have several elements."""
+        lists = sum(len(elements_of(cell)) > 1 for cell in self._sample)
+        return lists > 0 and lists >= _LIST_SHARE * len(self._sample)
+
+    @cached_property
+    def is_category(self) -> bool:
+        """Whether the cells are few short values, as those of a status."""
+        texts = [cell_text(cell) for cell in self._sample]
+        distinct = set(texts)
+        if not texts or len(distinct) > _MAX_CATEGORIES:
+            return False
+        # Values of a short table repeat little. A category is told from a title by its length.
+        repeats = len(distinct) < len(texts)
+        return max(map(len, distinct)) <= (MAX_VALUE_CHARS if repeats else _MAX_CATEGORY_CHARS)
+
+    def parts_of(self, cell: str, *, with_words: bool) -> Iterator[str]:
+        """Yield the texts of a cell that a question may name: `Gray/Black`, `Gray` and `Black`.
+
+        Args:
+            cell: A cell of the column.
+            with_words: Whether one word of a longer value counts.
+        """
+        elements = elements_of(cell) if self.is_list else (cell,)
+        yield from elements
+        if "://" in cell or not (self.is_list or self.is_category):
+            return
+        for element in elements:
+            spans = [match.span() for match in _PART.finditer(element[:MAX_VALUE_CHARS])]
+            if len(spans) == 1:
+                continue
+            for first, (start, _) in enumerate(spans):
+                for last in range(first, min(first + _MAX_PART_WORDS, len(spans))):
+                    if last > first or with_words:
+                        yield element[start : spans[last][1]]

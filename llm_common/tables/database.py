@@ -1,0 +1,385 @@
+"""`RecordDatabase`: one SELECT over records, in SQLite in memory.
+
+A model writes the SELECT, so it can only read, and only these records. An authorizer refuses every
+other statement and every function that is not listed here. A progress handler stops a query that
+takes too much CPU time or memory, and SQLite limits the sizes of values, statements and patterns.
+SQLite's documentation "Defense Against The Dark Arts" (sqlite.org/security.html) lists these means.
+"""
+
+import math
+import re
+import resource
+import sqlite3
+import sys
+import time
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from llm_common._threads import ForkSafeLock
+from llm_common.errors import ToolArgumentsError
+from llm_common.tables.table import Table
+from llm_common.tables.values import Cell, number_of
+from llm_common.text.display import one_line, printable
+
+QUERY_NAME: Final = "query_context"
+MAX_RESULT_ROWS: Final = 10_000
+"""Maximum number of rows that a query returns. A query with more rows is told to aggregate."""
+
+MAX_SQL_CHARS: Final = 20_000
+
+_MAX_CPU_S: Final = 2.0
+_MAX_GROWTH_BYTES: Final = 100_000_000  # of the process, while the query runs
+_MAX_VALUE_BYTES: Final = 1_000_000
+_MAX_SQL_BYTES: Final = 80_000
+_MAX_COLUMNS: Final = 600
+_SQLITE_MAX_BYTES: Final = 1_000_000_000
+# Operations of SQLite's machine between two checks: about 50 µs. A function can make 1 MB in one.
+_CHECK_EVERY: Final = 500
+_CHECKS_PER_MEMORY_CHECK: Final = 4
+_MAX_ERROR_CHARS: Final = 300
+_MAX_LISTED_CHARS: Final = 900
+
+_LIMITS: Final = {
+    sqlite3.SQLITE_LIMIT_LENGTH: _MAX_VALUE_BYTES,
+    sqlite3.SQLITE_LIMIT_SQL_LENGTH: _MAX_SQL_BYTES,
+    sqlite3.SQLITE_LIMIT_COLUMN: _MAX_COLUMNS,
+    sqlite3.SQLITE_LIMIT_EXPR_DEPTH: 100,
+    sqlite3.SQLITE_LIMIT_COMPOUND_SELECT: 50,
+    sqlite3.SQLITE_LIMIT_VDBE_OP: 100_000,
+    sqlite3.SQLITE_LIMIT_FUNCTION_ARG: 60,
+    sqlite3.SQLITE_LIMIT_ATTACHED: 0,
+    sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH: 1_000,
+    sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER: 0,
+    sqlite3.SQLITE_LIMIT_TRIGGER_DEPTH: 0,
+    sqlite3.SQLITE_LIMIT_WORKER_THREADS: 0,
+}
+_ALLOWED_ACTIONS: Final = frozenset(
+    {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE}
+)
+# Not here: printf, format, zeroblob, randomblob and the like, which make long values in one step,
+# and whatever reads files, loads code or differs from call to call.
+_ALLOWED_FUNCTIONS: Final = frozenset(
+    (  # noqa: SIM905 - a list of so many words takes as many lines
+        "avg count group_concat string_agg max min sum total row_number rank dense_rank"
+        " percent_rank cume_dist ntile lag lead first_value last_value nth_value"
+        " abs ceil ceiling coalesce exp floor glob hex ifnull iif instr length like ln log log10"
+        " log2 lower ltrim mod nullif number pow power quote replace round rtrim sign sqrt substr"
+        " substring trim trunc typeof unicode char upper concat concat_ws likely unlikely"
+        " date datetime time julianday strftime unixepoch timediff current_date current_time"
+        " current_timestamp"
+        " json json_array json_array_length json_each json_extract json_group_array"
+        " json_group_object json_object json_quote json_tree json_type json_valid -> ->>"
+    ).split()
+)
+_MIN_INTEGER: Final = -(2**63)
+_MAX_INTEGER: Final = 2**63 - 1
+_PLAIN_NUMBER: Final = re.compile(r"-?(?:0|[1-9]\d{0,14})(?:\.(?P<decimals>\d{1,9}))?")
+
+
+@dataclass(frozen=True, slots=True)
+class NamedTable:
+    """A table under the name by which queries use it.
+
+    Attributes:
+        name: A name that SQL takes without quotes.
+        table: The records.
+    """
+
+    name: str
+    table: Table
+
+
+@dataclass(frozen=True, slots=True)
+class QueryRows:
+    """The rows of a query.
+
+    Attributes:
+        columns: Names of the columns.
+        rows: The rows, at most 10,000.
+        is_cut: Whether the query has more rows.
+    """
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    is_cut: bool
+
+
+class RecordDatabase:
+    """Tables of records in the memory of this process, for one SELECT at a time.
+
+    Numbers that are written as text are numbers if the whole column has one form of them. The
+    function `number` reads others, such as `$1,234.50`. An empty text among numbers is NULL. Flags
+    are 0 and 1, and lists are JSON.
+    """
+
+    def __init__(self) -> None:
+        self._columns: dict[str, tuple[str, ...]] = {}
+        self._connection = sqlite3.connect(
+            ":memory:", isolation_level=None, check_same_thread=False, cached_statements=0
+        )
+        if sys.version_info >= (3, 12):
+            # Without it, "misspelt" is a text and no missing column.
+            self._connection.setconfig(sqlite3.SQLITE_DBCONFIG_DQS_DML, False)
+        self._lock = ForkSafeLock()
+        run = self._connection.execute
+        run("PRAGMA temp_store = MEMORY")
+        run("PRAGMA trusted_schema = OFF")
+        self._connection.create_function("number", 1, _number, deterministic=True)
+        # Creates what these two functions need, which the authorizer would refuse later.
+        run("SELECT 1 FROM json_each('[]'), json_tree('[]')").fetchall()
+        self._protect()
+
+    @property
+    def names(self) -> Collection[str]:
+        """The names of the tables."""
+        return self._columns.keys()
+
+    def add(self, tables: Sequence[NamedTable]) -> None:
+        """Add tables, whose names are new.
+
+        Raises:
+            ToolArgumentsError: If SQLite cannot hold a table.
+        """
+        with self._lock:
+            self._unprotect()
+            try:
+                self._connection.execute("BEGIN")
+                for named in tables:
+                    self._insert(named)
+                self._connection.execute("COMMIT")
+            except (sqlite3.Error, ValueError, OverflowError) as exc:
+                self._connection.execute("ROLLBACK")
+                raise self._refusal(f"the records cannot be loaded ({exc})") from None
+            finally:
+                self._protect()
+            for named in tables:
+                self._columns[named.name] = named.table.columns
+
+    def add_alias(self, alias: str, name: str) -> None:
+        """Let queries use a table under another name too."""
+        with self._lock:
+            self._unprotect()
+            self._connection.execute(
+                f"CREATE VIEW IF NOT EXISTS {_quoted(alias)} AS SELECT * FROM {_quoted(name)}"  # noqa: S608
+            )
+            self._protect()
+
+    def replace(self, named: NamedTable) -> None:
+        """Add a table in place of the one that has its name."""
+        with self._lock:
+            self._unprotect()
+            self._connection.execute(f"DROP TABLE IF EXISTS {_quoted(named.name)}")
+            self._protect()
+        self.add([named])
+
+    def close(self) -> None:
+        """Free the memory."""
+        with self._lock:
+            self._connection.close()
+
+    def query(self, sql: str, *, other_names: Sequence[str] = ()) -> QueryRows:
+        """Return the rows of one SELECT.
+
+        Runs in the caller's thread, for at most two seconds of its CPU time.
+
+        Args:
+            sql: The SELECT.
+            other_names: Tables that could be loaded, which a refusal names too.
+
+        Raises:
+            ToolArgumentsError: If the query is not one SELECT, uses something that is missing or
+                not allowed, or takes too much time or memory. The message has SQLite's own words
+                and the columns that exist.
+        """
+        if not sql.strip():
+            raise self._refusal("the query is empty", other_names)
+        with self._lock:
+            watch = _Watch()
+            self._connection.set_progress_handler(watch.exceeds, _CHECK_EVERY)
+            try:
+                cursor = self._connection.execute(printable(sql))
+                rows = tuple(cursor.fetchmany(MAX_RESULT_ROWS + 1))
+            except (sqlite3.Error, sqlite3.Warning, ValueError, OverflowError, MemoryError) as exc:
+                problem = watch.reason or str(exc)
+                raise self._refusal(problem, other_names, sql=sql) from None
+            finally:
+                self._connection.set_progress_handler(None, 0)
+            if cursor.description is None:
+                raise self._refusal("the query is not a SELECT", other_names)
+            columns = tuple(column[0] for column in cursor.description)
+            cursor.close()
+        is_cut = len(rows) > MAX_RESULT_ROWS
+        return QueryRows(columns, tuple(map(_readable, rows[:MAX_RESULT_ROWS])), is_cut)
+
+    def _insert(self, named: NamedTable) -> None:
+        table = named.table
+        columns, values = [], []
+        for index, name in enumerate(table.columns):
+            affinity = _affinity(table.column(index))
+            columns.append(f"{_quoted(name)} {affinity}")
+            # To SQLite, "" is greater than every number, and 0 in a mean.
+            values.append("?" if affinity == "TEXT" else "nullif(?, '')")
+        self._connection.execute(f"CREATE TABLE {_quoted(named.name)} ({', '.join(columns)})")
+        self._connection.executemany(
+            f"INSERT INTO {_quoted(named.name)} VALUES ({', '.join(values)})",  # noqa: S608
+            map(_storable, table.rows),
+        )
+
+    def _protect(self) -> None:
+        self._connection.execute("PRAGMA query_only = ON")
+        for limit, value in _LIMITS.items():
+            self._connection.setlimit(limit, value)
+        self._connection.set_authorizer(_authorize)
+
+    def _unprotect(self) -> None:
+        """Allow the library's own statements."""
+        self._connection.set_authorizer(None)
+        self._connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _SQLITE_MAX_BYTES)
+        self._connection.setlimit(sqlite3.SQLITE_LIMIT_SQL_LENGTH, _SQLITE_MAX_BYTES)
+        self._connection.setlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, _MAX_COLUMNS)
+        self._connection.execute("PRAGMA query_only = OFF")
+
+    def _refusal(
+        self, problem: str, other_names: Sequence[str] = (), *, sql: str = ""
+    ) -> ToolArgumentsError:
+        # SQLite quotes the model's own words, which may be long.
+        reason = one_line(problem, max_chars=_MAX_ERROR_CHARS).rstrip(".")
+        return ToolArgumentsError(
+            f"{QUERY_NAME} returned nothing: {reason}. {self._listed(sql, other_names)}",
+            tool=QUERY_NAME,
+        )
+
+    def _listed(self, sql: str, other_names: Sequence[str]) -> str:
+        """Return the tables that exist, with their columns, those of the query first."""
+        tables = []
+        # Stable, so that the newest of the others come first.
+        names = list(reversed(self._columns))
+        names.sort(key=lambda name: name not in sql)
+        for name in names:
+            columns = self._columns[name]
+            tables.append(f"{name}({', '.join(map(_quoted_if_needed, columns))})")
+        tables += other_names
+        if not tables:
+            return "No stored result has records"
+        return one_line(f"Tables: {'; '.join(tables)}", max_chars=_MAX_LISTED_CHARS)
+
+
+class _Watch:
+    """Stops a query that takes too much CPU time or memory."""
+
+    def __init__(self) -> None:
+        self.reason = ""
+        self._end_s = time.thread_time() + _MAX_CPU_S
+        self._limit_bytes = _resident_bytes() + _MAX_GROWTH_BYTES
+        self._checks = 0
+
+    def exceeds(self) -> bool:
+        """Return whether the query has to stop, and keep the reason."""
+        self._checks += 1
+        if time.thread_time() > self._end_s:
+            self.reason = f"the query took over {_MAX_CPU_S:g} s; read fewer rows, or join by a key"
+        elif self._checks % _CHECKS_PER_MEMORY_CHECK == 0 and self._is_too_large():
+            self.reason = "the query took too much memory; read fewer rows or shorter values"
+        return bool(self.reason)
+
+    def _is_too_large(self) -> bool:
+        return _resident_bytes() > self._limit_bytes
+
+
+_STATM: Final = Path("/proc/self/statm")
+_PAGE_BYTES: Final = resource.getpagesize()
+
+
+def _resident_bytes() -> int:
+    """Return the memory of this process, or its peak where the system does not say more."""
+    try:
+        return int(_STATM.read_bytes().split()[1]) * _PAGE_BYTES
+    except OSError:  # macOS, where the peak is in bytes
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+def _authorize(
+    action: int, _object: str | None, name: str | None, _database: str | None, _by: str | None
+) -> int:
+    if action in _ALLOWED_ACTIONS:
+        return sqlite3.SQLITE_OK
+    if action == sqlite3.SQLITE_FUNCTION and (name or "").lower() in _ALLOWED_FUNCTIONS:
+        return sqlite3.SQLITE_OK
+    return sqlite3.SQLITE_DENY
+
+
+def _quoted(name: str) -> str:
+    """Return a name as an SQL identifier. SQLite takes no NUL and no lone surrogate in one."""
+    return '"' + printable(name).replace("\0", "\N{REPLACEMENT CHARACTER}").replace('"', '""') + '"'
+
+
+_PLAIN_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def _quoted_if_needed(name: str) -> str:
+    is_plain = _PLAIN_NAME.fullmatch(name) and name.upper() not in _KEYWORDS
+    return name if is_plain else _quoted(name)
+
+
+_KEYWORDS: Final = frozenset(
+    (  # noqa: SIM905
+        "ALL AND AS BETWEEN BY CASE CHECK COLUMN DEFAULT DESC DISTINCT ELSE END EXISTS FROM GROUP"
+        " HAVING IN INDEX INTO IS JOIN KEY LIKE LIMIT NOT NULL OF ON OR ORDER PRIMARY REFERENCES"
+        " SELECT SET TABLE THEN TO UNION UNIQUE UPDATE USING VALUES WHEN WHERE WITH"
+    ).split()
+)
+
+
+def _affinity(cells: Sequence[Cell]) -> str:
+    """Return the type of a column: NUMERIC makes numbers of texts, TEXT texts of numbers.
+
+    A column that has a number has no type. A column without values has TEXT.
+    """
+    present = [cell for cell in cells if cell is not None and cell != ""]
+    if not all(isinstance(cell, str) for cell in present):
+        return ""
+    decimals = set()
+    for text in present:
+        match = _PLAIN_NUMBER.fullmatch(text) if isinstance(text, str) else None
+        if match is None:
+            return "TEXT"
+        decimals.add(len(match["decimals"] or ""))
+    # Versions such as 1.9 and 1.10 differ in their decimals, and prices do not.
+    return "NUMERIC" if len(decimals) == 1 else "TEXT"
+
+
+def _storable(row: Sequence[Cell]) -> list[Cell]:
+    """Return a row as SQLite takes it: text that encodes, and integers of 64 bits."""
+    cells: list[Cell] = []
+    for cell in row:
+        if isinstance(cell, str):
+            cells.append(cell if cell.isascii() else printable(cell))
+        elif isinstance(cell, int) and not _MIN_INTEGER <= cell <= _MAX_INTEGER:
+            cells.append(_digits(cell))
+        else:
+            cells.append(cell)
+    return cells
+
+
+def _digits(number: int) -> str:
+    try:
+        return str(number)
+    except ValueError:  # Python writes at most 4,300 digits
+        return "a long number"
+
+
+def _number(cell: object) -> float | None:
+    number = number_of(cell) if isinstance(cell, (str, int, float)) else None
+    return None if number is None or not math.isfinite(number) else number
+
+
+def _readable(row: tuple[object, ...]) -> tuple[Cell, ...]:
+    cells: list[Cell] = []
+    for value in row:
+        if isinstance(value, bytes):
+            cells.append(value.hex())
+        elif value is None or isinstance(value, (str, int, float)):
+            cells.append(value)
+    return tuple(cells)

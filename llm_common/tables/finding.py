@@ -1,0 +1,293 @@
+"""`find_records`: the records inside a result, wherever they stand.
+
+| in the result | becomes |
+|---|---|
+| a list of objects, at any depth | a table, one row per object |
+| an object of objects of one form (`{"W1": {...}, "W2": {...}}`) | a table, the keys as `key` |
+| a list of rows, also beside a list `columns`, `header` or `fields` | a table |
+| an object of lists of one length (`{"time": [...], "heat": [...]}`) | a table of these columns |
+| a list of at least ten texts or numbers | a table with the column `value` |
+| records within the records of another list | a table, with the first field of their record |
+| a text in one of the forms of `text_forms` | a table |
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Final, TypeGuard
+
+from llm_common.errors import CorruptPointerError
+from llm_common.tables.table import (
+    MAX_ROWS,
+    Table,
+    table_of_records,
+    table_of_rows,
+)
+from llm_common.tables.text_forms import json_lines, tables_in_text
+from llm_common.tables.values import Cell
+from llm_common.text.canonical import Json, decode_json
+
+_NESTED: Final = "[]."  # between the path of a list and the field of its records
+_MAX_TABLES: Final = 20
+_MAX_FIELDS: Final = 20
+_MAX_DEPTH: Final = 12
+_MAX_VALUES: Final = 100_000  # visited in the search, without those of records
+_MIN_RECORDS: Final = 2
+_MIN_MEMBERS: Final = 3  # an object of two objects is an object
+_MIN_SCALARS: Final = 10
+_MIN_EMBEDDED_CHARS: Final = 200
+_SAMPLE: Final = 50  # records that decide whether a list or an object holds records
+_HEADER_KEYS: Final = ("columns", "header", "headers", "fields", "column_names")
+_ROWS_KEYS: Final = ("rows", "data", "values", "records", "results")
+_WHITE_SPACE: Final = " \t\r\n"
+
+
+def parsed(text: str) -> Json:
+    """Return the data of a text that is JSON or JSON lines, or the text itself.
+
+    Lines before JSON, such as `Found 3 results:`, are left out.
+    """
+    start = _json_start(text)
+    if start is None:
+        return text
+    try:
+        return decode_json(text[start:].encode("utf-8", "surrogatepass"))
+    except (CorruptPointerError, ValueError):
+        records = json_lines(text)
+        return text if records is None else list(records)
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """The records of a result.
+
+    Attributes:
+        tables: The tables, the one with the most cells first, at most 20.
+        fields: Path and value of the first 20 texts and numbers beside the tables, such as a
+            status, a total or a cursor of the next page.
+    """
+
+    tables: tuple[Table, ...]
+    fields: tuple[tuple[str, Cell], ...]
+
+
+def find_records(value: Json) -> Records:
+    """Return the records of a result.
+
+    The result decides alone: the same data has the same tables in every process. It takes time
+    that grows with the size, and never raises.
+
+    Args:
+        value: Plain data, or a text, which is parsed.
+    """
+    data = parsed(value) if isinstance(value, str) else value
+    search = _Search()
+    tables = tables_in_text(data) if isinstance(data, str) else search.tables(data)
+    # Records within records come last. The sort is stable, so other ties keep their order.
+    tables.sort(key=lambda table: (_NESTED in table.path, -table.cells))
+    return Records(tuple(tables[:_MAX_TABLES]), tuple(search.fields[:_MAX_FIELDS]))
+
+
+def _json_start(text: str) -> int | None:
+    """Return where JSON may begin: at the first character, or at the start of an early line."""
+    position = 0
+    for line in islice(text[:2_000].splitlines(keepends=True), 5):
+        stripped = line.lstrip(_WHITE_SPACE)
+        if stripped[:1] in ("{", "["):
+            return position
+        position += len(line)
+    return None
+
+
+class _Search:
+    """One walk through a value."""
+
+    def __init__(self) -> None:
+        self._values_left = _MAX_VALUES
+        self.fields: list[tuple[str, Cell]] = []
+
+    def tables(self, value: Json) -> list[Table]:
+        return list(self._walk("", value, 0))
+
+    def _walk(self, path: str, value: Json, depth: int) -> Iterator[Table]:
+        self._values_left -= 1
+        if self._values_left < 0 or depth > _MAX_DEPTH:
+            return
+        if isinstance(value, str) and len(value) >= _MIN_EMBEDDED_CHARS:
+            # A tool's answer within another answer, such as the text block of an MCP result.
+            data = parsed(value)
+            if isinstance(data, str):
+                for table in tables_in_text(data):
+                    yield replace(table, path=f"{path} {table.path}".strip())
+            else:
+                yield from self._walk(path, data, depth + 1)
+        elif isinstance(value, list):
+            yield from self._walk_list(path, value, depth)
+        elif isinstance(value, dict):
+            yield from self._walk_object(path, value, depth)
+        elif path and len(self.fields) < _MAX_FIELDS:
+            self.fields.append((path, value))
+
+    def _walk_list(self, path: str, items: list[Json], depth: int) -> Iterator[Table]:
+        if _are_records(items):
+            yield table_of_records(path, items)
+            yield from self._nested(path, items)
+        elif _are_rows(items):
+            yield _table_with_header(path, None, items)
+        elif _are_scalars(items):
+            yield table_of_rows(path, ["value"], ([item] for item in items))
+        else:
+            for index, item in enumerate(items):
+                yield from self._walk(f"{path}[{index}]", item, depth + 1)
+
+    def _walk_object(self, path: str, members: dict[str, Json], depth: int) -> Iterator[Table]:
+        columnar = _columnar(path, members)
+        if columnar is not None:
+            yield columnar
+            return
+        if _are_members(members):
+            records = [
+                {"key": key, **member}
+                for key, member in islice(members.items(), MAX_ROWS)
+                if isinstance(member, dict)
+            ]
+            yield replace(table_of_records(path, records), total_rows=len(members))
+            yield from self._nested(path, records)
+            return
+        for name, member in members.items():
+            inner = f"{path}.{name}" if path else name
+            yield from self._walk(inner, member, depth + 1)
+
+    def _nested(self, path: str, records: Sequence[dict[str, Json]]) -> Iterator[Table]:
+        """Return the tables of lists of records within records, such as the items of orders."""
+        names = {
+            name
+            for record in records[:_SAMPLE]
+            for name, value in record.items()
+            if _are_records(value, min_records=1)
+        }
+        for name in sorted(names):
+            rows: list[dict[str, Json]] = []
+            for record in records[:MAX_ROWS]:
+                items = record.get(name)
+                self._values_left -= 1
+                if self._values_left < 0 or len(rows) >= MAX_ROWS:
+                    break
+                if _are_records(items, min_records=1):
+                    parent = _first_field(path, record)
+                    rows.extend({**parent, **item} for item in items)
+            if len(rows) > _MIN_RECORDS:
+                yield table_of_records(f"{path}{_NESTED}{name}", rows)
+
+
+def _first_field(path: str, record: dict[str, Json]) -> dict[str, Json]:
+    """Return the first text or number of a record, under the record's name, to join by."""
+    for name, value in record.items():
+        if isinstance(value, (str, int)):
+            return {f"{_last_name(path) or 'record'}.{name}": value}
+    return {}
+
+
+def _last_name(path: str) -> str:
+    return path.rpartition(".")[2].rpartition("]")[2]
+
+
+def _are_records(
+    value: Json, *, min_records: int = _MIN_RECORDS
+) -> TypeGuard[list[dict[str, Json]]]:
+    """Return whether a value is a list of objects that have fields in common."""
+    if not isinstance(value, list) or len(value) < min_records:
+        return False
+    return all(type(item) is dict for item in value) and _have_one_form(value)
+
+
+def _have_one_form(records: Sequence[Json]) -> bool:
+    sample = [record for record in islice(records, _SAMPLE) if isinstance(record, dict)]
+    fields = {name for record in sample for name in record}
+    average = sum(map(len, sample)) / max(len(sample), 1)
+    # Optional fields may double the names. More differing names are objects of other kinds.
+    return 0 < len(fields) <= 2 * average + 5
+
+
+def _are_members(members: dict[str, Json]) -> bool:
+    """Return whether an object maps keys to records of one form."""
+    if len(members) < _MIN_MEMBERS or "key" in members:
+        return False
+    values = list(members.values())
+    if not all(type(value) is dict and value for value in values):
+        return False
+    sample = values[:_SAMPLE]
+    fields = {name for value in sample if isinstance(value, dict) for name in value}
+    average = sum(len(value) for value in sample if isinstance(value, dict)) / len(sample)
+    return len(fields) <= 1.5 * average
+
+
+def _is_scalar(value: Json) -> bool:
+    return value is None or isinstance(value, (str, int, float))
+
+
+def _are_rows(items: list[Json]) -> TypeGuard[list[list[Json]]]:
+    if len(items) < _MIN_RECORDS or not all(type(item) is list for item in items):
+        return False
+    sample = [item for item in items[:_SAMPLE] if isinstance(item, list)]
+    widths = {len(row) for row in sample}
+    # A matrix of numbers is no table: its columns have no meaning of their own.
+    has_text = any(isinstance(cell, str) for row in sample for cell in row)
+    return len(widths) == 1 and widths != {0} and has_text
+
+
+def _are_scalars(items: list[Json]) -> bool:
+    return len(items) >= _MIN_SCALARS and all(map(_is_scalar, items))
+
+
+def _columnar(path: str, members: dict[str, Json]) -> Table | None:
+    """Return the table of an object that holds rows beside their names, or lists as columns."""
+    for header_key in _HEADER_KEYS:
+        header = _names_in(members.get(header_key))
+        if header is None:
+            continue
+        for rows_key in _ROWS_KEYS:
+            rows = members.get(rows_key)
+            if (
+                isinstance(rows, list)
+                and rows
+                and all(type(row) is list and len(row) <= len(header) for row in rows[:_SAMPLE])
+            ):
+                inner = f"{path}.{rows_key}" if path else rows_key
+                lists = [row for row in rows if isinstance(row, list)]
+                return _table_with_header(inner, header, lists)
+    lists_by_name = {name: value for name, value in members.items() if isinstance(value, list)}
+    lengths = {len(value) for value in lists_by_name.values()}
+    is_columnar = len(lists_by_name) > 1 and len(lengths) == 1 and lengths.pop() >= _MIN_MEMBERS
+    if not is_columnar or len(lists_by_name) < len(members):
+        return None
+    if not all(_is_scalar(item) for value in lists_by_name.values() for item in value[:_SAMPLE]):
+        return None
+    return table_of_rows(path, [*lists_by_name], zip(*lists_by_name.values(), strict=True))
+
+
+def _names_in(header: Json) -> list[str] | None:
+    """Return column names from a list of texts, or of objects with a `name`."""
+    if not isinstance(header, list) or not header:
+        return None
+    names = [item.get("name") if isinstance(item, dict) else item for item in header]
+    texts = [name for name in names if isinstance(name, str)]
+    return texts if len(texts) == len(names) else None
+
+
+def _table_with_header(path: str, header: list[str] | None, rows: list[list[Json]]) -> Table:
+    if header is None and _is_header(rows[0], rows[1:]):
+        header = [str(name) for name in rows[0]]
+        rows = rows[1:]
+    if header is None:
+        header = [f"column_{number}" for number in range(1, len(rows[0]) + 1)]
+    return table_of_rows(path, header, rows)
+
+
+def _is_header(first: Sequence[Json], others: Sequence[Sequence[Json]]) -> bool:
+    """Return whether a row names the columns: texts only, all different, none repeated below."""
+    names = [cell for cell in first if isinstance(cell, str) and cell.strip()]
+    if len(names) < len(first) or len(set(names)) < len(names):
+        return False
+    sample = others[:_SAMPLE]
+    return not any(cell in names for row in sample for cell in row if isinstance(cell, str))

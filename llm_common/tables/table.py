@@ -1,0 +1,177 @@
+"""`Table`: records as columns and rows of plain cells."""
+
+from collections import Counter
+from collections.abc import Container, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, cast
+
+import orjson
+
+from llm_common.tables.values import Cell
+from llm_common.text.canonical import Json, json_text
+
+MAX_ROWS: Final = 100_000
+MAX_COLUMNS: Final = 500
+MAX_CELLS: Final = 2_000_000
+"""Bound memory and time. What exceeds them is counted by `total_rows` and `total_columns`."""
+
+_MAX_DEPTH: Final = 4
+"""Levels of objects within a record that become columns. Deeper ones stay JSON."""
+
+_MAX_NAME_CHARS: Final = 200
+_NESTED: Final = frozenset({dict, list})
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Records of one kind.
+
+    Attributes:
+        path: Where the records stand in the result, such as `data.products`. "" for the whole.
+        columns: Names of the columns, none like another in lower case. A nested field has its last
+            name, or as much of its path as tells it from the others.
+        paths: Dotted path of each column within a record, such as `offer.price`.
+        rows: One tuple of cells per record, as long as `columns`. Lists are JSON texts.
+        total_rows: Number of records in the result, of which `rows` holds the first.
+        total_columns: Number of fields in the result, of which `columns` holds the first.
+    """
+
+    path: str
+    columns: tuple[str, ...]
+    paths: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    total_rows: int
+    total_columns: int
+
+    @property
+    def cells(self) -> int:
+        """Number of cells."""
+        return len(self.columns) * len(self.rows)
+
+    def column(self, index: int) -> list[Cell]:
+        """Return the cells of a column."""
+        return [row[index] for row in self.rows]
+
+
+def table_of_records(path: str, records: Sequence[dict[str, Json]]) -> Table:
+    """Return objects as a table, in their order.
+
+    Members of nested objects become columns, lists become JSON texts, and a missing field is None.
+
+    Args:
+        path: Where the records stand.
+        records: The objects, of which the first 100,000 are read.
+    """
+    names: dict[str, None] = {}
+    flat_records = []
+    seen_columns: set[str] = set()
+    for record in records[:MAX_ROWS]:
+        flat = _flattened(record)
+        flat_records.append(flat)
+        if not names.keys() >= flat.keys():
+            seen_columns.update(flat)
+            for name in flat:
+                if len(names) == MAX_COLUMNS:
+                    break
+                names[name] = None
+        if len(names) * len(flat_records) > MAX_CELLS:
+            break
+    paths = tuple(names)
+    rows = [tuple(map(flat.get, paths)) for flat in flat_records]
+    return Table(path, _short_names(paths), paths, tuple(rows), len(records), len(seen_columns))
+
+
+def table_of_rows(path: str, columns: Sequence[str], rows: Iterable[Sequence[Json]]) -> Table:
+    """Return rows of cells as a table. Short rows end with None, and long ones are cut.
+
+    Args:
+        path: Where the rows stand.
+        columns: Names of the columns. An empty or repeated name gets a number.
+        rows: The rows, of which the first 100,000 are kept, and all are counted.
+    """
+    names = _distinct(columns[:MAX_COLUMNS])
+    max_rows = min(MAX_ROWS, MAX_CELLS // max(len(names), 1))
+    kept: list[tuple[Cell, ...]] = []
+    total = 0
+    for row in rows:
+        total += 1
+        if total > max_rows:
+            continue
+        cells = [cell_of(value) for value in row[: len(names)]]
+        cells += [None] * (len(names) - len(cells))
+        kept.append(tuple(cells))
+    return Table(path, names, names, tuple(kept), total, len(columns))
+
+
+def cell_of(value: Json) -> Cell:
+    """Return a value as a cell: itself, or its JSON text if it is a list or an object."""
+    if not isinstance(value, (list, dict)):
+        return value
+    try:  # many times as fast, but it refuses lone surrogates and integers over 64 bits
+        return orjson.dumps(value).decode()
+    except TypeError:
+        return json_text(value)
+
+
+def _flattened(record: dict[str, Json]) -> dict[str, Cell]:
+    if _NESTED.isdisjoint(map(type, record.values())):
+        return cast(dict[str, Cell], record)
+    flat: dict[str, Cell] = {}
+    for name, value in record.items():
+        if isinstance(value, dict) and value:
+            _add_members(flat, name, value, 1)
+        else:
+            flat[_unused(name, flat)] = cell_of(value)
+    return flat
+
+
+def _add_members(flat: dict[str, Cell], prefix: str, members: dict[str, Json], depth: int) -> None:
+    for name, value in members.items():
+        path = f"{prefix}.{name}"
+        if isinstance(value, dict) and value and depth < _MAX_DEPTH:
+            _add_members(flat, path, value, depth + 1)
+        else:
+            flat[_unused(path, flat)] = cell_of(value)
+
+
+def _unused(name: str, taken: Container[str]) -> str:
+    """Return the name, or the name with a number if a field `a.b` meets a member b of a field a."""
+    unused, copies = name, 1
+    while unused in taken:
+        copies += 1
+        unused = f"{name}_{copies}"
+    return unused
+
+
+def _short_names(paths: Sequence[str]) -> tuple[str, ...]:
+    """Return the last name of each path, and more of those paths whose last names are the same."""
+    uses: Counter[str] = Counter()
+    for path in paths:
+        for name in _endings(path):
+            uses[name.lower()] += 1
+    names = []
+    for path in paths:
+        unique = (name for name in _endings(path) if uses[name.lower()] == 1)
+        names.append(next(unique, path))
+    return _distinct(names)
+
+
+def _endings(path: str) -> list[str]:
+    """Return the endings of a dotted path, the shortest first: `price`, `offer.price`."""
+    parts = path.split(".")
+    return [".".join(parts[start:]) for start in range(len(parts) - 1, -1, -1)]
+
+
+def _distinct(names: Sequence[str]) -> tuple[str, ...]:
+    """Return the names, with numbers where two are the same but for their case, as in SQL."""
+    taken: set[str] = set()
+    distinct = []
+    for number, name in enumerate(names, start=1):
+        base = name.strip()[:_MAX_NAME_CHARS] or f"column_{number}"
+        unused, copies = base, 1
+        while unused.lower() in taken:
+            copies += 1
+            unused = f"{base}_{copies}"
+        taken.add(unused.lower())
+        distinct.append(unused)
+    return tuple(distinct)

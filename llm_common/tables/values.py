@@ -1,0 +1,145 @@
+"""Read the values of cells: numbers written as text, and the elements of lists."""
+
+import json
+import re
+from functools import lru_cache
+from typing import Final, TypeAlias
+
+Cell: TypeAlias = str | int | float | bool | None
+
+# A number as people write it: with a sign, a currency, commas between thousands, and a unit or a
+# scale behind it, as in `-$1,234.50`, `17% off`, `30ms` and `4.8/5`.
+_NUMBER: Final = re.compile(
+    r"\s*(?P<sign>[-+\u2212]?)\s*(?:[$€£¥₹]|(?:USD|EUR|GBP|CHF)\s)?\s*(?P<inner>-?)"
+    r"(?P<digits>\d{1,3}(?:,\d{3})+|\d+)(?P<fraction>\.\d+)?"
+    r"\s?(?:[%$€£¥₹]|/\d{1,4})?\s?[A-Za-z]{0,8}\s*"
+)
+_MAX_NUMBER_CHARS: Final = 40
+_MAX_ELEMENTS: Final = 50
+_EXACT_TO: Final = 1e15  # a larger float holds no digits behind the point
+# A longer text with commas is a sentence.
+_MAX_ELEMENT_CHARS: Final = 40
+
+
+@lru_cache(maxsize=16_384)
+def _number_in(text: str) -> float | None:
+    match = _NUMBER.fullmatch(text)
+    if match is None:
+        return None
+    sign = -1 if match["sign"] in ("-", "\u2212") or match["inner"] else 1
+    return sign * float(match["digits"].replace(",", "") + (match["fraction"] or ""))
+
+
+def number_of(cell: Cell) -> float | None:
+    """Return the number of a cell, also of a text such as `$1,234.50` or `12 %`, or None.
+
+    A text of digits that begins with 0, such as a postal code, is no number.
+    """
+    if isinstance(cell, bool) or cell is None:
+        return None
+    if isinstance(cell, str):
+        if len(cell) > _MAX_NUMBER_CHARS or (cell[:1] == "0" and cell[1:2].isdigit()):
+            return None
+        return _number_in(cell)
+    try:
+        return float(cell)
+    except OverflowError:  # an integer of over 308 digits
+        return None
+
+
+@lru_cache(maxsize=16_384)
+def _elements_in(text: str) -> tuple[str, ...]:
+    if text.startswith("["):
+        try:
+            items = json.loads(text)
+        except ValueError:
+            return (text,)
+        scalars = [item for item in items if isinstance(item, (str, int, float))]
+        return tuple(str(item) for item in scalars) if len(scalars) == len(items) else ()
+    elements = [element.strip() for element in text.split(",")]
+    is_list = len(elements) <= _MAX_ELEMENTS and all(
+        0 < len(element) <= _MAX_ELEMENT_CHARS for element in elements
+    )
+    return tuple(elements) if is_list else (text,)
+
+
+def elements_of(cell: Cell) -> tuple[str, ...]:
+    """Return the elements of a cell: of a JSON list, of a text `a, b, c`, or the cell alone."""
+    if cell is None:
+        return ()
+    if isinstance(cell, str):
+        return (cell,) if number_of(cell) is not None else _elements_in(cell)
+    return (cell_text(cell),)
+
+
+def cell_text(cell: Cell) -> str:
+    """Return a cell as text: `true` and `false` for flags, "" for a missing value."""
+    if cell is None:
+        return ""
+    if isinstance(cell, bool):
+        return "true" if cell else "false"
+    return cell if isinstance(cell, str) else format_number(cell)
+
+
+def format_number(number: float) -> str:
+    """Return a number without a fraction that says nothing, and at most six digits behind."""
+    if isinstance(number, int):
+        try:
+            return str(number)
+        except ValueError:  # Python writes at most 4,300 digits
+            return "a long number"
+    if abs(number) >= _EXACT_TO:
+        return repr(number)
+    return str(int(number)) if number == int(number) else repr(round(number, 6))
+
+
+_FLAGS: Final = {"yes": True, "true": True, "no": False, "false": False}
+
+
+def flag_of(cell: Cell) -> bool | None:
+    """Return the flag of a cell, also of `Yes` and `false`, or None."""
+    if isinstance(cell, bool):
+        return cell
+    return _FLAGS.get(cell.lower()) if isinstance(cell, str) else None
+
+
+_MONTH_NAMES: Final = (
+    "january february march april may june july august september october november december"
+)
+MONTHS: Final = {
+    name: number
+    for number, month in enumerate(_MONTH_NAMES.split(), start=1)
+    for name in (month, month[:3])
+}
+"""The number of each English month, by its name and by its first three letters."""
+
+_ISO_DATE: Final = re.compile(
+    r"(?P<year>\d{4})[-/.](?P<month>\d\d?)(?:[-/.](?P<day>\d\d?))?(?:[T ](?P<time>\d\d:\d\d.*))?"
+)
+_NAMED_DATE: Final = re.compile(
+    r"(?:\w{3,9}, )?(?:(?P<day>\d\d?)(?:st|nd|rd|th)?[ /-])?(?P<month>[A-Za-z]{3,9})\.?[ /-]"
+    r"(?:(?P<day_2>\d\d?)(?:st|nd|rd|th)?,? )?(?P<year>\d{4})"
+)
+_MAX_DATE_CHARS: Final = 40
+
+
+@lru_cache(maxsize=16_384)
+def _date_in(text: str) -> str | None:
+    match = _ISO_DATE.match(text) or _NAMED_DATE.match(text)
+    if match is None:
+        return None
+    groups = match.groupdict()
+    month = MONTHS.get(match["month"].lower()) or match["month"]
+    if isinstance(month, str) and not month.isdigit():
+        return None
+    day = groups["day"] or groups.get("day_2")
+    date = f"{match['year']}-{int(month):02}" + (f"-{int(day):02}" if day else "")
+    return f"{date} {groups['time']}" if groups.get("time") else date
+
+
+def date_of(cell: Cell) -> str | None:
+    """Return a date as `2026-01-31`, as `2026-01`, or with its time behind it, or None.
+
+    Reads ISO 8601 dates, and English ones such as `31 January 2026` and `Jan 31, 2026`.
+    """
+    return _date_in(cell) if isinstance(cell, str) and len(cell) <= _MAX_DATE_CHARS else None

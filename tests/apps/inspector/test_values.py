@@ -1,0 +1,355 @@
+"""The values behind the pages, computed from lines that are written by hand."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llm_common.agents import FileContextPointerStore
+from llm_common.apps.inspector import run_values
+from llm_common.apps.inspector.application import Inspector
+from llm_common.apps.inspector.comparison import changed_text, comparable_steps, first_change
+from llm_common.apps.inspector.recorded_runs import RecordedRuns, Step
+from llm_common.core.models import LLMUsage
+from llm_common.core.structured import Attempt
+from llm_common.errors import PointerNotFoundError, StoreError
+from llm_common.trace import RecordedRun
+from llm_common.trace.lines import (
+    LINE,
+    AnswerLine,
+    Candidate,
+    Line,
+    ModelCallLine,
+    PackedItem,
+    PackingLine,
+    RunBegin,
+    RunEnd,
+    SelectionLine,
+    SentMessage,
+    SentPrompt,
+    ToolCallLine,
+)
+from llm_common.trace.recording import digest
+from tests.apps.inspector.hostile_data import browser
+from tests.apps.inspector.test_pages import seen
+
+
+def run_of(*lines: Line, name: str = "run.jsonl") -> RecordedRun:
+    numbered = [line.model_copy(update={"seq": seq}) for seq, line in enumerate(lines, 1)]
+    return RecordedRun(Path(name), tuple(numbered))
+
+
+def write(path: Path, *lines: Line) -> Path:
+    """Write a trace, as `Trace` does."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    texts = [LINE.dump_json(line, exclude_none=True) + b"\n" for line in run_of(*lines).lines]
+    path.write_bytes(b"".join(texts))
+    return path
+
+
+def call(
+    usage: LLMUsage | None = None, cost_usd: float | None = None, **prompt: Any
+) -> ModelCallLine:
+    fields = {"digest": "d", "bytes": 40, "chunk_bytes": 256} | prompt
+    return ModelCallLine(
+        attempt=Attempt("m", 5, usage=usage, cost_usd=cost_usd),
+        prompt=SentPrompt.model_validate(fields),
+    )
+
+
+def packing(tokens: int = 300, text: str | None = None, **fields: Any) -> PackingLine:
+    item = PackedItem(
+        source="file",
+        id="a",
+        rule="ranked",
+        reason="share",
+        form="whole",
+        tokens=200,
+        score=1.0,
+        chars=800,
+        chars_shown=800,
+    )
+    out = item.model_copy(
+        update={"id": "b", "form": "left_out", "tokens": 0, "chars_shown": 0, "reason": "no_room"}
+    )
+    line = PackingLine(
+        budget=1_000,
+        tokens=tokens,
+        intent="code_writing",
+        strategy="measured",
+        allocation={},
+        items=(item, out),
+        text=text,
+        text_digest=digest(text or ""),
+    )
+    return line.model_copy(update=fields)
+
+
+def test_a_run_has_the_totals_of_its_steps() -> None:
+    usage = LLMUsage(prompt_tokens=1_000, completion_tokens=50, cached_tokens=250)
+    run = run_of(
+        packing(tokens=100),
+        packing(),
+        call(usage, 0.5),
+        call(usage),
+        call(),
+        ToolCallLine(tool="find", failure="TimeoutError"),
+        ToolCallLine(tool="find"),
+        RunEnd(status="error", seconds=1.256),
+    )
+    assert {name: tuple(total) for name, total in run_values.totals(run).items()} == {
+        "Ended": ("error", ""),
+        "Seconds": ("1.26", ""),
+        "In the prompt": ("300", "of about 500 tokens"),
+        "Model calls": ("3", ""),
+        "Tokens sent": ("2,000", "25% from the cache"),
+        "Tokens received": ("100", ""),
+        "Cost": ("$0.5000", "at least"),
+        "Tool calls": ("2", "1 failed"),
+    }
+
+
+def test_a_run_without_an_end_and_prices_has_no_such_totals() -> None:
+    totals = run_values.totals(run_of(packing(unlisted=3), call(), ToolCallLine(tool="find")))
+    assert totals["Ended"].value == "no end"
+    assert totals["Seconds"].value == "-"
+    assert totals["In the prompt"].detail == "of over 500 tokens"
+    assert totals["Cost"].value == "unknown"
+    assert totals["Tokens sent"].detail == ""
+    assert totals["Tool calls"].detail == ""
+    assert run_values.totals(run_of(call(None, 0.25)))["Cost"] == ("$0.2500", "")
+    assert [*run_values.totals(run_of())] == ["Ended", "Seconds"]
+
+
+def test_the_parts_of_a_budget_fill_its_bar() -> None:
+    parts = run_values.segments(packing())
+    assert [(part.name, part.tokens, part.start, part.width) for part in parts] == [
+        ("Files", 200, 0.0, 200.0),
+        ("Headings and fences", 100, 200.0, 100.0),
+        ("Free", 700, 300.0, 700.0),
+    ]
+    assert [item.id for item in run_values.shown_items(packing())] == ["a"]
+    assert [item.id for item in run_values.left_out_items(packing())] == ["b"]
+
+
+def test_the_packing_before_a_packing_is_the_last_one() -> None:
+    run = run_of(packing(), call(), packing(), packing())
+    first, _, third, fourth = run.lines
+    assert isinstance(first, PackingLine)
+    assert isinstance(fourth, PackingLine)
+    assert run_values.packing_before(fourth, run) == third
+    assert run_values.packing_before(first, run) is None
+
+
+def test_messages_share_the_tokens_of_a_prompt_by_their_bytes() -> None:
+    messages = [SentMessage(role="system", bytes=30, digest="x")]
+    messages.append(SentMessage(role="user", bytes=10, digest="y"))
+    line = call(LLMUsage(prompt_tokens=100, completion_tokens=1), messages=messages)
+    assert [tuple(row) for row in run_values.sent_messages(line)] == [
+        (1, "system", 30, 75),
+        (2, "user", 10, 25),
+    ]
+    unknown = run_values.sent_messages(call(messages=messages))
+    assert [row.tokens for row in unknown] == [None, None]
+
+
+def test_messages_with_more_than_a_text_are_json() -> None:
+    prompt = '{"role":"user","content":"hi"}\n{"role":"tool","content":"x","id":1}\n["a"]\n{"cut'
+    user, tool, listed, cut = run_values.messages(prompt)
+    assert user == ("user", "hi")
+    assert (tool.role, tool.content.count("\n")) == ("tool", 4)
+    assert (listed, cut) == (("", '["a"]'), ("", '{"cut'))
+
+
+def test_the_answer_of_a_run_is_its_last() -> None:
+    answers = [AnswerLine(status="ok", text=text) for text in ("one", "two")]
+    assert run_values.answer(run_of(*answers)) == "two"
+    assert run_values.answer(run_of()) is None
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "sentence", "same"),
+    [
+        (
+            call(text="x" * 40),
+            call(text="x" * 40),
+            "Both prompts are the same 40 bytes.",
+            0,
+        ),
+        (
+            call(digest="a", bytes=400, prefixes=("1",)),
+            call(digest="b", bytes=500, prefixes=("1",)),
+            (
+                "The first changed byte is between 256 and 400 of 500. "
+                "Record with texts=True to find it exactly."
+            ),
+            None,
+        ),
+        (
+            packing(text="rain and wind"),
+            packing(text="rain and sun"),
+            "The first changed byte is 9 of 12, counted from 0: 75% of the bytes come before it.",
+            9,
+        ),
+        (packing(text="rain"), packing(text="rain"), "Both texts are the same 4 bytes.", 4),
+        (
+            packing(),
+            packing(text="rain"),
+            "The texts cannot be compared. A trace has them only with texts=True.",
+            None,
+        ),
+        (
+            packing(text="rain"),
+            packing(),
+            "The texts cannot be compared. A trace has them only with texts=True.",
+            None,
+        ),
+        (
+            packing(text="rain", text_digest="cut"),
+            packing(text="rainy"),
+            (
+                "The first changed byte is 4 of 5, counted from 0: 80% of the bytes come before it. "
+                "The text of line 0 is cut or redacted in its trace."
+            ),
+            4,
+        ),
+    ],
+)
+def test_the_first_change_of_two_steps(
+    before: Line, after: Line, sentence: str, same: int | None
+) -> None:
+    change = first_change(before, after)
+    assert change[0] == sentence
+    if same is not None and "prompts" not in sentence:
+        assert change[1] == same
+
+
+def test_a_change_is_shown_with_the_text_around_it() -> None:
+    text = "é" * 3_000 + "X" + "z" * 5_000
+    change = changed_text(text, len(("é" * 3_000).encode()))
+    assert change.is_cut
+    assert {*change.same} == {"é"}
+    assert change.first == "X"
+    assert change.following.strip("z") == ""
+    assert len(change.following) + change.more_chars == 5_000
+    # Half a character is not the same.
+    assert changed_text("éa", 1).first == "é"
+    assert changed_text("same", 4) == (False, "same", "", "", 0)
+
+
+def test_a_step_is_compared_with_those_before_it_first() -> None:
+    run = run_of(packing(), call(), packing(), packing(), packing())
+    other = run_of(call(), packing(), name="other.jsonl")
+    choices = comparable_steps(Step(run, run.lines[3]), [other])
+    assert [step.line.seq for step in choices["This run"]] == [3, 1, 5]
+    assert [step.line.seq for step in choices["Run other"]] == [2]
+    assert comparable_steps(Step(run, RunEnd(status="ok", seconds=1.0)), [other]) == {}
+
+
+BEGIN, END = RunBegin(query_id="q"), RunEnd(status="ok", seconds=1.0)
+
+
+def test_runs_are_listed_newest_first_and_links_are_not_followed(tmp_path: Path) -> None:
+    folder = tmp_path / "trace"
+    write(folder / "a" / "20260101T1.jsonl", BEGIN, END)
+    write(folder / "b" / "20260103T1.jsonl", BEGIN)
+    write(folder / "20260102T1.jsonl", BEGIN, END)
+    write(folder / "a" / "notes.txt", BEGIN)
+    (folder / "a" / "20260104T1.jsonl").symlink_to(folder / "b" / "20260103T1.jsonl")
+    (folder / "a" / "20260105T1.jsonl").mkdir()
+    runs = RecordedRuns(folder)
+    rows, total = runs.rows(limit=2)
+    assert ([row.run_id for row in rows], total) == (["20260103T1", "20260102T1"], 3)
+    assert (rows[0].begin is None, rows[0].end, rows[1].end) == (
+        False,
+        None,
+        END.model_copy(update={"seq": 2}),
+    )
+    assert [row.folder for row in runs.rows(limit=9, folder="a")[0]] == ["a"]
+    assert runs.rows(limit=1, offset=2)[0][0].run_id == "20260101T1"
+    assert RecordedRuns(None).rows(limit=9) == ([], 0)
+
+
+def test_only_steps_and_runs_that_exist_are_shown(tmp_path: Path) -> None:
+    write(tmp_path / "q" / "20260101T1.jsonl", BEGIN, ToolCallLine(tool="find"), END)
+    runs = RecordedRuns(tmp_path)
+    assert runs.step("q", "20260101T1", 2).key == "q/20260101T1/2"
+    for seq in (1, 3, 9):  # the begin, the end, and no line
+        with pytest.raises(PointerNotFoundError, match=f"The run has no step {seq}"):
+            runs.step("q", "20260101T1", seq)
+    with pytest.raises(PointerNotFoundError, match="There is no run"):
+        runs.run("q", "../20260101T1")
+
+
+def test_a_run_that_is_too_long_for_a_page_is_not_read(tmp_path: Path) -> None:
+    path = write(tmp_path / "q" / "20260101T1.jsonl", BEGIN, END)
+    with path.open("ab") as opened:
+        opened.truncate(32_000_001)  # sparse: it takes no space on the disk
+    with pytest.raises(StoreError, match="over 32,000,000 bytes, too many for a page"):
+        RecordedRuns(tmp_path).run("q", "20260101T1")
+
+
+def test_the_newest_other_runs_of_a_query_are_its_siblings(tmp_path: Path) -> None:
+    for number in range(5):
+        write(tmp_path / "q" / f"2026010{number}T1.jsonl", BEGIN, END)
+    write(tmp_path / "other" / "20260109T1.jsonl", BEGIN, END)
+    (tmp_path / "q" / "20260103T1.jsonl").write_text("damaged")
+    runs = RecordedRuns(tmp_path)
+    run = runs.run("q", "20260104T1")
+    assert [one.run_id for one in runs.siblings(run, limit=3)] == ["20260102T1", "20260101T1"]
+    oldest = runs.run("q", "20260100T1")
+    assert [one.run_id for one in runs.siblings(oldest, limit=1)] == ["20260104T1"]
+
+
+def test_the_costs_of_tools_are_counted_over_runs(tmp_path: Path) -> None:
+    offered = SelectionLine(
+        of="tools",
+        status="ok",
+        used="model",
+        candidates=(
+            Candidate(id="find", reason="chosen", tokens=30),
+            Candidate(id="hidden", reason="not shown", tokens=50),
+        ),
+    )
+    outputs = offered.model_copy(update={"of": "outputs"})
+    found = ToolCallLine(tool="find", result_bytes=100)
+    failed = ToolCallLine(tool="find", failure="TimeoutError")
+    write(tmp_path / "q" / "20260101T1.jsonl", BEGIN, offered, outputs, found, failed, END)
+    write(tmp_path / "q" / "20260102T1.jsonl", BEGIN, offered, found, END)
+    costs = RecordedRuns(tmp_path).tool_costs()
+    assert (costs.read, costs.total) == (2, 2)
+    find, hidden = costs.by_tool["find"], costs.by_tool["hidden"]
+    assert (find.definition_tokens, find.offered, find.offered_tokens) == (30, 2, 60)
+    assert (find.calls, find.failed, find.bytes) == (3, 1, 200)
+    assert (hidden.offered, hidden.offered_tokens) == (0, 0)
+
+
+async def test_tools_are_listed_by_their_cost_with_their_stored_outputs(tmp_path: Path) -> None:
+    store = FileContextPointerStore(tmp_path / "store", durability="rename")
+    for number in range(3):
+        await store.save(query_id=f"q{number}", tool_name="small", args={}, result="x")
+    await store.save(query_id="q9", tool_name="large", args={}, result="x" * 5_000)
+    page = seen(browser(Inspector(tmp_path / "store", None)).get("/tools").text)
+    assert page.index("large") < page.index("small")
+    assert "small - 0 0 0 0 bytes 3 9 bytes" in page
+
+
+async def test_a_search_lists_no_other_queries(tmp_path: Path) -> None:
+    store = FileContextPointerStore(tmp_path / "store", durability="rename")
+    for query_id in ("alpha-1", "beta-1"):
+        await store.save(query_id=query_id, tool_name="t", args={}, result="x")
+    page = browser(Inspector(tmp_path / "store", None)).get("/search?words=ALPHA").text
+    assert 'href="/queries/alpha-1"' in page
+    assert "beta-1" not in page
+
+
+def test_an_error_tells_what_is_wrong_and_quotes_no_path(tmp_path: Path) -> None:
+    write(tmp_path / "trace" / "q" / "20260101T1.jsonl", BEGIN, END)
+    client = browser(Inspector(tmp_path / "store", tmp_path / "trace"))
+    answer = client.get("/runs/q/absent")
+    assert (answer.status_code, "There is no run" in answer.text) == (404, True)
+    path = tmp_path / "trace" / "q" / "20260102T1.jsonl"
+    path.write_text("damaged\n")
+    answer = client.get("/runs/q/20260102T1")
+    assert answer.status_code == 500
+    assert "contains no line of a trace" in answer.text

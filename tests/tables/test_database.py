@@ -1,0 +1,248 @@
+"""A SELECT reads the records and nothing else, within time and memory, and errors say the way out."""
+
+import resource
+import time
+from pathlib import Path
+
+import pytest
+
+from llm_common.errors import ToolArgumentsError
+from llm_common.tables.database import MAX_RESULT_ROWS, NamedTable, QueryRows, RecordDatabase
+from llm_common.tables.finding import find_records
+from llm_common.text.canonical import Json
+
+ORDERS: list[Json] = [
+    {"no": f"W{n:03}", "buyer": n % 7, "total": n * 1.5, "paid": n % 2 == 0, "tags": ["a", f"t{n}"]}
+    for n in range(300)
+]
+BUYERS: list[Json] = [{"id": n, "name": f"Buyer {n}", "zip": f"0{n}123"} for n in range(7)]
+
+ENDLESS = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) "
+LONG = "replace(hex('" + "a" * 9_000 + "'), '6', '666666666')"
+LONG_ROWS = f"WITH RECURSIVE c(n, t) AS (SELECT 1, {LONG} UNION ALL SELECT n + 1, t || n FROM c LIMIT 90000) "
+REFUSED = [
+    "ATTACH 'x.db' AS x",
+    "ATTACH ':memory:' AS x",
+    "DETACH main",
+    "PRAGMA user_version",
+    "PRAGMA query_only = OFF",
+    "PRAGMA hard_heap_limit = 1",
+    "SELECT * FROM pragma_database_list",
+    "SELECT * FROM pragma_table_info('orders')",
+    "INSERT INTO orders (no) VALUES ('x')",
+    "UPDATE orders SET no = 'x'",
+    "DELETE FROM orders",
+    "REPLACE INTO orders (no) VALUES ('x')",
+    "DROP TABLE orders",
+    "ALTER TABLE orders ADD COLUMN x",
+    "CREATE TABLE x (y)",
+    "CREATE TEMP TABLE x (y)",
+    "CREATE TABLE x AS SELECT 1",
+    "CREATE VIEW x AS SELECT 1",
+    "CREATE INDEX x ON orders (no)",
+    "CREATE TRIGGER x AFTER INSERT ON orders BEGIN SELECT 1; END",
+    "CREATE VIRTUAL TABLE x USING fts5(y)",
+    "VACUUM",
+    "VACUUM INTO 'x.db'",
+    "REINDEX",
+    "ANALYZE",
+    "BEGIN",
+    "COMMIT",
+    "SAVEPOINT x",
+    "EXPLAIN SELECT 1; SELECT 2",
+    "SELECT 1; DROP TABLE orders",
+    "SELECT load_extension('x')",
+    "SELECT printf('%1000000000d', 1)",
+    "SELECT format('%1000000000d', 1)",
+    "SELECT zeroblob(1000000000)",
+    "SELECT hex(randomblob(1000000000))",
+    "SELECT random()",
+    "SELECT sqlite_version()",
+    "SELECT last_insert_rowid(), changes()",
+    "SELECT readfile('/etc/passwd')",
+    "SELECT writefile('x', 'y')",
+    "SELECT fts3_tokenizer('x')",
+    "SELECT edit('x')",
+    "WITH x AS (SELECT 1) DELETE FROM orders",
+    "",
+    " ;",
+    "not SQL",
+    "SELECT",
+    "SELECT 'half",
+    "SELECT \0",
+    "SELECT \ud800",
+    "SELECT ?",
+    "SELECT :x",
+    "SELECT " + "(" * 2_000 + "1" + ")" * 2_000,
+    "SELECT " + "1," * 15_000 + "1",
+    " UNION ALL ".join(["SELECT 1"] * 500),
+    "SELECT max(" + ",".join("1" * 500) + ")",
+    "SELECT 'a' LIKE '" + "%a" * 3_000 + "'",
+]
+STOPPED = [
+    ENDLESS + "SELECT count(*) FROM c",
+    ENDLESS + "SELECT sum(x) FROM c",
+    "SELECT count(*) FROM orders a, orders b, orders c, orders d",
+    "SELECT a.no || b.no || c.no FROM orders a, orders b, orders c, orders d ORDER BY 1",
+    f"WITH RECURSIVE c(t) AS (SELECT {LONG} UNION ALL SELECT t || t FROM c) SELECT max(t) FROM c",
+    LONG_ROWS + "SELECT count(DISTINCT t) FROM c",
+    LONG_ROWS + "SELECT t FROM c ORDER BY t",
+    LONG_ROWS + "SELECT t FROM c",
+    LONG_ROWS + "SELECT group_concat(t) FROM c",
+    LONG_ROWS + "SELECT json_group_array(t) FROM c",
+]
+
+
+@pytest.fixture
+def database() -> RecordDatabase:
+    records = {"orders": ORDERS, "buyers": BUYERS}
+    database = RecordDatabase()
+    for name, rows in records.items():
+        database.add([NamedTable(name, find_records(rows).tables[0])])
+    return database
+
+
+@pytest.mark.parametrize("sql", REFUSED)
+def test_everything_but_one_select_is_refused(
+    database: RecordDatabase, sql: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ToolArgumentsError, match=r"query_context returned nothing: .*orders\("):
+        database.query(sql)
+    assert list(tmp_path.iterdir()) == []
+    assert database.query("SELECT count(*), sum(total) FROM orders").rows == ((300, 67_275.0),)
+
+
+# Each takes two seconds, so all but two of them are run with the slow campaigns.
+@pytest.mark.parametrize(
+    "sql",
+    [
+        *STOPPED[:1],
+        *STOPPED[4:5],
+        *(pytest.param(sql, marks=pytest.mark.torture) for sql in STOPPED),
+    ],
+)
+def test_queries_without_end_are_stopped(database: RecordDatabase, sql: str) -> None:
+    peak_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    start_s = time.thread_time()
+    with pytest.raises(ToolArgumentsError, match=r"took|too big|too much"):
+        database.query(sql)
+    assert time.thread_time() - start_s < 2.5
+    grown_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak_kb
+    assert grown_kb < 200_000
+    assert database.query("SELECT 1").rows == ((1,),)
+
+
+@pytest.mark.parametrize(
+    ("sql", "rows"),
+    [
+        (
+            "SELECT name, count(*) FROM orders JOIN buyers ON buyer = id GROUP BY id LIMIT 2",
+            (("Buyer 0", 43), ("Buyer 1", 43)),
+        ),
+        (
+            "SELECT no FROM orders WHERE paid AND total > 440 ORDER BY 1",
+            (("W294",), ("W296",), ("W298",)),
+        ),
+        ("SELECT no FROM orders WHERE no LIKE 'w29%' AND NOT paid LIMIT 1", (("W291",),)),
+        ("SELECT value FROM orders, json_each(tags) WHERE no = 'W007'", (("a",), ("t7",))),
+        ("SELECT tags ->> 1 FROM orders WHERE no = 'W007'", (("t7",),)),
+        ("SELECT no, rank() OVER (ORDER BY total DESC) FROM orders LIMIT 1", (("W299", 1),)),
+        ("SELECT julianday('2026-03-05') - julianday('2026-03-01')", ((4.0,),)),
+        ("SELECT number('$1,234.50') + number('x')", ((None,),)),
+        ("SELECT number('$1,234.50') + number('17% off')", ((1_251.5,),)),
+        ("WITH t AS (SELECT 1 AS a) SELECT a FROM t UNION SELECT 2;", ((1,), (2,))),
+        ("SELECT x'6162', 1.5, NULL", (("6162", 1.5, None),)),
+        (ENDLESS + "SELECT x FROM c LIMIT 2", ((1,), (2,))),
+    ],
+)
+def test_selects_join_and_compute(
+    database: RecordDatabase, sql: str, rows: tuple[tuple[object, ...], ...]
+) -> None:
+    assert database.query(sql).rows == rows
+
+
+def test_a_mistake_is_answered_with_the_columns_of_its_tables(database: RecordDatabase) -> None:
+    with pytest.raises(ToolArgumentsError) as caught:
+        database.query("SELECT totl FROM orders", other_names=["get_parts_3ac5f0"])
+    assert caught.value.message == (
+        "query_context returned nothing: no such column: totl. Tables: orders(no, buyer, total, "
+        "paid, tags); buyers(id, name, zip); get_parts_3ac5f0"
+    )
+
+
+def test_numbers_in_texts_compare_as_numbers_and_codes_stay_texts() -> None:
+    csv = "price,version,zip,mixed\n9.50,1.9,01234,1\n10.25,1.10,94107,x\n100.00,2.0,00001,3\n"
+    database = RecordDatabase()
+    database.add([NamedTable("t", find_records(csv).tables[0])])
+
+    def column(sql: str) -> list[object]:
+        return [row[0] for row in database.query(sql).rows]
+
+    assert column("SELECT price FROM t WHERE price > 10 ORDER BY price") == [10.25, 100]
+    assert column("SELECT version FROM t ORDER BY rowid") == ["1.9", "1.10", "2.0"]
+    assert column("SELECT zip FROM t WHERE zip = '01234' OR zip = 94107") == ["01234", "94107"]
+    assert column("SELECT mixed FROM t WHERE mixed = 'x'") == ["x"]
+
+
+@pytest.mark.parametrize(
+    "records",
+    [
+        "id,price\na,9.50\nb,\nc,100.00\n",
+        [{"id": "a", "price": 9.5}, {"id": "b", "price": ""}, {"id": "c", "price": 100}],
+        [{"id": "a", "price": 9.5}, {"id": "b"}, {"id": "c", "price": 100}],
+    ],
+)
+def test_empty_text_among_numbers_is_no_value(records: Json) -> None:
+    database = RecordDatabase()
+    database.add([NamedTable("t", find_records(records).tables[0])])
+    assert database.query("SELECT id FROM t WHERE price > 50").rows == (("c",),)
+    assert database.query("SELECT id FROM t WHERE price IS NULL").rows == (("b",),)
+    assert database.query("SELECT max(price), avg(price), count(price) FROM t").rows == (
+        (100, 54.75, 2),
+    )
+    assert database.query("SELECT id FROM t ORDER BY price DESC LIMIT 1").rows == (("c",),)
+
+
+def test_empty_text_among_texts_is_kept() -> None:
+    records: list[Json] = [
+        {"id": "a", "note": ""},
+        {"id": "b", "note": "x"},
+        {"id": "", "note": ""},
+    ]
+    database = RecordDatabase()
+    database.add([NamedTable("t", find_records(records).tables[0])])
+    assert database.query("SELECT count(*) FROM t WHERE note = ''").rows == ((2,),)
+
+
+def test_odd_names_and_values_are_loaded() -> None:
+    rows: list[Json] = [
+        {
+            'a"b': 1,
+            "select": "\ud800",
+            "x; DROP TABLE t": 10**30,
+            "nul\0": "a\0b",
+            "Ä": -(2**63),
+            "deep": {"a": {"b": float("1e300")}},
+        }
+    ] * 2
+    database = RecordDatabase()
+    database.add([NamedTable("t", find_records(rows).tables[0])])
+    [row, _] = database.query("SELECT * FROM t").rows
+    assert row == (1, "\\ud800", str(10**30), "a\0b", -(2**63), 1e300)
+    assert database.query('SELECT "a""b", "select" FROM t').columns == ('a"b', "select")
+
+
+def test_long_answers_are_cut_and_say_so(database: RecordDatabase) -> None:
+    rows: QueryRows = database.query(ENDLESS + "SELECT x FROM c LIMIT 20000")
+    assert (len(rows.rows), rows.is_cut) == (MAX_RESULT_ROWS, True)
+    exact = database.query(ENDLESS + f"SELECT x FROM c LIMIT {MAX_RESULT_ROWS}")
+    assert (len(exact.rows), exact.is_cut) == (MAX_RESULT_ROWS, False)
+
+
+def test_names_can_be_added_replaced_and_shared(database: RecordDatabase) -> None:
+    database.add_alias("3ac5", "buyers")
+    assert database.query('SELECT count(*) FROM "3ac5"').rows == ((7,),)
+    database.replace(NamedTable("buyers", find_records(BUYERS[:2]).tables[0]))
+    assert database.query("SELECT count(*) FROM buyers").rows == ((2,),)
+    assert set(database.names) == {"orders", "buyers"}

@@ -1,0 +1,213 @@
+"""Records are found wherever they stand in a result, in each form, within bounds."""
+
+import json
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given, strategies as st
+
+from llm_common.tables.finding import find_records
+from llm_common.tables.table import MAX_COLUMNS, MAX_ROWS, Table
+
+ORDERS: Any = [{"id": 1, "state": "open"}, {"id": 2, "state": "paid"}, {"id": 3, "state": "open"}]
+ROWS = ((1, "open"), (2, "paid"), (3, "open"))
+PADDED = json.dumps(ORDERS) + " " * 200  # short texts are not parsed within other data
+
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=5) | st.dictionaries(st.text(max_size=5), inner, max_size=5)
+    ),
+    max_leaves=40,
+)
+
+
+def only_table(value: Any) -> Table:
+    [table] = find_records(value).tables
+    return table
+
+
+@pytest.mark.parametrize(
+    ("result", "path"),
+    [
+        (ORDERS, ""),
+        ({"data": {"orders": ORDERS}, "ok": True}, "data.orders"),
+        ({"pages": [{"n": 1}, ORDERS]}, "pages[1]"),
+        ({"rows": [[1, "open"], [2, "paid"], [3, "open"]], "columns": ["id", "state"]}, "rows"),
+        ({"schema": 1, "t": {"id": [1, 2, 3], "state": ["open", "paid", "open"]}}, "t"),
+        ([["id", "state"], [1, "open"], [2, "paid"], [3, "open"]], ""),
+        ({"content": [{"type": "text", "text": PADDED}]}, "content[0].text"),
+        (json.dumps(ORDERS), ""),
+        ("Found 3 orders:\n\n" + json.dumps(ORDERS), ""),
+        ("\n".join(map(json.dumps, ORDERS)), ""),
+    ],
+    ids=[
+        "list",
+        "within objects",
+        "within lists",
+        "rows beside columns",
+        "columns as lists",
+        "rows with a header",
+        "text of an MCP result",
+        "JSON text",
+        "JSON after a line",
+        "JSON lines",
+    ],
+)
+def test_records_are_found_wherever_they_stand(result: Any, path: str) -> None:
+    table = only_table(result)
+    assert (table.path, table.columns, table.rows) == (path, ("id", "state"), ROWS)
+    assert (table.total_rows, table.total_columns) == (3, 2)
+
+
+@pytest.mark.parametrize(
+    ("text", "columns", "last"),
+    [
+        ('id,state\n1,open\n2,paid\n3,"open, late"\n', ("id", "state"), ("3", "open, late")),
+        ("id\tstate\n1\topen\n2\tpaid\n3\topen\n", ("id", "state"), ("3", "open")),
+        ("Export\n\nid;state\n1;open\n2;paid\n3;open\n", ("id", "state"), ("3", "open")),
+        (
+            "Orders\n\n| id | state |\n|:--|---|\n| 1 | open |\n| 2 | a \\| b |\n\nEnd\n",
+            ("id", "state"),
+            ("2", "a | b"),
+        ),
+        (
+            "<table><tr><th>id<th>state</tr><tr><td>1<td>open &amp; <b>late</b></tr></table>",
+            ("id", "state"),
+            ("1", "open & late"),
+        ),
+        (
+            "2026-01-02T03:04:05Z INFO web: up\n2026-01-02T03:04:07Z WARN web: slow\n" * 2,
+            ("time", "level", "source", "message"),
+            ("2026-01-02T03:04:07Z", "WARN", "web", "slow"),
+        ),
+        (
+            'level=info msg="all \\"well\\"" ms=3\nlevel=warn msg=late ms=9\nlevel=info msg=x ms=1\n',
+            ("level", "msg", "ms"),
+            ("info", "x", "1"),
+        ),
+        (
+            '1.2.3.4 - ann [10/Oct/2026:13:55:36 +0000] "GET /a HTTP/1.1" 200 23 "-" "curl"\n' * 3,
+            ("client", "user", "time", "method", "path", "status", "bytes"),
+            ("1.2.3.4", "ann", "10/Oct/2026:13:55:36 +0000", "GET", "/a", "200", "23"),
+        ),
+        (
+            "NAME    READY   STATUS\nweb-1   1/1     Running now\ndb-1    0/1     Pending\n",
+            ("NAME", "READY", "STATUS"),
+            ("db-1", "0/1", "Pending"),
+        ),
+        (
+            "### Ann\nid: 1\nstate: open\n\n### Bob\nid: 2\nstate: paid\n\n### Cid\nid: 3\nstate: x\n",
+            ("heading", "id", "state"),
+            ("Cid", "3", "x"),
+        ),
+    ],
+    ids=[
+        "csv",
+        "tsv",
+        "semicolons",
+        "markdown",
+        "html",
+        "log",
+        "logfmt",
+        "access-log",
+        "columns",
+        "blocks",
+    ],
+)
+def test_each_form_of_text_has_its_records(
+    text: str, columns: tuple[str, ...], last: tuple[str, ...]
+) -> None:
+    table = only_table(text)
+    assert table.columns == columns
+    assert table.rows[-1] == last
+
+
+def test_lines_of_a_stack_trace_belong_to_their_entry() -> None:
+    log = "2026-01-02 03:04:05 ERROR db: down\nTraceback\n  x.py\n2026-01-02 03:04:06 INFO db: up\n"
+    assert only_table(log).column(3) == ["down\nTraceback\n  x.py", "up"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Dear Ann,\nas you know, we met, and spoke.\nIt rained, and rained.\nYours,\nBob\n",
+        "import os\n\nclass A:\n    x: int = 1\n    y: str = ''\n\n\ndef f(a, b):\n    return a\n",
+        "# Title\n\nSome prose.\n\n## Part\n\nMore prose, with a comma.\n",
+        "one line",
+        "",
+        '{"id": 1, "state": "op',
+    ],
+    ids=["letter", "program", "document", "line", "nothing", "half-json"],
+)
+def test_other_texts_have_no_records(text: str) -> None:
+    assert find_records(text).tables == ()
+
+
+def test_members_of_one_form_are_records_with_their_keys() -> None:
+    table = only_table({f"W{n}": {"state": "open", "n": n} for n in range(4)})
+    assert table.columns == ("key", "state", "n")
+    assert table.rows[3] == ("W3", "open", 3)
+    settings: Any = {"server": {"port": 1}, "log": {"level": "x"}, "user": {"name": "a"}}
+    assert find_records(settings).tables == ()
+
+
+def test_nested_objects_become_columns_with_the_shortest_names() -> None:
+    record = {"id": 1, "offer": {"price": {"usd": 5}}, "buyer": {"id": 9, "name": "Ann"}}
+    table = only_table([record, {**record, "tags": ["a", "b"], "none": {}}])
+    assert table.columns == ("id", "usd", "buyer.id", "name", "tags", "none")
+    assert table.paths == ("id", "offer.price.usd", "buyer.id", "buyer.name", "tags", "none")
+    assert table.rows == ((1, 5, 9, "Ann", None, None), (1, 5, 9, "Ann", '["a","b"]', "{}"))
+
+
+def test_names_that_differ_in_case_get_numbers() -> None:
+    assert only_table([{"Id": 1, "ID": 2, "a": {"b": 3}, "a.b": 4}] * 2).rows[0] == (1, 2, 3, 4)
+    assert only_table([{"Id": 1, "ID": 2}] * 2).columns == ("Id", "ID_2")
+    assert only_table("a,A,b\n1,2,3\n4,5,6\n7,8,9\n").columns == ("a", "A_2", "b")
+
+
+def test_records_within_records_are_a_table_too() -> None:
+    orders: Any = [{"no": f"W{n}", "items": [{"sku": n, "count": 2}] * n} for n in range(1, 4)]
+    table, items = find_records({"orders": orders}).tables
+    assert table.columns == ("no", "items")
+    assert (items.path, items.columns) == ("orders[].items", ("no", "sku", "count"))
+    assert items.rows[-1] == ("W3", 3, 2)
+    assert len(items.rows) == 6
+
+
+def test_values_beside_the_records_are_kept() -> None:
+    result: Any = {"status": "OK", "data": {"orders": ORDERS, "total": 330}, "next": "abc"}
+    assert find_records(result).fields == (("status", "OK"), ("data.total", 330), ("next", "abc"))
+
+
+def test_the_largest_table_comes_first() -> None:
+    tables = find_records({"a": ORDERS, "b": ORDERS * 4, "c": ORDERS * 2}).tables
+    assert [table.path for table in tables] == ["b", "c", "a"]
+
+
+def test_sizes_are_bounded_and_counted() -> None:
+    wide = only_table([{f"c{n}": n for n in range(2_000)}] * 2)
+    assert (len(wide.columns), wide.total_columns) == (MAX_COLUMNS, 2_000)
+    long = only_table([{"a": 1}] * (MAX_ROWS + 5))
+    assert (len(long.rows), long.total_rows) == (MAX_ROWS, MAX_ROWS + 5)
+    csv = only_table("a,b\n" + "1,2\n" * (MAX_ROWS + 5))
+    assert (len(csv.rows), csv.total_rows) == (MAX_ROWS, MAX_ROWS + 5)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_hostile_texts_raise_nothing(seed: int) -> None:
+    chance = random.Random(seed)
+    alphabet = '{}[]",:|-<>=\n\t \\\x00\ud800aA0;\u202e'
+    for _ in range(60):
+        text = "".join(chance.choices(alphabet, k=chance.randint(0, 400)))
+        for table in find_records(text).tables:
+            assert all(len(row) == len(table.columns) for row in table.rows)
+
+
+@given(JSON_VALUES)
+def test_every_table_is_regular(value: Any) -> None:
+    for table in find_records(value).tables:
+        assert len(table.columns) == len(table.paths) == len({*map(str.lower, table.columns)})
+        assert all(len(row) == len(table.columns) for row in table.rows)
+        assert len(table.rows) <= table.total_rows

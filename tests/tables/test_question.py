@@ -1,0 +1,133 @@
+"""What a question asks of a table: columns, conditions, orders, and the rows that meet them."""
+
+import time
+
+import pytest
+
+from llm_common.tables.columns import Column
+from llm_common.tables.question import TableQuestion, read_question
+from llm_common.tables.table import Table, table_of_records
+from llm_common.text.canonical import Json
+
+SHOES = [
+    ("S-100", "Trail One", "Men's, Unisex", "Gray/Black, Red", 4.5, "$89.95", True, "2026-03-05"),
+    ("S-200", "Road Two", "Women's", "Black", 3.9, "$120.00", False, "2026-03-20"),
+    ("S-300", "Court Three", "Men's", "White, Blue, Red", 4.9, "$49.50", True, "2025-11-02"),
+    ("S-400", "Trail Four", "Children's", "Blue", 4.1, "$50.00", False, "2026-01-15"),
+    ("S-500", "Road Five", "Women's, Unisex", "Core Black", 2.5, "$99.00", True, "2025-03-31"),
+]
+FIELDS = ("shoe_id", "title", "department", "color", "rating", "price", "on_sale", "released")
+TABLE = table_of_records("", [dict(zip(FIELDS, shoe, strict=True)) for shoe in SHOES])
+
+
+def reading(question: str, table: Table = TABLE) -> TableQuestion:
+    columns = [Column(table, index) for index in range(len(table.columns))]
+    return read_question(question, table, columns)
+
+
+def met(question: str) -> list[str]:
+    """Return the ids of the rows that meet every condition."""
+    read = reading(question)
+    return sorted(SHOES[row][0] for row in read.rows[: read.total])
+
+
+@pytest.mark.parametrize(
+    ("question", "ids"),
+    [
+        ("What is the title of S-300?", ["S-300"]),
+        ("Which shoes are for women?", ["S-200", "S-500"]),
+        ("Which shoes are not for women?", ["S-100", "S-300", "S-400"]),
+        ("Which colour shoes come in black?", ["S-100", "S-200", "S-500"]),
+        ("Shoes in blue or red", ["S-100", "S-300", "S-400"]),
+        ("Which have a rating of 4.5 and above?", ["S-100", "S-300"]),
+        ("Which have a rating above 4.5?", ["S-300"]),
+        ("Which have a rating of at most 3.9?", ["S-200", "S-500"]),
+        ("Which have a rating below 3.9?", ["S-500"]),
+        ("What costs a price between 50 and 99 dollars?", ["S-100", "S-400", "S-500"]),
+        ("Price under $50", ["S-300"]),
+        ("What is on sale?", ["S-100", "S-300", "S-500"]),
+        ("What is not on sale?", ["S-200", "S-400"]),
+        ("Which were released in March 2026?", ["S-100", "S-200"]),
+        ("Which were released on 2026-03-20?", ["S-200"]),
+        ("Which were released in 2025?", ["S-300", "S-500"]),
+        ("Which come in 3 colours?", ["S-300"]),
+        ("Men shoes on sale with a rating over 4.6", ["S-300"]),
+        ("Men and women shoes in white", ["S-300"]),
+    ],
+)
+def test_conditions_select_the_records(question: str, ids: list[str]) -> None:
+    assert met(question) == ids
+
+
+def test_conditions_say_what_they_compare() -> None:
+    texts = [
+        condition.text
+        for condition in reading("Unisex shoes, not for women, over $90, on sale").conditions
+    ]
+    assert texts == [
+        "price > 90",
+        "department is not Women's",
+        "department has Unisex",
+        "on_sale = yes",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("question", "best"),
+    [
+        ("Which shoe has the highest rating?", "S-300"),
+        ("the lowest rated rating", "S-500"),
+        ("the cheapest shoe", "S-300"),
+        ("the most expensive one", "S-200"),
+        ("the latest release, when released?", "S-200"),
+        ("the cheapest shoe for women", "S-500"),
+    ],
+)
+def test_an_order_puts_the_best_first(question: str, best: str) -> None:
+    assert SHOES[reading(question).rows[0]][0] == best
+
+
+def test_the_columns_that_a_question_names_come_first() -> None:
+    names = [TABLE.columns[index] for index in reading("price and title of S-100").columns]
+    assert set(names[:2]) == {"price", "title"}
+    assert reading("how is the weather?").columns == ()
+
+
+def test_without_a_row_for_all_conditions_the_nearest_come_first() -> None:
+    read = reading("Women shoes in blue on sale with a rating above 2")
+    assert read.total == 0
+    assert {SHOES[row][0] for row in read.rows[:2]} == {"S-300", "S-500"}
+
+
+def test_other_words_of_the_question_order_the_rows() -> None:
+    rows: list[dict[str, Json]] = [{"n": n, "text": f"entry {n} about weather"} for n in range(40)]
+    rows[17]["text"] = "the carrier refused the parcel"
+    read = reading("why was my parcel refused?", table_of_records("", rows))
+    assert (read.conditions, read.rows) == ((), (17,))
+
+
+def test_values_in_other_scripts_are_found() -> None:
+    rows: list[dict[str, Json]] = [
+        {"城市": "北京", "n": 1},
+        {"城市": "上海", "n": 2},
+        {"城市": "München", "n": 3},
+    ]
+    assert reading("wie ist es in München?", table_of_records("", rows)).rows == (2,)
+
+
+def test_a_question_names_no_value_by_accident() -> None:
+    rows: list[dict[str, Json]] = [{"name": "any", "id": n, "is": "the"} for n in range(4)]
+    rows[0]["name"] = "a"
+    assert reading("is the id of any name a number?", table_of_records("", rows)).conditions == ()
+
+
+def test_long_questions_and_cells_take_bounded_time() -> None:
+    rows: list[dict[str, Json]] = [
+        {"a": "word " * 2_000, "b": ", ".join(map(str, range(50)))} for _ in range(200)
+    ]
+    table = table_of_records("", rows)
+    start = time.thread_time()
+    reading(" ".join(map(str, range(200_000))), table)
+    reading("(" * 100_000, table)
+    reading("between " * 50_000, table)
+    assert time.thread_time() - start < 10

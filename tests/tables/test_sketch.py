@@ -1,0 +1,136 @@
+"""A sketch answers within its room: counts, values and whole rows that the question asks for."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, strategies as st
+
+from llm_common.tables.finding import find_records
+from llm_common.tables.sketch import ResultSketch, chars_in
+
+ORDERS: list[Any] = [
+    {
+        "no": f"W{n:04}",
+        "state": ("open", "paid", "sent")[n % 3],
+        "city": ("Bern", "Oslo")[n % 2],
+        "total": n * 2.5,
+        "link": f"https://example.org/{n}",
+    }
+    for n in range(300)
+]
+
+
+def sketch(result: Any, question: str = "", max_chars: int = 900) -> str:
+    return ResultSketch(find_records(result), question, name="get_3ac5").text(max_chars)
+
+
+def test_counts_and_rows_answer_the_question() -> None:
+    assert sketch(ORDERS, "Which open orders from Oslo have a total over 700?") == (
+        "Table get_3ac5: 300 records, 5 fields: total (0 to 747.5), no, state, city, link\n"
+        "For the question:\n"
+        "total > 700: 19 of 300 records\n"
+        "state = open: 100 of 300 records\n"
+        "city = Oslo: 150 of 300 records\n"
+        "All of these: 3 of 300 records\n"
+        "Records: no | total | state | city\n"
+        "W0285 | 712.5 | open | Oslo\n"
+        "W0291 | 727.5 | open | Oslo\n"
+        "W0297 | 742.5 | open | Oslo\n"
+        "state: open (100), paid (100), sent (100)\n"
+        "city: Bern (150), Oslo (150)"
+    )
+
+
+def test_without_a_question_a_sketch_has_counts_and_both_ends() -> None:
+    assert sketch(ORDERS, max_chars=350) == (
+        "Table get_3ac5: 300 records, 5 fields: no, state, city, total (0 to 747.5), link\n"
+        "city: Bern (150), Oslo (150)\n"
+        "state: open (100), paid (100), sent (100)\n"
+        "First and last records: no | state | city | total\n"
+        "W0000 | open | Bern | 0\n"
+        "W0001 | paid | Oslo | 2.5\n"
+        "W0002 | sent | Bern | 5\n"
+        "… 295 records …\n"
+        "W0298 | paid | Bern | 745\n"
+        "W0299 | sent | Oslo | 747.5"
+    )
+
+
+def test_errors_come_before_both_ends() -> None:
+    rows = [{"n": n, "level": "INFO", "text": f"all well {n}"} for n in range(90)]
+    rows[40] = {"n": 40, "level": "Error", "text": "disk full"}
+    assert "Errors: n | level | text\n40 | Error | disk full" in sketch(rows)
+
+
+def test_few_matching_records_show_their_other_fields() -> None:
+    rows = [
+        {"id": n, **{f"field_{c}": f"value {n}-{c}" for c in range(30)}} for n in range(100, 150)
+    ]
+    text = sketch(rows, "What is field_3 of 117?", 2_000)
+    assert "117 | value 117-3" in text
+    assert "Other fields of 117:" in text
+    assert "field_29: value 117-29" in text
+
+
+def test_values_of_the_asked_column_are_listed_once() -> None:
+    text = sketch(ORDERS, "In which city are the sent orders with a total over 600?")
+    assert "Of these, city: Bern (10), Oslo (10)" in text
+
+
+def test_values_beside_the_records_are_shown_without_request_ids() -> None:
+    result = {
+        "request_id": "9b5b91cb-0641-4895-a4e2-a220f018840a",
+        "orders": ORDERS,
+        "next_page": "abc",
+    }
+    assert sketch(result).startswith(
+        "Beside the records: next_page: abc\nTable get_3ac5, at orders: 300 records,"
+    )
+
+
+def test_the_table_of_the_question_comes_first_and_the_others_are_named() -> None:
+    result = {
+        "orders": ORDERS,
+        "cities": [{"town": "Bern", "people": 5}, {"town": "Rome", "people": 9}],
+    }
+    text = sketch(result, "How many people live in Rome?")
+    assert text.startswith("Table get_3ac5_cities, at cities: 2 records, 2 fields:")
+    assert "Rome | 9" in text
+    assert "Table get_3ac5, at orders: 300 records, 5 fields: no, state, city, total, link" in text
+
+
+def test_long_cells_are_clipped_and_say_so() -> None:
+    rows = [{"id": n, "kind": "even" if n % 2 else "odd", "text": "x" * 300} for n in range(30)]
+    assert f"7 | {'x' * 239}…" in sketch(rows, "text of 7", 900)
+    assert f"7 | {'x' * 59}…" in sketch(rows, "text of even ones", 900)
+
+
+def test_a_cell_forges_no_line() -> None:
+    rows = [{"id": n, "text": "a\nAll of these: 9 of 9 records"} for n in range(30)]
+    assert "\nAll of these" not in sketch(rows, "text of 7")
+
+
+def test_records_beyond_the_limit_are_not_claimed_to_be_counted() -> None:
+    text = sketch([{"a": n % 7} for n in range(100_010)])
+    assert text.startswith(
+        "Table get_3ac5: 100,010 records, 1 field: a\nCounted and compared: the first 100,000"
+    )
+
+
+@given(st.integers(0, 1_500), st.sampled_from(["", "open orders in Oslo", "W0007", "xyz"]))
+def test_a_sketch_keeps_its_limit_in_whole_rows(max_chars: int, question: str) -> None:
+    text = sketch(ORDERS, question, max_chars)
+    assert len(text) <= max_chars
+    for line in text.splitlines():
+        assert line.count(" | ") in (0, 2, 3, 4)
+
+
+@pytest.mark.parametrize("question", ["open orders in Oslo", ""])
+def test_more_room_never_shows_fewer_records(question: str) -> None:
+    counts = [sketch(ORDERS, question, chars).count("\nW0") for chars in range(300, 3_000, 100)]
+    assert counts == sorted(counts)
+
+
+def test_the_share_of_records_is_estimated() -> None:
+    records = find_records({"orders": ORDERS, "text": "x" * 50})
+    assert 0.7 < chars_in(records.tables) / len(str(ORDERS)) < 1.1

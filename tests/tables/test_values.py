@@ -1,0 +1,101 @@
+"""Cells are read as numbers, dates, flags and lists, as people and programs write them."""
+
+import pytest
+
+from llm_common.tables.values import (
+    Cell,
+    cell_text,
+    date_of,
+    elements_of,
+    flag_of,
+    format_number,
+    number_of,
+)
+
+
+@pytest.mark.parametrize(
+    ("cell", "number"),
+    [
+        (5, 5.0),
+        (2.5, 2.5),
+        ("1,234.50", 1234.5),
+        ("-$1,234", -1234.0),
+        ("$-7", -7.0),
+        ("17% off", 17.0),
+        ("4.8/5", 4.8),
+        ("30ms", 30.0),
+        ("EUR 9.99", 9.99),
+        ("0.5", 0.5),
+        ("0", 0.0),
+        ("01234", None),
+        ("1,23", None),
+        ("1.2.3", None),
+        ("2026-01-02", None),
+        ("8 1/2", None),
+        ("", None),
+        ("about 5", None),
+        (True, None),
+        (None, None),
+        (10**400, None),
+        ("9" * 41, None),
+    ],
+)
+def test_numbers_are_read_as_people_write_them(cell: Cell, number: float | None) -> None:
+    assert number_of(cell) == number
+
+
+@pytest.mark.parametrize(
+    ("cell", "date"),
+    [
+        ("2026-03-05", "2026-03-05"),
+        ("2026/3/5", "2026-03-05"),
+        ("2026-03", "2026-03"),
+        ("2026-03-05T10:11:12Z", "2026-03-05 10:11:12Z"),
+        ("5 March 2026", "2026-03-05"),
+        ("Mar 5, 2026", "2026-03-05"),
+        ("Thu, 05 Mar 2026 10:00:00 GMT", "2026-03-05"),
+        ("10/Oct/2026:13:55:36 +0000", "2026-10-10"),
+        ("March 2026", "2026-03"),
+        ("Room 2026", None),
+        ("5", None),
+        (5, None),
+        (None, None),
+    ],
+)
+def test_dates_are_read_in_iso_and_english(cell: Cell, date: str | None) -> None:
+    assert date_of(cell) == date
+
+
+@pytest.mark.parametrize(
+    ("cell", "elements"),
+    [
+        ("a, b,c", ("a", "b", "c")),
+        ('["a", 1]', ("a", "1")),
+        ('[{"a": 1}]', ()),
+        ("[half", ("[half",)),
+        ("1,234", ("1,234",)),
+        (f"{'long ' * 10}, and more", (f"{'long ' * 10}, and more",)),
+        ("one", ("one",)),
+        (7, ("7",)),
+        (True, ("true",)),
+        (None, ()),
+    ],
+)
+def test_lists_are_read_from_json_and_commas(cell: Cell, elements: tuple[str, ...]) -> None:
+    assert elements_of(cell) == elements
+
+
+def test_flags_and_texts_of_cells() -> None:
+    assert [flag_of(cell) for cell in (True, "Yes", "FALSE", "no", 1, "maybe", None)] == [
+        *(True, True, False, False),
+        *(None, None, None),
+    ]
+    assert [cell_text(cell) for cell in (None, True, False, "x", 3, 2.0)] == [
+        *("", "true", "false"),
+        *("x", "3", "2"),
+    ]
+    numbers = (2.50, 1 / 3, 1e20, -4.0, 10**5000)
+    assert [format_number(number) for number in numbers] == [
+        *("2.5", "0.333333", "1e+20"),
+        *("-4", "a long number"),
+    ]
