@@ -36,7 +36,7 @@ def test_the_programs_of_the_skill_run(tmp_path: Path) -> None:
     assert (completed.returncode, completed.stderr) == (0, "")
     assert completed.stdout.splitlines() == [
         "True True",
-        "['list_orders', 'read_context', 'search_context']",
+        "['list_orders', 'query_context', 'read_context', 'search_context']",
     ]
 
 

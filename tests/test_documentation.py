@@ -185,6 +185,13 @@ def test_hosted_checks_run_the_local_ones_and_nothing_else() -> None:
     assert re.findall(r"\brun: *(.+)", workflow) == [".ci/run"]
 
 
+def test_local_checks_run_each_make_command_of_the_readme() -> None:
+    checks = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    commands = set(re.findall(r"^make \w+", README, re.MULTILINE))
+    assert {"make demo", "make test"} <= commands
+    assert commands <= set(re.findall(r"^step (make \w+)$", checks, re.MULTILINE))
+
+
 def test_the_readme_shows_each_framework_as_its_page_does() -> None:
     rows = re.findall(r"^\| .*\(docs/integrations/.*$", README, re.MULTILINE)
     pages: list[str] = []

@@ -13,9 +13,9 @@ MAX_FILES = {
     "select outputs, HTTP": 18,
     "run": 49,
     "run, HTTP": 56,
-    "hook: offload a result": 24,  # with the trace of the session
+    "hook: offload a result": 31,  # with the trace of the session
     "hook: fold 200 messages": 22,
-    "gateway: preview a result": 27,
+    "gateway: preview a result": 34,
     "pack an output and turns": 24,
     "pack a folder": 21,
 }

@@ -148,9 +148,9 @@ def test_a_request_after_a_long_paste_is_found() -> None:
 
 
 def seconds_for(text: str) -> float:
-    started = time.perf_counter()
+    started = time.process_time()
     classify_intent(text)
-    return time.perf_counter() - started
+    return time.process_time() - started
 
 
 @pytest.mark.torture

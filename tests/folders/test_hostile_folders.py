@@ -1,7 +1,6 @@
 """Test hostile folders: circles of links, swaps after listing, slow rules, files with keys."""
 
 import os
-import time
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -124,6 +123,11 @@ def test_a_swapped_file_is_read_once_restored_f_164(tree: Path) -> None:
     assert "b.py" in {file.path for file in pack_folder("port", tree).files}
 
 
+def cpu_s() -> float:
+    """Return the processor time of this process and of the processes that it waited for."""
+    return sum(os.times()[:4])
+
+
 @pytest.mark.parametrize("checkout", [False, True])
 def test_a_rule_that_would_backtrack_is_fast_f_163(tree: Path, checkout: bool) -> None:
     write(
@@ -132,9 +136,9 @@ def test_a_rule_that_would_backtrack_is_fast_f_163(tree: Path, checkout: bool) -
     )
     if checkout:
         git(tree, "init", "-q")
-    begin = time.perf_counter()
+    begin = cpu_s()
     assert pack_folder("port", tree).searched == 4
-    assert time.perf_counter() - begin < 2
+    assert cpu_s() - begin < 2
 
 
 # The names that the folders of projects hold keys under, with and without a dot.

@@ -168,6 +168,6 @@ def test_lines_are_read_as_rules(text: str, path: str, expected: bool | None) ->
     ],
 )
 def test_every_rule_is_fast_f_163(rule: str, path: str) -> None:
-    begin = time.perf_counter()
+    begin = time.thread_time()
     assert IgnoreRules(f"{rule}\n").verdict(path) is None
-    assert time.perf_counter() - begin < 1
+    assert time.thread_time() - begin < 1

@@ -51,6 +51,6 @@ def test_names_of_sources_and_samples_are_not_secret_f_165(folder: str) -> None:
     "name", ["a_" * 120, f"a{'.env' * 60}x", f"a.env{'_dev' * 60}!", f"{'~' * 250}x", " key" * 60]
 )
 def test_long_names_are_checked_quickly_f_165(name: str) -> None:
-    begin = time.perf_counter()
+    begin = time.thread_time()
     assert usually_holds_secrets(name) is name.endswith("key")
-    assert time.perf_counter() - begin < 1
+    assert time.thread_time() - begin < 1

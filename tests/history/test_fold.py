@@ -322,6 +322,10 @@ TURNS: dict[str, Callable[[int, str], list[Message]]] = {
     "empty ids": lambda _, output: openai_turn(
         {"id": "", "function": {"name": "read"}}, "", output
     ),
+    "the oldest calls": lambda _, output: [
+        {"role": "assistant", "content": None, "function_call": {"name": "read"}},
+        {"role": "function", "name": "read", "content": output},
+    ],
     "no ids": lambda _, output: openai_turn({"function": {"name": "read"}}, None, output),
 }
 

@@ -98,10 +98,12 @@ def pointer_in(shown: object) -> str:
 def test_a_long_result_of_a_synchronous_function_is_read_back() -> None:
     session = session_of()
     shown = wrap_tool(list_parts, session)("Ann")
-    read_context, search_context = tool_functions(session, sync=True)
+    read_context, search_context, query_context = tool_functions(session, sync=True)
+    [table] = re.findall(r"^Table (\w+)", str(shown), re.MULTILINE)
+    assert "\n4000\n" in query_context(f"SELECT count(*) FROM {table}")
     pointer_id = pointer_in(shown)
     assert "part 3456 of Ann" in read_context(pointer_id, path="/3456/name")
-    assert "part 3456 of Ann" in read_context(pointer_id, filter="[?id == `3456`].name")
+    assert "part 3456 of Ann" in query_context(f"SELECT name FROM {table} WHERE id = 3456")
     assert "part 3456 of Ann" in read_context(pointer_id=pointer_id, regex="part 3456 of \\w+")
     assert pointer_id in search_context("part 3999")
 
@@ -109,7 +111,9 @@ def test_a_long_result_of_a_synchronous_function_is_read_back() -> None:
 async def test_a_long_result_of_an_async_function_is_read_back() -> None:
     session = session_of()
     shown = await wrap_tool(list_parts_later, session)(owner="Ann")
-    read_context, search_context = tool_functions(session)
+    read_context, search_context, query_context = tool_functions(session)
+    [table] = re.findall(r"^Table (\w+)", str(shown), re.MULTILINE)
+    assert "\n4000\n" in await query_context(f"SELECT count(*) FROM {table}")
     pointer_id = pointer_in(shown)
     assert "part 3456 of Ann" in await read_context(pointer_id, path="/3456/name")
     assert pointer_id in await search_context("part 3999")
@@ -148,7 +152,9 @@ def test_the_functions_have_names_hints_and_descriptions(sync: bool) -> None:
     functions: list[Callable[..., Any]] = [*tool_functions(session_of(**config))]
     if sync:
         functions = [*tool_functions(session_of(**config), sync=True)]
-    assert [function.__name__ for function in functions] == ["read_result", "find_words"]
+    assert [function.__name__ for function in functions] == [
+        *("read_result", "find_words", "query_context")
+    ]
     for function in functions:
         signature = inspect.signature(function)
         assert signature.return_annotation is str

@@ -63,7 +63,7 @@ def reads(path: str) -> ModelStep:
     def respond(call: ModelCall) -> Any:
         args = {
             "pointer_id": id_in(outputs(call.input)[0]),
-            "select": {"path": path, "filter": None},
+            "select": {"path": path, "keys": None},
             "cursor": None,
         }
         return calls(("read_context", args))

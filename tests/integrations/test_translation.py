@@ -39,7 +39,7 @@ async def test_an_offloaded_result_is_read_back_and_found() -> None:
     shown = await session.offload(ROWS, tool="list_parts", args={})
     args = {
         "pointer_id": shown.pointer_id,
-        "select": {"path": "/1500/stock", "filter": None},
+        "select": {"path": "/1500/stock", "keys": None},
         "cursor": None,
     }
     assert "10500" in await read_back(session, "read_context", args)

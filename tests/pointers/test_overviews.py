@@ -63,6 +63,17 @@ def test_queries_report_their_pointers_and_bytes(store: ContextPointerStore) -> 
     assert all(one.bytes > 500 and one.changed_at and not one.problem for one in found.values())
 
 
+@pytest.mark.parametrize("maker", ["files", "memory"])
+async def test_the_query_that_changed_last_is_listed_first(tmp_path: Path, maker: str) -> None:
+    store = MAKERS[maker](tmp_path / "base")
+    for number, query_id in enumerate(("b", "a", "c", "a")):
+        await store.save(
+            query_id=query_id, task_id=None, tool_name="t", args={"number": number}, result=1
+        )
+        await asyncio.sleep(0.05)  # above the resolution of a file's time
+    assert [query.query_id for query in store.queries()] == ["a", "c", "b"]
+
+
 def test_pages_contain_every_pointer_once(store: ContextPointerStore) -> None:
     pages = [store.newest(query_id="a", limit=2, offset=offset) for offset in (0, 2, 4, 6)]
     assert [len(page.pointers) for page in pages] == [2, 2, 1, 0]
@@ -231,3 +242,44 @@ def test_a_dry_run_reports_what_gc_then_removes(store: ContextPointerStore) -> N
     assert asyncio.run(store.gc(now=later)) == planned
     assert store.newest(query_id="a", limit=9).total == 4
     assert asyncio.run(store.gc(now=later, dry_run=True)).freed_bytes == 0
+
+
+async def test_a_page_has_no_expired_and_no_damaged_pointer(tmp_path: Path) -> None:
+    now = [datetime(2026, 1, 1, tzinfo=UTC)]
+    store = FileContextPointerStore(tmp_path / "base", durability="rename", clock=lambda: now[0])
+    saved = []
+    for number, ttl_s in enumerate((None, 60.0, None, None)):
+        pointer = await store.save(
+            query_id="q", tool_name="t", args={"n": number}, result=number, ttl_s=ttl_s
+        )
+        saved.append(pointer)
+        now[0] += timedelta(seconds=1)
+    (store.base_dir / "q" / f"{saved[2].pointer_id}.meta.json").write_text("{}")
+    now[0] += timedelta(seconds=100)
+    page = store.newest(query_id="q", limit=10)
+    assert (page.pointers, page.total) == ((saved[3], saved[0]), 4)
+
+
+async def test_expired_outputs_are_not_found(tmp_path: Path) -> None:
+    now = [datetime(2026, 1, 1, tzinfo=UTC)]
+    store = InMemoryContextPointerStore(clock=lambda: now[0])
+    for number, ttl_s in enumerate((None, 60.0)):
+        await store.save(
+            query_id="q", tool_name="gauge", args={"n": number}, result="rain", ttl_s=ttl_s
+        )
+    assert store.find("gauge").total == 2
+    now[0] += timedelta(seconds=61)
+    for in_results in (False, True):
+        found = store.find("rain gauge", in_results=in_results)
+        assert (found.total, found.searched, found.unreadable) == (1, 1, 0)
+
+
+async def test_a_document_may_have_any_path() -> None:
+    store = InMemoryContextPointerStore()
+    await store.save(query_id="q", tool_name="say", args={}, result={"a\nb\nc": "a red fox"})
+
+    def split(_: ContextPointer, payload: bytes) -> Iterator[tuple[str, str]]:
+        yield from json.loads(payload).items()
+
+    [match] = store.find("fox", query_id="q", in_results=True, split=split).matches
+    assert (match.path, match.passage) == ("a\nb\nc", "a red fox")

@@ -44,7 +44,10 @@ from llm_common.errors import (
 from llm_common.pointers.pointer import digest_of
 from llm_common.pointers.reading import read_payload
 from llm_common.pointers.records import LockedRecords
+from llm_common.redaction.patterns import REDACTED
+from llm_common.redaction.redactor import Redactor
 from llm_common.storage import FileBlobStore, MemoryBlobStore
+from tests.loop_cpu import longest_tick_s
 from tests.pointers.names import meta_key, result_key
 
 
@@ -428,6 +431,40 @@ async def test_sources_are_distinct_web_addresses_s0_15(store: FileContextPointe
     assert (await save(store, source_urls=["https://example.com/" + "x" * 3000])).source_urls == []
 
 
+async def test_repeated_sources_do_not_count_towards_the_fifty_s0_15(
+    store: FileContextPointerStore,
+) -> None:
+    others = [f"https://example.com/{number}" for number in range(49)]
+    urls = ["https://a.example"] * 60 + others
+    pointer = await save(store, {"source_urls": ["https://late.example"]}, source_urls=urls)
+    assert pointer.source_urls == ["https://a.example", *others]
+
+
+@pytest.mark.parametrize(
+    ("urls", "most", "kept"),
+    [
+        (["https://example.com/a"] * 100_000, 1, 1),
+        ([f"https://example.com/{number}" for number in range(100_000)], 50, 50),
+        ([f"https://example.com/?api_key=sk-{number:020}" for number in range(100_000)], 500, 1),
+    ],
+    ids=["one address", "distinct", "distinct secrets"],
+)
+async def test_few_of_many_sources_are_redacted_s0_15(
+    tmp_path: Path, urls: list[str], most: int, kept: int
+) -> None:
+    redacted: list[str] = []
+
+    class CountingRedactor(Redactor):
+        def text(self, text: str) -> str:
+            redacted.append(text)
+            return Redactor.text(self, text)
+
+    store = FileContextPointerStore(tmp_path, redactor=CountingRedactor())
+    pointer = await save(store, source_urls=urls)
+    assert len(pointer.source_urls) == kept
+    assert sum(text.startswith("https://") for text in redacted) == most
+
+
 async def test_meta_never_contains_the_result_s0_16(store: FileContextPointerStore) -> None:
     pointer = await save(store, {"text": "word " * 200_000, "rows": [{"k" * 500: "v" * 500}] * 500})
     assert (store.base_dir / meta_key("q", pointer.pointer_id)).stat().st_size < 8_192
@@ -456,6 +493,31 @@ async def test_arguments_are_cut_from_8_kilobytes_on_s0_16(
     pointer = await save(store, args=args)
     assert (pointer.args == args) == (size == 8_192)
     assert pointer.args_sha256 == digest_of(args)
+
+
+@pytest.mark.parametrize(("levels", "is_kept"), [(100, True), (101, False)])
+async def test_arguments_of_over_100_levels_are_cut_s0_16(
+    store: FileContextPointerStore, levels: int, is_kept: bool
+) -> None:
+    args = {"deep": nested("leaf", levels - 1), "n": 5}
+    pointer = await save(store, args=args)
+    assert (pointer.args == args) is is_kept
+    assert isinstance(pointer.args["deep"], str) is not is_kept
+    assert pointer.args["n"] == 5
+    assert pointer.args_sha256 == digest_of(args)
+    assert store.list(query_id="q") == [pointer]
+
+
+async def test_a_pin_of_an_unknown_pointer_creates_no_folder(
+    store: FileContextPointerStore,
+) -> None:
+    pointer = await save(store)
+    before = tree(store.base_dir)
+    for change in (store.pin, store.unpin):
+        with pytest.raises(PointerNotFoundError):
+            change(pointer.model_copy(update={"query_id": "other"}))
+    assert not (store.base_dir / "other").exists()
+    assert tree(store.base_dir) == before
 
 
 async def test_calls_that_differ_only_in_task_both_stay_s0_04() -> None:
@@ -828,6 +890,57 @@ async def test_saving_never_blocks_the_event_loop_s0_20(tmp_path: Path, size: in
     assert store.load_result(pointer=pointer) == {"text": "y" * size}
 
 
+@pytest.mark.parametrize(
+    "args",
+    [
+        pytest.param({"content": "token = {" * 110_000}, id="dense"),
+        pytest.param({"content": "password=" * 110_000}, id="names"),
+        pytest.param({"content": "password=" * 550_000}, id="5-megabytes"),
+        pytest.param({f"name{number}": "token" for number in range(30_000)}, id="30,000-names"),
+        pytest.param({"rows": {f"name{n}": "token" for n in range(30_000)}}, id="within-a-name"),
+    ],
+)
+async def test_large_arguments_are_redacted_in_the_thread_s0_20(
+    store: FileContextPointerStore, args: dict[str, Any]
+) -> None:
+    busy_s, pointer = await longest_tick_s(save(store, args=args))
+    assert busy_s < 0.1
+    assert pointer.args_sha256 == digest_of(args)
+
+
+async def test_arguments_changed_during_a_save_are_stored_unchanged(
+    store: FileContextPointerStore,
+) -> None:
+    row = {"n": 1}
+    args = {"rows": [row], "ratio": math.nan}
+    original = digest_of(args)
+    with held(store):
+        # These wait in all threads of the store, so the save after them only starts later.
+        others = [asyncio.create_task(save(store, n, args={"n": n})) for n in range(4)]
+        await asyncio.sleep(0)
+        saving = asyncio.create_task(save(store, args=args))
+        await asyncio.sleep(0)
+        row["n"] = 2
+    await asyncio.gather(*others)
+    pointer = await saving
+    assert pointer.args == {"rows": [{"n": 1}], "ratio": None}
+    assert pointer.args_sha256 == original
+
+
+@dataclass
+class Failure:
+    error: str
+
+
+async def test_a_long_error_is_redacted_in_the_thread(store: FileContextPointerStore) -> None:
+    failed = Failure("password=" * 550_000)
+    busy_s, shown = await longest_tick_s(store.as_stored(failed))
+    assert busy_s < 0.1
+    assert shown == {"error": f"{'password=' * 10}{REDACTED}"}
+    succeeded = ToolResult(data="password=hunter2-x")
+    assert await store.as_stored(succeeded) is succeeded
+
+
 async def test_the_twins_never_block_the_event_loop(tmp_path: Path) -> None:
     store = FileContextPointerStore(tmp_path / "base", durability="rename")
     session = ToolContextManager(pointer_store=store)
@@ -974,3 +1087,72 @@ async def test_a_pointer_of_another_query_is_not_found() -> None:
     blobs.put(result_key("q", pointer.pointer_id), b"1")
     with pytest.raises(CorruptPointerError):
         store.load_result(pointer=pointer)
+
+
+async def test_a_repeat_is_never_the_result_of_another_call_s0_05() -> None:
+    blobs = MemoryBlobStore()
+    store = ContextPointerStore(LockedRecords(blobs))
+    first = await save(store, "one", keep_repeats=True)
+    theirs = await save(store, "two", tool_name="other")
+    # As if the other call had this long id.
+    moved = theirs.model_copy(update={"pointer_id": f"{first.pointer_id}0001"})
+    blobs.put(meta_key("q", moved.pointer_id), moved.model_dump_json().encode())
+    blobs.put(result_key("q", moved.pointer_id), b'"two"')
+    again = await save(store, "two", keep_repeats=True)
+    assert again.pointer_id == f"{first.pointer_id}0002"
+    assert again.tool_name == "tool"
+    assert store.load_result(pointer=moved) == "two"
+    assert await save(store, "two", keep_repeats=True) == again.model_copy(
+        update={"created_at": store.list(query_id="q")[-1].created_at}
+    )
+
+
+async def test_only_queries_of_a_prefix_are_asked_for_a_pointer() -> None:
+    store = InMemoryContextPointerStore()
+    mine = await save(store, query_id="ann:1")
+    theirs = await save(store, query_id="bob:1")
+    assert store.query_with(mine.pointer_id, prefix="ann:") == "ann:1"
+    assert store.query_with(theirs.pointer_id, prefix="ann:") is None
+    assert store.query_with("0" * 12, prefix="") is None
+    store.delete(query_id="ann:1")
+    assert store.query_with(mine.pointer_id, prefix="ann:") is None
+
+
+async def test_a_text_is_no_list_of_ids() -> None:
+    store = InMemoryContextPointerStore()
+    pointer = await save(store)
+    with pytest.raises(TypeError, match=r"pointer_ids must be a list of ids, got str"):
+        store.delete(query_id="q", pointer_ids=pointer.pointer_id)
+    assert store.list(query_id="q") == [pointer]
+
+
+async def test_verifying_removes_temporaries_only_on_request(
+    store: FileContextPointerStore,
+) -> None:
+    await save(store)
+    temporary = store.base_dir / "q" / ".tmp-1-1-0123456789abcdef"
+    temporary.write_bytes(b"half")
+    os.utime(temporary, (1_000, 1_000))
+    report = await store.verify()
+    assert [(finding.kind, finding.repaired) for finding in report.findings] == [
+        ("stale_temporary", False)
+    ]
+    assert temporary.exists()
+    report = await store.verify(repair=True)
+    assert [(finding.kind, finding.repaired) for finding in report.findings] == [
+        ("stale_temporary", True)
+    ]
+    assert not temporary.exists()
+    assert (await store.verify()).is_clean
+
+
+async def test_a_listing_sweeps_old_temporaries(store: FileContextPointerStore) -> None:
+    pointer = await save(store)
+    temporary = store.base_dir / "q" / ".tmp-1-1-0123456789abcdef"
+    temporary.write_bytes(b"half")
+    assert store.list(query_id="q") == [pointer]
+    assert temporary.exists()
+    os.utime(temporary, (1_000, 1_000))
+    fresh = FileContextPointerStore(store.base_dir, durability="rename")
+    assert fresh.list(query_id="q") == [pointer]
+    assert not temporary.exists()

@@ -6,7 +6,12 @@ from unittest.mock import AsyncMock, MagicMock
 import pytest
 
 from llm_common.errors import ToolFailedError, UnserialisableError
-from llm_common.selection.catalogue import Catalogue, read_catalogue
+from llm_common.selection.catalogue import (
+    Catalogue,
+    fitting_lines,
+    offer_tools,
+    read_catalogue,
+)
 from llm_common.tools import ToolRegistry
 
 ENTRY = {
@@ -160,3 +165,56 @@ async def test_equal_registries_share_one_catalogue() -> None:
     assert await read_catalogue(registry) is first
     registry.register(get_page, name="other")
     assert len((await read_catalogue(registry)).definitions) == 2
+
+
+def definition(name: str, description: str) -> dict[str, object]:
+    return {"name": name, "description": description, "parameters": {"type": "object"}}
+
+
+async def test_few_tools_over_the_tokens_are_shown_as_signatures_s2_03() -> None:
+    long = "Reports the weather of a city. " + "Then it says more about rain and wind. " * 40
+    catalogue = await catalogue_of([definition(f"get_{n}", long) for n in range(3)])
+
+    def offered(limit_tokens: int) -> str:
+        tools = offer_tools(
+            catalogue,
+            parts=(),
+            whole=["the weather"],
+            shortlist_tools=20,
+            limit_tokens=limit_tokens,
+        )
+        assert tools.names is not None
+        return tools.stable
+
+    assert offered(catalogue.text_tokens) == f"Tools:\n{catalogue.fenced_text}"
+    signatures = f"Tools:\n{catalogue.fenced_signatures}"
+    assert offered(catalogue.text_tokens - 1) == signatures
+    assert offered(catalogue.signature_tokens) == signatures
+    assert offered(catalogue.signature_tokens - 1) not in {
+        signatures,
+        f"Tools:\n{catalogue.fenced_text}",
+    }
+
+
+async def test_a_tool_that_does_not_fit_is_shorter_or_left_out() -> None:
+    texts = [definition("get_a", "Gets a. " + "More of a. " * 90), definition("get_b", "Gets b.")]
+    catalogue = await catalogue_of(texts)
+    long, short = catalogue.definitions
+    limit = long.signature_tokens + short.text_tokens
+    lines = fitting_lines(catalogue.definitions, in_full=True, limit_tokens=limit)
+    assert list(lines) == [
+        ("get_a", long.signature, long.signature_tokens),
+        ("get_b", short.text, short.text_tokens),
+    ]
+    lines = fitting_lines(catalogue.definitions, in_full=False, limit_tokens=limit)
+    assert [line for _, line, _ in lines] == [long.signature, short.signature]
+    lines = fitting_lines(
+        reversed(catalogue.definitions), in_full=True, limit_tokens=short.text_tokens
+    )
+    assert [name for name, _, _ in lines] == ["get_b"]
+    lines = fitting_lines(
+        catalogue.definitions, in_full=True, limit_tokens=long.signature_tokens - 1
+    )
+    assert [name for name, _, _ in lines] == (
+        ["get_b"] if short.signature_tokens < long.signature_tokens else []
+    )

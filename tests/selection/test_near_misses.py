@@ -160,3 +160,34 @@ def test_conversion_is_limited_in_depth() -> None:
         value = {"x": value}
     schema = {"properties": {"x": {"$ref": "#"}}, "type": "object"}
     assert read_leniently(value, schema) == (value, ())
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"properties": {"n": {"type": "integer"}}},
+        {"items": {"type": "integer"}},
+        {"type": ["object", "array"], "items": {"type": "integer"}},
+        {"type": "string", "properties": {"n": {"type": "integer"}}},
+    ],
+    ids=["object-without-type", "array-without-type", "two-types", "another-type"],
+)
+@pytest.mark.parametrize("value", [{"n": "5"}, ["5"]], ids=["object", "array"])
+def test_a_container_of_an_open_type_is_not_converted(schema: dict[str, Any], value: Any) -> None:
+    parameters = {"type": "object", "properties": {"x": schema}}
+    assert read_leniently({"x": value}, parameters) == ({"x": value}, ())
+
+
+def test_containers_of_one_type_are_converted_with_a_note_each() -> None:
+    integer = {"type": "integer"}
+    parameters = {
+        "type": "object",
+        "properties": {
+            "x": {"type": ["object", "null"], "properties": {"n": integer}},
+            "y": {"anyOf": [{"type": "array", "items": integer}, {"type": "null"}]},
+        },
+    }
+    assert read_leniently({"x": {"n": "5"}, "y": ["6", "seven"]}, parameters) == (
+        {"x": {"n": 5}, "y": [6, "seven"]},
+        ("x.n: a text was read as a number", "y.0: a text was read as a number"),
+    )

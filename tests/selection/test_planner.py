@@ -112,3 +112,20 @@ async def test_invalid_arguments_raise() -> None:
         Planner(ScriptedClient([]), timeout_s=0)
     with pytest.raises(TypeError):
         Planner(object())  # type: ignore[arg-type]
+
+
+async def test_a_plan_has_at_most_eight_tasks_by_default() -> None:
+    steps = [f"Step {number}" for number in range(9)]
+    client = ScriptedClient([reply(*steps[:8]), reply(*steps)])
+    plan = await Planner(client).plan(QUESTION, tools())
+    assert [task.description for task in plan.tasks] == steps[:8]
+    with pytest.raises(MalformedReplyError) as caught:
+        await Planner(client).plan(QUESTION, tools())
+    assert caught.value.message == ("the plan has 9 tasks and max_tasks is 8; raise max_tasks")
+
+
+@pytest.mark.parametrize(("allowed", "refused"), [(1, 0), (50, 51)])
+def test_a_plan_may_have_one_to_fifty_tasks(allowed: int, refused: int) -> None:
+    Planner(ScriptedClient([]), max_tasks=allowed)
+    with pytest.raises(ValueError, match=f"max_tasks must be 1 to 50, got {refused}"):
+        Planner(ScriptedClient([]), max_tasks=refused)

@@ -9,7 +9,8 @@ import pytest
 
 from llm_common.agents import ContextPointer, ContextRelevanceSelector, RelevanceSelection
 from llm_common.core import LLMMessage, LLMResponse, LLMUsage, SelectionCache
-from llm_common.errors import ConfigError, LLMAuthError, LLMConnectionError
+from llm_common.errors import ConfigError, LLMAuthError, LLMConnectionError, ModelNotFoundError
+from llm_common.selection.relevance import fitting_lines
 from llm_common.testing import ScriptedClient
 
 A, B, C = "aaaaaaaaaaaa", "bbbbbbbbbbbb", "cccccccccccc"
@@ -266,6 +267,15 @@ async def test_fail_closed_comes_from_the_environment_s0_36_s0_40(
     assert (await detailed(ScriptedClient(["?"]), fail_closed=True)).used == "model"
 
 
+@pytest.mark.parametrize("value", ["nope", "2", "falsch"])
+def test_a_fail_closed_that_is_no_flag_is_an_error_s0_40(
+    value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LLM_COMMON_CONTEXT_SELECTION_FAIL_CLOSED", value)
+    with pytest.raises(ConfigError, match=value):
+        ContextRelevanceSelector(ScriptedClient([]))
+
+
 async def test_the_detailed_selection_reports_the_call_s0_37() -> None:
     usage = LLMUsage(prompt_tokens=7, completion_tokens=3, total_tokens=10)
     answer = LLMResponse(id="1", model="m-1", content=chosen(B), finish_reason="stop", usage=usage)
@@ -470,3 +480,63 @@ async def test_ten_thousand_candidates_become_a_small_prompt_s0_39() -> None:
     assert selection.pointers == [many[77]]
     assert prompt_of(client).count('{"id":') == 200
     assert len(prompt_of(client).encode()) < 64 * 1024
+
+
+@pytest.mark.parametrize("variable", ["CONTEXT_SELECTION_MODEL", "TOOL_SELECTION_MODEL", ""])
+async def test_a_model_that_does_not_exist_is_named_with_its_setting(
+    monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    missing = ModelNotFoundError("the endpoint has no such model", status=404)
+    options: dict[str, object] = {} if variable else {"model": "m-9"}
+    setting = "the argument `model`"
+    if variable:
+        setting = f"LLM_COMMON_{variable}"
+        monkeypatch.setenv(setting, "m-9")
+    selection = await detailed(ScriptedClient([missing]), **options)
+    assert (selection.status, selection.pointers) == ("error", [])
+    assert missing.chosen_by == setting
+    assert f"The model was named by {setting}" in selection.problem
+
+
+async def test_a_ranking_has_time_after_a_model_that_used_up_its_own_s0_36() -> None:
+    async def hang(_: list[LLMMessage]) -> str:
+        await asyncio.sleep(30)
+        return chosen(B)
+
+    selection = await detailed(
+        ScriptedClient([hang]), timeout_s=0.05, fail_closed=False, query="weather in Oslo"
+    )
+    assert ids_of(selection) == [A]
+    assert (selection.status, selection.used, selection.fallback) == ("timeout", "lexical", True)
+
+
+async def test_ignored_entries_of_a_reply_are_listed_with_their_reason_s0_34() -> None:
+    other = "dddddddddddd"
+    selection = await detailed(ScriptedClient([chosen(B, other, B.upper(), A, "", "x" * 99)]))
+    assert ids_of(selection) == [B, A]
+    assert [(entry.id, entry.reason) for entry in selection.dropped] == [
+        (other, "unknown"),
+        (B.upper(), "repeat"),
+        ("", "unknown"),
+        ("x" * 79 + "…", "unknown"),
+    ]
+
+
+async def test_a_candidate_that_is_too_long_leaves_room_for_shorter_ones_s0_39() -> None:
+    long = pointer(A, "weather", digest="x" * 70_000)
+    lines = fitting_lines(
+        "weather",
+        [long, *THREE[1:]],
+        limit=2,
+        max_bytes=60,
+        line_of=lambda candidate: candidate.pointer_id + candidate.digest,
+    )
+    assert lines == {C: C}
+    exact = fitting_lines(
+        "weather", THREE, limit=3, max_bytes=39, line_of=lambda candidate: candidate.pointer_id
+    )
+    assert list(exact) == [A, B, C]
+    short = fitting_lines(
+        "weather", THREE, limit=3, max_bytes=38, line_of=lambda candidate: candidate.pointer_id
+    )
+    assert len(short) == 2

@@ -158,3 +158,13 @@ def test_words_of_two_letters_do_not_count_s4_03() -> None:
     ]
     assert select_by_keywords("go to the UK in May", pointers, on_no_match="none") == []
     assert select_by_keywords("weather of the UK", pointers, on_no_match="none") == [pointers[1]]
+
+
+def test_a_digest_with_accents_is_found_without_them() -> None:
+    plain = output(1, digest="text of 20 characters; a tea room")
+    accented = output(0, digest="text of 20 characters; CAFÉ déjà")
+    ranked = rank_pointers("cafe deja", [accented, plain])
+    assert [(entry.pointer, entry.matches) for entry in ranked] == [
+        (accented, True),
+        (plain, False),
+    ]

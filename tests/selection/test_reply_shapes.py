@@ -428,3 +428,15 @@ async def test_no_prefix_of_two_calls_is_read_as_one_f_087(content: str) -> None
     assert all(read(content[:cut], "calls") in (None, read_whole) for cut in range(len(content)))
     for cut in range(0, len(content), 40):
         assert (await chosen_tools(ScriptedClient([content[:cut]])))[0] in ([], whole)
+
+
+@pytest.mark.parametrize(
+    ("given_id", "call_id"), [("call_7", "call_7"), (None, ""), (7, "7"), ("a\nb", "a b")]
+)
+def test_a_native_call_keeps_its_id_as_one_line(given_id: object, call_id: str) -> None:
+    function = {"name": "get_weather", "arguments": '{"city": "Ulm"}'}
+    read = read_native_calls([{"id": given_id, "function": function}])
+    assert read == {
+        "calls": [{"tool": "get_weather", "args": {"city": "Ulm"}, "id": call_id}],
+        "again": True,
+    }

@@ -176,6 +176,15 @@ async def test_the_system_prompt_contains_a_tool_registry_s2_03() -> None:
     assert REGISTRY.get_tools_schema() in texts(client)[0]
 
 
+async def test_a_choice_asks_for_the_json_form_at_temperature_zero_s2_16() -> None:
+    client = ScriptedClient([reply()])
+    await select(client)
+    (call,) = client.calls
+    assert call.options == {"response_format": {"type": "json_object"}}
+    assert call.temperature == 0
+    assert '{"calls": [{"tool": "tool_name", "args": ' in texts(client)[0]
+
+
 async def test_the_model_call_is_that_of_the_specification() -> None:
     client = ScriptedClient([reply()])
     await select(client, config=ToolSelectionConfig(model="m", temperature=0.2))
@@ -254,7 +263,7 @@ async def test_up_to_twenty_tools_are_shown_in_full_s2_03(count: int, in_full: b
     assert ("tool_007(query: str) - Does thing 7.\n" in texts(client)[0]) is not in_full
 
 
-async def test_too_many_tools_are_shortlisted_in_the_user_message_s2_14() -> None:
+async def test_too_many_tools_are_shortlisted_in_the_user_message_s2_03_s2_14() -> None:
     client = ScriptedClient(default=reply(), replies=[])
     config = ToolSelectionConfig(max_catalogue_tokens=400)
     selection = await select(client, many_tools(50), config)

@@ -26,6 +26,7 @@ from llm_common.text.canonical import (
     decode_json,
     encode_json,
     json_text,
+    snapshot,
     stable_json,
     to_plain,
 )
@@ -332,6 +333,36 @@ def test_plain_data_is_unchanged(value: object) -> None:
     )
 
 
+@given(json_values)
+def test_a_snapshot_has_the_data_and_the_text_of_its_value(value: object) -> None:
+    mixed = {"a": value, "b": [math.nan, {3, math.inf}, (1, NOON)], "c": {"d": -math.inf}}
+    for original in (value, mixed):
+        assert to_plain(snapshot(original)) == to_plain(original)
+        assert stable_json(snapshot(original)) == stable_json(original)
+
+
+def test_a_snapshot_shares_no_container_with_its_value() -> None:
+    ids, inner = [1, 2], {"a": 1}
+    value = {"rows": [0.5, ids], "inner": inner}
+    copied = snapshot(value)
+    ids.append(3)
+    inner["a"] = 2
+    assert copied == {"rows": [0.5, [1, 2]], "inner": {"a": 1}}
+    flat = {"a": 1}
+    assert snapshot(flat) == flat
+    assert snapshot(flat) is not flat
+
+
+@pytest.mark.parametrize("leaf", [[], [1], {}, {"a": 1}, [0.5], {"a": 0.5}])
+def test_containers_of_scalars_count_as_levels_too(leaf: object) -> None:
+    value = leaf
+    for _ in range(MAX_DEPTH - 1):
+        value = [value]
+    assert to_plain(value) == value
+    with pytest.raises(UnserialisableError):
+        to_plain([value])
+
+
 @given(st.dictionaries(any_text, any_text | st.integers() | st.booleans() | st.none(), max_size=5))
 def test_flat_arguments_have_the_same_text_within_a_list_s0_02(
     flat: dict[str, object],
@@ -401,3 +432,47 @@ def test_sets_within_sets_are_read_once() -> None:
         value = frozenset({value})
     assert json.loads(encode_json(value).data) == json.loads("[" * 12 + '"leaf"' + "]" * 12)
     assert len(read) < 12
+
+
+def test_an_object_that_never_becomes_plain_is_refused_s0_13() -> None:
+    class Endless:
+        def __str__(self) -> str:
+            return "endless"
+
+        def __array__(self) -> None:
+            raise NotImplementedError
+
+        def tolist(self) -> "Endless":
+            return Endless()
+
+    with pytest.raises(UnserialisableError, match="deeper than 250 levels or contains itself"):
+        to_plain({"a": Endless()})
+
+
+def test_data_that_is_too_deep_to_be_written_is_refused() -> None:
+    value: Any = 1
+    for _ in range(100_000):
+        value = [value]
+    with pytest.raises(UnserialisableError, match="nested too deeply to be written; flatten it"):
+        json_text(value)
+
+
+def at_depth(frames: int, call: Callable[[], object]) -> object:
+    """Call something with so many more frames on the stack."""
+    return call() if not frames else at_depth(frames - 1, call)
+
+
+@pytest.mark.parametrize("number", [2**70, 5], ids=["long-number", "short-number"])
+def test_deep_data_is_read_on_a_deep_stack_too_s0_14(number: int) -> None:
+    inner = {"b": [number, {"c": None}], "a": ["x", [], {}, [[True]]], "d": {"e": -1.5}}
+    levels = 450
+    text = '{"k":[' * levels + json.dumps(inner) + ',"last"]}' * levels
+    value = at_depth(500, lambda: decode_json(text.encode()))
+    for _ in range(levels):
+        assert isinstance(value, dict)
+        assert list(value) == ["k"]
+        value, last = value["k"]
+        assert last == "last"
+    assert value == inner
+    assert isinstance(value, dict)
+    assert list(value) == ["b", "a", "d"]

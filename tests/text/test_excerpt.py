@@ -183,3 +183,30 @@ def test_a_text_of_combining_marks_still_fills_its_limit() -> None:
 )
 def test_a_head_ends_at_the_best_boundary_of_its_last_quarter(text: str, head: str) -> None:
     assert text[: head_end(text, len(head) + 2)] == head
+
+
+@pytest.mark.parametrize(
+    ("value", "max_chars", "text"),
+    [
+        ("abcdefgh", 10, '"abcdefgh"'),
+        ("abcdefgh", 9, '"abcdef…"'),
+        ("abcdefgh", 5, '"ab…"'),
+    ],
+)
+def test_an_excerpt_of_a_string_is_as_long_as_it_may_be_s0_51(
+    value: str, max_chars: int, text: str
+) -> None:
+    assert excerpt_json(value, max_chars).text == text
+
+
+def test_the_eighth_level_of_a_value_is_left_out_s0_51() -> None:
+    def nested(levels: int, kind: str) -> object:
+        value: object = ["x" * 60, "y" * 60]
+        for _ in range(levels):
+            value = {"k": value} if kind == "object" else [value]
+        return value
+
+    for kind in ("object", "list"):
+        shown = ["xxx" in excerpt_json(nested(levels, kind), 110).text for levels in range(9)]
+        assert shown.count(True) not in {0, 9}
+        assert shown == sorted(shown, reverse=True)

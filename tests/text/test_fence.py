@@ -11,6 +11,7 @@ from llm_common.text.display import (
     fenced,
     one_line,
     printable,
+    visible,
     without_headings,
 )
 
@@ -83,6 +84,19 @@ def test_one_line_has_no_line_break_and_is_bounded(text: str, line: str) -> None
 def test_one_line_replaces_each_run_of_breaks_by_one_space(text: str) -> None:
     breaks = r"[\s\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]+"
     assert one_line(text, max_chars=200) == re.sub(breaks, " ", printable(text)).strip()
+
+
+def test_visible_text_has_no_controls_and_no_letters_that_cannot_be_seen() -> None:
+    for character in ("\x1b", "\x9b", "\x00", "\u202e", "\u2066", "\u200f", "\U000e0041", "\ud800"):
+        assert visible(f"a{character}b") == "a\ufffdb"
+    for text in (
+        "plain",
+        "tab\tand\nlines",
+        "caf\u00e9 \u05d0\u05d1 \u65e5\u672c",
+        "\U0001f469\u200d\U0001f4bb",
+    ):
+        assert visible(text) == text
+    assert visible("a\r\nb") == "a\nb"
 
 
 @given(st.text(alphabet=st.characters()))

@@ -65,3 +65,89 @@ async def test_dates_of_numpy_keep_their_nanoseconds_s0_13() -> None:
 
 async def test_an_object_with_a_shape_in_words_is_no_table_s0_13() -> None:
     assert await kept(SimpleNamespace(shape="round")) == "namespace(shape='round')"
+
+
+class Frame:
+    """A table with the methods of a pandas DataFrame that a store calls."""
+
+    shape = (2, 2)
+
+    def __init__(
+        self, columns: list[str], rows: list[list[object]], index: object, *, clashes: bool = False
+    ) -> None:
+        self.columns = columns
+        self.index = index
+        self.iloc = None
+        self._rows = rows
+        self._clashes = clashes
+
+    def __str__(self) -> str:
+        return "0 1 ... 9998 9999"
+
+    def reset_index(self) -> "Frame":
+        if self._clashes:
+            raise ValueError("cannot insert id, already exists")
+        rows = [["label", *row] for row in self._rows]
+        return Frame(["index", *self.columns], rows, RangeIndex())
+
+    def to_dict(self, orient: str) -> list[dict[str, object]]:
+        assert orient == "records"
+        return [dict(zip(self.columns, row, strict=True)) for row in self._rows]
+
+
+class Series:
+    """A column with the methods of a pandas Series that a store calls."""
+
+    shape = (2,)
+
+    def __init__(self, values: list[object], index: object) -> None:
+        self.index = index
+        self.iloc = None
+        self._values = values
+
+    def tolist(self) -> list[object]:
+        return self._values
+
+    def __str__(self) -> str:
+        return "0 1 ... 9998 9999"
+
+    def reset_index(self) -> Frame:
+        return Frame(["index", "value"], [["label", value] for value in self._values], RangeIndex())
+
+
+class RangeIndex:
+    def __init__(self, start: int = 0, step: int = 1) -> None:
+        self.start = start
+        self.step = step
+
+
+class Index:
+    start = 0
+    step = 1
+
+
+@pytest.mark.parametrize(
+    ("index", "is_kept"),
+    [(RangeIndex(), False), (RangeIndex(1), True), (RangeIndex(0, 2), True), (Index(), True)],
+    ids=["default", "from-1", "step-2", "labels"],
+)
+async def test_the_index_of_a_table_is_kept_unless_it_counts_the_rows_s0_13(
+    index: object, is_kept: bool
+) -> None:
+    label = {"index": "label"} if is_kept else {}
+    assert await kept(Frame(["a", "b"], [[1, 2], [3, 4]], index)) == [
+        {**label, "a": 1, "b": 2},
+        {**label, "a": 3, "b": 4},
+    ]
+    column = await kept(Series([5, 6], index))
+    if is_kept:
+        assert column == [{"index": "label", "value": 5}, {"index": "label", "value": 6}]
+    else:
+        assert column == [5, 6]
+
+
+async def test_a_table_whose_names_clash_is_refused_s0_13() -> None:
+    with pytest.raises(UnserialisableError, match="Two columns of a table have the same name"):
+        await kept(Frame(["a", "a"], [[1, 2]], RangeIndex()))
+    with pytest.raises(UnserialisableError, match="index of a DataFrame has the name of a column"):
+        await kept(Frame(["id"], [[1]], Index(), clashes=True))

@@ -15,6 +15,7 @@ from llm_common._telemetry import is_recording, record, span
 from llm_common.agents import FileContextPointerStore
 from llm_common.trace import Trace, begin_run, read_trace
 from llm_common.trace.lines import FoldLine, ToolCallLine
+from tests.forking import run_in_child
 from tests.trace.runs import long_story, memory, outputs, pack
 
 CALL = {"tool": "track", "args": {"city": "Oslo"}}
@@ -326,6 +327,25 @@ def test_a_run_on_a_slow_disk_has_its_last_line(tmp_path: Path) -> None:
     end = read_trace(run.path).end
     assert end is not None
     assert end.lost > 200
+
+
+def test_a_child_records_while_its_parent_waits_for_the_disk_f_201(tmp_path: Path) -> None:
+    trace, gate = Trace(tmp_path), threading.Event()
+
+    def record_in_child() -> None:
+        with trace.run("child") as run:
+            record("tool_call", **CALL)
+        assert trace.flush()
+        assert tools_of(run.path) == ["track"]
+
+    with trace.run("parent"):
+        record("tool_call", **CALL, pointer=Stalled(gate))
+        for _ in range(1_200):
+            record("tool_call", **CALL)
+    try:
+        assert run_in_child(record_in_child) == 0
+    finally:
+        gate.set()
 
 
 REMOVING = """

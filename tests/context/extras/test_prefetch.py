@@ -9,7 +9,7 @@ from llm_common.context.request import Kind
 from tests.context.samples import PROJECT, file, memory, output, packed, request_of, turn
 
 SMALL = file("rain.py", "def rain(): return 1\n")
-LARGE = file("long.py", "def long_story(): return 'and so on'\n" * 400)
+LARGE = file("long.py", "def long_story(): return 'and so on'\n" * 1_600)
 KNOWN = memory(1, "It rained.")
 NAMED = output(1)
 GOOD = Score(1.0)
@@ -18,7 +18,7 @@ EXCLUDED = Score(1.0, {}, "excluded")
 
 
 def bundle_of(
-    scores: dict[tuple[Kind, str], Score], *, budget: int = 600, text: str | None = None
+    scores: dict[tuple[Kind, str], Score], *, budget: int = 6_000, text: str | None = None
 ) -> ContextBundle:
     """Pack a turn, the project, and the items above that have a score."""
     pool = DataPoolSnapshot(
@@ -52,7 +52,7 @@ def test_mentions_that_did_not_fit_come_before_lines_and_repeats_s1_16() -> None
 
 
 def test_an_item_shown_since_is_no_longer_missed_s1_16() -> None:
-    line, shown = bundle_of(ALL), bundle_of(ALL, budget=20_000, text="It rains.")
+    line, shown = bundle_of(ALL), bundle_of(ALL, budget=60_000, text="It rains.")
     assert prefetch_hints([line, shown]) == (
         PrefetchHint("file", "rain.py", "kept_repeatedly", 2),
         PrefetchHint("memory", "m1", "kept_repeatedly", 2),

@@ -604,6 +604,25 @@ class TestFiles:
         assert form_of(bundle, "config.ts") == "whole"
         assert bundle.files[0].id == "config.ts"
 
+    @pytest.mark.parametrize("budget", [2_000, 8_000, 32_000])
+    @pytest.mark.parametrize("percent", [70, 80, 90])
+    def test_a_mentioned_file_is_whole_up_to_90_percent_of_the_budget_s1_09(
+        self, budget: int, percent: int
+    ) -> None:
+        request = request_of(budget)
+        most = budget * percent // 100
+        text = sentences(budget, 1)
+        while request.counter.count(text) > most:
+            text = text[: len(text) * 99 // 100]
+        pool = DataPoolSnapshot(
+            session_log=tuple(turn(index, PROSE) for index in range(200)),
+            context_files=(file("named.md", text), *(file(f"{n}.md", PROSE) for n in range(9))),
+        )
+        scores = even_scores(pool, 2.0) | {("file", "named.md"): Score(0.1, {}, "mentioned")}
+        bundle = packed(pool, request, scores)
+        assert form_of(bundle, "named.md") == "whole"
+        assert ids(bundle, "turn")
+
     def test_a_large_mentioned_file_is_cut_and_leaves_space_for_others_s1_09(
         self,
     ) -> None:
