@@ -5,13 +5,17 @@ POETRY := .poetry-venv/bin
 CASES ?=
 QUERY ?= What is this project, and how is it used?
 INTEGRATIONS := $(or $(ONLY),$(basename $(notdir $(wildcard tests/integrations/*.txt))))
-CAMPAIGNS := "torture or (hypothesis and not llm and not services and not adapters and not integrations and not mcp and not hosts)"
+CAMPAIGNS := "torture or (hypothesis and not llm and not services and not adapters and not integrations and not mcp and not mcp_servers and not hosts)"
+# With COVERAGE=1 a test target keeps what it measures for `make coverage-report`.
+PYTEST := $(if $(COVERAGE),coverage run -m )pytest -q
+# The framework with the smallest install, which `make coverage` and `.ci/run` take for all.
+FRAMEWORK := pydantic_ai
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Empty means unset to Python. Otherwise each short process of the tests would compile the package again.
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test coverage check format torture bench bench-peers hops mutants docs lock build release-check test-llm test-services test-adapters test-integrations test-mcp test-hosts clean
+.PHONY: help install demo test test-gateway coverage coverage-report check format torture bench bench-peers hops mutants docs lock build release-check test-llm test-services test-adapters test-integrations test-mcp test-hosts clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -31,13 +35,21 @@ demo: .venv/.installed ## ask an agent five questions over public data; DEMO=pat
 
 test: .venv/.installed ## run the tests, about 90 s on two cores; CASES=tests/core runs some
 	@echo "Running $(or $(CASES),all tests except the slow campaigns of make torture) ..."
-	@$(BIN)/python -m pytest -q -n auto $(CASES)
+	@$(BIN)/python -m $(PYTEST) -n auto $(CASES)
 
-coverage: .venv/.installed ## run the tests, and fail under 95% branch coverage
+test-gateway: .venv/.installed ## run the gateway in front of the tests' own MCP servers
+	@$(BIN)/python -m $(PYTEST) -n auto -m mcp -o faulthandler_timeout=600 tests/apps/gateway
+
+coverage: .venv/.installed ## run the tests, the gateway's and one framework's, and print the coverage of each package
 	@$(BIN)/python -m coverage erase
-	@$(BIN)/python -m coverage run -m pytest -q -n auto
+	@$(MAKE) COVERAGE=1 test test-gateway
+	@$(MAKE) COVERAGE=1 test-integrations ONLY=$(FRAMEWORK)
+	@$(MAKE) coverage-report
+
+coverage-report: .venv/.installed
 	@$(BIN)/python -m coverage combine -q
-	@$(BIN)/python -m coverage report --fail-under=95
+	@$(BIN)/python -m coverage json -q -o .coverage-packages.json
+	@$(BIN)/python tools/package_coverage.py .coverage-packages.json
 
 check: .venv/.installed $(POETRY)/.installed ## check lint, format, types, import layers and lock file
 	@$(BIN)/ruff check .
@@ -81,7 +93,7 @@ test-adapters: .adapters-venv/.installed ## run the adapters with the real clien
 	@.adapters-venv/bin/python -m pip install --quiet -c constraints.txt -e ".[all]" --group dev -r tests/clients/requirements.txt
 	@touch $@
 
-INTEGRATION_CHECKS = .integration-venvs/$$name/bin/python -m pytest -q -m integrations -o faulthandler_timeout=600 tests/integrations/test_$$name.py && .integration-venvs/$$name/bin/python -m mypy --cache-dir .integration-venvs/$$name/.mypy_cache $$(ls llm_common/integrations/$$name.py 2>/dev/null) tests/integrations/test_$$name.py
+INTEGRATION_CHECKS = .integration-venvs/$$name/bin/python -m $(PYTEST) -m integrations -o faulthandler_timeout=600 tests/integrations/test_$$name.py && .integration-venvs/$$name/bin/python -m mypy --cache-dir .integration-venvs/$$name/.mypy_cache $$(ls llm_common/integrations/$$name.py 2>/dev/null) tests/integrations/test_$$name.py
 
 test-integrations: $(INTEGRATIONS:%=.integration-venvs/%/.installed) ## run and type-check the hooks with each framework; ONLY=langchain runs one
 	@failed=; for name in $(INTEGRATIONS); do echo "$$name ..."; $(INTEGRATION_CHECKS) || failed="$$failed $$name"; done; test -z "$$failed" || { echo "failed:$$failed"; exit 1; }
@@ -90,11 +102,11 @@ test-integrations: $(INTEGRATIONS:%=.integration-venvs/%/.installed) ## run and 
 .integration-venvs/%/.installed: tests/integrations/%.txt
 	@test -x $(@D)/bin/python || $(PYTHON) -m venv $(@D)
 	@echo "Installing into $(@D) (once) ..."
-	@$(@D)/bin/python -m pip install --quiet -e . -r $< blockbuster hypothesis mypy opentelemetry-sdk pytest pytest-asyncio pytest-benchmark types-cachetools types-regex
+	@$(@D)/bin/python -m pip install --quiet -e . -r $< blockbuster coverage hypothesis mypy opentelemetry-sdk pytest pytest-asyncio pytest-benchmark types-cachetools types-regex
 	@touch $@
 
-test-mcp: .venv/.installed .mcp-servers/.installed ## run the gateway in front of real MCP servers
-	@$(BIN)/python -m pytest -q -n auto -m mcp -o faulthandler_timeout=600 tests/apps/gateway
+test-mcp: .venv/.installed .mcp-servers/.installed ## run the gateway in front of published MCP servers
+	@$(BIN)/python -m pytest -q -n auto -m mcp_servers -o faulthandler_timeout=600 tests/apps/gateway
 
 .mcp-servers/.installed: tests/apps/gateway/servers.txt
 	@mkdir -p .mcp-servers/node
@@ -162,4 +174,4 @@ $(POETRY)/.installed:
 	@touch $@
 
 clean: ## remove everything that these targets created
-	@rm -rf .venv .poetry-venv .llm-venv .services-venv .adapters-venv .integration-venvs .peers-venv .mcp-servers .hosts .docs-venv .release-venv site dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.*
+	@rm -rf .venv .poetry-venv .llm-venv .services-venv .adapters-venv .integration-venvs .peers-venv .mcp-servers .hosts .docs-venv .release-venv site dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.* .coverage-packages.json

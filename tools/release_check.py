@@ -3,7 +3,7 @@
     python tools/release_check.py dist
 
 Run by `make release-check`. Installs the wheel into empty environments, as pipx would, and runs the
-command in an empty folder. Writes `dist/llm_common-VERSION.cdx.json`, a CycloneDX list of the
+command in an empty folder, where it packs a file. Writes `dist/llm_common-VERSION.cdx.json`, a CycloneDX list of the
 packages that the wheel installs.
 """
 
@@ -114,9 +114,16 @@ def check_install(wheel: Path, work: Path, report: Path) -> None:
     brought = {line.partition("==")[0] for line in installed.split()} - {"pip", "setuptools"}
     if len(brought) > MAX_DISTRIBUTIONS:
         sys.exit(f"a plain install brings {len(brought)} distributions: {sorted(brought)}")
-    with_command = environment_with(f"{wheel}[cli]", work / "with-command")
+    # What the README installs.
+    with_command = environment_with(f"{wheel}[cli,tokens]", work / "with-command")
     run(with_command / "llm-common", "--help", cwd=empty)
     run(with_command / "llm-common", "demo", cwd=empty)
+    project = work / "project"
+    project.mkdir()
+    (project / "orders.md").write_text("Order 4711 was refused: card expired.\n", encoding="utf-8")
+    packed = run(with_command / "llm-common", "pack", "why was 4711 refused", project, cwd=empty)
+    if "card expired" not in packed:
+        sys.exit(f"llm-common pack left the file out:\n{packed}")
     sbom = Path(sys.executable).with_name("cyclonedx-py")
     run(
         sbom,
