@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from llm_common.agents.executor import AgenticExecutor
     from llm_common.agents.offloading import Offloaded, OffloadPolicy, OffloadTurn
     from llm_common.agents.runs import RunLimits
-    from llm_common.agents.session import Session, SessionConfig, Sessions
+    from llm_common.agents.session import Session, SessionConfig
+    from llm_common.agents.sessions import Sessions
     from llm_common.agents.settings import Settings
     from llm_common.agents.tool_context import ToolContextManager
     from llm_common.plans import ExecutionPlan, PlannedTask, SubTask, SubTaskResult, ToolCall
@@ -149,7 +150,7 @@ _MODULES = {
     "SelectsTools": "llm_common.selection.results",
     "Session": "llm_common.agents.session",
     "SessionConfig": "llm_common.agents.session",
-    "Sessions": "llm_common.agents.session",
+    "Sessions": "llm_common.agents.sessions",
     "Settings": "llm_common.agents.settings",
     "StreamEvent": "llm_common.agents.events",
     "SubTask": "llm_common.plans",

@@ -13,7 +13,8 @@ from typing import Any, Final
 
 from llm_common._threads import in_thread
 from llm_common.agents.offloading import text_of
-from llm_common.agents.session import Session, Sessions
+from llm_common.agents.session import Session
+from llm_common.agents.sessions import Sessions
 from llm_common.core.tokens import count_tokens
 from llm_common.errors import StoreError
 from llm_common.text.canonical import decode_json

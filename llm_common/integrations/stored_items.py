@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from llm_common._threads import in_thread
-from llm_common.agents.session import Sessions
+from llm_common.agents.sessions import Sessions
 from llm_common.pointers.pointer import ContextPointer
 
 _ITEMS: Final = "session_items"
