@@ -11,6 +11,7 @@ from typing import Any, cast
 from pydantic import ValidationError
 
 from llm_common._telemetry import record as record_line
+from llm_common._threads import in_thread
 from llm_common.agents.answering import Answer, Answering
 from llm_common.agents.events import (
     AnswerDeltaEvent,
@@ -225,7 +226,9 @@ class AgenticExecutor:
             reader_name = self._offload.reader_name if self._offload else self._reader_name
             answering = Answering(reader_name=reader_name or READER_NAME)
         manager = await self._session_of(session)
-        run = self._begin(manager, manager.query_id_of(query), resume=resume)
+        # A question of megabytes would block the loop while it is hashed.
+        query_id = await in_thread(manager.query_id_of, query)
+        run = self._begin(manager, query_id, resume=resume)
         results: list[SubTaskResult] = []
         async with run.alone():
             with ObservedRun.of(run.query_id, query, manager) as run.observed:

@@ -52,7 +52,7 @@ def _elements_in(text: str) -> tuple[str, ...]:
     if text.startswith("["):
         try:
             items = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):  # brackets in brackets, a thousand deep
             return (text,)
         scalars = [item for item in items if isinstance(item, (str, int, float))]
         return tuple(str(item) for item in scalars) if len(scalars) == len(items) else ()

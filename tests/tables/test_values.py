@@ -73,6 +73,7 @@ def test_dates_are_read_in_iso_and_english(cell: Cell, date: str | None) -> None
         ('["a", 1]', ("a", "1")),
         ('[{"a": 1}]', ()),
         ("[half", ("[half",)),
+        ("[" * 5_000, ("[" * 5_000,)),
         ("1,234", ("1,234",)),
         (f"{'long ' * 10}, and more", (f"{'long ' * 10}, and more",)),
         ("one", ("one",)),
