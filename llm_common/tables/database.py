@@ -7,14 +7,15 @@ SQLite's documentation "Defense Against The Dark Arts" (sqlite.org/security.html
 """
 
 import math
+import os
 import re
 import resource
 import sqlite3
 import sys
 import time
 from collections.abc import Collection, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 from llm_common._threads import ForkSafeLock
@@ -35,9 +36,8 @@ _MAX_VALUE_BYTES: Final = 1_000_000
 _MAX_SQL_BYTES: Final = 80_000
 _MAX_COLUMNS: Final = 600
 _SQLITE_MAX_BYTES: Final = 1_000_000_000
-# Operations of SQLite's machine between two checks: about 50 µs. A function can make 1 MB in one.
-_CHECK_EVERY: Final = 500
-_CHECKS_PER_MEMORY_CHECK: Final = 4
+# Operations of SQLite's machine between two checks, which a query's loops make.
+_CHECK_EVERY: Final = 200
 _MAX_ERROR_CHARS: Final = 300
 _MAX_LISTED_CHARS: Final = 900
 
@@ -195,8 +195,8 @@ class RecordDatabase:
         """
         if not sql.strip():
             raise self._refusal("the query is empty", other_names)
-        with self._lock:
-            watch = _Watch()
+        with self._lock, closing(_Watch()) as watch:
+            self._connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _max_value_bytes(sql))
             self._connection.set_progress_handler(watch.exceeds, _CHECK_EVERY)
             try:
                 cursor = self._connection.execute(printable(sql))
@@ -266,38 +266,60 @@ class RecordDatabase:
         return one_line(f"Tables: {'; '.join(tables)}", max_chars=_MAX_LISTED_CHARS)
 
 
+def _max_value_bytes(sql: str) -> int:
+    """Return the maximum length of a value in a query.
+
+    SQLite asks for memory only where its program jumps. Until then each operator, argument and
+    column can hold a value, and all of them can be in memory at once.
+    """
+    values = sum(map(sql.count, ("||", "->", "(", ",")))
+    if sql.count("*") > 1:  # "x.*, x.*" multiplies the columns
+        values += _MAX_COLUMNS
+    return min(_MAX_VALUE_BYTES, _MAX_GROWTH_BYTES // max(values, 1))
+
+
 class _Watch:
     """Stops a query that takes too much CPU time or memory."""
 
     def __init__(self) -> None:
         self.reason = ""
         self._end_s = time.thread_time() + _MAX_CPU_S
-        self._limit_bytes = _resident_bytes() + _MAX_GROWTH_BYTES
-        self._checks = 0
+        self._memory = _ResidentMemory()
+        self._limit_bytes = self._memory.read_bytes() + _MAX_GROWTH_BYTES
+
+    def close(self) -> None:
+        self._memory.close()
 
     def exceeds(self) -> bool:
         """Return whether the query has to stop, and keep the reason."""
-        self._checks += 1
-        if time.thread_time() > self._end_s:
-            self.reason = f"the query took over {_MAX_CPU_S:g} s; read fewer rows, or join by a key"
-        elif self._checks % _CHECKS_PER_MEMORY_CHECK == 0 and self._is_too_large():
+        if self._memory.read_bytes() > self._limit_bytes:
             self.reason = "the query took too much memory; read fewer rows or shorter values"
+        elif time.thread_time() > self._end_s:
+            self.reason = f"the query took over {_MAX_CPU_S:g} s; read fewer rows, or join by a key"
         return bool(self.reason)
 
-    def _is_too_large(self) -> bool:
-        return _resident_bytes() > self._limit_bytes
 
-
-_STATM: Final = Path("/proc/self/statm")
 _PAGE_BYTES: Final = resource.getpagesize()
+_STATM_CHARS: Final = 100
 
 
-def _resident_bytes() -> int:
-    """Return the memory of this process, or its peak where the system does not say more."""
-    try:
-        return int(_STATM.read_bytes().split()[1]) * _PAGE_BYTES
-    except OSError:  # macOS, where the peak is in bytes
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+class _ResidentMemory:
+    """The memory of this process, or its peak where the system does not say more."""
+
+    def __init__(self) -> None:
+        # Kept open, since a query reads it thousands of times.
+        self._statm: int | None = None
+        with suppress(OSError):  # macOS has no such file
+            self._statm = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
+
+    def read_bytes(self) -> int:
+        if self._statm is None:
+            return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # on macOS in bytes
+        return int(os.pread(self._statm, _STATM_CHARS, 0).split()[1]) * _PAGE_BYTES
+
+    def close(self) -> None:
+        if self._statm is not None:
+            os.close(self._statm)
 
 
 def _authorize(

@@ -20,6 +20,12 @@ BUYERS: list[Json] = [{"id": n, "name": f"Buyer {n}", "zip": f"0{n}123"} for n i
 ENDLESS = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) "
 LONG = "replace(hex('" + "a" * 9_000 + "'), '6', '666666666')"
 LONG_ROWS = f"WITH RECURSIVE c(n, t) AS (SELECT 1, {LONG} UNION ALL SELECT n + 1, t || n FROM c LIMIT 90000) "
+# A value of 900,000 characters, which fits a query that makes few of them.
+MEGABYTE = (
+    "WITH x AS MATERIALIZED (SELECT replace(replace(hex('"
+    + "a" * 9_000
+    + f"'), '6', '{'6' * 50}'), '1', '{'1' * 50}') AS t)"
+)
 REFUSED = [
     "ATTACH 'x.db' AS x",
     "ATTACH ':memory:' AS x",
@@ -78,6 +84,12 @@ REFUSED = [
     " UNION ALL ".join(["SELECT 1"] * 500),
     "SELECT max(" + ",".join("1" * 500) + ")",
     "SELECT 'a' LIKE '" + "%a" * 3_000 + "'",
+    f"{MEGABYTE} SELECT " + ",".join(f"t || {n}" for n in range(590)) + " FROM x",
+    f"{MEGABYTE} SELECT " + ",".join(["t"] * 590) + " FROM x",
+    f"{MEGABYTE}, y AS (SELECT t a, t b, t c, t d, t e, t f FROM x) SELECT "
+    + ",".join(["y.*"] * 90)
+    + " FROM y",
+    f"{MEGABYTE} SELECT " + ",".join(f"max(t || {n})" for n in range(590)) + " FROM x, orders",
 ]
 STOPPED = [
     ENDLESS + "SELECT count(*) FROM c",
@@ -107,8 +119,10 @@ def test_everything_but_one_select_is_refused(
     database: RecordDatabase, sql: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    peak_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with pytest.raises(ToolArgumentsError, match=r"query_context returned nothing: .*orders\("):
         database.query(sql)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak_kb < 200_000
     assert list(tmp_path.iterdir()) == []
     assert database.query("SELECT count(*), sum(total) FROM orders").rows == ((300, 67_275.0),)
 
@@ -153,6 +167,8 @@ def test_queries_without_end_are_stopped(database: RecordDatabase, sql: str) -> 
         ("SELECT number('$1,234.50') + number('17% off')", ((1_251.5,),)),
         ("WITH t AS (SELECT 1 AS a) SELECT a FROM t UNION SELECT 2;", ((1,), (2,))),
         ("SELECT x'6162', 1.5, NULL", (("6162", 1.5, None),)),
+        (MEGABYTE + " SELECT length(t || t) FROM x LIMIT 0", ()),
+        (MEGABYTE + " SELECT length(t), count(*) FROM x", ((900_000, 1),)),
         (ENDLESS + "SELECT x FROM c LIMIT 2", ((1,), (2,))),
     ],
 )
