@@ -67,7 +67,7 @@ async def test_an_id_or_its_first_digits_name_a_table_too(tmp_path: Path) -> Non
         assert "\n200\n" in await session.query(f"SELECT count(*) FROM {alias}")
 
 
-async def test_long_answers_are_read_by_cursors_without_gaps(tmp_path: Path) -> None:
+async def test_long_answers_are_read_by_cursors_without_gaps_t_04(tmp_path: Path) -> None:
     session = Session(tmp_path, config=SessionConfig(max_read_tokens=300, offload=CONFIG.offload))
     name = await offloaded(session, BUYERS, "get_buyers")
     sql = f"SELECT id FROM {name} ORDER BY id DESC"
@@ -94,7 +94,7 @@ async def test_an_answer_without_rows_says_what_may_be_wrong(tmp_path: Path) -> 
     assert answer.startswith("0 rows. If you expected some, look at the values")
 
 
-async def test_a_session_queries_its_own_results_only(tmp_path: Path) -> None:
+async def test_a_session_queries_its_own_results_only_t_04(tmp_path: Path) -> None:
     first, second = (Session(tmp_path, session_id=name, config=CONFIG) for name in ("a", "b"))
     name = await offloaded(first, BUYERS, "get_buyers")
     await offloaded(second, ORDERS, "get_orders")

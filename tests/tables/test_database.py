@@ -115,7 +115,7 @@ def database() -> RecordDatabase:
 
 
 @pytest.mark.parametrize("sql", REFUSED)
-def test_everything_but_one_select_is_refused(
+def test_everything_but_one_select_is_refused_t_04(
     database: RecordDatabase, sql: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -136,7 +136,7 @@ def test_everything_but_one_select_is_refused(
         *(pytest.param(sql, marks=pytest.mark.torture) for sql in STOPPED),
     ],
 )
-def test_queries_without_end_are_stopped(database: RecordDatabase, sql: str) -> None:
+def test_queries_without_end_are_stopped_t_04(database: RecordDatabase, sql: str) -> None:
     peak_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     start_s = time.thread_time()
     with pytest.raises(ToolArgumentsError, match=r"took|too big|too much"):
@@ -172,13 +172,15 @@ def test_queries_without_end_are_stopped(database: RecordDatabase, sql: str) -> 
         (ENDLESS + "SELECT x FROM c LIMIT 2", ((1,), (2,))),
     ],
 )
-def test_selects_join_and_compute(
+def test_selects_join_and_compute_t_04(
     database: RecordDatabase, sql: str, rows: tuple[tuple[object, ...], ...]
 ) -> None:
     assert database.query(sql).rows == rows
 
 
-def test_a_mistake_is_answered_with_the_columns_of_its_tables(database: RecordDatabase) -> None:
+def test_a_mistake_is_answered_with_the_columns_of_its_tables_t_04(
+    database: RecordDatabase,
+) -> None:
     with pytest.raises(ToolArgumentsError) as caught:
         database.query("SELECT totl FROM orders", other_names=["get_parts_3ac5f0"])
     assert caught.value.message == (
