@@ -38,7 +38,7 @@ BROAD_CATCHES = {
     "core/external_errors.py": 1,  # an application's client
     "tools/tool.py": 1,  # an application's tool, registry or memory
     # the client of a third-party server, which fails in any way
-    "apps/gateway/server_connection.py": 1,
+    "apps/gateway/servers/connection.py": 1,
     "text/canonical.py": 1,  # methods of a caller's objects
 }
 

@@ -45,7 +45,7 @@ from llm_common.agents import (
     ToolSelector,
 )
 from llm_common.agents.schemas import PlannedTask
-from llm_common.apps.gateway.gateway_config import GatewayConfig
+from llm_common.apps.gateway.configuration.gateway_config import GatewayConfig
 from llm_common.apps.gateway.host_results import HostResults, ServerOutput
 from llm_common.context import TurnEntry
 from llm_common.core import LLMClient, LLMConfig, OpenAICompatibleClient

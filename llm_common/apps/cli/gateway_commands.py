@@ -25,7 +25,7 @@ from llm_common.errors import ConfigError, missing_extra
 from llm_common.text.display import one_line
 
 if TYPE_CHECKING:
-    from llm_common.apps.gateway.gateway_config import GatewayConfig
+    from llm_common.apps.gateway.configuration.gateway_config import GatewayConfig
     from llm_common.apps.gateway.serving import GatewayReport
 
 # A command imports what only it needs when it runs, so `--help` answers quickly.
@@ -292,7 +292,7 @@ def _read_config(paths: list[Path] | None, **settings: Any) -> "GatewayConfig":
     if paths is None:
         raise ConfigError("no servers are named. Add --config FILE with them", variable="config")
     with needs_extra():
-        from llm_common.apps.gateway.gateway_config import GatewayConfig
+        from llm_common.apps.gateway.configuration.gateway_config import GatewayConfig
 
         return GatewayConfig.from_files(*paths, **settings)
 

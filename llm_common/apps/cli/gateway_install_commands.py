@@ -11,7 +11,7 @@ from llm_common.apps.cli.terminal import ExitCode, end, safe_text, say
 from llm_common.text.display import one_line
 
 if TYPE_CHECKING:
-    from llm_common.apps.gateway.host_install import HostPlan
+    from llm_common.apps.gateway.configuration.install import HostPlan
 
 # A command imports what only it needs when it runs, so `--help` answers quickly.
 # ruff: noqa: PLC0415
@@ -62,8 +62,8 @@ def install(
     or takes over servers that were added to the host meanwhile.
     """
     with needs_extra():
-        from llm_common.apps.gateway.host_install import plan_install
-        from llm_common.apps.gateway.known_hosts import HOSTS
+        from llm_common.apps.gateway.configuration.install import plan_install
+        from llm_common.apps.gateway.configuration.known_hosts import HOSTS
 
         plan = plan_install(HOSTS[host], scope, config=config or (), options=options or ())
     if show_entry:
@@ -84,8 +84,8 @@ def install(
 def uninstall(host: _Host, *, scope: _Scope = "user", dry_run: _DryRun = False) -> None:
     """Take the gateway out of the configuration of a host, and put the host's servers back."""
     with needs_extra():
-        from llm_common.apps.gateway.host_install import plan_uninstall
-        from llm_common.apps.gateway.known_hosts import HOSTS
+        from llm_common.apps.gateway.configuration.install import plan_uninstall
+        from llm_common.apps.gateway.configuration.known_hosts import HOSTS
 
         plan = plan_uninstall(HOSTS[host], scope)
     _carry_out(plan, dry_run=dry_run, moved="moved back")

@@ -14,7 +14,7 @@ from llm_common.errors import ConfigError
 from llm_common.text.display import one_line
 
 if TYPE_CHECKING:
-    from llm_common.apps.gateway.gateway_config import ServerConfig
+    from llm_common.apps.gateway.configuration.gateway_config import ServerConfig
 
 # A command imports what only it needs when it runs, so `--help` answers quickly.
 # ruff: noqa: PLC0415
@@ -49,8 +49,8 @@ def login(
     """
     entry = _server(server, config)
     with needs_extra():
-        from llm_common.apps.gateway.logins import LoginError, LoginStore
-        from llm_common.apps.gateway.oauth_login import log_in
+        from llm_common.apps.gateway.servers.logins import LoginError, LoginStore
+        from llm_common.apps.gateway.servers.oauth_login import log_in
 
     def show(url: str) -> None:
         say(f"Log in at {url}")
@@ -70,7 +70,7 @@ def logout(server: _Name, *, config: _Config = None) -> None:
     """Delete the token of a server. The command ends with 3 if there is none."""
     entry = _server(server, config)
     with needs_extra():
-        from llm_common.apps.gateway.logins import LoginStore
+        from llm_common.apps.gateway.servers.logins import LoginStore
 
     if not LoginStore().remove(entry.url):
         end(f"There is no login to {server}.", ExitCode.NOTHING)
@@ -80,7 +80,7 @@ def logout(server: _Name, *, config: _Config = None) -> None:
 def _server(name: str, paths: list[Path] | None) -> "ServerConfig":
     with needs_extra():
         from llm_common._user_folders import default_config_dir
-        from llm_common.apps.gateway.gateway_config import GatewayConfig
+        from llm_common.apps.gateway.configuration.gateway_config import GatewayConfig
 
         if paths is None:
             folder = default_config_dir() / "gateway"

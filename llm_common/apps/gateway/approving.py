@@ -6,10 +6,10 @@ from typing import Final
 
 from pydantic import BaseModel, ConfigDict
 
+from llm_common.apps.gateway.configuration.gateway_config import GatewayConfig, ServerConfig
 from llm_common.apps.gateway.gateway import folder_of
-from llm_common.apps.gateway.gateway_config import GatewayConfig, ServerConfig
-from llm_common.apps.gateway.server_records import ServerRecords
-from llm_common.apps.gateway.tool_listing import shown_description
+from llm_common.apps.gateway.servers.records import ServerRecords
+from llm_common.apps.gateway.servers.tool_listing import shown_description
 from llm_common.redaction.redactor import Redactor
 from llm_common.text.display import one_line
 

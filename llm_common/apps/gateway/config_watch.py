@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from llm_common._threads import in_thread
+from llm_common.apps.gateway.configuration.gateway_config import GatewayConfig
 from llm_common.apps.gateway.gateway import Gateway
-from llm_common.apps.gateway.gateway_config import GatewayConfig
 from llm_common.errors import ConfigError
 
 _log = logging.getLogger(__name__)

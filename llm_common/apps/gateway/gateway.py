@@ -17,15 +17,15 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from llm_common import __version__
 from llm_common._threads import in_thread
 from llm_common._user_folders import default_cache_dir
-from llm_common.apps.gateway.gateway_config import GatewayConfig, ServerConfig
+from llm_common.apps.gateway.configuration.gateway_config import GatewayConfig, ServerConfig
 from llm_common.apps.gateway.host_results import GatewayCounts
 from llm_common.apps.gateway.host_session import HostSession
-from llm_common.apps.gateway.long_lists import validated_tools
 from llm_common.apps.gateway.own_tools import instructions
 from llm_common.apps.gateway.result_scope import ResultScope
-from llm_common.apps.gateway.server_connection import HostAbilities
-from llm_common.apps.gateway.server_questions import HostContext
-from llm_common.apps.gateway.server_records import ServerRecords
+from llm_common.apps.gateway.servers.connection import HostAbilities
+from llm_common.apps.gateway.servers.long_lists import validated_tools
+from llm_common.apps.gateway.servers.questions import HostContext
+from llm_common.apps.gateway.servers.records import ServerRecords
 from llm_common.errors import StoreError
 from llm_common.pointers.store import (
     ContextPointerStore,

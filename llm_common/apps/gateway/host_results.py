@@ -10,10 +10,10 @@ from typing import Any, Final
 from llm_common._threads import in_thread
 from llm_common.agents.offloading import OffloadPolicy, OffloadTurn
 from llm_common.agents.session import Session, SessionConfig
+from llm_common.apps.gateway.configuration.gateway_config import GatewayConfig, ResultLimits
 from llm_common.apps.gateway.context_tool import ContextTool
-from llm_common.apps.gateway.gateway_config import GatewayConfig, ResultLimits
 from llm_common.apps.gateway.result_scope import ResultScope
-from llm_common.apps.gateway.tool_listing import CONTEXT
+from llm_common.apps.gateway.servers.tool_listing import CONTEXT
 from llm_common.core.tokens import DefaultCounter, TokenCounter
 from llm_common.errors import StoreError
 from llm_common.pointers.reading import MIN_LIMIT_TOKENS

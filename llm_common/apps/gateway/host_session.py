@@ -17,9 +17,8 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import TypeAdapter
 
 from llm_common._threads import in_thread
-from llm_common.apps.gateway.gateway_config import GatewayConfig, ServerConfig
+from llm_common.apps.gateway.configuration.gateway_config import GatewayConfig, ServerConfig
 from llm_common.apps.gateway.host_results import GatewayCounts, HostResults, ServerOutput
-from llm_common.apps.gateway.listed_texts import visible_entry, visible_schema
 from llm_common.apps.gateway.own_tools import (
     context_definition,
     instructions,
@@ -31,17 +30,17 @@ from llm_common.apps.gateway.result_blocks import (
     read_blocks,
 )
 from llm_common.apps.gateway.result_scope import ResultScope
-from llm_common.apps.gateway.server_connection import HostAbilities, ServerConnection
-from llm_common.apps.gateway.server_lists import ServerLists
-from llm_common.apps.gateway.server_questions import (
+from llm_common.apps.gateway.servers.connection import HostAbilities, ServerConnection
+from llm_common.apps.gateway.servers.listed_texts import visible_entry, visible_schema
+from llm_common.apps.gateway.servers.lists import ServerLists
+from llm_common.apps.gateway.servers.questions import (
     HostChannel,
     HostContext,
     responses_for_server,
     with_server_names,
 )
-from llm_common.apps.gateway.server_records import ServerRecords, entry_digest
-from llm_common.apps.gateway.server_tools import ServerTools
-from llm_common.apps.gateway.tool_listing import (
+from llm_common.apps.gateway.servers.records import ServerRecords, entry_digest
+from llm_common.apps.gateway.servers.tool_listing import (
     READ_CALL,
     TOOL_CALL,
     TOOL_SEARCH,
@@ -51,6 +50,7 @@ from llm_common.apps.gateway.tool_listing import (
     is_marked_read_only,
     shown_description,
 )
+from llm_common.apps.gateway.servers.tools import ServerTools
 from llm_common.core.tokens import DefaultCounter, TokenCounter
 from llm_common.errors import ServerDownError, ToolError
 from llm_common.pointers.store import ContextPointerStore

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import mcp_types as types
 
-from llm_common.apps.gateway.gateway_config import GatewayConfig
-from llm_common.apps.gateway.tool_listing import (
+from llm_common.apps.gateway.configuration.gateway_config import GatewayConfig
+from llm_common.apps.gateway.servers.tool_listing import (
     CONTEXT,
     INTENT_SCHEMA,
     READ_CALL,

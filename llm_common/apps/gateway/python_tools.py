@@ -8,13 +8,13 @@ from typing import Any
 import mcp_types as types
 from mcp import MCPError
 
+from llm_common.apps.gateway.configuration.gateway_config import GatewayConfig
 from llm_common.apps.gateway.gateway import store_of
-from llm_common.apps.gateway.gateway_config import GatewayConfig
 from llm_common.apps.gateway.host_results import result_data
 from llm_common.apps.gateway.host_session import HostSession
 from llm_common.apps.gateway.result_scope import ResultScope
-from llm_common.apps.gateway.server_connection import HostAbilities
-from llm_common.apps.gateway.tool_listing import ServerTool, shown_description
+from llm_common.apps.gateway.servers.connection import HostAbilities
+from llm_common.apps.gateway.servers.tool_listing import ServerTool, shown_description
 from llm_common.errors import ConfigError, ToolArgumentsError, ToolFailedError, UnserialisableError
 from llm_common.tools.registry import ToolRegistry
 from llm_common.tools.tool import Tool

@@ -18,12 +18,12 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from llm_common._threads import in_thread
 from llm_common.apps.gateway.config_watch import ConfigSource, ConfigWatch
+from llm_common.apps.gateway.configuration.gateway_config import GatewayConfig
 from llm_common.apps.gateway.gateway import Gateway, folder_of, store_of
-from llm_common.apps.gateway.gateway_config import GatewayConfig
 from llm_common.apps.gateway.host_results import GatewayCounts
 from llm_common.apps.gateway.host_session import HostSession
 from llm_common.apps.gateway.http_tenants import HttpTenants, checked_tokens
-from llm_common.apps.gateway.server_connection import HostAbilities
+from llm_common.apps.gateway.servers.connection import HostAbilities
 from llm_common.errors import ConfigError
 
 _RECORD_EVERY_S: Final = 2.0

@@ -10,7 +10,7 @@ from mcp import Client
 from llm_common.apps.gateway import Gateway, ServerConfig, mcp_tools
 from llm_common.apps.gateway.gateway import store_of
 from llm_common.apps.gateway.host_session import HostSession
-from llm_common.apps.gateway.server_connection import HostAbilities
+from llm_common.apps.gateway.servers.connection import HostAbilities
 from llm_common.errors import ServerDownError
 from tests.apps.gateway.hosts import config_of, host_of, odd, text_of, until
 

@@ -7,7 +7,7 @@ import pytest
 
 from llm_common.agents import FileContextPointerStore, InMemoryContextPointerStore
 from llm_common.apps.gateway import GatewayConfig, ServerConfig
-from llm_common.apps.gateway.gateway_config import ResultLimits
+from llm_common.apps.gateway.configuration.gateway_config import ResultLimits
 from llm_common.apps.gateway.host_results import (
     HostResults,
     ResultPreview,
@@ -16,7 +16,7 @@ from llm_common.apps.gateway.host_results import (
     stored_value,
 )
 from llm_common.apps.gateway.result_scope import ResultScope
-from llm_common.apps.gateway.tool_listing import CONTEXT
+from llm_common.apps.gateway.servers.tool_listing import CONTEXT
 from llm_common.core import DefaultCounter
 from llm_common.errors import ToolArgumentsError, ToolFailedError
 

@@ -17,8 +17,8 @@ from llm_common.agents import InMemoryContextPointerStore
 from llm_common.apps.cli.app import app
 from llm_common.apps.gateway import Gateway
 from llm_common.apps.gateway.host_session import HostSession
-from llm_common.apps.gateway.server_connection import HostAbilities
-from llm_common.apps.gateway.server_questions import HostContext
+from llm_common.apps.gateway.servers.connection import HostAbilities
+from llm_common.apps.gateway.servers.questions import HostContext
 from llm_common.apps.gateway.serving import report_on
 from tests.apps.gateway.hosts import config_of, hostile, text_of
 

@@ -11,8 +11,8 @@ import httpx2
 import pytest
 
 from llm_common.apps.gateway import ServerConfig
-from llm_common.apps.gateway.logins import Login, LoginError, LoginStore
-from llm_common.apps.gateway.oauth_login import log_in
+from llm_common.apps.gateway.servers.logins import Login, LoginError, LoginStore
+from llm_common.apps.gateway.servers.oauth_login import log_in
 from tests.apps.gateway.hosts import config_of, free_port, host_of, text_of
 from tests.apps.gateway.oauth_server import OAuthServer, oauth_server
 
@@ -111,7 +111,7 @@ async def test_the_token_of_an_entry_comes_before_a_login(far: OAuthServer) -> N
 
 RENEW = """
 import sys
-from llm_common.apps.gateway.logins import LoginStore
+from llm_common.apps.gateway.servers.logins import LoginStore
 store = LoginStore()
 login = store.load(sys.argv[1])
 print("ready", flush=True)

@@ -9,12 +9,12 @@ import pytest
 from mcp_types.methods import serialize_server_result
 from pydantic import BaseModel
 
+from llm_common.apps.gateway.configuration.gateway_config import ToolRules
 from llm_common.apps.gateway.gateway import store_of
-from llm_common.apps.gateway.gateway_config import ToolRules
 from llm_common.apps.gateway.host_results import GatewayCounts
 from llm_common.apps.gateway.host_session import HostSession
-from llm_common.apps.gateway.long_lists import validated_tools
-from llm_common.apps.gateway.server_connection import HostAbilities
+from llm_common.apps.gateway.servers.connection import HostAbilities
+from llm_common.apps.gateway.servers.long_lists import validated_tools
 from llm_common.apps.gateway.serving import report_on
 from llm_common.core import DefaultCounter
 from tests.apps.gateway.hosts import config_of, host_of, hostile

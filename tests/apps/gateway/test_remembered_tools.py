@@ -11,7 +11,7 @@ import pytest
 from mcp import Client
 
 from llm_common.apps.gateway import Gateway, GatewayConfig
-from llm_common.apps.gateway.server_records import MAX_RECORDS, ServerRecords
+from llm_common.apps.gateway.servers.records import MAX_RECORDS, ServerRecords
 from tests.apps.gateway.hosts import Files, config_of, host_of, odd, text_of, until
 
 pytestmark = pytest.mark.mcp

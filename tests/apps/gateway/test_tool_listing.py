@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from llm_common.apps.gateway import GatewayConfig, ServerConfig, ToolRules
-from llm_common.apps.gateway.tool_listing import (
+from llm_common.apps.gateway.servers.tool_listing import (
     MAX_DESCRIPTION_CHARS,
     ServerTool,
     ToolListing,

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from llm_common.apps.gateway.host_files import parsed
+from llm_common.apps.gateway.configuration.host_files import parsed
 from llm_common.errors import ConfigError
 
 _SPACE: Final = re.compile(r"(?:\s|//[^\n]*|/\*.*?\*/)*", re.DOTALL)

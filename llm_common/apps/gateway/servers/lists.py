@@ -10,15 +10,15 @@ from mcp import ClientSession, MCPError
 from pydantic import TypeAdapter
 
 from llm_common._threads import in_thread
-from llm_common.apps.gateway.listed_texts import visible_entry, visible_schema
-from llm_common.apps.gateway.server_connection import ServerConnection
-from llm_common.apps.gateway.server_questions import (
+from llm_common.apps.gateway.servers.connection import ServerConnection
+from llm_common.apps.gateway.servers.listed_texts import visible_entry, visible_schema
+from llm_common.apps.gateway.servers.questions import (
     HostContext,
     responses_for_server,
     with_server_names,
 )
-from llm_common.apps.gateway.server_transport import MAX_ENTRIES, Wire
-from llm_common.apps.gateway.tool_listing import ServerTool
+from llm_common.apps.gateway.servers.tool_listing import ServerTool
+from llm_common.apps.gateway.servers.transport import MAX_ENTRIES, Wire
 from llm_common.errors import ToolError, ToolFailedError
 from llm_common.text.display import visible
 

@@ -11,7 +11,12 @@ from typing import Any, Final, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
-from llm_common.apps.gateway.host_files import HostFormat, entries_in, fields_of, is_disabled
+from llm_common.apps.gateway.configuration.host_files import (
+    HostFormat,
+    entries_in,
+    fields_of,
+    is_disabled,
+)
 from llm_common.errors import ConfigError
 from llm_common.pointers.reading import MIN_LIMIT_TOKENS
 from llm_common.text.display import one_line

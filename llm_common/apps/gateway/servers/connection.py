@@ -18,11 +18,11 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from llm_common import __version__
-from llm_common.apps.gateway.gateway_config import ServerConfig
-from llm_common.apps.gateway.http_bodies import MAX_BODY_BYTES, TOO_LONG
-from llm_common.apps.gateway.logins import LoginError
-from llm_common.apps.gateway.server_questions import HostChannel, HostContext, ServerQuestions
-from llm_common.apps.gateway.server_transport import Wire, streams_of
+from llm_common.apps.gateway.configuration.gateway_config import ServerConfig
+from llm_common.apps.gateway.servers.http_bodies import MAX_BODY_BYTES, TOO_LONG
+from llm_common.apps.gateway.servers.logins import LoginError
+from llm_common.apps.gateway.servers.questions import HostChannel, HostContext, ServerQuestions
+from llm_common.apps.gateway.servers.transport import Wire, streams_of
 from llm_common.errors import ServerDownError, ToolError, ToolFailedError
 
 _log = logging.getLogger(__name__)

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from llm_common.apps.gateway.file_edits import REMOVED, with_entries
-from llm_common.apps.gateway.gateway_config import ServerConfig, is_gateway, server_of
-from llm_common.apps.gateway.host_files import (
+from llm_common.apps.gateway.configuration.file_edits import REMOVED, with_entries
+from llm_common.apps.gateway.configuration.gateway_config import ServerConfig, is_gateway, server_of
+from llm_common.apps.gateway.configuration.host_files import (
     HostEntries,
     call_timeout_of,
     entries_in,
@@ -25,7 +25,7 @@ from llm_common.apps.gateway.host_files import (
     located,
     parsed,
 )
-from llm_common.apps.gateway.known_hosts import CALL_S, START_S, Host, Scope
+from llm_common.apps.gateway.configuration.known_hosts import CALL_S, START_S, Host, Scope
 from llm_common.errors import ConfigError
 from llm_common.redaction.redactor import Redactor
 from llm_common.text.display import one_line

@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from llm_common._threads import in_thread
 from llm_common._user_folders import default_config_dir
-from llm_common.apps.gateway.http_bodies import ENCODINGS, MAX_LOGIN_BYTES
+from llm_common.apps.gateway.servers.http_bodies import ENCODINGS, MAX_LOGIN_BYTES
 from llm_common.errors import LLMCommonError, PointerNotFoundError, StoreError
 from llm_common.storage import FileBlobStore
 

@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from itertools import chain
 from typing import Any, Final
 
-from llm_common.apps.gateway.gateway_config import GatewayConfig
+from llm_common.apps.gateway.configuration.gateway_config import GatewayConfig
 from llm_common.core.tokens import TokenCounter
 from llm_common.errors import ConfigError, UnserialisableError
 from llm_common.text.canonical import stable_json
