@@ -131,7 +131,7 @@ FOLD_TARGET_SHARE = Variable(
 )
 FOLD_NOTE_SHARE = Variable(
     "LLM_COMMON_FOLD_NOTE_SHARE",
-    "0.2",
+    "0.35",
     "share of that limit for the note about folded messages",
 )
 PROVIDER = Variable(

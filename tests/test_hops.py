@@ -14,7 +14,7 @@ MAX_FILES = {
     "run": 49,
     "run, HTTP": 56,
     "hook: offload a result": 31,  # with the trace of the session
-    "hook: fold 200 messages": 22,
+    "hook: fold 200 messages": 25,  # with rules, values and plan of its note
     "gateway: preview a result": 34,
     "pack an output and turns": 24,
     "pack a folder": 21,

@@ -1,6 +1,7 @@
 """`Session`: one conversation, with its results behind pointers and its prompts within limits."""
 
 import logging
+import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +20,7 @@ from llm_common.agents.offloading import (
     unstored,
     whole,
 )
+from llm_common.agents.session_parameters import QUERY, TOOL_WORDS, WORDS
 from llm_common.agents.session_results import SessionResults
 from llm_common.agents.session_tables import SessionTables, StoredTable, answer_text
 from llm_common.agents.session_trace import RecordedReader, SessionTrace
@@ -43,6 +45,7 @@ from llm_common.history.message_shapes import (
     newest_calls,
     newest_texts,
 )
+from llm_common.history.pins import pinned_text
 from llm_common.history.search import FoundMessage, search_messages
 from llm_common.pointers.pointer import ContextPointer
 from llm_common.pointers.reading import ContextReading
@@ -68,30 +71,6 @@ _FOLD: Final = FoldPolicy(max_tokens=32_000)
 _MAX_TURNS: Final = 64  # of one conversation at once: more than any framework runs side by side
 _MAX_OVERVIEW_TOKENS: Final = 150  # small enough for every prompt of a conversation
 _LINE_CHARS: Final = 100
-_WORDS: Final = {
-    "type": "object",
-    "properties": {"query": {"type": "string", "description": "Words that were said or returned."}},
-    "required": ["query"],
-    "additionalProperties": False,
-}
-_QUERY: Final = {
-    "type": "object",
-    "properties": {
-        "sql": {"type": "string"},
-        "cursor": {
-            "type": ["string", "null"],
-            "description": "From the answer before; pass the same sql.",
-        },
-    },
-    "required": ["sql"],
-    "additionalProperties": False,
-}
-_TOOL_WORDS: Final = {
-    "type": "object",
-    "properties": {"query": {"type": "string", "description": "What the tool should do."}},
-    "required": ["query"],
-    "additionalProperties": False,
-}
 _MAX_FOUND_TOOLS: Final = 5
 
 # "yes, do it" says nothing about the tool: two turns before it do. More messages add no tool to the
@@ -110,6 +89,7 @@ class SessionConfig:
         offload: Which results stay whole, and the size of the previews. Its `reader_name` is the
             name of the tool that reads back.
         fold: When a history is folded. None never folds. The session sets the names of its tools.
+        pinned: Texts that each prompt of `fold` has word for word, such as an application's rules.
         max_tool_tokens: Maximum tokens of all tool definitions, above which `choose_tools` hides
             some. None always shows all tools.
         tool_limit: Number of tools that the newest messages choose before tools shown earlier.
@@ -125,6 +105,7 @@ class SessionConfig:
 
     offload: OffloadPolicy = field(default_factory=OffloadPolicy)
     fold: FoldPolicy | None = _FOLD
+    pinned: tuple[str, ...] = ()
     max_tool_tokens: int | None = 4_000
     tool_limit: int = 20
     max_read_tokens: int = DEFAULT_MAX_TOKENS
@@ -218,6 +199,7 @@ class Session:
                 max_tokens=self.config.max_tool_tokens,
                 limit=self.config.tool_limit,
             )
+        self._pins: dict[str, None] = {}  # ordered
         self._tables = SessionTables(self.results)
         self._trace = SessionTrace(self.session_id)
         self._lock = ForkSafeLock(self._forget_turns)
@@ -546,26 +528,44 @@ class Session:
             if definition.name in names
         ]
 
-    async def fold(self, messages: Sequence[Message]) -> list[Message]:
+    def pin(self, content: str | Message) -> None:
+        """Keep a text in every prompt of `fold`, word for word. Idempotent.
+
+        This object alone remembers it, so an application pins again after a restart.
+
+        Raises:
+            TypeError: If it is neither a text nor a message with a text.
+        """
+        self._pins[pinned_text(content)] = None
+
+    async def fold(
+        self, messages: Sequence[Message], pinned: Sequence[str | Message] = ()
+    ) -> list[Message]:
         """Return the messages to send, within the limit of the config's `fold`.
 
         Folded messages are stored, and the session's tools find them. Pass the whole history each
-        time. See `llm_common.history.fold`.
+        time. The prompt has the config's pins, those of `pin` and `pinned`, and what the user
+        stated as a rule. See `llm_common.history.fold`.
 
         Raises:
             TokenBudgetError: If the messages that are never folded exceed the limit.
             StoreError: If the folded messages could not be stored. Do not send anything then.
         """
-        if self.config.named_fold is None:
-            return list(messages)
+        pins = (*self.config.pinned, *self._pins, *pinned)
+        policy = self.config.named_fold
+        if policy is None:
+            if not pins:
+                return list(messages)
+            policy = FoldPolicy(max_tokens=sys.maxsize)  # nothing is folded, pins come first
         with self._trace.recorded(lambda: last_question(messages)):
             folded = await fold(
                 messages,
                 store=self.store,
                 session_id=self.session_id,
-                policy=self.config.named_fold,
+                policy=policy,
                 counter=self.config.counter,
                 ttl_s=self.config.ttl_s,
+                pinned=pins,
             )
         if folded.parts:
             _log.debug(
@@ -642,7 +642,7 @@ class Session:
                 "Finds tools that are not in your list. Tools that it finds are in your list from "
                 "the next step on, and you call them by their own names."
             ),
-            parameters=_TOOL_WORDS,
+            parameters=TOOL_WORDS,
             read_only=True,
         )
         return self.reader(), self._searcher(), self.querier(), finder
@@ -657,7 +657,7 @@ class Session:
                 "rows. Previews name their tables; SELECT * FROM tables lists all. number(x) reads "
                 "texts such as $1,234.50."
             ),
-            parameters=_QUERY,
+            parameters=QUERY,
             read_only=True,
         )
 
@@ -670,7 +670,7 @@ class Session:
                 f"are not shown any more. Read more of a match with "
                 f"{self.config.offload.reader_name}."
             ),
-            parameters=_WORDS,
+            parameters=WORDS,
             read_only=True,
         )
 

@@ -1,19 +1,20 @@
 """`fold` a long history to a token limit, and search its folded messages."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict
 
-from llm_common._telemetry import record
+from llm_common._telemetry import record, span
 from llm_common._threads import in_thread
 from llm_common.core.tokens import DefaultCounter, TokenCounter
 from llm_common.history.folding import (
     SEARCH_NAME,
     FoldedPart,
+    FoldPlan,
     FoldPolicy,
     StoredPart,
     plan_fold,
@@ -39,8 +40,8 @@ class Folded(BaseModel):
     """A history within its limit.
 
     Attributes:
-        messages: The messages to send, in the shape of the caller's: system messages, at most one
-            note about folded messages, then the messages that stay.
+        messages: The messages to send, in the shape of the caller's: system messages, the pins,
+            at most one note about folded messages, then the messages that stay.
         tokens: Tokens of these messages.
         parts: The stored parts, in the order of folding.
     """
@@ -60,6 +61,7 @@ async def fold(
     policy: FoldPolicy | None = None,
     counter: TokenCounter | None = None,
     ttl_s: float | None = None,
+    pinned: Sequence[str | Message] = (),
 ) -> Folded:
     """Return a history within `policy.max_tokens`, and store the messages that it leaves out.
 
@@ -72,8 +74,13 @@ async def fold(
     system messages, the user's newest message and the newest message stay. A text that takes most
     of the limit by itself is cut in its middle, which is stored and marked.
 
-    A note lists the folded messages. It quotes requests, decisions, names and numbers, and has a
-    line for each message while the note's share lasts.
+    A note lists the folded messages, within its share of the limit. It has the user's rules,
+    limits, wishes and facts word for word, the values that the next call may need, and where to
+    read the rest. Only what the user wrote can be a rule.
+
+    What `pinned` has, and each message with the true key `pinned`, is in every prompt word for
+    word, in one message behind the system messages. The key itself is not returned. What `fold`
+    returned can be folded again and keeps its pins and rules.
 
     Args:
         messages: Oldest first: `LLMMessage`s, or dicts in the shape of OpenAI's chat completions or
@@ -84,13 +91,14 @@ async def fold(
         counter: Counts tokens. None takes `DefaultCounter`.
         ttl_s: Seconds that a folded message lives after it was last saved or read. Each fold saves
             those again that have lost half of it. None keeps them as long as the store does.
+        pinned: Texts, or messages with a text, that every prompt has word for word.
 
     Raises:
-        TokenBudgetError: If the messages that are never folded exceed the limit. `.needed_tokens`
-            is their size.
-        TypeError: If `messages` is not a list, a message is neither an `LLMMessage` nor a dict with
-            a known role, `store` is not a `ContextPointerStore`, or the counter does not return an
-            int.
+        TokenBudgetError: If the messages that are never folded exceed the limit, or the pins with
+            the newest message. `.needed_tokens` is their size.
+        TypeError: If `messages` or `pinned` is not a list, a message is neither an `LLMMessage` nor
+            a dict with a known role, pinned content has no text, `store` is not a
+            `ContextPointerStore`, or the counter does not return an int.
         UnserialisableError: If a message cannot be written as JSON.
         InvalidIdError: If `session_id` is not allowed.
         StoreError: If the folded messages could not be stored. Do not send anything then.
@@ -98,6 +106,46 @@ async def fold(
     _check_store(store, session_id)
     policy, counter = policy or FoldPolicy(), counter or DefaultCounter()
     history = read_messages(messages)
+    with span("llm_common.fold", {"llm_common.fold.messages": len(history)}) as current:
+        plan_for = partial(
+            plan_fold,
+            history,
+            session_id=session_id,
+            policy=policy,
+            counter=counter,
+            pinned=pinned,
+        )
+        plan = await _stored_plan(plan_for, store, session_id=session_id, ttl_s=ttl_s)
+        current.set_attributes(
+            {
+                "gen_ai.conversation.compacted": bool(plan.parts),
+                "llm_common.fold.sent": len(plan.messages),
+                "llm_common.fold.parts": len(plan.parts),
+                "llm_common.context.tokens": plan.tokens,
+                "llm_common.context.budget_tokens": policy.max_tokens,
+            }
+        )
+    folded = Folded(
+        messages=plan.messages, tokens=plan.tokens, parts=tuple(part for part, _ in plan.parts)
+    )
+    record(
+        "fold",
+        folded=folded,
+        session_id=session_id,
+        limit_tokens=policy.max_tokens,
+        message_count=len(history),
+    )
+    return folded
+
+
+async def _stored_plan(
+    plan_for: Callable[..., FoldPlan],
+    store: ContextPointerStore,
+    *,
+    session_id: str,
+    ttl_s: float | None,
+) -> FoldPlan:
+    """Return the plan of a fold after its parts were stored."""
     saved_ids: dict[str, str] = {}  # by the id that the plan expected
 
     def id_of(part: StoredPart) -> str:
@@ -108,7 +156,7 @@ async def fold(
 
     # The messages name the ids of their parts, so the plan needs the ids before anything is saved.
     while True:
-        plan = await in_thread(plan_fold, history, policy=policy, counter=counter, id_of=id_of)
+        plan = await in_thread(plan_for, id_of=id_of)
         parts = {part.pointer_id: stored for part, stored in plan.parts}
         if parts:
             for pointer in await in_thread(store.list, query_id=session_id):
@@ -123,18 +171,7 @@ async def fold(
                 saved_ids[expected_id] = pointer.pointer_id
                 is_final = False
         if is_final:
-            break
-    folded = Folded(
-        messages=plan.messages, tokens=plan.tokens, parts=tuple(part for part, _ in plan.parts)
-    )
-    record(
-        "fold",
-        folded=folded,
-        session_id=session_id,
-        limit_tokens=policy.max_tokens,
-        message_count=len(history),
-    )
-    return folded
+            return plan
 
 
 def _has(pointer: ContextPointer, part: StoredPart, ttl_s: float | None) -> bool:

@@ -18,6 +18,11 @@ from llm_common.text.display import printable
 Message = LLMMessage | Mapping[str, Any]
 """An `LLMMessage`, or a dict as the SDKs of OpenAI and Anthropic accept it."""
 
+NOTE_BEGIN: Final = "Earlier messages are folded away: "
+"""The beginning of the note about folded messages."""
+PINS_BEGIN: Final = "The application has pinned what follows. It holds in the whole conversation."
+"""The first line of the message with the pinned texts."""
+
 _OUTPUT_ROLES: Final = frozenset({"tool", "function"})
 # OpenAI's reasoning models take `developer` in place of `system`.
 _SYSTEM_ROLES: Final = frozenset({"system", "developer"})
@@ -65,6 +70,11 @@ class HistoryMessage:
     def role(self) -> str:
         """Return the role of the message."""
         return str(self.data["role"])
+
+    @property
+    def is_system(self) -> bool:
+        """Return whether the message instructs the model, as system messages do."""
+        return self.role in _SYSTEM_ROLES
 
     @computed_once
     def text(self) -> str:
@@ -276,7 +286,7 @@ def in_units(
     A unit is one message, or all messages from a call to its output. It is kept or folded together,
     since APIs reject an output without its call.
     """
-    head = [*takewhile(lambda message: message.role in _SYSTEM_ROLES, messages)]
+    head = [*takewhile(lambda message: message.is_system, messages)]
     units: list[list[HistoryMessage]] = []
     unit_of_call: dict[str, int] = {}  # the last unit that makes a call, by the id of the call
     for message in messages[len(head) :]:

@@ -181,7 +181,7 @@ async def test_a_folded_message_has_its_output_and_not_the_line_in_its_place() -
         messages,
         store=store,
         session_id="s",
-        policy=FoldPolicy(max_tokens=4_000, target_share=0.9),
+        policy=FoldPolicy(max_tokens=4_000, target_share=0.9, note_share=0.2),
         counter=CharacterCounter(),
     )
     assert [(part.kind, part.first, part.last) for part in folded.parts] == [

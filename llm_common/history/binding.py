@@ -1,0 +1,295 @@
+"""Finds what the user said that binds: prohibitions, permissions, limits, wishes and facts.
+
+A sentence gets points for words that bind in some language (`binding_words.py`), for numbers, and
+if it addresses the reader. A sentence with enough points is a rule. The others are ordered by
+points, and by how rare their words are among the user's sentences: what was said once says more
+than a request in the form of twenty others.
+
+Only what the user wrote counts. Fenced and quoted text and lines of data are left out, and a pasted
+text has a few rules at most.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from llm_common.history.binding_words import ADVERSATIVES, JOINERS, SIGNS, SUBJECTS, WORDS, Cue
+from llm_common.history.message_shapes import NOTE_BEGIN, PINS_BEGIN, HistoryMessage
+
+MIN_RULE_POINTS: Final = 3
+# Ranks, not fitted: words that forbid or last bind alone, other words need a second hint.
+_POINTS: Final[dict[Cue, int]] = {
+    "forbids": 3,
+    "bans": 3,
+    "lasts": 3,
+    "fact": 3,
+    "negates": 2,
+    "always": 2,
+    "only": 2,
+    "must": 2,
+    "agreed": 2,
+    "keeps": 2,
+    "excludes": 1,
+    "may": 1,
+    "asks": 1,
+    "limits": 1,
+    "corrects": 1,
+    "instead": 1,
+}
+# What a subject before them makes a habit: "I never", "they only".
+_COMMANDS: Final[frozenset[Cue]] = frozenset(
+    {"forbids", "negates", "excludes", "always", "only", "keeps", "asks", "corrects"}
+)
+_AT_CLAUSE_START: Final[frozenset[Cue]] = frozenset({"negates", "excludes", "keeps"})
+
+# People who talk with each other say words that bind in 1 to 6 % of their sentences, as meetings
+# show (docs/benchmarks.md). Only a conversation without calls of tools can be such a talk.
+_MIN_TALK_SENTENCES: Final = 100
+_MAX_TALK_RULES: Final = 1
+_MAX_TALK_SHARE: Final = 0.002
+
+_READ_CHARS: Final = 20_000  # of a message: the model can read a longer paste back
+_MAX_OF_MESSAGE: Final = 12  # a pasted text has rules for somebody else
+_MAX_SENTENCE_CHARS: Final = 500
+_MIN_QUOTE_CHARS: Final = 200  # a shorter quote may be a name, or what to write
+_MIN_WORDS: Final = 3
+_MIN_SIGNS: Final = 5
+_MAX_COMMAND_WORDS: Final = 30
+_MIN_RARE_CHARS: Final = 4
+_FEW_SENTENCES: Final = 50  # a word is rare if one sentence in fifty has it
+
+# A mark ends a sentence before a space and no small letter, or anywhere in Chinese and Japanese.
+_SENTENCE_END = re.compile(r"(?<=[.!?…])[\"'»”)]*\s+(?=[^a-zà-öø-ÿа-я\s])|(?<=[。！？؟।])")
+_ABBREVIATION = re.compile(
+    r"(?:^|[\s(.])(?:[^\W\d_]|[A-Z][^\W\d_]{1,2}|\d{1,2})\.$"
+)  # Mr. or z. B.
+_WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*['’]?")
+_CLAUSE_MARK = re.compile(r"[,;:—–(，；：、]")
+# Scripts without spaces between words, and Thai, whose words `_WORD` does not tell apart.
+_CJK = re.compile(r"[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff]")
+_SIGNED = re.compile(
+    r"[\u0600-\u06ff\u0900-\u097f\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]"
+)
+_FENCED = re.compile(
+    r"^(`{3,}|~{3,}).*?(?:^\1`*\s*$|\Z)|<<<(\w+)\n.*?\n\2>>>", re.DOTALL | re.MULTILINE
+)
+_LONG_QUOTE = re.compile(r"[\"“„«][^\"“”„«»]{200,}[\"”“»]")
+_DATA_LINE = re.compile(r"\s*(?:>|[{}\[\]<|]|\d{4}-\d\d-\d\dT|(?:INFO|WARN|ERROR|DEBUG)\b)")
+_QUESTION = re.compile(r"[?？؟][\"'»”)]*$")
+_NUMBER = re.compile(r"\d")
+
+
+class Binding(NamedTuple):
+    """A sentence of the user that may bind.
+
+    Attributes:
+        position: Number of its message.
+        text: The sentence, word for word.
+        points: How much it binds, with its rarity.
+        is_rule: Whether its points make it a rule.
+        is_correction: Whether it corrects what was said before.
+    """
+
+    position: int
+    text: str
+    points: float
+    is_rule: bool
+    is_correction: bool
+
+
+class _Sentence(NamedTuple):
+    position: int
+    text: str
+    words: list[str]
+    points: int
+    is_correction: bool
+
+
+def bindings_of(
+    messages: Iterable[HistoryMessage], *, rules: Iterable[tuple[int, str]] = ()
+) -> list[Binding]:
+    """Return the user's sentences, those that bind most first, each once where it is newest.
+
+    Rules come first, and among them corrections, the newest first. A long conversation without
+    calls of tools has no rules if words that bind are frequent: its people talk with each other.
+
+    Args:
+        messages: The messages, oldest first.
+        rules: Sentences that are rules already, with the numbers of their messages.
+    """
+    sentences: list[_Sentence] = []
+    has_calls = False
+    for message in messages:
+        has_calls = has_calls or bool(message.calls or message.outputs)
+        # A text that only looks like a note or a pin binds nothing.
+        if message.role == "user" and not message.text.startswith((NOTE_BEGIN, PINS_BEGIN)):
+            sentences += _sentences_of(message)
+    spread = Counter(word for sentence in sentences for word in {*sentence.words})
+    few = 1 + len(sentences) // _FEW_SENTENCES
+    count = sum(sentence.points >= MIN_RULE_POINTS for sentence in sentences)
+    is_talk = (
+        not has_calls
+        and len(sentences) >= _MIN_TALK_SENTENCES
+        and count > _MAX_TALK_RULES + _MAX_TALK_SHARE * len(sentences)
+    )
+
+    newest: dict[str, Binding] = {}
+    for position, text in rules:
+        points, is_correction = _points(text, _words(text))
+        newest[text.casefold()] = Binding(position, text, points, True, is_correction)
+    for sentence in sentences:
+        rarity = 0.0
+        if sentence.words:
+            rarity = sum(spread[word] <= few for word in sentence.words) / len(sentence.words)
+        newest[sentence.text.casefold()] = Binding(
+            sentence.position,
+            sentence.text,
+            points=sentence.points + rarity,
+            is_rule=sentence.points >= MIN_RULE_POINTS and not is_talk,
+            is_correction=sentence.is_correction,
+        )
+    return sorted(newest.values(), key=_order)
+
+
+def _order(binding: Binding) -> tuple[bool, bool, float, int]:
+    is_correction = binding.is_rule and binding.is_correction
+    position = -binding.position if is_correction else binding.position
+    return not binding.is_rule, not is_correction, -binding.points, position
+
+
+def _sentences_of(message: HistoryMessage) -> list[_Sentence]:
+    sentences: list[_Sentence] = []
+    for text in own_sentences(message.text):
+        words = _words(text)
+        points, is_correction = _points(text, words)
+        if _CJK.search(text):
+            rare_words = [text[index : index + 2] for index in range(len(text) - 1)]
+        else:
+            rare_words = [word for word in words if len(word) >= _MIN_RARE_CHARS]
+        sentences.append(_Sentence(message.position, text, rare_words, points, is_correction))
+    best_first = sorted(sentences, key=lambda sentence: -sentence.points)
+    for sentence in best_first[_MAX_OF_MESSAGE:]:
+        if sentence.points >= MIN_RULE_POINTS:
+            index = sentences.index(sentence)
+            sentences[index] = sentence._replace(points=MIN_RULE_POINTS - 1)
+    return sentences
+
+
+def own_sentences(text: str) -> Iterator[str]:
+    """Yield the sentences that a user wrote, without what was pasted or quoted."""
+    text = text[:_READ_CHARS]
+    if "```" in text or "~~~" in text or "<<<" in text:
+        text = _FENCED.sub("\n", text)
+    if len(text) > _MIN_QUOTE_CHARS:
+        text = _LONG_QUOTE.sub("\n", text)
+    for line in text.split("\n"):
+        if not line.strip() or _DATA_LINE.match(line):
+            continue
+        start = 0
+        for end in _SENTENCE_END.finditer(line):
+            sentence = line[start : end.start()].strip()
+            if sentence and not _ABBREVIATION.search(sentence[-6:]):
+                yield sentence[:_MAX_SENTENCE_CHARS]
+                start = end.end()
+        if sentence := line[start:].strip():
+            yield sentence[:_MAX_SENTENCE_CHARS]
+
+
+def binding_points(sentence: str) -> int:
+    """Return the points of a sentence for the words that bind. A question has none."""
+    return _points(sentence, _words(sentence))[0]
+
+
+def _words(sentence: str) -> list[str]:
+    return [word.casefold().replace("’", "'") for word in _WORD.findall(sentence)]
+
+
+def _points(sentence: str, words: Sequence[str]) -> tuple[int, bool]:
+    """Return the points of a sentence, and whether it corrects an earlier one."""
+    if _QUESTION.search(sentence):
+        return 0, False
+    is_signed = not sentence.isascii() and _SIGNED.search(sentence) is not None
+    if len(words) < _MIN_WORDS and not (is_signed and len(sentence) >= _MIN_SIGNS):
+        return 0, False
+    cues = {cue for cue, signs in _SIGNS.items() if signs.search(sentence)} if is_signed else set()
+    subject = next((index for index, word in enumerate(words) if word in SUBJECTS), len(words))
+    first_cue = len(words)
+    for index, cue in _cues_of(sentence, words):
+        if cue in _COMMANDS and index > subject:
+            continue
+        cues.add(cue)
+        first_cue = min(first_cue, index)
+    points = sum(_POINTS[cue] for cue in cues)
+    if _NUMBER.search(sentence):
+        points += 1
+    # A command that has a subject only later: "Leave the header as it is".
+    if len(words) <= _MAX_COMMAND_WORDS and (subject == len(words) or first_cue < subject):
+        points += 1
+    return points, "corrects" in cues
+
+
+def _cues_of(sentence: str, words: Sequence[str]) -> Iterator[tuple[int, Cue]]:
+    """Yield the cues of the words of a sentence, each with the number of its word."""
+    starts: list[int] | None = None  # of the clauses, which few sentences need
+    for index, word in enumerate(words):
+        for phrase, cue in _cues_at(word):
+            if phrase and tuple(words[index : index + len(phrase)]) != phrase:
+                continue
+            if cue == "corrects" and index:
+                continue
+            if cue in _AT_CLAUSE_START:
+                starts = starts or _clause_starts(sentence)
+                if index not in starts:
+                    continue
+            yield index, cue
+
+
+def _clause_starts(sentence: str) -> list[int]:
+    """Return the numbers of the words that begin a clause."""
+    starts: list[int] = []
+    end = 0
+    before = ""
+    for index, match in enumerate(_WORD.finditer(sentence)):
+        is_start = not index or before in ADVERSATIVES
+        is_start = is_start or _CLAUSE_MARK.search(sentence, end, match.start()) is not None
+        # "Please don't": the clause also begins behind such words.
+        if is_start or (before in JOINERS and index - 1 in starts):
+            starts.append(index)
+        before, end = match[0].casefold(), match.end()
+    return starts
+
+
+@lru_cache(maxsize=8_192)
+def _cues_at(word: str) -> tuple[tuple[tuple[str, ...], Cue], ...]:
+    """Return the cues that a word begins, each with its phrase, which is empty for one word."""
+    cues: list[tuple[tuple[str, ...], Cue]] = [*_PHRASES.get(word, ())]
+    forms = [word, word.partition("'")[2]] if "'" in word else [word]  # "l'accord"
+    for form in forms:
+        cues += [((), cue) for cue in _EXACT.get(form, ())]
+        for size in range(1, len(form) + 1):
+            cues += [((), cue) for cue in _STEMS.get(form[:size], ())]
+            cues += [((), cue) for cue in _ENDINGS.get(form[-size:], ())]
+    return tuple(cues)
+
+
+_EXACT: Final[dict[str, list[Cue]]] = {}
+_STEMS: Final[dict[str, list[Cue]]] = {}
+_ENDINGS: Final[dict[str, list[Cue]]] = {}
+_PHRASES: Final[dict[str, list[tuple[tuple[str, ...], Cue]]]] = {}
+for _cue, _text in WORDS.items():
+    for _entry in _text.split():
+        _phrase = tuple(_entry.split("_"))
+        if len(_phrase) > 1:
+            _PHRASES.setdefault(_phrase[0], []).append((_phrase, _cue))
+        elif _entry.endswith("*"):
+            _STEMS.setdefault(_entry[:-1], []).append(_cue)
+        elif _entry.startswith("*"):
+            _ENDINGS.setdefault(_entry[1:], []).append(_cue)
+        else:
+            _EXACT.setdefault(_entry, []).append(_cue)
+_SIGNS: Final[dict[Cue, re.Pattern[str]]] = {}
+for _cue, _text in SIGNS.items():
+    _signs = [re.escape(_sign.replace("_", " ")) for _sign in _text.split()]
+    _SIGNS[_cue] = re.compile("|".join(_signs))

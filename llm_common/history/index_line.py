@@ -1,0 +1,215 @@
+"""Lists the values of folded messages that the next call may need: ids, names, dates, paths.
+
+A value counts by its use: in the arguments of calls, by the user, by the assistant, and in how many
+messages. Values of the newest outputs count more than older ones, and ids more than other words.
+"""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+import orjson
+
+from llm_common.history.message_shapes import HistoryMessage
+from llm_common.text.display import one_line
+
+_READ_CHARS: Final = 100_000  # of an output
+_MAX_OF_OUTPUT: Final = 400
+_MAX_OUTPUTS: Final = 100  # the newest: what an older one alone has is rarely needed
+_MIN_CHARS: Final = 3
+_MAX_CHARS: Final = 80
+_MAX_WORDS: Final = 5
+_KEY_CHARS: Final = 40
+# Weights of uses, set once by the order in the docstring. On the airline's runs none is sharp.
+_OF_CALL: Final = 3
+_OF_USER: Final = 2
+_OF_ASSISTANT: Final = 1
+_OF_NEWEST: Final = 2
+_FADING: Final = 0.8  # an output counts half after three others
+_MAX_COUNTED_CALLS: Final = 2
+_MAX_COUNTED_MESSAGES: Final = 4
+_MAX_REPEATS: Final = 2  # in one output: what each record has tells none apart
+# An address, a path, a date, an id with digits or an underscore, or a number. It is searched in
+# single words that have another sign than letters.
+_VALUE = re.compile(
+    r"https?://[^\"'<>)\]]+|[\w.+-]+@[\w-]+\.[\w.-]*\w|(?:[\w.~-]*/)+[\w.-]*\w"
+    r"|\d{4}-\d\d-\d\d(?:T[\d:.]+Z?)?|\w*[^\W\d_]\w*[-_]?\d\w*(?:[-_]\w+)*|\w+_\w+"
+    r"|[$€£¥]?\d[\d.,:]*\d%?"
+)
+_QUOTED = re.compile(r"[\"“„«'`]([^\"“”„«»'`\n]{3,60})[\"”“»'`]")
+_NAME = re.compile(r"\b[A-Z][^\W\d_]+(?: [A-Z][^\W\d_]+){1,3}\b")
+_DIGIT = re.compile(r"\d")
+_LETTER = re.compile(r"[^\W\d]")
+_DATE = re.compile(r"\d{4}-\d\d-\d\d|\d\d?[./]\d\d?[./]\d{2,4}")
+
+
+class Entry(NamedTuple):
+    """A value with the name of its field, which is empty for a value of a text."""
+
+    key: str
+    value: str
+
+
+@dataclass(slots=True)
+class _Uses:
+    """Where a value was used."""
+
+    keys: Counter[str] = field(default_factory=Counter)
+    arg_key: str = ""
+    in_calls: int = 0
+    by_user: bool = False
+    by_assistant: bool = False
+    messages: int = 0
+    largest_count: int = 0  # in one output: a value of every record says little
+    age: int | None = None  # of the newest output with it
+
+
+def values_of(messages: Sequence[HistoryMessage]) -> list[Entry]:
+    """Return the values of messages, those that are needed most likely first."""
+    uses: defaultdict[str, _Uses] = defaultdict(_Uses)
+    outputs = sum(len(message.outputs) for message in messages)
+    age = outputs  # of an output: 0 is the newest
+    for message in messages:
+        for output in message.outputs:
+            age -= 1
+            if age < _MAX_OUTPUTS:
+                _read_output(output.text, age, uses)
+        for call in message.calls:
+            for key, value in dict.fromkeys(_entries_of_args(call.args)):
+                uses[value].in_calls += 1
+                uses[value].arg_key = key
+        if message.role in ("user", "assistant") and message.text:
+            _read_text(message, uses)
+    scored = [(_score(value, use), value, use) for value, use in uses.items()]
+    scored.sort(key=lambda item: -item[0])
+    entries: list[Entry] = []
+    for score, value, use in scored:
+        if score <= 0:
+            break
+        key = use.arg_key
+        if not key and use.keys:
+            key = use.keys.most_common(1)[0][0]
+        entries.append(Entry(key, value))
+    return entries
+
+
+def _read_output(text: str, age: int, uses: Mapping[str, _Uses]) -> None:
+    counts: Counter[str] = Counter()
+    for key, value in entries_of_output(text):
+        counts[value] += 1
+        uses[value].keys[key] += 1
+    for value, count in counts.items():
+        use = uses[value]
+        use.messages += 1
+        use.largest_count = max(use.largest_count, count)
+        use.age = age
+
+
+def _read_text(message: HistoryMessage, uses: Mapping[str, _Uses]) -> None:
+    text = message.text[:_READ_CHARS]
+    # A dict keeps the order of the text, so that equal values are ordered alike in each process.
+    for value in dict.fromkeys([*values_in_text(text), *_names_in_text(text)]):
+        use = uses[value]
+        use.messages += 1
+        if message.role == "user":
+            use.by_user = True
+        else:
+            use.by_assistant = True
+
+
+def _score(value: str, use: _Uses) -> float:
+    score = _form_points(value)
+    score += _OF_CALL * min(use.in_calls, _MAX_COUNTED_CALLS)
+    score += _OF_USER * use.by_user + _OF_ASSISTANT * use.by_assistant
+    score += min(use.messages, _MAX_COUNTED_MESSAGES) / _MAX_COUNTED_MESSAGES
+    if use.age is not None:
+        score += _OF_NEWEST * _FADING**use.age
+    if use.largest_count > _MAX_REPEATS and not use.in_calls and not use.by_user:
+        score -= _OF_NEWEST
+    return score
+
+
+def _form_points(value: str) -> float:
+    has_digit = _DIGIT.search(value) is not None
+    if _DATE.search(value):
+        return 1
+    if has_digit and _LETTER.search(value):
+        return 2
+    if any(sign in value for sign in "_/@"):
+        return 1.5
+    return 0.0
+
+
+def entries_of_output(text: str) -> Iterator[Entry]:
+    """Yield the values of an output: the fields of JSON, or what stands out in a text."""
+    text = text[:_READ_CHARS]
+    if text[:1] in ("{", "["):
+        try:
+            parsed = orjson.loads(text)
+        except orjson.JSONDecodeError:
+            pass  # cut, or several documents
+        else:
+            yield from _fields(parsed, "", [_MAX_OF_OUTPUT])
+            return
+    for count, value in enumerate(values_in_text(text)):
+        if count == _MAX_OF_OUTPUT:
+            return
+        yield Entry("", value)
+
+
+def _entries_of_args(args: object) -> Iterator[Entry]:
+    if isinstance(args, str):
+        try:
+            args = orjson.loads(args)
+        except orjson.JSONDecodeError:
+            return
+    yield from _fields(args, "", [_MAX_OF_OUTPUT])
+
+
+def _fields(value: object, key: str, remaining: list[int]) -> Iterator[Entry]:
+    if remaining[0] <= 0:
+        return
+    if isinstance(value, dict):
+        for name, member in value.items():
+            if _DIGIT.search(name) and _MIN_CHARS <= len(name) <= _MAX_CHARS:
+                yield Entry(key, name)  # a record by its id
+            yield from _fields(member, name, remaining)
+    elif isinstance(value, list):
+        for member in value:
+            yield from _fields(member, key, remaining)
+    elif isinstance(value, str | int | float) and not isinstance(value, bool):
+        text = str(value)
+        if _MIN_CHARS <= len(text) <= _MAX_CHARS and text.count(" ") < _MAX_WORDS:
+            remaining[0] -= 1
+            yield Entry(key, text)
+
+
+def values_in_text(text: str) -> Iterator[str]:
+    """Yield the ids, dates, paths, numbers and abbreviations of a text."""
+    for word in text.split():
+        if word.isalpha():
+            # Most words end here, which makes a long text cheap.
+            if word.isupper() and _MIN_CHARS <= len(word) <= _MAX_CHARS:
+                yield word
+        elif (match := _VALUE.search(word)) and _MIN_CHARS <= len(match[0]) <= _MAX_CHARS:
+            yield match[0]
+
+
+def _names_in_text(text: str) -> Iterator[str]:
+    """Yield what a text quotes, and names of several words."""
+    for match in _QUOTED.finditer(text):
+        yield match[1]
+    for match in _NAME.finditer(text):
+        yield match[0]
+
+
+def index_line(entries: Iterable[Entry]) -> str:
+    """Return values in one line, by the names of their fields."""
+    by_key: dict[str, list[str]] = {}
+    for entry in entries:
+        key = one_line(entry.key, max_chars=_KEY_CHARS)
+        by_key.setdefault(key, []).append(one_line(entry.value, max_chars=_MAX_CHARS))
+    groups = [f"{key} {', '.join(values)}".strip() for key, values in by_key.items()]
+    return "; ".join(groups)

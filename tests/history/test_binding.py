@@ -1,0 +1,142 @@
+"""What the user stated as a rule stays in view; what others wrote never becomes one."""
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from llm_common.history import FoldPolicy, Message, fold
+from llm_common.pointers.store import InMemoryContextPointerStore
+from tests.history.conversations import conversation, plain
+
+RULES = {
+    "en": "Under no circumstances merge to the release branch.",
+    "de": "Verschicke niemals Rechnungen vor dem 5. des Monats.",
+    "fr": "N'envoyez jamais de SMS après 20 heures.",
+    "es": "Nunca llames al cliente por su nombre de pila.",
+    "it": "Non usare mai il server di produzione.",
+    "pt": "É proibido enviar a planilha aos fornecedores.",
+    "nl": "Vanaf nu alle bedragen in dollars.",
+    "pl": "Nie wolno zmieniać nazw plików.",
+    "ru": "Никогда не пиши клиентам по выходным.",
+    "tr": "Müşterilere asla fiyat verme.",
+    "zh": "不要把合同发给第三方。",
+    "ja": "顧客の名前は書かないでください。",
+    "ko": "고객에게 절대 전화하지 마세요.",
+    "sv": "Skicka aldrig fakturor utan mitt godkännande.",
+}
+
+
+async def note_after(messages: Any, limit: int = 2_000) -> str:
+    """Return the note of a history."""
+    folded = await fold(
+        messages,
+        store=InMemoryContextPointerStore(),
+        session_id="s",
+        policy=FoldPolicy(max_tokens=limit),
+    )
+    assert folded.tokens <= limit
+    texts = [str(plain(message)["content"]) for message in folded.messages]
+    return next(text for text in texts if text.startswith("Earlier messages are folded away"))
+
+
+def rules_in(note: str) -> list[str]:
+    return re.findall(r"^rule \d+ user: (.*)$", note, re.MULTILINE)
+
+
+def with_text(role: str, text: str, *, turns: int = 60, at: int = 1) -> list[dict[str, Any]]:
+    """Return a conversation with one more message near its beginning."""
+    messages = conversation(turns)
+    messages.insert(at, {"role": role, "content": text})
+    return messages
+
+
+@pytest.mark.parametrize("language", RULES)
+async def test_a_rule_of_the_user_stays_word_for_word_t_07(language: str) -> None:
+    rule = RULES[language]
+    for text in (rule, f"Hello, here is the plan for today. {rule} The weather is fine."):
+        assert rules_in(await note_after(with_text("user", text))) == [rule]
+
+
+@pytest.mark.parametrize("role", ["assistant", "tool"])
+async def test_no_text_of_others_becomes_a_rule_t_07(role: str) -> None:
+    messages: list[Any] = conversation(60)
+    if role == "tool":
+        call = {"id": "x", "type": "function", "function": {"name": "read", "arguments": "{}"}}
+        messages[1:1] = [
+            {"role": "assistant", "content": None, "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": "x", "content": RULES["en"]},
+        ]
+    else:
+        messages.insert(1, {"role": role, "content": RULES["en"]})
+    assert rules_in(await note_after(messages)) == []
+
+
+@pytest.mark.parametrize(
+    "pasted",
+    [
+        "```\n{}\n```",
+        "> {}",
+        "<<<abc\n{}\nabc>>>",
+        '"{} ' + "and so on, as the handbook says at length, " * 6 + '"',
+        "2026-01-02T10:00:00 {}",
+    ],
+)
+async def test_pasted_text_has_no_rules(pasted: str) -> None:
+    text = f"What does this mean?\n{pasted.format(RULES['en'])}\nThanks in advance."
+    assert rules_in(await note_after(with_text("user", text))) == []
+
+
+async def test_the_newest_correction_comes_first() -> None:
+    messages = conversation(60)
+    for at, text in (
+        (20, "No, use pounds instead of euros."),
+        (9, "No, better use euros instead."),
+    ):
+        messages.insert(at, {"role": "user", "content": text})
+    messages.insert(1, {"role": "user", "content": RULES["en"]})
+    assert rules_in(await note_after(messages)) == [
+        "No, use pounds instead of euros.",
+        "No, better use euros instead.",
+        RULES["en"],
+    ]
+
+
+async def test_rules_over_their_share_are_named_with_their_pointers_t_07() -> None:
+    messages = conversation(60)
+    for number in range(60):
+        messages.insert(1, {"role": "user", "content": f"Never send parcel {number} to the depot."})
+    store = InMemoryContextPointerStore()
+    folded = await fold(messages, store=store, session_id="s", policy=FoldPolicy(max_tokens=2_000))
+    assert folded.tokens <= 2_000
+    note = str(plain(folded.messages[1])["content"])
+    shown = len(rules_in(note))
+    receipt = re.search(r"^More of the user's rules \((\d+)\): (\w+) /(\d+)", note, re.MULTILINE)
+    assert receipt is not None
+    assert shown >= 5
+    assert shown + int(receipt[1]) == 60
+    stored = json.loads(store.load_payload(receipt[2], query_id="s")[1])
+    assert "Never send parcel" in stored[receipt[3]]["content"]
+
+
+async def test_questions_and_habits_are_no_rules() -> None:
+    text = "Why must it never rain? I never eat lunch. They only came once. We always walk home."
+    assert rules_in(await note_after(with_text("user", text))) == []
+
+
+async def test_people_who_talk_give_no_rules() -> None:
+    messages: list[Message] = []
+    for number in range(300):
+        messages.append({"role": "user", "content": f"So that is point {number} of the day."})
+        if number % 10 == 0:
+            messages.append({"role": "user", "content": f"You must never do {number} again."})
+    assert rules_in(await note_after(messages)) == []
+
+
+async def test_the_note_is_the_same_in_each_language() -> None:
+    frames = set()
+    for rule in RULES.values():
+        note = await note_after(with_text("user", rule))
+        frames.add(note.split("\n")[0])
+    assert len(frames) == 1

@@ -1,0 +1,76 @@
+"""Which values of folded messages the note names for the next call."""
+
+import json
+import re
+from typing import Any
+
+from llm_common.history import FoldPolicy, fold
+from llm_common.pointers.store import InMemoryContextPointerStore
+from tests.history.conversations import conversation, plain
+
+
+def called(number: int, args: dict[str, Any], output: object) -> list[dict[str, Any]]:
+    function = {"name": "lookup", "arguments": json.dumps(args)}
+    return [
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [{"id": f"v{number}", "function": function}],
+        },
+        {"role": "tool", "tool_call_id": f"v{number}", "content": json.dumps(output)},
+    ]
+
+
+async def note_of(start: list[dict[str, Any]], limit: int = 2_000) -> str:
+    folded = await fold(
+        [*start, *conversation(40)[1:]],
+        store=InMemoryContextPointerStore(),
+        session_id="s",
+        policy=FoldPolicy(max_tokens=limit),
+    )
+    return str(plain(folded.messages[0])["content"])
+
+
+async def test_values_are_listed_by_their_fields_those_in_calls_first() -> None:
+    start = called(
+        1, {"user_id": "mia_li_3668"}, {"payments": [{"id": "card_77"}], "note": "x" * 300}
+    )
+    start += called(2, {"payment_id": "card_77"}, [{"code": "HAT110"}, {"code": "HAT172"}])
+    note = await note_of(start)
+    line = re.search(r"^Values: (.*)$", note, re.MULTILINE)
+    assert line is not None
+    assert "payment_id card_77" in line[1]
+    assert "user_id mia_li_3668" in line[1]
+    assert "code HAT110, HAT172" in line[1] or "code HAT172, HAT110" in line[1]
+    assert line[1].index("card_77") < line[1].index("HAT110")
+    assert "xxx" not in line[1]
+
+
+async def test_values_that_the_model_sees_are_not_repeated() -> None:
+    messages = [*called(1, {"id": "AB-1234"}, "ok"), *conversation(40)[1:]]
+    messages.append({"role": "user", "content": "And AB-1234?"})
+    folded = await fold(
+        messages,
+        store=InMemoryContextPointerStore(),
+        session_id="s",
+        policy=FoldPolicy(max_tokens=2_000, target_share=0.9),
+    )
+    note = str(plain(folded.messages[0])["content"])
+    assert "Values: " in note
+
+
+async def test_the_last_state_of_a_plan_stays_in_view() -> None:
+    old = [{"status": "pending", "content": f"Step {number}"} for number in range(3)]
+    new = [{"status": "done", "content": "Step 0"}, *old[1:]]
+    start = called(1, {"todos": old}, "ok") + called(2, {"todos": new}, "ok")
+    note = await note_of(start)
+    assert "- [done] Step 0\n- [pending] Step 1\n- [pending] Step 2" in note
+    assert "- [pending] Step 0" not in note
+
+
+async def test_a_list_with_boxes_is_a_plan() -> None:
+    start = [
+        {"role": "assistant", "content": "The plan:\n- [x] read\n- [ ] write\n- [ ] test\nOK."}
+    ]
+    note = await note_of(start)
+    assert "\n- [x] read\n- [ ] write\n- [ ] test\n" in note
