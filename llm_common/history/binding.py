@@ -45,7 +45,7 @@ _COMMANDS: Final[frozenset[Cue]] = frozenset(
 _AT_CLAUSE_START: Final[frozenset[Cue]] = frozenset({"negates", "excludes", "keeps"})
 
 # People who talk with each other say words that bind in 1 to 6 % of their sentences, as meetings
-# show (docs/benchmarks.md). Only a conversation without calls of tools can be such a talk.
+# show (docs/benchmarks.md). Only messages that no model answers can be such a talk.
 _MIN_TALK_SENTENCES: Final = 100
 _MAX_TALK_RULES: Final = 1
 _MAX_TALK_SHARE: Final = 0.002
@@ -112,17 +112,17 @@ def bindings_of(
 ) -> list[Binding]:
     """Return the user's sentences, those that bind most first, each once where it is newest.
 
-    Rules come first, and among them corrections, the newest first. A long conversation without
-    calls of tools has no rules if words that bind are frequent: its people talk with each other.
+    Rules come first, and among them corrections, the newest first. Many messages without an answer
+    of a model have no rules if words that bind are frequent: their people talk with each other.
 
     Args:
         messages: The messages, oldest first.
         rules: Sentences that are rules already, with the numbers of their messages.
     """
     sentences: list[_Sentence] = []
-    has_calls = False
+    is_answered = False
     for message in messages:
-        has_calls = has_calls or bool(message.calls or message.outputs)
+        is_answered = is_answered or message.role == "assistant"
         # A text that only looks like a note or a pin binds nothing.
         if message.role == "user" and not message.text.startswith((NOTE_BEGIN, PINS_BEGIN)):
             sentences += _sentences_of(message)
@@ -130,7 +130,7 @@ def bindings_of(
     few = 1 + len(sentences) // _FEW_SENTENCES
     count = sum(sentence.points >= MIN_RULE_POINTS for sentence in sentences)
     is_talk = (
-        not has_calls
+        not is_answered
         and len(sentences) >= _MIN_TALK_SENTENCES
         and count > _MAX_TALK_RULES + _MAX_TALK_SHARE * len(sentences)
     )

@@ -134,6 +134,20 @@ async def test_people_who_talk_give_no_rules() -> None:
     assert rules_in(await note_after(messages)) == []
 
 
+async def test_many_rules_of_a_long_chat_without_tools_all_bind_t_07() -> None:
+    wanted = []
+    messages: list[Message] = []
+    for number in range(300):
+        content = f"So that is point {number} of the day."
+        if number % 60 == 0:
+            wanted.append(f"You must never send offer {number} to a client.")
+            content += f" {wanted[-1]}"
+        messages.append({"role": "user", "content": content})
+        messages.append({"role": "assistant", "content": "Noted."})
+    note = await note_after(messages)
+    assert sorted(rules_in(note)) == sorted(wanted)
+
+
 async def test_the_note_is_the_same_in_each_language() -> None:
     frames = set()
     for rule in RULES.values():
