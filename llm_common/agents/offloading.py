@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from types import MappingProxyType
 from typing import Final
 
@@ -12,37 +11,16 @@ from llm_common._threads import in_thread
 from llm_common.core.tokens import DefaultCounter, TokenCounter
 from llm_common.pointers.pointer import ContextPointer
 from llm_common.pointers.reading import READER_NAME, ContextReading
-from llm_common.ranking.lexical import search_stems
-from llm_common.ranking.passages import RankedPassages
-from llm_common.tables.finding import find_records
+from llm_common.pointers.result_parts import MIN_PART_CHARS, ResultParts
 from llm_common.tables.names import result_name
-from llm_common.tables.sketch import ResultSketch, chars_in
-from llm_common.text.canonical import Json, decode_json
-from llm_common.text.display import (
-    excerpt_json,
-    excerpt_text,
-    fence_nonce,
-    fenced,
-    one_line,
-    printable,
-    to_json,
-    without_headings,
-)
-from llm_common.text.outline import outline
+from llm_common.text.display import fence_nonce, fenced, one_line, printable, to_json
 
 _MAX_CHARS_PER_TOKEN = 16  # a longer text is too long without counting, which takes seconds for MBs
-_READ_CHARS = 2_000_000  # a longer result is searched only this far
-_MAX_TABLE_CHARS = 20_000_000  # a longer result is shown as text, since reading it takes seconds
-_RECORDS_SHARE = 0.5  # of the characters, from which a result is records and no document
-_PASSAGES_SHARE = 0.6
-_MIN_CHARS = 80  # a shorter part of a result says nothing
 _LINE_CHARS = 200
 _CHARS_PER_TOKEN = 4
 _SAMPLE_CHARS = 2_000  # from which the characters of a token are estimated
 # A full disk ends no run. A longer result would not fit most prompts, with nothing to read it from.
 MAX_UNSTORED_CHARS = 100_000
-_OUTLINE_SHARE = 0.35
-_ENDS_LABEL = "Beginning and end:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +221,7 @@ class OffloadTurn:
         chars = body_tokens * len(sample) // max(count(sample), 1)
         # Above the limit until a preview fits, also if the loop has no round.
         preview, tokens = "", max_tokens + 1
-        while tokens > max_tokens and chars >= _MIN_CHARS:
+        while tokens > max_tokens and chars >= MIN_PART_CHARS:
             preview = _framed(pointer, len(text), shape, parts.body(chars), reader)
             tokens = count(preview)
             chars_by_share = chars * body_tokens // max(tokens - frame_tokens, 1)
@@ -334,75 +312,3 @@ def _framed(
     summary = one_line(pointer.summary, max_chars=_LINE_CHARS)
     content = "\n".join(filter(None, [summary, one_line(shape, max_chars=_LINE_CHARS), body]))
     return "\n".join([pointer.heading, note, fenced(content, fence_nonce(content))])
-
-
-class ResultParts:
-    """Parts of a result that is too long, for the query at hand.
-
-    Of records, the counts, values and rows that the query asks for. Of other results, passages that
-    match the query, or headings, and then head and tail.
-
-    Args:
-        text: The result as text. See `text_of`.
-        result: The result.
-        query: The question that the parts should help to answer.
-        query_name: The origin of the query's words. See `OffloadTurn`.
-        table_name: The name of the records in queries.
-    """
-
-    def __init__(
-        self,
-        text: str,
-        result: object,
-        query: str,
-        *,
-        query_name: str = "question",
-        table_name: str = "records",
-    ) -> None:
-        self._text = text
-        self._query = query
-        # Plain data, since the result may be a model or another object.
-        self._value: Json = text if isinstance(result, str) else decode_json(text.encode())
-        self._sketch: ResultSketch | None = None
-        if len(text) <= _MAX_TABLE_CHARS:
-            records = find_records(self._value)
-            if records.tables and chars_in(records.tables) >= _RECORDS_SHARE * len(text):
-                self._sketch = ResultSketch(
-                    records, query, name=table_name, question_name=query_name
-                )
-        self._passages_label = f"Passages that hold words of the {query_name}:"
-
-    @cached_property
-    def _passages(self) -> RankedPassages:
-        return RankedPassages(self._text[:_READ_CHARS], search_stems(self._query))
-
-    @property
-    def has_records(self) -> bool:
-        """Whether the result is records for the most part, which `body` counts and names."""
-        return self._sketch is not None
-
-    def body(self, max_chars: int) -> str:
-        """Return the parts in about `max_chars` characters."""
-        if self._sketch is not None:
-            return without_headings(printable(self._sketch.text(max_chars)))
-        middle = self._middle(max_chars)
-        if middle:
-            middle += f"\n{_ENDS_LABEL}\n"
-        ends_chars = max(max_chars - len(middle), _MIN_CHARS)
-        # A text, and data that would take seconds to cut by its structure.
-        if self._value is self._text or len(self._text) > _READ_CHARS:
-            ends = excerpt_text(self._text, ends_chars)
-        else:
-            ends = excerpt_json(self._value, ends_chars)
-        return without_headings(middle + ends.text)
-
-    def _middle(self, max_chars: int) -> str:
-        """Return passages, else headings, else ""."""
-        # Passages get the larger share, or everything if no passage fits their share.
-        best = self._passages.best(max_size=int(max_chars * _PASSAGES_SHARE), count=len)
-        best = best or self._passages.best(max_size=max_chars, count=len)
-        if best:
-            return f"{self._passages_label}\n{best.text}"
-        if self._value is self._text:
-            return outline(self._text[:_READ_CHARS], int(max_chars * _OUTLINE_SHARE))
-        return ""

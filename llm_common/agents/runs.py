@@ -31,13 +31,7 @@ from llm_common._telemetry import (
 )
 from llm_common._threads import in_thread
 from llm_common.agents.context_pointers import ContextPointer
-from llm_common.agents.offloading import (
-    OffloadPolicy,
-    OffloadTurn,
-    ResultParts,
-    text_of,
-    unstored,
-)
+from llm_common.agents.offloading import OffloadPolicy, OffloadTurn, text_of, unstored
 from llm_common.agents.tool_context import ToolContextManager
 from llm_common.core.structured import Attempt, cost_of, usage_of
 from llm_common.core.tokens import DefaultCounter
@@ -50,6 +44,7 @@ from llm_common.errors import (
 from llm_common.plans import PlannedTask, SubTaskResult, ToolCall
 from llm_common.pointers.pointer import digest_of
 from llm_common.pointers.reading import ContextReading
+from llm_common.pointers.result_parts import ResultParts
 from llm_common.pointers.run_lease import only_run
 from llm_common.redaction.redactor import Redactor
 from llm_common.selection.relevance_ranking import rank_pointers
