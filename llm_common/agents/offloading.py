@@ -217,12 +217,12 @@ class OffloadTurn:
         sample = text[:_SAMPLE_CHARS]
         if parts.has_records:
             # Rows of ids and numbers take more tokens than the result around them.
-            sample = parts.body(body_tokens * _CHARS_PER_TOKEN) or sample
+            sample = parts.excerpt(body_tokens * _CHARS_PER_TOKEN).text or sample
         chars = body_tokens * len(sample) // max(count(sample), 1)
         # Above the limit until a preview fits, also if the loop has no round.
         preview, tokens = "", max_tokens + 1
         while tokens > max_tokens and chars >= MIN_PART_CHARS:
-            preview = _framed(pointer, len(text), shape, parts.body(chars), reader)
+            preview = _framed(pointer, len(text), shape, parts.excerpt(chars).text, reader)
             tokens = count(preview)
             chars_by_share = chars * body_tokens // max(tokens - frame_tokens, 1)
             # At least a tenth less each time, so the loop ends where the estimate is wrong.

@@ -521,7 +521,7 @@ class RunState:
         text = text_of(result)
         if len(text) <= _SHOWN_CHARS:
             return call | {"result": result}, line
-        parts = ResultParts(text, result, words).body(_SHOWN_CHARS)
+        parts = ResultParts(text, result, words).excerpt(_SHOWN_CHARS).text
         unread = self._unread(f"most of its {len(text):,} characters")
         return call | {"parts": parts, "unread": unread}, line
 

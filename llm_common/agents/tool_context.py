@@ -408,7 +408,9 @@ class ToolContextManager:
         candidates = await in_thread(self.list_pointers, query_id)
         chosen = await selector.select(query=query, pointers=candidates)
         return await in_thread(
-            lambda: format_selected_contexts(pointers=chosen, store=self, max_chars=max_chars)
+            lambda: format_selected_contexts(
+                pointers=chosen, store=self, max_chars=max_chars, query=query
+            )
         )
 
     def get_all_sources(self, query_id: str) -> list[dict[str, str]]:

@@ -8,7 +8,7 @@ from llm_common.ranking.passages import RankedPassages
 from llm_common.tables.finding import find_records
 from llm_common.tables.sketch import ResultSketch, chars_in
 from llm_common.text.canonical import Json, decode_json
-from llm_common.text.display import excerpt_json, excerpt_text, printable, without_headings
+from llm_common.text.display import Excerpt, excerpt_json, excerpt_text, without_headings
 from llm_common.text.outline import outline
 
 MIN_PART_CHARS: Final = 80
@@ -20,7 +20,7 @@ _MAX_TABLE_CHARS: Final = 20_000_000
 _RECORDS_SHARE: Final = 0.5  # of the characters, from which a result is records and no document
 _PASSAGES_SHARE: Final = 0.6
 _OUTLINE_SHARE: Final = 0.35
-_ENDS_LABEL: Final = "Beginning and end:"
+_ENDS_LABEL: Final = "\nBeginning and end:\n"
 
 
 class ResultParts:
@@ -46,7 +46,7 @@ class ResultParts:
         query_name: str = "question",
         table_name: str = "records",
     ) -> None:
-        self._text = text
+        self._text = text = without_headings(text)
         self._query = query
         # Plain data, since the result may be a model or another object.
         self._value: Json = text if isinstance(result, str) else decode_json(text.encode())
@@ -65,31 +65,60 @@ class ResultParts:
 
     @property
     def has_records(self) -> bool:
-        """Whether the result is records for the most part, which `body` counts and names."""
+        """Whether the result is records for the most part, which the excerpt counts and names."""
         return self._sketch is not None
 
-    def body(self, max_chars: int) -> str:
-        """Return the parts in about `max_chars` characters."""
+    @property
+    def has_matches(self) -> bool:
+        """Whether the excerpt has records or passages that the query names."""
         if self._sketch is not None:
-            return without_headings(printable(self._sketch.text(max_chars)))
+            return self._sketch.has_matches
+        return self._passages.matches
+
+    def excerpt(self, max_chars: int, *, fill: bool = False) -> Excerpt:
+        """Return the parts in at most `max_chars` characters.
+
+        Of records, the characters shown are those of the whole text, in which keys stand once. Of
+        other results, they are those of the result.
+
+        Args:
+            max_chars: Maximum characters of the text.
+            fill: Whether whole records take the characters that answers and counts leave.
+        """
+        if self._sketch is not None:
+            text_of = self._sketch.text_with_records if fill else self._sketch.text
+            text = text_of(max_chars)
+            return Excerpt(text, min(len(text), len(self._text)))
         middle = self._middle(max_chars)
-        if middle:
-            middle += f"\n{_ENDS_LABEL}\n"
-        ends_chars = max(max_chars - len(middle), MIN_PART_CHARS)
+        if not middle.text:
+            return self._ends(max_chars)
+        ends_chars = max_chars - len(middle.text) - len(_ENDS_LABEL)
+        if ends_chars < MIN_PART_CHARS:
+            return middle
+        ends = self._ends(ends_chars)
+        chars_shown = min(middle.chars_shown + ends.chars_shown, len(self._text))
+        return Excerpt(f"{middle.text}{_ENDS_LABEL}{ends.text}", chars_shown)
+
+    def _ends(self, max_chars: int) -> Excerpt:
         # A text, and data that would take seconds to cut by its structure.
         if self._value is self._text or len(self._text) > _READ_CHARS:
-            ends = excerpt_text(self._text, ends_chars)
-        else:
-            ends = excerpt_json(self._value, ends_chars)
-        return without_headings(middle + ends.text)
+            return excerpt_text(self._text, max_chars)
+        return excerpt_json(self._value, max_chars)
 
-    def _middle(self, max_chars: int) -> str:
-        """Return passages, else headings, else ""."""
+    def _middle(self, max_chars: int) -> Excerpt:
+        """Return passages, else headings, else an empty excerpt."""
+        label = f"{self._passages_label}\n"
         # Passages get the larger share, or everything if no passage fits their share.
-        best = self._passages.best(max_size=int(max_chars * _PASSAGES_SHARE), count=len)
-        best = best or self._passages.best(max_size=max_chars, count=len)
-        if best:
-            return f"{self._passages_label}\n{best.text}"
+        for room in (int(max_chars * _PASSAGES_SHARE), max_chars - len(label)):
+            best = self._passages.best(max_size=room, count=_chars_of)
+            if best:
+                return Excerpt(f"{label}{without_headings(best.text)}", best.chars_shown)
         if self._value is self._text:
-            return outline(self._text[:_READ_CHARS], int(max_chars * _OUTLINE_SHARE))
-        return ""
+            headings = outline(self._text[:_READ_CHARS], int(max_chars * _OUTLINE_SHARE))
+            return Excerpt(without_headings(headings), 0)
+        return Excerpt("", 0)
+
+
+def _chars_of(piece: str) -> int:
+    """Return the characters of a piece of the result, which may begin like a heading."""
+    return len(without_headings(piece))

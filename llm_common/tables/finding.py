@@ -116,16 +116,23 @@ class _Search:
         if isinstance(value, str) and len(value) >= _MIN_EMBEDDED_CHARS:
             # A tool's answer within another answer, such as the text block of an MCP result.
             data = parsed(value)
-            if isinstance(data, str):
-                for table in tables_in_text(data):
-                    yield replace(table, path=f"{path} {table.path}".strip())
-            else:
+            if not isinstance(data, str):
                 yield from self._walk(path, data, depth + 1)
+                return
+            tables = tables_in_text(data)
+            for table in tables:
+                yield replace(table, path=f"{path} {table.path}".strip())
+            if not tables:
+                self._add_field(path, value)
         elif isinstance(value, list):
             yield from self._walk_list(path, value, depth)
         elif isinstance(value, dict):
             yield from self._walk_object(path, value, depth)
-        elif path and len(self.fields) < _MAX_FIELDS:
+        else:
+            self._add_field(path, value)
+
+    def _add_field(self, path: str, value: Cell) -> None:
+        if path and len(self.fields) < _MAX_FIELDS:
             self.fields.append((path, value))
 
     def _walk_list(self, path: str, items: list[Json], depth: int) -> Iterator[Table]:

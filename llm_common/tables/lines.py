@@ -2,9 +2,11 @@
 
 from collections.abc import Iterable, Sequence
 
+from llm_common.text.display import without_headings
+
 
 class Lines:
-    """Lines within a number of characters.
+    """Lines within a number of characters. None looks like the heading of a block.
 
     Args:
         max_chars: Maximum characters of all lines with their line ends.
@@ -37,6 +39,7 @@ class Lines:
 
     def add(self, line: str) -> bool:
         """Add a line, and return whether it fits."""
+        line = without_headings(line)
         if len(line) + 1 > self.left:
             return False
         self._lines.append(line)
@@ -55,7 +58,7 @@ class Lines:
             max_chars: Maximum characters of the line.
         """
         limit = min(max_chars, self.left - 1)
-        line, count = label, 0
+        line, count = without_headings(label), 0
         for item in items:
             longer = f"{line}{', ' if count else ' '}{item}"
             if len(longer) + len(_missing(total - count - 1)) > limit:
@@ -76,10 +79,11 @@ class Lines:
             total: Number of rows, with those that are not in `rows`.
             noun: What the rows are, for the last line.
         """
+        head = without_headings(head)
         left = self.left - len(head) - 1
         count = 0
         for row in rows:
-            left -= len(row) + 1
+            left -= len(without_headings(row)) + 1
             rest = total - count - 1
             if left < (len(_missing_rows(rest, noun)) + 1 if rest else 0):
                 break

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Final
 
 from llm_common.tables.finding import Records
@@ -12,11 +13,14 @@ from llm_common.tables.table_sketch import TableSketch
 from llm_common.tables.values import cell_text
 from llm_common.text.display import one_line
 
+# About 400 tokens, as in previews. Whole records take the room beyond it.
+_SKETCH_CHARS: Final = 1_600
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
 _MAX_TABLES: Final = 5
 _OTHERS_SHARE: Final = 0.25
 _FIELDS_SHARE: Final = 0.1
 _MAX_FIELD_CHARS: Final = 100
+_LONG_FIELDS_SHARE: Final = 0.25
 _SAMPLE_ROWS: Final = 200
 _PUNCTUATION_CHARS: Final = 4  # quotes, colon and comma around a value in JSON
 
@@ -35,6 +39,8 @@ class ResultSketch:
         self, records: Records, question: str, *, name: str, question_name: str = "question"
     ) -> None:
         self._fields = records.fields
+        self._total_rows = sum(table.total_rows for table in records.tables)
+        self._are_more_tables = len(records.tables) > _MAX_TABLES
         tables = records.tables[:_MAX_TABLES]
         sketches = []
         for table_name, table in zip(names_of_tables(name, tables), tables, strict=True):
@@ -44,6 +50,11 @@ class ResultSketch:
         # The table that the question is about comes first, or else the largest.
         sketches.sort(key=lambda sketch: -sketch.relevance)
         self._first, *self._others = sketches
+
+    @property
+    def has_matches(self) -> bool:
+        """Whether the question names records."""
+        return any(sketch.has_matches for sketch in (self._first, *self._others))
 
     def text(self, max_chars: int) -> str:
         """Return the sketch in at most `max_chars` characters, in whole lines."""
@@ -55,6 +66,42 @@ class ResultSketch:
         lines.free()
         for sketch in self._others:
             sketch.write_names(lines)
+        if not lines.text:
+            lines.add(f"{self._total_rows:,} records")
+        return lines.text
+
+    def text_with_records(self, max_chars: int) -> str:
+        """Return the sketch, and whole records in the characters that it leaves.
+
+        If all records fit, they stand in place of the sketch. More room never shows fewer records.
+        """
+        sketch = self._long_sketch
+        if max_chars <= len(sketch):
+            return self.text(max_chars)
+        complete = self._complete(max_chars)
+        if complete:
+            return complete
+        lines = Lines(max_chars - len(sketch) - 1)
+        self._write_long_fields(lines)
+        for table_sketch in (self._first, *self._others):
+            table_sketch.write_records(lines)
+        return "\n".join(filter(None, [sketch, lines.text]))
+
+    @cached_property
+    def _long_sketch(self) -> str:
+        return self.text(_SKETCH_CHARS)
+
+    def _complete(self, max_chars: int) -> str:
+        """Return all records with all of their fields, or "" if they do not fit."""
+        if self._are_more_tables:
+            return ""
+        lines = Lines(max_chars)
+        self._write_fields(lines)
+        self._write_long_fields(lines)
+        for sketch in (self._first, *self._others):
+            sketch.write_answers(lines)
+            if not sketch.write_records(lines):
+                return ""
         return lines.text
 
     def _write_fields(self, lines: Lines) -> None:
@@ -67,6 +114,16 @@ class ResultSketch:
         lines.add_list(
             "Beside the records:", items, len(items), max_chars=int(lines.left * _FIELDS_SHARE)
         )
+
+    def _write_long_fields(self, lines: Lines) -> None:
+        """Write the texts beside the records that the sketch clips."""
+        left = int(lines.left * _LONG_FIELDS_SHARE)
+        for path, cell in self._fields:
+            text = cell_text(cell)
+            if len(text) > _MAX_FIELD_CHARS < left:
+                before = lines.left
+                lines.add(one_line(f"{path}: {text}", max_chars=left - 1))
+                left -= before - lines.left
 
 
 def chars_in(tables: Sequence[Table]) -> int:

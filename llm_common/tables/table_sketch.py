@@ -21,6 +21,8 @@ from llm_common.text.display import one_line
 
 _MAX_CELL_CHARS: Final = 60
 _MAX_LONG_CELL_CHARS: Final = 240  # of few records
+# Of whole records. A longer cell would leave no room for the other fields of its record.
+_MAX_WHOLE_CELL_CHARS: Final = 2_000
 _MAX_VALUE_CHARS: Final = 80
 _MAX_CONDITION_CHARS: Final = 120
 _MAX_CONDITIONS: Final = 6
@@ -78,6 +80,11 @@ class TableSketch:
         telling = [each for each in self._question.conditions if 0 < len(each.rows) < rows]
         return 2.0 * len(telling) + 0.5 * min(len(self._question.columns), _MAX_ASKED_COLUMNS)
 
+    @property
+    def has_matches(self) -> bool:
+        """Whether the question names records."""
+        return self._question is not None and bool(self._question.rows)
+
     @cached_property
     def headline(self) -> str:
         """Number of records and fields, and where they stand."""
@@ -114,6 +121,32 @@ class TableSketch:
         names = map(_name, self._table.columns)
         total = self._table.total_columns
         lines.add_list(f"{self.headline}:", names, total, max_chars=lines.left)
+
+    def write_answers(self, lines: Lines) -> None:
+        """Write the fields, and how many records meet each condition of the question."""
+        self._write_fields(lines)
+        if self._question is not None:
+            self._write_conditions(lines, self._question)
+
+    def write_records(self, lines: Lines) -> bool:
+        """Write records with all of their fields: those asked for, then the others in order.
+
+        Returns:
+            Whether all records fit.
+        """
+        table = self._table
+        asked = self._question.rows if self._question else ()
+        order = dict.fromkeys((*asked, *range(len(table.rows))))
+        columns = range(len(table.columns))
+        rows: list[str] = []
+        chars = 0
+        for row in order:
+            rows.append(self._row(row, columns, _MAX_WHOLE_CELL_CHARS))
+            chars += len(rows[-1]) + 1
+            if chars > lines.left:
+                break
+        head = f"Whole records of {self._sql_name}: {self._row_names(columns)}"
+        return lines.add_rows(head, rows, table.total_rows, noun="records") == table.total_rows
 
     # --- fields
 

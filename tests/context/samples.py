@@ -24,6 +24,7 @@ from llm_common.context import (
 )
 from llm_common.context.request import Kind
 from llm_common.core import TokenCounter, UpperBoundCounter
+from llm_common.text.display import to_json
 
 NOON = datetime(2025, 3, 1, 12, tzinfo=UTC)
 
@@ -192,7 +193,13 @@ def cases(draw: st.DrawFn) -> Case:
         lambda value, rule: Score(value, {"part": value}, rule), st.floats(-1, 3), rules
     )
     scores = {key: draw(score) for key in keys_of(pool)}
-    loaded = {
-        f"{index:012x}": text for index, (kind, text) in numbered if kind == "o" and index % 3
-    }
+    loaded = {}
+    for index, (kind, text) in numbered:
+        if kind == "o" and index % 3:
+            loaded[f"{index:012x}"] = records_text(text.split()) if index % 2 else text
     return pool, scores, loaded
+
+
+def records_text(words: Sequence[str]) -> str:
+    """Return a result with one record per word."""
+    return to_json({"rows": [{"n": n, "word": word} for n, word in enumerate(words)], "more": 7})

@@ -1,5 +1,6 @@
 """Selected results as blocks of a prompt."""
 
+import json
 import os
 import re
 import subprocess
@@ -44,10 +45,12 @@ def pointer(
     )
 
 
-def render(*results: object, max_chars: int = 20_000) -> RenderedContexts:
+def render(*results: object, max_chars: int = 20_000, query: str = "") -> RenderedContexts:
     pointers = [pointer(number) for number in range(1, len(results) + 1)]
     store = Results(zip((each.pointer_id for each in pointers), results, strict=True))
-    return render_selected_contexts(pointers=pointers, store=store, max_chars=max_chars)
+    return render_selected_contexts(
+        pointers=pointers, store=store, max_chars=max_chars, query=query
+    )
 
 
 BLOCK = re.compile(
@@ -125,13 +128,15 @@ RESULTS = st.recursive(
 )
 
 
-@given(st.lists(RESULTS, max_size=6), st.integers(0, 2_000))
-def test_the_text_never_exceeds_its_limit_s0_50(results: list[object], max_chars: int) -> None:
-    rendered = render(*results, max_chars=max_chars)
+@given(st.lists(RESULTS, max_size=6), st.integers(0, 2_000), st.sampled_from(["", "line 7"]))
+def test_the_text_never_exceeds_its_limit_s0_50(
+    results: list[object], max_chars: int, query: str
+) -> None:
+    rendered = render(*results, max_chars=max_chars, query=query)
     rendered.text.encode()
     assert len(rendered.text) <= max_chars
     assert len(rendered.blocks) == len(results)
-    assert rendered == render(*results, max_chars=max_chars)
+    assert rendered == render(*results, max_chars=max_chars, query=query)
     assert all(0 <= block.chars_shown <= block.chars_total for block in rendered.blocks)
 
 
@@ -139,6 +144,7 @@ def test_every_size_holds_for_awkward_results_s0_50() -> None:
     results = [
         "x" * 700,
         {"rows": [{"n": n} for n in range(90)]},
+        [{"### n": n, "b": "### x"} for n in range(90)],
         StoreError("no"),
         "日本語\n" * 80,
         7,
@@ -181,12 +187,72 @@ def test_a_cut_names_the_missing_part_and_the_pointer_s0_51() -> None:
 
 
 def test_a_cut_leaves_the_items_of_json_whole_s0_51() -> None:
-    rows = [{"id": number, "name": f"customer {number}"} for number in range(900)]
-    (block,) = blocks_of(render({"rows": rows, "total": 900}, max_chars=1_500).text)
+    items = [[number, {"of": number}] for number in range(900)]
+    (block,) = blocks_of(render({"items": items, "total": 900}, max_chars=1_500).text)
     assert re.fullmatch(
-        r'\{"rows":\[(\{"id":\d+,"name":"customer \d+"\},)+"… \d+ of 900 items left out"\],"total":900\}',
+        r'\{"items":\[(\[\d+,\{"of":\d+\}\],)+"… \d+ of 900 items left out"\],"total":900\}',
         block["body"],
     )
+
+
+CUSTOMERS = [
+    {"id": number, "name": f"customer {number}", "city": ("Bern", "Oslo")[number % 2]}
+    for number in range(900)
+]
+
+
+@pytest.mark.parametrize("max_chars", [400, 900, 1_500, 4_000, 9_000])
+@pytest.mark.parametrize("query", ["", "customer 457", "Oslo"])
+def test_a_cut_shows_whole_records_with_their_keys_once_s0_54(max_chars: int, query: str) -> None:
+    (block,) = blocks_of(render({"rows": CUSTOMERS}, max_chars=max_chars, query=query).text)
+    lines = block["body"].splitlines()
+    assert ": 900 records" in lines[0]
+    records = re.findall(r"^(\d+) \| customer (\d+) \| (\w+)$", block["body"], re.MULTILINE)
+    assert len(records) >= (max_chars > 400)
+    assert all(number == name for number, name, _ in records)
+    assert all(city == ("Bern", "Oslo")[int(number) % 2] for number, _, city in records)
+    assert block["body"].count("name |") <= 2  # above each list of records
+
+
+def test_the_records_that_the_query_names_are_shown_s0_54() -> None:
+    asked = render({"rows": CUSTOMERS}, max_chars=1_000, query="Where does customer 457 live?").text
+    assert "457 | customer 457 | Oslo" in asked
+    assert "457 | customer 457 | Oslo" not in render({"rows": CUSTOMERS}, max_chars=1_000).text
+
+
+def test_more_room_never_shows_fewer_records_s0_54() -> None:
+    counts = []
+    for max_chars in range(300, 50_000, 350):
+        rendered = render(CUSTOMERS, max_chars=max_chars, query="Oslo")
+        numbers = set(re.findall(r"^(\d+) \| customer", rendered.text, re.MULTILINE))
+        counts.append(900 if rendered.blocks[0].status == "whole" else len(numbers))
+    assert counts == sorted(counts)
+    assert len(set(counts)) > 40
+
+
+def test_records_that_fit_stay_as_they_are_s0_54() -> None:
+    (block,) = blocks_of(render(CUSTOMERS[:50], max_chars=20_000, query="Oslo").text)
+    assert json.loads(block["body"]) == CUSTOMERS[:50]
+
+
+def test_all_records_are_shown_if_only_their_keys_take_too_much_room_s0_54() -> None:
+    (block,) = blocks_of(render(CUSTOMERS[:200], max_chars=6_000).text)
+    assert len(set(re.findall(r"^(\d+) \| customer", block["body"], re.MULTILINE))) == 200
+    assert "First and last" not in block["body"]
+
+
+def test_a_text_beside_records_is_shown_too_s0_54() -> None:
+    result = {"answer": "It rains. " * 60, "rows": CUSTOMERS}
+    (block,) = blocks_of(render(result, max_chars=6_000).text)
+    assert "answer: It rains." in block["body"]
+    assert block["body"].count("It rains.") > 60
+
+
+def test_a_query_finds_passages_of_a_text_s0_54() -> None:
+    text = "".join(f"Line {number} says nothing.\n" for number in range(2_000))
+    text = text.replace("Line 1234 says nothing", "Line 1234 names the zebra")
+    assert "names the zebra" in render(text, max_chars=1_500, query="Which line has a zebra?").text
+    assert "names the zebra" not in render(text, max_chars=1_500).text
 
 
 def test_the_same_input_gives_the_same_bytes_in_every_process_s0_51() -> None:
@@ -275,7 +341,13 @@ PAYLOADS = [
 @pytest.mark.parametrize("limit", [20_000, 900])
 @pytest.mark.parametrize(
     "result",
-    [lambda text: text, lambda text: {"k": text}, lambda text: [text], lambda text: text * 40],
+    [
+        lambda text: text,
+        lambda text: {"k": text},
+        lambda text: [text],
+        lambda text: text * 40,
+        lambda text: [{text: n, "b": text} for n in range(40)],
+    ],
 )
 def test_stored_text_cannot_leave_its_block_s0_53(
     result: Callable[[str], object], limit: int

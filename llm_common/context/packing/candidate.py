@@ -1,6 +1,6 @@
 """Model the items of a pool as candidates for a bundle, and the forms that each can take."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from operator import attrgetter
 
@@ -13,6 +13,7 @@ from llm_common.context.bundle import (
     ItemAccount,
     item_block,
 )
+from llm_common.context.packing.parts import Parts, RecordParts, TextParts
 from llm_common.context.request import (
     ContextFile,
     DataPoolSnapshot,
@@ -25,7 +26,10 @@ from llm_common.context.request import (
 )
 from llm_common.core.tokens import TokenCounter, count_tokens
 from llm_common.pointers.pointer import ContextPointer
+from llm_common.pointers.result_parts import ResultParts
+from llm_common.ranking.lexical import search_stems
 from llm_common.ranking.passages import PartSize, PartSizes, RankedPassages
+from llm_common.tables.names import result_name
 from llm_common.text.display import printable, without_headings
 
 REFUSED = frozenset({"excluded", "below_cut_off", "not_required", "unavailable"})
@@ -315,16 +319,17 @@ class Forms:
 
     Args:
         meter: Counts the blocks.
-        stems: The stems of the request. See `search_stems`.
+        query: The request.
         summary_first: Whether the summary of a relevant file replaces its parts, as in the strategy
             `spec`.
     """
 
-    def __init__(self, meter: Meter, stems: Sequence[str], *, summary_first: bool) -> None:
+    def __init__(self, meter: Meter, query: str, *, summary_first: bool) -> None:
         self._meter = meter
-        self._stems = stems
+        self._query = query
+        self._stems = search_stems(query)
         self._summary_first = summary_first
-        self._parts: dict[Candidate, tuple[RankedPassages, PartSizes]] = {}
+        self._parts: dict[Candidate, Parts] = {}
 
     def next_form(self, candidate: Candidate, current: Placement | None) -> Placement | None:
         """Return the form after the current one, which takes more tokens, or None after the last.
@@ -339,7 +344,7 @@ class Forms:
         else:
             while (chars := next_chars(candidate.chars, chars)) < candidate.chars:
                 # A part may take no more tokens than the summary that is shown already.
-                size = self._parts_of(candidate)[1].smallest_with(chars)
+                size = self._parts_of(candidate).smallest_with(chars)
                 if size is not None and size.tokens > tokens:
                     return self._part(candidate, size)
         whole = self._whole(candidate)
@@ -354,7 +359,7 @@ class Forms:
         forms: list[Placement] = []
         has_text = candidate.text is not None
         if has_text and step.form != "summary" and not self._is_undivided(candidate):
-            size = self._parts_of(candidate)[1].largest_within(max_tokens)
+            size = self._parts_of(candidate).largest_within(max_tokens)
             if size is not None:
                 forms.append(self._part(candidate, size))
         if current is None and step.form != "pointer" and candidate.kind in ("file", "output"):
@@ -389,28 +394,45 @@ class Forms:
     def _whole(self, candidate: Candidate) -> Placement:
         return self._placement(candidate, "whole", candidate.text or "")
 
-    def _parts_of(self, candidate: Candidate) -> tuple[RankedPassages, PartSizes]:
+    def _parts_of(self, candidate: Candidate) -> Parts:
         if candidate not in self._parts:
-            text = candidate.text or ""
-            passages = RankedPassages(text, self._stems)
-            # With the longest note, so that no part takes more tokens than counted.
-            empty = candidate.block("", _part_note(candidate, len(text), len(text)))
-            sizes = PartSizes(
-                passages,
-                # As `item_block` shows the piece, which may be longer than the original.
-                count=lambda piece: self._meter.count(without_headings(printable(piece))),
-                overhead=self._meter.count(empty.text),
-                # Counted on demand, since few items are ever shown nearly whole.
-                whole_tokens=lambda: self._whole(candidate).tokens,
-            )
-            self._parts[candidate] = passages, sizes
+            self._parts[candidate] = self._divided(candidate)
         return self._parts[candidate]
 
+    def _divided(self, candidate: Candidate) -> Parts:
+        text = candidate.text or ""
+        # With the longest note, so that no part takes more tokens than counted.
+        empty = candidate.block("", _part_note(candidate, len(text), len(text)))
+        overhead = self._meter.count(empty.text)
+
+        # As `item_block` shows the piece, which may be longer than the original.
+        def count(piece: str) -> int:
+            return self._meter.count(without_headings(printable(piece)))
+
+        # Counted on demand, since few items are ever shown nearly whole.
+        def whole_tokens() -> int:
+            return self._whole(candidate).tokens
+
+        if isinstance(candidate.item, ContextPointer):
+            name = result_name(candidate.item.tool_name, candidate.item.pointer_id)
+            parts = ResultParts(text, text, self._query, table_name=name)
+            if parts.has_records:
+                return RecordParts(
+                    parts,
+                    total_chars=len(text),
+                    count=count,
+                    overhead=overhead,
+                    whole_tokens=whole_tokens,
+                )
+        passages = RankedPassages(text, self._stems)
+        sizes = PartSizes(passages, count=count, overhead=overhead, whole_tokens=whole_tokens)
+        return TextParts(passages, sizes)
+
     def _part(self, candidate: Candidate, size: PartSize) -> Placement:
-        passages, _ = self._parts_of(candidate)
-        part = passages.join(size.pieces)
-        note = _part_note(candidate, part.chars_shown, len(passages.text))
-        form: Form = "passages" if passages.matches else "excerpt"
+        parts = self._parts_of(candidate)
+        part = parts.passages(size)
+        note = _part_note(candidate, part.chars_shown, candidate.chars)
+        form: Form = "passages" if parts.matches else "excerpt"
         block = candidate.block(part.text, note)
         return Placement(candidate, block, part.text, form, size.tokens, part.chars_shown)
 

@@ -59,7 +59,6 @@ from llm_common.context.request import (
 )
 from llm_common.errors import StoreError
 from llm_common.pointers.pointer import ContextPointer
-from llm_common.ranking.lexical import search_stems
 
 _MAX_NEWEST = 20
 _MAX_MEMORIES = 5  # from the specification
@@ -120,8 +119,9 @@ class _Packer:
         self._allocation = allocation
         # Steps count the same texts repeatedly, and a caller's counter need not cache.
         self._meter = Meter(request.counter)
-        stems = search_stems(request.intent.text)
-        self._forms = Forms(self._meter, stems, summary_first=request.strategy == "spec")
+        self._forms = Forms(
+            self._meter, request.intent.text, summary_first=request.strategy == "spec"
+        )
         self._placed: dict[Candidate, Placement] = {}
         # With the placement that each step replaced, so that it can be undone.
         self._steps: list[tuple[Candidate, Placement | None]] = []

@@ -5,6 +5,7 @@ import hashlib
 import os
 import pickle
 import random
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -37,6 +38,7 @@ from tests.context.samples import (
     memory,
     output,
     packed,
+    records_text,
     request_of,
     turn,
 )
@@ -252,6 +254,52 @@ class TestGrowingBudget:
                 if shown.get(key, 0) < tokens
             } == {}
             before = shown
+
+    def test_more_budget_never_shows_fewer_records_s1_05_s0_54(self) -> None:
+        pool = DataPoolSnapshot(session_log=(turn(1, "Rain?"),), tool_outputs=(output(1),))
+        texts = {output(1).pointer_id: records_text([f"drop{n}." for n in range(600)])}
+        counts = []
+        for budget in range(300, 9_000, 150):
+            bundle = packed(pool, request_of(budget, "drop7."), even_scores(pool), texts=texts)
+            numbers = set(re.findall(r"^(\d+) \| drop\d+\.$", bundle.render(), re.MULTILINE))
+            counts.append(600 if form_of(bundle, output(1).pointer_id) == "whole" else len(numbers))
+        assert counts == sorted(counts)
+        assert len(set(counts)) > 10
+        assert counts[-1] == 600
+
+
+class TestRecords:
+    """An output of records is shown as whole records with their keys once (S0-54)."""
+
+    WORDS = tuple(f"drop{n}." for n in range(600))
+
+    def bundle(self, budget: int, query: str) -> ContextBundle:
+        pool = DataPoolSnapshot(tool_outputs=(output(1, result_bytes=9_000),))
+        texts = {output(1).pointer_id: records_text(self.WORDS)}
+        return packed(pool, request_of(budget, query), even_scores(pool), texts=texts)
+
+    def test_the_records_that_the_request_names_come_first_s0_54(self) -> None:
+        bundle = self.bundle(700, "What is drop457.?")
+        text = bundle.render()
+        assert "600 records, 2 fields: n (0 to 599), word" in text
+        assert "457 | drop457." in text
+        assert text.count('"word"') == 0
+        assert form_of(bundle, output(1).pointer_id) == "passages"
+        assert "characters; the rest is unread: read it by the id" in text
+
+    def test_without_a_match_the_ends_are_shown_s0_54(self) -> None:
+        bundle = self.bundle(700, "rain")
+        assert form_of(bundle, output(1).pointer_id) == "excerpt"
+        assert re.search(
+            r"0 \| drop0\.\n[^§]*… \d+ records …\n[^§]*599 \| drop599\.", bundle.render()
+        )
+
+    def test_records_that_fit_stay_whole_s0_54(self) -> None:
+        assert records_text(self.WORDS) in self.bundle(20_000, "drop457.").render()
+
+    def test_nearly_all_of_the_budget_is_used_s1_06(self) -> None:
+        for budget in (500, 1_000, 2_000, 3_000):
+            assert self.bundle(budget, "drop457.").metadata.budget_utilization > 0.85
 
 
 class TestRepetition:
