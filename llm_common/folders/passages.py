@@ -1,7 +1,8 @@
 """Pack the passages of files that answer a question within a token budget: `pack_passages`.
 
 A file is divided where its definitions begin, so a passage is a function, a small class, or a part
-of a long one. `ranking/passages.py` divides stored outputs, which have no definitions.
+of a long one. A file of records is divided into records (see `record_files`). `ranking/passages.py`
+divides stored outputs, which have no definitions.
 
 All passages of all files have one common order, and as many as fit are packed. The order does not
 depend on the budget, so a larger budget keeps all passages and adds more. It is the order of
@@ -31,6 +32,7 @@ from llm_common.context.bundle import (
 from llm_common.context.request import ContextFile, ContextSelectionRequest, Score, Scores
 from llm_common.core.tokens import TokenCounter, count_tokens
 from llm_common.folders.candidates import first_line
+from llm_common.folders.record_files import Span, record_text
 from llm_common.folders.symbols import Symbol, symbols_of
 from llm_common.ranking.lexical import folded, scan
 from llm_common.ranking.passages import gap_mark, join_spans
@@ -50,9 +52,6 @@ _STEEPNESS = 8.0  # a file with 90 % of the best score gets 43 % of its tokens
 _TITLE = 0.5  # the weight of the match with the query's first line
 _NAMED_SHARE = 4.0  # the share of a file that the caller named; the best other file has 1
 
-Span = tuple[int, int]
-"""The index of the first character, and the index after the last."""
-
 
 @dataclass(frozen=True, slots=True)
 class Passage:
@@ -71,6 +70,8 @@ class _Candidate:
 
     Attributes:
         share: The share of the tokens, relative to the shares of the other files.
+        text: The text that the passages divide: the content, or its records.
+        total_records: Number of records, or 0 if the text is the content.
         passages: The passages, in the order in which they are packed.
         packed: The passages that are packed so far.
         tokens: The tokens of the packed passages, as the sum of their parts.
@@ -79,24 +80,38 @@ class _Candidate:
     file: ContextFile
     score: Score
     share: float
+    text: str
+    total_records: int = 0
     passages: list[Passage] = field(default_factory=list)
     packed: list[Passage] = field(default_factory=list)
     tokens: int = 0
 
     def block(self) -> tuple[Block, Form, str]:
         """Return the file's block, its form and the packed text."""
-        text = self.file.content
         spans = _union(self.packed)
+        if self.total_records:
+            body = "".join([self.text[start:end] for start, end in spans])
+            form: Form = "whole" if len(self.packed) == len(self.passages) else "passages"
+            return _block(self.file, body, self.note()), form, body
         chars = sum(end - start for start, end in spans)
-        if chars == len(text):
-            return _block(self.file, text), "whole", text
-        body = join_spans(text, spans)
-        return _block(self.file, body, _note(self.file, chars)), "passages", body
+        if chars == len(self.text):
+            return _block(self.file, self.text), "whole", self.text
+        body = join_spans(self.text, spans)
+        return _block(self.file, body, _note(chars, len(self.text))), "passages", body
+
+    def note(self) -> str:
+        """Return how many records are packed."""
+        # Each record has one line, and headings are no passages.
+        count = sum(self.text.count("\n", *passage.span) for passage in self.packed)
+        return f"{count:,} of {self.total_records:,} records"
 
     def account(self, form: Form, tokens: int, reason: str) -> ItemAccount:
         """Return the file's account."""
         value, parts, rule = self.score
         chars_shown = sum(end - start for start, end in _union(self.packed))
+        chars = len(self.file.content)
+        # Records are written with their keys once, so the share of the file is what is comparable.
+        chars_shown = round(chars * chars_shown / max(len(self.text), 1))
         return ItemAccount(
             kind="file",
             id=self.file.id,
@@ -107,7 +122,7 @@ class _Candidate:
             score=value,
             value=value**2 * FRACTIONS[form],
             parts=parts,
-            chars=len(self.file.content),
+            chars=chars,
             chars_shown=chars_shown,
         )
 
@@ -142,7 +157,7 @@ def pack_passages(
         share = (score.value / top) ** _STEEPNESS if top else 0.0
         if file.id in named:
             share = _NAMED_SHARE
-        candidates.append(_Candidate(file, score, share))
+        candidates.append(_Candidate(file, score, share, file.content))
     # The sort is stable, so named files keep the caller's order.
     candidates.sort(key=attrgetter("share"), reverse=True)
 
@@ -166,8 +181,16 @@ def _rank_passages(candidates: Sequence[_Candidate], query: str) -> None:
     """Divide the files, and sort the passages of each by match, then by distance to the best."""
     parsed_chars = 0
     texts: list[tuple[str]] = []
+    divided = []
     for candidate in candidates:
         path, text = candidate.file.path, candidate.file.content
+        records = record_text(path, text, query)
+        if records is not None:
+            candidate.text, candidate.total_records = records.text, records.total
+            for group in records.groups:
+                candidate.passages.append(Passage(group.span, (group.heading,)))
+            continue
+        divided.append(candidate)
         if candidate.file.language == "python":
             parsed_chars += len(text)
         symbols = symbols_of(path, text, parse=parsed_chars <= _MAX_PARSED_CHARS)
@@ -177,7 +200,7 @@ def _rank_passages(candidates: Sequence[_Candidate], query: str) -> None:
     by_title = scan(first_line(query), texts, weights=(1.0,))
     scores = [whole + _TITLE * title for whole, title in zip(by_query, by_title, strict=True)]
     start = 0
-    for candidate in candidates:
+    for candidate in divided:
         file_scores = scores[start : start + len(candidate.passages)]
         start += len(file_scores)
         indexes = range(len(file_scores))
@@ -266,7 +289,7 @@ def _pack(candidates: Sequence[_Candidate], counter: TokenCounter, budget: int) 
         passage = next_passage
         tokens = sizes.with_passage(candidate, passage)
         fits = tokens - candidate.tokens <= remaining
-        if not fits and not packed:
+        if not fits and not packed and not candidate.total_records:
             # Only the first passage is cut, so that a small budget still has an answer.
             passage, tokens = _cut_to_fit(candidate, passage, sizes, remaining)
         if tokens - candidate.tokens > remaining:
@@ -323,13 +346,15 @@ class _Sizes:
 
     def with_passage(self, candidate: _Candidate, passage: Passage) -> int:
         """Return the tokens of the file with its packed passages and one more."""
-        file = candidate.file
+        file, text = candidate.file, candidate.text
         passages = [*candidate.packed, passage]
-        gaps = len(_union(passages)) + 1
-        tokens = self.count(_block(file, "", _note(file, len(file.content))).text)
-        tokens += gaps * self.count(gap_mark(len(file.content)))
+        # With the longest note, so that no passage takes more tokens than counted.
+        total = candidate.total_records or len(text)
+        tokens = self.count(_block(file, "", _note(total, total)).text)
+        if not candidate.total_records:  # the numbers of records show the gaps
+            tokens += (len(_union(passages)) + 1) * self.count(gap_mark(len(text)))
         for start, end in _spans(passages):
-            tokens += self.count(file.content[start:end])
+            tokens += self.count(text[start:end])
         return tokens
 
 
@@ -356,8 +381,8 @@ def _block(file: ContextFile, body: str, note: str = "") -> Block:
     return item_block("file", file.id, heading=file.path, body=body, note=note)
 
 
-def _note(file: ContextFile, chars: int) -> str:
-    return f"{chars:,} of {len(file.content):,} characters"
+def _note(chars: int, total_chars: int) -> str:
+    return f"{chars:,} of {total_chars:,} characters"
 
 
 def _bundle(

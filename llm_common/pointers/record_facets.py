@@ -4,7 +4,7 @@ Takes about a millisecond for any size, because a save waits for it. `tables/` r
 """
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -18,6 +18,8 @@ _CHECKED: Final = 3  # items that decide whether a list holds records
 _MAX_VISITED: Final = 400
 _MAX_LEVELS: Final = 4
 _SAMPLE_RECORDS: Final = 100
+# Multiples of the golden ratio spread evenly, and share no period with the records.
+_GOLDEN_RATIO: Final = (5**0.5 - 1) / 2
 _MAX_FIELDS: Final = 40  # of a record and of each object in it
 _MAX_VALUE_CHARS: Final = 40  # a longer value is no category
 _MAX_VALUES: Final = 12
@@ -65,9 +67,9 @@ def facets_of(records: list[object], redactor: Redactor) -> str:
         records: The records.
         redactor: Finds the secrets.
     """
-    step = max(len(records) // _SAMPLE_RECORDS, 1)
     sample: list[Json] = []
-    for record in records[::step][:_SAMPLE_RECORDS]:
+    for index in _sampled(len(records)):
+        record = records[index]
         if isinstance(record, Mapping):
             sample.append(_short_texts(record))
     # As a structure, because a key or a neighbour can mark a value as a secret.
@@ -83,6 +85,13 @@ def facets_of(records: list[object], redactor: Redactor) -> str:
             facets.append((len(counts), f"{name} {' '.join(counts)}"))
     facets.sort(key=lambda facet: facet[0])  # stable, so ties stay in the order of the fields
     return ", ".join(text for _, text in facets)
+
+
+def _sampled(total: int) -> Sequence[int]:
+    """Return at most 100 indexes below a number, in ascending order."""
+    if total <= _SAMPLE_RECORDS:
+        return range(total)
+    return sorted({int(number * _GOLDEN_RATIO % 1 * total) for number in range(_SAMPLE_RECORDS)})
 
 
 def _short_texts(record: Mapping[object, object], *, is_nested: bool = False) -> dict[str, Json]:

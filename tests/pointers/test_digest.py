@@ -136,3 +136,60 @@ def test_reads_only_the_head_of_a_large_result_s0_08() -> None:
 
 def test_an_integer_too_long_for_python_is_skipped() -> None:
     assert describe_result([10**5_000, "after", 7], size_bytes=9) == "list of 3, 9 bytes; 7; after"
+
+
+ORDERS = [
+    {
+        "no": f"W{n:04}",
+        "state": ("open", "paid", "sent")[n % 3],
+        "by": {"city": ("Bern", "Oslo")[n % 2]},
+    }
+    for n in range(330)
+]
+
+
+def test_records_are_described_by_number_place_fields_and_shared_values_s0_08() -> None:
+    result = {"meta": {"page": 1}, "data": {"orders": ORDERS}, "status": "ok"}
+    assert describe_result(result, size_bytes=9_000).startswith(
+        "330 records at data.orders: no state by, 9,000 bytes; city Bern Oslo, state open paid sent;"
+    )
+    assert describe_result(ORDERS, size_bytes=9_000).startswith(
+        "list of 330 objects: no state by, 9,000 bytes; city Bern Oslo, state open paid sent;"
+    )
+    assert describe_result(json.dumps(result), size_bytes=9_000).startswith("330 records at data")
+
+
+def test_values_of_late_records_are_described_s0_08() -> None:
+    late = [{"n": n, "kind": "early" if n < 900 else "late"} for n in range(1_000)]
+    assert "kind early late" in describe_result(late, size_bytes=1)
+
+
+def test_values_that_all_differ_or_are_long_are_not_shared_values_s0_08() -> None:
+    rows = [{"name": f"name {n}", "text": "prose " * (8 + n % 2), "one": "same"} for n in range(50)]
+    digest = describe_result(rows, size_bytes=1)
+    assert digest.startswith("list of 50 objects: name text one, 1 bytes; name 0 prose")
+
+
+@pytest.mark.parametrize(
+    "secrets",
+    [
+        {"api_key": "CANARY-9f3a7c51", "state": "open"},
+        {"name": "API_KEY", "value": "CANARY-9f3a7c51", "state": "open"},
+        {"credentials": {"user": "CANARY-9f3a7c51"}, "state": "open"},
+        {"note": "token=CANARY-9f3a7c51", "state": "open"},
+    ],
+)
+def test_shared_values_hold_no_secret_s0_08(secrets: dict[str, object]) -> None:
+    rows = [secrets if n % 2 else {"state": "paid", "api_key": "other"} for n in range(40)]
+    digest = describe_result({"rows": rows}, size_bytes=1)
+    assert "CANARY" not in digest
+    assert "state paid open" in digest
+
+
+def test_many_records_are_described_by_a_sample_s0_08() -> None:
+    value = {"rows": [{str(field): "x" for field in range(2_000)}] * 1_000_000}
+    start = time.thread_time()
+    digest = describe_result(value, size_bytes=1)
+    assert time.thread_time() - start < 0.05
+    assert digest.startswith("1,000,000 records at rows: 0 1 2")
+    assert len(digest) <= MAX_DESCRIPTION_CHARS

@@ -1,0 +1,136 @@
+"""Read CSV, TSV, JSON and JSON lines files as numbered records, those of the question first."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Final
+
+from llm_common.tables.columns import Column
+from llm_common.tables.finding import find_records
+from llm_common.tables.question import read_question
+from llm_common.tables.sketch import chars_in
+from llm_common.tables.table import Table
+from llm_common.tables.values import cell_text
+from llm_common.text.display import one_line
+
+_SUFFIXES: Final = frozenset({".csv", ".tsv", ".json", ".jsonl", ".ndjson"})
+# About 1,000 tokens. A smaller file is packed like any other, and mostly whole.
+_MIN_FILE_CHARS: Final = 4_000
+_RECORDS_SHARE: Final = 0.5  # of the characters, from which a file is records
+_INDENT: Final = re.compile(r"\n\s+")
+_MAX_ASKED: Final = 200  # records of a table that are packed one by one
+_GROUP_CHARS: Final = 1_100  # as `_MAX_CHARS` of `passages`
+_MAX_CELL_CHARS: Final = 2_000
+_MAX_FIELD_CHARS: Final = 200
+
+Span = tuple[int, int]
+"""The index of the first character, and the index after the last."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordGroup:
+    """Records that are packed together: their span in the text, and that of their heading."""
+
+    span: Span
+    heading: Span
+
+
+@dataclass(frozen=True, slots=True)
+class RecordText:
+    """The records of a file, one per line, below a heading with the names of the fields.
+
+    Attributes:
+        text: The text. Each record begins with its number in the file.
+        groups: The groups of records in the order of packing: those that the question names, and
+            then the others in the order of the file.
+        total: Number of records in the file.
+    """
+
+    text: str
+    groups: tuple[RecordGroup, ...]
+    total: int
+
+
+def record_text(path: str, content: str, question: str) -> RecordText | None:
+    """Return a file as records, or None if it is small, of another kind, or no records mostly.
+
+    Args:
+        path: The path, whose suffix decides.
+        content: The text of the file.
+        question: The question that the records should help to answer.
+    """
+    if PurePosixPath(path).suffix.lower() not in _SUFFIXES or len(content) < _MIN_FILE_CHARS:
+        return None
+    records = find_records(content)
+    # Records within records stand in the cells of these too.
+    tables = [table for table in records.tables if "[]" not in table.path]
+    if not tables or chars_in(tables) < _RECORDS_SHARE * len(_INDENT.sub("", content)):
+        return None
+    fields = [
+        f"{name}: {one_line(cell_text(cell), max_chars=_MAX_FIELD_CHARS)}\n"
+        for name, cell in records.fields
+    ]
+    layout = _Layout("".join(fields))
+    for table in tables:
+        layout.add(table, question)
+    return layout.result(sum(table.total_rows for table in tables))
+
+
+class _Layout:
+    """The text of several tables, and the order of their records."""
+
+    def __init__(self, beside: str) -> None:
+        self._parts: list[str] = []
+        self._length = 0
+        self._beside = beside
+        self._asked: list[RecordGroup] = []
+        self._others: list[RecordGroup] = []
+
+    def add(self, table: Table, question: str) -> None:
+        """Add a table. The first one has the values beside the records in its heading."""
+        heading = self._append(self._beside + _heading(table))
+        self._beside = ""
+        rows = []
+        for number, cells in enumerate(table.rows, start=1):
+            values = [one_line(cell_text(cell), max_chars=_MAX_CELL_CHARS) for cell in cells]
+            rows.append(self._append(f"{number}: {' | '.join(values)}\n"))
+        columns = [Column(table, index) for index in range(len(table.columns))]
+        asked = read_question(question, table, columns).rows[:_MAX_ASKED]
+        for row in asked:
+            self._asked.append(RecordGroup(rows[row], heading))
+        for span in _grouped(rows, set(asked)):
+            self._others.append(RecordGroup(span, heading))
+
+    def result(self, total: int) -> RecordText:
+        """Return the text."""
+        return RecordText("".join(self._parts), (*self._asked, *self._others), total)
+
+    def _append(self, part: str) -> Span:
+        start = self._length
+        self._parts.append(part)
+        self._length += len(part)
+        return start, self._length
+
+
+def _heading(table: Table) -> str:
+    names = " | ".join([one_line(name, max_chars=_MAX_FIELD_CHARS) for name in table.columns])
+    more = table.total_columns - len(table.columns)
+    if more > 0:
+        names += f" … {more:,} more fields"
+    place = one_line(table.path, max_chars=_MAX_FIELD_CHARS)
+    return f"{place or 'record'}: {names}\n"
+
+
+def _grouped(rows: Sequence[Span], without: set[int]) -> list[Span]:
+    """Return the spans of the other rows, in groups of neighbours of about equal length."""
+    groups: list[Span] = []
+    for index, (start, end) in enumerate(rows):
+        if index in without:
+            continue
+        is_neighbour = bool(groups) and groups[-1][1] == start
+        if is_neighbour and end - groups[-1][0] <= _GROUP_CHARS:
+            groups[-1] = groups[-1][0], end
+        else:
+            groups.append((start, end))
+    return groups
