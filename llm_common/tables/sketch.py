@@ -138,5 +138,7 @@ def chars_in(tables: Sequence[Table]) -> int:
             for name, cell in zip(table.columns, row, strict=True):
                 if cell is not None:
                     chars += len(cell_text(cell)) + len(name) + _PUNCTUATION_CHARS
-        total += chars / max(len(sample), 1) * table.total_rows
+        # Rows and columns beyond the limits of a table are records too.
+        columns = table.total_columns / max(len(table.columns), 1)
+        total += chars / max(len(sample), 1) * table.total_rows * columns
     return int(total)

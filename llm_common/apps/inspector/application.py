@@ -22,6 +22,7 @@ from llm_common.apps.inspector.comparison import (
     first_change,
     shared_width,
 )
+from llm_common.apps.inspector.record_tables import read_records
 from llm_common.apps.inspector.recorded_runs import RecordedRuns, Step, ToolCost
 from llm_common.apps.inspector.rendering import PAGE_ROWS, render
 from llm_common.apps.inspector.result_parts import View, read_part
@@ -169,16 +170,32 @@ class Inspector:
     def _show_pointer(self, request: Request) -> str:
         folder = request.path_params["folder"]
         pointer = self._read_pointer(folder, request.path_params["pointer_id"])
-        view: View = "stored" if request.query_params.get("view") == "stored" else "pretty"
+        view = request.query_params.get("view", "")
         number, line = _read_number(request), _read_number(request, "line", default=0)
-        part, problem = None, ""
+        part, records, problem = None, None, ""
         try:
             _, payload = self._store.load_payload(pointer.pointer_id, query_id=pointer.query_id)
-            part = read_part(payload, view=view, number=number, line=line)
+            records = read_records(
+                payload,
+                table_number=_read_number(request, "table"),
+                number=number,
+                page_rows=PAGE_ROWS,
+            )
+            # Without a choice, the page opens with what the result mostly is.
+            is_text = bool(view or line or (records and not records.are_most))
+            if records is None or (is_text and view != "records"):
+                text_view: View = "stored" if view == "stored" else "pretty"
+                part = read_part(payload, view=text_view, number=number, line=line)
         except (PointerNotFoundError, StoreError) as exc:
             problem = exc.message  # the page still shows the record
         return render(
-            "pointer.html", pointer=pointer, folder=folder, part=part, view=view, problem=problem
+            "pointer.html",
+            pointer=pointer,
+            folder=folder,
+            part=part,
+            records=records,
+            view="stored" if view == "stored" else "pretty",
+            problem=problem,
         )
 
     def _read_pointer(self, folder: str, pointer_id: str) -> ContextPointer:
