@@ -163,16 +163,28 @@ def list_(
 
 @context.command()
 def show(query: _Query, pointer: _Pointer, *, store: _Store = None, json: AsJson = False) -> None:
-    """Show a pointer's call, size, times and summary, and an excerpt of its result."""
+    """Show a pointer's call, size, times and summary, and an excerpt of its result.
+
+    An excerpt of records has their number, fields and values, and whole records. With --json, it is
+    JSON.
+    """
+    from llm_common.pointers.result_parts import ResultParts
+    from llm_common.tables.names import result_name
     from llm_common.text.canonical import decode_json
     from llm_common.text.display import excerpt_json
 
     stored, payload = _open_store(store, reading=True)[0].load_payload(pointer, query_id=query)
-    excerpt = excerpt_json(decode_json(payload), _EXCERPT_CHARS).text
+    value, stored_text = decode_json(payload), payload.decode("utf-8", "replace")
+    excerpt = excerpt_json(value, _EXCERPT_CHARS).text
     if json:
-        total_chars = len(payload.decode("utf-8", "replace"))
-        print_json({"pointer": stored, "excerpt": excerpt, "total_chars": total_chars})
+        print_json({"pointer": stored, "excerpt": excerpt, "total_chars": len(stored_text)})
         return
+    if len(stored_text) > _EXCERPT_CHARS:
+        name = result_name(stored.tool_name, stored.pointer_id)
+        text = value if isinstance(value, str) else stored_text
+        parts = ResultParts(text, value, "", table_name=name)
+        if parts.has_records:
+            excerpt = parts.excerpt(_EXCERPT_CHARS, fill=True).text
     fields = stored.model_dump(mode="json", exclude={"result_sha256", "args_sha256"})
     rows = [(name, value) for name, value in fields.items() if value not in (None, [])]
     print_rows({"Field": str, "Value": str}, rows)

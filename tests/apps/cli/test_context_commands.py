@@ -117,7 +117,10 @@ def test_show_prints_the_call_and_an_excerpt(
     assert document["excerpt"].startswith('{"rows":[{"region":"north"')
     assert "items left out" in document["excerpt"]
     assert document["total_chars"] == pointer.result_bytes
-    assert "sales_report" in run("context", "show", "user:7/q", pointer.pointer_id, *at).stdout
+    shown = run("context", "show", "user:7/q", pointer.pointer_id, *at).stdout
+    assert "sales_report" in shown
+    assert "Whole records of sales_report_" in shown
+    assert '"region"' not in shown
 
 
 @pytest.mark.parametrize(
