@@ -71,7 +71,11 @@ class Column:
         if len(self.counts) > _MAX_DISTINCT:
             return None
         values: Counter[str] = Counter()
-        for cell, count in self.counts.items():
+        counts = self.counts
+        if self.is_mixed_flag:
+            counts = Counter(map(cell_text, self.cells))
+            del counts[""]
+        for cell, count in counts.items():
             for value in elements_of(cell):
                 values[value] += count
         return values
@@ -110,6 +114,12 @@ class Column:
     def is_flag(self) -> bool:
         """Whether most cells are yes or no."""
         return self._is_mostly(lambda cell: flag_of(cell) is not None)
+
+    @cached_property
+    def is_mixed_flag(self) -> bool:
+        """Whether the cells are flags beside numbers, of which 1 and true are different values."""
+        kinds = set(map(type, self._sample))
+        return bool in kinds and not kinds.isdisjoint((int, float))
 
     @cached_property
     def is_date(self) -> bool:

@@ -9,6 +9,7 @@ import orjson
 
 from llm_common.tables.values import Cell
 from llm_common.text.canonical import Json, json_text
+from llm_common.text.display import one_line
 
 MAX_ROWS: Final = 100_000
 MAX_COLUMNS: Final = 500
@@ -163,11 +164,12 @@ def _endings(path: str) -> list[str]:
 
 
 def _distinct(names: Sequence[str]) -> tuple[str, ...]:
-    """Return the names, with numbers where two are the same but for their case, as in SQL."""
+    """Return the names on one line, with numbers where two differ only in case, as in SQL."""
     taken: set[str] = set()
     distinct = []
     for number, name in enumerate(names, start=1):
-        base = name.strip()[:_MAX_NAME_CHARS] or f"column_{number}"
+        # On one line, so that a model that copies a name from a sketch finds the column.
+        base = one_line(name, max_chars=_MAX_NAME_CHARS) or f"column_{number}"
         unused, copies = base, 1
         while unused.lower() in taken:
             copies += 1

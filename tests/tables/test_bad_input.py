@@ -1,0 +1,161 @@
+"""Bad input: bounded time, no exception but the typed one, and no wrong claim."""
+
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from llm_common.errors import ToolArgumentsError
+from llm_common.tables.database import NamedTable, QueryRows, RecordDatabase
+from llm_common.tables.finding import Records, find_records
+from llm_common.tables.sketch import ResultSketch
+from llm_common.tables.table import MAX_CELLS, MAX_COLUMNS
+from llm_common.text.canonical import Json
+
+ORDERS = [{"id": n, "state": ("open", "paid")[n % 2], "total": n * 1.5} for n in range(300)]
+
+
+def sketch(records: Records, question: str = "", max_chars: int = 1_200) -> str:
+    text = ResultSketch(records, question, name="t").text(max_chars)
+    assert len(text) <= max_chars
+    text.encode()  # no lone surrogate
+    return text
+
+
+def query(records: Records, sql: str) -> QueryRows:
+    database = RecordDatabase()
+    database.add([NamedTable("t", records.tables[0])])
+    return database.query(sql)
+
+
+def cpu_s(work: Callable[[], object]) -> float:
+    start = time.process_time()
+    work()
+    return time.process_time() - start
+
+
+@pytest.mark.parametrize("indent", [None, 1])
+def test_half_a_json_document_is_no_table(indent: int | None) -> None:
+    text = json.dumps({"data": ORDERS}, indent=indent)
+    assert find_records(text[: len(text) // 2]).tables == ()
+    assert find_records(json.dumps(ORDERS, indent=indent)[:-2]).tables == ()
+
+
+def test_json_lines_without_their_end_keep_their_whole_records() -> None:
+    text = "\n".join(map(json.dumps, ORDERS))
+    records = find_records(text[: text.index('"id": 250') + 12])
+    assert records.tables[0].total_rows == 250
+    assert "250 records" in sketch(records)
+    assert query(records, "SELECT max(id) FROM t").rows == ((249,),)
+
+
+def test_two_thousand_columns_are_counted_and_the_first_can_be_asked() -> None:
+    records = find_records([{f"c{n}": n * row for n in range(2_000)} for row in range(50)])
+    text = sketch(records, "the highest c7")
+    assert "50 records, 2,000 fields: c7 (0 to 343)" in text
+    assert "more" in text.splitlines()[0]
+    assert query(records, f"SELECT max(c{MAX_COLUMNS - 1}) FROM t").rows == ((499 * 49,),)
+    with pytest.raises(ToolArgumentsError, match="no such column: c1999"):
+        query(records, "SELECT c1999 FROM t")
+
+
+def test_ten_million_cells_are_read_in_part_and_say_so() -> None:
+    row: Json = {f"c{n}": n for n in range(100)}
+    rows: Json = [row] * 100_000
+    seconds = cpu_s(lambda: find_records(rows))
+    records = find_records(rows)
+    assert seconds < 2
+    assert records.tables[0].cells <= MAX_CELLS + 100
+    assert cpu_s(lambda: sketch(records, "c7 over 3")) < 6
+    read = len(records.tables[0].rows)
+    assert f"Counted and compared: the first {read:,} records." in sketch(records)
+    assert "100,000 records" in sketch(records)
+    assert query(records, "SELECT count(*) FROM t").rows == ((read,),)
+
+
+def test_ten_million_cells_of_csv_are_refused_at_once() -> None:
+    text = ",".join(f"c{n}" for n in range(100)) + "\n" + ("1," * 99 + "22\n") * 100_000
+    assert cpu_s(lambda: find_records(text)) < 1
+    assert find_records(text).tables == ()
+
+
+def test_names_that_are_sql_are_names() -> None:
+    names = ["select", "x'); DROP TABLE t;--", 'a"b', "", "from t", "*", "rowid", "t"]
+    records = find_records([dict.fromkeys(names, n) for n in range(30)])
+    assert "30 records, 8 fields: select (0 to 29), x'); DROP TABLE t;--" in sketch(records)
+    rows = query(records, 'SELECT "select", "a""b", "x\'); DROP TABLE t;--" FROM t WHERE "*" = 3')
+    assert rows.rows == ((3, 3, 3),)
+    assert query(records, 'SELECT "column_4", "rowid" FROM t WHERE "from t" = 7').rows == ((7, 7),)
+
+
+@pytest.mark.parametrize(
+    "name", ["a\0b", "a\nb", "a\tb", "a\u2028b", "a\u202eb", "a\x1b[31mb", "a\ud800b", "  a b  "]
+)
+def test_odd_names_are_asked_by_the_name_that_a_sketch_shows(name: str) -> None:
+    records = find_records([{name: n, "other": "x"} for n in range(30)])
+    headline = sketch(records).splitlines()[0]
+    shown = headline.partition("fields: ")[2].partition(" (0 to 29)")[0]
+    assert query(records, f'SELECT max("{shown}") FROM t').rows == ((29,),)
+
+
+def test_nul_and_lone_surrogates_are_values() -> None:
+    records = find_records([{"n": n, "text": "x\0y" if n else "\udfff"} for n in range(30)])
+    assert "x y" in sketch(records, "n 7")
+    assert "\\udfff" in sketch(records, "n 0 \ud800")
+    assert query(records, "SELECT count(*) FROM t WHERE text = 'x' || char(0) || 'y'").rows == (
+        (29,),
+    )
+
+
+def test_names_that_differ_in_case_are_columns_each() -> None:
+    records = find_records([{"Id": n, "ID": n + 1, "id": n + 2} for n in range(30)])
+    assert query(records, "SELECT Id, ID_2, id_3 FROM t WHERE Id = 7").rows == ((7, 8, 9),)
+    assert "Id or ID_2 or id_3 has 9: 3 of 30 records" in sketch(records, "which ID is 9")
+
+
+@pytest.mark.parametrize(
+    "written", ["{:,}.50", "${:,}.50", "{:,}.50 EUR", "USD {:,}.50", "{:,}.50%"]
+)
+def test_numbers_as_text_compare_as_numbers(written: str) -> None:
+    records = find_records([{"no": f"W{n}", "price": written.format(n * 1_000)} for n in range(40)])
+    text = sketch(records, "price over 37,000")
+    assert "price (0.5 to 39000.5)" in text
+    assert "price > 37000: 3 of 40 records" in text
+    assert query(records, "SELECT count(*), max(number(price)) FROM t").rows == ((40, 39000.5),)
+
+
+def test_mixed_types_are_counted_apart() -> None:
+    values: list[Any] = [1, "two", None, True, {"a": 1}, [3, 4], 2.5, "3"]
+    records = find_records([{"n": n, "v": values[n % 8]} for n in range(80)])
+    facet = next(line for line in sketch(records).splitlines() if line.startswith("v: "))
+    assert facet == "v: 3 (20), 1 (10), two (10), true (10), 4 (10), 2.5 (10)"
+    assert query(records, "SELECT count(*) FROM t WHERE v IS NULL").rows == ((20,),)
+    assert query(records, "SELECT count(*) FROM t WHERE typeof(v) = 'text'").rows == ((30,),)
+
+
+def test_numbers_beyond_every_type_are_kept() -> None:
+    records = find_records([{"n": 10**400 + n, "f": 1e308, "k": n} for n in range(30)])
+    assert "30 records, 3 fields" in sketch(records, "k 7 over 1e400")
+    assert query(records, "SELECT n FROM t WHERE k = 7").rows == ((str(10**400 + 7),),)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a,b,c\n" + "1," * 2_000_000,
+        "|" + " " * 2_000_000 + "\n|--|\n",
+        "<table" * 300_000,
+        "a=b " * 500_000,
+        "k: v\n" * 300_000,
+        "[" * 500_000,
+        '{"a":' * 500_000,
+        "2026-01-02 03:04:05 INFO x: " * 60_000,
+        '"' * 1_000_000,
+        "x" * 3_000_000,
+    ],
+    ids=["csv", "blanks", "html", "pairs", "keys", "lists", "objects", "log", "quotes", "letters"],
+)
+def test_long_odd_texts_take_linear_time(text: str) -> None:
+    assert cpu_s(lambda: find_records(text)) < 4
