@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import cached_property, lru_cache
+from itertools import islice
 from typing import Final
 
 from llm_common.ranking.lexical import folded
@@ -82,16 +83,20 @@ class Column:
 
     @cached_property
     def _sample(self) -> list[Cell]:
-        present: list[Cell] = []
-        for cell in self.cells:
-            if cell is not None and cell != "":
-                present.append(cell)
-            if len(present) == _SAMPLE_ROWS:
-                break
-        return present
+        present = (cell for cell in self.cells if cell is not None and cell != "")
+        return list(islice(present, _SAMPLE_ROWS))
+
+    @cached_property
+    def _sample_counts(self) -> Counter[Cell]:
+        return Counter(self._sample)
 
     def _is_mostly(self, is_kind: Callable[[Cell], bool]) -> bool:
-        return bool(self._sample) and sum(map(is_kind, self._sample)) >= _MOST * len(self._sample)
+        # Each different value is read once: a column often has few.
+        count = 0
+        for cell, cells in self._sample_counts.items():
+            if is_kind(cell):
+                count += cells
+        return bool(self._sample) and count >= _MOST * len(self._sample)
 
     @cached_property
     def is_numeric(self) -> bool:
@@ -129,18 +134,21 @@ class Column:
     @cached_property
     def is_list(self) -> bool:
         """Whether some cells have several elements."""
-        lists = sum(len(elements_of(cell)) > 1 for cell in self._sample)
+        lists = 0
+        for cell, cells in self._sample_counts.items():
+            may_be_list = isinstance(cell, str) and ("," in cell or cell.startswith("["))
+            if may_be_list and len(elements_of(cell)) > 1:
+                lists += cells
         return lists > 0 and lists >= _LIST_SHARE * len(self._sample)
 
     @cached_property
     def is_category(self) -> bool:
         """Whether the cells are few short values, as those of a status."""
-        texts = [cell_text(cell) for cell in self._sample]
-        distinct = set(texts)
-        if not texts or len(distinct) > _MAX_CATEGORIES:
+        if not self._sample or len(self._sample_counts) > _MAX_CATEGORIES:
             return False
+        distinct = set(map(cell_text, self._sample_counts))
         # Values of a short table repeat little. A category is told from a title by its length.
-        repeats = len(distinct) < len(texts)
+        repeats = len(distinct) < len(self._sample)
         return max(map(len, distinct)) <= (MAX_VALUE_CHARS if repeats else _MAX_CATEGORY_CHARS)
 
     def parts_of(self, cell: str, *, with_words: bool) -> Iterator[str]:

@@ -6,9 +6,11 @@ them. English words carry ranges, negations and orders. Values, names of columns
 compared in any language.
 """
 
-import re
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import accumulate
 from typing import Final
 
 from llm_common.ranking.lexical import folded, search_stems
@@ -38,6 +40,7 @@ NAMED: Final = 0.5
 _MAX_QUESTION_CHARS: Final = 4_000
 _MAX_CELL_CHARS: Final = 4_000
 _MAX_SEARCHED_WORDS: Final = 8
+_CELL_END: Final = "\n"  # no word contains it
 _MAX_COUNTED: Final = 1_000
 _SMALL_NUMBER_CHARS: Final = 3
 _YEARS: Final = range(1900, 2101)
@@ -263,6 +266,8 @@ class _Reading:
 
     def _match_values(self, column: Column, matches: dict[str, _ValueMatch]) -> None:
         """Add the phrases of the question that are values of a column."""
+        if not (column.is_list or column.is_category) and self._names_no_cell(column):
+            return
         with_words = self._scores[column.index] >= NAMED
         phrases_by_cell: dict[Cell, list[tuple[str, str]]] = {}
         for cell in column.counts:
@@ -273,11 +278,22 @@ class _Reading:
                 phrases_by_cell[cell] = phrases
         if not phrases_by_cell:
             return
+        rows_by_cell: dict[Cell, list[int]] = {cell: [] for cell in phrases_by_cell}
         for row, cell in enumerate(column.cells):
-            for phrase, text in phrases_by_cell.get(cell, ()):
+            if cell in rows_by_cell:
+                rows_by_cell[cell].append(row)
+        for cell, phrases in phrases_by_cell.items():
+            for phrase, text in phrases:
                 match = matches.setdefault(phrase, _ValueMatch(text, is_whole=False))
                 match.is_whole |= text == cell
-                match.rows_by_column.setdefault(column.index, set()).add(row)
+                match.rows_by_column.setdefault(column.index, set()).update(rows_by_cell[cell])
+
+    def _names_no_cell(self, column: Column) -> bool:
+        """Return whether the question has no whole value of a column. Fast for many values."""
+        texts = [cell for cell in column.counts if isinstance(cell, str)]
+        lower = set(map(str.lower, map(str.strip, texts)))
+        numbers = self._question.numbers.keys()
+        return lower.isdisjoint(self._question.phrases) and numbers.isdisjoint(column.counts)
 
     def _phrases_in(
         self, column: Column, cell: str | float, *, with_words: bool
@@ -452,22 +468,56 @@ class _Reading:
         stems = [
             stem for stem in search_stems(self._question.text) if stem not in self._names | used
         ]
-        columns = [column.index for column in self._columns if not column.is_numeric]
-        if not stems or not columns:
+        if not stems:
             return {}
-        texts = []
-        for cells in self._table.rows:
-            texts.append(folded(" ".join([str(cells[index] or "") for index in columns])))
+        texts = [_ColumnText(column) for column in self._columns if not column.is_numeric]
         weights: dict[int, float] = {}
+        most = len(self._table.rows) / 2
         for stem in stems[:_MAX_SEARCHED_WORDS]:
-            begins_word = re.compile(rf"(?<!\w){re.escape(stem)}")
-            rows = [row for row, text in enumerate(texts) if stem in text]
-            rows = [row for row in rows if begins_word.search(texts[row])]
+            rows = set().union(*(text.rows_with(stem, limit=most) for text in texts))
             # A word of most records tells them not apart.
-            if len(rows) <= len(texts) / 2:
+            if len(rows) <= most:
                 for row in rows:
                     weights[row] = weights.get(row, 0.0) + len(rows) ** -0.5
         return weights
+
+
+class _ColumnText:
+    """The different cells of a column as one text, which is searched faster than each of them."""
+
+    def __init__(self, column: Column) -> None:
+        self._column = column
+        self._cells = list(column.counts)
+        texts = [cell if isinstance(cell, str) else cell_text(cell) for cell in self._cells]
+        text = _CELL_END.join(texts)
+        if not text.isascii():  # folding changes the length of other texts
+            texts = list(map(folded, texts))
+            text = _CELL_END.join(texts)
+        self._text = text.lower()
+        self._lengths = list(map(len, texts))
+
+    @cached_property
+    def _ends(self) -> list[int]:
+        return list(accumulate(length + len(_CELL_END) for length in self._lengths))
+
+    def rows_with(self, stem: str, *, limit: float) -> set[int]:
+        """Return the rows of cells with a word that begins with a stem.
+
+        The search ends at more than `limit` different cells.
+        """
+        cells: set[Cell] = set()
+        start = self._text.find(stem)
+        while start >= 0 and len(cells) <= limit:
+            before = self._text[start - 1] if start else ""
+            end = start + 1
+            if not (before.isalnum() or before == "_"):
+                index = bisect_right(self._ends, start)
+                cells.add(self._cells[index])
+                end = self._ends[index]  # one word of a cell is enough
+            start = self._text.find(stem, end)
+        if not cells:
+            return set()
+        return {row for row, cell in enumerate(self._column.cells) if cell in cells}
 
 
 def _is_numeric(column: Column) -> bool:
