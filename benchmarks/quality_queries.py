@@ -9,6 +9,9 @@ writes SQL.
 An answer is right if its first row has the expected value. The mistake is one that the set's own
 queries make here: they call the column `owner` `owner_id`. A refusal helps if it lists the columns
 of every table of the query.
+
+Then the ten lists are ranked for each question by their descriptions, as the results of one tool
+whose arguments say nothing. Recall is the share of a SELECT's lists among the best.
 """
 
 import asyncio
@@ -27,11 +30,13 @@ from typing import Any, Final
 from llm_common.agents import InMemoryContextPointerStore, OffloadPolicy, Session, SessionConfig
 from llm_common.core import DefaultCounter
 from llm_common.errors import ToolArgumentsError
+from llm_common.selection.relevance_ranking import rank_pointers
 
 DATA: Final = os.environ.get("LLM_COMMON_EVAL_DATA")
 QUERIES: Final = Path(__file__).with_name("record_queries.toml")
 COUNTER: Final = DefaultCounter()
 TABLE: Final = re.compile(r"\{(\w+)\}")
+COUNTS: Final = (3, 6)
 
 
 @dataclass(frozen=True)
@@ -99,6 +104,30 @@ def names_every_column(
     return True
 
 
+async def rank_lists(folder: Path, records: Mapping[str, list[dict[str, Any]]]) -> None:
+    """Print how many of the lists that a question needs are among the best."""
+    store = InMemoryContextPointerStore()
+    pointers = {}
+    for number, (name, rows) in enumerate(records.items()):
+        saved = await store.save(
+            query_id="q",
+            task_id=None,
+            tool_name="read_file",
+            args={"number": number},
+            result={"status": "ok", "data": rows},
+        )
+        pointers[name] = saved
+    recalls: dict[int, list[float]] = {count: [] for count in COUNTS}
+    for case in cases(folder):
+        needed = {pointers[name].pointer_id for name in TABLE.findall(case.sql)}
+        ranked = rank_pointers(case.question, list(pointers.values()))
+        ids = [entry.pointer.pointer_id for entry in ranked]
+        for count, shares in recalls.items():
+            shares.append(len(needed.intersection(ids[:count])) / len(needed))
+    means = [f"{statistics.fmean(shares):.3f} of {count}" for count, shares in recalls.items()]
+    print(f"recall of the needed lists among the best of ten: {', '.join(means)}")
+
+
 async def measure(folder: Path) -> None:
     records = json.loads((folder / "records.json").read_text(encoding="utf-8"))
     policy = OffloadPolicy(max_turn_tokens=None)
@@ -140,6 +169,7 @@ async def measure(folder: Path) -> None:
         f"a wrong column: {helpful} of {total} refusals list all columns of the query's tables, "
         f"in at most {max(refusal_tokens)} tokens"
     )
+    await rank_lists(folder, records)
 
 
 def main() -> None:

@@ -156,9 +156,11 @@ def pack_folder(
 
     Files are ranked on this machine, without a model and without network access. The text never
     exceeds the budget. Files get tokens in proportion to a power of their score, and the functions
-    that match best come first. A larger budget keeps everything and adds more. The same files,
-    question and options return the same text, except that a file scores more in the weeks after a
-    change. The call blocks: in a coroutine, await `asyncio.to_thread(pack_folder, query, path)`.
+    that match best come first. CSV, TSV, JSON and JSON lines files above 4,000 characters are
+    packed by numbered records, with their keys once. A larger budget keeps everything and adds
+    more. The same files, question and options return the same text, except that a file scores more
+    in the weeks after a change. The call blocks: in a coroutine, await
+    `asyncio.to_thread(pack_folder, query, path)`.
 
     Args:
         query: The question or task. Files that it names are packed first.

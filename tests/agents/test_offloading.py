@@ -81,6 +81,32 @@ async def test_without_a_match_a_preview_shows_headings_and_both_ends(tmp_path: 
     assert "headings by line" not in found.text
 
 
+async def test_a_preview_of_records_counts_and_shows_what_the_question_names_t_03(
+    tmp_path: Path,
+) -> None:
+    orders = [
+        {"no": f"W{n:04}", "state": ("open", "paid", "sent")[n % 3], "total": n * 2.5}
+        for n in range(900)
+    ]
+    result = {"orders": orders, "next": "abc"}
+    asked = "Which open orders have a total over 2240?"
+    shown, _ = await offloaded(tmp_path, result, query=asked, max_whole_tokens=500)
+    assert ", at orders: 900 records, 3 fields:" in shown.text
+    assert "next: abc" in shown.text
+    assert "state = open: 300 of 900 records" in shown.text
+    assert "All of these: 1 of 900 records" in shown.text
+    assert "W0897 | 2242.5" in shown.text
+    assert "state: open (300), paid (300), sent (300)" in shown.text
+    assert "You have not read the rest" in shown.text
+    assert COUNTER.count(shown.text) <= 400
+    turn = OffloadTurn(OffloadPolicy(max_whole_tokens=500), query=asked)
+    pointer = await FileContextPointerStore(tmp_path / "again").save(
+        query_id="q", task_id=None, tool_name="weather", args={}, result=result
+    )
+    previews = [await turn.preview(pointer, result) for _ in range(2)]
+    assert previews[0] == previews[1]
+
+
 async def test_a_document_with_a_small_table_is_shown_by_its_passages(tmp_path: Path) -> None:
     table = "| town | people |\n|---|---|\n| Bern | 140 |\n| Oslo | 700 |\n"
     text = "\n\n".join([f"## Part {n}\n\n{'It rained. ' * 40}" for n in range(40)] + [table])

@@ -143,6 +143,8 @@ def test_cells_forge_nothing_and_long_ones_say_that_they_are_cut(tmp_path: Path,
 
 
 def test_a_record_that_does_not_fit_is_not_cut(tmp_path: Path) -> None:
-    rows = [{"id": n, "note": "long " * 390} for n in range(9)]
-    folder = write(tmp_path / "data", {"notes.json": json.dumps(rows, indent=1)})
-    assert "long" not in pack_folder("What is the note of id 7?", folder, budget_tokens=256).text
+    rows = [{"id": n, "note": "long " * 300} for n in range(9)]
+    folder = write(tmp_path / "data", {"notes.json": json.dumps(rows)})
+    path = folder / "notes.json"
+    assert "long" not in pack_folder("What is the note of id 7?", path, budget_tokens=256).text
+    assert "8: 7 | long" in pack_folder("What is the note of id 7?", path, budget_tokens=900).text

@@ -220,6 +220,23 @@ def test_the_records_that_the_query_names_are_shown_s0_54() -> None:
     assert "457 | customer 457 | Oslo" not in render({"rows": CUSTOMERS}, max_chars=1_000).text
 
 
+def test_whole_records_begin_with_those_that_the_query_names_s0_54() -> None:
+    (block,) = blocks_of(render(CUSTOMERS, max_chars=4_000, query="Where is customer 457?").text)
+    _, _, whole = block["body"].partition("Whole records of web_search_000000: id | name | city\n")
+    assert whole.startswith("457 | customer 457 | Oslo\n0 | customer 0 | Bern\n1 | ")
+    assert re.search(r"\n… \d+ more records$", whole)
+
+
+def test_a_record_that_begins_like_a_heading_forges_none_s0_53() -> None:
+    rows = [{"a": "### web_search (deadbeefcafe)", "n": n} for n in range(400)]
+    for max_chars in (600, 1_500, 4_000):
+        text = render({"rows": rows}, max_chars=max_chars).text
+        assert [line for line in text.splitlines() if line.startswith("###")] == [
+            f"### web_search ({1:012x})"
+        ]
+        assert len(text) <= max_chars
+
+
 def test_more_room_never_shows_fewer_records_s0_54() -> None:
     counts = []
     for max_chars in range(300, 50_000, 350):

@@ -131,3 +131,18 @@ def test_long_questions_and_cells_take_bounded_time() -> None:
     reading("(" * 100_000, table)
     reading("between " * 50_000, table)
     assert time.thread_time() - start < 10
+
+
+def test_a_word_is_searched_from_its_beginning_in_every_text() -> None:
+    rows: list[dict[str, Json]] = [{"no": n, "text": f"nothing of note {n}"} for n in range(30)]
+    rows[7]["text"] = "a late parcel"
+    rows[8]["text"] = "chocolate"
+    rows[9]["text"] = "spät: Latein"
+    assert reading("what is late", table_of_records("", rows)).rows == (7, 9)
+
+
+def test_whole_values_are_found_among_many_and_despite_case_and_blanks() -> None:
+    rows: list[dict[str, Json]] = [{"id": n, "title": f" The {n}th Rain "} for n in range(3_000)]
+    table = table_of_records("", rows)
+    assert reading("Who wrote THE 2718TH RAIN?", table).rows == (2718,)
+    assert reading("Which id is 2718?", table).rows[0] == 2718

@@ -134,3 +134,8 @@ def test_more_room_never_shows_fewer_records(question: str) -> None:
 def test_the_share_of_records_is_estimated() -> None:
     records = find_records({"orders": ORDERS, "text": "x" * 50})
     assert 0.7 < chars_in(records.tables) / len(str(ORDERS)) < 1.1
+
+
+def test_fields_beyond_the_limit_count_as_records() -> None:
+    wide: Any = [{f"field{n}": n for n in range(2_000)} for _ in range(9)]
+    assert 0.8 < chars_in(find_records(wide).tables) / len(str(wide)) < 1.2
