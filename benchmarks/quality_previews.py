@@ -8,6 +8,10 @@ A look-up is held if the answer and the id of the question stand in the preview.
 the share of its items. A count is held if its number stands within 40 characters of a value that
 the question names. Counts of zero are left out, since an absent number would hold them.
 
+The previews of released frameworks (`preview_peers.py`) have rows where their packages are
+installed, as by `make bench-peers`. They have the sizes that the frameworks give them, at any
+number of tokens.
+
     python benchmarks/quality_previews.py            # 400 tokens
     python benchmarks/quality_previews.py 1000
 """
@@ -21,11 +25,12 @@ import random
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from benchmarks.preview_peers import PeerPreview, installed_previews
 from llm_common.agents import InMemoryContextPointerStore, OffloadPolicy, Session, SessionConfig
 from llm_common.core import DefaultCounter
 from llm_common.ranking.lexical import TermScanner
@@ -300,12 +305,19 @@ PREVIEWS: Final[dict[str, Preview]] = {
     "llm-common": ours,
     "first 2,048 characters, as Claude Code": lambda case, _: text_of(case.result)[:2_048],
     "head": lambda case, tokens: cut(text_of(case.result), tokens),
-    "head and tail, as Strands": lambda case, tokens: cut(text_of(case.result), tokens, head=0.6),
+    "head and tail": lambda case, tokens: cut(text_of(case.result), tokens, head=0.6),
     "BM25 over records": by_bm25,
 }
 
 
-def measure(name: str, cases: Sequence[Case], max_tokens: int) -> None:
+def of_peer(preview: PeerPreview) -> Preview:
+    """Return a framework's preview, whose size is the framework's own."""
+    return lambda case, _: preview(case.result, case.question)
+
+
+def measure(
+    name: str, cases: Sequence[Case], max_tokens: int, *, previews: Mapping[str, Preview]
+) -> None:
     """Print a row for each preview."""
     counts = ", ".join(
         f"{sum(case.kind == kind for case in cases)} {kind}s" for kind in KINDS.values()
@@ -313,7 +325,7 @@ def measure(name: str, cases: Sequence[Case], max_tokens: int) -> None:
     print(f"\n{name}: {counts}, {max_tokens} tokens")
     print("| preview | look-up | list | count | tokens | ms |")
     print("|---|---|---|---|---|---|")
-    for label, preview in PREVIEWS.items():
+    for label, preview in previews.items():
         scores: dict[str, list[float]] = {kind: [] for kind in KINDS.values()}
         tokens = 0
         start_s = time.process_time()
@@ -328,12 +340,14 @@ def measure(name: str, cases: Sequence[Case], max_tokens: int) -> None:
 
 def main() -> None:
     max_tokens = int(sys.argv[1]) if len(sys.argv) > 1 else 400
+    peers = {label: of_peer(preview) for label, preview in installed_previews().items()}
+    previews = PREVIEWS | peers
     if DATA:
         cases = list(products(Path(DATA) / "previews"))
-        measure("products", cases, max_tokens)
+        measure("products", cases, max_tokens, previews=previews)
     own = {"log": log_cases, "CSV": csv_cases, "nested JSON": nested_cases}
     for name, make in own.items():
-        measure(name, list(make(random.Random(7))), max_tokens)
+        measure(name, list(make(random.Random(7))), max_tokens, previews=previews)
 
 
 if __name__ == "__main__":

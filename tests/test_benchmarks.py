@@ -1,4 +1,6 @@
+import random
 import re
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,8 @@ from benchmarks.bench_store import (
     measure_listings,
     report,
 )
+from benchmarks.preview_peers import PEERS, installed_previews
+from benchmarks.quality_previews import log_cases, measure, text_of
 from benchmarks.store_measuring import Sample, quiet_place, search_hits
 from benchmarks.store_subjects import Floor, Ours
 from benchmarks.store_table import Column, Table, replace_between_markers
@@ -68,6 +72,31 @@ async def test_the_floor_writes_as_many_bytes_as_the_store(tmp_path: Path, size:
     assert size <= floor["result"] <= size + 1_000
     assert floor["result"] == ours["result"]
     assert floor["meta"] == pytest.approx(ours["meta"], rel=0.25)
+
+
+def test_every_measured_framework_is_pinned() -> None:
+    pinned = (ROOT / "benchmarks/peers.txt").read_text(encoding="utf-8")
+    names = set(re.findall(r"^([\w-]+)(?:\[\w+\])?==", pinned, re.MULTILINE))
+    assert {package for package, _ in PEERS.values()} <= names
+
+
+def test_a_framework_has_a_row_only_where_it_is_installed() -> None:
+    labels = [label.partition(" ")[0] for label in installed_previews()]
+    assert ("strands-agents" in labels) == (find_spec("strands") is not None)
+
+
+def test_table_of_previews_has_a_row_for_each(capsys: pytest.CaptureFixture[str]) -> None:
+    cases = list(log_cases(random.Random(7)))
+    previews = {
+        "whole": lambda case, _: text_of(case.result),
+        "empty": lambda _case, _tokens: "",
+    }
+    measure("log", cases, 400, previews=previews)
+    rows = [line.split("|") for line in capsys.readouterr().out.splitlines()[4:]]
+    assert [(row[1].strip(), row[2].strip(), row[3].strip()) for row in rows] == [
+        ("whole", "1.00", "1.00"),
+        ("empty", "0.00", "0.00"),
+    ]
 
 
 def test_table_shows_medians_and_the_median_of_the_rounds_ratios() -> None:
