@@ -1,7 +1,7 @@
 """Does the preview of a large result hold what the question asks for, at 400 tokens?
 
-The sets: `previews/products.*` in `LLM_COMMON_EVAL_DATA` (five answers of a product search, 25,000
-to 32,000 tokens each, with public questions), and three of ours, which are made here: a log, a CSV
+The sets: `previews/products.*` in `LLM_COMMON_EVAL_DATA` (five answers of a product search, 19,000
+to 28,000 tokens each, with public questions), and three of ours, which are made here: a log, a CSV
 export and nested JSON, with twenty questions each.
 
 A look-up is held if the answer and the id of the question stand in the preview. A list counts by
