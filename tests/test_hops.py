@@ -13,9 +13,9 @@ MAX_FILES = {
     "select outputs, HTTP": 18,
     "run": 49,
     "run, HTTP": 56,
-    "hook: offload a result": 31,  # with the trace of the session
-    "hook: fold 200 messages": 25,  # with rules, values and plan of its note
-    "gateway: preview a result": 34,
+    "hook: offload a result": 33,  # with the trace of the session, and the look for a repeated call
+    "hook: fold 200 messages": 26,  # with rules, values and plan of its note, and references
+    "gateway: preview a result": 36,
     "pack an output and turns": 24,
     "pack a folder": 21,
 }

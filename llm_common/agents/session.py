@@ -4,6 +4,7 @@ import logging
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,7 +13,6 @@ from cachetools import LRUCache
 from llm_common._telemetry import record
 from llm_common._threads import ForkSafeLock, computed_once, in_thread
 from llm_common.agents.offloading import (
-    MAX_UNSTORED_CHARS,
     Offloaded,
     OffloadPolicy,
     OffloadTurn,
@@ -20,8 +20,9 @@ from llm_common.agents.offloading import (
     unstored,
     whole,
 )
+from llm_common.agents.reruns import View, shorter_form
 from llm_common.agents.session_parameters import QUERY, TOOL_WORDS, WORDS
-from llm_common.agents.session_results import SessionResults
+from llm_common.agents.session_results import SessionResults, store_of
 from llm_common.agents.session_tables import SessionTables, StoredTable, answer_text
 from llm_common.agents.session_trace import RecordedReader, SessionTrace
 from llm_common.context.bundle import ContextBundle
@@ -36,7 +37,7 @@ from llm_common.context.request import (
 from llm_common.context.selector import ContextSelector
 from llm_common.core.tokens import DefaultCounter, TokenCounter
 from llm_common.errors import StoreError, UnserialisableError
-from llm_common.history.fold import fold
+from llm_common.history.fold import fold, refers_to_results, results_in_view
 from llm_common.history.folding import HISTORY_TOOL, FoldPolicy
 from llm_common.history.message_shapes import (
     Message,
@@ -49,7 +50,7 @@ from llm_common.history.pins import pinned_text
 from llm_common.history.search import FoundMessage, search_messages
 from llm_common.pointers.pointer import ContextPointer
 from llm_common.pointers.reading import ContextReading
-from llm_common.pointers.store import ContextPointerStore, FileContextPointerStore
+from llm_common.pointers.store import ContextPointerStore
 from llm_common.ranking.embeddings import Embedder
 from llm_common.tables.database import QUERY_NAME, QueryRows
 from llm_common.text.display import in_fence, one_line
@@ -235,8 +236,9 @@ class Session:
                 user's newest text in `messages`.
             turn: The turn's name, or the turn itself with its own policy, query and number of
                 calls. The calls of a turn share one budget. None is a turn for this call alone.
-            messages: The conversation up to the call. Its last message with calls tells how many
-                calls share the turn.
+            messages: The conversation up to the call, as `fold` gets it. Its last message with
+                calls tells how many calls share the turn. If it has the same result of the same
+                call, a line refers to that one. Without messages, none is referred to.
             pointer: The pointer of a result that is stored already. None stores the result if it
                 does not stay whole.
 
@@ -255,7 +257,9 @@ class Session:
             # The session's tools limit their outputs already. The trace has them as readings.
             if isinstance(result, ContextReading) or (pointer is None and tool in self.tool_names):
                 return await self._own_result(result, turn, tool)
-            offloaded = await self._offload(result, tool, args, turn, pointer)
+            offloaded = await self._offload(
+                result, tool, args, turn, pointer=pointer, messages=messages
+            )
             record("offload", session_id=self.session_id, offloaded=offloaded)
         if offloaded.pointer_id is not None:
             _log.info(
@@ -279,7 +283,9 @@ class Session:
         tool: str,
         args: Mapping[str, Any],
         turn: OffloadTurn,
+        *,
         pointer: ContextPointer | None,
+        messages: Sequence[Message] | None,
     ) -> Offloaded:
         # In a thread, since encoding megabytes would block the event loop.
         text = await in_thread(text_of, result)
@@ -295,15 +301,36 @@ class Session:
                 return await self._unstored(result, turn, tool, text, exc)
         # A model must not see a secret that the store removes.
         redacted = await self.store.as_stored(result)
-        preview = await turn.preview(pointer, redacted, text=text if redacted is result else None)
-        if preview.text or is_stored:
-            return preview
-        # The turn has no tokens left, but a model needs the id at least to read the result.
-        line = (
-            f"{preview.total_chars:,} characters are stored, none has been read; read them with "
-            f"{self.config.offload.reader_name} and the id {preview.pointer_id}"
+        if redacted is not result:
+            text = await in_thread(text_of, redacted)
+        shorter = None
+        # An application may store results that no model has seen, such as those of its own run.
+        if messages is not None or not is_stored:
+            shorter = await in_thread(
+                shorter_form,
+                self.results,
+                pointer,
+                text,
+                is_text=isinstance(redacted, str),
+                view=self._view(messages),
+                reader_name=turn.reader_name,
+            )
+        preview = await turn.preview(pointer, redacted, text=text, shorter=shorter)
+        # If the turn has no tokens left, a model needs the id at least to read the result.
+        return preview if preview.text or is_stored else turn.stored_line(preview)
+
+    def _view(self, messages: Sequence[Message] | None) -> View | None:
+        """Return what tells which results the folded messages show, or None without messages."""
+        if messages is None:
+            return None
+        return partial(
+            results_in_view,
+            messages,
+            session_id=self.session_id,
+            policy=self.config.named_fold,
+            counter=self.config.counter,
+            pinned=(*self.config.pinned, *self._pins),
         )
-        return preview.model_copy(update={"text": line})
 
     async def _unstored(
         self, result: Any, turn: OffloadTurn, tool: str, text: str, error: StoreError
@@ -316,19 +343,9 @@ class Session:
         is_changed = without_secrets is not result
         if is_changed:
             text = await in_thread(text_of, without_secrets)
-        max_chars = await in_thread(self._unstored_chars, text, turn.calls)
+        max_tokens = self.config.fold.max_tokens if self.config.fold is not None else None
+        max_chars = await in_thread(turn.unstored_chars, text, max_tokens)
         return unstored(tool, text, max_chars=max_chars, is_changed=is_changed)
-
-    def _unstored_chars(self, text: str, calls: int) -> int:
-        """Return how many characters of a result fit the prompt of a turn without folding.
-
-        Folding would store them, which fails again.
-        """
-        beginning = text[:MAX_UNSTORED_CHARS]
-        if self.config.fold is None:
-            return len(beginning)
-        max_tokens = self.config.fold.max_tokens // 2 // calls
-        return len(beginning) * max_tokens // max(self.config.counter.count(beginning), max_tokens)
 
     def _forget_turns(self) -> None:
         self._turns = LRUCache(_MAX_TURNS)
@@ -554,7 +571,8 @@ class Session:
         pins = (*self.config.pinned, *self._pins, *pinned)
         policy = self.config.named_fold
         if policy is None:
-            if not pins:
+            # The caller may have dropped a result to which a later output refers.
+            if not pins and not await in_thread(refers_to_results, messages):
                 return list(messages)
             policy = FoldPolicy(max_tokens=sys.maxsize)  # nothing is folded, pins come first
         with self._trace.recorded(lambda: last_question(messages)):
@@ -777,19 +795,3 @@ class Session:
             await self.results.resume()
         await self.results.clear_files()
         self.results.forget()
-
-
-def store_of(store: object) -> ContextPointerStore:
-    """Return the store, or a file store over a folder.
-
-    Raises:
-        TypeError: If `store` is something else.
-        StoreError: If a folder is given on a system that is not POSIX.
-    """
-    if isinstance(store, ContextPointerStore):
-        return store
-    if store is None or isinstance(store, str | Path):
-        return FileContextPointerStore(store)
-    raise TypeError(
-        f"store is a {type(store).__name__}; pass a ContextPointerStore or the path of a folder"
-    )

@@ -17,8 +17,8 @@ from cachetools import LRUCache
 
 from llm_common._threads import ForkSafeLock, in_thread
 from llm_common.errors import MissReason, PointerNotFoundError, StoreError
-from llm_common.pointers.pointer import ContextPointer, checked_query_id
-from llm_common.pointers.store import ContextPointerStore
+from llm_common.pointers.pointer import MIN_ID_CHARS, ContextPointer, checked_query_id
+from llm_common.pointers.store import ContextPointerStore, FileContextPointerStore
 from llm_common.pointers.tombstones import not_found
 from llm_common.redaction.redactor import Redactor
 from llm_common.text.canonical import decode_json, encode_json
@@ -221,6 +221,24 @@ class SessionResults:
                 pointers.append(pointer)
         return sorted(pointers, key=attrgetter("created_at"))
 
+    def results_of_call(self, pointer: ContextPointer) -> list[ContextPointer]:
+        """Return the pointers of all stored results of a pointer's call, oldest first.
+
+        With `lists_own`, only those that this object saved or read.
+
+        Raises:
+            StoreError: If the folder cannot be read.
+        """
+        pointers: list[ContextPointer] = []
+        for stored in self.store.list(query_id=pointer.query_id):
+            if stored.pointer_id[:MIN_ID_CHARS] != pointer.pointer_id[:MIN_ID_CHARS]:
+                continue
+            # Another call may have the same first digits.
+            is_same = stored.args_sha256 == pointer.args_sha256
+            if is_same and (not self.lists_own or stored.pointer_id in self.pointers):
+                pointers.append(stored)
+        return pointers
+
     async def resume(self, query_id: str | None = None) -> list[ContextPointer]:
         """Add the stored pointers of a query, or all of the session's, and return them.
 
@@ -395,6 +413,22 @@ def checked_session_id(session_id: str, redactor: Redactor) -> str:
     # The query ids of a session's runs begin with it, and must be allowed too.
     checked_query_id(f"{checked_id}/q_{'0' * 16}", redactor)
     return checked_id
+
+
+def store_of(store: object) -> ContextPointerStore:
+    """Return the store, or a file store over a folder.
+
+    Raises:
+        TypeError: If `store` is something else.
+        StoreError: If a folder is given on a system that is not POSIX.
+    """
+    if isinstance(store, ContextPointerStore):
+        return store
+    if store is None or isinstance(store, str | Path):
+        return FileContextPointerStore(store)
+    raise TypeError(
+        f"store is a {type(store).__name__}; pass a ContextPointerStore or the path of a folder"
+    )
 
 
 class ResultCache:

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict
 from llm_common._telemetry import record, span
 from llm_common._threads import in_thread
 from llm_common.core.tokens import DefaultCounter, TokenCounter
+from llm_common.errors import TokenBudgetError, UnserialisableError
 from llm_common.history.folding import (
     SEARCH_NAME,
     FoldedPart,
@@ -19,7 +20,8 @@ from llm_common.history.folding import (
     StoredPart,
     plan_fold,
 )
-from llm_common.history.message_shapes import Message, read_messages
+from llm_common.history.message_shapes import HistoryMessage, Message, read_messages
+from llm_common.history.references import ResultsInView, has_references, named_outputs
 from llm_common.history.search import FoundMessage, search_messages
 from llm_common.pointers.pointer import (
     ContextPointer,
@@ -74,6 +76,9 @@ async def fold(
     system messages, the user's newest message and the newest message stay. A text that takes most
     of the limit by itself is cut in its middle, which is stored and marked.
 
+    An output "Identical to the result above" of `Session.offload` is replaced by a line that names
+    the pointer, once that result is no longer among the messages.
+
     A note lists the folded messages, within its share of the limit. It has the user's rules,
     limits, wishes and facts word for word, the values that the next call may need, and where to
     read the rest. Only what the user wrote can be a rule.
@@ -106,6 +111,10 @@ async def fold(
     _check_store(store, session_id)
     policy, counter = policy or FoldPolicy(), counter or DefaultCounter()
     history = read_messages(messages)
+    pointers = None
+    if await in_thread(has_references, history):
+        listed = await in_thread(store.list, query_id=session_id)
+        pointers = {pointer.pointer_id: pointer for pointer in listed}
     with span("llm_common.fold", {"llm_common.fold.messages": len(history)}) as current:
         plan_for = partial(
             plan_fold,
@@ -114,6 +123,7 @@ async def fold(
             policy=policy,
             counter=counter,
             pinned=pinned,
+            pointers=pointers,
         )
         plan = await _stored_plan(plan_for, store, session_id=session_id, ttl_s=ttl_s)
         current.set_attributes(
@@ -126,7 +136,9 @@ async def fold(
             }
         )
     folded = Folded(
-        messages=plan.messages, tokens=plan.tokens, parts=tuple(part for part, _ in plan.parts)
+        messages=tuple(message.raw for message in plan.messages),
+        tokens=plan.tokens,
+        parts=tuple(part for part, _ in plan.parts),
     )
     record(
         "fold",
@@ -172,6 +184,77 @@ async def _stored_plan(
                 is_final = False
         if is_final:
             return plan
+
+
+def results_in_view(
+    messages: Sequence[Message],
+    pointers: Sequence[ContextPointer],
+    *,
+    session_id: str,
+    policy: FoldPolicy | None,
+    counter: TokenCounter,
+    pinned: Sequence[str | Message] = (),
+) -> dict[str, bool]:
+    """Return the ids of the stored results that `fold` leaves in view, unchanged. Stores nothing.
+
+    The value of an id is whether the user has written anything after that result.
+
+    Args:
+        messages: The whole history, as `fold` gets it.
+        pointers: The results in question.
+        session_id: The conversation.
+        policy: The limits of `fold`. None if the history is not folded.
+        counter: Counts tokens.
+        pinned: As for `fold`.
+    """
+    by_id = {pointer.pointer_id: pointer for pointer in pointers}
+    try:
+        history = read_messages(messages)
+        in_view = _in_view(history, by_id)
+        if in_view and policy is not None:
+            # Most histories show none of them, so few are planned twice.
+            plan = plan_fold(
+                history,
+                session_id=session_id,
+                policy=policy,
+                counter=counter,
+                pinned=pinned,
+                id_of=lambda part: compute_pointer_id(
+                    tool_name=part.tool_name,
+                    args=part.args,
+                    query_id=session_id,
+                    task_id=part.task_id,
+                ),
+            )
+            in_view = _in_view(plan.messages, by_id)
+    except (TypeError, UnserialisableError, TokenBudgetError):
+        # `fold` raises it for the caller. Here it only means that nothing is known to be in view.
+        return {}
+    return in_view
+
+
+def refers_to_results(messages: Sequence[Message]) -> bool:
+    """Return whether an output of the messages refers to a result further up."""
+    try:
+        return has_references(read_messages(messages))
+    except (TypeError, UnserialisableError):
+        return False  # a session that does not fold takes any messages
+
+
+def _in_view(
+    messages: Sequence[HistoryMessage], pointers: Mapping[str, ContextPointer]
+) -> dict[str, bool]:
+    in_view = ResultsInView(pointers, has_all=True)
+    last_seen: dict[str, int] = {}
+    for index, output in named_outputs(messages):
+        pointer_id = in_view.add(output)
+        if pointer_id is not None:
+            last_seen[pointer_id] = index
+    last_text = -1
+    for index, message in enumerate(messages):
+        if message.role == "user" and message.text:
+            last_text = index
+    return {pointer_id: index < last_text for pointer_id, index in last_seen.items()}
 
 
 def _has(pointer: ContextPointer, part: StoredPart, ttl_s: float | None) -> bool:

@@ -7,7 +7,7 @@ added. So a longer history begins with the same bytes as a shorter one, as the p
 providers need, and no state is kept between calls.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import Any, Final, Literal, NamedTuple, Self
@@ -25,7 +25,9 @@ from llm_common.history.message_shapes import (
     user_message,
 )
 from llm_common.history.pins import pins_message, split_pins
-from llm_common.pointers.pointer import describe_result, text_digest
+from llm_common.history.references import ResultsInView, named_outputs
+from llm_common.pointers.pointer import ContextPointer, describe_result, text_digest
+from llm_common.pointers.prompt_forms import read_frame
 from llm_common.pointers.reading import READER_NAME
 from llm_common.text.canonical import stable_json
 from llm_common.text.display import (
@@ -112,7 +114,7 @@ class StoredPart(NamedTuple):
 class FoldPlan(NamedTuple):
     """The messages to send, their tokens, and the folded parts in the order of folding."""
 
-    messages: tuple[Message, ...]
+    messages: tuple[HistoryMessage, ...]
     tokens: int
     parts: tuple[tuple[FoldedPart, StoredPart], ...]
 
@@ -155,10 +157,21 @@ def plan_fold(
     counter: TokenCounter,
     id_of: Callable[[StoredPart], str],
     pinned: Sequence[str | Message] = (),
+    pointers: Mapping[str, ContextPointer] | None = None,
 ) -> FoldPlan:
     """Return the messages within the limit, and the parts to store.
 
     The same arguments give the same plan.
+
+    Args:
+        messages: The history.
+        session_id: The conversation.
+        policy: The limits.
+        counter: Counts tokens.
+        id_of: Returns the id under which a part is stored.
+        pinned: Texts, or messages with a text, that every prompt has.
+        pointers: The stored results by id. Outputs that refer to one which the messages no longer
+            show are changed. None leaves all as they are.
 
     Raises:
         TokenBudgetError: If the system messages, the pins, a call or the note exceed the limit.
@@ -178,7 +191,7 @@ def plan_fold(
         search_name=policy.search_name,
         counter=once,
     )
-    folder = _Folder(head, pins, policy, once, id_of, writer)
+    folder = _Folder(head, pins, policy, once, id_of, writer, pointers)
     for unit in units:
         folder.add(unit)
     return folder.plan()
@@ -205,6 +218,8 @@ class _Folder:
     counter: TokenCounter
     id_of: Callable[[StoredPart], str]
     writer: NoteWriter
+    pointers: Mapping[str, ContextPointer] | None
+    framed_ids: set[str] = field(default_factory=set)
     live: list[_Unit] = field(default_factory=list)
     segments: list[Segment] = field(default_factory=list)
     parts: list[tuple[FoldedPart, StoredPart]] = field(default_factory=list)
@@ -226,6 +241,27 @@ class _Folder:
         self.live_tokens += tokens
         if self.tokens > self.policy.max_tokens:
             self._make_room()
+        if self.pointers is not None:
+            self._correct_references(unit, self.pointers)
+
+    def _correct_references(
+        self, added: list[HistoryMessage], pointers: Mapping[str, ContextPointer]
+    ) -> None:
+        """Replace the lines that refer to a result which is not in view any more."""
+        for _, output in named_outputs(added):
+            if output.frame is not None:
+                self.framed_ids.add(output.frame.pointer_id)
+        in_view = ResultsInView(pointers, has_all=False)
+        for unit in self.live:
+            for index, output in named_outputs(unit.current):
+                reference = output.reference
+                if reference is None or reference.pointer_id in in_view.ids:
+                    in_view.add(output)
+                    continue
+                # A text that only looks like a reference names no result of this conversation.
+                if reference.pointer_id in pointers or reference.pointer_id in self.framed_ids:
+                    texts = {output.output.call_id: reference.without_result}
+                    self._show(unit, index, unit.current[index].with_outputs(texts))
 
     @property
     def tokens(self) -> int:
@@ -243,7 +279,7 @@ class _Folder:
             tokens += note.tokens(self.counter)
         for unit in self.live:
             messages += unit.current
-        return FoldPlan(tuple(message.raw for message in messages), tokens, tuple(self.parts))
+        return FoldPlan(tuple(messages), tokens, tuple(self.parts))
 
     def _unfoldable_tokens(self) -> int:
         """Return the tokens of the pins and the newest message, which pins must not shorten."""
@@ -318,15 +354,21 @@ class _Folder:
 
     def _repeats(self) -> list[_Output]:
         """Return the outputs of calls that are repeated later, oldest first."""
-        last: dict[str, _Output] = {}
+        newest: dict[str, list[_Output]] = {}
         repeats = []
         for output in self._outputs(self.live):
             # Canonical, so that the order of the arguments does not matter.
             call = f"{output.call.name} {stable_json(output.call.args)}"
-            # One call may have two outputs, which do not repeat each other.
-            if call in last and last[call].call is not output.call:
-                repeats.append(last[call]._replace(is_repeat=True))
-            last[call] = output
+            frame = read_frame(output.text)
+            outputs = newest.setdefault(call, [])
+            # What changed says nothing without the output before it, so that one stays.
+            if frame is None or frame.earlier_id is None:
+                for earlier in outputs:
+                    # One call may have two outputs, which do not repeat each other.
+                    if earlier.call is not output.call:
+                        repeats.append(earlier._replace(is_repeat=True))
+                outputs.clear()
+            outputs.append(output)
         return repeats
 
     def _largest(self, units: Sequence[_Unit]) -> list[_Output]:

@@ -74,14 +74,14 @@ class LLMCommonPlugin(BasePlugin):
         # A result that ADK does not pass to the model is the answer to the user.
         if value is None or tool_context.actions.skip_summarization:
             return None
-        turn, calls = _turn(tool_context)
+        turn, messages = _turn(tool_context)
         preview = await _session(self.sessions, tool_context).offload(
             value,
             tool=tool.name,
             args=tool_args,
             query=query_of(tool_context),
             turn=turn,
-            messages=calls,
+            messages=messages,
         )
         if preview.is_whole:
             return None
@@ -162,10 +162,11 @@ def _session(sessions: Sessions, context: Any) -> Session:
 
 
 def _turn(context: Any) -> tuple[str | None, list[dict[str, Any]]]:
-    """Return the id of the event that made the call, and its calls as a message."""
-    for event in reversed(context.session.events):
-        calls = event.get_function_calls()
+    """Return the id of the event that made the call, and the contents up to this event."""
+    events = context.session.events
+    for index in reversed(range(len(events))):
+        calls = events[index].get_function_calls()
         if any(call.id == context.function_call_id for call in calls):
-            functions = [{"function": {"name": call.name}} for call in calls]
-            return event.id, [{"role": "assistant", "content": None, "tool_calls": functions}]
+            contents = [event.content for event in events[: index + 1] if event.content]
+            return events[index].id, [*map(read_content, contents)]
     return None, []

@@ -74,10 +74,14 @@ def _block(part: types.Part) -> dict[str, Any]:
         args = call.args or {}
         return {"type": "tool_use", "id": call.id or call.name, "name": call.name, "input": args}
     if result := part.function_response:
+        response: Any = result.response
+        # ADK puts a text into this field, as the hook does with a preview.
+        if isinstance(response, dict) and [*response] == ["result"]:
+            response = response["result"]
         return {
             "type": "tool_result",
             "tool_use_id": result.id or result.name,
-            "content": stable_json(result.response),
+            "content": response if isinstance(response, str) else stable_json(response),
         }
     if part.text is None:
         return {"type": "media"}

@@ -76,6 +76,7 @@ class LLMCommonSession(StoredItems):
         self.session = sessions.get(session_id)
         self._called = set[str]()
         self._turn = ""
+        self._input: list[Any] = []  # of the newest model call
 
     def equip(self, agent: AgentT) -> AgentT:
         """Return a copy of the agent that offloads and reads back in this session.
@@ -136,6 +137,7 @@ class LLMCommonSession(StoredItems):
                 "session.equip(agent) of the session whose run_config() the run has",
                 variable="session",
             )
+        self._input = [*data.model_data.input]
         groups = await fold_messages(
             self.session, group_items(data.model_data.input), read=read_group, write=write_group
         )
@@ -179,12 +181,17 @@ class LLMCommonSession(StoredItems):
         content = content_of(result)
         if content is None:
             return result
+        # The input of a model call ends before the response that made the tool call.
+        messages = [*map(read_group, group_items(self._input))]
+        call = {"function": {"name": ctx.tool_name, "arguments": ctx.tool_arguments}}
+        messages.append({"role": "assistant", "content": None, "tool_calls": [call]})
         preview = await self.session.offload(
             content,
             tool=ctx.tool_name,
             args=arguments_of(ctx.tool_arguments),
             query=last_question(ctx.turn_input),
             turn=self._turn,
+            messages=messages,
         )
         if preview.is_whole:
             return result

@@ -20,6 +20,7 @@ from llm_common.integrations.pydantic_ai_messages import (
     Piece,
     conversation_of,
     has_generated_id,
+    history_of,
     is_conversation,
     join_pieces,
     newest_calls,
@@ -142,7 +143,7 @@ class LLMCommonCapability(AbstractCapability[Any]):
             args=args,
             # All calls of one model response have the same step.
             turn=f"{ctx.run_id} {ctx.run_step}",
-            messages=conversation_of(ctx),
+            messages=history_of(ctx),
         )
         return value if preview.is_whole else str(preview)
 

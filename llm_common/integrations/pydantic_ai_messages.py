@@ -101,6 +101,12 @@ def conversation_of(ctx: RunContext[Any]) -> list[dict[str, Any]]:
     return [*messages, *map(read_piece, prompts[-1:])]
 
 
+def history_of(ctx: RunContext[Any]) -> list[dict[str, Any]]:
+    """Return all messages of the conversation with the outputs, in their order."""
+    pieces = filter(is_conversation, pieces_of(ctx.messages, ctx.prompt))
+    return [*map(read_piece, pieces)]
+
+
 def has_generated_id(ctx: RunContext[Any]) -> bool:
     """Return whether pydantic-ai, and not the application, named the run's conversation."""
     try:

@@ -205,8 +205,10 @@ def _plain(item: Any) -> object:
 KEY_ARGS = ("ticker", "query", "q", "symbol", "cusip", "isin", "period", "limit", "count", "url")
 """The most telling arguments of a call, in the order of a summary."""
 
+MIN_ID_CHARS: Final = 12
+"""The characters of an id. Only that of a repeat, or of a call whose id is taken, has more."""
 _POINTER_ID = re.compile(r"[0-9a-f]{12,16}")
-_MAX_HEADING_CHARS = 80
+MAX_HEADING_CHARS = 80
 _VALUE_CHARS = 120
 _TICK: Final = timedelta(microseconds=1)
 # Time synchronization makes smaller steps. A larger one means that the clock was wrong before.
@@ -265,8 +267,8 @@ class ContextPointer(BaseModel):
     def heading(self) -> str:
         """Return the heading of the result in a prompt: tool name and pointer id."""
         # A line break in a name could forge another heading.
-        name = one_line(self.tool_name, max_chars=_MAX_HEADING_CHARS)
-        return f"### {name} ({one_line(self.pointer_id, max_chars=_MAX_HEADING_CHARS)})"
+        name = one_line(self.tool_name, max_chars=MAX_HEADING_CHARS)
+        return f"### {name} ({one_line(self.pointer_id, max_chars=MAX_HEADING_CHARS)})"
 
 
 # pydantic-core initializes a model on first use, under locks that it takes without the GIL. A child

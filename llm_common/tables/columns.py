@@ -35,6 +35,11 @@ def _name_stems(name: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(stem_of(folded(part)) for part in parts))
 
 
+def is_id_name(path: str) -> bool:
+    """Return whether the name of a column says that its cells are ids."""
+    return not _ID_STEMS.isdisjoint(_name_stems(path.rpartition(".")[2]))
+
+
 class Column:
     """A column of a table.
 
@@ -106,7 +111,7 @@ class Column:
     @cached_property
     def is_id(self) -> bool:
         """Whether the name says that the cells are ids, or they are too large for amounts."""
-        if _ID_STEMS & set(self.last_stems):
+        if is_id_name(self._table.paths[self.index]):
             return True
         return any(abs(number_of(cell) or 0.0) > _MAX_AMOUNT for cell in self._sample[:50])
 

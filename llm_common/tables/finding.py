@@ -136,7 +136,7 @@ class _Search:
             self.fields.append((path, value))
 
     def _walk_list(self, path: str, items: list[Json], depth: int) -> Iterator[Table]:
-        if _are_records(items):
+        if are_records(items):
             yield table_of_records(path, items)
             yield from self._nested(path, items)
         elif _are_rows(items):
@@ -152,7 +152,7 @@ class _Search:
         if columnar is not None:
             yield columnar
             return
-        if _are_members(members):
+        if are_members(members):
             records = [
                 {"key": key, **member}
                 for key, member in islice(members.items(), MAX_ROWS)
@@ -171,7 +171,7 @@ class _Search:
             name
             for record in records[:_SAMPLE]
             for name, value in record.items()
-            if _are_records(value, min_records=1)
+            if are_records(value, min_records=1)
         }
         for name in sorted(names):
             rows: list[dict[str, Json]] = []
@@ -180,7 +180,7 @@ class _Search:
                 self._values_left -= 1
                 if self._values_left < 0 or len(rows) >= MAX_ROWS:
                     break
-                if _are_records(items, min_records=1):
+                if are_records(items, min_records=1):
                     parent = _first_field(path, record)
                     rows.extend({**parent, **item} for item in items)
             if len(rows) > _MIN_RECORDS:
@@ -199,7 +199,7 @@ def _last_name(path: str) -> str:
     return path.rpartition(".")[2].rpartition("]")[2]
 
 
-def _are_records(
+def are_records(
     value: Json, *, min_records: int = _MIN_RECORDS
 ) -> TypeGuard[list[dict[str, Json]]]:
     """Return whether a value is a list of objects that have fields in common."""
@@ -216,7 +216,7 @@ def _have_one_form(records: Sequence[Json]) -> bool:
     return 0 < len(fields) <= 2 * average + 5
 
 
-def _are_members(members: dict[str, Json]) -> bool:
+def are_members(members: dict[str, Json]) -> bool:
     """Return whether an object maps keys to records of one form."""
     if len(members) < _MIN_MEMBERS or "key" in members:
         return False

@@ -153,13 +153,13 @@ def _html_text(cell: str) -> str:
 
 # --- CSV and its kin
 
-_DELIMITERS: Final = ("\t", ",", ";", "|")
+DELIMITERS: Final = ("\t", ",", ";", "|")
 _MAX_PREFACE: Final = 5  # lines before the header
 _MAX_NAME_CHARS: Final = 60
 
 
 def _delimited(text: str, lines: list[str]) -> Table | None:
-    for delimiter in _DELIMITERS:
+    for delimiter in DELIMITERS:
         for preface in range(min(_MAX_PREFACE, len(lines) - _MIN_LINES) + 1):
             head = list(
                 islice(

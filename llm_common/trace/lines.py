@@ -194,11 +194,16 @@ class FoldLine(_Line):
     unlisted: int = 0
 
 
+OffloadOutcome = Literal["whole", "preview", "identical", "changed", "not stored"]
+
+
 class OffloadLine(_Line):
     """A result of a tool as the model sees it, behind any door.
 
     Attributes:
-        outcome: `whole`, `preview`, or `not stored` if the store failed.
+        outcome: `whole`, `preview`, or `not stored` if the store failed. If the call was made
+            before, also `identical` for a line that names the result further up, and `changed` for
+            what differs from the earlier result.
         total_chars: Characters of the result.
         shown_chars: Characters that the model sees.
     """
@@ -206,7 +211,7 @@ class OffloadLine(_Line):
     kind: Literal["offload"] = "offload"
     session_id: str
     tool: str
-    outcome: Literal["whole", "preview", "not stored"]
+    outcome: OffloadOutcome
     pointer_id: str | None = None
     total_chars: int
     shown_chars: int

@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 from functools import lru_cache
 from math import isfinite
 from types import MappingProxyType
-from typing import Final, Literal, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import orjson
 
@@ -41,6 +41,7 @@ from llm_common.trace.lines import (
     Line,
     ModelCallLine,
     OffloadLine,
+    OffloadOutcome,
     PackedItem,
     PackingLine,
     ReadBackLine,
@@ -118,8 +119,8 @@ class OffloadedResult(Protocol):
         """Return what the model sees."""
 
     @property
-    def is_whole(self) -> bool:
-        """Return whether that is the whole result."""
+    def form(self) -> OffloadOutcome:
+        """Return in which form the model sees it."""
 
 
 class _EarlierPrompt(NamedTuple):
@@ -389,14 +390,10 @@ class Recording:
         )
 
     def _offload(self, *, offloaded: OffloadedResult, session_id: str) -> OffloadLine:
-        if offloaded.is_whole:
-            outcome: Literal["whole", "preview", "not stored"] = "whole"
-        else:
-            outcome = "preview" if offloaded.pointer_id else "not stored"
         return OffloadLine(
             session_id=self._one_line(session_id, _MAX_ID_CHARS),
             tool=self._one_line(offloaded.tool_name, _MAX_NAME_CHARS),
-            outcome=outcome,
+            outcome=offloaded.form,
             pointer_id=offloaded.pointer_id,
             total_chars=offloaded.total_chars,
             shown_chars=len(offloaded.text),

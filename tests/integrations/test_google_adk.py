@@ -131,6 +131,16 @@ async def test_a_result_is_offloaded_and_read_back_in_a_second_turn() -> None:
     assert len(str(chat.model.seen[-1][0])) < 20_000
 
 
+async def test_the_same_result_again_refers_to_the_one_above_t_05() -> None:
+    call = [("list_parts", {"warehouse": "Oslo"})]
+    chat = Chat(call, call, "The same.")
+    await chat.say("Which parts are there? Look twice.")
+    first, second = [result["result"] for result in chat.results]
+    assert second.startswith("Identical to the result above: list_parts (")
+    assert POINTER.findall(first)[0] in second
+    assert "Identical to the result above" in str(chat.model.seen[-1][0])
+
+
 async def test_pydantic_models_of_the_application_are_stored_as_data() -> None:
     class Part(BaseModel):
         name: str

@@ -121,6 +121,15 @@ def test_a_result_is_offloaded_and_read_back_in_a_second_turn() -> None:
     )
 
 
+def test_the_same_result_again_refers_to_the_one_above_t_05() -> None:
+    same = call("list_parts", warehouse="Oslo")
+    script = Script(same, same, "The same.")
+    agent_of(script, LLMCommonHook(), list_parts).run(user("Which parts are there? Look twice."))
+    first, second = results(script.seen[-1][0])
+    assert second.startswith("Identical to the result above: list_parts (")
+    assert POINTER.findall(first)[0] in second
+
+
 async def test_asynchronous_calls_of_one_message_share_a_budget() -> None:
     calls = [ToolCall("list_parts", {"warehouse": name}) for name in ("Oslo", "Rome", "Lima")]
     script = Script(ChatMessage.from_assistant(tool_calls=calls), read_back("/7/name"), "Done.")

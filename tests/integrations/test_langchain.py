@@ -143,6 +143,16 @@ async def test_a_large_result_is_offloaded_chosen_and_read_back_in_a_second_turn
     assert second[-1].content == "10500"
 
 
+async def test_the_same_result_again_refers_to_the_one_above_t_05(how: str) -> None:
+    twice = [calls(("list_parts", {"kind": "all"})) for _ in range(2)]
+    model = ScriptedModel(steps=[*twice, AIMessage("the same")])
+    agent = create_agent(model, [list_parts], middleware=[LLMCommonMiddleware()])
+    await run(agent, how, "Which parts are there? Look twice.")
+    first, second = [one for one in model.sent[-1] if isinstance(one, ToolMessage)]
+    assert str(second.content).startswith("Identical to the result above: list_parts (")
+    assert id_in(first) in str(second.content)
+
+
 async def test_a_direct_answer_to_the_user_stays_whole(how: str) -> None:
     @tool(return_direct=True)
     def show_parts(kind: str) -> str:

@@ -157,6 +157,20 @@ async def test_a_result_that_ends_the_run_stays_whole(how: str, behavior: Any) -
     assert result.final_output == str(ROWS)
 
 
+async def test_the_same_result_again_refers_to_the_one_above_t_05(how: str) -> None:
+    # The SDK drops an item whose id the input has already.
+    same = [
+        ModelStep(output=[function_call("list_parts", {"kind": "all"}, call_id=call_id)])
+        for call_id in ("first", "second")
+    ]
+    model = ScriptedModel([*same, says("the same")])
+    agent = Agent("stock", model=model, tools=[list_parts])
+    await run(LLMCommonSession("a"), agent, how, "Which parts are there? Look twice.")
+    first, second = outputs(model.calls[-1].input)
+    assert second.startswith("Identical to the result above: list_parts (")
+    assert id_in(first) in second
+
+
 async def test_small_results_errors_and_images_do_not_change(how: str) -> None:
     model = ScriptedModel(
         [calls(("get_weather", {"city": "Ulm"}), ("fail_long", {}), ("draw", {})), says("done")]

@@ -147,6 +147,16 @@ async def test_a_large_result_is_offloaded_chosen_and_read_back_in_a_second_turn
     assert second.output == "10500"
 
 
+async def test_the_same_result_again_refers_to_the_one_above_t_05(how: str) -> None:
+    call = calls(("list_parts", {"kind": "all"}))
+    script = Script(call, call, says("the same"))
+    agent = Agent(script.model, tools=[list_parts], capabilities=[LLMCommonCapability()])
+    await run(agent, how, "Which parts are there? Look twice.")
+    first, second = outputs(script.sent[-1])
+    assert str(second.content).startswith("Identical to the result above: list_parts (")
+    assert id_in(first) in str(second.content)
+
+
 async def test_small_results_failures_and_files_do_not_change(how: str) -> None:
     image = BinaryContent(b"A" * 40_000, media_type="image/png")
 

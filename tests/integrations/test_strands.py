@@ -118,6 +118,18 @@ def read_back(path: str) -> Any:
     return calls
 
 
+async def test_the_same_result_again_refers_to_the_one_above_t_05() -> None:
+    call = [("list_parts", {"warehouse": "Oslo"})]
+    model = ScriptedModel(call, call, "The same.")
+    agent = Agent(
+        model=model, tools=[list_parts], plugins=[LLMCommonPlugin()], callback_handler=None
+    )
+    await agent.invoke_async("Which parts are there? Look twice.")
+    first, second = results(model.seen[-1][0])
+    assert second.startswith("Identical to the result above: list_parts (")
+    assert POINTER.findall(first)[0] in second
+
+
 def many_tools(count: int) -> list[Any]:
     def made(number: int) -> Any:
         @tool(name=f"handle_case_{number}", description=f"Handles a case of kind {number}. " * 5)

@@ -1,0 +1,476 @@
+"""`changes_between`: what differs between two results of the same call.
+
+Data is compared value by value. Where both sides have records, the rows that came, went and changed
+are matched by a key. What is returned is all that differs, so that the new result follows from it
+and the old one, except for the places of the rows that came. A difference that cannot be written in
+this way, such as a field that is now a list, has no answer.
+"""
+
+import csv
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final, TypeAlias, cast
+
+import orjson
+
+from llm_common.errors import CorruptPointerError
+from llm_common.tables.columns import is_id_name
+from llm_common.tables.finding import are_members, are_records
+from llm_common.tables.table import Table
+from llm_common.tables.text_forms import DELIMITERS, tables_in_text
+from llm_common.tables.values import Cell
+from llm_common.text.canonical import Json, decode_json, json_text, stable_json
+from llm_common.text.line_changes import line_changes
+
+_MAX_ROWS: Final = 200  # more do not fit the place of a preview
+_MAX_FIELDS: Final = 50
+_MAX_DEPTH: Final = 12
+_MAX_ROW_DEPTH: Final = 8
+_MAX_HEADER_LINES: Final = 2  # those of a Markdown table
+_MISSING: Final = "(missing)"
+_ARROW: Final = "→"
+# Written as JSON, since it would look like a separator, a gap or another kind of value.
+_UNCLEAR: Final = re.compile(rf'[|;{_ARROW}"\x00-\x1f\x7f-\x9f\u2028\u2029]|^[(#\s]|\s$|: |^$')
+_LITERAL: Final = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null|[\[{].*", re.DOTALL)
+
+Key: TypeAlias = tuple[type, Cell]
+Cells: TypeAlias = dict[str, Json]
+"""The cells of a row by their columns. A missing one is absent."""
+
+
+def changes_between(old: Json, new: Json, *, max_chars: int) -> str | None:
+    """Return what differs between two results, or None if that cannot be written in few lines.
+
+    Takes time that grows with the size of the results.
+
+    Args:
+        old: The earlier result: plain data, or a text.
+        new: The new result, which differs.
+        max_chars: About the maximum characters of the answer.
+    """
+    if not isinstance(old, str) or not isinstance(new, str):
+        return _data_changes(old, new, max_chars)
+    changes = None
+    old_data, new_data = _data_in(old), _data_in(new)
+    if old_data is not None and new_data is not None:
+        changes = _data_changes(old_data, new_data, max_chars)
+    elif old_data is None and new_data is None:
+        changes = _table_changes(old, new, max_chars)
+    return changes or line_changes(old, new, max_chars=max_chars)
+
+
+def _data_in(text: str) -> Json:
+    """Return the data of a text of JSON, or of JSON lines that are all objects, or None."""
+    if not text.lstrip().startswith(("{", "[")):
+        return None
+    try:
+        return decode_json(text.encode())
+    except (CorruptPointerError, ValueError):
+        pass
+    objects: list[Json] = []
+    for line in text.split("\n"):
+        if line.strip():
+            try:
+                objects.append(orjson.loads(line))
+            except ValueError:
+                return None
+    return objects
+
+
+def _data_changes(old: Json, new: Json, max_chars: int) -> str | None:
+    comparison = _Comparison(max_chars)
+    return comparison.text() if comparison.add("", old, new, 0) else None
+
+
+def _table_changes(old: str, new: str, max_chars: int) -> str | None:
+    """Return the rows that changed between two tables in text, or None without a key."""
+    old_rows, new_rows = _rows_in(old), _rows_in(new)
+    if old_rows is None or new_rows is None or old_rows.frame != new_rows.frame:
+        return None
+    changes = _row_changes(old_rows.rows, new_rows.rows)
+    # Without a key, the numbers of the lines say more.
+    if changes is None or changes.key is None:
+        return None
+    return changes.text("", max_chars, _CellText(is_text=True))
+
+
+class _Comparison:
+    """The differences of two values, as far as they can be written."""
+
+    def __init__(self, max_chars: int) -> None:
+        self._chars_left = max_chars
+        self._fields: list[str] = []
+        self._tables: list[str] = []
+        self._cell_text = _CellText(is_text=False)
+
+    def text(self) -> str | None:
+        lines = list(self._tables)
+        if self._fields:
+            lines += ["Other fields that changed:", *self._fields]
+        return "\n".join(lines) or None
+
+    def add(self, path: str, old: Json, new: Json, depth: int) -> bool:
+        """Add the differences of two values, and return whether all could be written."""
+        if depth > _MAX_DEPTH:
+            return False
+        if _text(old) == _text(new):
+            return True
+        if isinstance(old, list) and isinstance(new, list):
+            return self._add_lists(path, old, new, depth)
+        if not isinstance(old, dict) or not isinstance(new, dict):
+            is_scalar = not isinstance(old, (dict, list)) and not isinstance(new, (dict, list))
+            return is_scalar and self._add_field(path, self._cell_text(old), self._cell_text(new))
+        return self._add_objects(path, old, new, depth)
+
+    def _add_objects(
+        self, path: str, old: dict[str, Json], new: dict[str, Json], depth: int
+    ) -> bool:
+        if are_members(old) and are_members(new):
+            return self._add_rows(path, _rows_of(_members(old)), _rows_of(_members(new)))
+        for name in dict.fromkeys([*old, *new]):
+            inner = f"{path}.{name}" if path else name
+            if name in old and name in new:
+                is_written = self.add(inner, old[name], new[name], depth + 1)
+            elif isinstance(old.get(name, new.get(name)), (dict, list)):
+                is_written = False
+            else:
+                before = self._cell_text(old[name]) if name in old else _MISSING
+                after = self._cell_text(new[name]) if name in new else _MISSING
+                is_written = self._add_field(inner, before, after)
+            if not is_written:
+                return False
+        return True
+
+    def _add_lists(self, path: str, old: list[Json], new: list[Json], depth: int) -> bool:
+        # One record may be left of many, or none.
+        if are_records(old or new, min_records=1) and are_records(new or old, min_records=1):
+            return self._add_rows(path, _rows_of(old), _rows_of(new))
+        if not any(isinstance(item, (dict, list)) for item in [*old, *new]):
+            return self._add_rows(path, _rows_of(_values(old)), _rows_of(_values(new)))
+        if len(old) != len(new):
+            return False
+        for index, (old_item, new_item) in enumerate(zip(old, new, strict=True)):
+            if not self.add(f"{path}[{index}]", old_item, new_item, depth + 1):
+                return False
+        return True
+
+    def _add_rows(self, path: str, old: "list[_Row] | None", new: "list[_Row] | None") -> bool:
+        if old is None or new is None:
+            return False
+        changes = _row_changes(old, new)
+        if changes is None:
+            return False
+        text = changes.text(path, self._chars_left, self._cell_text)
+        if text is None:
+            return False
+        self._chars_left -= len(text)
+        self._tables.append(text)
+        return True
+
+    def _add_field(self, path: str, old: str, new: str) -> bool:
+        line = f"{self._cell_text(path)}: {old} {_ARROW} {new}"
+        self._chars_left -= len(line)
+        self._fields.append(line)
+        return self._chars_left >= 0 and len(self._fields) <= _MAX_FIELDS
+
+
+# --- rows
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A row with its cells, and a text that differs if anything in it differs."""
+
+    cells: Cells
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class _TextRows:
+    """The rows of a table in text, and the lines around them."""
+
+    frame: list[str]
+    rows: list[_Row]
+
+
+@dataclass(frozen=True, slots=True)
+class _RowChanges:
+    """How the rows of two lists differ.
+
+    Attributes:
+        key: The column by which rows are matched, or None if they are matched as a whole.
+        old_count: Number of old rows.
+        new_count: Number of new rows.
+        changed: The pairs of rows with one key that differ.
+        came: The new rows without an old one.
+        went: The old rows without a new one.
+        is_reordered: Whether the rows that are on both sides have another order.
+    """
+
+    key: str | None
+    old_count: int
+    new_count: int
+    changed: list[tuple[_Row, _Row]]
+    came: list[_Row]
+    went: list[_Row]
+    is_reordered: bool
+
+    @property
+    def has_any(self) -> bool:
+        """Whether anything differs."""
+        return bool(self.changed or self.came or self.went or self.is_reordered)
+
+    def text(self, path: str, max_chars: int, cell_text: "_CellText") -> str | None:
+        """Return the changes as lines, or None if they are too many."""
+        if len(self.changed) + len(self.came) + len(self.went) > _MAX_ROWS:
+            return None
+        lines = [self._summary(path)]
+        if self.changed and self.key is not None:
+            lines.append(f"Changed, by {cell_text(self.key)}:")
+            lines += [self._changed_line(old, new, cell_text) for old, new in self.changed]
+        rows = self.came + self.went
+        columns = list(dict.fromkeys(column for row in rows for column in row.cells))
+        if rows:
+            lines.append(f"Columns: {' | '.join(map(cell_text, columns))}")
+        for label, group in (("Came:", self.came), ("Went:", self.went)):
+            if group:
+                lines.append(label)
+                lines += [_row_line(row.cells, columns, cell_text) for row in group]
+        text = "\n".join(lines)
+        return text if len(text) <= max_chars else None
+
+    def _summary(self, path: str) -> str:
+        where = f"{path}: " if path else ""
+        same = self.new_count - len(self.changed) - len(self.came)
+        if not self.changed and not self.came and not self.went:
+            return f"{where}{same:,} records, all the same. Only their order changed."
+        counts = f"{len(self.changed):,} changed, {len(self.came):,} came, {len(self.went):,} went"
+        order = " The order of the others changed too." if self.is_reordered else ""
+        return (
+            f"{where}{self.old_count:,} records before, {self.new_count:,} now: {same:,} are the "
+            f"same, {counts}.{order}"
+        )
+
+    def _changed_line(self, old: _Row, new: _Row, cell_text: "_CellText") -> str:
+        assert self.key is not None
+        changes = [
+            f"{cell_text(column)}: {_cell(old.cells, column, cell_text)} {_ARROW} "
+            f"{_cell(new.cells, column, cell_text)}"
+            for column in _changed_columns(old, new)
+        ]
+        return f"{_cell(new.cells, self.key, cell_text)}: {'; '.join(changes)}"
+
+
+class _CellText:
+    """Writes cells so that a reader can tell values of different kinds apart.
+
+    Args:
+        is_text: Whether all cells are texts, so that digits need no quotes.
+    """
+
+    def __init__(self, *, is_text: bool) -> None:
+        self._is_text = is_text
+
+    def __call__(self, value: Json) -> str:
+        if not isinstance(value, str):
+            return _text(value)
+        looks_like_data = not self._is_text and _LITERAL.fullmatch(value) is not None
+        return json_text(value) if looks_like_data or _UNCLEAR.search(value) else value
+
+
+def _cell(cells: Mapping[str, Json], column: str, cell_text: _CellText) -> str:
+    return cell_text(cells[column]) if column in cells else _MISSING
+
+
+def _row_line(cells: Mapping[str, Json], columns: Sequence[str], cell_text: _CellText) -> str:
+    return " | ".join(_cell(cells, column, cell_text) for column in columns)
+
+
+def _changed_columns(old: _Row, new: _Row) -> Iterator[str]:
+    for column in dict.fromkeys([*old.cells, *new.cells]):
+        is_on_both = column in old.cells and column in new.cells
+        if not is_on_both or _text(old.cells[column]) != _text(new.cells[column]):
+            yield column
+
+
+def _row_changes(old: list[_Row], new: list[_Row]) -> _RowChanges | None:
+    """Return how two lists of rows differ, or None if that cannot be told."""
+    key = _key_column(old, new)
+    if key is None:
+        return _changes_of_whole_rows(old, new)
+    old_by_key = {_key(row.cells[key]): row for row in old}
+    new_by_key = {_key(row.cells[key]): row for row in new}
+    changed: list[tuple[_Row, _Row]] = []
+    for value, new_row in new_by_key.items():
+        old_row = old_by_key.get(value)
+        if old_row is None or old_row.text == new_row.text:
+            continue
+        if not any(_changed_columns(old_row, new_row)):
+            return None  # such as two lines with the same cells
+        changed.append((old_row, new_row))
+    kept = [value for value in old_by_key if value in new_by_key]
+    changes = _RowChanges(
+        key=key,
+        old_count=len(old),
+        new_count=len(new),
+        changed=changed,
+        came=[row for value, row in new_by_key.items() if value not in old_by_key],
+        went=[row for value, row in old_by_key.items() if value not in new_by_key],
+        is_reordered=kept != [value for value in new_by_key if value in old_by_key],
+    )
+    return changes if changes.has_any else None
+
+
+def _changes_of_whole_rows(old: list[_Row], new: list[_Row]) -> _RowChanges | None:
+    came, kept_new = _split(new, old)
+    went, kept_old = _split(old, new)
+    # Of rows that are the same, it is open which one went, and whether the order changed.
+    if not {row.text for row in came + went}.isdisjoint(kept_new):
+        return None
+    changes = _RowChanges(
+        key=None,
+        old_count=len(old),
+        new_count=len(new),
+        changed=[],
+        came=came,
+        went=went,
+        is_reordered=kept_old != kept_new,
+    )
+    return changes if changes.has_any else None
+
+
+def _split(rows: list[_Row], others: list[_Row]) -> tuple[list[_Row], list[str]]:
+    """Return the rows that the others lack, and the texts of those that they have."""
+    counts = Counter(row.text for row in others)
+    lacking: list[_Row] = []
+    shared: list[str] = []
+    for row in rows:
+        if counts[row.text] > 0:
+            counts[row.text] -= 1
+            shared.append(row.text)
+        else:
+            lacking.append(row)
+    return lacking, shared
+
+
+def _key_column(old: list[_Row], new: list[_Row]) -> str | None:
+    """Return the first column that tells all rows apart, best one whose name says that it does."""
+    if not old or not new:
+        return None
+    columns = list(old[0].cells)
+    columns.sort(key=lambda column: not is_id_name(column))  # stable, so the first comes first
+    for column in columns:
+        if _is_unique(column, old) and _is_unique(column, new):
+            return column
+    return None
+
+
+def _is_unique(column: str, rows: list[_Row]) -> bool:
+    keys: set[Key] = set()
+    for row in rows:
+        value = row.cells.get(column)
+        if value is None or value == "" or isinstance(value, (dict, list)):
+            return False
+        keys.add(_key(value))
+    return len(keys) == len(rows)
+
+
+def _key(value: Json) -> Key:
+    """Return a value by which rows are matched. 1, 1.0 and true are equal, but for their types."""
+    return type(value), cast(Cell, value)
+
+
+# --- from values to rows
+
+
+def _members(members: dict[str, Json]) -> list[Json]:
+    """Return the members of an object as records with their names as `key`."""
+    records: list[Json] = []
+    for key, member in members.items():
+        if isinstance(member, dict):
+            records.append({"key": key, **member})
+    return records
+
+
+def _values(items: list[Json]) -> list[Json]:
+    return [{"value": item} for item in items]
+
+
+def _rows_of(records: Sequence[Json]) -> list[_Row] | None:
+    """Return records as rows, or None if two fields of one have the same dotted path."""
+    rows: list[_Row] = []
+    for record in records:
+        if not isinstance(record, dict):
+            return None
+        cells: Cells = record
+        if dict in map(type, record.values()):  # most records have no objects, and need no copy
+            cells = {}
+            if not _add_cells(cells, "", record, 0):
+                return None
+        # The text of the record, since a field `a.b` and a member b of a field a are one cell.
+        rows.append(_Row(cells, _text(record)))
+    return rows
+
+
+def _add_cells(cells: Cells, prefix: str, members: dict[str, Json], depth: int) -> bool:
+    for name, value in members.items():
+        path = f"{prefix}{name}"
+        if isinstance(value, dict) and value and depth < _MAX_ROW_DEPTH:
+            if not _add_cells(cells, f"{path}.", value, depth + 1):
+                return False
+        elif path in cells:
+            return False
+        else:
+            cells[path] = value
+    return True
+
+
+def _rows_in(text: str) -> _TextRows | None:
+    """Return the rows of a text that is one table with a line for each row, or None."""
+    lines = text.split("\n")
+    tail: list[str] = []
+    while lines and not lines[-1].strip():
+        tail.append(lines.pop())
+    tables = tables_in_text(text)
+    if len(tables) != 1 or tables[0].total_rows != len(tables[0].rows):
+        return None
+    table = tables[0]
+    head_lines = len(lines) - len(table.rows)
+    if not 0 <= head_lines <= _MAX_HEADER_LINES:
+        return None
+    rows: list[_Row] = []
+    for line, cells in zip(lines[head_lines:], _text_cells(table), strict=True):
+        if not _are_cells_of(line, [str(cell) for cell in cells.values()]):
+            return None
+        rows.append(_Row(cells, line))
+    return _TextRows([*lines[:head_lines], *tail], rows)
+
+
+def _are_cells_of(line: str, cells: Sequence[str]) -> bool:
+    """Return whether cells tell all of a line. The parser may have skipped or trimmed something."""
+    for delimiter in DELIMITERS:
+        with suppress(csv.Error):  # a field of over 131,072 characters
+            if next(csv.reader([line], delimiter=delimiter), []) == cells:
+                return True
+    # Blanks pad the columns of Markdown and of commands such as `ps`, and mean nothing there.
+    return "\t" not in line and _unpadded(line) == _unpadded("".join(cells))
+
+
+def _unpadded(text: str) -> str:
+    return "".join(text.replace("|", " ").split())
+
+
+def _text_cells(table: Table) -> Iterator[Cells]:
+    for row in table.rows:
+        yield dict(zip(table.columns, row, strict=True))
+
+
+def _text(value: Json) -> str:
+    """Return a value as JSON, the same for equal values whatever the order of their fields."""
+    try:  # many times as fast, but it refuses lone surrogates and integers over 64 bits
+        return orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
+    except TypeError:
+        return stable_json(value)
