@@ -153,7 +153,7 @@ class InMemoryMemory:
             if not line.is_current(now):
                 old.add(position)
         hits: list[MemoryHit] = []
-        for position, score in best_lines(weights, word_counts, lines=len(lines), k=k, old=old):
+        for position, score in best_lines(weights, word_counts, k=k, old=old):
             line = lines[position - 1]
             hits.append(
                 MemoryHit(

@@ -533,7 +533,7 @@ class PostgresMemory:
             position, word_counts[position], is_current = row
             if not is_current:
                 old.add(position)
-        return best_lines(weights, word_counts, lines=lines, k=k, old=old)
+        return best_lines(weights, word_counts, k=k, old=old)
 
     async def _rewrite(self, connection: AsyncConnection, tables: Sequence[str]) -> None:
         """Rewrite tables and indexes, which removes deleted rows and words from their pages."""

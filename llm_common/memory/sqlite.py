@@ -538,7 +538,7 @@ def _retrieve(
             position, word_counts[position], is_current = row
             if not is_current:
                 old.add(position)
-        best = best_lines(weights, word_counts, lines=lines, k=k, old=old)
+        best = best_lines(weights, word_counts, k=k, old=old)
         rows = _of_positions(
             connection, f"id, session_id, key, {_EVENT}", [position for position, _ in best], values
         )

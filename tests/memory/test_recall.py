@@ -7,10 +7,7 @@ from llm_common.memory.recall import MAX_MATCHES, best_lines, shortlist
 
 def best(matches: list[list[int]], *, lines: int, k: int = 4) -> list[int]:
     weights = shortlist(matches, lines=lines, k=k)
-    return [
-        position
-        for position, _ in best_lines(weights, dict.fromkeys(weights, 10), lines=lines, k=k)
-    ]
+    return [position for position, _ in best_lines(weights, dict.fromkeys(weights, 10), k=k)]
 
 
 def test_a_rare_word_outweighs_a_common_one_s3_05() -> None:
@@ -30,7 +27,7 @@ def test_matches_that_reach_far_back_mean_a_rare_word_s3_05() -> None:
 
 def test_a_short_line_outweighs_a_long_one_s3_05() -> None:
     weights = shortlist([[1, 50]], lines=100, k=2)
-    assert [position for position, _ in best_lines(weights, {1: 5, 50: 500}, lines=100, k=2)] == [
+    assert [position for position, _ in best_lines(weights, {1: 5, 50: 500}, k=2)] == [
         1,
         50,
     ]
@@ -38,13 +35,13 @@ def test_a_short_line_outweighs_a_long_one_s3_05() -> None:
 
 def test_a_match_raises_the_lines_next_to_it_s3_05() -> None:
     assert best([[10, 40, 41]], lines=100)[:2] == [41, 40]
-    assert best([[41, 40, 10], [99, 98, 97, 96]], lines=100, k=3)[:2] == [41, 40]
+    assert best([[41, 40, 10], [99, 90, 80, 70]], lines=100, k=3)[:2] == [41, 40]
 
 
 def test_a_line_without_a_word_count_is_left_out_s3_05() -> None:
     weights = shortlist([[1, 2]], lines=2, k=4)
-    assert [position for position, _ in best_lines(weights, {1: 3}, lines=2, k=4)] == [1]
-    assert best_lines(weights, {}, lines=2, k=4) == []
+    assert [position for position, _ in best_lines(weights, {1: 3}, k=4)] == [1]
+    assert best_lines(weights, {}, k=4) == []
 
 
 @given(st.lists(st.sets(st.integers(1, 500), max_size=60), max_size=5), st.integers(1, 80))
@@ -58,9 +55,15 @@ def test_the_order_of_words_does_not_change_the_ranking_s3_05(
     assert best(matches[:1], lines=500, k=k) == best([*matches[:1], []], lines=500, k=k)
 
 
-def test_neighbours_and_newer_lines_rank_higher_s3_05() -> None:
-    counts = dict.fromkeys((1, 2, 100), 5)
-    with_neighbour = best_lines({1: 1.0, 2: 0.5, 100: 1.0}, counts, lines=100, k=3)
-    assert [position for position, _ in with_neighbour] == [1, 100, 2]
-    newer = best_lines({1: 1.0, 100: 0.97}, {1: 5, 100: 5}, lines=100, k=2)
-    assert [position for position, _ in newer] == [100, 1]
+def test_a_match_raises_the_lines_around_it_by_distance_s3_05() -> None:
+    counts = dict.fromkeys((10, 12, 15, 30, 50), 5)
+    weights = {10: 4.0, 12: 1.0, 15: 1.1, 30: 1.2, 50: 1.2}
+    ranked = [position for position, _ in best_lines(weights, counts, k=5)]
+    assert ranked == [10, 12, 15, 50, 30], "a quarter of 4 two lines away, and the newer first"
+
+
+def test_only_the_nearer_side_of_a_line_counts_s3_05() -> None:
+    # Otherwise, of equal lines, the newest would rank below those between two neighbours.
+    positions = [*range(1, 11)]
+    weights, counts = dict.fromkeys(positions, 1.0), dict.fromkeys(positions, 5)
+    assert best_lines(weights, counts, k=1)[0][0] == 10
