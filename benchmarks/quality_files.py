@@ -35,13 +35,17 @@ BUDGETS = (4_000, 8_000, 16_000)
 FIRST = 5
 
 
+def git_directory(repositories: Path, repo: str) -> Path:
+    return repositories / repo.replace("/", "+") / "repo"
+
+
 def tree_of(repositories: Path, repo: str, commit: str) -> Path:
     """Return a folder with the regular files of a commit that the copy of its repository has."""
     name = repo.replace("/", "+")
     folder = repositories / ".trees" / f"{name}@{commit[:12]}"
     if folder.exists():
         return folder
-    git = ["git", "-C", str(repositories / name / "repo")]
+    git = ["git", "-C", str(git_directory(repositories, repo))]
     listed = subprocess.run(
         [*git, "ls-tree", "-r", "-z", commit], check=True, capture_output=True
     ).stdout
@@ -169,8 +173,11 @@ def main() -> None:
     }
     for name in measures if options.only is None else [options.only]:
         rows = read_half(Path(data) / "files" / f"{name}.jsonl", options.half)
+        there = [row for row in rows if git_directory(Path(repositories), row["repo"]).exists()]
+        if len(there) < len(rows):
+            print(f"left out: {len(rows) - len(there)} {name} of repositories that are not there")
         for measure in measures[name]:
-            measure(rows, Path(repositories))
+            measure(there, Path(repositories))
     print(f"\n{time.perf_counter() - started:.0f} s")
 
 

@@ -41,13 +41,20 @@ _GENERATED_FOLDERS = frozenset(
 )
 _GENERATED = re.compile(
     r"(package-lock|npm-shrinkwrap)\.json|.+[.-]lock|.*-lock\.ya?ml|go\.(work\.)?sum|.*\.lockfile|bun\.lockb|packages\.lock\.json"
-    r"|.+[.-]min\.(m?js|css)|.+\.bundle\.js|.+\.map|.+\.snap"
+    r"|.+[.-]min\.(m?js|css)|.+-\d+(\.\d+)+\.(m?js|css)|.+\.bundle\.js|.+\.map|.+\.snap"
     r"|.+_pb2(_grpc)?\.pyi?|.+\.pb\.(go|cc|h)|.+\.g\.dart|.+\.designer\.cs",
     re.IGNORECASE,
 )
 _GENERATED_NOTE = re.compile(
     rb"\bgenerated\b.{0,120}\bdo not (edit|modify)\b|\bdo not (edit"
     rb"|modify)\b.{0,120}\bgenerated\b|@generated\b",
+    re.IGNORECASE | re.DOTALL,
+)
+
+# The first comment of a library's distribution, such as "/*! jQuery v3.5.1 … MIT license". A
+# project's own files have a licence there too, but no version.
+_DISTRIBUTED = re.compile(
+    rb"\s*(?:/\*!|//).{0,200}?\bv?\d+\.\d+\.\d+\b.{0,400}\blicen[cs]e",
     re.IGNORECASE | re.DOTALL,
 )
 
@@ -82,8 +89,8 @@ def skip_reason_by_content(content: bytes, *, generated: bool) -> SkipReason | N
 
     Args:
         content: The whole content.
-        generated: Whether to accept text with a generator's note or with very long lines, as in
-            minified sources.
+        generated: Whether to accept text with a generator's note, with the banner of a library's
+            distribution, or with very long lines, as in minified sources.
     """
     if is_binary(content):
         return "binary"
@@ -91,7 +98,8 @@ def skip_reason_by_content(content: bytes, *, generated: bool) -> SkipReason | N
         return None
     lines = content.count(b"\n") + 1
     is_minified = len(content) > max(_MINIFIED_BYTES, _MINIFIED_LINE_BYTES * lines)
-    if is_minified or _GENERATED_NOTE.search(content[:_HEAD_BYTES]):
+    head = content[:_HEAD_BYTES]
+    if is_minified or _GENERATED_NOTE.search(head) or _DISTRIBUTED.match(head):
         return "generated"
     return None
 

@@ -71,7 +71,8 @@ class PackedFile:
             negative.
         reason: For a file in the text, `mentioned` (by the caller or by its path in the question)
             or `share`. For a file left out, `no_room`, `below_cut_off` (scores less than
-            `min_score`), `limit_reached` (`max_files`) or `empty`.
+            `min_score`, or after five files less than 70 % of the best), `limit_reached`
+            (`max_files`) or `empty`.
     """
 
     path: str
@@ -155,12 +156,12 @@ def pack_folder(
     """Pack the parts of folders and files that answer a question as text for a prompt.
 
     Files are ranked on this machine, without a model and without network access. The text never
-    exceeds the budget. Files get tokens in proportion to a power of their score, and the functions
-    that match best come first. CSV, TSV, JSON and JSON lines files above 4,000 characters are
-    packed by numbered records, with their keys once. A larger budget keeps everything and adds
-    more. The same files, question and options return the same text, except that a file scores more
-    in the weeks after a change. The call blocks: in a coroutine, await
-    `asyncio.to_thread(pack_folder, query, path)`.
+    exceeds the budget. After five files, those that score less than 70 % of the best are left out.
+    The others get tokens in proportion to a power of their score, and the functions that match best
+    come first. CSV, TSV, JSON and JSON lines files above 4,000 characters are packed by numbered
+    records, with their keys once. A larger budget keeps everything and adds more. The same files,
+    question and options return the same text, except that a file scores more in the weeks after a
+    change. The call blocks: in a coroutine, await `asyncio.to_thread(pack_folder, query, path)`.
 
     Args:
         query: The question or task. Files that it names are packed first.

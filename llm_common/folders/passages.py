@@ -49,6 +49,10 @@ _OPENING = re.compile(r"(?:[^\n]{0,300}\n){1,8}?(?<=[:{]\n)|[^\n]{0,300}\n")
 _MAX_PARSED_CHARS = 400_000  # Python's parser takes about 0.1 s for these
 _MAX_DIVIDED = 30  # files; the shares of later ones are too small for a passage
 _STEEPNESS = 8.0  # a file with 90 % of the best score gets 43 % of its tokens
+# Of the best score, from the sixth file on: such a file adds a sliver. At .75, the file to mend is
+# left out more often.
+_MIN_RELATIVE = 0.7
+_ALWAYS_ELIGIBLE = 5  # files
 _TITLE = 0.5  # the weight of the match with the query's first line
 _NAMED_SHARE = 4.0  # the share of a file that the caller named; the best other file has 1
 
@@ -147,7 +151,8 @@ def pack_passages(
         request: The question, the budget and the counter.
         named: Ids of the files that the caller named. They come first and have the largest share.
         max_files: Maximum number of files in the bundle. None for as many as fit.
-        min_score: Files that score less are left out, unless the caller named them.
+        min_score: Files that score less are left out, unless the caller named them. After five
+            files, so are those that score less than 70 % of the best.
     """
     unnamed = [file for file in files if file.id not in named]
     top = max((scores["file", file.id].value for file in unnamed), default=0.0)
@@ -165,7 +170,10 @@ def pack_passages(
     eligible: list[_Candidate] = []
     for candidate in candidates:
         file = candidate.file
-        if file.id not in named and candidate.score.value < min_score:
+        min_value = min_score
+        if len(eligible) >= _ALWAYS_ELIGIBLE:
+            min_value = max(min_score, _MIN_RELATIVE * top)
+        if file.id not in named and candidate.score.value < min_value:
             continue
         if len(eligible) == max_files:
             reasons[file.id] = "limit_reached"

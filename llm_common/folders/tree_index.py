@@ -280,8 +280,9 @@ def _split(word: str) -> str:
     return split_identifiers(word)
 
 
-# The version of the tables and of how words are split. A new number leaves older indexes unread.
-_FORMAT: Final = 3
+# The version of the tables, of how words are split and of what counts as generated. A new number
+# leaves older indexes unread.
+_FORMAT: Final = 4
 _FILE_NAME = re.compile(r"(?P<key>[0-9a-f]{16})-(?P<generation>\d{1,6})\.sqlite")
 # Errors of SQLite that a new file would not cure.
 _NOT_DAMAGED: Final = frozenset(

@@ -218,6 +218,14 @@ def test_files_are_limited_by_count_and_score(tree: Path) -> None:
     assert len(pack_folder("cookie jar", tree / "readme.md", min_score=9).files) == 1
 
 
+def test_after_five_files_those_far_below_the_best_are_left_out(tree: Path) -> None:
+    best = {f"src/oven{number}.py": "def bake_the_bread(oven): ...\n" for number in range(6)}
+    write(tree, best | {f"notes/{number}.txt": f"bread {number}\n" for number in range(9)})
+    pack = pack_folder("bake the bread in the oven", tree, budget_tokens=8_000)
+    assert set(paths(pack)) == {*best}
+    assert {file.reason for file in pack.dropped} == {"below_cut_off"}
+
+
 def test_a_passage_is_a_function_with_the_class_around_it(tree: Path) -> None:
     methods = "".join(
         f"    def part_{number}(self):\n        return {'x' * 200}\n\n" for number in range(40)
