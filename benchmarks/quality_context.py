@@ -1,6 +1,6 @@
 """How much of what a question needs is chosen without a model: our strategies beside the baselines, on every set.
 
-Reads `turns/` and `pointers/` in the folder that LLM_COMMON_EVAL_DATA names.
+Reads `turns/`, `talks/` and `pointers/` in the folder that LLM_COMMON_EVAL_DATA names.
 
 Turns, Recall@1000 tokens: turns are taken in the order of their scores; one that does not fit into
 what is left of 1,000 tokens (o200k_base, exact) is passed over; the mean share of the wanted turns
@@ -14,7 +14,8 @@ wanted outputs are the newest by construction, which flatters recency.
 
 A query belongs to the half `tune` when the SHA-256 of its id is an even number, else to the half
 `check`. (By its first digit all queries of these sets are in one half: the sets themselves were
-divided so.) Every strategy scores the same pool through the same method, with its one default
+divided so.) Of a talk every fourth question counts, by
+its place. Every strategy scores the same pool through the same method, with its one default
 configuration for all sets.
 """
 
@@ -56,12 +57,14 @@ BUDGET_TOKENS = 1_000
 GAPS = re.compile(r"\n?\[… [\d,]+ characters left out …\]\n?")
 GROWING_TOKENS = (250, 500, 1_000, 2_000, 4_000)
 PICKED = 6
+TALK_STEP = 4  # every fourth question of a talk: there are a thousand
 BUNDLE_COLUMNS = ("order", "bundle", "budget used", "shown less")
 LAST_MOMENT = datetime(2026, 1, 1, tzinfo=UTC)
 
 Items = Sequence[tuple[str, str]]  # id and text, oldest first
 Baseline = Callable[[str, Items], list[str]]
 Order = Callable[[str, DataPoolSnapshot], list[str]]
+TurnSet = tuple[dict[str, DataPoolSnapshot], list[dict[str, Any]]]
 
 
 def last(_: str, items: Items) -> list[str]:
@@ -140,20 +143,65 @@ def read(path: Path) -> Iterator[dict[str, Any]]:
         yield from map(json.loads, lines)
 
 
+def half_of(name: str) -> str:
+    return "tune" if hashlib.sha256(name.encode()).digest()[-1] % 2 == 0 else "check"
+
+
 def read_half(path: Path, half: str) -> list[dict[str, Any]]:
     """Return the queries of a half (`tune` or `check`, by a hash of their ids) or of `all`."""
-    rows = [(hashlib.sha256(row["id"].encode()).digest()[-1] % 2 == 0, row) for row in read(path)]
-    return [row for is_tuned, row in rows if half == "all" or is_tuned == (half == "tune")]
+    return [row for row in read(path) if half in ("all", half_of(row["id"]))]
 
 
-def turns_in_bundles(folder: Path, half: str) -> tuple[int, dict[str, float]]:
+def turns_of(path: Path, half: str) -> TurnSet:
+    """Return the pools of a set by the id of the conversation, and its queries of a half."""
+    if path.is_dir():
+        conversations = read(path / "conversations.jsonl")
+        pools = {row["conv_id"]: as_turns(row["turns"]) for row in conversations}
+        return pools, read_half(path / "queries.jsonl", half)
+    pools, rows = {}, []
+    for talk in json.loads(path.read_text(encoding="utf-8")):
+        conv_id = talk["sample_id"]
+        pools[conv_id] = as_talk(talk)
+        ids = {turn.id for turn in pools[conv_id].session_log}
+        for number, question in enumerate(talk["qa"]):
+            gold = sorted(ids & set(re.findall(r"D\d+:\d+", " ".join(question["evidence"]))))
+            if gold and half in ("all", half_of(f"{conv_id} {number}")):
+                rows.append({"conv_id": conv_id, "query": question["question"], "gold": gold})
+    return pools, rows[::TALK_STEP]
+
+
+def as_talk(talk: dict[str, Any]) -> DataPoolSnapshot:
+    """Return the turns of a LoCoMo talk, one a minute from the beginning of each session."""
+    turns = []
+    for name in (key for key, value in talk.items() if re.fullmatch(r"session_\d+", key) and value):
+        moment = f"{talk[f'{name}_date_time']} +0000"
+        began = datetime.strptime(moment, "%I:%M %p on %d %B, %Y %z")
+        for minutes, row in enumerate(talk[name]):
+            caption = f" [image: {row['blip_caption']}]" if row.get("blip_caption") else ""
+            turns.append(
+                TurnEntry(
+                    id=row["dia_id"],
+                    timestamp=began + timedelta(minutes=minutes),
+                    role=row["speaker"],
+                    content=row.get("text", "") + caption,
+                )
+            )
+    return DataPoolSnapshot(session_log=tuple(turns))
+
+
+def turn_sets(data: Path) -> list[Path]:
+    """Return the folders of `turns/`, and the files of `talks/`."""
+    folders = sorted(path for path in (data / "turns").iterdir() if path.is_dir())
+    return [*folders, *sorted((data / "talks").glob("*.json"))]
+
+
+def turns_in_bundles(path: Path, half: str) -> tuple[int, dict[str, float]]:
     """Return the number of queries, and the mean recall of the order alone and of bundles.
 
     Then what is shown less.
     """
-    pools = {row["conv_id"]: as_turns(row["turns"]) for row in read(folder / "conversations.jsonl")}
-    rows = read_half(folder / "queries.jsonl", half)
-    by_order = turns_recall(folder, {"order": by_strategy(MeasuredStrategy())}, half)[1]["order"]
+    pools, rows = turns_of(path, half)
+    by_order = turns_recall(path, {"order": by_strategy(MeasuredStrategy())}, half)[1]["order"]
     selector, counter = ContextSelector(), ExactCounter()
     recalls, used, shown_less = [], [], 0
     for row in rows:
@@ -187,15 +235,14 @@ def turns_in_bundles(folder: Path, half: str) -> tuple[int, dict[str, float]]:
 
 
 def turns_recall(
-    folder: Path, methods: dict[str, Order], half: str
+    path: Path, methods: dict[str, Order], half: str
 ) -> tuple[int, dict[str, float], dict[str, float]]:
-    pools = {row["conv_id"]: as_turns(row["turns"]) for row in read(folder / "conversations.jsonl")}
+    pools, rows = turns_of(path, half)
     counter = ExactCounter()
     sizes = {
         conv_id: {turn.id: counter.count(turn.content) for turn in pool.session_log}
         for conv_id, pool in pools.items()
     }
-    rows = read_half(folder / "queries.jsonl", half)
 
     def recall(row: dict[str, Any], order: list[str]) -> float:
         left, shown = BUDGET_TOKENS, set()
@@ -302,7 +349,7 @@ def main() -> None:
         sys.exit("Set LLM_COMMON_EVAL_DATA to the folder that holds turns/ and pointers/")
     if options.only != "choosing":
         print(f"{'turns at 1,000 tokens':26}" + "".join(f"{name:>11}" for name in BUNDLE_COLUMNS))
-        for path in sorted(path for path in (Path(data) / "turns").iterdir() if path.is_dir()):
+        for path in turn_sets(Path(data)):
             cases, found = turns_in_bundles(path, options.half)
             print_row(f"{path.name} ({cases})", found)
     if options.only != "bundles":
@@ -315,7 +362,7 @@ def print_choosing(data: Path, half: str) -> None:
     for title, paths, measure in (
         (
             "Recall@1000 tokens",
-            sorted(path for path in (data / "turns").iterdir() if path.is_dir()),
+            turn_sets(data),
             turns_recall,
         ),
         ("Recall@6", sorted((data / "pointers").glob("*.jsonl*")), pointers_recall),

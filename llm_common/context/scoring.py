@@ -65,7 +65,7 @@ _MAX_SCORES: Final[Mapping[Kind, float]] = {
     "file": 1.0 + _PATH_VECTOR_WEIGHT + _CODE_WEIGHT + _CHANGE_WEIGHT,
     # 2.0 for the store's relevance and the words, each at most 1.
     "memory": 2.0 + _VECTOR_WEIGHT + _MEMORY_RECENCY_WEIGHT + _MEMORY_PROJECT_WEIGHT,
-    "output": 3.3,  # the maximum of `rank_pointers`, unless several pointers lead to one
+    "output": 3.3,  # the maximum of `rank_pointers`, unless the query names one
     "project": 1.0,
 }
 
@@ -143,7 +143,6 @@ class MeasuredStrategy:
         self, pool: DataPoolSnapshot, request: ContextSelectionRequest, *, now: datetime
     ) -> Scores:
         """Return the value and the parts of every item. Takes time linear in the pool."""
-        # One line each, since the ranking searches for the lines of a request separately.
         query = "\n".join([request.intent.text, *request.priority_hints])
         # Ids break ties in time, so that the order of the pool does not matter.
         turns = sorted(pool.session_log, key=attrgetter("timestamp", "id"))
@@ -153,11 +152,8 @@ class MeasuredStrategy:
         parts |= self._file_parts(pool.context_files, query, now)
         parts |= self._memory_parts(pool.memory_hits, query, project, now)
         # A short answer of the user refers to the assistant's last turn.
-        for turn in reversed(turns):
-            if turn.role == _ASSISTANT:
-                query = f"{query}\n{turn.content}"
-                break
-        parts |= self._output_parts(pool.tool_outputs, query)
+        replies = (turn.content for turn in reversed(turns) if turn.role == _ASSISTANT)
+        parts |= self._output_parts(pool.tool_outputs, query, next(replies, ""))
         if pool.project_state:
             parts["project", pool.project_state.name] = {"project": 1.0}
         scores: dict[tuple[Kind, str], Score] = {}
@@ -228,14 +224,14 @@ class MeasuredStrategy:
         return parts
 
     def _output_parts(
-        self, outputs: Sequence[ContextPointer], query: str
+        self, outputs: Sequence[ContextPointer], query: str, context: str
     ) -> dict[tuple[Kind, str], _Parts]:
         if not outputs:
             return {}
         # `rank_pointers` breaks ties in time by position.
         by_id = sorted(outputs, key=attrgetter("pointer_id"))
         parts: dict[tuple[Kind, str], _Parts] = {}
-        for ranked in rank_pointers(query, by_id, embedder=self._embedder):
+        for ranked in rank_pointers(query, by_id, context=context, embedder=self._embedder):
             parts["output", ranked.pointer.pointer_id] = dict(ranked.parts)
         return parts
 

@@ -127,30 +127,6 @@ def identifier_words(text: str) -> list[str]:
     return words
 
 
-_MAX_PARTS: Final = 4
-"""Maximum number of parts of a request. A text with more parts is prose."""
-
-_MIN_TERMS: Final = 2
-# Possessive and only from the start of a run of spaces, so that a long run takes linear time.
-_PART_SEAM: Final = re.compile(
-    r"(?<=[.!?;])\s+|(?<=[。！？；])|\n+"  # noqa: RUF001 - the sentence ends of Chinese and Japanese
-    r"|,?(?<![^\S\n])[^\S\n]++(?:and\s+then|then|and\s+also|as\s+well\s+as)\s+",
-    re.IGNORECASE,
-)
-
-
-def split_request(text: str) -> tuple[str, ...]:
-    """Return the two to four sentences, lines or "and then" parts of a request, if it has any.
-
-    Each part is searched for separately, because the words of one part would drown those of
-    another. A piece with fewer than two words to look up, such as "Thanks!", does not count. Only
-    the first 20,000 characters are read.
-    """
-    pieces = map(str.strip, _PART_SEAM.split(text[:_MAX_QUERY_CHARS]))
-    parts = tuple(piece for piece in pieces if len(query_terms(piece)) >= _MIN_TERMS)
-    return parts if len(parts) in range(2, _MAX_PARTS + 1) else ()
-
-
 @dataclass(frozen=True, slots=True)
 class BM25:
     """The parameters of one ranking. The defaults are the paper's.
@@ -263,9 +239,7 @@ class TermScanner:
 
     The score is BM25 over the fields of a document, counted together as in BM25F. A word is found
     by its stem (`deliver` in `delivery`). A long stem is also found within other words
-    (`connection` in `getConnection`), and a word of fewer than four letters only as a whole word. A
-    request of several parts (see `split_request`) counts half as a whole, and half by the part that
-    matches the document best.
+    (`connection` in `getConnection`), and a word of fewer than four letters only as a whole word.
 
     Scores are deterministic, and the order of the documents does not matter. Time is linear in
     their length. A word of an earlier request over the same documents is not searched for again,
@@ -331,7 +305,7 @@ def scan_columns(
 class StreamedScan:
     """Score a stream of documents, none of which is kept.
 
-    Scores as `TermScanner` does, but without the parts of a request. Keeps some 300 bytes for each
+    Scores as `TermScanner` does. Keeps some 300 bytes for each
     document that matches, and nothing for other documents. The average length is that of the
     matching documents. A number matches only as a whole number. Not safe to share between threads.
 
@@ -402,14 +376,6 @@ class _Documents:
 
     def scores(self, request: str) -> list[float]:
         """Return how well each document matches the request, from 0 to 1."""
-        whole = self._relative(request)
-        parts = [self._relative(part) for part in split_request(request)]
-        if not parts:
-            return whole
-        best_parts = map(max, zip(*parts, strict=True))
-        return _relative([*map(add, whole, best_parts)])
-
-    def _relative(self, request: str) -> list[float]:
         by_word = map(self._stem_scores, search_stems(request))
         return _relative_sums(by_word, len(self._norms))
 

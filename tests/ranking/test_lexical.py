@@ -2,12 +2,7 @@
 
 import pytest
 
-from llm_common.ranking.lexical import (
-    MAX_QUERY_TERMS,
-    query_terms,
-    split_identifiers,
-    split_request,
-)
+from llm_common.ranking.lexical import MAX_QUERY_TERMS, query_terms, split_identifiers
 
 
 @pytest.mark.parametrize(
@@ -46,39 +41,3 @@ def test_only_the_first_distinct_words_of_a_long_query_count() -> None:
 def test_only_the_beginning_of_a_very_long_query_is_read() -> None:
     assert query_terms("rain " + "the " * 4_000 + "harbour") == ["rain", "harbour"]
     assert query_terms("rain " + "the " * 5_000 + "harbour") == ["rain"]
-    assert split_request("Find rain now. " + "the " * 5_000 + "\nthen find the harbour") == ()
-
-
-@pytest.mark.parametrize(
-    ("text", "parts"),
-    [
-        (
-            "How large is my kitchen? Which magazine does it look like?",
-            ("How large is my kitchen?", "Which magazine does it look like?"),
-        ),
-        (
-            "Refactor the request router and then update its tests",
-            ("Refactor the request router", "update its tests"),
-        ),
-        (
-            "- fix the failing parser\n- document the new option\n- release version two",
-            ("- fix the failing parser", "- document the new option", "- release version two"),
-        ),
-        ("修复解析错误。更新文档说明。", ("修复解析错误。", "更新文档说明。")),
-        ("Thanks! How large is my kitchen counter?", ()),
-        ("how large is my kitchen counter", ()),
-        ("", ()),
-    ],
-)
-def test_a_request_is_split_at_sentences_lines_and_then(text: str, parts: tuple[str, ...]) -> None:
-    assert split_request(text) == parts
-
-
-def test_prose_is_not_split_into_parts() -> None:
-    assert split_request(" ".join(f"Sentence number{n} tells more things." for n in range(5))) == ()
-
-
-@pytest.mark.parametrize("space", [" ", "\t", "\n ", " \r\n"])
-def test_a_long_run_of_white_space_separates_parts(space: str) -> None:
-    request = f"find the price{space * 6_000}and then send an email"
-    assert split_request(request) == ("find the price", "send an email")

@@ -58,18 +58,6 @@ def test_fields_count_by_their_weight() -> None:
     assert scan("invoice", documents, weights=(1.0, 3.0))[1] == 1.0
 
 
-def test_a_part_of_a_request_counts_despite_the_other_parts() -> None:
-    texts = [
-        "the magazine of the month",
-        "large counters, large kitchens, large rooms",
-        "the kitchen counter",
-    ]
-    query = "How large is the counter of my kitchen{} Which magazine came last month"
-    as_one_part, as_two_parts = (scores(query.format(mark), *texts) for mark in ",?")
-    assert as_one_part[0] < as_one_part[1]
-    assert as_one_part[0] < as_two_parts[0]
-
-
 @pytest.mark.parametrize("request_text", ["", "?? !!", "the of and", "\ud800", "zzz"])
 def test_a_request_without_words_scores_zero(request_text: str) -> None:
     assert scores(request_text, "one text", "") == [0.0, 0.0]

@@ -141,9 +141,113 @@ def test_a_part_of_a_word_is_not_a_name() -> None:
         pointer(2, "search", "x", query=7, nested={"deep": ["no"]}),
         pointer(3, "search query=moon", "start of the moon landing, article 7", query="moon"),
     ]
-    entries = entries_of("moon", pool)
-    assert entries[1].score < 0.6, "recency only: a name would add .6"
-    assert entries[3].score == pytest.approx(1.7), "the best does not raise itself"
+    entries = entries_of("the landing", pool)
+    assert entries[1].score == 0.0, "a name would add .6"
+    assert entries[3].score == pytest.approx(1.0), "the best does not raise itself"
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "I confirm the upgrade for reservation WUNA5K",
+        "the upgrade: wuna5k, please",
+        "Upgrade it as agreed.\nThe reservation is WUNA5K",
+        "What did order 12446 cost?",
+        "show src/app.py again",
+        "查看订单 WUNA5K",
+    ],
+)
+def test_an_output_whose_argument_the_question_names_is_first_s0_42(question: str) -> None:
+    named = pointer(
+        1,
+        "get_details",
+        "nothing",
+        reservation="WUNA5K",
+        order={"id": 12446},
+        path="src/app.py",
+        created_at="2020",
+    )
+    lures = [
+        pointer(number, "confirm upgrade reservation order cost show app", f"upgrade of ID{number}")
+        for number in range(2, 20)
+    ]
+    linked = [pointer(number, "user", query=f"ID{number}") for number in range(2, 20)]
+    assert ranked(question, [*lures, named, *linked])[0] == 1
+
+
+def test_every_output_with_the_named_argument_precedes_all_others_s0_42() -> None:
+    calls = [pointer(number, "call", order="ORD-118", created_at="2020") for number in range(1, 9)]
+    lures = [pointer(number, "refund of the order, please") for number in range(10, 30)]
+    assert set(ranked("refund order ord-118 please", [*lures, *calls])[:8]) == {*range(1, 9)}
+
+
+def test_the_rarest_name_comes_first() -> None:
+    flights = [pointer(number, "search", day="2024-05-24") for number in range(1, 9)]
+    pool = [pointer(9, "pay", card="C77", created_at="2020"), *flights]
+    assert ranked("pay for 2024-05-24 with C77", pool)[0] == 9
+
+
+@pytest.mark.parametrize(
+    ("question", "args"),
+    [
+        ("a flight to Las Vegas, please", {"to": "LAS"}),
+        ("what about that one", {"word": "about"}),
+        ("within 50 days", {"limit": 50}),
+        ("is it True", {"flag": True}),
+        ("rain\nHere are C77 and D88", {"card": "C77"}),
+    ],
+    ids=["three letters", "stop word", "two digits", "flag", "a list of the assistant"],
+)
+def test_a_word_that_is_no_name_puts_no_output_first(
+    question: str, args: dict[str, object]
+) -> None:
+    called = pointer(1, "x").model_copy(update={"args": args})
+    again = pointer(2, "y").model_copy(update={"args": args})
+    pool = [called, again, pointer(3, "flight of days in rain")]
+    assert all("mentioned" not in entry.parts for entry in rank_pointers(question, pool))
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "cancel that",
+        "Yes, please",
+        "book the new one",
+        "storniere dies",
+        "annule cette commande",
+        "cancela eso",
+        "cancella questo",
+        "cancele isso",
+        "annuleer die",
+        "anuluj ostatni",
+        "отмени этот",
+        "bunu iptal et",
+        "ألغ هذا",
+        "इसे रद्द करो",
+        "取消刚才的订单",
+        "それをキャンセルして",
+        "그것을 취소해",
+    ],
+)
+def test_recency_counts_if_the_question_points_back(question: str) -> None:
+    pool = [pointer(number, "weather") for number in range(1, 4)]
+    entries = rank_pointers(question, pool)
+    assert entries[0].parts["recency"] == pytest.approx(0.7)
+    assert int(entries[0].pointer.pointer_id, 16) == 3
+
+
+@pytest.mark.parametrize(
+    "question", ["Who wrote Moon?", "Wer schrieb Moon?", "Qui a écrit Moon ?", "谁写了月亮"]
+)
+def test_recency_does_not_count_in_a_question_of_facts(question: str) -> None:
+    pool = [pointer(number, "weather") for number in range(1, 4)]
+    assert all("recency" not in entry.parts for entry in rank_pointers(question, pool))
+
+
+def test_the_assistants_message_adds_words_but_no_names() -> None:
+    pool = [pointer(1, "search", "boats", card="C77"), pointer(2, "search", "trains")]
+    entries = rank_pointers("both are fine", pool, context="Shall I take that boat with C77?")
+    assert [set(entry.parts) for entry in entries] == [{"words"}, set()]
 
 
 def test_a_match_in_a_large_pool_is_found_in_time() -> None:

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from hypothesis import given, strategies as st
 
 from llm_common.agents import ContextPointer
-from llm_common.ranking.lexical import folded, scan
+from llm_common.ranking.cues import points_back
+from llm_common.ranking.lexical import STOP_WORDS, folded, scan
 from llm_common.redaction.patterns import REDACTED
 from llm_common.selection.relevance_ranking import rank_pointers, select_by_keywords
 from tests.context.samples import output
@@ -26,6 +27,8 @@ WORDS = (
     "\u212aelvin",
     "user",
     "no",
+    "them",
+    "some",
 )
 
 
@@ -36,7 +39,7 @@ def texts(max_words: int) -> st.SearchStrategy[str]:
 
 
 VALUES = st.recursive(
-    st.one_of(texts(3), st.integers(0, 3), st.none(), st.just(REDACTED), st.just("--- ??")),
+    st.one_of(texts(3), st.integers(75, 102), st.none(), st.just(REDACTED), st.just("--- ??")),
     lambda inner: st.one_of(
         st.lists(inner, max_size=2), st.dictionaries(texts(1), inner, max_size=2)
     ),
@@ -60,8 +63,10 @@ def words_of(text: str) -> list[str]:
     return re.findall(r"\w+", text.lower())
 
 
-def names_of(value: object) -> Iterator[tuple[str, ...]]:
+def names_of(value: object, *, numbers: bool = False) -> Iterator[tuple[str, ...]]:
     """Yield the names among the arguments, as words."""
+    if numbers and type(value) is int:
+        value = str(value)
     if (
         isinstance(value, str)
         and 3 <= len(value.strip()) <= 120
@@ -72,7 +77,7 @@ def names_of(value: object) -> Iterator[tuple[str, ...]]:
     for item in (
         value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     ):
-        yield from names_of(item)
+        yield from names_of(item, numbers=numbers)
 
 
 def names_in(text: str, name: Sequence[str]) -> bool:
@@ -80,20 +85,28 @@ def names_in(text: str, name: Sequence[str]) -> bool:
     return any(words[start : start + len(name)] == [*name] for start in range(len(words)))
 
 
-def expected(
-    query: str, pointers: Sequence[ContextPointer]
-) -> list[tuple[int, float, Mapping[str, float]]]:
-    """Return the position of each pointer, its score and its parts, best first."""
-    order = sorted(
-        range(len(pointers)), key=lambda index: (pointers[index].created_at, index), reverse=True
-    )
-    pool = [pointers[index] for index in order]
-    columns = [(folded(pointer.summary), folded(pointer.digest)) for pointer in pool]
-    words = scan(query, columns, weights=(2.0, 1.0))
-    parts = [{"words": word, "recency": 0.7 * math.exp(-age / 6)} for age, word in enumerate(words)]
-    scores = [sum(values.values()) for values in parts]
-    best = sorted(range(len(pool)), key=lambda index: (-scores[index], index))[:3]
-    names_by_index = [set(names_of(pointer.args)) for pointer in pool]
+def mentioned(query: str, pool: Sequence[ContextPointer], *, top: float) -> dict[int, float]:
+    """Return the gains of the pointers with an argument that the query names."""
+    names_by_index = [set(names_of(pointer.args, numbers=True)) for pointer in pool]
+    gains: dict[int, float] = {}
+    for name in set().union(*names_by_index):
+        text = " ".join(name)
+        is_distinct = len(text) >= 4 and not STOP_WORDS.issuperset(name)
+        owners = [index for index, names in enumerate(names_by_index) if name in names]
+        line = query if len(owners) == 1 else query.partition("\n")[0]
+        if names_in(line, name) and (is_distinct or any(map(str.isdigit, text))):
+            for index in owners:
+                gains[index] = max(gains.get(index, 0.0), top + 1 / len(owners))
+    return gains
+
+
+def add_links(
+    parts: list[dict[str, float]],
+    best: Sequence[int],
+    pool: Sequence[ContextPointer],
+    names_by_index: Sequence[set[tuple[str, ...]]],
+) -> None:
+    """Add the gains of pointers that are linked with one of the best."""
     best_digests = " ".join(pool[index].digest for index in best)
     for name in set().union(*names_by_index):
         linked: dict[str, list[int]] = {"named": [], "names": []}
@@ -107,10 +120,34 @@ def expected(
         for part, indexes in linked.items():
             for index in set(indexes) - {*best}:
                 parts[index][part] = max(parts[index].get(part, 0.0), 0.6 / len(indexes))
+
+
+def expected(
+    query: str, pointers: Sequence[ContextPointer]
+) -> list[tuple[int, float, Mapping[str, float]]]:
+    """Return the position of each pointer, its score and its parts, best first."""
+    order = sorted(
+        range(len(pointers)), key=lambda index: (pointers[index].created_at, index), reverse=True
+    )
+    pool = [pointers[index] for index in order]
+    columns = [(folded(pointer.summary), folded(pointer.digest)) for pointer in pool]
+    words = scan(query, columns, weights=(2.0, 1.0))
+    parts = [{"words": word} for word in words]
+    if points_back(query):
+        for age, values in enumerate(parts):
+            values["recency"] = 0.7 * math.exp(-age / 6)
+    scores = [sum(values.values()) for values in parts]
+    best = sorted(range(len(pool)), key=lambda index: (-scores[index], index))[:3]
+    names_by_index = [set(names_of(pointer.args)) for pointer in pool]
+    add_links(parts, best, pool, names_by_index)
     scores = [
         score + values.get("named", 0.0) + values.get("names", 0.0)
         for score, values in zip(scores, parts, strict=True)
     ]
+    gains = mentioned(query, pool, top=max(scores, default=0.0))
+    for index, gain in gains.items():
+        parts[index]["mentioned"] = gain
+    scores = [score + gains.get(index, 0.0) for index, score in enumerate(scores)]
     ranked = sorted(range(len(pool)), key=lambda index: (-scores[index], index))
     return [
         (order[index], scores[index], {k: v for k, v in parts[index].items() if v})
@@ -118,7 +155,9 @@ def expected(
     ]
 
 
-@given(texts(4), POOLS, st.none() | st.integers(0, 10))
+@given(
+    texts(4) | st.builds("{}\n{}".format, texts(3), texts(3)), POOLS, st.none() | st.integers(0, 10)
+)
 def test_the_ranking_follows_its_rules(
     query: str, pool: list[ContextPointer], limit: int | None
 ) -> None:

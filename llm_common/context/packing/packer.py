@@ -7,9 +7,10 @@ the budget, the last step is reduced or undone.
 
 A step shows an item, or more of it. Within a kind, the step with the highest value per character
 comes next. The first step of an item adds its value, and counts as at most 800 characters, so that
-among longer items the score alone decides. Each later step adds `value * log(chars after / chars
-before)`. So the long items that are shown get space in proportion to their values (proportional
-fairness, Kelly 1997).
+among longer items the score alone decides. A turn counts as at most 100, unless the request asks
+for a summary or a discussion, about which many short turns say more than a few long ones. Each
+later step adds `value * log(chars after / chars before)`. So the long items that are shown get
+space in proportion to their values (proportional fairness, Kelly 1997).
 
 Each kind and each reserve has a queue. Each reserve has a rate, and all kinds together have one.
 The step that would finish first at these rates comes next (weighted fair queueing, Demers, Keshav
@@ -59,6 +60,7 @@ from llm_common.context.request import (
 )
 from llm_common.errors import StoreError
 from llm_common.pointers.pointer import ContextPointer
+from llm_common.ranking.cues import surveys
 
 _MAX_NEWEST = 20
 _MAX_MEMORIES = 5  # from the specification
@@ -139,6 +141,7 @@ class _Packer:
             forms=self._forms,
             texts=texts,
             shares=shares_of(self._request.intent.classification, self._allocation),
+            is_survey=surveys(self._request.intent.text),
         )
         for step in steps:
             group = step.candidate.group
@@ -328,8 +331,10 @@ def _position(placement: Placement) -> tuple[int, bool, float, int, float, str]:
 
 # This and the rate of the newest turns were chosen on qmsum. They do not change bfcl_memory.
 _HEADING_CHARS = 10
-# Of a first step. docs/benchmarks.md has the results of other values, from 100 to 1,000.
-_MAX_COUNTED_CHARS = FIRST_CHARS * 2 // 3
+_MAX_COUNTED_CHARS = FIRST_CHARS * 2 // 3  # of a first step
+# Of a turn, unless the request surveys. With 100 for all requests, qmsum loses .03. With 800 for
+# all, LoCoMo loses .048.
+_MAX_TURN_CHARS = 100
 _MAX_LINES = 20
 _MIN_SHARE = 1e-9  # avoids a division by zero
 # Rates of the reserves. All kinds together have a rate of 1. A mentioned file of up to 90 % of the
@@ -367,11 +372,12 @@ class _Queue:
         return queue
 
     @classmethod
-    def by_density(cls, reason: str, candidates: Iterable[Candidate]) -> "_Queue":
+    def by_density(cls, reason: str, candidates: Iterable[Candidate], turn_chars: int) -> "_Queue":
         """Build a queue of all steps of the candidates, by value per character."""
         queue = cls(reason, [])
         for index, candidate in enumerate(candidates):
-            queue.heap.append((-_density(candidate, None), index, candidate, None))
+            density = _density(candidate, None, turn_chars)
+            queue.heap.append((-density, index, candidate, None))
         heapify(queue.heap)
         return queue
 
@@ -387,6 +393,7 @@ class PackingSteps:
             output without a text is only named. An output whose text raises `StoreError` is dropped
             as `unavailable`.
         shares: The shares of turns, files with outputs, memories, and the project.
+        is_survey: Whether many short turns serve the request better than the best ones.
     """
 
     def __init__(
@@ -397,10 +404,12 @@ class PackingSteps:
         forms: Forms,
         texts: Mapping[str, str],
         shares: Sequence[float],
+        is_survey: bool = False,
     ) -> None:
         self._forms = forms
         self._texts = texts
         self._shares = [max(share, _MIN_SHARE) for share in shares]
+        self._turn_chars = _MAX_COUNTED_CHARS if is_survey else _MAX_TURN_CHARS
         self._duplicates = Duplicates()
         self._current: dict[Candidate, Placement] = {}
         # Cached, since every step peeks at all queues, and rendering a form is slow.
@@ -418,14 +427,14 @@ class PackingSteps:
         self._newest = _Queue.in_order("newest", newest)
         self._reserved = (
             self._newest,
-            _Queue.by_density("mentioned", mentioned),
-            _Queue.by_density("pinned", pinned),
+            _Queue.by_density("mentioned", mentioned, self._turn_chars),
+            _Queue.by_density("pinned", pinned, self._turn_chars),
             _Queue.in_order("named", unmentioned[:_MAX_LINES]),
         )
         self._kinds: dict[Kind, _Queue] = {}
         for kind in chain.from_iterable(_STAGES):
             candidates_of_kind = [candidate for candidate in ranked if candidate.kind == kind]
-            self._kinds[kind] = _Queue.by_density("share", candidates_of_kind)
+            self._kinds[kind] = _Queue.by_density("share", candidates_of_kind, self._turn_chars)
 
     def __iter__(self) -> Iterator[Placement]:
         """Yield each step, as its candidate in the next larger form."""
@@ -526,7 +535,8 @@ class PackingSteps:
             heappop(queue.heap)
             # Another queue has shown the candidate since, so its density is out of date.
             if queued_for is not current and not queue.is_first_only:
-                heappush(queue.heap, (-_density(candidate, current), index, candidate, current))
+                density = _density(candidate, current, self._turn_chars)
+                heappush(queue.heap, (-density, index, candidate, current))
         return None
 
     def _line(self, candidate: Candidate) -> Placement | None:
@@ -558,7 +568,7 @@ class PackingSteps:
             pass  # no text was given for it, so it is only named
 
 
-def _density(candidate: Candidate, current: Placement | None) -> float:
+def _density(candidate: Candidate, current: Placement | None, turn_chars: int) -> float:
     """Return the value that the next step adds, per character."""
     start = current.chars if current else 0
     end = next_chars(candidate.chars, start)
@@ -567,4 +577,5 @@ def _density(candidate: Candidate, current: Placement | None) -> float:
     if 0 < start < end:
         # The logarithm makes each doubling of the text worth the same.
         return candidate.value * log(end / start) / (_HEADING_CHARS + end - start)
-    return candidate.value / (_HEADING_CHARS + min(end - start, _MAX_COUNTED_CHARS))
+    counted_chars = turn_chars if candidate.kind == "turn" else _MAX_COUNTED_CHARS
+    return candidate.value / (_HEADING_CHARS + min(end - start, counted_chars))

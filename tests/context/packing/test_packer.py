@@ -535,6 +535,20 @@ class TestKnapsack:
             account.value for account in without.kept
         )
 
+    @pytest.mark.parametrize(
+        ("question", "shows_best"),
+        [("When did Ann move?", True), ("Summarize what Ann and Bob discussed", False)],
+    )
+    def test_a_summary_gets_many_short_turns_and_a_fact_the_best_one(
+        self, question: str, *, shows_best: bool
+    ) -> None:
+        short = [turn(index, sentences(1, index)) for index in range(1, 60)]
+        best = turn(0, sentences(9, 99))
+        pool = DataPoolSnapshot(session_log=(best, *short))
+        scores = even_scores(pool, 0.5) | {("turn", best.id): Score(0.9)}
+        bundle = packed(pool, request_of(700, question), scores)
+        assert (form_of(bundle, best.id) != "left_out") == shows_best
+
     def test_a_large_item_waits_for_small_ones_of_equal_score(self) -> None:
         small = tuple(file(f"s{index}.py", sentences(6, index)) for index in range(40))
         pool = DataPoolSnapshot(context_files=(*small, file("large.py", sentences(900, 99))))
