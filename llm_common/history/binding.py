@@ -58,6 +58,8 @@ _MIN_WORDS: Final = 3
 _MIN_SIGNS: Final = 5
 _MAX_COMMAND_WORDS: Final = 30
 _MIN_RARE_CHARS: Final = 4
+_OF_RARITY: Final = 2
+_CHARS_OF_POINT: Final = 80  # who commands is brief, and who tells a story uses more words of all
 _FEW_SENTENCES: Final = 50  # a word is rare if one sentence in fifty has it
 
 # A mark ends a sentence before a space and no small letter, or anywhere in Chinese and Japanese.
@@ -87,7 +89,7 @@ class Binding(NamedTuple):
     Attributes:
         position: Number of its message.
         text: The sentence, word for word.
-        points: How much it binds, with its rarity.
+        points: How much it binds, with its rarity and brevity.
         is_rule: Whether its points make it a rule.
         is_correction: Whether it corrects what was said before.
     """
@@ -146,7 +148,7 @@ def bindings_of(
         newest[sentence.text.casefold()] = Binding(
             sentence.position,
             sentence.text,
-            points=sentence.points + rarity,
+            points=sentence.points + _OF_RARITY * rarity - len(sentence.text) / _CHARS_OF_POINT,
             is_rule=sentence.points >= MIN_RULE_POINTS and not is_talk,
             is_correction=sentence.is_correction,
         )
@@ -154,9 +156,9 @@ def bindings_of(
 
 
 def _order(binding: Binding) -> tuple[bool, bool, float, int]:
-    is_correction = binding.is_rule and binding.is_correction
-    position = -binding.position if is_correction else binding.position
-    return not binding.is_rule, not is_correction, -binding.points, position
+    if binding.is_rule and binding.is_correction:
+        return False, False, -binding.position, 0  # the newest replaces the ones before
+    return not binding.is_rule, True, -binding.points, binding.position
 
 
 def _sentences_of(message: HistoryMessage) -> list[_Sentence]:

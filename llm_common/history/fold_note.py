@@ -25,12 +25,13 @@ from llm_common.text.display import fence_nonce, fenced, one_line
 _RULES_SHARE: Final = 0.35
 _INDEX_SHARE: Final = 0.5
 _PLAN_SHARE: Final = 0.3
+_RECEIPTS_SHARE: Final = 0.5
 _SENTENCES_SHARE: Final = 0.6
 _LINE_CHARS: Final = 100
 _MAX_SENTENCE_CHARS: Final = 200
 _READ_CHARS: Final = 4_000  # from the beginning of a message: the model can read a long paste back
 _MAX_RECEIPTS: Final = 8  # messages with further rules that the receipt names
-_MIN_QUOTE_POINTS: Final = 1.0  # a word that binds, or rare words only
+_MIN_QUOTE_POINTS: Final = 1.0  # half of the words are rare, or one binds
 _MAX_MISSES: Final = 20  # quotes that do not fit before the shorter ones behind are left out
 
 _RULE: Final = re.compile(r"rule \d+ user: (.*)")
@@ -253,7 +254,9 @@ class NoteWriter:
         budget: _Budget,
     ) -> list[str]:
         """Return the receipt of each part, with its best sentences and a line for each message."""
-        named = _named(segments, budget)
+        receipts = budget.section(_RECEIPTS_SHARE)
+        named = _named(segments, receipts)
+        budget.add([segment.heading for segment in named])
         share = budget.section(_SENTENCES_SHARE).tokens_left // max(len(named), 1)
         sentences: list[list[Sentence]] = []
         for segment in named:

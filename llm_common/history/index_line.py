@@ -24,6 +24,7 @@ _MAX_WORDS: Final = 5
 _KEY_CHARS: Final = 40
 # Weights of uses, set once by the order in the docstring. On the airline's runs none is sharp.
 _OF_CALL: Final = 3
+_OF_NUMBER: Final = 1
 _OF_USER: Final = 2
 _OF_ASSISTANT: Final = 1
 _OF_NEWEST: Final = 2
@@ -38,9 +39,11 @@ _VALUE = re.compile(
     r"|\d{4}-\d\d-\d\d(?:T[\d:.]+Z?)?|\w*[^\W\d_]\w*[-_]?\d\w*(?:[-_]\w+)*|\w+_\w+"
     r"|[$€£¥]?\d[\d.,:]*\d%?"
 )
-_QUOTED = re.compile(r"[\"“„«'`]([^\"“”„«»'`\n]{3,60})[\"”“»'`]")
+# A single quote within a word is an apostrophe.
+_QUOTED = re.compile(r"[\"“„«`]([^\"“”„«»`\n]{3,60})[\"”“»`]|(?<!\w)'([^'\n]{3,60})'(?!\w)")
 _NAME = re.compile(r"\b[A-Z][^\W\d_]+(?: [A-Z][^\W\d_]+){1,3}\b")
 _DIGIT = re.compile(r"\d")
+_NUMBER = re.compile(r"[\d.,:]{1,6}")  # a longer one is an id or an amount
 _LETTER = re.compile(r"[^\W\d]")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d|\d\d?[./]\d\d?[./]\d{2,4}")
 
@@ -61,6 +64,7 @@ class _Uses:
     in_calls: int = 0
     by_user: bool = False
     by_assistant: bool = False
+    position: int = 0  # of the newest message with it
     messages: int = 0
     largest_count: int = 0  # in one output: a value of every record says little
     age: int | None = None  # of the newest output with it
@@ -75,15 +79,16 @@ def values_of(messages: Sequence[HistoryMessage]) -> list[Entry]:
         for output in message.outputs:
             age -= 1
             if age < _MAX_OUTPUTS:
-                _read_output(output.text, age, uses)
+                _read_output(message, output.text, age, uses)
         for call in message.calls:
             for key, value in dict.fromkeys(_entries_of_args(call.args)):
                 uses[value].in_calls += 1
                 uses[value].arg_key = key
+                uses[value].position = message.position
         if message.role in ("user", "assistant") and message.text:
             _read_text(message, uses)
     scored = [(_score(value, use), value, use) for value, use in uses.items()]
-    scored.sort(key=lambda item: -item[0])
+    scored.sort(key=lambda item: (-item[0], -item[2].position))
     entries: list[Entry] = []
     for score, value, use in scored:
         if score <= 0:
@@ -95,7 +100,7 @@ def values_of(messages: Sequence[HistoryMessage]) -> list[Entry]:
     return entries
 
 
-def _read_output(text: str, age: int, uses: Mapping[str, _Uses]) -> None:
+def _read_output(message: HistoryMessage, text: str, age: int, uses: Mapping[str, _Uses]) -> None:
     counts: Counter[str] = Counter()
     for key, value in entries_of_output(text):
         counts[value] += 1
@@ -105,6 +110,7 @@ def _read_output(text: str, age: int, uses: Mapping[str, _Uses]) -> None:
         use.messages += 1
         use.largest_count = max(use.largest_count, count)
         use.age = age
+        use.position = message.position
 
 
 def _read_text(message: HistoryMessage, uses: Mapping[str, _Uses]) -> None:
@@ -113,6 +119,7 @@ def _read_text(message: HistoryMessage, uses: Mapping[str, _Uses]) -> None:
     for value in dict.fromkeys([*values_in_text(text), *_names_in_text(text)]):
         use = uses[value]
         use.messages += 1
+        use.position = message.position
         if message.role == "user":
             use.by_user = True
         else:
@@ -120,8 +127,10 @@ def _read_text(message: HistoryMessage, uses: Mapping[str, _Uses]) -> None:
 
 
 def _score(value: str, use: _Uses) -> float:
-    score = _form_points(value)
-    score += _OF_CALL * min(use.in_calls, _MAX_COUNTED_CALLS)
+    form = _form_points(value)
+    # A count or a page in a call is rarely needed again, other than an id or a word.
+    of_call = _OF_CALL if form or not _NUMBER.fullmatch(value) else _OF_NUMBER
+    score = form + of_call * min(use.in_calls, _MAX_COUNTED_CALLS)
     score += _OF_USER * use.by_user + _OF_ASSISTANT * use.by_assistant
     score += min(use.messages, _MAX_COUNTED_MESSAGES) / _MAX_COUNTED_MESSAGES
     if use.age is not None:
@@ -200,7 +209,7 @@ def values_in_text(text: str) -> Iterator[str]:
 def _names_in_text(text: str) -> Iterator[str]:
     """Yield what a text quotes, and names of several words."""
     for match in _QUOTED.finditer(text):
-        yield match[1]
+        yield match[1] or match[2]
     for match in _NAME.finditer(text):
         yield match[0]
 

@@ -52,7 +52,7 @@ async def test_the_note_has_rules_values_and_a_receipt_with_quotes() -> None:
     assert note_of(folded)[1] == [
         "rule 1 user: Never deploy `api` on port 8443!",
         "1 user: The sky is grey.",
-        "Values: billing_api, 8443, api, 12345",
+        "Values: billing_api, 12345, 8443, api",
         f"Messages 1-4, {part.tokens:,} tokens, id {part.pointer_id}",
         "2 assistant: It has 3 errors.",
         "2 assistant: The build of billing_api failed.",
@@ -126,3 +126,14 @@ async def test_older_parts_are_counted_when_their_headings_do_not_fit() -> None:
     assert lines[0] == (
         f"{len(headings) - len(shown)} earlier parts: find them with search_history"
     )
+
+
+async def test_a_sentence_of_the_model_is_quoted_once_where_it_is_newest() -> None:
+    messages = [said("assistant", "Port 8443 is open."), said("assistant", "port 8443 IS open.")]
+    folded = await folded_at([*messages, *LONG], 3_000, note_share=0.4, target_share=0.2)
+    assert [line for line in note_of(folded)[1] if "8443" in line] == [
+        "Values: 8443",
+        "2 assistant: port 8443 IS open.",  # the quote
+        "1 assistant: Port 8443 is open.",  # the lines of the messages
+        "2 assistant: port 8443 IS open.",
+    ]
