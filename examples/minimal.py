@@ -43,7 +43,11 @@ async def main() -> None:
         selection = await selector.select_detailed(query=QUESTION, pointers=pointers)
 
     print(f"{len(selection.pointers)} of {len(pointers)} outputs chosen ({selection.status})\n")
-    print(format_selected_contexts(pointers=selection.pointers, store=store, max_chars=2_000))
+    print(
+        format_selected_contexts(
+            pointers=selection.pointers, store=store, max_chars=2_000, query=QUESTION
+        )
+    )
 
 
 asyncio.run(main())

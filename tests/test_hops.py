@@ -13,11 +13,11 @@ MAX_FILES = {
     "select outputs, HTTP": 18,
     "run": 49,
     "run, HTTP": 56,
-    "hook: offload a result": 33,  # with the trace of the session, and the look for a repeated call
+    "hook: offload a result": 34,  # with the trace of the session, and the look for a repeated call
     "hook: fold 200 messages": 26,  # with rules, values and plan of its note, and references
-    "gateway: preview a result": 36,
-    "pack an output and turns": 24,
-    "pack a folder": 21,
+    "gateway: preview a result": 37,
+    "pack an output and turns": 36,  # with the records of the output
+    "pack a folder": 22,
 }
 
 

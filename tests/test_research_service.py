@@ -33,7 +33,7 @@ def model(messages: list[LLMMessage]) -> str:
         return PLAN
     if system.startswith("Answer the user's question"):
         prompt = "".join(str(message.content) for message in messages)
-        return "It closed at 104." if '"day":4000' in prompt else "I do not know."
+        return "It closed at 104." if "4000 | ACME | 104" in prompt else "I do not know."
     return CALL
 
 

@@ -10,6 +10,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from heapq import nsmallest
 from itertools import accumulate
 from typing import Final
 
@@ -40,6 +41,7 @@ NAMED: Final = 0.5
 _MAX_QUESTION_CHARS: Final = 4_000
 _MAX_CELL_CHARS: Final = 4_000
 _MAX_SEARCHED_WORDS: Final = 8
+_MAX_NEAR: Final = 50
 _CELL_END: Final = "\n"  # no word contains it
 _MAX_COUNTED: Final = 1_000
 _SMALL_NUMBER_CHARS: Final = 3
@@ -86,6 +88,8 @@ class TableQuestion:
         rows: Indexes of the rows to show, best first: those that meet every condition, or else
             those that meet the most. Empty if the question asks for no rows.
         total: Number of rows that meet every condition. 0 without a condition.
+        near: Indexes of other rows, at most 50, that meet the most conditions and have the most of
+            the question's other words, best first.
     """
 
     columns: tuple[int, ...]
@@ -93,6 +97,7 @@ class TableQuestion:
     order: Order | None
     rows: tuple[int, ...]
     total: int
+    near: tuple[int, ...] = ()
 
 
 def read_question(question: str, table: Table, columns: Sequence[Column]) -> TableQuestion:
@@ -140,8 +145,8 @@ class _Reading:
         named = [index for index, score in enumerate(self._scores) if score >= NAMED]
         named.sort(key=lambda index: -self._scores[index])
         order = self._order()
-        rows, total = self._rows(conditions, order)
-        return TableQuestion(tuple(named), tuple(conditions), order, tuple(rows), total)
+        rows, total, near = self._rows(conditions, order)
+        return TableQuestion(tuple(named), tuple(conditions), order, tuple(rows), total, near)
 
     # --- columns
 
@@ -432,8 +437,10 @@ class _Reading:
             return None
         return column
 
-    def _rows(self, conditions: list[Condition], order: Order | None) -> tuple[list[int], int]:
-        """Return the rows to show, best first, and how many meet every condition."""
+    def _rows(
+        self, conditions: list[Condition], order: Order | None
+    ) -> tuple[list[int], int, tuple[int, ...]]:
+        """Return the rows to show, best first, how many meet every condition, and near ones."""
         met: dict[int, int] = {}
         for condition in conditions:
             for row in condition.rows:
@@ -441,14 +448,19 @@ class _Reading:
         exact = [row for row in sorted(met) if met[row] == len(conditions)]
         rows = exact or sorted(met, key=lambda row: (-met[row], row))
         if order is not None:
-            return self._in_order(rows if conditions else range(len(self._table.rows)), order), len(
-                exact
-            )
+            asked = rows if conditions else range(len(self._table.rows))
+            return self._in_order(asked, order), len(exact), ()
         weights = self._word_weights()
         if not conditions:
             rows = sorted(weights)
         rows.sort(key=lambda row: -weights.get(row, 0.0))  # stable, so ties keep their order
-        return rows, len(exact)
+        # A question may name a value in other words, so that the row that it means misses one
+        # condition and has a word instead.
+        others = met.keys() - set(rows)
+        near = nsmallest(
+            _MAX_NEAR, others, key=lambda row: (-met[row] - weights.get(row, 0.0), row)
+        )
+        return rows, len(exact), tuple(near)
 
     def _in_order(self, rows: Iterable[int], order: Order) -> list[int]:
         column = self._columns[order.column]

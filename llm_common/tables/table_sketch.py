@@ -135,7 +135,9 @@ class TableSketch:
             Whether all records fit.
         """
         table = self._table
-        asked = self._question.rows if self._question else ()
+        asked: Sequence[int] = ()
+        if self._question is not None:
+            asked = (*self._question.rows, *self._question.near)
         order = dict.fromkeys((*asked, *range(len(table.rows))))
         columns = range(len(table.columns))
         rows: list[str] = []

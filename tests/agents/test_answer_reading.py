@@ -38,8 +38,13 @@ from llm_common.errors import LLMAuthError, LLMRateLimitError, LLMStatusError
 from llm_common.testing import ScriptedClient
 from llm_common.text.canonical import stable_json
 
+# In a long text, since counts and ranges of values are in every prompt.
 ROWS = [
-    {"order": f"A-{number}", "state": "sent", "euros": 90_001 if number == 1_500 else 7}
+    {
+        "order": f"A-{number}",
+        "state": "sent",
+        "note": f"{'Paid on time. ' * 5}Cost {90_001 if number == 1_500 else 7}",
+    }
     for number in range(4_000)
 ]
 QUESTION = "What did the dearest order cost?"
@@ -133,7 +138,8 @@ async def test_a_model_reads_natively_what_the_prompt_left_out() -> None:
     assert asked.tool_calls is not None
     assert (asked.role, asked.content, result.role) == ("assistant", None, "tool")
     assert result.tool_call_id == asked.tool_calls[0]["id"] == "c1"
-    assert '{"order":"A-1500","state":"sent","euros":90001}' in str(result.content)
+    assert "A-1500" in str(result.content)
+    assert "Cost 90001" in str(result.content)
     assert (answer.usage.total_tokens, answer.cost_usd) == (105, None)
 
 

@@ -146,3 +146,16 @@ def test_whole_values_are_found_among_many_and_despite_case_and_blanks() -> None
     table = table_of_records("", rows)
     assert reading("Who wrote THE 2718TH RAIN?", table).rows == (2718,)
     assert reading("Which id is 2718?", table).rows[0] == 2718
+
+
+def test_rows_that_miss_one_condition_and_have_a_word_instead_are_near() -> None:
+    rows: list[dict[str, Json]] = []
+    for n in range(200):
+        phase = "Take-off" if n == 90 else ("Climb", "Approach", "Landing")[n % 3]
+        carrier = "FEDEX EXPRESS" if n == 90 else f"CARRIER {n}"
+        model = ("B-727", "MD-80")[n % 2]
+        rows.append({"carrier": carrier, "model": model, "phase": phase})
+    read = reading("Which B-727 of FedEx hit a bird on its climb?", table_of_records("", rows))
+    assert 90 not in read.rows
+    assert read.near[0] == 90
+    assert len(read.near) == 50

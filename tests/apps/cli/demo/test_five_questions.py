@@ -103,10 +103,9 @@ async def test_evidence_occurs_once_in_the_outputs(question: Question) -> None:
             results = [await registry.execute(call.tool, call.args) for call in selection.calls]
             texts += [value if isinstance(value, str) else json.dumps(value) for value in results]
     assert len(texts) == len(question.steps)
-    outputs = "".join("".join(texts).split())
     assert question.missing_from(question.text) == question.evidence
     for piece in question.evidence:
-        assert outputs.count("".join(piece.split())) == 1
+        assert sum(piece not in question.missing_from(text) for text in texts) == 1
     for value in question.known:
         assert any(value in piece for piece in question.evidence)
 
@@ -148,7 +147,7 @@ async def ask_all(
 
 @pytest.mark.parametrize(
     ("steps", "evidence"),
-    [(RAIN.steps[1:], RAIN.evidence), (RAIN.steps, ("New York,2012-08-03,0.0,",))],
+    [(RAIN.steps[1:], RAIN.evidence), (RAIN.steps, ("2012-08-03 | New York | 0.0",))],
     ids=["no tool returned it", "a tool returned it"],
 )
 async def test_evidence_outside_every_prompt_is_missing(
