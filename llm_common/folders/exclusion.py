@@ -98,8 +98,9 @@ def skip_reason_by_content(content: bytes, *, generated: bool) -> SkipReason | N
         return None
     lines = content.count(b"\n") + 1
     is_minified = len(content) > max(_MINIFIED_BYTES, _MINIFIED_LINE_BYTES * lines)
-    head = content[:_HEAD_BYTES]
-    if is_minified or _GENERATED_NOTE.search(head) or _DISTRIBUTED.match(head):
+    if is_minified or _GENERATED_NOTE.search(content[:_HEAD_BYTES]):
+        return "generated"
+    if _DISTRIBUTED.match(content[:_HEAD_BYTES]):
         return "generated"
     return None
 
