@@ -56,10 +56,9 @@ def test_the_order_of_words_does_not_change_the_ranking_s3_05(
 
 
 def test_a_match_raises_the_lines_around_it_by_distance_s3_05() -> None:
-    counts = dict.fromkeys((10, 12, 15, 30, 50), 5)
-    weights = {10: 4.0, 12: 1.0, 15: 1.1, 30: 1.2, 50: 1.2}
-    ranked = [position for position, _ in best_lines(weights, counts, k=5)]
-    assert ranked == [10, 12, 15, 50, 30], "a quarter of 4 two lines away, and the newer first"
+    weights = {10: 4.0, 12: 1.0, 30: 2.5, 50: 2.5, 70: 1.5}
+    ranked = [position for position, _ in best_lines(weights, dict.fromkeys(weights, 5), k=5)]
+    assert ranked == [10, 50, 30, 12, 70], "a quarter of 4 two lines away, and the newer first"
 
 
 def test_only_the_nearer_side_of_a_line_counts_s3_05() -> None:
