@@ -20,6 +20,7 @@ from llm_common.agents.offloading import (
     unstored,
     whole,
 )
+from llm_common.agents.overview import DROP_NAME, RESTORE_NAME, ContextOverview
 from llm_common.agents.reruns import View, shorter_form
 from llm_common.agents.session_parameters import QUERY, TOOL_WORDS, WORDS
 from llm_common.agents.session_results import SessionResults, store_of
@@ -70,8 +71,6 @@ FINDER_NAME: Final = "find_tools"
 _FOLD: Final = FoldPolicy(max_tokens=32_000)
 
 _MAX_TURNS: Final = 64  # of one conversation at once: more than any framework runs side by side
-_MAX_OVERVIEW_TOKENS: Final = 150  # small enough for every prompt of a conversation
-_LINE_CHARS: Final = 100
 _MAX_FOUND_TOOLS: Final = 5
 
 # "yes, do it" says nothing about the tool: two turns before it do. More messages add no tool to the
@@ -100,6 +99,8 @@ class SessionConfig:
         finder_name: The name of the tool that finds hidden tools.
         embedder: Also compares tools with the request by meaning, such as `StaticVectors`.
         counter: Counts tokens. The default is exact with the extra `tokens`, else an upper bound.
+        drops_outputs: Whether the model has `drop_context` and `restore_context`, which take
+            outputs out of the prompt and show them again. See `Session.overview`.
         ttl_s: Seconds from the last save or read of a result to its expiry. None takes the store's
             own lifetime.
     """
@@ -115,6 +116,7 @@ class SessionConfig:
     finder_name: str = FINDER_NAME
     embedder: Embedder | None = None
     counter: TokenCounter = field(default_factory=DefaultCounter)
+    drops_outputs: bool = False
     ttl_s: float | None = None
 
     # `computed_once` writes to `__dict__`, so it works in a frozen dataclass without slots.
@@ -127,6 +129,8 @@ class SessionConfig:
     def named_fold(self) -> FoldPolicy | None:
         """Return `fold` with the names of the session's tools."""
         names = {"reader_name": self.offload.reader_name, "search_name": self.search_name}
+        if self.drops_outputs:
+            names |= {"drop_name": DROP_NAME, "restore_name": RESTORE_NAME}
         return self.fold and self.fold.model_copy(update=names)
 
 
@@ -201,6 +205,13 @@ class Session:
                 limit=self.config.tool_limit,
             )
         self._pins: dict[str, None] = {}  # ordered
+        fold_policy = self.config.fold
+        self._overview = ContextOverview(
+            self.results,
+            counter=self.config.counter,
+            reader_name=self.config.offload.reader_name,
+            max_tokens=fold_policy.max_tokens if fold_policy else None,
+        )
         self._tables = SessionTables(self.results)
         self._trace = SessionTrace(self.session_id)
         self._lock = ForkSafeLock(self._forget_turns)
@@ -397,7 +408,7 @@ class Session:
         with self._trace.recorded():
             return await read_context(
                 pointer_id,
-                load=self.results.load_payload,
+                load=self._overview.load_payload,
                 select=selected or None,
                 cursor=cursor,
                 max_tokens=self.config.max_read_tokens,
@@ -585,6 +596,7 @@ class Session:
                 ttl_s=self.config.ttl_s,
                 pinned=pins,
             )
+        self._overview.note_prompt(folded)
         if folded.parts:
             _log.debug(
                 "%d of %d messages are sent, %d tokens; %d parts are stored",
@@ -635,25 +647,33 @@ class Session:
     @property
     def tool_names(self) -> tuple[str, ...]:
         """Return the names of the session's tools, whose results are never offloaded."""
-        return (
+        names = (
             self.config.offload.reader_name,
             self.config.search_name,
             self.config.query_name,
             self.config.finder_name,
         )
+        return (*names, DROP_NAME, RESTORE_NAME) if self.config.drops_outputs else names
 
     def tools(self) -> tuple[Tool, ...]:
         """Return the tools for the model.
 
         One reads a result by its id, one finds words in results and folded messages, and one
         queries records. With `max_tool_tokens`, a fourth finds tools that `choose_tools` hides.
+        With `drops_outputs`, two more drop and restore outputs.
 
         Raises:
             ConfigError: If a name is not allowed.
         """
-        if self._shortlist is None:
-            return self.reader(), self._searcher(), self.querier()
-        finder = Tool(
+        tools: list[Tool] = [self.reader(), self._searcher(), self.querier()]
+        if self._shortlist is not None:
+            tools.append(self._finder())
+        if self.config.drops_outputs:
+            tools += self._overview.tools()
+        return tuple(tools)
+
+    def _finder(self) -> Tool:
+        return Tool(
             self._find_tools,
             name=self.config.finder_name,
             description=(
@@ -663,7 +683,6 @@ class Session:
             parameters=TOOL_WORDS,
             read_only=True,
         )
-        return self.reader(), self._searcher(), self.querier(), finder
 
     def querier(self) -> Tool:
         """Return the tool that runs one SELECT over the stored records."""
@@ -703,7 +722,7 @@ class Session:
         """
         return RecordedReader(
             self._trace,
-            load=self.results.load_payload,
+            load=self._overview.load_payload,
             name=name or self.config.offload.reader_name,
             max_tokens=self.config.max_read_tokens,
             counter=self.config.counter,
@@ -761,26 +780,16 @@ class Session:
         return in_fence("\n".join(lines))
 
     def overview(self) -> str:
-        """Return a list of the stored results for a prompt, newest first, in up to 150 tokens.
+        """Return what is in the prompt and behind pointers, for a prompt's tail, in 150 tokens.
+
+        It has the tokens of the newest folded prompt by role, its largest outputs, and the stored
+        results, newest first. Put it into the last message, so that the messages before it stay in
+        the provider's cache.
 
         Raises:
             StoreError: If the store cannot be read.
         """
-        pointers = self.results.list_all()
-        if not pointers:
-            return "No results are stored."
-        head = f"{len(pointers)} results are stored, newest first. {self.tool_names[0]} reads them."
-        text = head
-        lines: list[str] = []
-        for pointer in reversed(pointers):
-            lines.append(
-                f"{pointer.pointer_id}: {one_line(pointer.summary, max_chars=_LINE_CHARS)}"
-            )
-            longer = f"{head}\n{in_fence(chr(10).join(lines))}"
-            if self.config.counter.count(longer) > _MAX_OVERVIEW_TOKENS:
-                break
-            text = longer
-        return text
+        return self._overview.text()
 
     async def clear(self) -> None:
         """Remove everything that is stored under the session's id. Idempotent.

@@ -7,6 +7,7 @@ added. So a longer history begins with the same bytes as a shorter one, as the p
 providers need, and no state is kept between calls.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
@@ -59,6 +60,9 @@ class FoldPolicy(BaseModel):
         note_share: Share of the limit for the note about folded messages.
         reader_name: The model's name for `read_context`.
         search_name: The model's name for `search_history`.
+        drop_name: The model's name for the tool whose calls drop outputs, which leave the prompt
+            at the next step of folding. None if there is none.
+        restore_name: The model's name for the tool that shows a dropped output again.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -68,6 +72,8 @@ class FoldPolicy(BaseModel):
     note_share: float = Field(default=0.35, ge=0.05, le=0.5)
     reader_name: str = READER_NAME
     search_name: str = SEARCH_NAME
+    drop_name: str | None = None
+    restore_name: str | None = None
 
     @classmethod
     def of_window(cls, window_tokens: int, *, share: float = 0.7) -> Self:
@@ -102,6 +108,24 @@ class FoldedPart(BaseModel):
     tokens: int
 
 
+class ShownOutput(BaseModel):
+    """An output that a folded prompt shows, and that the model may drop.
+
+    Attributes:
+        pointer_id: The id under which folding would store it.
+        tool_name: The tool that returned it.
+        position: Number of its message, from 1.
+        tokens: Its tokens.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    pointer_id: str
+    tool_name: str
+    position: int
+    tokens: int
+
+
 class StoredPart(NamedTuple):
     """The arguments with which the store saves a part."""
 
@@ -112,11 +136,16 @@ class StoredPart(NamedTuple):
 
 
 class FoldPlan(NamedTuple):
-    """The messages to send, their tokens, and the folded parts in the order of folding."""
+    """The messages to send, their tokens, and the folded parts in the order of folding.
+
+    With a tool that drops outputs, also the outputs that can be dropped.
+    """
 
     messages: tuple[HistoryMessage, ...]
     tokens: int
     parts: tuple[tuple[FoldedPart, StoredPart], ...]
+    outputs: tuple[ShownOutput, ...]
+    role_tokens: dict[str, int]
 
 
 @dataclass(slots=True)
@@ -228,6 +257,7 @@ class _Folder:
     note_tokens: int = 0
     noted_position: int = 0  # of the newest message at the last step that folded messages
     live_tokens: int = 0
+    dropped: set[str] = field(default_factory=set)  # ids of outputs that the model dropped
 
     def __post_init__(self) -> None:
         fixed = (*self.head, *self.pins)
@@ -235,6 +265,7 @@ class _Folder:
         self.room = self.policy.max_tokens - self.fixed_tokens
 
     def add(self, unit: list[HistoryMessage]) -> None:
+        self._read_drops(unit)
         # Both lists are the same until a message changes. See `_show`.
         tokens = sum(message.tokens(self.counter) for message in unit)
         self.live.append(_Unit(unit, unit, tokens, tokens))
@@ -279,7 +310,32 @@ class _Folder:
             tokens += note.tokens(self.counter)
         for unit in self.live:
             messages += unit.current
-        return FoldPlan(tuple(messages), tokens, tuple(self.parts))
+        role_tokens: Counter[str] = Counter()
+        for message in messages:
+            role_tokens[message.role] += message.tokens(self.counter)
+        return FoldPlan(
+            tuple(messages),
+            tokens,
+            tuple(self.parts),
+            self._shown_outputs(),
+            dict(role_tokens),
+        )
+
+    def _shown_outputs(self) -> tuple[ShownOutput, ...]:
+        """Return the outputs that the model may drop, in the order of the messages."""
+        if self.policy.drop_name is None:
+            return ()
+        outputs = []
+        for output in self._outputs(self.live):
+            outputs.append(
+                ShownOutput(
+                    pointer_id=self.id_of(_stored_part(output)),
+                    tool_name=output.call.name,
+                    position=output.unit.originals[output.message].position,
+                    tokens=output.tokens,
+                )
+            )
+        return tuple(outputs)
 
     def _unfoldable_tokens(self) -> int:
         """Return the tokens of the pins and the newest message, which pins must not shorten."""
@@ -311,6 +367,8 @@ class _Folder:
     def _make_room(self) -> None:
         """Fold until the target is met, or as far as anything can be folded."""
         target = self.fixed_tokens + int(self.room * self.policy.target_share)
+        for output in self._dropped_outputs():
+            self._replace(output)
         # The largest outputs are looked up after the repeats are replaced.
         for ordered in (self._repeats, lambda: self._largest(self.live[:-1])):
             for output in ordered():
@@ -372,16 +430,36 @@ class _Folder:
         return repeats
 
     def _largest(self, units: Sequence[_Unit]) -> list[_Output]:
-        return sorted(self._outputs(units), key=lambda output: -output.tokens)
+        """Return the outputs, the largest first, and what the model restored last."""
+        return sorted(
+            self._outputs(units),
+            key=lambda output: (output.call.name == self.policy.restore_name, -output.tokens),
+        )
+
+    def _read_drops(self, unit: Sequence[HistoryMessage]) -> None:
+        """Note which outputs the calls of a unit drop and restore."""
+        if self.policy.drop_name is None:
+            return
+        for message in unit:
+            for call in message.calls:
+                args = call.args if isinstance(call.args, Mapping) else {}
+                if call.name == self.policy.drop_name and isinstance(args.get("ids"), list):
+                    self.dropped.update(map(str, args["ids"]))
+                elif call.name == self.policy.restore_name:
+                    self.dropped.discard(str(args.get("id")))
+
+    def _dropped_outputs(self) -> list[_Output]:
+        if not self.dropped:
+            return []
+        outputs = []
+        for output in self._outputs(self.live):
+            if self.id_of(_stored_part(output)) in self.dropped:
+                outputs.append(output)
+        return outputs
 
     def _replace(self, output: _Output) -> None:
         """Replace an output by a line with its pointer, if the line is shorter."""
-        position = output.unit.originals[output.message].position
-        args = output.call.args
-        if not isinstance(args, dict):
-            args = {"arguments": args}
-        # The digest as task id gives two outputs of the same call two pointers.
-        stored = StoredPart(output.call.name, args, text_digest(output.text)[:12], output.value)
+        stored = _stored_part(output)
         pointer_id = self.id_of(stored)
         again = " The same call was made again later." if output.is_repeat else ""
         name = one_line(output.call.name, max_chars=_LINE_CHARS)
@@ -399,6 +477,11 @@ class _Folder:
         if message.tokens(self.counter) >= current.tokens(self.counter):
             return
         self._show(output.unit, output.message, message)
+        self._keep(output, stored, pointer_id)
+
+    def _keep(self, output: _Output, stored: StoredPart, pointer_id: str) -> None:
+        """Add the part of an output, if it is new."""
+        position = output.unit.originals[output.message].position
         part = FoldedPart(
             pointer_id=pointer_id,
             kind="repeat" if output.is_repeat else "output",
@@ -406,7 +489,8 @@ class _Folder:
             last=position,
             tokens=output.tokens,
         )
-        self.parts.append((part, stored))
+        if (part, stored) not in self.parts:
+            self.parts.append((part, stored))
 
     def _show(self, unit: _Unit, index: int, message: HistoryMessage) -> None:
         added_tokens = message.tokens(self.counter) - unit.current[index].tokens(self.counter)
@@ -438,6 +522,11 @@ class _Folder:
                 live.append(unit)
         if not folded:
             return False
+        if self.policy.drop_name is not None:
+            # The model has seen their ids, and may restore each of them.
+            for output in self._outputs(folded):
+                stored = _stored_part(output)
+                self._keep(output, stored, self.id_of(stored))
         # By number, so that the model can read one message by a path such as /3.
         result = {str(message.position): message.data for message in messages}
         numbers = f"{messages[0].position}-{messages[-1].position}"
@@ -505,6 +594,14 @@ class _Folder:
         )
         if (part, stored) not in self.parts:  # a later step may cut the same text again
             self.parts.append((part, stored))
+
+
+def _stored_part(output: _Output) -> StoredPart:
+    args = output.call.args
+    if not isinstance(args, dict):
+        args = {"arguments": args}
+    # The digest as task id gives two outputs of the same call two pointers.
+    return StoredPart(output.call.name, args, text_digest(output.text)[:12], output.value)
 
 
 def _over(needed: int, limit: int) -> TokenBudgetError:

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from llm_common.agents import FileContextPointerStore
 from llm_common.core import DefaultCounter
 from llm_common.errors import InvalidIdError, TokenBudgetError
-from llm_common.history import Folded, FoldPolicy, Message, fold, history_tools, search_history
+from llm_common.history import FoldPolicy, Message, fold, history_tools, search_history
 from llm_common.prompt import PromptBundle
 from llm_common.prompt.prompt_bundle import count_prompt_tokens
 from tests.context.samples import CharacterCounter
@@ -152,7 +152,7 @@ async def test_a_history_that_was_folded_folds_again(store: FileContextPointerSt
 async def test_a_short_history_stays_as_it_is(store: FileContextPointerStore) -> None:
     messages = as_ours(conversation(8))
     folded = await fold(messages, store=store, session_id="s")
-    assert folded == Folded(messages=tuple(messages), tokens=folded.tokens)
+    assert (folded.messages, folded.parts) == (tuple(messages), ())
     # The three tokens that open the answer are no message's.
     assert folded.tokens == count_prompt_tokens(PromptBundle(history=messages), COUNTER) - 3
     assert (await fold([], store=store, session_id="s")).messages == ()
