@@ -442,11 +442,11 @@ class _Folder:
             return
         for message in unit:
             for call in message.calls:
-                args = call.args if isinstance(call.args, Mapping) else {}
-                if call.name == self.policy.drop_name and isinstance(args.get("ids"), list):
-                    self.dropped.update(map(str, args["ids"]))
+                if call.name == self.policy.drop_name:
+                    ids = call.arguments.get("ids")
+                    self.dropped.update(map(str, ids if isinstance(ids, list) else ()))
                 elif call.name == self.policy.restore_name:
-                    self.dropped.discard(str(args.get("id")))
+                    self.dropped.discard(str(call.arguments.get("id")))
 
     def _dropped_outputs(self) -> list[_Output]:
         if not self.dropped:

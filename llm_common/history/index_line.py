@@ -81,7 +81,7 @@ def values_of(messages: Sequence[HistoryMessage]) -> list[Entry]:
             if age < _MAX_OUTPUTS:
                 _read_output(message, output.text, age, uses)
         for call in message.calls:
-            for key, value in dict.fromkeys(_entries_of_args(call.args)):
+            for key, value in dict.fromkeys(_fields(call.arguments, "", [_MAX_OF_OUTPUT])):
                 uses[value].in_calls += 1
                 uses[value].arg_key = key
                 uses[value].position = message.position
@@ -166,15 +166,6 @@ def entries_of_output(text: str) -> Iterator[Entry]:
         if count == _MAX_OF_OUTPUT:
             return
         yield Entry("", value)
-
-
-def _entries_of_args(args: object) -> Iterator[Entry]:
-    if isinstance(args, str):
-        try:
-            args = orjson.loads(args)
-        except orjson.JSONDecodeError:
-            return
-    yield from _fields(args, "", [_MAX_OF_OUTPUT])
 
 
 def _fields(value: object, key: str, remaining: list[int]) -> Iterator[Entry]:

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from itertools import chain, takewhile
 from typing import Any, Final
 
+import orjson
+
 from llm_common._threads import computed_once
 from llm_common.core.models import LLMMessage, MessageRole
 from llm_common.core.tokens import TokenCounter, message_tokens
@@ -36,6 +38,17 @@ class ToolCall:
     call_id: str
     name: str
     args: object
+
+    @property
+    def arguments(self) -> Mapping[str, Any]:
+        """Return the arguments. Empty if the model did not finish them."""
+        args = self.args
+        if isinstance(args, str):
+            try:
+                args = orjson.loads(args)
+            except orjson.JSONDecodeError:
+                return {}
+        return args if isinstance(args, Mapping) else {}
 
 
 @dataclass(frozen=True, slots=True)

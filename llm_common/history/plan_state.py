@@ -4,8 +4,6 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-import orjson
-
 from llm_common.history.message_shapes import HistoryMessage, ToolCall
 
 _MIN_ITEMS: Final = 3
@@ -30,13 +28,7 @@ def last_plan(messages: Sequence[HistoryMessage]) -> list[str]:
 
 def _items_of_call(call: ToolCall) -> Iterator[str]:
     """Yield the steps in the arguments of a call, such as `write_todos`."""
-    args = call.args
-    if isinstance(args, str):
-        try:
-            args = orjson.loads(args)
-        except orjson.JSONDecodeError:
-            return  # the model did not finish the call
-    for value in args.values() if isinstance(args, dict) else ():
+    for value in call.arguments.values():
         for item in value if isinstance(value, list) else ():
             if not isinstance(item, dict):
                 continue

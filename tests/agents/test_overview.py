@@ -17,6 +17,7 @@ from llm_common.tools.tool import Tool
 
 COUNTER = DefaultCounter()
 LIMIT = 3_000
+STEPS = 40
 
 
 def session_of(limit: int = LIMIT, **settings: Any) -> Session:
@@ -82,40 +83,45 @@ async def test_readings_are_counted() -> None:
 async def test_a_drop_takes_effect_at_the_next_step_and_changes_nothing_before() -> None:
     rng = random.Random(2)
     session = session_of()
-    dropped = log_of(rng, "small", 60)
+    small = log_of(rng, "small", 60)
     messages: list[Message] = [
         {"role": "user", "content": "Read logs."},
-        *call(1, "read_log", {"name": "small"}, dropped),
-        *call(2, "read_log", {"name": "b"}, log_of(rng, "b", 300)),
+        *call(1, "read_log", {"name": "small"}, small),
+        *call(2, "read_log", {"name": "b"}, log_of(rng, "b", 600)),
     ]
     before = await session.fold(messages)
     pointer_id = min(outputs := outputs_in(session.overview()), key=outputs.__getitem__)
     answer = await tools_of(session)["drop_context"].run({"ids": [pointer_id]})
-    messages += call(3, "drop_context", {"ids": [pointer_id]}, str(answer))
-    after = await session.fold(messages)
+    drop = call(3, "drop_context", {"ids": [pointer_id]}, str(answer))
+    after = await session.fold([*messages, *drop])
     assert after[: len(before)] == before, "nothing changes before the next step of folding"
 
-    messages += call(4, "read_log", {"name": "c"}, log_of(rng, "c", 900))
-    folded = json.dumps(await session.fold(messages))
-    assert dropped not in folded
+    more = call(4, "read_log", {"name": "c"}, log_of(rng, "c", 400))
+    assert small in json.dumps(await session.fold([*messages, *more])), "the step has room for it"
+    folded = json.dumps(await session.fold([*messages, *drop, *more]))
+    assert small not in folded
     assert pointer_id in folded
 
     answer = await tools_of(session)["restore_context"].run({"id": pointer_id})
-    assert answer == dropped
-    messages += call(5, "restore_context", {"id": pointer_id}, str(answer))
-    assert dropped in json.dumps(await session.fold(messages))
+    assert answer == small
+    restore = call(5, "restore_context", {"id": pointer_id}, str(answer))
+    assert small in json.dumps(await session.fold([*messages, *drop, *more, *restore]))
 
 
-@pytest.mark.parametrize("steps", [40, pytest.param(500, marks=pytest.mark.torture)])
-async def test_random_drops_come_back_word_for_word(steps: int) -> None:
-    rng = random.Random(3)
+# Together some 500 drops and restores.
+CAMPAIGN = [pytest.param(seed, marks=pytest.mark.torture) for seed in range(1, 30)]
+
+
+@pytest.mark.parametrize("seed", [0, *CAMPAIGN])
+async def test_random_drops_come_back_word_for_word(seed: int) -> None:
+    rng = random.Random(seed)
     session = session_of()
     tools = tools_of(session)
     contents: dict[str, str] = {}  # by the ids that the model saw
     messages: list[Message] = [{"role": "user", "content": "Read logs."}]
     logs: list[str] = []
     restored = 0
-    for number in range(steps):
+    for number in range(STEPS):
         # Each has another number of words, so that its tokens tell which one it is.
         content = log_of(rng, str(number), 40 + number)
         logs.append(content)
@@ -138,7 +144,7 @@ async def test_random_drops_come_back_word_for_word(steps: int) -> None:
                 assert answer == contents[pointer_id]
                 restored += 1
             messages += call(20_000 + number, "restore_context", {"id": pointer_id}, answer)
-    assert restored > steps / 10
+    assert restored > STEPS / 10
 
 
 async def test_unknown_ids_and_outputs_without_room_are_refused_with_the_way_out() -> None:
