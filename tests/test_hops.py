@@ -14,8 +14,8 @@ MAX_FILES = {
     "run": 49,
     "run, HTTP": 56,
     "hook: offload a result": 34,  # with the trace of the session, and the look for a repeated call
-    # with rules, values and plan of its note, references, and the overview of the prompt
-    "hook: fold 200 messages": 27,
+    # with the config, rules, values and plan of its note, references, and the overview
+    "hook: fold 200 messages": 28,
     "gateway: preview a result": 37,
     "pack an output and turns": 36,  # with the records of the output
     "pack a folder": 22,

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from llm_common.agents.executor import AgenticExecutor
     from llm_common.agents.offloading import Offloaded, OffloadPolicy, OffloadTurn
     from llm_common.agents.runs import RunLimits
-    from llm_common.agents.session import Session, SessionConfig
+    from llm_common.agents.session import Session
+    from llm_common.agents.session_config import SessionConfig
     from llm_common.agents.sessions import Sessions
     from llm_common.agents.settings import Settings
     from llm_common.agents.tool_context import ToolContextManager
@@ -149,7 +150,7 @@ _MODULES = {
     "SelectsPointers": "llm_common.selection.results",
     "SelectsTools": "llm_common.selection.results",
     "Session": "llm_common.agents.session",
-    "SessionConfig": "llm_common.agents.session",
+    "SessionConfig": "llm_common.agents.session_config",
     "Sessions": "llm_common.agents.sessions",
     "Settings": "llm_common.agents.settings",
     "StreamEvent": "llm_common.agents.events",

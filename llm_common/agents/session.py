@@ -3,7 +3,6 @@
 import logging
 import sys
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -11,10 +10,9 @@ from typing import Any, Final
 from cachetools import LRUCache
 
 from llm_common._telemetry import record
-from llm_common._threads import ForkSafeLock, computed_once, in_thread
+from llm_common._threads import ForkSafeLock, in_thread
 from llm_common.agents.offloading import (
     Offloaded,
-    OffloadPolicy,
     OffloadTurn,
     text_of,
     unstored,
@@ -22,7 +20,7 @@ from llm_common.agents.offloading import (
 )
 from llm_common.agents.overview import DROP_NAME, RESTORE_NAME, ContextOverview
 from llm_common.agents.reruns import View, shorter_form
-from llm_common.agents.session_parameters import QUERY, TOOL_WORDS, WORDS
+from llm_common.agents.session_config import QUERY, TOOL_WORDS, WORDS, SessionConfig
 from llm_common.agents.session_results import SessionResults, store_of
 from llm_common.agents.session_tables import SessionTables, StoredTable, answer_text
 from llm_common.agents.session_trace import RecordedReader, SessionTrace
@@ -36,7 +34,6 @@ from llm_common.context.request import (
     TurnEntry,
 )
 from llm_common.context.selector import ContextSelector
-from llm_common.core.tokens import DefaultCounter, TokenCounter
 from llm_common.errors import StoreError, UnserialisableError
 from llm_common.history.fold import fold, refers_to_results, results_in_view
 from llm_common.history.folding import HISTORY_TOOL, FoldPolicy
@@ -52,23 +49,15 @@ from llm_common.history.search import FoundMessage, search_messages
 from llm_common.pointers.pointer import ContextPointer
 from llm_common.pointers.reading import ContextReading
 from llm_common.pointers.store import ContextPointerStore
-from llm_common.ranking.embeddings import Embedder
-from llm_common.tables.database import QUERY_NAME, QueryRows
+from llm_common.tables.database import QueryRows
 from llm_common.text.display import in_fence, one_line
-from llm_common.tools.read_back import DEFAULT_MAX_TOKENS, ReadBackTool, read_context
+from llm_common.tools.read_back import ReadBackTool, read_context
 from llm_common.tools.tool import Tool
 from llm_common.tools.tool_shortlist import (
     DefinitionT,
-    ToolIndexes,
     ToolShortlist,
     definition_of,
 )
-
-SEARCH_NAME: Final = "search_context"
-FINDER_NAME: Final = "find_tools"
-
-# Leaves half of a window of 64,000 tokens to instructions, tools and the answer.
-_FOLD: Final = FoldPolicy(max_tokens=32_000)
 
 _MAX_TURNS: Final = 64  # of one conversation at once: more than any framework runs side by side
 _MAX_FOUND_TOOLS: Final = 5
@@ -79,59 +68,6 @@ _MAX_TEXTS: Final = 4
 _MAX_TEXT_CHARS: Final = 1_500
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class SessionConfig:
-    """Limits and policies, which the sessions of an application share.
-
-    Attributes:
-        offload: Which results stay whole, and the size of the previews. Its `reader_name` is the
-            name of the tool that reads back.
-        fold: When a history is folded. None never folds. The session sets the names of its tools.
-        pinned: Texts that each prompt of `fold` has word for word, such as an application's rules.
-        max_tool_tokens: Maximum tokens of all tool definitions, above which `choose_tools` hides
-            some. None always shows all tools.
-        tool_limit: Number of tools that the newest messages choose before tools shown earlier.
-        max_read_tokens: Maximum tokens of an answer of the tools that read and search.
-        search_name: The name of the tool that searches.
-        query_name: The name of the tool that queries records.
-        finder_name: The name of the tool that finds hidden tools.
-        embedder: Also compares tools with the request by meaning, such as `StaticVectors`.
-        counter: Counts tokens. The default is exact with the extra `tokens`, else an upper bound.
-        drops_outputs: Whether the model has `drop_context` and `restore_context`, which take
-            outputs out of the prompt and show them again. See `Session.overview`.
-        ttl_s: Seconds from the last save or read of a result to its expiry. None takes the store's
-            own lifetime.
-    """
-
-    offload: OffloadPolicy = field(default_factory=OffloadPolicy)
-    fold: FoldPolicy | None = _FOLD
-    pinned: tuple[str, ...] = ()
-    max_tool_tokens: int | None = 4_000
-    tool_limit: int = 20
-    max_read_tokens: int = DEFAULT_MAX_TOKENS
-    search_name: str = SEARCH_NAME
-    query_name: str = QUERY_NAME
-    finder_name: str = FINDER_NAME
-    embedder: Embedder | None = None
-    counter: TokenCounter = field(default_factory=DefaultCounter)
-    drops_outputs: bool = False
-    ttl_s: float | None = None
-
-    # `computed_once` writes to `__dict__`, so it works in a frozen dataclass without slots.
-    @computed_once
-    def tool_indexes(self) -> ToolIndexes:
-        """Return the indexes of tools, which sessions share because building one takes time."""
-        return ToolIndexes(self.embedder, self.counter)
-
-    @computed_once
-    def named_fold(self) -> FoldPolicy | None:
-        """Return `fold` with the names of the session's tools."""
-        names = {"reader_name": self.offload.reader_name, "search_name": self.search_name}
-        if self.drops_outputs:
-            names |= {"drop_name": DROP_NAME, "restore_name": RESTORE_NAME}
-        return self.fold and self.fold.model_copy(update=names)
 
 
 class Session:

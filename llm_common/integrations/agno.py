@@ -9,7 +9,8 @@ from agno.run import RunContext
 from agno.tools.function import Function, ToolResult
 from pydantic import BaseModel
 
-from llm_common.agents.session import Session, SessionConfig
+from llm_common.agents.session import Session
+from llm_common.agents.session_config import SessionConfig
 from llm_common.agents.sessions import Sessions
 from llm_common.errors import ToolError, UnserialisableError
 from llm_common.integrations.translation import read_back, run_sync

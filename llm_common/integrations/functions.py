@@ -31,7 +31,8 @@ from uuid import UUID
 
 from pydantic import BaseModel
 
-from llm_common.agents.session import Session, SessionConfig
+from llm_common.agents.session import Session
+from llm_common.agents.session_config import SessionConfig
 from llm_common.errors import ConfigError, ToolError, UnserialisableError
 from llm_common.integrations.translation import read_back, run_sync
 from llm_common.text.tabular import is_tabular

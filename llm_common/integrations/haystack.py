@@ -11,7 +11,8 @@ from haystack.components.agents.state.state_utils import replace_values
 from haystack.dataclasses import ChatMessage
 from haystack.tools.tool import Tool
 
-from llm_common.agents.session import Session, SessionConfig
+from llm_common.agents.session import Session
+from llm_common.agents.session_config import SessionConfig
 from llm_common.agents.sessions import Sessions
 from llm_common.errors import ToolError
 from llm_common.integrations.delegation import calling, inlined, session_of_caller

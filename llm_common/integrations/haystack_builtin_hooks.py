@@ -10,7 +10,8 @@ from haystack.hooks.compaction.types import Compactor
 from haystack.hooks.tool_result_offloading.types import ToolResultStore
 from haystack.token_counters import TokenCounter
 
-from llm_common.agents.session import Session, SessionConfig
+from llm_common.agents.session import Session
+from llm_common.agents.session_config import SessionConfig
 from llm_common.agents.sessions import Sessions
 from llm_common.errors import TokenBudgetError
 from llm_common.history import FoldPolicy

@@ -12,7 +12,8 @@ from langchain_core.messages import BaseMessage, ToolMessage
 from langchain_core.tools import StructuredTool
 from langgraph.types import Command
 
-from llm_common.agents.session import Session, SessionConfig
+from llm_common.agents.session import Session
+from llm_common.agents.session_config import SessionConfig
 from llm_common.agents.sessions import Sessions
 from llm_common.errors import ToolError
 from llm_common.integrations.delegation import calling, session_of_caller

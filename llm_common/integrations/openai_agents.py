@@ -19,7 +19,8 @@ from agents import (
 from agents.run import CallModelData, ModelInputData
 from agents.tool_context import ToolContext
 
-from llm_common.agents.session import Session, SessionConfig
+from llm_common.agents.session import Session
+from llm_common.agents.session_config import SessionConfig
 from llm_common.agents.sessions import Sessions
 from llm_common.errors import ConfigError, ToolError
 from llm_common.integrations.delegation import inlined

@@ -12,7 +12,8 @@ from pydantic_ai.exceptions import ToolFailed
 from pydantic_ai.messages import ToolCallPart, ToolReturnPart
 from pydantic_ai.models import ModelRequestContext
 
-from llm_common.agents.session import Session, SessionConfig
+from llm_common.agents.session import Session
+from llm_common.agents.session_config import SessionConfig
 from llm_common.agents.sessions import Sessions
 from llm_common.errors import ToolError
 from llm_common.integrations.delegation import calling, session_of_caller

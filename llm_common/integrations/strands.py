@@ -17,7 +17,8 @@ from strands.middleware import (
 from strands.plugins import Plugin
 from strands.tools.tools import PythonAgentTool
 
-from llm_common.agents.session import Session, SessionConfig
+from llm_common.agents.session import Session
+from llm_common.agents.session_config import SessionConfig
 from llm_common.agents.sessions import Sessions
 from llm_common.errors import ToolError
 from llm_common.integrations.delegation import calling, inlined, session_of_caller

@@ -964,7 +964,12 @@ def test_maintenance_killed_a_thousand_times_leaves_nothing_torn_s0_21_f_066(
 
 
 def test_the_harness_catches_pins_that_are_written_in_place(tmp_path: Path) -> None:
-    assert faults_after_kills(tmp_path, "pin", kills=10, careless=True)
+    # A kill at a random moment often comes too late, most of all on a busy machine.
+    attempts = range(30)
+    assert any(
+        faults_after_kills(tmp_path / str(attempt), "pin", kills=5, careless=True)
+        for attempt in attempts
+    )
 
 
 def descriptors() -> int:

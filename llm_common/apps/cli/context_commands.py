@@ -211,7 +211,8 @@ def query_records(
 
     For example: llm-common context query QUERY "SELECT count(*) FROM get_orders_3ac5f0"
     """
-    from llm_common.agents.session import Session, SessionConfig
+    from llm_common.agents.session import Session
+    from llm_common.agents.session_config import SessionConfig
     from llm_common.errors import ToolArgumentsError
 
     session = Session(

@@ -9,7 +9,8 @@ from typing import Any, Final
 
 from llm_common._threads import in_thread
 from llm_common.agents.offloading import OffloadPolicy, OffloadTurn
-from llm_common.agents.session import Session, SessionConfig
+from llm_common.agents.session import Session
+from llm_common.agents.session_config import SessionConfig
 from llm_common.apps.gateway.configuration.gateway_config import GatewayConfig, ResultLimits
 from llm_common.apps.gateway.context_tool import ContextTool
 from llm_common.apps.gateway.result_scope import ResultScope
