@@ -100,6 +100,11 @@ class Place:
         )
 
 
+async def event_of(text: str) -> Event:
+    """Return an event, which its caller creates before any coroutine runs."""
+    return await asyncio.to_thread(Event, text=text)
+
+
 Call = Callable[[Place, str], Awaitable[object]]
 CALLS: dict[str, Call] = {}
 # Coroutines that take and read no text, or whose text another entry covers.
@@ -373,9 +378,7 @@ async def plan(place: Place, text: str) -> object:
 
 @call("ContextBuilder.build")
 async def build(place: Place, text: str) -> object:
-    # In a thread, since this test is about `build` and not about the check of a caller's own event.
-    event = await asyncio.to_thread(Event, text=text)
-    await place.memory.append_event("s", event)
+    await place.memory.append_event("s", await event_of(text))
     builder = ContextBuilder(None, place.memory, tools=place.registry())
     return await builder.build(TriggerInput(session_id="s", goal=text))
 
@@ -422,14 +425,14 @@ async def run(place: Place, text: str) -> object:
 @call("InMemoryMemory.append_event", "InMemoryMemory.recent", "InMemoryMemory.retrieve")
 async def remember(place: Place, text: str) -> object:
     memory = place.memory
-    await memory.append_event("s", Event(text=text), key=text[:100])
+    await memory.append_event("s", await event_of(text), key=text[:100])
     await memory.recent("s")
     return await memory.retrieve(text, 5, MemoryFilters(session_id="s"))
 
 
 @call("InMemoryMemory.summarize_episode")
 async def summarize(place: Place, text: str) -> object:
-    await place.memory.append_event("s", Event(text=text))
+    await place.memory.append_event("s", await event_of(text))
     return await place.memory.summarize_episode("s")
 
 
@@ -442,7 +445,7 @@ async def summarize(place: Place, text: str) -> object:
 async def remember_in_sqlite(place: Place, text: str) -> object:
     memory = SqliteMemory(place.folder / f"{time.monotonic_ns()}.db")
     try:
-        await memory.append_event("s", Event(text=text))
+        await memory.append_event("s", await event_of(text))
         await memory.recent("s")
         await memory.summarize_episode("s")
         return await memory.retrieve(text, 5, MemoryFilters(session_id="s"))
