@@ -9,7 +9,7 @@ from typing import Final
 from llm_common.tables.columns import Column
 from llm_common.tables.finding import find_records
 from llm_common.tables.question import read_question
-from llm_common.tables.sketch import chars_in
+from llm_common.tables.sketch import are_mostly_records
 from llm_common.tables.table import Table
 from llm_common.tables.values import cell_text
 from llm_common.text.display import one_line
@@ -17,7 +17,6 @@ from llm_common.text.display import one_line
 _SUFFIXES: Final = frozenset({".csv", ".tsv", ".json", ".jsonl", ".ndjson"})
 # About 1,000 tokens. A smaller file is packed like any other, and mostly whole.
 _MIN_FILE_CHARS: Final = 4_000
-_RECORDS_SHARE: Final = 0.5  # of the characters, from which a file is records
 _INDENT: Final = re.compile(r"\n\s+")
 _MAX_ASKED: Final = 200  # records of a table that are packed one by one
 _GROUP_CHARS: Final = 1_100  # as `_MAX_CHARS` of `passages`
@@ -65,7 +64,7 @@ def record_text(path: str, content: str, question: str) -> RecordText | None:
     records = find_records(content)
     # Records within records stand in the cells of these too.
     tables = [table for table in records.tables if "[]" not in table.path]
-    if not tables or chars_in(tables) < _RECORDS_SHARE * len(_INDENT.sub("", content)):
+    if not are_mostly_records(tables, len(_INDENT.sub("", content))):
         return None
     fields = [
         f"{name}: {one_line(cell_text(cell), max_chars=_MAX_FIELD_CHARS)}\n"

@@ -6,7 +6,7 @@ from typing import Final
 from llm_common.ranking.lexical import search_stems
 from llm_common.ranking.passages import RankedPassages
 from llm_common.tables.finding import find_records
-from llm_common.tables.sketch import ResultSketch, chars_in
+from llm_common.tables.sketch import ResultSketch, are_mostly_records
 from llm_common.text.canonical import Json, decode_json
 from llm_common.text.display import Excerpt, excerpt_json, excerpt_text, without_headings
 from llm_common.text.outline import outline
@@ -17,7 +17,6 @@ MIN_PART_CHARS: Final = 80
 _READ_CHARS: Final = 2_000_000  # a longer result is searched only this far
 # A longer result is shown as text, since reading it takes seconds.
 _MAX_TABLE_CHARS: Final = 20_000_000
-_RECORDS_SHARE: Final = 0.5  # of the characters, from which a result is records and no document
 _PASSAGES_SHARE: Final = 0.6
 _OUTLINE_SHARE: Final = 0.35
 _ENDS_LABEL: Final = "\nBeginning and end:\n"
@@ -53,7 +52,7 @@ class ResultParts:
         self._sketch: ResultSketch | None = None
         if len(text) <= _MAX_TABLE_CHARS:
             records = find_records(self._value)
-            if records.tables and chars_in(records.tables) >= _RECORDS_SHARE * len(text):
+            if are_mostly_records(records.tables, len(text)):
                 self._sketch = ResultSketch(
                     records, query, name=table_name, question_name=query_name
                 )

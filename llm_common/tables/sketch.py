@@ -18,6 +18,7 @@ _SKETCH_CHARS: Final = 1_600
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
 _MAX_TABLES: Final = 5
 _OTHERS_SHARE: Final = 0.25
+_RECORDS_SHARE: Final = 0.5  # of the characters, from which a result is records
 _FIELDS_SHARE: Final = 0.1
 _MAX_FIELD_CHARS: Final = 100
 _LONG_FIELDS_SHARE: Final = 0.25
@@ -124,6 +125,16 @@ class ResultSketch:
                 before = lines.left
                 lines.add(one_line(f"{path}: {text}", max_chars=left - 1))
                 left -= before - lines.left
+
+
+def are_mostly_records(tables: Sequence[Table], total_chars: int) -> bool:
+    """Return whether a result is records and no document: whether they are half of it.
+
+    Args:
+        tables: The tables of the result.
+        total_chars: Characters of the result, without indentation.
+    """
+    return bool(tables) and chars_in(tables) >= _RECORDS_SHARE * total_chars
 
 
 def chars_in(tables: Sequence[Table]) -> int:

@@ -5,14 +5,12 @@ from typing import Final
 
 from llm_common.apps.inspector.result_parts import MAX_INDENTED_BYTES
 from llm_common.tables.finding import find_records
-from llm_common.tables.sketch import chars_in
+from llm_common.tables.sketch import are_mostly_records
 from llm_common.tables.values import Cell, cell_text
 from llm_common.text.canonical import decode_json
 
 _MAX_CELL_CHARS: Final = 200
 _MAX_COLUMNS: Final = 40  # a browser lays out wider tables slowly
-# From this share of the characters on, the page opens with the records.
-_RECORDS_SHARE: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +91,7 @@ def read_records(
         first_row=start + 1,
         readable_rows=len(table.rows),
         number=number,
-        are_most=chars_in(tables) >= _RECORDS_SHARE * len(payload),
+        are_most=are_mostly_records(tables, len(payload)),
     )
 
 
