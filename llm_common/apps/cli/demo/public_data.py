@@ -1,123 +1,16 @@
-"""The demo's public data, tools that return it, and five questions about it."""
+"""The demo's public data, and tools that return it."""
 
 import csv
 import gzip
-import re
-from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from importlib.resources import files
-from typing import Any, Final
+from typing import Any
 
 import orjson
 
-from llm_common.plans import ExecutionPlan, PlannedTask, SubTask
 from llm_common.tools.registry import ToolRegistry
 from llm_common.tools.tool import Tool
-
-_NEAR_CHARS: Final = 300  # about a record, before and behind one of its values
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """A question with its plan, and the evidence that its answer needs.
-
-    Attributes:
-        text: The question.
-        steps: Descriptions of the calls to make.
-        evidence: Values of a record that occur near each other only in the outputs of the right
-            calls, separated by ` | `.
-        known: Values that a correct answer contains.
-    """
-
-    text: str
-    steps: tuple[str, ...]
-    evidence: tuple[str, ...]
-    known: tuple[str, ...]
-
-    @property
-    def plan(self) -> ExecutionPlan:
-        """Return a plan of one task with a step for each call."""
-        steps = [
-            SubTask(id=number, description=step) for number, step in enumerate(self.steps, start=1)
-        ]
-        return ExecutionPlan(
-            tasks=[PlannedTask(id=1, description="Gather the data", sub_tasks=steps)]
-        )
-
-    def missing_from(self, text: str) -> tuple[str, ...]:
-        """Return the pieces of evidence that a text does not contain."""
-        return tuple(piece for piece in self.evidence if not _has_record(text, piece.split(" | ")))
-
-    def unnamed_in(self, answer: str) -> tuple[str, ...]:
-        """Return the known values that an answer does not contain.
-
-        Numbers are compared whole, so "11.5" does not contain "1.5". "1,000" contains "1000".
-        """
-        plain = answer.replace(",", "")
-        missing = []
-        for value in self.known:
-            if not re.search(rf"(?<![\d.]){re.escape(value)}(?!\.?\d)", plain):
-                missing.append(value)
-        return tuple(missing)
-
-
-# Some steps fetch data that the answer does not need, which the prompt should leave out.
-QUESTIONS = (
-    Question(
-        text="How strong was the earthquake south of Jarm in Afghanistan on 2018-01-31, "
-        "and how many people felt it?",
-        steps=(
-            "Get the earthquakes of 2018-01-31",
-            "Get the earthquakes of 2018-02-01",
-            "Get the earthquakes of 2018-02-02",
-        ),
-        evidence=("35km S of Jarm, Afghanistan | 6.1 | 438",),
-        known=("6.1", "438"),
-    ),
-    Question(
-        text="How many millimetres of rain fell in New York on 2014-04-30?",
-        steps=(
-            'Get the daily weather of the city "New York"',
-            'Get the daily weather of the city "Seattle"',
-        ),
-        evidence=("2014-04-30 | New York | 118.9",),
-        known=("118.9",),
-    ),
-    Question(
-        text="What did it cost when a B-727 of FedEx hit a bird on its climb out of "
-        "Austin-Bergstrom in 1998?",
-        steps=(
-            "Get the bird strikes of the year 1997",
-            "Get the bird strikes of the year 1998",
-            "Get the bird strikes of the year 1999",
-        ),
-        evidence=("1998-02-24 | FEDEX EXPRESS | 7043545",),
-        known=("7043545",),
-    ),
-    Question(
-        text="What was the unemployment rate in construction in 2010-02, and in manufacturing?",
-        steps=(
-            'Get the unemployment of the industry "Construction"',
-            'Get the unemployment of the industry "Manufacturing"',
-            'Get the unemployment of the industry "Finance"',
-            'Get the unemployment of the industry "Agriculture"',
-        ),
-        evidence=(
-            "2010-02 | Construction | 27.1",
-            "2010-02 | Manufacturing | 12.1",
-        ),
-        known=("27.1", "12.1"),
-    ),
-    Question(
-        text="Which commit put a gateway before MCP servers, and on which day?",
-        steps=("Get the log of the commits",),
-        evidence=("Put a gateway before MCP servers | 2026-11-23",),
-        known=("2026-11-23",),
-    ),
-)
-
 
 def public_tools() -> ToolRegistry:
     """Return a registry of five tools over the package's data.
@@ -206,15 +99,3 @@ def _read_text(name: str) -> str:
     data = files("llm_common.apps.cli.demo") / "data" / f"{name}.gz"
     # Not opened by a path, which it does not have inside a zip archive.
     return gzip.decompress(data.read_bytes()).decode()
-
-
-def _has_record(text: str, values: Sequence[str]) -> bool:
-    """Return whether a text has values near each other, as JSON, CSV and rows of a table do."""
-    first, *others = values
-    start = text.find(first)
-    while start >= 0:
-        window = text[max(start - _NEAR_CHARS, 0) : start + len(first) + _NEAR_CHARS]
-        if all(re.search(rf"(?<![\d.]){re.escape(value)}(?![\d])", window) for value in others):
-            return True
-        start = text.find(first, start + 1)
-    return False
