@@ -2,8 +2,6 @@
 
 import asyncio
 import secrets
-import shutil
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -32,7 +30,7 @@ from llm_common.apps.cli.trace_commands import trace_app
 from llm_common.errors import missing_extra
 
 if TYPE_CHECKING:
-    from llm_common.apps.cli.demo.five_questions import QuestionsDocument
+    from llm_common.apps.cli.demo.report import DemoDocument
 
 # Commands import what only they need when they run, so `--help` answers quickly.
 # ruff: noqa: PLC0415
@@ -72,55 +70,56 @@ def demo(
             "-o",
             metavar="FOLDER",
             file_okay=False,
-            help="Folder for the pages and traces of the questions.",
+            help="Folder for the pages, the stored outputs and the traces.",
         ),
     ] = Path("llm-common-demo"),
     json: AsJson = False,
-    keep: Annotated[
-        bool, typer.Option("--keep", help="Keep the stored outputs and print their folder.")
+    keep: Annotated[  # noqa: ARG001
+        bool, typer.Option("--keep", hidden=True, help="Outputs are always kept in the folder.")
     ] = False,
 ) -> None:
-    """Ask an agent five questions over public data, and compare its prompts.
+    """Ask an agent eight questions over public data, and compare its prompts with simpler ones.
 
-    For each question it shows the tokens of the prompt with and without this library, and whether
-    the prompt contains the data for the answer. A page for each question explains the choice. The
-    command ends with 1 if a question failed or its data is not in the prompt.
+    Three questions use other words than the data, two its own, and one each asks for a list, a
+    count and a maximum. For each, the table says whether the data of the answer is in the prompt,
+    in the beginnings of the outputs, and in their best records by BM25, in as many tokens. It then
+    looks for a rule of the first message after 200 turns, and makes a call again.
 
     Without a configured endpoint nothing leaves this machine: full-text ranking chooses, and no
     model answers. If LLM_COMMON_PROVIDER, LLM_COMMON_BASE_URL or a provider's key is set, the
-    model chooses and answers. Outputs are stored in a temporary folder that is removed at the end.
+    model chooses and answers. The command ends with 1 if a question failed. What is not found is
+    told and does not change that.
     """
-    from llm_common.apps.cli.demo.five_questions import (
-        agent_from_env,
-        ask_questions,
-        questions_document,
-        show_questions,
-    )
-    from llm_common.apps.cli.demo.public_data import QUESTIONS
+    from llm_common.apps.cli.demo.asking import STORE, agent_from_env, ask_questions
+    from llm_common.apps.cli.demo.conversation import check_rule, run_again
+    from llm_common.apps.cli.demo.questions import QUESTIONS
+    from llm_common.apps.cli.demo.report import demo_document, show_demo
+    from llm_common.pointers.store import FileContextPointerStore
 
-    async def ask() -> "QuestionsDocument":
+    async def ask() -> "DemoDocument":
         async with agent_from_env() as agent:
-            results = await ask_questions(
-                QUESTIONS, agent, folder=output, work_dir=store, progress=progress
-            )
-        return questions_document(
-            results, model=agent.label, folder=output, store=store if keep else None
+            results = await ask_questions(QUESTIONS, agent, folder=output, progress=progress)
+        progress("A long conversation", len(QUESTIONS), len(QUESTIONS))
+        store = FileContextPointerStore(output / STORE)
+        return demo_document(
+            results,
+            model=agent.label,
+            folder=output,
+            rule=await check_rule(store),
+            re_run=await run_again(store),
         )
 
-    # Not a TemporaryDirectory, which would remove the folder in spite of --keep.
-    store = Path(tempfile.mkdtemp(prefix="llm-common-demo-"))
     try:
-        with show_progress("Starting the agent", silent=json) as progress:
-            document = asyncio.run(ask())
-    finally:
-        if not keep:
-            # An error here would replace the one that ended the demo.
-            shutil.rmtree(store, ignore_errors=True)
+        output.mkdir(parents=True, exist_ok=True)
+    except OSError as exc:
+        raise typer.BadParameter(f"{exc.strerror}: {output}", param_hint="--output") from exc
+    with show_progress("Starting the agent", silent=json) as progress:
+        document = asyncio.run(ask())
     if json:
         print_json(document)
     else:
-        show_questions(document, stdout_console())
-    if any(question.failed for question in document.questions):
+        show_demo(document, stdout_console())
+    if any(question.problem for question in document.questions):
         raise typer.Exit(ExitCode.FAILED)
 
 

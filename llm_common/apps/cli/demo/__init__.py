@@ -1,3 +1,3 @@
-"""`llm-common demo`: an agent that answers five questions over public data."""
+"""`llm-common demo`: an agent asks eight questions of public data, and its prompts are compared."""
 
 __all__: list[str] = []

@@ -12,6 +12,7 @@ import orjson
 from llm_common.tools.registry import ToolRegistry
 from llm_common.tools.tool import Tool
 
+
 def public_tools() -> ToolRegistry:
     """Return a registry of five tools over the package's data.
 

@@ -156,7 +156,7 @@ QUESTIONS: Final = (
             "1999-10-14 | LOGAN INTL | Substantial",
         ),
         known=("7",),
-        sql='SELECT count(*) AS strikes FROM {table} WHERE "Phase of flight" = \'Approach\' '
+        sql="SELECT count(*) AS strikes FROM {table} WHERE \"Phase of flight\" = 'Approach' "
         "AND \"Effect Amount of damage\" = 'Substantial'",
         table_args=(("year", 1999),),
     ),
