@@ -2,6 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 POETRY := .poetry-venv/bin
+NEEDS_311 = $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.11 ...")'
 CASES ?=
 PEERS ?= previews store
 QUERY ?= What is this project, and how is it used?
@@ -24,15 +25,22 @@ help: ## show this list
 install: .venv/.installed ## create .venv with everything for the tests and the demo
 
 .venv/.installed: pyproject.toml constraints.txt
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.11 ...")'
+	@$(NEEDS_311)
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@echo "Installing into .venv (once, about a minute) ..."
 	@$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
 	@$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[all]" --group dev
 	@touch $@
 
-demo: .venv/.installed ## ask an agent five questions over public data; DEMO=path QUERY="..." packs a folder
-	@$(BIN)/llm-common $(if $(DEMO),pack "$(QUERY)" $(DEMO),demo)
+demo: .demo-venv/.installed ## ask an agent eight questions over public data; DEMO=path QUERY="..." packs a folder
+	@.demo-venv/bin/llm-common $(if $(DEMO),pack "$(QUERY)" $(DEMO),demo)
+
+.demo-venv/.installed: pyproject.toml constraints.txt
+	@$(NEEDS_311)
+	@test -x .demo-venv/bin/python || $(PYTHON) -m venv .demo-venv
+	@echo "Installing into .demo-venv (once, about 20 s) ..."
+	@.demo-venv/bin/python -m pip install --quiet -c constraints.txt -e ".[cli,inspect]"
+	@touch $@
 
 test: .venv/.installed ## run the tests, about 90 s on two cores; CASES=tests/core runs some
 	@echo "Running $(or $(CASES),all tests except the slow campaigns of make torture) ..."
@@ -180,4 +188,4 @@ $(POETRY)/.installed:
 	@touch $@
 
 clean: ## remove everything that these targets created
-	@rm -rf .venv .poetry-venv .llm-venv .services-venv .adapters-venv .integration-venvs .peers-venv .mcp-servers .hosts .docs-venv .release-venv site dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.* .coverage-packages.json
+	@rm -rf .venv .demo-venv .poetry-venv .llm-venv .services-venv .adapters-venv .integration-venvs .peers-venv .mcp-servers .hosts .docs-venv .release-venv site dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.* .coverage-packages.json

@@ -67,12 +67,17 @@ def test_the_figures_are_those_of_the_demo(tmp_path: Path) -> None:
         check=True,
     )
     document = json.loads(completed.stdout)
-    returned, sent = (
-        int(figure.replace(",", "")) for figure in re.findall(r" ([\d,]{5,})  █", blocks("")[0])
-    )
-    assert returned == sum(question["tokens_returned"] for question in document["questions"])
-    assert sent == document["tokens_with"]
-    assert f"evidence for {document['evidence']} of {len(document['questions'])}" in README
+    rows = re.findall(r" (\d) of 8  █+ +([\d,]+)$", blocks("")[0], re.MULTILINE)
+    found = [int(figure) for figure, _ in rows]
+    tokens = [int(figure.replace(",", "")) for _, figure in rows]
+    assert found == [
+        len(document["questions"]),
+        document["evidence_first_tokens"],
+        document["evidence_best_records"],
+        document["evidence"],
+    ]
+    returned = sum(question["tokens_returned"] for question in document["questions"])
+    assert tokens == [returned, *[document["tokens_with"]] * 3]
 
 
 async def test_the_program_for_a_model_asks_the_one_the_endpoint_has_f_179(tmp_path: Path) -> None:
