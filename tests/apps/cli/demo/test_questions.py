@@ -235,12 +235,13 @@ def test_a_question_with_a_problem_has_failed_s0_36() -> None:
 
 
 @pytest.mark.parametrize(
-    ("cells", "found_in"), [(("1999", "7"), "query"), (("1999", "17"), ""), ((), "")]
+    ("cells", "found_in"),
+    [(("438", "6.1"), "query"), (("6.1",), ""), (("6.1", "4381"), ""), ((), "")],
 )
 def test_evidence_is_found_by_a_query_only_if_its_rows_have_all_values(
     cells: tuple[str, ...], found_in: str
 ) -> None:
-    result = QuestionResult("How many?", missing=("a | b",), known=("7",), cells=cells)
+    result = QuestionResult("How?", missing=("a | b",), known=("6.1", "438"), cells=cells)
     assert (result.found_in, result.failed) == (found_in, not found_in)
 
 
