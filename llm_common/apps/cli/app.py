@@ -16,10 +16,12 @@ from llm_common.apps.cli.gateway_install_commands import install, uninstall
 from llm_common.apps.cli.gateway_login_commands import login, logout
 from llm_common.apps.cli.memory_commands import memory
 from llm_common.apps.cli.pack_commands import pack
+from llm_common.apps.cli.stores import Store, way_to_a_store
 from llm_common.apps.cli.terminal import (
     AsJson,
     ExitCode,
     InertErrorGroup,
+    example,
     print_json,
     say,
     show_progress,
@@ -47,20 +49,11 @@ app = typer.Typer(
     rich_markup_mode="markdown",  # for docstrings, which are the help of the commands
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.add_typer(context)
-app.add_typer(memory)
-app.add_typer(tools)
-app.add_typer(trace_app)
-app.add_typer(gateway, name="gateway")
-gateway.command()(install)
-gateway.command()(uninstall)
-gateway.command()(login)
-gateway.command()(logout)
-app.command()(doctor)
-app.command()(pack)
+# The groups of the help, in the order in which a newcomer uses them.
+_TRY, _LOOK, _KEEP, _SERVE = "Try", "Look", "Keep", "Serve"
 
 
-@app.command()
+@app.command(rich_help_panel=_TRY, epilog=example("demo", "demo --output FOLDER --json"))
 def demo(
     *,
     output: Annotated[
@@ -123,19 +116,20 @@ def demo(
         raise typer.Exit(ExitCode.FAILED)
 
 
-@app.command()
+app.command(
+    rich_help_panel=_TRY,
+    epilog=example('pack "where are uploads checked" src tests', "pack QUESTION -o prompt.txt"),
+)(pack)
+app.command(rich_help_panel=_TRY, epilog=example("doctor", "doctor --offline --all"))(doctor)
+
+
+@app.command(
+    rich_help_panel=_LOOK,
+    epilog=example("inspect", "inspect --store FOLDER/context --traces FOLDER/traces"),
+)
 def inspect(
     *,
-    store: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FOLDER",
-            file_okay=False,
-            exists=True,
-            help="Folder of the store.",
-            show_default="LLM_COMMON_POINTER_STORE_DIR, else .llm-common/context",
-        ),
-    ] = None,
+    store: Store = None,
     traces: Annotated[
         Path | None,
         typer.Option(
@@ -162,9 +156,18 @@ def inspect(
         if (exc.name or "").partition(".")[0] not in _INSPECT_PACKAGES:
             raise
         raise missing_extra(f"inspect needs {exc.name}", "inspect") from exc
-    folder = store or read_path(POINTER_STORE_DIR) or Path(POINTER_STORE_DIR.default)
-    if not folder.expanduser().is_dir():  # a program that runs later may still create it
-        say(f"There is no store in {folder} yet. Name another with --store.")
+    if store and "://" in store:
+        raise typer.BadParameter(
+            f"inspect reads folders, and {store} is an address. Use context list --store {store}",
+            param_hint="--store",
+        )
+    default = read_path(POINTER_STORE_DIR) or Path(POINTER_STORE_DIR.default)
+    folder = Path(store) if store else default
+    if not folder.expanduser().is_dir():
+        missing = f"There is no store in {folder} yet. {way_to_a_store()}"
+        if store:
+            raise typer.BadParameter(missing, param_hint="--store")
+        say(missing)  # a program that runs later may still create it
     inspector = Inspector(folder, traces or read_path(TRACE_DIR))
     serve(
         inspector,
@@ -173,6 +176,19 @@ def inspect(
         port=port,
         tell=lambda address: say(f"Open {address}\nPress Ctrl-C to stop."),
     )
+
+
+app.add_typer(trace_app, rich_help_panel=_LOOK)
+app.add_typer(tools, rich_help_panel=_LOOK)
+app.add_typer(context, rich_help_panel=_KEEP)
+app.add_typer(memory, rich_help_panel=_KEEP)
+app.add_typer(gateway, name="gateway", rich_help_panel=_SERVE)
+gateway.command(epilog=example("gateway install claude-code", "gateway install codex --dry-run"))(
+    install
+)
+gateway.command(epilog=example("gateway uninstall claude-code"))(uninstall)
+gateway.command(epilog=example("gateway login linear"))(login)
+gateway.command(epilog=example("gateway logout linear"))(logout)
 
 
 def _print_version(requested: bool) -> None:

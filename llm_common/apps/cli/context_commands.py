@@ -3,11 +3,20 @@
 import asyncio
 import re
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from llm_common.apps.cli.stores import (
+    Pointer,
+    Query,
+    Store,
+    check_whole_pointer_id,
+    complete_query,
+    open_store,
+    pointer_id_for,
+    query_id_for,
+)
 from llm_common.apps.cli.terminal import (
     AsJson,
     DryRun,
@@ -18,6 +27,7 @@ from llm_common.apps.cli.terminal import (
     Yes,
     confirm,
     end,
+    example,
     print_json,
     print_rows,
     print_text,
@@ -25,19 +35,16 @@ from llm_common.apps.cli.terminal import (
     say_more,
     show_progress,
 )
-from llm_common.errors import ConfigError, StoreError
 
 if TYPE_CHECKING:
-    from llm_common.pointers.store import ContextPointerStore
+    from llm_common.pointers.pointer import ContextPointer
 
 # A command imports what only it needs when it runs, so `--help` and completion answer quickly.
 # ruff: noqa: PLC0415
 
-_POINTER_ID = re.compile(r"[0-9a-f]{12,16}")  # a repeat that was kept has four more digits
 _RANGE = re.compile(r"(\d{1,12})[:-](\d{1,12})")  # Python refuses to parse very long numbers
 _EXCERPT_CHARS = 2_000  # about one screen
 _MAX_LISTED_QUERIES = 5  # in one message
-_MAX_COMPLETIONS = 100
 
 context = typer.Typer(
     name="context",
@@ -45,27 +52,6 @@ context = typer.Typer(
     help="Show, search, verify and erase stored tool outputs.",
     no_args_is_help=True,
 )
-
-
-def _complete_query(ctx: typer.Context, incomplete: str) -> list[str]:
-    from llm_common.storage.blob import query_id_of
-
-    try:
-        store, _ = _open_store(ctx.params.get("store"), reading=True)
-        query_ids = sorted(query_id_of(folder) for folder in store.records.blobs.folders())
-    except (ConfigError, StoreError, typer.Exit):
-        return []  # a message would appear in the middle of the line that is being typed
-    return [query_id for query_id in query_ids if query_id.startswith(incomplete)][
-        :_MAX_COMPLETIONS
-    ]
-
-
-def _check_pointer_id(value: str) -> str:
-    if not _POINTER_ID.fullmatch(value):
-        raise typer.BadParameter(
-            f"{value[:40]!r} is not a pointer id. Use 12 to 16 lower-case hex digits"
-        )
-    return value
 
 
 def _check_range(value: str | None) -> str | None:
@@ -86,37 +72,20 @@ def _check_words(value: str) -> str:
     return value
 
 
-_Store = Annotated[
-    str | None,
-    typer.Option(
-        metavar="FOLDER",
-        help="The store: a folder, or an address such as s3://bucket/prefix.",
-        show_default="LLM_COMMON_POINTER_STORE_DIR, else .llm-common/context",
-    ),
-]
-_Query = Annotated[
-    str, typer.Argument(metavar="QUERY", help="Id of a query.", autocompletion=_complete_query)
-]
-_Pointer = Annotated[
-    str,
-    typer.Argument(
-        metavar="POINTER", help="Id of a pointer of the query.", callback=_check_pointer_id
-    ),
-]
-
-
-@context.command("list")
+@context.command(
+    "list", epilog=example("context list", 'context list "Which orders were refused?"')
+)
 def list_(
     query: Annotated[
         str | None,
         typer.Argument(
             metavar="QUERY",
             help="List the pointers of this query.",
-            autocompletion=_complete_query,
+            autocompletion=complete_query,
         ),
     ] = None,
     *,
-    store: _Store = None,
+    store: Store = None,
     limit: Limit = 50,
     offset: Offset = 0,
     json: AsJson = False,
@@ -125,7 +94,7 @@ def list_(
 
     The command ends with 3 if the list is empty.
     """
-    opened, location = _open_store(store, reading=True)
+    opened, location = open_store(store, reading=True)
     columns: dict[str, type]
     rows: list[tuple[object, ...]] = []
     if query is None:
@@ -141,6 +110,7 @@ def list_(
             rows.append((row.query_id, row.pointers, row.bytes, changed_at, row.problem))
     else:
         noun = "pointers"
+        query = query_id_for(opened, query)
         listing = opened.newest(query_id=query, limit=limit, offset=offset)
         total = listing.total
         document = {"store": location, "query_id": query, "total": total}
@@ -161,8 +131,8 @@ def list_(
         say_more(min(limit, max(total - offset, 0)), total, offset, noun)
 
 
-@context.command()
-def show(query: _Query, pointer: _Pointer, *, store: _Store = None, json: AsJson = False) -> None:
+@context.command(epilog=example('context show "Which orders were refused?" 3ac5'))
+def show(query: Query, pointer: Pointer, *, store: Store = None, json: AsJson = False) -> None:
     """Show a pointer's call, size, times and summary, and an excerpt of its result.
 
     An excerpt of records has their number, fields and values, and whole records. With --json, it is
@@ -173,7 +143,7 @@ def show(query: _Query, pointer: _Pointer, *, store: _Store = None, json: AsJson
     from llm_common.text.canonical import decode_json
     from llm_common.text.display import excerpt_json
 
-    stored, payload = _open_store(store, reading=True)[0].load_payload(pointer, query_id=query)
+    stored, payload = _load(query, pointer, store)
     value, stored_text = decode_json(payload), payload.decode("utf-8", "replace")
     excerpt = excerpt_json(value, _EXCERPT_CHARS).text
     if json:
@@ -191,9 +161,11 @@ def show(query: _Query, pointer: _Pointer, *, store: _Store = None, json: AsJson
     print_text(f"\n{excerpt}")
 
 
-@context.command("query")
+@context.command(
+    "query", epilog=example('context query QUERY "SELECT count(*) FROM get_orders_3ac5f0"')
+)
 def query_records(
-    query: _Query,
+    query: Query,
     sql: Annotated[
         str, typer.Argument(metavar="SQL", help='One SELECT. "SELECT * FROM tables" lists tables.')
     ],
@@ -204,20 +176,21 @@ def query_records(
     limit_tokens: Annotated[
         int, typer.Option(metavar="TOKENS", min=200, help="Maximum tokens of an answer.")
     ] = 4_000,
-    store: _Store = None,
+    store: Store = None,
     json: AsJson = False,
 ) -> None:
     """Run one SELECT over the stored records of a query, as the tool query_context does.
 
-    For example: llm-common context query QUERY "SELECT count(*) FROM get_orders_3ac5f0"
+    `SELECT * FROM tables` lists the tables.
     """
     from llm_common.agents.session import Session
     from llm_common.agents.session_config import SessionConfig
     from llm_common.errors import ToolArgumentsError
 
+    opened, _ = open_store(store, reading=True)
     session = Session(
-        _open_store(store, reading=True)[0],
-        session_id=query,
+        opened,
+        session_id=query_id_for(opened, query),
         config=SessionConfig(max_read_tokens=limit_tokens),
     )
 
@@ -235,10 +208,14 @@ def query_records(
         raise typer.BadParameter(exc.message) from exc
 
 
-@context.command()
+@context.command(
+    epilog=example(
+        "context read QUERY 3ac5 --path /items/0", "context read QUERY 3ac5 --lines 10:20"
+    )
+)
 def read(
-    query: _Query,
-    pointer: _Pointer,
+    query: Query,
+    pointer: Pointer,
     *,
     path: Annotated[
         str | None, typer.Option(metavar="PATH", help="JSON pointer to a value, as /items/0/name.")
@@ -267,7 +244,7 @@ def read(
         int, typer.Option(metavar="TOKENS", min=200, help="Maximum tokens of a part.")
     ] = 4_000,
     whole: Annotated[bool, typer.Option("--whole", help="Read the whole result.")] = False,
-    store: _Store = None,
+    store: Store = None,
     json: AsJson = False,
 ) -> None:
     """Read a result, or a part of it, as the tool read_context returns it to a model.
@@ -293,7 +270,7 @@ def read(
             part = ResultPart.model_validate(options)
         except ValidationError as exc:  # two options that exclude each other
             raise typer.BadParameter(exc.errors()[0]["msg"]) from exc
-    stored, payload = _open_store(store, reading=True)[0].load_payload(pointer, query_id=query)
+    stored, payload = _load(query, pointer, store)
     if whole:
         # A token has at least one byte. The factor leaves space for the frame around the text.
         limit_tokens = max(len(payload), limit_tokens) * 2
@@ -315,7 +292,7 @@ def read(
         say(f"{span} Continue with --cursor {reading.cursor}")
 
 
-@context.command()
+@context.command(epilog=example('context search "refund policy" --in results'))
 def search(
     words: Annotated[
         str, typer.Argument(metavar="WORDS", help="Words to search for.", callback=_check_words)
@@ -333,10 +310,10 @@ def search(
     query: Annotated[
         str | None,
         typer.Option(
-            metavar="QUERY", help="Search only this query.", autocompletion=_complete_query
+            metavar="QUERY", help="Search only this query.", autocompletion=complete_query
         ),
     ] = None,
-    store: _Store = None,
+    store: Store = None,
     limit: Limit = 20,
     json: AsJson = False,
 ) -> None:
@@ -345,11 +322,11 @@ def search(
     Searches calls and the beginnings of results. With --in results it searches whole results too.
     Lists pointers and queries that could not be read. The command ends with 3 if nothing matches.
     """
-    opened, location = _open_store(store, reading=True)
+    opened, location = open_store(store, reading=True)
     with show_progress("Searching", silent=json) as progress:
         result = opened.find(
             words,
-            query_id=query,
+            query_id=None if query is None else query_id_for(opened, query),
             limit=limit,
             in_results=look_in == "results",
             # no total, because the number of pointers is not known in advance
@@ -386,7 +363,7 @@ def search(
         end(message, ExitCode.NOTHING)
 
 
-@context.command()
+@context.command(epilog=example("context verify --repair"))
 def verify(
     *,
     repair: Annotated[
@@ -395,7 +372,7 @@ def verify(
             "--repair", help="Complete interrupted saves, and remove what can never be loaded."
         ),
     ] = False,
-    store: _Store = None,
+    store: Store = None,
     json: AsJson = False,
 ) -> None:
     """Compare every result with its SHA-256, and list files that are damaged or unexpected.
@@ -403,7 +380,7 @@ def verify(
     The command ends with 1 if it finds a problem. It changes nothing without --repair.
     """
     # Without --repair nothing is written, so the store may belong to another user.
-    opened, location = _open_store(store, reading=not repair)
+    opened, location = open_store(store, reading=not repair)
     with show_progress("Verifying", silent=json):
         report = asyncio.run(opened.verify(repair=repair))
     if json:
@@ -422,10 +399,10 @@ def verify(
         raise typer.Exit(ExitCode.FAILED)
 
 
-@context.command()
-def gc(*, dry_run: DryRun = False, store: _Store = None, json: AsJson = False) -> None:
+@context.command(epilog=example("context gc --dry-run"))
+def gc(*, dry_run: DryRun = False, store: Store = None, json: AsJson = False) -> None:
     """Remove expired pointers, and files that interrupted saves left behind."""
-    opened, location = _open_store(store, reading=dry_run)
+    opened, location = open_store(store, reading=dry_run)
     with show_progress("Collecting", silent=json):
         report = asyncio.run(opened.gc(dry_run=dry_run))
     if json:
@@ -445,11 +422,15 @@ class _ErasableQuery:
     bytes: int
 
 
-@context.command()
+@context.command(epilog=example("context erase QUERY --dry-run"))
 def erase(
     queries: Annotated[
         list[str],
-        typer.Argument(metavar="QUERY...", help="Ids of queries.", autocompletion=_complete_query),
+        typer.Argument(
+            metavar="QUERY...",
+            help="Queries: their ids or questions.",
+            autocompletion=complete_query,
+        ),
     ],
     *,
     pointer: Annotated[
@@ -458,7 +439,7 @@ def erase(
     ] = None,
     yes: Yes = False,
     dry_run: DryRun = False,
-    store: _Store = None,
+    store: Store = None,
     json: AsJson = False,
 ) -> None:
     """Erase queries with their pointers and results, for good.
@@ -467,11 +448,12 @@ def erase(
     """
     from llm_common.pointers.records import QueryFiles
 
-    requested = None if pointer is None else {*map(_check_pointer_id, pointer)}
-    opened, location = _open_store(store, reading=dry_run)
+    requested = None if pointer is None else {*map(check_whole_pointer_id, pointer)}
+    opened, location = open_store(store, reading=dry_run)
     # Collected before anything is erased, for the question and for --dry-run.
     erasable = []
-    for query_id in dict.fromkeys(queries):  # a repeated id counts once
+    named = [query_id_for(opened, query) for query in queries]
+    for query_id in dict.fromkeys(named):  # a repeated id counts once
         files = QueryFiles.of(opened.records.blobs, query_id)
         stored_ids = files.by_pointer.keys()
         pointer_ids = sorted(stored_ids if requested is None else stored_ids & requested)
@@ -497,32 +479,13 @@ def erase(
     say(f"Would erase {what}." if dry_run else f"Erased {what}.")
 
 
+def _load(query: str, pointer: str, store: str | None) -> "tuple[ContextPointer, bytes]":
+    """Return the pointer that the command line names, and the bytes of its result."""
+    opened, _ = open_store(store, reading=True)
+    query_id = query_id_for(opened, query)
+    return opened.load_payload(pointer_id_for(opened, query_id, pointer), query_id=query_id)
+
+
 def _parse_range(text: str | None) -> tuple[int, int] | None:
     match = _RANGE.fullmatch(text or "")
     return (int(match[1]), int(match[2])) if match else None
-
-
-def _open_store(store: str | None, *, reading: bool) -> "tuple[ContextPointerStore, str]":
-    """Return the store and its location. Only reading is allowed in another user's store.
-
-    Raises:
-        ConfigError: If it cannot be opened.
-        typer.Exit: If there is none.
-    """
-    if store and "://" in store:
-        from llm_common.pointers.object_records import ObjectContextPointerStore
-
-        return ObjectContextPointerStore.from_url(store), store
-    from llm_common.pointers.store import FileContextPointerStore
-
-    # A store of another user can be read, but not changed.
-    files = FileContextPointerStore(
-        Path(store) if store else None, allow_hard_links=reading, allow_unsafe_dir=reading
-    )
-    # A misspelled folder would otherwise look like an empty store.
-    if not files.base_dir.is_dir():
-        end(
-            f"There is no store at {files.base_dir}. Name its folder with --store.",
-            ExitCode.NOTHING,
-        )
-    return files, str(files.base_dir)

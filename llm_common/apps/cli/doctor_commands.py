@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 # A command imports what only it needs when it runs, so `--help` and completion answer quickly.
 # ruff: noqa: PLC0415
 
+_NOT_SET = frozenset({"default", "unset"})
+
 
 def doctor(
     *,
@@ -29,9 +31,12 @@ def doctor(
     quick: Annotated[
         bool, typer.Option("--quick", help="Do not read every stored result.")
     ] = False,
+    every: Annotated[
+        bool, typer.Option("--all", help="Show settings with their defaults too.")
+    ] = False,
     json: AsJson = False,
 ) -> None:
-    """Show settings with their sources, the health of the store, the endpoint, and the extras.
+    """Show problems, the store, the endpoint, the extras, and the settings with their sources.
 
     The command changes nothing, and never shows the value of a secret. It sends the endpoint five
     short questions. It ends with 1 if it finds a problem.
@@ -44,21 +49,16 @@ def doctor(
     if json:
         print_json(diagnosis)
     else:
-        _show(diagnosis)
+        _show(diagnosis, every=every)
     if diagnosis.problems:
         raise typer.Exit(ExitCode.FAILED)
 
 
-def _show(diagnosis: "Diagnosis") -> None:
+def _show(diagnosis: "Diagnosis", *, every: bool) -> None:
     console = stdout_console()
     console.print(f"llm-common {diagnosis.version}, Python {diagnosis.python}", style="bold")
-    console.print("\nSettings", style="bold")
-    rows = []
-    for variable in diagnosis.variables:
-        is_hidden = variable.secret and variable.source != "unset"
-        value = "(hidden)" if is_hidden else variable.value
-        rows.append((variable.name, value, variable.source))
-    print_rows({"Variable": str, "Value": str, "Source": str}, rows)
+    for problem in diagnosis.problems:
+        console.print(safe_text(f"\nProblem: {problem}", style="red"))
 
     console.print("\nStore", style="bold")
     store = diagnosis.store
@@ -81,8 +81,18 @@ def _show(diagnosis: "Diagnosis") -> None:
         (extra.extra, extra.package, extra.version or "not installed") for extra in diagnosis.extras
     ]
     print_rows({"Extra": str, "Package": str, "Version": str}, extras)
-    for problem in diagnosis.problems:
-        console.print(safe_text(f"\nProblem: {problem}", style="red"))
+
+    console.print("\nSettings", style="bold")
+    rows = []
+    for variable in diagnosis.variables:
+        if every or variable.source not in _NOT_SET:
+            is_hidden = variable.secret and variable.source != "unset"
+            value = "(hidden)" if is_hidden else variable.value
+            rows.append((variable.name, value, variable.source))
+    print_rows({"Variable": str, "Value": str, "Source": str}, rows)
+    others = len(diagnosis.variables) - len(rows)
+    if others:
+        console.print(f"{others} more have their defaults or are not set. --all shows them.")
 
 
 def _show_endpoint(endpoint: "EndpointReport | None") -> None:

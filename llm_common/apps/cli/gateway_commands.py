@@ -17,6 +17,7 @@ from llm_common.apps.cli.terminal import (
     Yes,
     confirm,
     end,
+    example,
     print_json,
     safe_text,
     say,
@@ -201,7 +202,7 @@ def serve(
         asyncio.run(_serve(gateway_config, http, paths=tuple(config or ()), settings=settings))
 
 
-@gateway.command()
+@gateway.command(epilog=example("gateway status"))
 def status(*, folder: _Folder = None, json: AsJson = False) -> None:
     """Report servers, tools, and tokens saved and read back, for each gateway that ran.
 
@@ -221,7 +222,7 @@ def status(*, folder: _Folder = None, json: AsJson = False) -> None:
         end("No gateway has run.", ExitCode.NOTHING)
 
 
-@gateway.command()
+@gateway.command(epilog=example("gateway doctor --config mcp.json"))
 def doctor(*, config: _Config = None, json: AsJson = False) -> None:
     """Start every server once, and report its tools or its problem.
 
@@ -240,7 +241,7 @@ def doctor(*, config: _Config = None, json: AsJson = False) -> None:
         raise typer.Exit(ExitCode.FAILED)
 
 
-@gateway.command()
+@gateway.command(epilog=example("gateway approve --config mcp.json"))
 def approve(*, config: _Config = None, folder: _Folder = None, yes: Yes = False) -> None:
     """Show new servers of the files and changed tools, and approve them.
 

@@ -17,6 +17,7 @@ from llm_common.apps.cli.terminal import (
     Yes,
     confirm,
     end,
+    example,
     print_json,
     print_rows,
     say,
@@ -59,7 +60,7 @@ _User = Annotated[
 ]
 
 
-@memory.command("list")
+@memory.command("list", epilog=example("memory list memory.sqlite3"))
 def list_(
     source: _Memory,
     *,
@@ -117,7 +118,7 @@ def list_(
         say_more(len(rows), total, offset, noun)
 
 
-@memory.command()
+@memory.command(epilog=example('memory search memory.sqlite3 "invoice address" --user 42'))
 def search(
     source: _Memory,
     words: Annotated[str, typer.Argument(metavar="WORDS", help="Words to search for.")],
@@ -169,7 +170,7 @@ def search(
         end(f"No event has a word of {words[:200]!r}.", ExitCode.NOTHING)
 
 
-@memory.command()
+@memory.command(epilog=example("memory forget memory.sqlite3 --user 42"))
 def forget(
     source: _Memory,
     *,

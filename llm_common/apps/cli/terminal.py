@@ -9,6 +9,7 @@ import json
 import logging
 import os
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from enum import IntEnum
@@ -34,6 +35,7 @@ from llm_common.text.display import CONTROLS, inert, one_line
 _MAX_CELL_CHARS = 300  # about four lines of a terminal
 _MAX_LOG_CHARS = 1_000
 _QUIET_S = 1.0  # a bar that flashes up for less disturbs more than it informs
+_LINE_S = 10.0  # between two lines of progress where no bar can be drawn
 _FILE_COLUMNS = 160  # rich assumes 80 columns for a file, which would wrap most paths
 
 
@@ -77,6 +79,12 @@ Limit = Annotated[
 Offset = Annotated[int, typer.Option(metavar="NUMBER", min=0, help="Number of rows to skip.")]
 
 
+def example(*lines: str) -> str:
+    """Return the end of a command's help, with an example of its use."""
+    shown = " or ".join(f"`llm-common {line}`" for line in lines)
+    return f"**Example:** {shown}"
+
+
 class InertLogHandler(logging.Handler):
     """Prints each log record as one line on stderr, without control characters."""
 
@@ -89,7 +97,18 @@ class InertLogHandler(logging.Handler):
 
 
 class InertErrorGroup(TyperGroup):
-    """A group whose commands end with an `ExitCode` and quote arguments without controls."""
+    """A group whose commands end with an `ExitCode` and quote arguments without controls.
+
+    Without arguments it shows its help, if it has `no_args_is_help`, and ends with 0.
+    """
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Show the help if there are no arguments. See `TyperGroup`."""
+        # By default this is a usage error, which ends with 2 on stderr.
+        if not args and self.no_args_is_help and not ctx.resilient_parsing:
+            typer.echo(ctx.get_help())
+            ctx.exit()
+        return list(super().parse_args(ctx, args))
 
     def make_context(self, *args: Any, **kwargs: Any) -> Any:
         """Parse the arguments. See `TyperGroup`."""
@@ -284,7 +303,7 @@ def show_progress(
 ) -> Iterator[Callable[[str, int, int], object]]:
     """Yield a callback that shows progress on stderr, beginning after a second.
 
-    It shows nothing if stderr is not a terminal.
+    If stderr is not a terminal, it prints a line every ten seconds.
 
     Args:
         first_step: Description of the step until the callback is first called.
@@ -294,8 +313,11 @@ def show_progress(
         The callback. It takes a description, the count that is done, and the total or 0.
     """
     console = Console(stderr=True)
-    if silent or not console.is_terminal:
+    if silent:
         yield lambda *_: None
+        return
+    if not console.is_terminal:
+        yield _progress_lines()
         return
     from rich.progress import (  # noqa: PLC0415 - slow to import
         BarColumn,
@@ -324,3 +346,17 @@ def show_progress(
         timer.cancel()
         timer.join()  # otherwise a bar that is just starting would never be stopped
         bar.stop()
+
+
+def _progress_lines() -> Callable[[str, int, int], object]:
+    """Return a callback that prints a line on stderr, at most every ten seconds."""
+    last_s = time.monotonic()
+
+    def show(step: str, done: int, total: int) -> None:
+        nonlocal last_s
+        if time.monotonic() - last_s < _LINE_S:
+            return
+        last_s = time.monotonic()
+        say(f"{step}: {done:,} of {total:,}" if total else f"{step}: {done:,}")
+
+    return show

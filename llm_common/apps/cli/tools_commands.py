@@ -15,6 +15,7 @@ from llm_common.apps.cli.terminal import (
     Limit,
     Offset,
     end,
+    example,
     print_json,
     print_rows,
     say,
@@ -60,7 +61,7 @@ class _ListedTool:
     signature: str
 
 
-@tools.command("list")
+@tools.command("list", epilog=example("tools list mcp.json"))
 def list_(source: _Source, *, limit: Limit = 100, offset: Offset = 0, json: AsJson = False) -> None:
     """List the tools with the tokens that each definition costs in every call.
 
@@ -87,7 +88,7 @@ def list_(source: _Source, *, limit: Limit = 100, offset: Offset = 0, json: AsJs
         say_more(len(page), len(listed), offset, "tools")
 
 
-@tools.command()
+@tools.command(epilog=example('tools rank mcp.json "close the ticket"'))
 def rank(
     source: _Source,
     request: Annotated[str, typer.Argument(metavar="REQUEST", help="A user's request.")],
@@ -113,7 +114,7 @@ def rank(
         end(f"None of {len(index):,} tools fits {request[:200]!r}.", ExitCode.NOTHING)
 
 
-@tools.command()
+@tools.command(epilog=example("tools check tools.json"))
 def check(source: _Source, *, json: AsJson = False) -> None:
     """Report problems of tools: names, schemas, missing descriptions and size.
 

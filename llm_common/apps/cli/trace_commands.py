@@ -14,6 +14,7 @@ from llm_common.apps.cli.terminal import (
     AsJson,
     ExitCode,
     InertErrorGroup,
+    example,
     print_json,
     print_text,
     safe_text,
@@ -80,7 +81,7 @@ def _read(path: Path) -> "RecordedRun":
         raise typer.BadParameter(str(exc)) from exc
 
 
-@trace_app.command()
+@trace_app.command(epilog=example("trace show .llm-common/traces"))
 def show(run: _Run, *, json: AsJson = False) -> None:
     """Show the steps of a run, the budget of each prompt, and why items were left out."""
     from llm_common.trace.account import unseen, verdicts
@@ -94,7 +95,7 @@ def show(run: _Run, *, json: AsJson = False) -> None:
         show_run(recorded, console=stdout_console())
 
 
-@trace_app.command()
+@trace_app.command(epilog=example("trace export RUN run.html"))
 def export(
     run: _Run,
     output: Annotated[
@@ -109,12 +110,15 @@ def export(
     say(f"Wrote {output}.")
 
 
-@trace_app.command()
+@trace_app.command(epilog=example("trace diff BEFORE AFTER"))
 def diff(before: _Run, after: _Run, *, json: AsJson = False) -> None:
     """Compare what two runs chose. The command ends with 1 if anything differs."""
     from llm_common.trace.differing import diff as compare
 
-    steps = compare(_read(before), _read(after))
+    first, second = _read(before), _read(after)
+    if first.begin and second.begin and first.begin.query_digest != second.begin.query_digest:
+        say("The two runs have different questions.")
+    steps = compare(first, second)
     changed = [step for step in steps if step.changes]
     if json:
         print_json({"steps": steps})

@@ -23,3 +23,16 @@ def test_help_names_every_option_of_the_demo() -> None:
     output = CliRunner().invoke(app, ["demo", "--help"], env={"COLUMNS": "120"}).stdout
     for text in ("--output", "--json", "LLM_COMMON_PROVIDER"):
         assert text in output
+
+
+@pytest.mark.parametrize("arguments", [[], ["context"], ["memory"], ["tools"], ["trace"]])
+def test_a_group_without_arguments_shows_its_help_and_ends_with_0(arguments: list[str]) -> None:
+    result = CliRunner().invoke(app, arguments)
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert "Usage" in result.stdout
+
+
+def test_commands_stand_in_groups() -> None:
+    shown = CliRunner().invoke(app, ["--help"]).stdout
+    places = [shown.index(f" {name} ") for name in ("Try", "Look", "Keep", "Serve")]
+    assert places == sorted(places)

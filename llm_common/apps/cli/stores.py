@@ -1,0 +1,193 @@
+"""Opens the store that a command names, and finds what the user means in it.
+
+A query is named by its id or by its question, and a pointer by its id or by the first digits of it.
+"""
+
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from llm_common.apps.cli.terminal import ExitCode, end
+from llm_common.errors import ConfigError, InvalidIdError, StoreError
+
+if TYPE_CHECKING:
+    from llm_common.pointers.store import ContextPointerStore
+
+# A command imports what only it needs when it runs, so `--help` and completion answer quickly.
+# ruff: noqa: PLC0415
+
+_POINTER_ID = re.compile(r"[0-9a-f]{12,16}")  # a repeat that was kept has four more digits
+_POINTER_PREFIX = re.compile(r"[0-9a-f]{4,11}")
+_MAX_COMPLETIONS = 100
+_MAX_FOLDERS = 200  # that are looked at for a store, in a folder with many
+_MAX_NAMED = 5  # in one message
+STORE_FOLDER = "context"
+
+Store = Annotated[
+    str | None,
+    typer.Option(
+        "--store",
+        metavar="FOLDER",
+        help="The store: a folder, or an address such as s3://bucket/prefix.",
+        show_default="LLM_COMMON_POINTER_STORE_DIR, else .llm-common/context",
+    ),
+]
+
+
+def complete_query(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return the ids of queries that begin with what was typed, for the shell."""
+    from llm_common.storage.blob import query_id_of
+
+    try:
+        store, _ = open_store(ctx.params.get("store"), reading=True)
+        query_ids = sorted(query_id_of(folder) for folder in store.records.blobs.folders())
+    except (ConfigError, StoreError, typer.Exit):
+        return []  # a message would appear in the middle of the line that is being typed
+    return [query_id for query_id in query_ids if query_id.startswith(incomplete)][
+        :_MAX_COMPLETIONS
+    ]
+
+
+def check_pointer_id(value: str) -> str:
+    """Return the id of a pointer, or the first four digits of it or more.
+
+    Raises:
+        typer.BadParameter: If it is neither.
+    """
+    if not (_POINTER_ID.fullmatch(value) or _POINTER_PREFIX.fullmatch(value)):
+        raise typer.BadParameter(
+            f"{value[:40]!r} is not a pointer id. Use 12 to 16 lower-case hex digits, or the "
+            "first 4 or more of them"
+        )
+    return value
+
+
+def check_whole_pointer_id(value: str) -> str:
+    """Return the whole id of a pointer.
+
+    Raises:
+        typer.BadParameter: If it is not one.
+    """
+    if not _POINTER_ID.fullmatch(value):
+        raise typer.BadParameter(
+            f"{value[:40]!r} is not a pointer id. Use 12 to 16 lower-case hex digits"
+        )
+    return value
+
+
+Query = Annotated[
+    str,
+    typer.Argument(
+        metavar="QUERY", help="A query: its id or its question.", autocompletion=complete_query
+    ),
+]
+Pointer = Annotated[
+    str,
+    typer.Argument(
+        metavar="POINTER",
+        help="A pointer of the query: its id, or the first 4 digits of it or more.",
+        callback=check_pointer_id,
+    ),
+]
+
+
+def open_store(store: str | None, *, reading: bool) -> "tuple[ContextPointerStore, str]":
+    """Return the store and its location. Only reading is allowed in another user's store.
+
+    Raises:
+        ConfigError: If it cannot be opened.
+        typer.Exit: If there is none. The message names a folder nearby that is one.
+    """
+    if store and "://" in store:
+        from llm_common.pointers.object_records import ObjectContextPointerStore
+
+        return ObjectContextPointerStore.from_url(store), store
+    from llm_common.pointers.store import FileContextPointerStore
+
+    # A store of another user can be read, but not changed.
+    files = FileContextPointerStore(
+        Path(store) if store else None, allow_hard_links=reading, allow_unsafe_dir=reading
+    )
+    # A misspelled folder would otherwise look like an empty store.
+    if not files.base_dir.is_dir():
+        end(f"There is no store at {files.base_dir}. {way_to_a_store()}", ExitCode.NOTHING)
+    return files, str(files.base_dir)
+
+
+def way_to_a_store() -> str:
+    """Return the sentence that names the stores nearby, or how to name one."""
+    near = [*islice(_stores_near(Path.cwd()), _MAX_NAMED)]
+    if not near:
+        return "Name its folder with --store."
+    return " or ".join(f"Use --store {folder}" for folder in near) + "."
+
+
+def query_id_for(store: "ContextPointerStore", text: str) -> str:
+    """Return the id of the query that a text names: the id itself, or its question.
+
+    Raises:
+        InvalidIdError: If the text is no id, and no stored query has it as its question.
+        StoreError: If the store cannot be read.
+    """
+    from llm_common.agents.tool_context import ToolContextManager
+    from llm_common.pointers.records import QueryFiles
+    from llm_common.storage.blob import check_query_id, query_id_of
+
+    with suppress(InvalidIdError):
+        if not QueryFiles.of(store.records.blobs, check_query_id(text)).is_empty:
+            return text
+    hashed = ToolContextManager.hash_query(text)
+    for folder in store.records.blobs.folders():
+        query_id = query_id_of(folder)
+        # A run of a named session has the session's id before the hash.
+        if query_id == hashed or query_id.endswith(f"/{hashed}"):
+            return query_id
+    return check_query_id(text)
+
+
+def pointer_id_for(store: "ContextPointerStore", query_id: str, text: str) -> str:
+    """Return the id of the query's only pointer that begins with a text.
+
+    Raises:
+        typer.BadParameter: If several do.
+        typer.Exit: If none does.
+        StoreError: If the store cannot be read.
+    """
+    from llm_common.pointers.records import QueryFiles
+
+    if _POINTER_ID.fullmatch(text):
+        return text
+    stored = QueryFiles.of(store.records.blobs, query_id).by_pointer
+    found = sorted(pointer_id for pointer_id in stored if pointer_id.startswith(text))
+    if not found:
+        end(f"No pointer of the query begins with {text}. See context list.", ExitCode.NOTHING)
+    if len(found) > 1:
+        names = ", ".join(found[:_MAX_NAMED])
+        raise typer.BadParameter(
+            f"{len(found)} pointers begin with {text}: {names}. Use more digits"
+        )
+    return found[0]
+
+
+def _stores_near(folder: Path) -> Iterator[Path]:
+    """Yield the stores among the folders in a folder, and those named `context` in them."""
+    with suppress(OSError):
+        for child in islice(sorted(folder.iterdir()), _MAX_FOLDERS):
+            for candidate in (child, child / STORE_FOLDER):
+                if _is_store(candidate):
+                    yield candidate.relative_to(folder)
+
+
+def _is_store(folder: Path) -> bool:
+    """Return whether a folder has folders with pointers. Unreadable ones are none."""
+    with suppress(OSError):
+        if folder.is_dir():
+            for query in islice(folder.iterdir(), _MAX_FOLDERS):
+                if query.is_dir() and any(query.glob("*.meta.json")):
+                    return True
+    return False

@@ -1,0 +1,105 @@
+"""How a command finds its store, a query and a pointer."""
+
+from pathlib import Path
+
+import pytest
+
+from llm_common.agents import FileContextPointerStore, Session, ToolContextManager
+from tests.apps.cli.running import run, run_json
+
+QUESTION = "Which orders were refused? All of them, please."
+
+
+@pytest.fixture
+async def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a store with an output of a question, and one of a question in a session."""
+    folder = tmp_path / "shop" / "context"
+    manager = ToolContextManager(folder)
+    await manager.save_context(
+        "list_orders", {}, [{"order": 1}], query_id=ToolContextManager.hash_query(QUESTION)
+    )
+    session = Session(FileContextPointerStore(folder), session_id="user:42")
+    named = await ToolContextManager.of(session)
+    await named.save_context(
+        "list_parts", {}, [{"part": 1}], query_id=named.query_id_of("Which parts?")
+    )
+    monkeypatch.chdir(tmp_path)
+    return folder
+
+
+def pointer_of(folder: Path, question: str) -> str:
+    [pointer] = run_json("context list", question, "--store", folder)["pointers"]
+    return str(pointer["pointer_id"])
+
+
+def test_a_question_names_its_query_as_its_id_does(store: Path) -> None:
+    by_id = ToolContextManager.hash_query(QUESTION)
+    assert run_json("context list", QUESTION, "--store", store) == run_json(
+        "context list", by_id, "--store", store
+    )
+    # Case and spaces at the ends do not count, as for the hash.
+    assert pointer_of(store, f" {QUESTION.upper()} ") == pointer_of(store, by_id)
+
+
+def test_the_question_of_a_run_in_a_session_names_its_query(store: Path) -> None:
+    assert run_json("context list", "Which parts?", "--store", store)["query_id"].startswith(
+        "user:42/q_"
+    )
+
+
+def test_a_question_that_is_not_stored_names_the_rule_of_ids(store: Path) -> None:
+    output = run("context", "list", "Is it? No!", "--store", store, code=2).output
+    assert "Is it? No!" in output
+
+
+@pytest.mark.parametrize("command", ["show", "read"])
+def test_the_first_digits_name_a_pointer(store: Path, command: str) -> None:
+    pointer = pointer_of(store, QUESTION)
+    whole = run("context", command, QUESTION, pointer, "--store", store).stdout
+    assert run("context", command, QUESTION, pointer[:4], "--store", store).stdout == whole
+    wrong = "0000" if not pointer.startswith("0000") else "1111"
+    assert wrong in run("context", command, QUESTION, wrong, "--store", store, code=3).output
+    assert "first 4" in run("context", command, QUESTION, "abc", "--store", store, code=2).output
+
+
+async def test_digits_of_several_pointers_name_them(tmp_path: Path) -> None:
+    manager = ToolContextManager(tmp_path)
+    beginnings: dict[str, str] = {}
+    for number in range(2_000):
+        pointer = await manager.save_context("lookup", {"n": number}, number, query_id="q")
+        earlier = beginnings.setdefault(pointer.pointer_id[:4], pointer.pointer_id)
+        if earlier != pointer.pointer_id:
+            break
+    else:
+        pytest.fail("no two ids have the same beginning")
+    output = run("context", "show", "q", earlier[:4], "--store", tmp_path, code=2).output
+    assert earlier in output.replace("\n", "")
+    assert pointer.pointer_id in output.replace("\n", "")
+
+
+def test_erasing_needs_a_whole_id(store: Path) -> None:
+    pointer = pointer_of(store, QUESTION)
+    words = ["context", "erase", QUESTION, "--store", store, "--yes", "--pointer"]
+    assert "12 to 16" in run(*words, pointer[:6], code=2).output
+    run(*words, pointer)
+    run("context", "list", ToolContextManager.hash_query(QUESTION), "--store", store, code=3)
+
+
+def test_a_miss_names_a_store_nearby(store: Path) -> None:
+    assert "Use --store shop/context." in run("context", "list", code=3).output
+    run("context", "list", "--store", "shop/context")
+
+
+def test_without_a_store_nearby_a_miss_names_the_option(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "meta.json").write_text("{}")
+    monkeypatch.chdir(tmp_path)
+    output = run("context", "list", code=3).output
+    assert "Name its folder with --store." in output
+
+
+def test_inspect_names_the_command_for_an_address() -> None:
+    output = run("inspect", "--store", "s3://bucket/prefix", code=2).output
+    assert "context list --store s3://bucket/prefix" in output.replace("\n", "")
