@@ -79,9 +79,9 @@ async def test_digits_of_several_pointers_name_them(tmp_path: Path) -> None:
 
 def test_erasing_needs_a_whole_id(store: Path) -> None:
     pointer = pointer_of(store, QUESTION)
-    words = ["context", "erase", QUESTION, "--store", store, "--yes", "--pointer"]
-    assert "12 to 16" in run(*words, pointer[:6], code=2).output
-    run(*words, pointer)
+    words: list[str | Path] = ["context", "erase", QUESTION, "--store", store, "--yes"]
+    assert "12 to 16" in run(*words, "--pointer", pointer[:6], code=2).output
+    run(*words, "--pointer", pointer)
     run("context", "list", ToolContextManager.hash_query(QUESTION), "--store", store, code=3)
 
 
