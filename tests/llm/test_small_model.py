@@ -20,7 +20,7 @@ from llm_common.agents import (
     ToolSelectionConfig,
     ToolSelector,
 )
-from llm_common.apps.cli.demo.asking import BUDGET, Agent, ask_questions
+from llm_common.apps.cli.demo.evidence import BUDGET, Agent, ask_questions
 from llm_common.apps.cli.demo.questions import QUESTIONS
 from llm_common.core import Attempt, LLMConfig, LLMMessage, OpenAICompatibleClient, ask
 from llm_common.errors import MalformedReplyError

@@ -83,8 +83,8 @@ def demo(
     model chooses and answers. The command ends with 1 if a question failed. What is not found is
     told and does not change that.
     """
-    from llm_common.apps.cli.demo.asking import STORE, agent_from_env, ask_questions
     from llm_common.apps.cli.demo.conversation import check_rule, run_again
+    from llm_common.apps.cli.demo.evidence import STORE, agent_from_env, ask_questions
     from llm_common.apps.cli.demo.questions import QUESTIONS
     from llm_common.apps.cli.demo.report import demo_document, show_demo
     from llm_common.pointers.store import FileContextPointerStore

@@ -14,8 +14,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from llm_common.apps.cli.demo.asking import BUDGET, STORE, TRACES, QuestionResult
 from llm_common.apps.cli.demo.conversation import ReRun, RuleCheck
+from llm_common.apps.cli.demo.evidence import BUDGET, STORE, TRACES, QuestionResult
 from llm_common.apps.cli.terminal import safe_text
 from llm_common.core.tokens import counter_label
 from llm_common.text.display import one_line

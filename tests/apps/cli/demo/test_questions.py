@@ -17,7 +17,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from rich.console import Console
 
 from llm_common.agents import ToolRegistry
-from llm_common.apps.cli.demo.asking import Agent, QuestionResult, agent_from_env, ask_questions
+from llm_common.apps.cli.demo.evidence import Agent, QuestionResult, agent_from_env, ask_questions
 from llm_common.apps.cli.demo.public_data import get_bird_strikes, get_earthquakes, public_tools
 from llm_common.apps.cli.demo.questions import QUESTIONS, Question
 from llm_common.apps.cli.demo.report import demo_document, show_demo

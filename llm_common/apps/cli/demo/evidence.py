@@ -1,4 +1,4 @@
-"""Asks the demo's questions, and looks for the evidence in the prompts and in simpler ones."""
+"""Runs the demo's questions, and looks for their evidence in the prompts and in simpler ones."""
 
 import time
 from collections.abc import AsyncIterator, Sequence
