@@ -1,14 +1,21 @@
-"""Which files of a repository `pack_folder` finds: those that a commit changed, and those that mended an issue.
+"""Which files of a repository `pack_folder` finds, and how much of them it shows.
 
-Reads `files/` in the folder that LLM_COMMON_EVAL_DATA names, and the repositories from
+Reads `folder_questions.jsonl` beside this script, `files/` in the folder that LLM_COMMON_EVAL_DATA names, and the repositories from
 LLM_COMMON_EVAL_REPOS: a folder with a git directory `{owner}+{name}/repo` for each. The tree of
-each commit is put beside them, in `.trees`, once.
+each commit is put beside them, in `.trees`, once. Its files have one old date, since a pack
+prefers what changed lately.
 
 Commits: the share of the changed files among the first five, with and without the tests among them.
-Issues: how often
-the file that was mended stands first and is in the pack at 4,000, 8,000 and 16,000 tokens, and how
-often the pack shows every line that was edited. A query belongs to the half `tune` when the SHA-256
-of its id is even, else to the half `check`. Run:
+Issues: how often the file that was mended is first. Questions: 20 of our own about click and httpx,
+with the files that answer them and the lines of the definitions in them.
+
+Packs of issues and questions at 4,000, 8,000 and 16,000 tokens: the share of the wanted files that
+is shown, the files that are shown for each wanted one, the share of the queries with every wanted
+line, and recall, precision and F1 of lines. Wanted lines of an issue are those that were edited.
+Lines are compared by their text within a file, blank ones do not count, and all are macro means.
+
+A query belongs to the half `tune` when the SHA-256 of its id is even, else to the half `check`. Our
+questions have no halves. Run:
 
     LLM_COMMON_EVAL_DATA=… LLM_COMMON_EVAL_REPOS=… python benchmarks/quality_files.py --half check
 
@@ -24,15 +31,18 @@ import subprocess
 import sys
 import time
 from collections import defaultdict
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.quality_context import read_half
+from benchmarks.quality_context import read, read_half
 from llm_common.folders import FolderPack, pack_folder
 from llm_common.folders.folder_pack import MIN_BUDGET_TOKENS
 
 BUDGETS = (4_000, 8_000, 16_000)
 FIRST = 5
+QUESTIONS = Path(__file__).with_name("folder_questions.jsonl")
+OLD_S = 1_577_836_800  # the beginning of 2020
 
 
 def git_directory(repositories: Path, repo: str) -> Path:
@@ -64,6 +74,7 @@ def tree_of(repositories: Path, repo: str, commit: str) -> Path:
         file = partial / os.fsdecode(path)
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(objects.read(int(about[2])))
+        os.utime(file, (OLD_S, OLD_S))
         objects.readline()
     partial.rename(folder)
     return folder
@@ -89,22 +100,52 @@ def recall(gold: list[str], paths: list[str]) -> float:
     return sum(path in paths for path in gold) / len(gold)
 
 
-def shows_all(pack: FolderPack, row: dict[str, Any]) -> bool:
-    """Return whether the pack shows every edited line. Blank lines count as shown."""
-    blocks = {
-        block.id: set(map(str.strip, block.text.splitlines())) for block in pack.bundle.blocks
-    }
-    tree = pack.folders[0]
-    for path, numbers in row["edited_lines"].items():
+@dataclass(frozen=True)
+class Shown:
+    """How much of what a query wants is in its pack."""
+
+    wanted_files: float
+    files_for_each: float
+    all_lines: float
+    recall: float
+    precision: float
+    f1: float
+
+
+def wanted_lines(row: dict[str, Any], tree: Path) -> dict[str, set[str]]:
+    """Return the stripped lines that a query wants, by file."""
+    numbers: dict[str, list[int]] = row.get("edited_lines", {})
+    for path, spans in row.get("lines", {}).items():
+        numbers[path] = [number for start, end in spans for number in range(start, end + 1)]
+    wanted: dict[str, set[str]] = {}
+    for path, numbers_of_file in numbers.items():
         lines = (tree / path).read_text(encoding="utf-8", errors="replace").splitlines()
-        wanted = {
-            line
-            for number in numbers
-            if number <= len(lines) and (line := lines[number - 1].strip())
-        }
-        if not wanted <= blocks.get(path, set()):
-            return False
-    return True
+        texts = {lines[number - 1].strip() for number in numbers_of_file if number <= len(lines)}
+        wanted[path] = texts - {""}
+    return wanted
+
+
+def shown(pack: FolderPack, row: dict[str, Any]) -> Shown:
+    """Return how much of what a query wants its pack shows."""
+    wanted = wanted_lines(row, pack.folders[0])
+    blocks: dict[str, list[str]] = {}
+    for block in pack.bundle.blocks:
+        lines = [line.strip() for line in block.text.splitlines()[1:]]
+        blocks[block.id] = [line for line in lines if line and not line.startswith("```")]
+    hits = sum(len(lines & set(blocks.get(path, ()))) for path, lines in wanted.items())
+    total = sum(map(len, wanted.values()))
+    right = sum(line in wanted.get(path, ()) for path, lines in blocks.items() for line in lines)
+    line_recall = hits / total if total else 1.0
+    precision = right / max(sum(map(len, blocks.values())), 1)
+    both = line_recall + precision
+    return Shown(
+        wanted_files=recall(list(wanted), list(blocks)),
+        files_for_each=len(blocks) / len(wanted),
+        all_lines=float(hits == total),
+        recall=line_recall,
+        precision=precision,
+        f1=2 * line_recall * precision / both if both else 0.0,
+    )
 
 
 def measure_commits(rows: list[dict[str, Any]], repositories: Path) -> None:
@@ -134,15 +175,13 @@ def measure_issues(rows: list[dict[str, Any]], repositories: Path) -> None:
 
 
 def measure_packs(rows: list[dict[str, Any]], repositories: Path) -> None:
-    print(f"\n{'issues':34}{'in the pack':>12}{'all lines':>12}")
+    heads = ("wanted", "files each", "all lines", "recall", "precision", "F1")
+    print(f"\n{'packs':34}" + "".join(f"{head:>12}" for head in heads))
     for budget_tokens in BUDGETS:
-        packs = [(packed(row, repositories, budget_tokens), row) for row in rows]
-        shown = [set(row["gold"]) <= {file.path for file in pack.files} for pack, row in packs]
-        lines = [shows_all(pack, row) for pack, row in packs]
+        results = [astuple(shown(packed(row, repositories, budget_tokens), row)) for row in rows]
         print_row(
             f"{budget_tokens:,} tokens ({len(rows)})",
-            statistics.fmean(shown),
-            statistics.fmean(lines),
+            *(statistics.fmean(column) for column in zip(*results, strict=True)),
         )
 
 
@@ -157,7 +196,7 @@ def main() -> None:
     parser.add_argument(
         "--half", choices=("tune", "check", "all"), default="check", help="default check"
     )
-    parser.add_argument("--only", choices=("commits", "issues"), help="default both")
+    parser.add_argument("--only", choices=("commits", "issues", "questions"), help="default all")
     parser.add_argument("--ranking", action="store_true", help="leave out what the packs show")
     options = parser.parse_args()
     data, repositories = (os.environ.get(f"LLM_COMMON_EVAL_{name}") for name in ("DATA", "REPOS"))
@@ -170,9 +209,13 @@ def main() -> None:
     measures = {
         "commits": [measure_commits],
         "issues": [measure_issues, *([] if options.ranking else [measure_packs])],
+        "questions": [] if options.ranking else [measure_packs],
     }
     for name in measures if options.only is None else [options.only]:
-        rows = read_half(Path(data) / "files" / f"{name}.jsonl", options.half)
+        if name == "questions":
+            rows = list(read(QUESTIONS))
+        else:
+            rows = read_half(Path(data) / "files" / f"{name}.jsonl", options.half)
         there = [row for row in rows if git_directory(Path(repositories), row["repo"]).exists()]
         if len(there) < len(rows):
             print(f"left out: {len(rows) - len(there)} {name} of repositories that are not there")

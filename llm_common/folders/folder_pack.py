@@ -70,8 +70,8 @@ class PackedFile:
             question names its path or one of its definitions), `recent`, and `test`, which is
             negative.
         reason: For a file in the text, `mentioned` (by the caller or by its path in the question)
-            or `share`. For a file left out, `no_room`, `below_cut_off` (scores less than
-            `min_score`, or after five files less than 70 % of the best), `limit_reached`
+            or `share`. For a file left out, `no_room`, `poor_match` (its passages match far less
+            than the best one), `below_cut_off` (scores less than `min_score`), `limit_reached`
             (`max_files`) or `empty`.
     """
 
@@ -156,12 +156,19 @@ def pack_folder(
     """Pack the parts of folders and files that answer a question as text for a prompt.
 
     Files are ranked on this machine, without a model and without network access. The text never
-    exceeds the budget. After five files, those that score less than 70 % of the best are left out.
-    The others get tokens in proportion to a power of their score, and the functions that match best
-    come first. CSV, TSV, JSON and JSON lines files above 4,000 characters are packed by numbered
-    records, with their keys once. A larger budget keeps everything and adds more. The same files,
-    question and options return the same text, except that a file scores more in the weeks after a
-    change. The call blocks: in a coroutine, await `asyncio.to_thread(pack_folder, query, path)`.
+    exceeds the budget. Files get tokens in proportion to a power of their score, and the functions
+    that match best come first. CSV, TSV, JSON and JSON lines files above 4,000 characters are
+    packed by numbered records, with their keys once.
+
+    A function, method or class of at most 6,000 characters that the question names is packed whole,
+    before all others. It is named by `Class.method`, by a line of a traceback, by `file.py:12`, or
+    by a name that looks like code and that no other definition has.
+
+    Passages that match far less than the best one are left out, even if the budget has room for
+    them. Named files keep all of theirs, and the three best files keep one. A larger budget keeps
+    everything and adds more. The same files, question and options return the same text, except that
+    a file scores more in the weeks after a change. The call blocks: in a coroutine, await
+    `asyncio.to_thread(pack_folder, query, path)`.
 
     Args:
         query: The question or task. Files that it names are packed first.

@@ -12,10 +12,12 @@ algorithm", 1989): at any budget, files have got characters in proportion to the
 
 import re
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
-from math import inf
+from itertools import islice
+from math import inf, sqrt
 from operator import attrgetter, itemgetter
 
 from llm_common.context.bundle import (
@@ -32,13 +34,14 @@ from llm_common.context.bundle import (
 from llm_common.context.request import ContextFile, ContextSelectionRequest, Score, Scores
 from llm_common.core.tokens import TokenCounter, count_tokens
 from llm_common.folders.candidates import first_line
+from llm_common.folders.named_definitions import Definition, named_definitions
 from llm_common.folders.record_files import Span, record_text
 from llm_common.folders.symbols import Symbol, symbols_of
 from llm_common.ranking.lexical import folded, scan
 from llm_common.ranking.passages import gap_mark, join_spans
 
-# `_MAX_CHARS`, `_STEEPNESS` and `_TITLE` were chosen on the issues of the half `tune`, see "Finding
-# files" in docs/benchmarks.md. The others are limits.
+# `_MAX_CHARS`, `_STEEPNESS`, `_MIN_MATCH`, `_ALWAYS_SHOWN` and `_TITLE` were chosen on the half
+# `tune`, see "Finding files" in docs/benchmarks.md. The others are limits.
 _MIN_CHARS = 200  # a shorter definition belongs to the passage before it
 _MAX_CHARS = 1_100  # about the size of one function; a longer passage is divided
 _LINE_END = re.compile(r"\n")
@@ -49,20 +52,30 @@ _OPENING = re.compile(r"(?:[^\n]{0,300}\n){1,8}?(?<=[:{]\n)|[^\n]{0,300}\n")
 _MAX_PARSED_CHARS = 400_000  # Python's parser takes about 0.1 s for these
 _MAX_DIVIDED = 30  # files; the shares of later ones are too small for a passage
 _STEEPNESS = 8.0  # a file with 90 % of the best score gets 43 % of its tokens
-# Of the best score, from the sixth file on: such a file adds a sliver. At .75, the file to mend is
-# left out more often.
-_MIN_RELATIVE = 0.7
-_ALWAYS_ELIGIBLE = 5  # files
+# Of the best passage's match, times the square root of its file's share. What is below is noise,
+# even if the budget has room for it.
+_MIN_MATCH = 0.18
+_ALWAYS_SHOWN = 3  # files that keep their best passage
 _TITLE = 0.5  # the weight of the match with the query's first line
-_NAMED_SHARE = 4.0  # the share of a file that the caller named; the best other file has 1
+# The share of a file that the caller named, and of the definitions that the query names. The best
+# other file has 1.
+_NAMED_SHARE = 4.0
+_MAX_NAMED_CHARS = 6_000  # about a fifth of the default budget; a longer definition is divided
 
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A part of a file, with the spans of the signatures that enclose it."""
+    """A part of a file.
+
+    Attributes:
+        span: Its span.
+        context: The spans of the signatures that enclose it.
+        is_named: Whether it belongs to a definition that the query names.
+    """
 
     span: Span
     context: tuple[Span, ...] = ()
+    is_named: bool = False
 
     def __len__(self) -> int:
         return self.span[1] - self.span[0]
@@ -142,8 +155,9 @@ def pack_passages(
 ) -> ContextBundle:
     """Return the bundle of the passages that answer the request, never over its budget.
 
-    A file's share of the tokens is a power of its score relative to the best score. A larger budget
-    never has less of a file.
+    A file's share of the tokens is a power of its score relative to the best score. Definitions
+    that the query names come first. Passages that match far less than the best one are left out,
+    even if there is room. A larger budget never has less of a file.
 
     Args:
         files: The files to choose from, best first. Their lines end with line feeds.
@@ -151,8 +165,7 @@ def pack_passages(
         request: The question, the budget and the counter.
         named: Ids of the files that the caller named. They come first and have the largest share.
         max_files: Maximum number of files in the bundle. None for as many as fit.
-        min_score: Files that score less are left out, unless the caller named them. After five
-            files, so are those that score less than 70 % of the best.
+        min_score: Files that score less are left out, unless the caller named them.
     """
     unnamed = [file for file in files if file.id not in named]
     top = max((scores["file", file.id].value for file in unnamed), default=0.0)
@@ -170,26 +183,52 @@ def pack_passages(
     eligible: list[_Candidate] = []
     for candidate in candidates:
         file = candidate.file
-        min_value = min_score
-        if len(eligible) >= _ALWAYS_ELIGIBLE:
-            min_value = max(min_score, _MIN_RELATIVE * top)
-        if file.id not in named and candidate.score.value < min_value:
+        if file.id not in named and candidate.score.value < min_score:
             continue
         if len(eligible) == max_files:
             reasons[file.id] = "limit_reached"
             continue
         reasons[file.id] = "no_room" if file.content else "empty"
         eligible.append(candidate)
-    _rank_passages(eligible[:_MAX_DIVIDED], request.intent.text)
+    divided = eligible[:_MAX_DIVIDED]
+    _rank_passages(divided, request.intent.text)
+    for candidate in divided:
+        if candidate.text and not candidate.passages:
+            reasons[candidate.file.id] = "poor_match"
     _pack(eligible, request.counter, request.token_budget)
     return _bundle(candidates, request, reasons)
 
 
 def _rank_passages(candidates: Sequence[_Candidate], query: str) -> None:
-    """Divide the files, and sort the passages of each by match, then by distance to the best."""
+    """Divide the files, and sort the passages of each by match, then by distance to the best.
+
+    Passages of named definitions come first. Those that match far less than the best passage of
+    all files are dropped, unless the file is named or one of the three best.
+    """
+    definitions = _divide(candidates, query)
+    named: defaultdict[str, list[Span]] = defaultdict(list)
+    for definition in named_definitions(query, definitions):
+        start, end = definitions[definition]
+        if end - start <= _MAX_NAMED_CHARS:
+            named[definition.path].append((start, end))
+    matches_by_file = _matches(candidates, query)
+    min_value = 0.0
+    for candidate, matches in zip(candidates, matches_by_file, strict=True):
+        value = sqrt(candidate.share) * max(matches, default=0.0)
+        min_value = max(min_value, _MIN_MATCH * value)
+    for rank, (candidate, matches) in enumerate(zip(candidates, matches_by_file, strict=True)):
+        min_match = 0.0
+        if candidate.share and candidate.score.rule != "mentioned":
+            min_match = min_value / sqrt(candidate.share)
+        if rank < _ALWAYS_SHOWN:
+            min_match = min(min_match, max(matches, default=0.0))
+        _sort_passages(candidate, matches, named[candidate.file.path], min_match)
+
+
+def _divide(candidates: Sequence[_Candidate], query: str) -> dict[Definition, Span]:
+    """Divide the files into passages, and return the spans of their definitions."""
+    definitions: dict[Definition, Span] = {}
     parsed_chars = 0
-    texts: list[tuple[str]] = []
-    divided = []
     for candidate in candidates:
         path, text = candidate.file.path, candidate.file.content
         records = record_text(path, text, query)
@@ -198,23 +237,69 @@ def _rank_passages(candidates: Sequence[_Candidate], query: str) -> None:
             for group in records.groups:
                 candidate.passages.append(Passage(group.span, (group.heading,)))
             continue
-        divided.append(candidate)
         if candidate.file.language == "python":
             parsed_chars += len(text)
         symbols = symbols_of(path, text, parse=parsed_chars <= _MAX_PARSED_CHARS)
         candidate.passages = list(_passages(text, symbols))
-        texts += [(folded(text[slice(*passage.span)]),) for passage in candidate.passages]
+        definitions |= _definitions(path, text, symbols)
+    return definitions
+
+
+def _matches(candidates: Sequence[_Candidate], query: str) -> list[list[float]]:
+    """Return the match of each passage with the query and its first line, by file."""
+    texts: list[tuple[str]] = []
+    for candidate in candidates:
+        if not candidate.total_records:
+            for passage in candidate.passages:
+                texts.append((folded(candidate.text[slice(*passage.span)]),))
     by_query = scan(query, texts, weights=(1.0,))
     by_title = scan(first_line(query), texts, weights=(1.0,))
-    scores = [whole + _TITLE * title for whole, title in zip(by_query, by_title, strict=True)]
-    start = 0
-    for candidate in divided:
-        file_scores = scores[start : start + len(candidate.passages)]
-        start += len(file_scores)
-        indexes = range(len(file_scores))
-        best = max(indexes, key=file_scores.__getitem__, default=0)
-        ranks = [(-file_scores[index], abs(index - best), index) for index in indexes]
-        candidate.passages = [candidate.passages[index] for _, _, index in sorted(ranks)]
+    rest = zip(by_query, by_title, strict=True)
+    matches: list[list[float]] = []
+    for candidate in candidates:
+        if candidate.total_records:
+            # Their order is by match already, and each counts as the best match by words.
+            matches.append([1.0] * len(candidate.passages))
+        else:
+            of_file = islice(rest, len(candidate.passages))
+            matches.append([whole + _TITLE * title for whole, title in of_file])
+    return matches
+
+
+def _sort_passages(
+    candidate: _Candidate, matches: Sequence[float], named: Collection[Span], min_match: float
+) -> None:
+    """Sort the passages of a file, those of named definitions first, and drop poor matches."""
+    indexes = range(len(matches))
+    best = max(indexes, key=matches.__getitem__, default=0)
+    of_named: list[Passage] = []
+    others: list[Passage] = []
+    for index in sorted(indexes, key=lambda index: (-matches[index], abs(index - best), index)):
+        passage = candidate.passages[index]
+        start, end = passage.span
+        if any(start < named_end and named_start < end for named_start, named_end in named):
+            of_named.append(replace(passage, is_named=True))
+        elif matches[index] >= min_match:
+            others.append(passage)
+    candidate.passages = [*of_named, *others]
+
+
+def _definitions(path: str, text: str, symbols: Sequence[Symbol]) -> dict[Definition, Span]:
+    """Return the definitions of a file with their spans."""
+    lines = [0, *(match.end() for match in _LINE_END.finditer(text)), len(text)]
+    firsts = list(_first_lines(text, lines, symbols))
+    parents = _parents(symbols)
+    definitions: dict[Definition, Span] = {}
+    for index, symbol in enumerate(symbols):
+        end = len(lines) - 1
+        for later in range(index + 1, len(symbols)):
+            if symbols[later].indent <= symbol.indent:
+                end = firsts[later]
+                break
+        parent = symbols[parents[index]].name if parents[index] >= 0 else ""
+        definition = Definition(path, symbol.name, parent, firsts[index] + 1, end)
+        definitions[definition] = (lines[firsts[index]], lines[end])
+    return definitions
 
 
 def _passages(text: str, symbols: Sequence[Symbol]) -> Iterator[Passage]:
@@ -320,10 +405,14 @@ def _in_common_order(candidates: Sequence[_Candidate]) -> list[tuple[_Candidate,
     """Return the passages of all files by finish time, with files served by their shares."""
     queue: list[tuple[float, int, _Candidate, Passage]] = []
     for order, candidate in enumerate(candidates):
-        chars = 0
+        chars = named_chars = 0
         for passage in candidate.passages:
-            chars += len(passage)
-            finish = chars / candidate.share if candidate.share else inf
+            if passage.is_named:
+                named_chars += len(passage)
+                finish = named_chars / _NAMED_SHARE
+            else:
+                chars += len(passage)
+                finish = chars / candidate.share if candidate.share else inf
             queue.append((finish, order, candidate, passage))
     # The sort is stable, so the passages of a file keep their order.
     queue.sort(key=itemgetter(0, 1))

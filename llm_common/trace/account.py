@@ -31,6 +31,7 @@ _CHARS_PER_TOKEN: Final = 4.0  # of English text, for a packing with nothing to 
 _RULES: Final = {
     "excluded": "A pattern of the request excludes it.",
     "below_cut_off": "Its score of {score:.2f} is below the minimum.",
+    "poor_match": "Passages of other files match the request far better.",
     "not_required": "The request does not need items of this kind.",
     "empty": "It is empty.",
     "unavailable": "The store could not load it.",
@@ -254,7 +255,10 @@ def why_out(item: PackedItem, line: PackingLine) -> str:
     about = f"about {missing_tokens(item, line):,} tokens"
     if item.form != "left_out":
         part = _SHOWN_FORMS.get(item.form, "A part is shown")
-        return f"{part}. The other {about} did not fit."
+        reason = "did not fit"
+        if line.strategy == FOLDER_STRATEGY:
+            reason += ", or match far less than the best part"
+        return f"{part}. The other {about} {reason}."
     if item.reason in _RULES:
         return _RULES[item.reason].format(score=item.score)
     if item.reason == "no_room":

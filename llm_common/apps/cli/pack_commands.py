@@ -30,6 +30,7 @@ _REASONS = {
     "mentioned": "named",
     "share": "matches",
     "no_room": "no tokens were left",
+    "poor_match": "others match better",
     "below_cut_off": "scores too low",
     "limit_reached": "enough files",
 }
