@@ -89,7 +89,8 @@ def test_definitions_in_tests_are_not_named(tmp_path: Path) -> None:
 
 
 def test_a_file_of_the_same_name_in_another_folder_is_not_named(tree: Path) -> None:
-    write(tree, {"bakery/kiln.py": KILN})
+    # The line is exact in the other file.
+    write(tree, {"bakery/kiln.py": KILN, "pottery/kiln.py": "import door\n" * 9 + KILN})
     query = f'File "/usr/lib/pottery/kiln.py", line {FIRE_LINE}, in fire\nIt stops too early.'
     texts = shown(pack_folder(query, tree, budget_tokens=2_500))
     assert METHOD.strip() in texts["pottery/kiln.py"]
@@ -105,8 +106,9 @@ def test_a_line_names_the_innermost_definition(tmp_path: Path) -> None:
 
 def test_a_long_named_definition_is_packed_by_passages(tmp_path: Path) -> None:
     folder = write(tmp_path / "long", {"kiln.py": KILN.replace(BODY, BODY * 3)})
-    pack = pack_folder("Kiln.fire stops too early", folder, budget_tokens=4_000)
+    pack = pack_folder("Kiln.fire stops too early", folder, budget_tokens=6_000)
     assert "stops the kiln early in 19 minutes" in pack.text
+    assert "self.heat_30" not in pack.text
 
 
 def test_passages_that_match_far_less_are_left_out(tmp_path: Path) -> None:
