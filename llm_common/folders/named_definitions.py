@@ -12,8 +12,12 @@ from llm_common.folders.candidates import code_names
 # `Class` and `method` of `Class.method`. The lookahead lets `a.b.c` match twice.
 _QUALIFIED = re.compile(r"\b([^\W\d]\w*)\.(?=([^\W\d]\w*))")
 # A line of a traceback, such as `File "core.py", line 12, in main` or `core.py:12: in main`, and
-# `core.py:12` alone. Bounded, so that hostile text takes linear time.
-_PLACE = re.compile(r"([\w./\\-]{1,200}\.\w{1,8})(?:\", line |:)(\d{1,7})(?:(?:,|:) in (\w+))?")
+# `core.py:12` alone. A match begins where a path does and is bounded, so that hostile text takes
+# linear time.
+_PLACE = re.compile(
+    r"(?<![\w./\\-])([\w./\\-]{1,200}\.\w{1,8})(?:\", line |:)(\d{1,7})(?:(?:,|:) in (\w+))?"
+)
+_MAX_PLACES = 64  # bounds the work for a long query, as `code_names` does
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,15 +61,17 @@ def named_definitions(query: str, definitions: Iterable[Definition]) -> set[Defi
     for name in code_names(query):
         if len(by_name[name]) == 1:
             named.update(by_name[name])
-    for parent, name in _QUALIFIED.findall(query):
+    for parent, name in set(_QUALIFIED.findall(query)):
         named.update(method for method in by_name[name] if method.parent == parent)
-    for path, number, name in _PLACE.findall(query):
-        # A traceback has the paths of an installation. The folder is usually the same.
+    places = [*dict.fromkeys(_PLACE.findall(query))][:_MAX_PLACES]
+    for path, number, name in places:
+        # A traceback has the paths of an installation, with the same folder around the file.
         end = PurePosixPath(path.replace("\\", "/")).parts[-2:]
         line = int(number)
         matching: list[Definition] = []
         for definition in by_file_name[end[-1]]:
-            is_same_file = PurePosixPath(definition.path).parts[-len(end) :] == end
+            parts = PurePosixPath(definition.path).parts[-len(end) :]
+            is_same_file = end[-len(parts) :] == parts
             # With a name, the line may be that of another version.
             is_there = definition.first_line <= line <= definition.last_line
             if is_same_file and (definition.name == name if name else is_there):

@@ -97,6 +97,12 @@ def test_a_file_of_the_same_name_in_another_folder_is_not_named(tree: Path) -> N
     assert METHOD.strip() not in texts.get("bakery/kiln.py", "")
 
 
+def test_a_file_without_a_folder_is_named_by_any_path(tmp_path: Path) -> None:
+    folder = write(tmp_path / "flat", {"kiln.py": KILN})
+    query = f'File "/srv/app/kiln.py", line {FIRE_LINE}, in fire\nIt stops too early.'
+    assert METHOD.strip() in pack_folder(query, folder, budget_tokens=1_500).text
+
+
 def test_a_line_names_the_innermost_definition(tmp_path: Path) -> None:
     others = OTHERS[: len(OTHERS) // 5]
     folder = write(tmp_path / "short", {"kiln.py": f"class Kiln:\n{others}{METHOD}{others}"})
