@@ -179,7 +179,7 @@ async def false_rules(folder: Path) -> tuple[int, int]:
             messages = []
             for turn in json.loads(line)["turns"]:
                 messages.append({"role": "user", "content": turn["text"]})
-            [*texts] = await prompt_of(messages, 8_000)
+            texts = await prompt_of(messages, 8_000)
             count += len(re.findall(r"^rule \d+ user: ", "\n".join(texts), re.MULTILINE))
     return count, talks
 
