@@ -30,7 +30,7 @@ import sqlite3
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
@@ -38,6 +38,7 @@ from typing import Any
 
 from llm_common.agents.context_pointers import ContextPointer, deterministic_summary
 from llm_common.context import (
+    ContextBundle,
     ContextSelectionRequest,
     ContextSelector,
     DataPoolSnapshot,
@@ -219,12 +220,7 @@ def turns_in_bundles(path: Path, half: str) -> tuple[int, dict[str, float]]:
             shown_less += sum(tokens.get(turn_id, 0) < size for turn_id, size in before.items())
             before = tokens
             if budget == BUDGET_TOKENS:
-                whole = {turn.id: len(turn.content) for turn in pool.session_log}
-                shown = {turn.id: len(GAPS.sub("", turn.content)) for turn in bundle.turns}
-                parts = [
-                    min(shown.get(wanted, 0) / max(whole[wanted], 1), 1.0) for wanted in row["gold"]
-                ]
-                recalls.append(statistics.fmean(parts))
+                recalls.append(share_in_bundle(bundle, pool, row["gold"]))
                 used.append(bundle.metadata.budget_utilization)
     return len(rows), {
         "order": by_order,
@@ -232,6 +228,23 @@ def turns_in_bundles(path: Path, half: str) -> tuple[int, dict[str, float]]:
         "budget used": statistics.fmean(used),
         "shown less": shown_less,
     }
+
+
+def share_in_bundle(bundle: ContextBundle, pool: DataPoolSnapshot, gold: Sequence[str]) -> float:
+    """Return the share of the wanted turns that a bundle shows, cut ones by their characters."""
+    whole = {turn.id: len(turn.content) for turn in pool.session_log}
+    shown = {turn.id: len(GAPS.sub("", turn.content)) for turn in bundle.turns}
+    return statistics.fmean(min(shown.get(id_, 0) / max(whole[id_], 1), 1.0) for id_ in gold)
+
+
+def share_in_budget(order: Sequence[str], sizes: Mapping[str, int], gold: Sequence[str]) -> float:
+    """Return the share of the wanted turns among the whole ones that fit, best first."""
+    left, shown = BUDGET_TOKENS, set()
+    for turn_id in order:
+        if (size := sizes[turn_id]) <= left:
+            left -= size
+            shown.add(turn_id)
+    return len(shown.intersection(gold)) / len(gold)
 
 
 def turns_recall(
@@ -245,12 +258,7 @@ def turns_recall(
     }
 
     def recall(row: dict[str, Any], order: list[str]) -> float:
-        left, shown = BUDGET_TOKENS, set()
-        for turn_id in order:
-            if (size := sizes[row["conv_id"]][turn_id]) <= left:
-                left -= size
-                shown.add(turn_id)
-        return len(shown.intersection(row["gold"])) / len(row["gold"])
+        return share_in_budget(order, sizes[row["conv_id"]], row["gold"])
 
     return measured([(row, row["query"], pools[row["conv_id"]]) for row in rows], methods, recall)
 

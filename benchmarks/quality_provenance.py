@@ -20,6 +20,7 @@ import statistics
 import sys
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -103,11 +104,32 @@ async def found_values(values: Sequence[str], store: Any, session_id: str) -> in
     return count
 
 
-async def measure(runs: Sequence[dict[str, Any]], limit: int, *, with_search: bool) -> float:
-    """Print the share of needed values in each kind of prompt, and return that of `fold`."""
-    held: dict[str, int] = defaultdict(int)
-    sizes: dict[str, list[int]] = defaultdict(list)
-    calls = needed_values = 0
+@dataclass
+class Provenance:
+    """How many needed values are in each kind of prompt.
+
+    Attributes:
+        calls: The number of calls that need a value of their history.
+        needed: The number of these values.
+        held: How many of them each kind of prompt has.
+        sizes: The tokens of each prompt, by its kind.
+    """
+
+    calls: int = 0
+    needed: int = 0
+    held: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    sizes: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
+
+    def share(self, name: str) -> float:
+        return self.held[name] / self.needed
+
+    def mean_tokens(self, name: str) -> float:
+        return statistics.mean(self.sizes[name])
+
+
+async def measured(runs: Sequence[dict[str, Any]], limit: int, *, with_search: bool) -> Provenance:
+    """Return how many needed values are in each kind of prompt."""
+    found = Provenance()
     for number, run in enumerate(runs):
         system, *messages = run["messages"]
         store = InMemoryContextPointerStore()
@@ -119,8 +141,8 @@ async def measure(runs: Sequence[dict[str, Any]], limit: int, *, with_search: bo
             needed = needed_by(message, text_of(before))
             if not needed:
                 continue
-            calls += 1
-            needed_values += len(needed)
+            found.calls += 1
+            found.needed += len(needed)
             folded = await fold(
                 [system, *before], store=store, session_id=f"r{number}", policy=policy
             )
@@ -131,18 +153,24 @@ async def measure(runs: Sequence[dict[str, Any]], limit: int, *, with_search: bo
             }
             for name, prompt in prompts.items():
                 prompt_text = text_of(prompt)
-                held[name] += sum(value in prompt_text for value in needed)
-                sizes[name].append(sum(map(tokens_of, prompt)))
+                found.held[name] += sum(value in prompt_text for value in needed)
+                found.sizes[name].append(sum(map(tokens_of, prompt)))
             if with_search:
                 prompt_text = text_of(prompts["fold"])
                 missing = [value for value in needed if value not in prompt_text]
-                held["fold and one search"] += len(needed) - len(missing)
-                held["fold and one search"] += await found_values(missing, store, f"r{number}")
-    print(f"{limit:,} tokens: {calls} calls need {needed_values} values")
-    for name, count in held.items():
-        size = f"{statistics.mean(sizes[name]):,.0f} tokens" if name in sizes else ""
-        print(f"  {name:28} {count / needed_values:.3f}  {size}")
-    return held["fold"] / needed_values
+                searched = await found_values(missing, store, f"r{number}")
+                found.held["fold and one search"] += len(needed) - len(missing) + searched
+    return found
+
+
+async def measure(runs: Sequence[dict[str, Any]], limit: int, *, with_search: bool) -> float:
+    """Print the share of needed values in each kind of prompt, and return that of `fold`."""
+    found = await measured(runs, limit, with_search=with_search)
+    print(f"{limit:,} tokens: {found.calls} calls need {found.needed} values")
+    for name in found.held:
+        size = f"{found.mean_tokens(name):,.0f} tokens" if name in found.sizes else ""
+        print(f"  {name:28} {found.share(name):.3f}  {size}")
+    return found.share("fold")
 
 
 def main() -> None:

@@ -55,13 +55,19 @@ class Case:
 
 
 def cases(folder: Path) -> Iterator[Case]:
-    """Yield the questions that have a SELECT."""
+    """Yield the questions of the set, each with its SELECT."""
+    yield from cases_with_a_query(folder.joinpath("questions.tune.jsonl").read_text("utf-8"))
+
+
+def cases_with_a_query(questions: str) -> Iterator[Case]:
+    """Yield the questions of lines of JSON that have a SELECT."""
     queries = tomllib.loads(QUERIES.read_text(encoding="utf-8"))
-    for line in (folder / "questions.tune.jsonl").read_text(encoding="utf-8").splitlines():
+    for line in questions.splitlines():
         row = json.loads(line)
         question = row["input"]
         key = hashlib.sha256(question.encode()).hexdigest()[:8]
-        yield Case(question, str(row["ground_truth"]), queries[key])
+        if key in queries:
+            yield Case(question, str(row["ground_truth"]), queries[key])
 
 
 def is_right(expected: str, first_row: tuple[object, ...]) -> bool:
@@ -128,13 +134,24 @@ async def rank_lists(folder: Path, records: Mapping[str, list[dict[str, Any]]]) 
     print(f"recall of the needed lists among the best of ten: {', '.join(means)}")
 
 
-async def measure(folder: Path) -> None:
-    records = json.loads((folder / "records.json").read_text(encoding="utf-8"))
+async def session_with(records: Mapping[str, list[dict[str, Any]]]) -> Session:
+    """Return a session with each list as the result of one tool."""
     policy = OffloadPolicy(max_turn_tokens=None)
     session = Session(InMemoryContextPointerStore(), config=SessionConfig(offload=policy))
-    start_s = time.process_time()
     for name, rows in records.items():
         await session.offload(rows, tool=f"get_{name}", args={})
+    return session
+
+
+def select_of(case: Case, names: Mapping[str, str]) -> str:
+    """Return the SELECT of a question with the names of the tables."""
+    return TABLE.sub(lambda match: names[match[1]], case.sql)
+
+
+async def measure(folder: Path) -> None:
+    records = json.loads((folder / "records.json").read_text(encoding="utf-8"))
+    start_s = time.process_time()
+    session = await session_with(records)
     offload_ms = 1_000 * (time.process_time() - start_s)
     start_s = time.process_time()
     names = await names_of(session)
@@ -144,7 +161,7 @@ async def measure(folder: Path) -> None:
     answer_tokens, refusal_tokens = [], []
     query_ms = []
     for case in cases(folder):
-        sql = TABLE.sub(lambda match: names[match[1]], case.sql)
+        sql = select_of(case, names)
         start_s = time.process_time()
         answer = await session.query(sql)
         query_ms.append(1_000 * (time.process_time() - start_s))
