@@ -17,7 +17,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-gateway coverage coverage-report check format torture bench bench-peers hops mutants docs lock build release-check test-llm test-services test-adapters test-integrations test-mcp test-hosts clean
+.PHONY: help install demo test test-gateway coverage coverage-report check format torture bench bench-peers bench-public hops mutants docs lock build release-check test-llm test-services test-adapters test-integrations test-mcp test-hosts clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -145,9 +145,16 @@ bench-peers: .peers-venv/.installed ## measure previews and the store beside rel
 	@$(if $(filter previews,$(PEERS)),.peers-venv/bin/python benchmarks/quality_previews.py)
 	@$(if $(filter store,$(PEERS)),.peers-venv/bin/python benchmarks/bench_store.py $(BENCH))
 
+bench-public: export DO_NOT_TRACK := 1
+bench-public: export HAYSTACK_TELEMETRY_ENABLED := False
+bench-public: export HEADROOM_STATELESS := 1
+bench-public: .peers-venv/.installed ## measure what is chosen on public data; DATA=folder, TABLES="tools folds", LIMIT=5, WRITE=1 updates docs/evidence.md
+	@test -n "$(DATA)" || { echo "make bench-public DATA=folder, see benchmarks/README.md"; exit 2; }
+	@.peers-venv/bin/python -m benchmarks.public "$(DATA)" $(if $(TABLES),--tables $(TABLES)) $(if $(LIMIT),--limit $(LIMIT)) $(if $(WRITE),--write)
+
 .peers-venv/.installed: pyproject.toml benchmarks/peers.txt
 	@test -x .peers-venv/bin/python || $(PYTHON) -m venv .peers-venv
-	@.peers-venv/bin/python -m pip install --quiet -e ".[tokens]" -r benchmarks/peers.txt
+	@.peers-venv/bin/python -m pip install --quiet -e ".[embeddings,tokens]" -r benchmarks/peers.txt
 	@touch $@
 
 hops: .venv/.installed ## count the files that a reader opens to follow a save, a load, a selection and a run

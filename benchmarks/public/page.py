@@ -1,0 +1,113 @@
+"""Write the sections of a run as `docs/evidence.md`."""
+
+import platform
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Final
+
+from benchmarks.public.inputs import Input
+from benchmarks.public.tables import Section, ahead_of_ours, is_compared
+
+__all__ = ["PAGE", "page_of", "section_text"]
+
+PAGE: Final = Path(__file__).parents[2] / "docs" / "evidence.md"
+PACKAGES: Final = ("wordllama", "fastmcp")
+
+
+def section_text(section: Section) -> str:
+    """Return a section in Markdown."""
+    parts = [f"## {section.title}", section.about.replace("\n", " ").replace("  ", "\n\n")]
+    for table in section.tables:
+        parts.append(table.markdown())
+        ahead = ahead_of_ours(table)
+        if is_compared(table):
+            text = "; ".join(ahead) or "no other row of this table"
+            parts.append(f"*Ahead of llm-common*: {text}.")
+    parts += section.notes
+    return "\n\n".join(parts)
+
+
+def page_of(
+    sections: Iterable[Section],
+    failures: Mapping[str, str],
+    manifest: Mapping[str, Input],
+    *,
+    limit: int | None = None,
+) -> str:
+    """Return the page.
+
+    Args:
+        sections: What was measured.
+        failures: Why a table could not be measured, by its name.
+        manifest: The inputs.
+        limit: How many cases of each set were measured. None for all.
+    """
+    parts = [INTRODUCTION.strip(), f"Measured on {_where_and_when()}."]
+    if limit is not None:
+        parts.append(f"**This page is a draft, with at most {limit} cases of each kind.**")
+    parts += map(section_text, sections)
+    parts += [NOT_RUN.strip(), *(f"Not measured: {name}, {why}" for name, why in failures.items())]
+    parts += ["## Data", DATA.strip(), _sources(manifest)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _where_and_when() -> str:
+    versions = [f"{platform.python_implementation()} {platform.python_version()}"]
+    for package in PACKAGES:
+        try:
+            versions.append(f"{package} {version(package)}")
+        except PackageNotFoundError:
+            continue
+    return f"{datetime.now(UTC):%Y-%m-%d} with {', '.join(versions)}"
+
+
+def _sources(manifest: Mapping[str, Input]) -> str:
+    lines = ["| repository | commit | licence | files |", "|---|---|---|---|"]
+    by_repository: dict[str, list[Input]] = {}
+    for source in manifest.values():
+        by_repository.setdefault(source.repository, []).append(source)
+    for repository, files in by_repository.items():
+        link = f"[{repository}](https://github.com/{repository})"
+        first = files[0]
+        lines.append(f"| {link} | `{first.commit[:12]}` | {first.licence} | {len(files)} |")
+    return "\n".join(lines)
+
+
+INTRODUCTION: Final = """
+# Evidence
+
+How well llm-common chooses, on public data, beside baselines of the same run and beside what others
+report. `make bench-public DATA=folder WRITE=1` measures everything and writes this page.
+
+**What is measured.** Retrieval and selection: whether the evidence for an answer is in what a model
+would see, within a budget. This can be measured without a model, repeated by anyone, and is the
+part of an agent that this library is responsible for.
+
+**What is not measured.** Answers. No model reads anything here, so no figure says how many questions
+an agent answers or how many issues it solves. Speed and cost are in [benchmarks](benchmarks.md).
+
+**How to read it.** Rows in bold are ours, with one default configuration. Rows marked "reported"
+are figures of others with the thread or paper that states them. We did not run those systems. Their
+units and splits may differ, as the text says. All other rows are baselines that the same run
+measured. Where constants were chosen on a part of the data, the figure in parentheses is the part
+that was held back, and it is the one to trust. Under each table are all rows that are ahead of ours.
+Nothing was tuned after the first run of this command.
+"""
+
+NOT_RUN: Final = """
+## Not run
+
+LOCA-bench's mock servers were not run: its tasks are scored by the actions of a model, and its
+generators write environments that need the benchmark's own servers. LongMemEval is left out, since
+its data are not in a public repository.
+"""
+
+DATA: Final = """
+`benchmarks/public/inputs.toml` names each file by repository, commit, path and SHA-256. A missing or
+different file is an error, and its table is left out. None of the data is part of this repository.
+The folder has an entry `{owner}+{name}` for each repository: a checkout at the commit, or a folder
+with the git directory `repo`. The tables about code need git directories of the repositories whose
+issues they search.
+"""

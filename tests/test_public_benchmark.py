@@ -1,0 +1,419 @@
+import hashlib
+import io
+import json
+import math
+import os
+import re
+import subprocess
+import zipfile
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from benchmarks.public.__main__ import TABLES, main
+from benchmarks.public.bm25 import BM25, code_words, words
+from benchmarks.public.contextbench import line_scores, repository_of
+from benchmarks.public.inputs import MANIFEST, Input, InputError, Inputs, manifest_of
+from benchmarks.public.issues import edited_lines
+from benchmarks.public.page import PAGE, page_of, section_text
+from benchmarks.public.records import records_of_text
+from benchmarks.public.repositories import Issue, at_each_commit
+from benchmarks.public.tables import (
+    REPORTED,
+    Row,
+    Section,
+    Share,
+    Table,
+    ahead_of_ours,
+    is_compared,
+    reported_rows,
+    share_of,
+)
+from benchmarks.public.trees import Tree
+from benchmarks.talks import Question, Turn, outcome_of, questions_of, turns_of
+from llm_common.core import DefaultCounter
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    identity = ["-c", "user.name=A", "-c", "user.email=a@example.org"]
+    command = ["git", *identity, "-C", str(folder), *arguments]
+    environment = {**os.environ, "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
+    done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
+    return done.stdout.strip()
+
+
+def _commit(folder: Path, files: dict[str, str]) -> str:
+    for path, text in files.items():
+        file = folder / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    _git(folder, "add", "-A")
+    _git(folder, "commit", "-q", "-m", "a commit")
+    return _git(folder, "rev-parse", "HEAD")
+
+
+@pytest.fixture
+def work_tree(tmp_path: Path) -> Path:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    _git(folder, "init", "-q")
+    return folder
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    return folder
+
+
+def _add_git_directory(work_tree: Path, data: Path, name: str) -> None:
+    (data / name).mkdir()
+    _git(data, "clone", "-q", "--bare", str(work_tree), str(data / name / "repo"))
+
+
+def _input(text: str, commit: str = "0" * 40) -> Input:
+    sha256 = hashlib.sha256(text.encode()).hexdigest()
+    return Input("owner/name", commit, "data/rows.jsonl", sha256, "MIT")
+
+
+# --- inputs
+
+
+def test_a_plain_file_with_the_right_hash_is_read(data: Path) -> None:
+    file = data / "owner+name" / "data" / "rows.jsonl"
+    file.parent.mkdir(parents=True)
+    file.write_text('{"a": 1}\n')
+    inputs = Inputs(data, {"rows": _input('{"a": 1}\n')})
+    assert inputs.json_lines("rows") == [{"a": 1}]
+
+
+def test_a_file_is_read_from_a_git_directory_at_its_commit(work_tree: Path, data: Path) -> None:
+    old = _commit(work_tree, {"data/rows.jsonl": "old"})
+    _commit(work_tree, {"data/rows.jsonl": "new"})
+    _add_git_directory(work_tree, data, "owner+name")
+    assert Inputs(data, {"rows": _input("old", old)}).text("rows") == "old"
+
+
+def test_a_missing_file_is_an_error_that_names_it(data: Path) -> None:
+    message = r"missing: data/rows.jsonl of owner/name at 0{12} is not in .*owner\+name"
+    with pytest.raises(InputError, match=message):
+        Inputs(data, {"rows": _input("x")}).read("rows")
+
+
+def test_a_different_file_is_an_error_that_names_it(data: Path) -> None:
+    file = data / "owner+name" / "data" / "rows.jsonl"
+    file.parent.mkdir(parents=True)
+    file.write_text("other")
+    with pytest.raises(InputError, match=r"different: data/rows.jsonl of owner/name"):
+        Inputs(data, {"rows": _input("x")}).read("rows")
+
+
+def test_every_input_is_pinned_by_commit_and_hash() -> None:
+    inputs = manifest_of(MANIFEST)
+    assert inputs
+    for source in inputs.values():
+        assert re.fullmatch(r"[0-9a-f]{40}", source.commit)
+        assert re.fullmatch(r"[0-9a-f]{64}", source.sha256)
+        assert source.licence
+
+
+def test_a_run_names_missing_inputs_and_fails(
+    data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="skipped: folds"):
+        main([str(data), "--tables", "folds", "--jobs", "1"])
+    printed = capsys.readouterr()
+    assert "missing: historical_trajectories/gpt-4o-airline.json" in printed.err
+    assert "##" not in printed.out
+
+
+def test_the_page_is_written_only_by_a_run_of_all_tables(data: Path) -> None:
+    before = PAGE.read_bytes()
+    with pytest.raises(SystemExit, match="2"):
+        main([str(data), "--write", "--tables", "tools"])
+    assert PAGE.read_bytes() == before
+
+
+def test_a_page_of_few_cases_says_that_it_is_a_draft() -> None:
+    assert "draft, with at most 3 cases" in page_of([], {}, {}, limit=3)
+    assert "draft" not in page_of([], {}, {})
+
+
+# --- trees
+
+
+def test_a_tree_has_exactly_the_files_of_each_commit(work_tree: Path, tmp_path: Path) -> None:
+    first = _commit(work_tree, {"a.py": "a = 1\n", "b/c.py": "c = 1\n", "same.py": "x\n"})
+    (work_tree / "a.py").unlink()
+    (work_tree / "b" / "c.py").unlink()
+    (work_tree / "b").rmdir()
+    second = _commit(work_tree, {"b": "a file now\n", "same.py": "y\n"})
+    tree = Tree(work_tree / ".git", tmp_path / "tree")
+    times = []
+    for commit, wanted in (
+        (first, {"a.py": "a = 1\n", "b/c.py": "c = 1\n", "same.py": "x\n"}),
+        (second, {"b": "a file now\n", "same.py": "y\n"}),
+        (first, {"a.py": "a = 1\n", "b/c.py": "c = 1\n", "same.py": "x\n"}),
+    ):
+        tree.move_to(commit)
+        files = (path for path in tree.folder.rglob("*") if path.is_file())
+        found = {path.relative_to(tree.folder).as_posix(): path.read_text() for path in files}
+        assert found == wanted
+        assert tree.files.keys() == wanted.keys()
+        times.append((tree.folder / "same.py").stat().st_mtime_ns)
+    # An index reads a file again by its time: the same for equal contents, else another.
+    assert times[0] == times[2] != times[1]
+
+
+def test_issues_without_their_repository_or_commit_are_counted(work_tree: Path, data: Path) -> None:
+    commit = _commit(work_tree, {"a.py": "a = 1\n"})
+    _add_git_directory(work_tree, data, "Owner+Name")
+    issues = [
+        Issue("owner/name", commit, "there"),
+        Issue("owner/name", "0" * 40, "no such commit"),
+        Issue("owner/other", commit, "no such repository"),
+    ]
+    left_out: Counter[str] = Counter()
+    found = [
+        (issue.text, searched.text_lines("a.py"))
+        for issue, searched in at_each_commit(Inputs(data, {}), issues, left_out)
+    ]
+    assert found == [("there", ["a = 1"])]
+    assert left_out == {"owner/name": 1, "owner/other": 1}
+
+
+def test_whole_files_fill_the_budget_and_the_last_one_is_cut(work_tree: Path, data: Path) -> None:
+    texts = {f"{name}.py": f"{name} = 1\n" * 50 for name in ("first", "second", "third")}
+    commit = _commit(work_tree, texts)
+    _add_git_directory(work_tree, data, "owner+name")
+    issues = [Issue("owner/name", commit, "first")]
+    for _, searched in at_each_commit(Inputs(data, {}), issues, Counter()):
+        assert searched.ranked_by_bm25("first") == ["first.py"]
+        whole = DefaultCounter().count(f"first.py\n{texts['first.py']}\n")
+        shown = searched.shown_whole(["first.py", "second.py", "third.py"], whole + 40)
+        assert shown.keys() == {"first.py", "second.py"}
+        assert shown["first.py"] == ["first = 1"] * 50
+        assert 1 <= len(shown["second.py"]) < 20
+
+
+# --- measures
+
+
+def test_bm25_has_the_scores_of_its_formula() -> None:
+    index = BM25.of_texts(["red fox", "red red dog dog", "cat"])
+    idf = math.log(1 + (3 - 2 + 0.5) / (2 + 0.5))
+    mean = 7 / 3
+
+    def expected(count: int, length: int) -> float:
+        return idf * count / (count + 1.5 * (1 - 0.75 + 0.75 * length / mean))
+
+    assert index.scores(words("RED bird")) == pytest.approx([expected(1, 2), expected(2, 4), 0])
+    assert index.ranked(words("red")) == [1, 0]
+    assert index.ranked(words("bird")) == []
+
+
+def test_words_of_code_have_the_parts_of_identifiers() -> None:
+    assert code_words("parseURL(max_size)") == [
+        *("parseurl", "parse", "url"),
+        *("max_size", "max", "size"),
+    ]
+
+
+def test_sessions_and_turns_of_a_ranking() -> None:
+    question = Question("who?", 1, frozenset({"D1:3", "D2:1"}))
+    ranked = ["D9:1", "D1:1", "D1:3", "D7:1", "D6:1", "D5:1", "D2:9"]
+    outcome = outcome_of(question, ranked)
+    assert outcome == (1, 0, 1, 1, 0, 1, 0.5)
+
+
+def test_questions_without_evidence_do_not_count_and_turns_have_their_date() -> None:
+    talk = {
+        "session_1": [{"dia_id": "D1:1", "speaker": "Ann", "text": "Hi", "blip_caption": "a dog"}],
+        "session_1_date_time": "1 May",
+        "session_2_date_time": "2 May",
+        "qa": [
+            {"question": "a?", "evidence": ["D1:1; D1:2"], "category": 4},
+            {"question": "b?", "evidence": [], "category": 5},
+        ],
+    }
+    assert turns_of(talk) == [Turn("D1:1", "1 May Ann: Hi [image: a dog]")]
+    assert [*questions_of(talk)] == [Question("a?", 4, frozenset({"D1:1", "D1:2"}))]
+
+
+PATCH = """\
+diff --git a/pkg/a.py b/pkg/a.py
+--- a/pkg/a.py
++++ b/pkg/a.py
+@@ -10,4 +10,5 @@ def f():
+ ten
+-eleven
++ELEVEN
+ twelve
++inserted after twelve
+ thirteen
+@@ -40,1 +41,2 @@
++before forty
+ forty
+"""
+
+
+def test_edited_lines_are_removed_ones_and_those_before_an_insertion() -> None:
+    assert edited_lines(PATCH) == {"pkg/a.py": {11, 12, 39}}
+
+
+def test_line_scores_compare_lines_within_their_file() -> None:
+    wanted = {"a.py": frozenset({"x = 1", "y = 2"}), "b.py": frozenset({"z = 3"})}
+    shown = {"a.py": ["x = 1", "", "{", "other"], "c.py": ["z = 3"]}
+    recall, precision, f1 = line_scores(shown, wanted)
+    assert (recall, precision) == pytest.approx((1 / 3, 1 / 3))
+    assert f1 == pytest.approx(1 / 3)
+    assert line_scores({}, wanted) == (0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("instance", "repository"),
+    [
+        ("cli__cli-5047", "cli/cli"),
+        ("fasterxml__jackson-core-964", "fasterxml/jackson-core"),
+        (f"instance_NodeBB__NodeBB-{'f48e' * 10}-v{'0495' * 10}", "NodeBB/NodeBB"),
+    ],
+)
+def test_the_repository_of_an_instance(instance: str, repository: str) -> None:
+    assert repository_of(instance) == repository
+
+
+def test_records_of_both_kinds_of_headings() -> None:
+    text = (
+        "### Ann Lee (ID: pers-1)\nDOB: 1980-01-02 | Email: a@example.org\n\n"
+        "### acct-1 (owner: pers-1)\nbank_name: A: B\nbalance: 10.50\n"
+    )
+    assert [*records_of_text(text)] == [
+        {
+            "full_name": "Ann Lee",
+            "person_id": "pers-1",
+            "DOB": "1980-01-02",
+            "Email": "a@example.org",
+        },
+        {"owner": "pers-1", "bank_name": "A: B", "balance": 10.5},
+    ]
+
+
+# --- tables
+
+
+def test_a_share_has_the_held_back_part_only_if_both_parts_are_there() -> None:
+    assert str(share_of([(1.0, False), (0.0, True)])) == ".500 (.000)"
+    assert str(share_of([(1.0, True), (0.0, True)])) == ".500"
+    assert str(share_of([(1.0, False)])) == "1.000"
+
+
+def _table(*rows: Row) -> Table:
+    return Table("title", ("recall", "tokens"), rows)
+
+
+def test_rows_ahead_of_ours_are_named_for_each_part() -> None:
+    table = _table(
+        Row("ours", (Share(0.5, 0.5), "400"), "ours"),
+        Row("ours, better", (Share(0.6, 0.4), "400"), "ours"),
+        Row("base: words", (Share(0.55, 0.7), "900"), "baseline"),
+        Row("others", (Share(0.9), None), "reported", "https://example.org"),
+    )
+    assert ahead_of_ours(table) == [
+        "recall: others .900 (ours .600)",
+        "recall, held back: base .700 (ours .500)",
+    ]
+
+
+def test_a_tie_at_three_digits_is_not_ahead() -> None:
+    table = _table(
+        Row("ours", (Share(0.5), None), "ours"), Row("base", (Share(0.5004), None), "baseline")
+    )
+    assert ahead_of_ours(table) == []
+    assert is_compared(table)
+
+
+def test_a_table_without_common_columns_is_not_compared() -> None:
+    table = _table(
+        Row("ours", (Share(0.5), "3"), "ours"), Row("others", ("93 of 100", None), "reported", "x")
+    )
+    assert not is_compared(table)
+    assert "Ahead" not in section_text(Section("title", "about", (table,)))
+
+
+def test_a_page_names_losses_sources_and_what_failed() -> None:
+    table = _table(
+        Row("ours", (Share(0.5), "400"), "ours"),
+        Row("others", (Share(0.9), None), "reported", "https://example.org/7"),
+    )
+    section = Section("Some title", "About it.", (table,), ("A note.",))
+    page = page_of([section], {"tools": "missing: x"}, {"rows": _input("x")})
+    assert "*Ahead of llm-common*: recall: others .900 (ours .500)." in page
+    assert "| reported: others ([source](https://example.org/7)) | .900 |" in page
+    assert "A note." in page
+    assert "Not measured: tools, missing: x" in page
+    assert "[owner/name](https://github.com/owner/name)" in page
+
+
+@pytest.mark.parametrize(
+    ("table", "columns"),
+    [
+        ("locomo_all", ("any@1", "any@5", "any@10", "all@5", "all@10", "multi-hop all@5")),
+        ("locomo_1_to_4", ("any@5", "any@10", "all@5", "all@10", "turns R@10")),
+        ("letta", ("right in one query",)),
+        ("swe_bench_lite", ("first file",)),
+        (
+            "contextbench",
+            ("file recall", "file precision", "line recall", "line precision", "line F1"),
+        ),
+    ],
+)
+def test_every_reported_figure_has_a_source(table: str, columns: tuple[str, ...]) -> None:
+    rows = [*reported_rows(table, columns)]
+    assert rows
+    for row in rows:
+        assert row.source.startswith("https://")
+        assert any(cell is not None for cell in row.cells)
+
+
+def test_a_reported_figure_without_a_column_is_an_error() -> None:
+    with pytest.raises(ValueError, match="has no columns"):
+        [*reported_rows("locomo_all", ("any@5",))]
+
+
+def test_every_table_of_reported_figures_is_used() -> None:
+    sources = Path(REPORTED).parent.glob("*.py")
+    code = "".join(path.read_text(encoding="utf-8") for path in sources)
+    for name in re.findall(r"^\[\[(\w+)\]\]", REPORTED.read_text(encoding="utf-8"), re.MULTILINE):
+        assert f'"{name}"' in code
+
+
+def test_made_up_talks_are_measured_by_halves(data: Path) -> None:
+    talk = {
+        "speaker_a": "Ann",
+        "session_1_date_time": "1:00 pm on 1 May, 2023",
+        "session_1": [
+            {"dia_id": "D1:1", "speaker": "Ann", "text": "I adopted a parrot."},
+            {"dia_id": "D1:2", "speaker": "Bob", "text": "Lovely weather."},
+        ],
+        "session_2_date_time": "1:00 pm on 2 May, 2023",
+        "session_2": [{"dia_id": "D2:1", "speaker": "Bob", "text": "My car broke down."}],
+        "qa": [{"question": "Who adopted a parrot?", "evidence": ["D1:1"], "category": 1}],
+    }
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name in ("26", "30"):
+            archive.writestr(f"talks/{name}.json", json.dumps(talk))
+    file = data / "owner+name" / "talks.zip"
+    file.parent.mkdir()
+    file.write_bytes(buffer.getvalue())
+    sha256 = hashlib.sha256(buffer.getvalue()).hexdigest()
+    source = Input("owner/name", "0" * 40, "talks.zip", sha256, "MIT")
+    inputs = Inputs(data, {"locomo": source})
+    table = TABLES["sessions"](inputs, None).tables[0]
+    by_label = {row.label: row.cells for row in table.rows if row.group != "reported"}
+    assert table.title == "LoCoMo, all questions (2)"
+    assert by_label["llm-common, SqliteMemory, words only"][0] == Share(1.0, 1.0)
+    assert by_label["BM25"][0] == Share(1.0, 1.0)
+    assert by_label["newest turns"][0] == Share(0.0, 0.0)
