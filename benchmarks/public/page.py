@@ -18,7 +18,7 @@ PACKAGES: Final = ("wordllama", "fastmcp")
 
 def section_text(section: Section) -> str:
     """Return a section in Markdown."""
-    parts = [f"## {section.title}", section.about.replace("\n", " ").replace("  ", "\n\n")]
+    parts = [f"## {section.title}", _unwrapped(section.about)]
     for table in section.tables:
         parts.append(table.markdown())
         ahead = ahead_of_ours(table)
@@ -44,13 +44,21 @@ def page_of(
         manifest: The inputs.
         limit: How many cases of each set were measured. None for all.
     """
-    parts = [INTRODUCTION.strip(), f"Measured on {_where_and_when()}."]
+    parts = [_unwrapped(INTRODUCTION), f"Measured on {_where_and_when()}."]
     if limit is not None:
         parts.append(f"**This page is a draft, with at most {limit} cases of each kind.**")
     parts += map(section_text, sections)
-    parts += [NOT_RUN.strip(), *(f"Not measured: {name}, {why}" for name, why in failures.items())]
-    parts += ["## Data", DATA.strip(), _sources(manifest)]
+    parts += [
+        _unwrapped(NOT_RUN),
+        *(f"Not measured: {name}, {why}" for name, why in failures.items()),
+    ]
+    parts += ["## Data", _unwrapped(DATA), _sources(manifest)]
     return "\n\n".join(parts) + "\n"
+
+
+def _unwrapped(text: str) -> str:
+    """Return paragraphs with one line each, as in the other pages."""
+    return "\n\n".join(" ".join(part.split()) for part in text.strip().split("\n\n"))
 
 
 def _where_and_when() -> str:
@@ -99,9 +107,9 @@ Nothing was tuned after the first run of this command.
 NOT_RUN: Final = """
 ## Not run
 
-LOCA-bench's mock servers were not run: its tasks are scored by the actions of a model, and its
-generators write environments that need the benchmark's own servers. LongMemEval is left out, since
-its data are not in a public repository.
+LOCA-bench was not run: its environments are local files, but each of its 15 tasks needs a scripted
+solver in place of a model, and none is written. LongMemEval is left out, since no public repository
+that we know of has its data as plain files.
 """
 
 DATA: Final = """
