@@ -184,6 +184,15 @@ def test_issues_without_their_repository_or_commit_are_counted(work_tree: Path, 
     assert left_out == {"owner/name": 1, "owner/other": 1}
 
 
+def test_a_limit_takes_one_issue_of_each_repository(work_tree: Path, data: Path) -> None:
+    commit = _commit(work_tree, {"a.py": "a = 1\n"})
+    for name in ("owner+a", "owner+b", "owner+c"):
+        _add_git_directory(work_tree, data, name)
+    issues = [Issue(f"owner/{name}", commit, name + number) for name in "abc" for number in "12"]
+    found = [issue.text for issue, _ in at_each_commit(Inputs(data, {}), issues, Counter(), 2)]
+    assert found == ["a1", "b1"]
+
+
 def test_whole_files_fill_the_budget_and_the_last_one_is_cut(work_tree: Path, data: Path) -> None:
     texts = {f"{name}.py": f"{name} = 1\n" * 50 for name in ("first", "second", "third")}
     commit = _commit(work_tree, texts)
@@ -349,7 +358,7 @@ def test_a_page_names_losses_sources_and_what_failed() -> None:
     )
     section = Section("Some title", "About it.", (table,), ("A note.",))
     page = page_of([section], {"tools": "missing: x"}, {"rows": _input("x")})
-    assert "*Ahead of llm-common*: recall: others .900 (ours .500)." in page
+    assert "Ahead of llm-common:\n\n- recall: others .900 (ours .500)\n" in page
     assert "| reported: others ([source](https://example.org/7)) | .900 |" in page
     assert "A note." in page
     assert "Not measured: tools, missing: x" in page

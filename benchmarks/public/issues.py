@@ -15,7 +15,6 @@ from benchmarks.public.repositories import (
     SearchedRepository,
     at_each_commit,
     left_out_note,
-    some_of_each,
 )
 from benchmarks.public.tables import Row, Section, Table, reported_rows, share_of
 
@@ -79,7 +78,7 @@ def swe_bench_lite(inputs: Inputs, limit: int | None) -> Section:
     ]
     values: dict[str, list[tuple[list[float], bool]]] = {OURS: [], BASELINE: []}
     left_out: Counter[str] = Counter()
-    for issue, searched in at_each_commit(inputs, some_of_each(issues, limit), left_out):
+    for issue, searched in at_each_commit(inputs, issues, left_out, limit):
         values[OURS].append((_by_ours(issue, searched), issue.is_unseen))
         values[BASELINE].append((_by_bm25(issue, searched), issue.is_unseen))
     columns = ["first file"]

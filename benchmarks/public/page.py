@@ -23,8 +23,9 @@ def section_text(section: Section) -> str:
         parts.append(table.markdown())
         ahead = ahead_of_ours(table)
         if is_compared(table):
-            text = "; ".join(ahead) or "no other row of this table"
-            parts.append(f"*Ahead of llm-common*: {text}.")
+            lines = [f"- {phrase}" for phrase in ahead] or ["- none of the other rows"]
+            parts.append("Ahead of llm-common:")
+            parts.append("\n".join(lines))
     parts += section.notes
     return "\n\n".join(parts)
 
@@ -100,8 +101,9 @@ an agent answers or how many issues it solves. Speed and cost are in [benchmarks
 are figures of others with the thread or paper that states them. We did not run those systems. Their
 units and splits may differ, as the text says. All other rows are baselines that the same run
 measured. Where constants were chosen on a part of the data, the figure in parentheses is the part
-that was held back, and it is the one to trust. Under each table are all rows that are ahead of ours.
-Nothing was tuned after the first run of this command.
+that was held back, and it is the one to trust. No constant was chosen on held-back data, but reviews
+of earlier versions ran on some of it, and what they found wrong led to changes. Under each table are
+all rows that are ahead of ours. Nothing was tuned after the first run of this command.
 """
 
 NOT_RUN: Final = """

@@ -5,6 +5,7 @@ import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Final, TypeVar
 
@@ -23,7 +24,6 @@ __all__ = [
     "SearchedRepository",
     "at_each_commit",
     "left_out_note",
-    "some_of_each",
 ]
 
 BUDGETS: Final = (8_000, 16_000)
@@ -152,9 +152,16 @@ def _cut(text: str, max_tokens: int) -> str:
 
 
 def at_each_commit(
-    inputs: Inputs, issues: Sequence[AnyIssue], left_out: Counter[str]
+    inputs: Inputs, issues: Sequence[AnyIssue], left_out: Counter[str], limit: int | None = None
 ) -> Iterator[tuple[AnyIssue, SearchedRepository]]:
-    """Yield the issues with their files in place. Counts those without by their repository."""
+    """Yield the issues with their files in place. Counts those without by their repository.
+
+    With a limit, yield an issue of each repository, up to the limit.
+    """
+    if limit is not None:
+        first_ones = {issue.repository: issue for issue in reversed(issues)}
+        yield from islice(at_each_commit(inputs, [*first_ones.values()], left_out), limit)
+        return
     by_repository: defaultdict[str, list[AnyIssue]] = defaultdict(list)
     for issue in issues:
         by_repository[issue.repository].append(issue)
@@ -180,14 +187,3 @@ def left_out_note(left_out: Counter[str]) -> tuple[str, ...]:
         return ()
     names = ", ".join(f"{repository} ({count})" for repository, count in sorted(left_out.items()))
     return (f"Left out, since the data folder does not have the repository or commit: {names}.",)
-
-
-def some_of_each(issues: Sequence[AnyIssue], limit: int | None) -> list[AnyIssue]:
-    """Return at most `limit` issues of each repository."""
-    counts: Counter[str] = Counter()
-    some = []
-    for issue in issues:
-        counts[issue.repository] += 1
-        if limit is None or counts[issue.repository] <= limit:
-            some.append(issue)
-    return some
