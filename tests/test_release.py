@@ -4,7 +4,7 @@ from email.message import Message
 
 import pytest
 
-from tools.release_check import SKILL, problems_of
+from tools.release_check import SKILL, only_in_extras, problems_of
 
 NAMES = [
     "llm_common/__init__.py",
@@ -60,3 +60,16 @@ def test_a_missing_field_of_the_metadata_is_a_problem(field: str) -> None:
 def test_a_wheel_that_the_index_would_accept_is_a_problem() -> None:
     [message] = problems_of(NAMES, metadata(Classifier="Typing :: Typed"), NOTICE)
     assert "another project" in message
+
+
+def test_what_only_extras_need_is_known_by_its_normal_name() -> None:
+    message = metadata()
+    for requirement in (
+        "httpx>=0.27",
+        'Jinja2>=3.1; extra == "cli"',
+        'psycopg[binary] (>=3.2) ; extra == "postgres"',
+        'opentelemetry_api>=1.30; extra == "otel"',
+        'httpx[http2]>=0.27; extra == "all"',
+    ):
+        message["Requires-Dist"] = requirement
+    assert only_in_extras(message) == {"jinja2", "psycopg", "opentelemetry-api"}

@@ -7,7 +7,7 @@ store once. They cache nothing, change nothing, and read only the records that t
 import logging
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from operator import attrgetter
@@ -64,6 +64,15 @@ class QuerySummary(BaseModel):
     bytes: int = 0
     changed_at: str | None = None
     problem: Literal["", "unreadable", "unsafe"] = ""
+
+
+class QueryPage(BaseModel):
+    """A page of a store's queries, last changed first, and the number of all of them."""
+
+    model_config = ConfigDict(frozen=True)
+
+    queries: tuple[QuerySummary, ...]
+    total: int
 
 
 class PointerPage(BaseModel):
@@ -199,13 +208,15 @@ class PointerIndex:
         return False
 
 
-def query_summaries(blobs: BlobStore) -> Iterator[QuerySummary]:
-    """Yield every query of a store, in no order.
+def query_summaries(blobs: BlobStore, folders: Iterable[str]) -> list[QuerySummary]:
+    """Summarize the queries of some folders, last changed first."""
+    summaries = [*_summaries(blobs, folders)]
+    summaries.sort(key=lambda query: (query.changed_at or "", query.query_id), reverse=True)
+    return summaries
 
-    Raises:
-        StoreError: If the queries cannot be listed.
-    """
-    for folder in blobs.folders():
+
+def _summaries(blobs: BlobStore, folders: Iterable[str]) -> Iterator[QuerySummary]:
+    for folder in folders:
         query_id = query_id_of(folder)
         try:
             yield _summary(QueryFiles.of(blobs, query_id))

@@ -28,6 +28,7 @@ from llm_common.pointers.listing import (
     PointerIndex,
     PointerListing,
     PointerPage,
+    QueryPage,
     QuerySummary,
     newest_pointers,
     query_summaries,
@@ -273,9 +274,24 @@ class ContextPointerStore:
         Raises:
             StoreError: If the queries cannot be listed.
         """
-        summaries = list(query_summaries(self.records.blobs))
-        summaries.sort(key=lambda query: (query.changed_at or "", query.query_id), reverse=True)
-        return summaries
+        return query_summaries(self.records.blobs, self.records.blobs.folders())
+
+    def newest_queries(self, *, limit: int, offset: int = 0, part: str = "") -> QueryPage:
+        """Return one page of the queries, last changed first.
+
+        A store of files orders the queries by the times of their folders, and reads only the
+        folders of the page. There, a deletion counts as a change too. Other stores read all.
+
+        Args:
+            limit: Maximum number of queries.
+            offset: Number of queries to skip.
+            part: Text that the id contains, in any case. The empty text selects all.
+
+        Raises:
+            StoreError: If the queries cannot be listed.
+        """
+        queries = [query for query in self.queries() if _has_part(query.query_id, part)]
+        return QueryPage(queries=tuple(queries[offset : offset + limit]), total=len(queries))
 
     def newest(self, *, query_id: str, limit: int, offset: int = 0) -> PointerPage:
         """Return one page of a query's pointers, newest first, and read only their records.
@@ -682,6 +698,17 @@ class FileContextPointerStore(ContextPointerStore):
         """Return the absolute directory of the store."""
         return self._files.base_dir
 
+    def newest_queries(self, *, limit: int, offset: int = 0, part: str = "") -> QueryPage:
+        """Return one page of the queries. See `ContextPointerStore.newest_queries`."""
+        changed_s = self._files.folder_times()
+        if part:
+            for folder in [*changed_s]:
+                if not _has_part(query_id_of(folder), part):
+                    del changed_s[folder]
+        newest_first = sorted(changed_s, key=changed_s.__getitem__, reverse=True)
+        page = query_summaries(self._files, newest_first[offset : offset + limit])
+        return QueryPage(queries=tuple(page), total=len(newest_first))
+
 
 class InMemoryContextPointerStore(ContextPointerStore):
     """Keeps results in memory, for tests and short sessions.
@@ -693,6 +720,10 @@ class InMemoryContextPointerStore(ContextPointerStore):
 
     def __init__(self, *, lock_timeout_s: float = 10.0, **options: Unpack[StoreOptions]) -> None:
         super().__init__(LockedRecords(MemoryBlobStore(lock_timeout_s=lock_timeout_s)), **options)
+
+
+def _has_part(query_id: str, part: str) -> bool:
+    return part.lower() in query_id.lower()
 
 
 def _check_pointer(pointer: object) -> None:

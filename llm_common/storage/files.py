@@ -208,13 +208,31 @@ class FileBlobStore:
 
     def folders(self) -> Iterator[str]:
         """Yield every directory or link whose name a query's folder can have."""
+        for entry in self._folder_entries():
+            yield entry.name
+
+    def folder_times(self) -> dict[str, float]:
+        """Return when each folder's content last changed, without reading the folders.
+
+        Every put and every deletion counts. The times are POSIX timestamps.
+
+        Raises:
+            StoreError: If the base directory cannot be read.
+        """
+        times: dict[str, float] = {}
+        for entry in self._folder_entries():
+            with suppress(OSError):  # removed during the walk
+                times[entry.name] = entry.stat(follow_symlinks=False).st_ctime
+        return times
+
+    def _folder_entries(self) -> Iterator[os.DirEntry[str]]:
         listing = translate_os_errors("list", self._base_dir)
         with suppress(PointerNotFoundError), listing, os.scandir(self._base_dir) as entries:
             for entry in entries:
                 with suppress(InvalidIdError):
                     query_id_of(entry.name)
                     if not entry.is_file(follow_symlinks=False):
-                        yield entry.name
+                        yield entry
 
     def delete(self, key: str) -> None:
         """Remove a file, if it exists."""

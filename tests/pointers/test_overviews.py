@@ -72,6 +72,37 @@ async def test_the_query_that_changed_last_is_listed_first(tmp_path: Path, maker
         )
         await asyncio.sleep(0.05)  # above the resolution of a file's time
     assert [query.query_id for query in store.queries()] == ["a", "c", "b"]
+    pages = [store.newest_queries(limit=2, offset=offset) for offset in (0, 2, 4)]
+    ids = [[query.query_id for query in page.queries] for page in pages]
+    assert ids == [["a", "c"], ["b"], []]
+    assert {page.total for page in pages} == {3}
+
+
+def test_a_page_of_queries_summarizes_those_whose_id_has_a_part(
+    store: ContextPointerStore,
+) -> None:
+    asyncio.run(store.save(query_id="user:7/B", tool_name="t", args={}, result=1))
+    everything = {query.query_id: query for query in store.queries()}
+    for part, ids in (("b", {"b", "user:7/B"}), ("R:7/", {"user:7/B"}), ("x", set())):
+        page = store.newest_queries(limit=9, part=part)
+        assert {query.query_id: query for query in page.queries} == {
+            query_id: everything[query_id] for query_id in ids
+        }
+        assert page.total == len(ids)
+
+
+def test_a_page_of_queries_names_the_one_that_cannot_be_read(tmp_path: Path) -> None:
+    store = FileContextPointerStore(tmp_path / "base", durability="rename")
+    assert store.newest_queries(limit=9).total == 0
+    asyncio.run(store.save(query_id="whole", tool_name="t", args={}, result=1))
+    (tmp_path / "elsewhere").mkdir()
+    (store.base_dir / "link").symlink_to(tmp_path / "elsewhere")
+    (store.base_dir / "file").write_text("not a query")
+    page = store.newest_queries(limit=9)
+    assert {query.query_id: query.problem for query in page.queries} == {
+        "whole": "",
+        "link": "unsafe",
+    }
 
 
 def test_pages_contain_every_pointer_once(store: ContextPointerStore) -> None:

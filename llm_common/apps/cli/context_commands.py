@@ -100,12 +100,11 @@ def list_(
     if query is None:
         noun = "queries"
         with show_progress("Reading the folders", silent=json):
-            queries = opened.queries()
-        total = len(queries)
-        page = queries[offset : offset + limit]
-        document = {"store": location, "total": total, "queries": page}
+            page = opened.newest_queries(limit=limit, offset=offset)
+        total = page.total
+        document = {"store": location, "total": total, "queries": page.queries}
         columns = {"Query": str, "Pointers": int, "Bytes": int, "Changed": str, "Problem": str}
-        for row in page:
+        for row in page.queries:
             changed_at = (row.changed_at or "")[:19]  # without fractions of a second
             rows.append((row.query_id, row.pointers, row.bytes, changed_at, row.problem))
     else:

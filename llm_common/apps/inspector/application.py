@@ -1,8 +1,9 @@
 """Serves pages over a store and its traces, reachable only from this machine."""
 
+import itertools
 import re
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -36,7 +37,7 @@ from llm_common.errors import (
     StoreError,
     UnsafePathError,
 )
-from llm_common.pointers.listing import newest_pointers
+from llm_common.pointers.listing import QuerySummary, newest_pointers
 from llm_common.pointers.pointer import ContextPointer, check_pointer_id
 from llm_common.pointers.records import MAX_RECORD_BYTES, meta_name, parse_meta
 from llm_common.pointers.store import FileContextPointerStore
@@ -50,6 +51,7 @@ _MAX_MATCHING_QUERIES: Final = 10
 _MAX_COMPARED_RUNS: Final = 5  # each is read as a whole
 _MAX_TOOLS: Final = 500
 _MAX_COUNTED_POINTERS: Final = 10_000  # about a second
+_READ_QUERIES: Final = 200
 # Run and line in the address of a comparison, as `Step.key` has them.
 _STEP_KEY: Final = re.compile(r"([^/]{1,250})/([^/]{1,250})/(\d{1,9})")
 
@@ -111,13 +113,13 @@ class Inspector:
 
     def _show_queries(self, request: Request) -> str:
         words, page_number = _search_words(request), _read_number(request)
-        queries = self._store.queries()
-        if words:
-            queries = [query for query in queries if words.lower() in query.query_id.lower()]
+        page = self._store.newest_queries(
+            limit=PAGE_ROWS, offset=(page_number - 1) * PAGE_ROWS, part=words
+        )
         return render(
             "queries.html",
-            queries=queries[(page_number - 1) * PAGE_ROWS : page_number * PAGE_ROWS],
-            total=len(queries),
+            queries=page.queries,
+            total=page.total,
             page_number=page_number,
             words=words,
             base_dir=self._store.base_dir,
@@ -262,10 +264,18 @@ class Inspector:
         rows.sort(key=lambda row: (row.cost.offered_tokens, row.bytes), reverse=True)
         return render("tools.html", rows=rows[:_MAX_TOOLS], costs=costs, counted=counted)
 
+    def _queries_by_change(self) -> Iterator[QuerySummary]:
+        """Yield the queries of the store, last changed first, and read few more than are used."""
+        for offset in itertools.count(step=_READ_QUERIES):
+            page = self._store.newest_queries(limit=_READ_QUERIES, offset=offset)
+            yield from page.queries
+            if offset + _READ_QUERIES >= page.total:
+                return
+
     def _count_outputs(self, tools: dict[str, ToolRow]) -> int:
         """Add the stored outputs of the most recently changed queries, and return their number."""
         counted = 0
-        for query in self._store.queries():
+        for query in self._queries_by_change():
             if query.problem:
                 continue
             limit = _MAX_COUNTED_POINTERS - counted
