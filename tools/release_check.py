@@ -9,6 +9,7 @@ packages that the wheel installs.
 
 import email
 import os
+import re
 import subprocess
 import sys
 import tarfile
@@ -23,6 +24,15 @@ from pathlib import Path
 OWN_FILES = {".py", ".typed", ".css", ".html"}
 SKILL = "llm_common/.agents/skills/llm-common/SKILL.md"
 MAX_DISTRIBUTIONS = 18  # of an install without extras, ours among them
+# What a program can use without an extra. The counter reads a data file of the wheel.
+PLAIN_USE = """
+import importlib, importlib.resources
+for name in "agents context core decisions errors folders history memory testing tools trace".split():
+    importlib.import_module(f"llm_common.{name}")
+from llm_common.core import DefaultCounter
+assert DefaultCounter().count("How many tokens has this?") > 3
+assert importlib.resources.files("llm_common").joinpath("py.typed").is_file()
+"""
 DEVELOPERS_FILES = ("tests/", "benchmarks/", "examples/", "docs/", ".env")
 
 
@@ -85,12 +95,32 @@ def problems_of(names: list[str], metadata: Message, notice: str) -> Iterator[st
         yield "the README is not declared as Markdown"
 
 
-def check_contents(wheel: Path, source: Path) -> None:
+def only_in_extras(metadata: Message) -> set[str]:
+    """Return the normalized names of the packages that only extras need."""
+    plain: set[str] = set()
+    optional: set[str] = set()
+    for requirement in metadata.get_all("Requires-Dist", []):
+        name = normalized(re.split(r"[^\w.-]", requirement, maxsplit=1)[0])
+        (optional if "extra ==" in requirement else plain).add(name)
+    return optional - plain
+
+
+def normalized(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def read_information(wheel: Path) -> tuple[list[str], dict[str, str]]:
+    """Return the names of a wheel's files, and the text of each file about the wheel."""
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
-        read = {
+        information = {
             Path(name).name: archive.read(name).decode() for name in names if ".dist-info/" in name
         }
+    return names, information
+
+
+def check_contents(wheel: Path, source: Path) -> None:
+    names, read = read_information(wheel)
     found = [
         *problems_of(names, email.message_from_string(read["METADATA"]), read.get("NOTICE", ""))
     ]
@@ -109,11 +139,16 @@ def check_install(wheel: Path, work: Path, report: Path) -> None:
     empty = work / "empty"
     empty.mkdir()
     commands = environment_with(str(wheel), work / "plain")
-    run(commands / "python", "-W", "error", "-c", "import llm_common.agents", cwd=empty)
+    run(commands / "python", "-W", "error", "-c", PLAIN_USE, cwd=empty)
     installed = run(commands / "python", "-m", "pip", "list", "--format=freeze", cwd=empty)
-    brought = {line.partition("==")[0] for line in installed.split()} - {"pip", "setuptools"}
+    names = {normalized(line.partition("==")[0]) for line in installed.split()}
+    brought = names - {"pip", "setuptools"}
     if len(brought) > MAX_DISTRIBUTIONS:
         sys.exit(f"a plain install brings {len(brought)} distributions: {sorted(brought)}")
+    _, information = read_information(wheel)
+    metadata = email.message_from_string(information["METADATA"])
+    if unasked := brought & only_in_extras(metadata):
+        sys.exit(f"a plain install brings what only extras need: {sorted(unasked)}")
     # What the README installs.
     with_command = environment_with(f"{wheel}[cli,tokens]", work / "with-command")
     run(with_command / "llm-common", "--help", cwd=empty)
