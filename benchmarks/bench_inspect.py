@@ -1,8 +1,8 @@
 """Measures how long `llm-common inspect` takes for each page of 100,000 pointers, and its memory.
 
 The server is the real command in a separate process. It keeps nothing between two pages: the list
-of queries lists every folder, a search reads every record, and a page of a query reads its folder
-and fifty records. Each page is requested three times and the median counts.
+of queries reads the folders of its page, a search reads every record, and a page of a query reads
+its folder and fifty records. Each page is requested three times and the median counts.
 """
 
 import argparse

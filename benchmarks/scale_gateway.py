@@ -1,7 +1,8 @@
 """1,300 tools of 18 servers behind one gateway: tokens, constancy of the list, and two searches.
 
 With the sets in the folder LLM_COMMON_EVAL_DATA, the tools are the 510 of livemcpbench and the
-first 790 of bfcl in the order of the SHA-256 of their names, dealt to the servers in turn.
+first 772 of bfcl in the order of the SHA-256 of their names, dealt to the servers in turn. Each
+server has one more, which announces that its tools have changed.
 Without the sets they are made up, and no search is measured.
 
 The list is what a host receives: the definitions and the instructions. It is read over 50
@@ -106,8 +107,12 @@ def _digest(text: str) -> str:
 
 def write_servers(folder: Path, tools: Iterator[Definition]) -> ToolFiles:
     """Write a file of tools for each server, and the gateway's configuration."""
-    shares: list[list[Definition]] = [[] for _ in range(SERVERS)]
-    for number, tool in enumerate(islice(tools, TOOLS)):
+    shares: list[list[Definition]] = []
+    for number in range(SERVERS):
+        # Takes no arguments, so that it can be called.
+        announce = {"name": f"announce_{number}", "description": "Announces a change of tools."}
+        shares.append([{**announce, "inputSchema": {"type": "object"}}])
+    for number, tool in enumerate(islice(tools, TOOLS - SERVERS)):
         shares[number % SERVERS].append(tool)
     files: ToolFiles = []
     servers: dict[str, Any] = {}
@@ -139,13 +144,13 @@ async def list_text(host: Client) -> str:
     return f"{host.instructions}\n{listed}"
 
 
-def change(files: ToolFiles, number: int) -> str:
-    """Change the tools of one server, and return the name of one that it had and still has."""
+def change(files: ToolFiles, number: int) -> None:
+    """Change the tools of one server."""
     file = files[number % SERVERS]
     tools: list[Definition] = json.loads(file.read_text(encoding="utf-8"))
     match number % 5:
         case 0:
-            tools.append({**tools[0], "name": f"added_{number}"})
+            tools.append({**tools[-1], "name": f"added_{number}"})
         case 1:
             tools.pop()
         case 2:
@@ -153,28 +158,34 @@ def change(files: ToolFiles, number: int) -> str:
         case 3:
             tools[-1]["description"] = f"Describes itself as number {number}."
         case _:
-            tools.reverse()
+            tools[1:] = reversed(tools[1:])  # the first one announces changes
     file.write_text(json.dumps(tools), encoding="utf-8")
-    return str(tools[0]["name"])
 
 
-async def count_lists(folder: Path, files: ToolFiles, rounds: int) -> tuple[set[str], int]:
-    """Return the different lists over restarts and changes, and the tokens of the longest."""
+async def lists_over_restarts(folder: Path, files: ToolFiles, rounds: int) -> set[str]:
+    """Return the different lists of gateways that are started one after the other."""
     lists: set[str] = set()
     for number in range(rounds):
         change(files, number)
         async with host_of_gateway(folder) as host:
             lists.add(await list_text(host))
+    return lists
+
+
+async def lists_over_changes(folder: Path, files: ToolFiles, rounds: int) -> set[str]:
+    """Return the different lists of one gateway, whose servers change their tools."""
+    lists: set[str] = set()
     async with host_of_gateway(folder) as host:
         lists.add(await list_text(host))
-        for number in range(rounds):
-            name = change(files, number)
-            # After the call, the server announces the change, and the gateway lists it again.
-            await host.call_tool("call_tool", {"name": name, "arguments": {}})
+        # Further numbers, so that no added tool has the name of an earlier one.
+        for number in range(5 * rounds, 6 * rounds):
+            change(files, number)
+            # After a call, the server announces the change, and the gateway lists it again.
+            await host.call_tool("call_tool", {"name": f"announce_{number % SERVERS}"})
             if number % 5 == 0:
                 await wait_for(host, f"added_{number}")
             lists.add(await list_text(host))
-    return lists, max(map(DefaultCounter().count, lists))
+    return lists
 
 
 async def wait_for(host: Client, name: str) -> None:
@@ -203,15 +214,16 @@ async def search_steps(host: Client, queries: Sequence[dict[str, Any]]) -> dict[
             further = f"{step} {' '.join(first_answers[-1][:1])}"
             second_answers.append(await search(host, further))
         gold = set(row["gold"])
-        once.append(_shares(gold, first_answers))
-        twice.append(_shares(gold, first_answers + second_answers))
+        once.append(shares_of(gold, first_answers))
+        twice.append(shares_of(gold, first_answers + second_answers))
     return {
         "one search": Recall(*map(statistics.fmean, zip(*once, strict=True))),
         "two searches": Recall(*map(statistics.fmean, zip(*twice, strict=True))),
     }
 
 
-def _shares(gold: set[str], answers: Sequence[Sequence[str]]) -> tuple[float, ...]:
+def shares_of(gold: set[str], answers: Sequence[Sequence[str]]) -> tuple[float, ...]:
+    """Return the share of the tools among the first five, the first ten and all of an answer."""
     shares: list[float] = []
     for limit in (5, 10, None):
         names = {name for answer in answers for name in answer[:limit]}
@@ -239,7 +251,9 @@ async def measure_gateway(rounds: int) -> list[str]:
                 print(f"| {name} | {cells} |")
             if recalls["two searches"].first_10 < MIN_RECALL:
                 problems.append("two searches miss too many tools")
-        lists, tokens = await count_lists(folder, files, rounds)
+        lists = await lists_over_restarts(folder, files, rounds)
+        lists |= await lists_over_changes(folder, files, rounds)
+    tokens = max(map(DefaultCounter().count, lists))
     print(
         f"\n{TOOLS:,} tools of {SERVERS} servers: the list has {tokens:,} tokens, and "
         f"{len(lists)} text over {rounds} restarts and {rounds} changes"

@@ -1,3 +1,4 @@
+import json
 import random
 import re
 from importlib.util import find_spec
@@ -17,6 +18,15 @@ from benchmarks.bench_store import (
 )
 from benchmarks.preview_peers import PEERS, installed_previews
 from benchmarks.quality_previews import log_cases, measure, text_of
+from benchmarks.scale_gateway import (
+    SERVERS,
+    TOOLS,
+    change,
+    made_up_tools,
+    shares_of,
+    write_servers,
+)
+from benchmarks.scale_table import Row
 from benchmarks.store_measuring import Sample, quiet_place, search_hits
 from benchmarks.store_subjects import Floor, Ours
 from benchmarks.store_table import Column, Table, replace_between_markers
@@ -142,6 +152,37 @@ def test_only_the_text_between_the_markers_is_replaced(tmp_path: Path) -> None:
     document.write_text("no markers")
     with pytest.raises(SystemExit, match="bench_store: start"):
         replace_between_markers(document, "new")
+
+
+def test_a_growth_is_compared_with_the_size_that_a_limit_names() -> None:
+    row = Row("save, ms", {1_000: 0.5, 10_000: 1.0, 1_000_000: 1.3}, max_growth=1.3)
+    assert row.cells() == ["0.5", "1 (x2.00)", "1.3 (x1.30)"]
+    assert row.problem() == ""
+    slower = Row("save, ms", {1_000: 0.5, 10_000: 1.0, 1_000_000: 1.4}, max_growth=1.3)
+    assert slower.problem() == "save, ms: x1.40 from 10,000 to 1,000,000"
+    assert Row("save, ms", {1_000: 0.5, 10_000: 1.0}, max_growth=1.3).problem() == ""
+    larger = Row("memory, MB", {1_000: 100.0, 10_000: 301.0}, most=300.0)
+    assert larger.problem() == "memory, MB: 301 at 10,000, at most 300"
+
+
+def test_a_server_changes_its_tools_and_keeps_one_to_call(tmp_path: Path) -> None:
+    files = write_servers(tmp_path, made_up_tools())
+    texts = [file.read_text(encoding="utf-8") for file in files]
+    names = {tool["name"] for text in texts for tool in json.loads(text)}
+    assert (len(files), len(names)) == (SERVERS, TOOLS)
+    for number in range(5 * SERVERS):
+        file = files[number % SERVERS]
+        before = file.read_text(encoding="utf-8")
+        change(files, number)
+        after = file.read_text(encoding="utf-8")
+        assert after != before
+        assert f"announce_{number % SERVERS}" in {tool["name"] for tool in json.loads(after)}
+
+
+def test_recall_of_searches_counts_a_tool_once_and_by_its_place() -> None:
+    first = [f"tool_{number}" for number in range(12)]
+    answers = [first, ["tool_0", "other"]]
+    assert shares_of({"tool_0", "tool_7", "tool_11", "none"}, answers) == (0.25, 0.5, 0.75)
 
 
 def _size(folder: Path, kind: str) -> int:

@@ -29,8 +29,9 @@ from llm_common.storage.blob import folder_of, query_id_of
 _log = logging.getLogger(__name__)
 
 _CANONICAL_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}\+00:00", re.ASCII)
-# Pointers of all queries together, at about 3 KB each.
-_MAX_CACHED = 200_000
+# Pointers of all queries together, at about 2.5 KB each. A process that lists every query of a
+# large store stays below 300 MB.
+_MAX_CACHED = 60_000
 # A program that edits a file in place changes the file's ETag, but not the folder's.
 _MAX_UNSEEN_S = 1.0
 _AGE = attrgetter("age")
