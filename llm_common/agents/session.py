@@ -39,10 +39,12 @@ from llm_common.history.fold import fold, refers_to_results, results_in_view
 from llm_common.history.folding import HISTORY_TOOL, FoldPolicy
 from llm_common.history.message_shapes import (
     Message,
+    ToolOutput,
     calls_of,
     last_question,
     newest_calls,
     newest_texts,
+    outputs_of,
 )
 from llm_common.history.pins import pinned_text
 from llm_common.history.search import FoundMessage, search_messages
@@ -54,6 +56,7 @@ from llm_common.text.display import in_fence, one_line
 from llm_common.tools.read_back import ReadBackTool, read_context
 from llm_common.tools.tool import Tool
 from llm_common.tools.tool_shortlist import (
+    MAX_FOUND,
     DefinitionT,
     ToolShortlist,
     definition_of,
@@ -61,6 +64,7 @@ from llm_common.tools.tool_shortlist import (
 
 _MAX_TURNS: Final = 64  # of one conversation at once: more than any framework runs side by side
 _MAX_FOUND_TOOLS: Final = 5
+_FOUND: Final = "- "  # before the name of a tool in an answer of the finder
 
 # "yes, do it" says nothing about the tool: two turns before it do. More messages add no tool to the
 # dialogues and runs of benchmarks/quality_shortlist.py, and take longer.
@@ -461,10 +465,12 @@ class Session:
         # The finder is shown only beside hidden tools, so it does not compete with the others.
         finder = by_name.pop(self.config.finder_name, None)
         called = {call.name for call in calls_of(messages)}
+        # Another process of this conversation may have found them.
+        found = _found_names(outputs_of(messages, self.config.finder_name))
         choice = shortlist.choose(
             [*by_name.values()],
             texts=newest_texts(messages, _MAX_TEXTS, _MAX_TEXT_CHARS),
-            keep={*keep, *called, *self.tool_names},
+            keep={*keep, *called, *found, *self.tool_names},
         )
         hidden = [name for name in by_name if name not in choice.names]
         record(
@@ -712,7 +718,9 @@ class Session:
             return "No tool fits these words. Try other words, such as a verb and its object."
         lines = ["These tools are in your list from the next step on:"]
         for definition in definitions:
-            lines.append(f"- {definition.name}: {one_line(definition.description, max_chars=200)}")
+            lines.append(
+                f"{_FOUND}{definition.name}: {one_line(definition.description, max_chars=200)}"
+            )
         return in_fence("\n".join(lines))
 
     def overview(self) -> str:
@@ -740,3 +748,13 @@ class Session:
             await self.results.resume()
         await self.results.clear_files()
         self.results.forget()
+
+
+def _found_names(outputs: Sequence[ToolOutput]) -> list[str]:
+    """Return the newest tools that answers of the finder name, newest answer first."""
+    names: list[str] = []
+    for output in outputs:
+        for line in output.text.splitlines():
+            if line.startswith(_FOUND):
+                names.append(line.removeprefix(_FOUND).partition(": ")[0])
+    return names[:MAX_FOUND]

@@ -284,6 +284,15 @@ def calls_of(messages: Sequence[Message]) -> list[ToolCall]:
     return [call for message in newest_first(messages) for call in message.calls]
 
 
+def outputs_of(messages: Sequence[Message], tool_name: str) -> list[ToolOutput]:
+    """Return every output of a tool's calls, newest message first."""
+    call_ids = {call.call_id for call in calls_of(messages) if call.name == tool_name}
+    if not call_ids:
+        return []
+    outputs = [output for message in newest_first(messages) for output in message.outputs]
+    return [output for output in outputs if output.call_id in call_ids]
+
+
 def user_message(text: str, like: Message) -> Message:
     """Return a message of the user in the shape of another message."""
     if isinstance(like, LLMMessage):

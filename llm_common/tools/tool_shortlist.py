@@ -21,7 +21,8 @@ from llm_common.tools.tool_index import ToolIndex
 DefinitionT = TypeVar("DefinitionT", bound=ToolDefinition | Tool | Mapping[str, Any])
 
 _MAX_INDEXED: Final = 16  # sets of tools: an application has one or two for each of its agents
-_MAX_FOUND: Final = 20  # the oldest one is dropped then, and can be found again
+MAX_FOUND: Final = 20
+"""Maximum number of found tools that stay in view. A dropped one can be found again."""
 
 
 class IndexedTools(NamedTuple):
@@ -100,7 +101,7 @@ class ToolShortlist:
         self._forget_found()
 
     def _forget_found(self) -> None:
-        self._found: LRUCache[str, None] = LRUCache(_MAX_FOUND)
+        self._found: LRUCache[str, None] = LRUCache(MAX_FOUND)
 
     def choose(
         self,

@@ -305,6 +305,29 @@ async def test_a_hidden_tool_is_found_and_shown_from_then_on_t_06() -> None:
     assert "No tool fits" in str(await finder.run({"query": "xqzzt"}))
 
 
+async def test_a_tool_that_an_earlier_process_found_is_shown_t_06() -> None:
+    first = memory_session(max_tool_tokens=500)
+    finder = first.tools()[3]
+    tools = [*office_tools(), *(tool.definition for tool in first.tools())]
+    messages: list[Any] = [user("Please create an invoice.")]
+    await first.choose_tools(tools, messages=messages)
+    answer = str(await finder.run({"query": "approve a ticket"}))
+    function = {"name": "find_tools", "arguments": '{"query": "approve a ticket"}'}
+    messages += [
+        {
+            "role": "assistant",
+            "tool_calls": [{"id": "1", "type": "function", "function": function}],
+        },
+        {"role": "tool", "tool_call_id": "1", "content": answer},
+    ]
+    second = memory_session(max_tool_tokens=500)
+    assert "approve_ticket" in names_of(await second.choose_tools(tools, messages=messages))
+    # Only the finder's own answer counts.
+    function["name"] = "read_page"
+    third = memory_session(max_tool_tokens=500)
+    assert "approve_ticket" not in names_of(await third.choose_tools(tools, messages=messages))
+
+
 async def test_the_finder_is_shown_only_while_tools_are_hidden_t_06() -> None:
     session = memory_session()
     own = [tool.definition for tool in session.tools()]
