@@ -46,7 +46,7 @@ FENCE = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 WITH_A_MODEL = "needs a model, which answers:\n"
-MAX_BLOCKS_RUN_ELSEWHERE = 3
+MAX_BLOCKS_RUN_ELSEWHERE = 4
 
 
 @dataclass(frozen=True)

@@ -323,7 +323,11 @@ async def test_a_tool_that_an_earlier_process_found_is_shown_t_06() -> None:
     second = memory_session(max_tool_tokens=500)
     assert "approve_ticket" in names_of(await second.choose_tools(tools, messages=messages))
     # Only the finder's own answer counts.
-    function["name"] = "read_page"
+    page = {"name": "read_page", "arguments": "{}"}
+    messages[1]["tool_calls"] = [
+        {"id": "1", "type": "function", "function": page},
+        {"id": "2", "type": "function", "function": function},
+    ]
     third = memory_session(max_tool_tokens=500)
     assert "approve_ticket" not in names_of(await third.choose_tools(tools, messages=messages))
 

@@ -1,5 +1,6 @@
 """Test LangChain agents with `LLMCommonMiddleware` and a scripted chat model."""
 
+import asyncio
 import json
 import logging
 from collections.abc import Callable, Sequence
@@ -20,6 +21,7 @@ from pydantic import Field
 from llm_common.agents import InMemoryContextPointerStore, OffloadPolicy, SessionConfig, Sessions
 from llm_common.history import FoldPolicy
 from llm_common.integrations.langchain import LLMCommonMiddleware
+from tests.integrations import langgraph_runs
 from tests.integrations.documented import run_page
 from tests.integrations.unstored import assert_cut
 
@@ -445,3 +447,32 @@ async def test_a_result_that_cannot_be_stored_is_cut_and_the_run_goes_on_t_12(ho
     messages = await run(agent, how, "go")
     assert messages[-1].content == "done"
     assert_cut(str(messages[-2].content))
+
+
+def test_a_checkpoint_stays_small_and_a_second_process_continues_it_t_13(tmp_path: Path) -> None:
+    """Test the LangGraph program of `how-to/durable_runs.md`."""
+    plain, whole, killed = tmp_path / "plain", tmp_path / "whole", tmp_path / "killed"
+    assert langgraph_runs.run_process(whole) == "All pages are read."
+    langgraph_runs.run_process(killed, ends_at=3)
+    assert langgraph_runs.run_process(killed) == "All pages are read."
+    langgraph_runs.run_process(plain, "plain")
+
+    contents = [message.content for message in langgraph_runs.state_of(whole)]
+    assert [message.content for message in langgraph_runs.state_of(killed)] == contents
+    # Only the call that did not end is made again.
+    assert (killed / "calls").read_text().split() == ["0", "1", "2", "3", "3", "4", "5"]
+    size = langgraph_runs.checkpoint_bytes(whole)
+    assert size <= 40_000 * langgraph_runs.PAGES
+    assert langgraph_runs.checkpoint_bytes(plain) >= 20 * size
+
+
+async def test_each_pointer_of_a_continued_thread_is_readable_t_13(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    await asyncio.to_thread(langgraph_runs.run_process, folder, ends_at=1)
+    await asyncio.to_thread(langgraph_runs.run_process, folder)
+    session = Sessions(folder / "context").get("user:42/parts")
+    outputs = [one for one in langgraph_runs.state_of(folder) if isinstance(one, ToolMessage)]
+    for page, output in enumerate(outputs):
+        reading = await session.read(id_in(output), path="/0/id")
+        assert str(page * langgraph_runs.ROWS) in reading.text
+    assert len(outputs) == langgraph_runs.PAGES
