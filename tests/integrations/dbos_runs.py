@@ -13,6 +13,7 @@ import sys
 import tempfile
 from collections import Counter
 from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
 from typing import Any, Final
 
@@ -67,7 +68,11 @@ def run_once(folder: Path, *, url: str, rows: int, point: str = "", page: int = 
         ],
         check=False,
         cwd=_ROOT,
-        env={**os.environ, "DBOS_SYSTEM_DATABASE_URL": url},
+        env={
+            **os.environ,
+            "DBOS_SYSTEM_DATABASE_URL": url,
+            "LLM_COMMON_POINTER_STORE_DIR": str(folder / "context"),
+        },
         stdout=subprocess.PIPE,
         text=True,
         timeout=_TIMEOUT_S,
@@ -164,13 +169,15 @@ def _run_child(folder: Path, rows: int, point: str, page: int) -> None:
         with Path(file).open("a") as lines:
             lines.write(f"{line}\n")
 
+    @wraps(list_parts)
     def counted_list_parts(page: int) -> Any:
         note("calls", str(page))
         end_at("in the tool", page)
         return list_parts(page)
 
-    async def noted_ask(prompt: list[Any]) -> Any:
-        reply = await ask(prompt)
+    async def noted_ask(prompt: list[Any], tools: list[Any]) -> Any:
+        assert {"list_parts", "read_context"} <= {tool.name for tool in tools}
+        reply = await ask(prompt, tools)
         calls = reply.get("tool_calls")
         number = json.loads(calls[0]["function"]["arguments"])["page"] if calls else PAGES
         end_at("between the steps", number - 1)

@@ -28,6 +28,7 @@ def run_process(folder: Path, *options: str, ends_at: int = -1) -> str:
         [sys.executable, "-m", "tests.integrations.langgraph_runs", folder, str(ends_at), *options],
         check=False,
         cwd=_ROOT,
+        env={**os.environ, "LLM_COMMON_POINTER_STORE_DIR": str(folder / "context")},
         stdout=subprocess.PIPE,
         text=True,
         timeout=300,
