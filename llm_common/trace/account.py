@@ -26,8 +26,14 @@ from llm_common.trace.lines import (
 from llm_common.trace.trace_file import RecordedRun
 
 NEAR_MISSES: Final = 5
+
+NO_MODEL: Final = "no model"
+"""Name of the model of a client that stands in for one and asks none, as in `llm-common demo`."""
+
+CHARS_PER_TOKEN: Final = 4.0
+"""Characters of a token of English text, where a trace has nothing to measure by."""
+
 _SOURCES: Final = ("project", "file", "memory", "output", "turn")
-_CHARS_PER_TOKEN: Final = 4.0  # of English text, for a packing with nothing to measure by
 _RULES: Final = {
     "excluded": "A pattern of the request excludes it.",
     "below_cut_off": "Its score of {score:.2f} is below the minimum.",
@@ -202,6 +208,9 @@ def _read_back_title(line: ReadBackLine) -> str:
 
 def _call_title(line: ModelCallLine) -> str:
     attempt = line.attempt
+    if attempt.model == NO_MODEL:
+        tokens = attempt.usage.prompt_tokens if attempt.usage else 0
+        return f"Asked no model: the prompt of {tokens:,} tokens was ready to send"
     sentence = f"Called {attempt.model or 'the default model'}: "
     if usage := attempt.usage:
         sentence += f"{usage.prompt_tokens:,} tokens in, {usage.completion_tokens:,} out, "
@@ -215,7 +224,7 @@ def missing_tokens(item: PackedItem, line: PackingLine) -> int:
     sample = [shown_item for shown_item in line.items if shown_item.form == "whole"]
     if not sample:  # tokens of parts include marks, so they tell the length less exactly
         sample = [shown_item for shown_item in line.items if shown_item.chars_shown]
-    chars_per_token = _CHARS_PER_TOKEN
+    chars_per_token = CHARS_PER_TOKEN
     if chars := sum(shown_item.chars_shown for shown_item in sample):
         chars_per_token = chars / max(sum(shown_item.tokens for shown_item in sample), 1)
     return round(max(item.chars - item.chars_shown, 0) / chars_per_token)
@@ -252,21 +261,20 @@ def why_out(item: PackedItem, line: PackingLine) -> str:
     """Return why an item is not in the prompt, or only in part."""
     if item.reason.startswith("same as "):
         return f"It has the same text as {item.reason.removeprefix('same as ')}, which is shown."
-    about = f"about {missing_tokens(item, line):,} tokens"
     if item.form != "left_out":
         part = _SHOWN_FORMS.get(item.form, "A part is shown")
         reason = "did not fit"
         if line.strategy == FOLDER_STRATEGY:
-            reason += ", or match far less than the best part"
-        return f"{part}. The other {about} {reason}."
+            reason += ", or matches far less than the best part"
+        return f"{part}. The rest {reason}."
     if item.reason in _RULES:
         return _RULES[item.reason].format(score=item.score)
     if item.reason == "no_room":
-        return _why_no_room(item, line, about)
+        return _why_no_room(item, line)
     return f"{item.reason.replace('_', ' ')}."
 
 
-def _why_no_room(item: PackedItem, line: PackingLine, about: str) -> str:
+def _why_no_room(item: PackedItem, line: PackingLine) -> str:
     """Return what used the budget instead of an item."""
     free = f"{max(line.budget - line.tokens, 0):,}"
     if line.strategy == FOLDER_STRATEGY:
@@ -275,7 +283,10 @@ def _why_no_room(item: PackedItem, line: PackingLine, about: str) -> str:
             f"No passage of it fits: {free} of {line.budget:,} tokens are free. Files share them "
             f"by score. It scores {item.score:.2f}, the best file {best:.2f}."
         )
-    sentence = f"It does not fit: it needs {about}, and {free} of {line.budget:,} are free."
+    needed = f"{missing_tokens(item, line):,}"
+    sentence = (
+        f"It does not fit: it needs about {needed} tokens, and {free} of {line.budget:,} are free."
+    )
     # Nothing was packed, so no other item took its tokens.
     if not line.tokens:
         return sentence
@@ -490,9 +501,14 @@ def _endings(run: RecordedRun) -> list[str]:
         sentences.append("The trace has no end: the run is not over, or its process was killed.")
     elif run.end.status != "ok":
         sentences.append(f"The run ended with the status {run.end.status}.")
-    for answer in run.of(AnswerLine):
-        if answer.status == "no_data":
-            sentences.append(f"No model was called for an answer: {answer.problem}")
-        elif answer.status != "ok":
-            sentences.append(f"There is no answer ({answer.status}): {answer.problem}")
-    return sentences
+    problems = map(answer_problem, run.of(AnswerLine))
+    return [*sentences, *filter(None, problems)]
+
+
+def answer_problem(line: AnswerLine) -> str | None:
+    """Return why there is no answer, as a sentence, or None if there is one."""
+    if line.status == "ok":
+        return None
+    if line.status == "no_data":
+        return f"No model was called for an answer: {line.problem}"
+    return f"There is no answer ({line.status}): {line.problem}"

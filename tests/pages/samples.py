@@ -19,7 +19,7 @@ from llm_common.agents import (
     ToolContextManager,
     ToolRegistry,
 )
-from llm_common.apps.inspector import render_html
+from llm_common.apps.inspector import IndexEntry, Neighbours, render_html, render_index
 from llm_common.core.models import LLMResponse, LLMUsage
 from llm_common.testing import ScriptedClient
 from llm_common.text.display import to_json
@@ -177,12 +177,29 @@ async def _record(folder: Path) -> None:
         await _ask(question, folder, number)
 
 
+def _write_pages(folder: Path) -> None:
+    """Write the page of each run that an agent answered, and an index."""
+    paths = sorted((folder / "traces").glob("q_*/*.jsonl"))
+    (folder / "pages").mkdir()
+    entries = []
+    for number, path in enumerate(paths, start=1):
+        name = f"run-{number}.html"
+        neighbours = Neighbours(
+            index="index.html", next=f"run-{number + 1}.html" if number < len(paths) else None
+        )
+        page = render_html(read_trace(path), neighbours=neighbours)
+        (folder / "pages" / name).write_text(page, encoding="utf-8")
+        entries.append(IndexEntry(name, read_trace(path)))
+    (folder / "pages" / "index.html").write_text(render_index(entries), encoding="utf-8")
+
+
 async def _main(folder: Path) -> None:
     await _fill_store(FileContextPointerStore(folder / "store", durability="rename"))
     await _record(folder)
     await fill(folder / "hostile", HOSTILE)
     page = render_html(read_trace(folder / "hostile" / "trace"))
     (folder / "hostile" / "run.html").write_text(page, encoding="utf-8")
+    _write_pages(folder)
 
 
 if __name__ == "__main__":

@@ -216,11 +216,11 @@ def test_near_misses_are_the_five_best_that_only_the_limits_left_out() -> None:
         ({"reason": "later_reason"}, "later reason."),
         (
             {"form": "passages", "chars_shown": 100},
-            "A part is shown. The other about 150 tokens did not fit.",
+            "A part is shown. The rest did not fit.",
         ),
         (
             {"form": "pointer", "chars_shown": 0},
-            "One line names it. The other about 200 tokens did not fit.",
+            "One line names it. The rest did not fit.",
         ),
         (
             {"reason": "no_room"},

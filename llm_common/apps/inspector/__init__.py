@@ -3,6 +3,7 @@
 The server is in `application` and needs the extra `inspect`.
 """
 
-from llm_common.apps.inspector.rendering import render_html
+from llm_common.apps.inspector.rendering import render_html, render_index
+from llm_common.apps.inspector.run_page import IndexEntry, Neighbours
 
-__all__ = ["render_html"]
+__all__ = ["IndexEntry", "Neighbours", "render_html", "render_index"]

@@ -27,6 +27,7 @@ from llm_common.apps.inspector.record_tables import read_records
 from llm_common.apps.inspector.recorded_runs import RecordedRuns, Step, ToolCost
 from llm_common.apps.inspector.rendering import PAGE_ROWS, render
 from llm_common.apps.inspector.result_parts import View, read_part
+from llm_common.apps.inspector.run_page import run_page
 from llm_common.apps.inspector.run_values import exact_text
 from llm_common.apps.inspector.visitors import TokenGate
 from llm_common.errors import (
@@ -220,7 +221,13 @@ class Inspector:
     def _show_run(self, request: Request) -> str:
         folder = request.path_params["folder"]
         run = self.runs.run(folder, request.path_params["run_id"])
-        return render("run.html", run=run, folder=folder, is_stored=folder in self._blobs.folders())
+        return render(
+            "run.html",
+            run=run,
+            page=run_page(run),
+            folder=folder,
+            is_stored=folder in self._blobs.folders(),
+        )
 
     def _show_step(self, request: Request) -> str:
         values = request.path_params

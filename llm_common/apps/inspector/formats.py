@@ -6,6 +6,7 @@ from typing import Final
 _SPANS: Final = ((86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second"))
 _UNITS: Final = ("KB", "MB", "GB", "TB")
 _THOUSAND: Final = 999.5  # rounds to 1,000, which the larger unit shows as 1.0
+_SHORT_SECONDS: Final = 0.1  # below, two decimals of a second say little
 _TEN: Final = 9.95  # rounds to 10, which needs no decimal
 
 
@@ -17,6 +18,13 @@ def number(value: int | None) -> str:
 def score(value: float | None) -> str:
     """Format a score with two decimals, or "-" without one."""
     return "-" if value is None else f"{value:.2f}"
+
+
+def seconds(value: float | None) -> str:
+    """Format a duration in seconds or milliseconds, or "-" without one."""
+    if value is None:
+        return "-"
+    return f"{value:.2f} s" if value >= _SHORT_SECONDS else f"{value * 1_000:.0f} ms"
 
 
 def size(count: int | None) -> str:

@@ -6,9 +6,11 @@ Both happen for every value, so a template cannot forget them.
 
 import base64
 import hashlib
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
 from importlib.resources import files
+from types import MappingProxyType
 from typing import Final
 from urllib.parse import quote
 
@@ -16,6 +18,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from llm_common.apps.inspector import formats, run_values
+from llm_common.apps.inspector.run_outputs import FORM_NAMES, labels
+from llm_common.apps.inspector.run_page import IndexEntry, Neighbours, run_page, score_legend
 from llm_common.storage.blob import folder_of
 from llm_common.text.canonical import stable_json
 from llm_common.text.display import inert
@@ -39,13 +43,39 @@ def render(template: str, **values: object) -> str:
     return _environment().get_template(template).render(values)
 
 
-def render_html(run: RecordedRun) -> str:
+def render_html(
+    run: RecordedRun,
+    *,
+    evidence: Sequence[str] = (),
+    neighbours: Neighbours | None = None,
+    returned_tokens: Mapping[str, int] = MappingProxyType({}),
+) -> str:
     """Render a run as one HTML file that loads nothing and runs no script.
 
     The same trace gives the same page. Markup, control characters and direction marks in texts of
     the trace have no effect.
+
+    Args:
+        run: The run.
+        evidence: Values to mark in the prompt as evidence. Defaults to the values with digits of
+            the answer that the question does not have.
+        neighbours: The pages of the same set to link. None has no links.
+        returned_tokens: Tokens of whole outputs by pointer id, where the caller has counted them.
+            The others are estimated by their length.
     """
-    return render("run_file.html", run=run, folder="")
+    page = run_page(run, evidence=evidence, returned_tokens=returned_tokens)
+    return render("run_file.html", run=run, page=page, folder="", neighbours=neighbours)
+
+
+def render_index(entries: Sequence[IndexEntry], *, title: str = "Runs") -> str:
+    """Render a list of runs as one HTML file that links their pages.
+
+    Args:
+        entries: The runs with the file names of their pages, in the order of the list.
+        title: The heading.
+    """
+    most = max([1, *(entry.flows.returned for entry in entries)])
+    return render("run_index.html", entries=entries, title=title, most=most)
 
 
 def content_policy() -> str:
@@ -71,9 +101,11 @@ def _environment() -> Environment:
     )
     environment.filters |= {
         "distance": formats.distance,
+        "file_link": _file_link,
         "json": stable_json,
         "number": formats.number,
         "score": formats.score,
+        "seconds": formats.seconds,
         "size": formats.size,
         "time": formats.time,
     }
@@ -83,10 +115,13 @@ def _environment() -> Environment:
         "content_policy": Markup(content_policy()),  # noqa: S704 - our own text
         "differing": differing,
         "folder_of": folder_of,
+        "form_names": FORM_NAMES,
         "max_text_chars": _MAX_TEXT_CHARS,
+        "names_of": labels,
         "now": lambda: datetime.now(UTC),  # a function, since the environment is cached
         "page_rows": PAGE_ROWS,
         "run_values": run_values,
+        "score_legend": score_legend,
         "style": Markup(_style()),  # noqa: S704 - our own text
     }
     return environment
@@ -96,6 +131,11 @@ def _without_controls(value: object) -> object:
     """Replace control characters in a value, just before the template escapes it."""
     # Markup is the output of a macro, in which values were replaced already.
     return value if isinstance(value, Markup) else inert(str(value))
+
+
+def _file_link(name: str) -> str:
+    """Return the address of a file in the same folder, which is never another site or a script."""
+    return quote(name, safe="", errors="replace")
 
 
 def _address(*parts: object) -> str:

@@ -4,16 +4,20 @@ from typing import Final, NamedTuple
 
 import orjson
 
+from llm_common.trace import account
 from llm_common.trace.account import by_source, missing_tokens
 from llm_common.trace.lines import (
     AnswerLine,
+    FoldLine,
     Line,
     ModelCallLine,
+    OffloadLine,
     PackedItem,
     PackingLine,
     RunBegin,
     RunEnd,
     ToolCallLine,
+    ToolListLine,
 )
 from llm_common.trace.trace_file import RecordedRun
 
@@ -23,14 +27,9 @@ BAR_WIDTH: Final = 1_000
 MAX_UNSEEN: Final = 500
 """Maximum number of rows in the table of what was left out."""
 
-FORM_NAMES: Final = {
-    "whole": "whole",
-    "summary": "summary",
-    "passages": "passages",
-    "excerpt": "head and tail",
-    "pointer": "one line",
-    "left_out": "out",
-}
+MAX_FLOWS: Final = 6
+"""Number of outputs that are shown before the rest is folded away."""
+
 _SEGMENT_NAMES: Final = {
     "project": "Project",
     "file": "Files",
@@ -77,7 +76,8 @@ class Message(NamedTuple):
 
 def totals(run: RecordedRun) -> dict[str, Total]:
     """Return the totals of a run by name. Totals of steps that it did not have are left out."""
-    packings, calls, tools = run.of(PackingLine), run.of(ModelCallLine), run.of(ToolCallLine)
+    packings, tools = run.of(PackingLine), run.of(ToolCallLine)
+    calls = [call for call in run.of(ModelCallLine) if call.attempt.model != account.NO_MODEL]
     values = {"Ended": Total("no end"), "Seconds": Total("-")}
     if run.end:
         values = {"Ended": Total(run.end.status), "Seconds": Total(f"{run.end.seconds:.2f}")}
@@ -111,7 +111,44 @@ def totals(run: RecordedRun) -> dict[str, Total]:
 def answer(run: RecordedRun) -> str | None:
     """Return the last answer of a run, or None if the trace does not have its text."""
     answers = run.of(AnswerLine)
-    return answers[-1].text if answers else None
+    if not answers or _is_without_model(answers[-1]):
+        return None
+    return answers[-1].text
+
+
+def why_no_answer(run: RecordedRun) -> str:
+    """Return why a run, or its trace, has no text of an answer, as a sentence."""
+    answers = run.of(AnswerLine)
+    if answers:
+        return _why_no_text(answers[-1])
+    if any(isinstance(line, OffloadLine | ToolListLine | FoldLine) for line in run.lines):
+        return (
+            "Not recorded: a hook or a gateway records what the model sees, and not what it "
+            "answers."
+        )
+    if run.of(ModelCallLine):
+        return "No model was asked for an answer. It was asked only what to choose."
+    return "No model was asked. The run only chose what a model would see."
+
+
+def _why_no_text(line: AnswerLine) -> str:
+    if _is_without_model(line):
+        return "No model was asked: no endpoint is configured. The prompt was ready to send."
+    # The same sentences as in the notes on a run, which leaves them out here.
+    sentence = account.answer_problem(line)
+    if sentence is None:
+        sentence = (
+            f"A model answered with {line.text_chars:,} characters. The trace was recorded without "
+            "texts."
+        )
+    return sentence
+
+
+def _is_without_model(line: AnswerLine) -> bool:
+    """Return whether a client answered that asks no model."""
+    return bool(line.attempts) and all(
+        attempt.model == account.NO_MODEL for attempt in line.attempts
+    )
 
 
 def steps(run: RecordedRun) -> list[Line]:

@@ -201,7 +201,7 @@ def test_the_page_works_with_keyboard_and_screen_reader(long_run: RecordedRun) -
     page = render_html(long_run)
     tags = Shape(page).tags
     names = [tag for tag, *_ in tags]
-    assert {"header", "main", "nav", "footer", "h1", "h2", "h3"} <= {*names}
+    assert {"header", "main", "footer", "h1", "h2", "details", "summary"} <= {*names}
     assert names.count("h1") == 1
     assert names.count("table") == names.count("caption")
     assert all("scope" in tag for tag in tags if tag[0] == "th")
@@ -230,7 +230,7 @@ async def test_a_packing_lists_changes_since_the_last_one(tmp_path: Path) -> Non
 
 def test_the_page_begins_with_the_answer(long_run: RecordedRun) -> None:
     head = render_html(long_run).partition("What was left out, and why")[0]
-    assert '<p class="answer"><bdi>At noon.</bdi></p>' in head
+    assert re.search('<p class="answer"[^>]*><bdi>At noon.</bdi></p>', head)
 
 
 async def test_the_page_shows_the_tokens_of_prompt_and_pool(tmp_path: Path) -> None:

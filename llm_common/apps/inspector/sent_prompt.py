@@ -1,0 +1,221 @@
+"""The prompt as it was sent: its messages, with rows of records as tables and marked words."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Final, Literal
+
+from llm_common.apps.inspector.run_outputs import answer_calls, sent_packing
+from llm_common.apps.inspector.run_values import answer, messages
+from llm_common.ranking.lexical import search_stems
+from llm_common.trace.trace_file import RecordedRun
+
+_CELL_SEPARATOR: Final = " | "
+_MIN_SEPARATORS: Final = 1
+_TITLE: Final = re.compile(r"([^|:]{1,80}): (.*)", re.DOTALL)
+_MIN_STEM_CHARS: Final = 4  # a shorter word has few forms, and begins many others
+_MAX_ENDING_CHARS: Final = 6
+_MIN_DIGITS: Final = 3  # a day or an hour would mark half of a table
+_MAX_MARKS: Final = 5_000  # a browser lays out more slowly
+_MAX_VALUES: Final = 50
+# A date, a version or an amount, in one piece.
+_COMPOUND: Final = re.compile(r"\w+(?:[-./:,]\w+)+")
+_VALUE: Final = re.compile(r"\w*\d(?:[\w.,:-]*\w)?")
+
+Mark = Literal["", "word", "evidence"]
+
+
+@dataclass(frozen=True, slots=True)
+class Fragment:
+    """A piece of a text: a word of the question, evidence, or neither."""
+
+    text: str
+    mark: Mark = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TextPart:
+    """A text between tables."""
+
+    fragments: tuple[Fragment, ...]
+    kind: Literal["text"] = "text"
+
+    @property
+    def pieces(self) -> Iterator[Fragment]:
+        """Yield its fragments."""
+        yield from self.fragments
+
+
+@dataclass(frozen=True, slots=True)
+class TablePart:
+    """Rows of records. `title` is the text before the names of the columns."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[tuple[Fragment, ...], ...], ...]
+    kind: Literal["table"] = "table"
+
+    @property
+    def pieces(self) -> Iterator[Fragment]:
+        """Yield the fragments of all cells."""
+        for row in self.rows:
+            for cell in row:
+                yield from cell
+
+
+@dataclass(frozen=True, slots=True)
+class ShownMessage:
+    """A message of the prompt. `is_context` is False for instructions and definitions of tools."""
+
+    role: str
+    chars: int
+    is_context: bool
+    parts: tuple[TextPart | TablePart, ...]
+
+
+def shown_messages(
+    run: RecordedRun, *, evidence: Sequence[str] = (), max_chars: int
+) -> list[ShownMessage]:
+    """Return the messages of the last prompt, or of the packing if no model was called.
+
+    The list is empty if the trace has no texts.
+
+    Args:
+        run: The run.
+        evidence: Values to mark as evidence. Defaults to the values with digits of the answer that
+            the question does not have.
+        max_chars: Maximum characters of a message. The rest is left out.
+    """
+    query = (run.begin.query if run.begin else None) or ""
+    calls = [line for line in answer_calls(run) if line.prompt.text]
+    if calls:
+        sent = [
+            (message.role, message.content) for message in messages(calls[-1].prompt.text or "")
+        ]
+    else:
+        packing = sent_packing(run)
+        sent = [("packed", packing.text)] if packing and packing.text else []
+    marker = Marker(query, evidence or _values_of(answer(run) or "", query))
+    shown = []
+    for role, content in sent:
+        is_context = role not in {"", "system", "developer"}
+        parts = marker.parts(content[:max_chars], are_marked=is_context)
+        shown.append(ShownMessage(role or "definition of a tool", len(content), is_context, parts))
+    return shown
+
+
+def _sent_texts(run: RecordedRun) -> list[tuple[str, str]]:
+    """Return the role and the content of each message."""
+    for call in reversed(answer_calls(run)):
+        if call.prompt.text:
+            return [(message.role, message.content) for message in messages(call.prompt.text)]
+    packing = sent_packing(run)
+    return [("packed", packing.text)] if packing and packing.text else []
+
+
+class Marker:
+    """Finds words of a question and evidence in a text.
+
+    Args:
+        query: The question.
+        evidence: Values of which each occurrence is evidence.
+    """
+
+    def __init__(self, query: str, evidence: Sequence[str]) -> None:
+        values = sorted({*evidence} - {""}, key=len, reverse=True)[:_MAX_VALUES]
+        groups = []
+        if values:
+            escaped = "|".join(map(re.escape, values))
+            groups.append(rf"(?P<evidence>(?<![\w.])(?:{escaped})(?!\w))")
+        if words := _word_patterns(query):
+            groups.append(rf"(?P<word>(?<!\w)(?:{'|'.join(words)})(?!\w))")
+        self._pattern = re.compile("|".join(groups), re.IGNORECASE) if groups else None
+        self._marks_left = _MAX_MARKS
+
+    def parts(self, text: str, *, are_marked: bool) -> tuple[TextPart | TablePart, ...]:
+        """Return a text in parts. A line of cells with the names above it is a table."""
+        parts: list[TextPart | TablePart] = []
+        plain: list[str] = []
+        lines = text.split("\n")
+        position = 0
+        while position < len(lines):
+            end = _table_end(lines, position)
+            if end == position:
+                plain.append(lines[position])
+                position += 1
+                continue
+            if plain:
+                parts.append(TextPart(self._fragments("\n".join(plain), are_marked)))
+                plain = []
+            parts.append(self._table(lines[position:end], are_marked=are_marked))
+            position = end
+        if plain:
+            parts.append(TextPart(self._fragments("\n".join(plain), are_marked)))
+        return tuple(parts)
+
+    def _table(self, lines: Sequence[str], *, are_marked: bool) -> TablePart:
+        head, *records = lines
+        title, names = _title_and_names(head)
+        rows = []
+        for record in records:
+            cells = record.split(_CELL_SEPARATOR)
+            rows.append(tuple(self._fragments(cell, are_marked) for cell in cells))
+        return TablePart(title, tuple(names), tuple(rows))
+
+    def _fragments(self, text: str, are_marked: bool) -> tuple[Fragment, ...]:
+        if self._pattern is None or not are_marked:
+            return (Fragment(text),)
+        fragments = []
+        end = 0
+        for match in self._pattern.finditer(text):
+            if self._marks_left == 0:
+                break
+            self._marks_left -= 1
+            if match.start() > end:
+                fragments.append(Fragment(text[end : match.start()]))
+            mark: Mark = "evidence" if match.lastgroup == "evidence" else "word"
+            fragments.append(Fragment(match[0], mark))
+            end = match.end()
+        fragments.append(Fragment(text[end:]))
+        return tuple(fragments)
+
+
+def _table_end(lines: Sequence[str], start: int) -> int:
+    """Return the end of the table that begins at a line, or the start if there is none."""
+    width = _separators(lines[start])
+    if width < _MIN_SEPARATORS:
+        return start
+    end = start + 1
+    while end < len(lines) and _separators(lines[end]) == width:
+        end += 1
+    return end if end > start + 1 else start
+
+
+def _separators(line: str) -> int:
+    # A last cell that is empty leaves only a part of its separator at the end of a line.
+    return f"{line} ".count(_CELL_SEPARATOR)
+
+
+def _title_and_names(line: str) -> tuple[str, list[str]]:
+    match = _TITLE.fullmatch(line)
+    title, names = (match[1], match[2]) if match else ("Records", line)
+    return title, names.split(_CELL_SEPARATOR)
+
+
+def _word_patterns(query: str) -> list[str]:
+    patterns = [re.escape(value) for value in _COMPOUND.findall(query)]
+    for stem in search_stems(query):
+        if stem.isdigit():
+            if len(stem) >= _MIN_DIGITS:
+                patterns.append(stem)
+        elif len(stem) >= _MIN_STEM_CHARS:
+            patterns.append(rf"{re.escape(stem)}\w{{0,{_MAX_ENDING_CHARS}}}")
+        elif len(stem) > 1:
+            patterns.append(re.escape(stem))
+    return patterns
+
+
+def _values_of(text: str, query: str) -> list[str]:
+    values = chain(_COMPOUND.findall(text), _VALUE.findall(text))
+    return [value for value in values if re.search(r"\d", value) and value not in query]
