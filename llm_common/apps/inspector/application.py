@@ -1,10 +1,8 @@
 """Serves pages over a store and its traces, reachable only from this machine."""
 
-import itertools
 import re
 import socket
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -17,18 +15,24 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
+from llm_common.apps.inspector import output_list
 from llm_common.apps.inspector.comparison import (
     changed_text,
     comparable_steps,
     first_change,
     shared_width,
 )
+from llm_common.apps.inspector.downloads import download
+from llm_common.apps.inspector.excerpts import search_rows
+from llm_common.apps.inspector.output_list import QUERY_SORTS, OutputFilter, sums_by_tool
 from llm_common.apps.inspector.record_tables import read_records
-from llm_common.apps.inspector.recorded_runs import RecordedRuns, Step, ToolCost
+from llm_common.apps.inspector.recorded_runs import RecordedRuns, Step
 from llm_common.apps.inspector.rendering import PAGE_ROWS, render
 from llm_common.apps.inspector.result_parts import View, read_part
 from llm_common.apps.inspector.run_page import run_page
+from llm_common.apps.inspector.run_rows import summaries
 from llm_common.apps.inspector.run_values import exact_text
+from llm_common.apps.inspector.tool_rows import tool_rows
 from llm_common.apps.inspector.visitors import TokenGate
 from llm_common.errors import (
     ConfigError,
@@ -51,25 +55,9 @@ _PASSAGE_CHARS: Final = 160
 _MAX_MATCHING_QUERIES: Final = 10
 _MAX_COMPARED_RUNS: Final = 5  # each is read as a whole
 _MAX_TOOLS: Final = 500
-_MAX_COUNTED_POINTERS: Final = 10_000  # about a second
-_READ_QUERIES: Final = 200
+_MAX_LISTED: Final = 10_000  # records of a query, read in about a second
 # Run and line in the address of a comparison, as `Step.key` has them.
 _STEP_KEY: Final = re.compile(r"([^/]{1,250})/([^/]{1,250})/(\d{1,9})")
-
-
-@dataclass
-class ToolRow:
-    """The cost of a tool, and the number and size of its stored outputs."""
-
-    name: str
-    cost: ToolCost
-    outputs: int = 0
-    stored_bytes: int = 0
-
-    @property
-    def bytes(self) -> int:
-        """Return the bytes of its results, by the traces or by the store, whichever has more."""
-        return max(self.cost.bytes, self.stored_bytes)
 
 
 class Inspector:
@@ -108,6 +96,7 @@ class Inspector:
         for path, show in pages.items():
             # Not async, so that Starlette calls it in a thread: pages read files.
             routes.append(Route(path, partial(_respond, show)))
+        routes.append(Route("/queries/{folder}/{pointer_id}/download", self._download))
         handlers = {HTTPException: _problem, LLMCommonError: _problem, OSError: _problem}
         application = Starlette(routes=routes, exception_handlers=handlers)
         return TokenGate(application, token=token, port=port)
@@ -117,32 +106,59 @@ class Inspector:
         page = self._store.newest_queries(
             limit=PAGE_ROWS, offset=(page_number - 1) * PAGE_ROWS, part=words
         )
+        queries, total = page.queries, page.total
+        sort = _choice(request, "sort", QUERY_SORTS)
+        if sort:  # reads every folder of the store, and not only those of the page
+            queries = self._sorted_queries(sort, words, page_number)
         return render(
             "queries.html",
-            queries=page.queries,
-            total=page.total,
+            queries=queries,
+            total=total,
             page_number=page_number,
             words=words,
+            sort=sort,
+            sorts=QUERY_SORTS,
             base_dir=self._store.base_dir,
         )
+
+    def _sorted_queries(self, sort: str, part: str, page_number: int) -> tuple[QuerySummary, ...]:
+        """Return a page of the queries by size or number, the largest first."""
+        queries = []
+        for query in self._store.queries():
+            if part.lower() in query.query_id.lower():
+                queries.append(query)
+        # The sort is stable, so equal queries stay in the order of their last change.
+        queries.sort(key=lambda query: getattr(query, sort), reverse=True)
+        return tuple(queries[(page_number - 1) * PAGE_ROWS : page_number * PAGE_ROWS])
 
     def _show_query(self, request: Request) -> str:
         folder, page_number = request.path_params["folder"], _read_number(request)
         query_id = query_id_of(folder)
         # The page marks expired pointers, so the listing must not leave them out.
-        page = newest_pointers(
-            self._blobs,
-            query_id,
-            limit=PAGE_ROWS,
-            offset=(page_number - 1) * PAGE_ROWS,
-            now=_BEFORE_ANY_EXPIRY,
+        stored = newest_pointers(
+            self._blobs, query_id, limit=_MAX_LISTED, offset=0, now=_BEFORE_ANY_EXPIRY
         )
-        if not page.total:
+        if not stored.total:
             raise PointerNotFoundError(
                 "The store has no such query, or it was erased. Choose one of the list"
             )
+        choice = OutputFilter(
+            tool=request.query_params.get("tool", ""),
+            size=_choice(request, "size", output_list.SIZES),
+            age=_choice(request, "age", output_list.AGES),
+            sort=_choice(request, "sort", output_list.SORTS),
+        )
+        matching = choice.apply(stored.pointers)
         return render(
-            "query.html", query_id=query_id, folder=folder, page=page, page_number=page_number
+            "query.html",
+            query_id=query_id,
+            folder=folder,
+            stored=stored,
+            choice=choice,
+            matching=matching,
+            pointers=matching[(page_number - 1) * PAGE_ROWS : page_number * PAGE_ROWS],
+            page_number=page_number,
+            sums=sums_by_tool(stored.pointers),
         )
 
     def _show_search(self, request: Request) -> str:
@@ -163,7 +179,7 @@ class Inspector:
         return render(
             "search.html",
             search=search,
-            matches=search.matches[(page_number - 1) * PAGE_ROWS :],
+            rows=search_rows(search.matches[(page_number - 1) * PAGE_ROWS :], words),
             queries=queries[:_MAX_MATCHING_QUERIES],
             words=words,
             in_results=in_results,
@@ -201,6 +217,13 @@ class Inspector:
             problem=problem,
         )
 
+    def _download(self, request: Request) -> Response:
+        # Not async, so that Starlette calls it in a thread: it reads a file.
+        values = request.path_params
+        pointer = self._read_pointer(values["folder"], values["pointer_id"])
+        _, payload = self._store.load_payload(pointer.pointer_id, query_id=pointer.query_id)
+        return download(pointer, payload)
+
     def _read_pointer(self, folder: str, pointer_id: str) -> ContextPointer:
         """Return a pointer whose result may be missing, damaged or expired."""
         names = [meta_name(check_pointer_id(pointer_id))]
@@ -215,7 +238,12 @@ class Inspector:
         page_number = _read_number(request)
         runs, total = self.runs.rows(limit=PAGE_ROWS, offset=(page_number - 1) * PAGE_ROWS)
         return render(
-            "runs.html", runs=runs, total=total, page_number=page_number, traces=self._traces
+            "runs.html",
+            runs=summaries(self.runs, runs),
+            total=total,
+            page_number=page_number,
+            traces=self._traces,
+            strangers=self.runs.strangers() if page_number == 1 else [],
         )
 
     def _show_run(self, request: Request) -> str:
@@ -264,37 +292,8 @@ class Inspector:
 
     def _show_tools(self, _: Request) -> str:
         costs = self.runs.tool_costs()
-        tools = {name: ToolRow(name, cost) for name, cost in costs.by_tool.items()}
-        counted = self._count_outputs(tools)
-        # Sorts are stable, so tools of equal cost stay in the order of their names.
-        rows = sorted(tools.values(), key=lambda row: row.name)
-        rows.sort(key=lambda row: (row.cost.offered_tokens, row.bytes), reverse=True)
+        rows, counted = tool_rows(self._store, costs)
         return render("tools.html", rows=rows[:_MAX_TOOLS], costs=costs, counted=counted)
-
-    def _queries_by_change(self) -> Iterator[QuerySummary]:
-        """Yield the queries of the store, last changed first, and read few more than are used."""
-        for offset in itertools.count(step=_READ_QUERIES):
-            page = self._store.newest_queries(limit=_READ_QUERIES, offset=offset)
-            yield from page.queries
-            if offset + _READ_QUERIES >= page.total:
-                return
-
-    def _count_outputs(self, tools: dict[str, ToolRow]) -> int:
-        """Add the stored outputs of the most recently changed queries, and return their number."""
-        counted = 0
-        for query in self._queries_by_change():
-            if query.problem:
-                continue
-            limit = _MAX_COUNTED_POINTERS - counted
-            page = self._store.newest(query_id=query.query_id, limit=limit)
-            for pointer in page.pointers:
-                row = tools.setdefault(pointer.tool_name, ToolRow(pointer.tool_name, ToolCost()))
-                row.outputs += 1
-                row.stored_bytes += pointer.result_bytes or 0
-            counted += len(page.pointers)
-            if counted >= _MAX_COUNTED_POINTERS:
-                break
-        return counted
 
 
 def serve(
@@ -340,6 +339,12 @@ def serve(
 
 def _respond(show: Callable[[Request], str], request: Request) -> Response:
     return HTMLResponse(show(request))
+
+
+def _choice(request: Request, name: str, choices: Mapping[str, str]) -> str:
+    """Return a choice of a form, or an empty text, which is the default of each."""
+    value = request.query_params.get(name, "")
+    return value if value in choices else ""
 
 
 def _search_words(request: Request) -> str:

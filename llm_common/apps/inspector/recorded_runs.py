@@ -1,6 +1,8 @@
 """Finds the traces in a folder, and reads only what a page shows."""
 
 import os
+import re
+from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -17,6 +19,11 @@ from llm_common.trace.trace_file import RecordedRun, read_trace
 _EDGE_BYTES: Final = 100_000  # the first line has a question of up to 20,000 characters
 _MAX_RUN_BYTES: Final = 32_000_000  # four times the default of `Trace`
 _MAX_COUNTED_BYTES: Final = 40_000_000  # about a second
+_MAX_DEPTH: Final = 3  # a folder of traces may be inside the folder that a reader names
+_MAX_DIRECTORIES: Final = 5_000
+_MAX_STRANGERS: Final = 20  # a page names so many files
+# The names that `Trace` gives. Files with other names are read to see what they are.
+_RUN_FILE: Final = re.compile(r"\d{8}T\d{12}Z-[0-9a-f]{8}\.jsonl")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +115,18 @@ class RecordedRuns:
             offset: Number of newer runs to skip.
             folder: Name of a query's folder, to return only its runs.
         """
-        paths = self._paths(folder)
+        paths = [path for path in self._paths(folder) if not _why_no_run(path)]
         return [_read_row(path) for path in paths[offset : offset + limit]], len(paths)
+
+    def strangers(self) -> list[str]:
+        """Return the first 20 `.jsonl` files that are not runs, each with the reason."""
+        sentences: list[str] = []
+        for path in self._paths(None):
+            if len(sentences) == _MAX_STRANGERS:
+                break
+            if reason := _why_no_run(path):
+                sentences.append(f"{path.name} {reason}")
+        return sentences
 
     def run(self, folder: str, run_id: str) -> RecordedRun:
         """Return a whole run.
@@ -176,16 +193,42 @@ class RecordedRuns:
         """Yield the folder itself, which may have copies of traces, and its subfolders."""
         if self._directory is None:
             return
-        yield self._directory
-        for entry in _entries(self._directory):
-            if entry.is_dir(follow_symlinks=False):
-                yield Path(entry.path)
+        todo = deque([(self._directory, 0)])
+        count = 0
+        while todo and count < _MAX_DIRECTORIES:
+            directory, depth = todo.popleft()
+            count += 1
+            yield directory
+            for entry in _entries(directory) if depth < _MAX_DEPTH else ():
+                if entry.is_dir(follow_symlinks=False):
+                    todo.append((Path(entry.path), depth + 1))
 
 
 def _entries(directory: Path) -> Iterator[os.DirEntry[str]]:
     """Yield the entries of a directory, none if it cannot be read."""
     with suppress(OSError), os.scandir(directory) as entries:
         yield from entries
+
+
+def _why_no_run(path: Path) -> str:
+    """Return why a file is not a run, or an empty text if it is one."""
+    if _RUN_FILE.fullmatch(path.name):
+        return ""
+    try:
+        with path.open("rb") as file:
+            head = file.read(_EDGE_BYTES)
+    except OSError:
+        return "cannot be read"
+    first = head.partition(b"\n")[0]
+    if not first:
+        return "is empty"
+    try:
+        LINE.validate_python(orjson.loads(first))
+    except orjson.JSONDecodeError:
+        return "does not begin with a line of JSON"
+    except ValidationError:
+        return "begins with JSON that is not a line of a trace"
+    return ""
 
 
 def _read_run(path: Path) -> RecordedRun:

@@ -17,7 +17,7 @@ from urllib.parse import quote
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from llm_common.apps.inspector import formats, run_values
+from llm_common.apps.inspector import formats, output_list, run_values
 from llm_common.apps.inspector.run_outputs import FORM_NAMES, labels
 from llm_common.apps.inspector.run_page import IndexEntry, Neighbours, run_page, score_legend
 from llm_common.storage.blob import folder_of
@@ -30,6 +30,14 @@ PAGE_ROWS: Final = 50
 """Number of rows on one page of a list."""
 
 _PACKAGE: Final = "llm_common.apps.inspector"
+# Their heads are at the right, above the numbers.
+_NUMERIC_COLUMNS: Final = frozenset(
+    {
+        *("Bytes", "Calls", "Cost", "Definition", "Not shown", "Offered", "On disk", "Outputs"),
+        *("Returned", "Score", "Seconds", "Shown", "Step", "Tokens", "Tokens (estimate)"),
+        "Tokens in all",
+    }
+)
 _MAX_TEXT_CHARS: Final = 200_000  # a browser lays out longer texts slowly
 
 
@@ -118,7 +126,9 @@ def _environment() -> Environment:
         "form_names": FORM_NAMES,
         "max_text_chars": _MAX_TEXT_CHARS,
         "names_of": labels,
+        "numeric_columns": _NUMERIC_COLUMNS,
         "now": lambda: datetime.now(UTC),  # a function, since the environment is cached
+        "output_list": output_list,
         "page_rows": PAGE_ROWS,
         "run_values": run_values,
         "score_legend": score_legend,

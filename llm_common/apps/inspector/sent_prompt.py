@@ -146,12 +146,12 @@ class Marker:
                 position += 1
                 continue
             if plain:
-                parts.append(TextPart(self._fragments("\n".join(plain), are_marked)))
+                parts.append(TextPart(self.fragments("\n".join(plain), are_marked=are_marked)))
                 plain = []
             parts.append(self._table(lines[position:end], are_marked=are_marked))
             position = end
         if plain:
-            parts.append(TextPart(self._fragments("\n".join(plain), are_marked)))
+            parts.append(TextPart(self.fragments("\n".join(plain), are_marked=are_marked)))
         return tuple(parts)
 
     def _table(self, lines: Sequence[str], *, are_marked: bool) -> TablePart:
@@ -160,10 +160,11 @@ class Marker:
         rows = []
         for record in records:
             cells = record.split(_CELL_SEPARATOR)
-            rows.append(tuple(self._fragments(cell, are_marked) for cell in cells))
+            rows.append(tuple(self.fragments(cell, are_marked=are_marked) for cell in cells))
         return TablePart(title, tuple(names), tuple(rows))
 
-    def _fragments(self, text: str, are_marked: bool) -> tuple[Fragment, ...]:
+    def fragments(self, text: str, *, are_marked: bool = True) -> tuple[Fragment, ...]:
+        """Return a text in pieces, of which those that match are marked."""
         if self._pattern is None or not are_marked:
             return (Fragment(text),)
         fragments = []

@@ -23,7 +23,9 @@ async def shapes(folder: Path, texts: list[str]) -> dict[str, Counter[tuple[str,
     places = ["/queries", "/queries/q", "/runs", "/tools", "/search?words=tool"]
     for kind, page in pages(client, *places, run, *steps, compared):
         shape = Shape(page)
-        tags[kind] = tags.get(kind, Counter()) + Counter(shape.tags)
+        # A plot has a bar for each span of time in which an output was saved.
+        own_tags = [tag for tag in shape.tags if tag[0] != "rect"]
+        tags[kind] = tags.get(kind, Counter()) + Counter(own_tags)
         assert not CONTROLS.search(page), kind
         for address in shape.addresses:
             assert re.match(r"#[\w-]+\Z|/(?![/\\])", address), kind

@@ -194,7 +194,7 @@ def test_the_prompt_is_the_one_of_the_answer_and_values_of_the_answer_are_eviden
         '{"role":"system","content":"Answer."}\n{"role":"user","content":"M 6.1 near Jarm"}',
         '{"role":"user","content":"which tool?"}',
     ]
-    lines = [
+    lines: list[Line] = [
         prompt(texts[0]),
         prompt(texts[1], parent=3, step=4),
         SelectionLine(of="tools", status="ok", used="model", step=3),
@@ -212,7 +212,7 @@ def test_the_prompt_is_the_one_of_the_answer_and_values_of_the_answer_are_eviden
 
 def test_a_step_begins_where_the_one_before_ended_or_where_it_was_measured() -> None:
     moments = ["10:00:00", "10:00:02", "10:00:08", "10:00:10"]
-    lines = [
+    lines: list[Line] = [
         RunBegin(query_id="q", at=f"2026-11-01T{moments[0]}+00:00"),
         ToolCallLine(tool="a", at=f"2026-11-01T{moments[1]}+00:00"),
         call().model_copy(
