@@ -156,9 +156,7 @@ def title(line: Line) -> str:
         case ToolCallLine():
             sentence = f"Called {line.tool}: {line.result_bytes or 0:,} bytes"
         case AnswerLine():
-            sentence = f"Answered from {line.prompt_tokens:,} tokens"
-            if line.status != "ok":
-                sentence += f": {line.status}. {line.problem}"
+            sentence = _answer_title(line)
         case _:
             sentence = line.kind.replace("_", " ")
     return sentence
@@ -217,6 +215,15 @@ def _call_title(line: ModelCallLine) -> str:
     if attempt.error:
         return f"{sentence}failed ({attempt.error}, {attempt.reason})"
     return f"{sentence}finish reason {line.finish_reason or 'unknown'}"
+
+
+def _answer_title(line: AnswerLine) -> str:
+    if is_without_model(line):
+        return f"Built a prompt of {line.prompt_tokens:,} tokens for no model"
+    sentence = f"Answered from {line.prompt_tokens:,} tokens"
+    if line.status != "ok":
+        sentence += f": {line.status}. {line.problem}"
+    return sentence
 
 
 def missing_tokens(item: PackedItem, line: PackingLine) -> int:
@@ -503,6 +510,12 @@ def _endings(run: RecordedRun) -> list[str]:
         sentences.append(f"The run ended with the status {run.end.status}.")
     problems = map(answer_problem, run.of(AnswerLine))
     return [*sentences, *filter(None, problems)]
+
+
+def is_without_model(line: AnswerLine) -> bool:
+    """Return whether a client answered that asks no model. See `NO_MODEL`."""
+    models = {attempt.model for attempt in line.attempts}
+    return models == {NO_MODEL}
 
 
 def answer_problem(line: AnswerLine) -> str | None:

@@ -111,7 +111,7 @@ def totals(run: RecordedRun) -> dict[str, Total]:
 def answer(run: RecordedRun) -> str | None:
     """Return the last answer of a run, or None if the trace does not have its text."""
     answers = run.of(AnswerLine)
-    if not answers or _is_without_model(answers[-1]):
+    if not answers or account.is_without_model(answers[-1]):
         return None
     return answers[-1].text
 
@@ -132,7 +132,7 @@ def why_no_answer(run: RecordedRun) -> str:
 
 
 def _why_no_text(line: AnswerLine) -> str:
-    if _is_without_model(line):
+    if account.is_without_model(line):
         return "No model was asked: no endpoint is configured. The prompt was ready to send."
     # The same sentences as in the notes on a run, which leaves them out here.
     sentence = account.answer_problem(line)
@@ -142,13 +142,6 @@ def _why_no_text(line: AnswerLine) -> str:
             "texts."
         )
     return sentence
-
-
-def _is_without_model(line: AnswerLine) -> bool:
-    """Return whether a client answered that asks no model."""
-    return bool(line.attempts) and all(
-        attempt.model == account.NO_MODEL for attempt in line.attempts
-    )
 
 
 def steps(run: RecordedRun) -> list[Line]:
