@@ -51,7 +51,8 @@ def crawl(visitor: Visitor, address: str, *, check: bool) -> Counter[str]:
             visitor.open(link, name)
         for found in visitor.links():
             plain = found.partition("#")[0]
-            if plain.startswith(root) and plain not in seen:
+            is_page = plain.startswith(root) and not plain.endswith("/download")
+            if is_page and plain not in seen:
                 seen.add(plain)
                 todo.append(plain)
     return kinds
@@ -97,6 +98,18 @@ def test_pages_of_hostile_texts_fit_and_read_well(samples: Path, chromium: "Brow
             visitor.look(root + place, f"hostile-{place}")
         [page] = samples.glob("hostile/*.html")
         visitor.look(page.as_uri(), "hostile-run")
+        assert visitor.problems == []
+
+
+def test_a_hostile_result_is_saved_and_not_shown(samples: Path, chromium: "Browser") -> None:
+    folder = samples / "hostile"
+    with inspecting(folder / "store", folder / "trace") as address, visiting(chromium) as visitor:
+        visitor.open(address, "download")
+        visitor.open(f"{address.partition('/?')[0]}/queries/q", "download")
+        visitor.page.locator("td a").first.click()
+        with visitor.page.expect_download() as download:
+            visitor.page.get_by_text("Download").click()
+        assert re.fullmatch(r"[\w-]+\.(json|txt)", download.value.suggested_filename)
         assert visitor.problems == []
 
 

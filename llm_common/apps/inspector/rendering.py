@@ -38,6 +38,8 @@ _NUMERIC_COLUMNS: Final = frozenset(
         "Tokens in all",
     }
 )
+# A longer question would leave no room for the answer on the first screen of a phone.
+_MAX_QUESTION_CHARS: Final = 240
 _MAX_TEXT_CHARS: Final = 200_000  # a browser lays out longer texts slowly
 
 
@@ -124,6 +126,7 @@ def _environment() -> Environment:
         "differing": differing,
         "folder_of": folder_of,
         "form_names": FORM_NAMES,
+        "max_question_chars": _MAX_QUESTION_CHARS,
         "max_text_chars": _MAX_TEXT_CHARS,
         "names_of": labels,
         "numeric_columns": _NUMERIC_COLUMNS,

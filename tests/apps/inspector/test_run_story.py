@@ -272,6 +272,15 @@ async def test_the_order_of_the_page_answers_first(tmp_path: Path) -> None:
     assert places == sorted(places)
 
 
+def test_a_long_question_leaves_room_for_the_answer() -> None:
+    question = "why " * 500 + "end?"
+    page = render_html(run_of(RunBegin(query_id="q", query=question)))
+    [heading] = re.findall(r"<h1><bdi>(.*?)</bdi></h1>", page)
+    assert len(heading) <= 245
+    assert "The whole question: 2,004 characters" in page
+    assert question in page
+
+
 def test_the_pages_of_a_set_link_each_other_and_no_other_site() -> None:
     run = run_of(RunBegin(query_id="q", query="<b>?"), packing())
     page = render_html(run, neighbours=Neighbours(index="index.html", next="javascript:x()//e"))
