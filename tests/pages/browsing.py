@@ -30,6 +30,14 @@ _QUIET: Final = (
 _LOADED_MACHINE_MS: Final = 180_000
 _MAX_PICTURE_HEIGHT: Final = 6_000  # Chromium cannot paint the longest pages of the reference
 _LOCAL_SCHEMES: Final = frozenset({"file", "data", "blob", "about"})
+_ADDRESSES: Final = """
+() => {
+  const addresses = [...document.querySelectorAll("a[href]")].map((link) => link.href);
+  for (const form of document.forms)
+    addresses.push(form.action + "?" + new URLSearchParams(new FormData(form)));
+  return addresses;
+}
+"""
 # Elements that end right of the window, unless a parent scrolls them.
 _WIDE_ELEMENTS: Final = """
 () => {
@@ -150,10 +158,8 @@ class Visitor:
         self.page.emulate_media(color_scheme=screen.theme)
 
     def links(self) -> list[str]:
-        """Return the addresses of the page's links."""
-        addresses: list[str] = self.page.evaluate(
-            "() => [...document.querySelectorAll('a[href]')].map((link) => link.href)"
-        )
+        """Return the addresses of the page's links, and of its forms as they stand."""
+        addresses: list[str] = self.page.evaluate(_ADDRESSES)
         return addresses
 
     def _audit(self, screen: Screen, unaudited_rules: Sequence[str]) -> None:

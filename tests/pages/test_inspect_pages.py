@@ -19,7 +19,7 @@ pytestmark = pytest.mark.pages
 PLACES: Final = ("/queries", "/runs", "/tools", "/search?words=database", "/queries/absent")
 _PER_KIND: Final = 2
 _STEPS: Final = 12  # each kind of step has a template of its own
-_MAX_PAGES: Final = 50
+_MAX_PAGES: Final = 70
 
 
 def kind_of(address: str) -> str:
@@ -74,6 +74,7 @@ def test_pages_of_a_store_fit_read_well_and_have_no_error(
         assert without_expected(visitor.problems) == []
     assert kinds["queries/ID/ID"] == _PER_KIND
     assert kinds["runs/ID/ID/ID"] > _PER_KIND
+    assert kinds["compare/after/before"] == _PER_KIND
 
 
 def test_hostile_texts_run_nothing_even_without_the_policy(
