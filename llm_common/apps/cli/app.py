@@ -85,6 +85,7 @@ def demo(
     """
     from llm_common.apps.cli.demo.conversation import check_rule, run_again
     from llm_common.apps.cli.demo.evidence import STORE, agent_from_env, ask_questions
+    from llm_common.apps.cli.demo.pages import write_pages
     from llm_common.apps.cli.demo.questions import QUESTIONS
     from llm_common.apps.cli.demo.report import demo_document, show_demo
     from llm_common.pointers.store import FileContextPointerStore
@@ -95,7 +96,7 @@ def demo(
         progress("A long conversation", len(QUESTIONS), len(QUESTIONS))
         store = FileContextPointerStore(output / STORE)
         return demo_document(
-            results,
+            write_pages(results, output),
             model=agent.label,
             folder=output,
             rule=await check_rule(store),

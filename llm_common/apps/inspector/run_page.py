@@ -111,6 +111,13 @@ class RunPage:
                         return True
         return False
 
+    def not_shown(self, item: account.Unseen) -> str:
+        """Return how much of an item was not shown, as counted where its tokens are known."""
+        for flow in self.flows.items:
+            if self.flows.are_exact and flow.id == item.id:
+                return f"{flow.returned - flow.shown:,} tokens of it"
+        return item.missing
+
     def title(self, line: Line) -> str:
         """Return the title of a step, with the arguments of a call in place of the id."""
         if isinstance(line, ToolCallLine):

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -17,14 +17,13 @@ from llm_common.agents.tool_context import ToolContextManager
 from llm_common.apps.cli.demo.baselines import best_records, first_tokens
 from llm_common.apps.cli.demo.public_data import public_tools
 from llm_common.apps.cli.demo.questions import Kind, Question
-from llm_common.apps.inspector import render_html
 from llm_common.context.bundle import ItemAccount
 from llm_common.core.client import LLMClient
 from llm_common.core.http.openai_compatible import OpenAICompatibleClient
 from llm_common.core.http.providers import config_from_env
 from llm_common.core.models import LLMMessage, LLMResponse, LLMUsage, MessageRole
 from llm_common.core.tokens import DefaultCounter
-from llm_common.errors import LLMCommonError, StoreError
+from llm_common.errors import LLMCommonError
 from llm_common.folders.tree_index import ProgressCallback
 from llm_common.prompt import PromptBundle, TokenBudget
 from llm_common.prompt.prompt_bundle import count_prompt_tokens
@@ -34,12 +33,12 @@ from llm_common.selection.tools import ToolSelector
 from llm_common.text.canonical import decode_json
 from llm_common.text.display import to_json
 from llm_common.tools.registry import ToolRegistry
-from llm_common.trace import Trace, read_trace
+from llm_common.trace import Trace
+from llm_common.trace.account import NO_MODEL
 
 BUDGET = TokenBudget(max_input_tokens=4_000, max_output_tokens=500)
 STORE = "context"
 TRACES = "traces"
-_NO_MODEL = "no model"
 _NO_ANSWER = "Nothing answers here: no endpoint is configured."
 
 
@@ -78,7 +77,7 @@ class QuestionResult:
         answer: The model's answer. None without a model, or if it failed.
         unnamed: The `known` values that the answer lacks. None without an answer.
         problem: What failed, or an empty text.
-        page: Path of the page. None if it could not be written.
+        page: Path of its page. None until one is written.
         trace: Path of the trace. None if it could not be written.
         seconds: Wall time.
     """
@@ -158,7 +157,7 @@ class PromptRecorder(LLMClient):
         )
         return LLMResponse(
             id="none",
-            model=_NO_MODEL,
+            model=NO_MODEL,
             content=_NO_ANSWER,
             finish_reason="stop",
             usage=LLMUsage(prompt_tokens=tokens, total_tokens=tokens),
@@ -211,8 +210,7 @@ async def ask_questions(
     Args:
         questions: The questions.
         agent: The agent.
-        folder: Folder for the pages, which are named by the number of the question. Its folder
-            `context` gets the outputs, and `traces` the traces.
+        folder: Its folder `context` gets the outputs, and `traces` the traces.
         progress: Called before each question.
         registry: The tools. Defaults to those over the package's data.
 
@@ -262,7 +260,7 @@ async def _ask(
         answer = await executor.run(
             question.text, plan=question.plan, answering=answering, session=manager
         )
-    trace.flush()  # the page is rendered from the file
+    trace.flush()  # pages are rendered from the file
     outputs = _outputs(manager, answer)
     values = _values(manager)
     returned = sum(output.tokens for output in outputs)
@@ -284,7 +282,6 @@ async def _ask(
         answer=text,
         unnamed=None if text is None else question.unnamed_in(text),
         problem=answer.problem or "; ".join(answer.failures),
-        page=_write_page(run.path, folder / f"{number}.html"),
         trace=str(run.path) if run.path else None,
     )
     return await _with_query(_with_baselines(result, question, values), question, session, outputs)
@@ -353,13 +350,3 @@ def _values(manager: ToolContextManager) -> list[Any]:
     for pointer in manager.get_all_pointers():
         values.append(decode_json(manager.load_payload(pointer.pointer_id)[1]))
     return values
-
-
-def _write_page(trace: Path | None, page: Path) -> str | None:
-    """Write the page of a trace, and return its path, or None if that fails."""
-    if trace is None:
-        return None
-    with suppress(OSError, StoreError):
-        page.write_text(render_html(read_trace(trace)), encoding="utf-8")
-        return str(page)
-    return None

@@ -16,6 +16,7 @@ from rich.text import Text
 
 from llm_common.apps.cli.demo.conversation import ReRun, RuleCheck
 from llm_common.apps.cli.demo.evidence import BUDGET, STORE, TRACES, QuestionResult
+from llm_common.apps.cli.demo.pages import INDEX
 from llm_common.apps.cli.terminal import safe_text
 from llm_common.core.tokens import counter_label
 from llm_common.text.display import one_line
@@ -253,7 +254,7 @@ def _show_next_steps(console: Console, document: DemoDocument) -> None:
     folders = f"--store {shlex.quote(document.store)} --traces {shlex.quote(document.traces)}"
     browser = "No page could be written. Name another folder with --output"
     if pages:
-        browser = f"Open {pages[0]} in a browser"
+        browser = f"Open {Path(pages[0]).with_name(INDEX)} in a browser"
     can_inspect = find_spec("starlette") and find_spec("uvicorn")
     steps = {
         "What is in each prompt, and why?": browser,

@@ -84,6 +84,16 @@ def test_each_question_has_a_page_and_a_trace_and_its_outputs_in_the_store(
             getattr(line, "of", "") for line in read_trace(question["trace"]).lines
         }
     folder = Path(demo_output["folder"])
+    index = (folder / "index.html").read_text(encoding="utf-8")
+    first, *_, last = demo_output["questions"]
+    assert first["question"] in index
+    assert 'href="8.html"' in index
+    page = Path(last["page"]).read_text(encoding="utf-8")
+    assert 'href="7.html"' in page
+    assert 'href="index.html"' in page
+    assert "89,534" in page  # the tokens that the demo counted, not an estimate
+    for output in last["outputs"]:
+        assert f"{output['tokens'] - output['tokens_shown']:,} tokens of it" in page
     stored = {path.name for path in folder.joinpath("context").rglob("*.meta.json")}
     for question in demo_output["questions"]:
         for output in question["outputs"]:
@@ -293,7 +303,7 @@ def test_answers_and_problems_cannot_drive_the_terminal(*, is_terminal: bool) ->
     show_demo(document, console)
     assert isinstance(console.file, io.StringIO)
     text = re.sub(r"\x1b\[[0-9;]*m", "", console.file.getvalue())
-    assert text.count("[bold]no[/bold]") == 10
+    assert text.count("[bold]no[/bold]") == 9
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]", text)
     assert "which does not name 1" in text
 
