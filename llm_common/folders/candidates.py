@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from llm_common.context.mentions import MentionFinder, excluded_items, is_code, is_test
 from llm_common.context.request import (
@@ -30,6 +30,8 @@ from llm_common.folders.symbols import language_of
 from llm_common.folders.tree_index import IndexCache, ProgressCallback, TreeIndex
 from llm_common.ranking.lexical import Hit, max_normalised, query_terms
 from llm_common.redaction.redactor import DEFAULT_REDACTOR
+
+_Value = TypeVar("_Value")
 
 _MAX_NAMES = 64
 _MIN_NAME_CHARS = 4
@@ -91,6 +93,7 @@ class FolderSearch:
         sizes: The sizes of these files in bytes.
         scores: The match with the query, for the files that share a word with it.
         titles: The match with the first line of the query.
+        words: Up to four words of the query that a file contains, rarest first.
         definers: For each name in the query that looks like code, the files that define it.
         left_out: Number of files that may not be packed, by reason. A folder that was not entered
             counts as one.
@@ -102,6 +105,7 @@ class FolderSearch:
     sizes: dict[str, int] = field(default_factory=dict)
     scores: dict[str, float] = field(default_factory=dict)
     titles: dict[str, float] = field(default_factory=dict)
+    words: dict[str, tuple[str, ...]] = field(default_factory=dict)
     definers: dict[str, list[str]] = field(default_factory=dict)
     left_out: Counter[str] = field(default_factory=Counter)
     read: int = 0
@@ -185,6 +189,7 @@ def _search(
             skip_reasons=index.skip_reasons(),
             hits=index.search(query),
             title_hits=index.search(first_line(query)),
+            words=index.matched_words(query),
             definers={name: index.defining(name) for name in code_names(query)},
         )
 
@@ -199,10 +204,11 @@ def _search(
         displayed[file.path] = path
         result.files[path] = ContainedFile(root, file.path)
         result.sizes[path] = file.size
-    for scores, hits in ((result.scores, search.hits), (result.titles, search.title_hits)):
-        for hit in hits:
-            if hit.key in displayed:
-                scores[displayed[hit.key]] = hit.score
+    result.scores |= _by_displayed_path({hit.key: hit.score for hit in search.hits}, displayed)
+    result.titles |= _by_displayed_path(
+        {hit.key: hit.score for hit in search.title_hits}, displayed
+    )
+    result.words |= _by_displayed_path(search.words, displayed)
     for name, paths in search.definers.items():
         definers = result.definers.setdefault(name, [])
         definers += [displayed[path] for path in paths if path in displayed]
@@ -212,6 +218,13 @@ def _search(
     result.read += sum(path in displayed for path in search.read)
 
 
+def _by_displayed_path(
+    values: Mapping[str, _Value], displayed: Mapping[str, str]
+) -> dict[str, _Value]:
+    """Return the values of the files that have a displayed path, by that path."""
+    return {displayed[path]: value for path, value in values.items() if path in displayed}
+
+
 class _IndexSearch(NamedTuple):
     """The results of one folder's index for a query."""
 
@@ -219,6 +232,7 @@ class _IndexSearch(NamedTuple):
     skip_reasons: dict[str, str]
     hits: list[Hit]
     title_hits: list[Hit]
+    words: dict[str, tuple[str, ...]]
     definers: dict[str, list[str]]
 
 

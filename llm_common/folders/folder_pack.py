@@ -47,6 +47,8 @@ from llm_common.folders.candidates import (
     search_folders,
 )
 from llm_common.folders.contained_file import ContainedFile
+from llm_common.folders.file_tree import FileTree
+from llm_common.folders.pack_text import PackFormat
 from llm_common.folders.passages import pack_passages
 from llm_common.folders.tree_index import IndexCache, ProgressCallback
 
@@ -73,6 +75,8 @@ class PackedFile:
             or `share`. For a file left out, `no_room`, `poor_match` (its passages match far less
             than the best one), `below_cut_off` (scores less than `min_score`), `limit_reached`
             (`max_files`) or `empty`.
+        words: Up to four words of the question that the file or its path contains, rarest first.
+            Empty for a file outside the searched folders.
     """
 
     path: str
@@ -81,6 +85,7 @@ class PackedFile:
     score: float
     parts: Mapping[str, float]
     reason: str
+    words: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +106,7 @@ class FolderPack:
         notes: Problems that cost time but did not change the result, such as a damaged index.
         seconds: Wall time by step.
         bundle: The chosen files with the full account.
+        words: The `words` of each file that was weighed, by path.
     """
 
     query: str
@@ -113,16 +119,17 @@ class FolderPack:
     notes: tuple[str, ...]
     seconds: Mapping[str, float]
     bundle: ContextBundle = field(repr=False)
+    words: Mapping[str, tuple[str, ...]] = field(default_factory=dict, repr=False)
 
     @property
     def files(self) -> tuple[PackedFile, ...]:
         """Return the files in the text, mentioned ones first, then best first."""
-        return tuple(map(_packed_file, self.bundle.kept))
+        return tuple(map(self._packed_file, self.bundle.kept))
 
     @property
     def dropped(self) -> tuple[PackedFile, ...]:
         """Return the files that were weighed and left out, best first."""
-        return tuple(map(_packed_file, self.bundle.dropped))
+        return tuple(map(self._packed_file, self.bundle.dropped))
 
     @property
     def intent(self) -> str:
@@ -139,6 +146,17 @@ class FolderPack:
         """Return the tokens of `text`, by the counter."""
         return self.bundle.metadata.total_tokens
 
+    def _packed_file(self, account: ItemAccount) -> PackedFile:
+        return PackedFile(
+            path=account.id,
+            form=account.form,
+            tokens=account.tokens,
+            score=account.score,
+            parts=dict(account.parts),
+            reason=account.reason,
+            words=self.words.get(account.id, ()),
+        )
+
 
 def pack_folder(
     query: str,
@@ -149,6 +167,9 @@ def pack_folder(
     exclude: Sequence[str | Path] = (),
     max_files: int | None = None,
     min_score: float = 0.0,
+    line_numbers: bool = False,
+    tree: bool = False,
+    question: bool = False,
     cache_dir: Path | None = None,
     counter: TokenCounter | None = None,
     progress: ProgressCallback | None = None,
@@ -183,6 +204,11 @@ def pack_folder(
         max_files: Maximum number of files in the text. None for as many as fit.
         min_score: Files that score less are left out, except those in `paths`. See
             `PackedFile.parts`.
+        line_numbers: Whether each line begins with its number in the file, such as `12:import sys`.
+            Records keep their numbers.
+        tree: Whether a file tree comes first, in at most a tenth of the budget: the packed files,
+            and the folders with the number of their searched files.
+        question: Whether the question is at the end of the text.
         cache_dir: The folder for indexes, created if missing. None for `llm-common` in the user's
             cache folder.
         counter: Counts tokens. None counts exactly, as o200k_base, if the extra `tokens` is
@@ -213,7 +239,19 @@ def pack_folder(
         )
         progress("Weighing the best files", 0, 0)
         searched = time.perf_counter()
-        bundle = _choose(request, search, files, max_files=max_files, min_score=min_score)
+        pack_format = PackFormat(
+            line_numbers=line_numbers,
+            tree=FileTree(search.files, files) if tree else None,
+            question=query.strip() if question else "",
+        )
+        bundle = _choose(
+            request,
+            search,
+            files,
+            max_files=max_files,
+            min_score=min_score,
+            pack_format=pack_format,
+        )
     return FolderPack(
         query=query.strip(),
         folders=tuple(folders.values()),
@@ -228,6 +266,7 @@ def pack_folder(
             "packing": round(time.perf_counter() - searched, 3),
         },
         bundle=bundle,
+        words={item.id: search.words.get(item.id, ()) for item in (*bundle.kept, *bundle.dropped)},
     )
 
 
@@ -310,12 +349,19 @@ def _choose(
     *,
     max_files: int | None,
     min_score: float,
+    pack_format: PackFormat,
 ) -> ContextBundle:
     """Return the bundle of the best passages, and record the choice in the run's trace."""
     now, budget = datetime.now(UTC), request.token_budget
     files, scores = candidate_files(request.intent.text, search, named, now=now)
     bundle = pack_passages(
-        files, scores, request, named=named, max_files=max_files, min_score=min_score
+        files,
+        scores,
+        request,
+        named=named,
+        max_files=max_files,
+        min_score=min_score,
+        pack_format=pack_format,
     )
     lower = len(search.files.keys() - {file.path for file in files})
     record(
@@ -411,9 +457,3 @@ def _relative_to_cwd(path: Path) -> str | None:
     except OSError:  # the working directory was removed
         return None
     return path.relative_to(cwd).as_posix() if path.is_relative_to(cwd) else None
-
-
-def _packed_file(account: ItemAccount) -> PackedFile:
-    return PackedFile(
-        account.id, account.form, account.tokens, account.score, dict(account.parts), account.reason
-    )

@@ -13,7 +13,7 @@ algorithm", 1989): at any budget, files have got characters in proportion to the
 import re
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from itertools import islice
@@ -24,17 +24,15 @@ from llm_common.context.bundle import (
     FRACTIONS,
     Block,
     BundleMetadata,
-    ContextBundle,
     Form,
     ItemAccount,
-    frame,
     item_block,
-    render_blocks,
 )
 from llm_common.context.request import ContextFile, ContextSelectionRequest, Score, Scores
 from llm_common.core.tokens import TokenCounter, count_tokens
 from llm_common.folders.candidates import first_line
 from llm_common.folders.named_definitions import Definition, named_definitions
+from llm_common.folders.pack_text import NumberedLines, PackBundle, PackFormat
 from llm_common.folders.record_files import Span, record_text
 from llm_common.folders.symbols import Symbol, symbols_of
 from llm_common.ranking.lexical import folded, scan
@@ -60,7 +58,11 @@ _TITLE = 0.5  # the weight of the match with the query's first line
 # The share of a file that the caller named, and of the definitions that the query names. The best
 # other file has 1.
 _NAMED_SHARE = 4.0
+_TREE_SHARE = 0.1  # of the budget, as much as the file tree may take
 _MAX_NAMED_CHARS = 6_000  # about a fifth of the default budget; a longer definition is divided
+
+
+_FILES_ONLY = PackFormat()
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +91,7 @@ class _Candidate:
         share: The share of the tokens, relative to the shares of the other files.
         text: The text that the passages divide: the content, or its records.
         total_records: Number of records, or 0 if the text is the content.
+        numbered: The text with line numbers, or None to show it without.
         passages: The passages, in the order in which they are packed.
         packed: The passages that are packed so far.
         tokens: The tokens of the packed passages, as the sum of their parts.
@@ -99,6 +102,7 @@ class _Candidate:
     share: float
     text: str
     total_records: int = 0
+    numbered: NumberedLines | None = None
     passages: list[Passage] = field(default_factory=list)
     packed: list[Passage] = field(default_factory=list)
     tokens: int = 0
@@ -112,9 +116,14 @@ class _Candidate:
             return _block(self.file, body, self.note()), form, body
         chars = sum(end - start for start, end in spans)
         if chars == len(self.text):
-            return _block(self.file, self.text), "whole", self.text
-        body = join_spans(self.text, spans)
+            body = self.part(0, len(self.text))
+            return _block(self.file, body), "whole", body
+        body = join_spans(self.text, spans, part=self.part)
         return _block(self.file, body, _note(chars, len(self.text))), "passages", body
+
+    def part(self, start: int, end: int) -> str:
+        """Return a part of the text as it is shown."""
+        return self.numbered.part(start, end) if self.numbered else self.text[start:end]
 
     def note(self) -> str:
         """Return how many records are packed."""
@@ -152,7 +161,8 @@ def pack_passages(
     named: Collection[str] = (),
     max_files: int | None = None,
     min_score: float = 0.0,
-) -> ContextBundle:
+    pack_format: PackFormat = _FILES_ONLY,
+) -> PackBundle:
     """Return the bundle of the passages that answer the request, never over its budget.
 
     A file's share of the tokens is a power of its score relative to the best score. Definitions
@@ -166,6 +176,7 @@ def pack_passages(
         named: Ids of the files that the caller named. They come first and have the largest share.
         max_files: Maximum number of files in the bundle. None for as many as fit.
         min_score: Files that score less are left out, unless the caller named them.
+        pack_format: What the text has beside the files, within the budget.
     """
     unnamed = [file for file in files if file.id not in named]
     top = max((scores["file", file.id].value for file in unnamed), default=0.0)
@@ -195,8 +206,16 @@ def pack_passages(
     for candidate in divided:
         if candidate.text and not candidate.passages:
             reasons[candidate.file.id] = "poor_match"
-    _pack(eligible, request.counter, request.token_budget)
-    return _bundle(candidates, request, reasons)
+    if pack_format.line_numbers:
+        _number_lines(divided)
+    tree_lines = _pack(eligible, request.counter, request.token_budget, pack_format)
+    return _bundle(candidates, request, reasons, pack_format, tree_lines)
+
+
+def _number_lines(candidates: Sequence[_Candidate]) -> None:
+    for candidate in candidates:
+        if not candidate.total_records:  # records have their own numbers
+            candidate.numbered = NumberedLines(candidate.text)
 
 
 def _rank_passages(candidates: Sequence[_Candidate], query: str) -> None:
@@ -373,10 +392,13 @@ def _signatures(
                 yield opened.span()
 
 
-def _pack(candidates: Sequence[_Candidate], counter: TokenCounter, budget: int) -> None:
-    """Pack passages in their common order until one does not fit."""
+def _pack(
+    candidates: Sequence[_Candidate], counter: TokenCounter, budget: int, pack_format: PackFormat
+) -> str:
+    """Pack passages in their common order until one does not fit, and return the tree's lines."""
     sizes = _Sizes(counter)
-    remaining = budget - sizes.count(frame(["file"]))
+    tree = _Tree(candidates, sizes.count, budget, pack_format)
+    remaining = budget - sizes.count(pack_format.frame()) - tree.tokens
     packed: list[_Candidate] = []
     for candidate, next_passage in _in_common_order(candidates):
         passage = next_passage
@@ -396,9 +418,11 @@ def _pack(candidates: Sequence[_Candidate], counter: TokenCounter, budget: int) 
     # The parts' sum is rarely less than the count of the whole, but a caller's counter may differ.
     while packed:
         blocks = [candidate.block()[0] for candidate in candidates if candidate.packed]
-        if count_tokens(counter, render_blocks(blocks)) <= budget:
-            return
+        tree_lines = tree.lines()
+        if count_tokens(counter, pack_format.render(blocks, tree_lines)) <= budget:
+            return tree_lines
         packed.pop().packed.pop()
+    return ""
 
 
 def _in_common_order(candidates: Sequence[_Candidate]) -> list[tuple[_Candidate, Passage]]:
@@ -435,6 +459,52 @@ def _cut_to_fit(
     return passage, tokens
 
 
+class _Tree:
+    """The file tree of a pack, which takes at most a tenth of the budget.
+
+    Its tokens are set aside before a file is packed, so they do not depend on which files are. As
+    the budget grows, they never grow faster than it, so a larger budget has more for the files.
+
+    Args:
+        candidates: The files that may be packed.
+        count: Counts the tokens of a text.
+        budget: The budget of the whole text.
+        pack_format: Has the tree, if there is one.
+
+    Attributes:
+        tokens: The tokens that are set aside.
+    """
+
+    def __init__(
+        self,
+        candidates: Sequence[_Candidate],
+        count: Callable[[str], int],
+        budget: int,
+        pack_format: PackFormat,
+    ) -> None:
+        self._candidates = candidates
+        self._count = count
+        self._tree = pack_format.tree
+        self._frame = pack_format.tree_frame()
+        self.tokens = 0
+        if self._tree:
+            self.tokens = self._tree.size(
+                [candidate.file.path for candidate in candidates],
+                max_tokens=int(budget * _TREE_SHARE),
+                frame=self._frame,
+                count=count,
+            )
+
+    def lines(self) -> str:
+        """Return the lines for the files that are packed so far, or "" without a tree."""
+        if not self._tree:
+            return ""
+        packed = [candidate.file.path for candidate in self._candidates if candidate.packed]
+        return self._tree.lines(
+            packed, max_tokens=self.tokens, frame=self._frame, count=self._count
+        )
+
+
 class _Sizes:
     """Counts the packed text of a file as the sum of its parts, and each part once."""
 
@@ -451,7 +521,7 @@ class _Sizes:
         if not candidate.total_records:  # the numbers of records show the gaps
             tokens += (len(_union(passages)) + 1) * self.count(gap_mark(len(text)))
         for start, end in _spans(passages):
-            tokens += self.count(text[start:end])
+            tokens += self.count(candidate.part(start, end))
         return tokens
 
 
@@ -483,8 +553,12 @@ def _note(chars: int, total_chars: int) -> str:
 
 
 def _bundle(
-    candidates: Sequence[_Candidate], request: ContextSelectionRequest, reasons: Mapping[str, str]
-) -> ContextBundle:
+    candidates: Sequence[_Candidate],
+    request: ContextSelectionRequest,
+    reasons: Mapping[str, str],
+    pack_format: PackFormat,
+    tree_lines: str,
+) -> PackBundle:
     """Return the bundle of the packed passages, with the reason for each file left out."""
     files: list[ContextFile] = []
     blocks: list[Block] = []
@@ -504,8 +578,9 @@ def _bundle(
         blocks.append(block)
         accounts.append(candidate.account(form, tokens, reason))
     intent, budget = request.intent.classification, request.token_budget
-    total = count_tokens(request.counter, render_blocks(blocks)) if blocks else 0
-    return ContextBundle(
+    text = pack_format.render(blocks, tree_lines)
+    total = count_tokens(request.counter, text) if text else 0
+    return PackBundle(
         turns=(),
         files=tuple(files),
         memory=(),
@@ -526,4 +601,6 @@ def _bundle(
             intent=intent,
             strategy=request.strategy,
         ),
+        pack_format=pack_format,
+        tree_lines=tree_lines,
     )

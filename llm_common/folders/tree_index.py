@@ -61,7 +61,12 @@ _SEARCH: Final = (
 )
 _DEFINING: Final = """SELECT path FROM symbols JOIN files ON row = symbols.rowid
     WHERE symbols MATCH :word ORDER BY path"""
+_CONTAINING: Final = """FROM files JOIN (
+        SELECT rowid AS row FROM contents WHERE contents MATCH :word
+        UNION SELECT rowid FROM paths WHERE paths MATCH :word
+    ) USING (row)"""
 _MAX_WORDS: Final = 128
+_MAX_SHOWN_WORDS: Final = 4  # of a file, which fit a column of a table
 _WORD = re.compile(r"\w+")
 _MAX_INDEXED_BYTES = 250_000  # the rest of such a long file mostly repeats its words
 # A file may change within one tick of its clock and keep its modification time. FAT's tick is 2 s.
@@ -168,12 +173,40 @@ class TreeIndex:
             query: Any text. Its first 128 words count, without stop words. That is more than a
                 question needs, because a bug report may name the cause far from its beginning.
         """
-        words = dict.fromkeys(split_identifiers(query).lower().split())
-        counted = [f'"{word}"' for word in words if word not in STOP_WORDS][:_MAX_WORDS]
-        if not counted:
+        words = [f'"{word}"' for word in _query_words(query)]
+        if not words:
             return []
-        rows = self._connection.execute(_SEARCH, {"words": " OR ".join(counted)})
+        rows = self._connection.execute(_SEARCH, {"words": " OR ".join(words)})
         return [Hit(path, score) for path, score in rows]
+
+    def matched_words(self, query: str) -> dict[str, tuple[str, ...]]:
+        """Return up to four words of the query that each file or its path contains, rarest first.
+
+        Words that are equally rare are in the order of the query. An identifier of the query stands
+        for its parts, such as `getPage` for `get` and `page`.
+
+        Args:
+            query: The text that was searched for.
+        """
+        counts: dict[str, int] = {}
+        for word in _query_words(query):
+            [counts[word]] = self._containing("count(*)", word).fetchone()
+        identifiers = _identifiers(query)
+        matched: dict[str, tuple[str, ...]] = {}
+        # Each word is read twice, because all lists together may take more memory than the index.
+        for word in sorted(counts, key=counts.__getitem__):
+            wholes = [identifier.spelling for identifier in identifiers if word in identifier.parts]
+            shown = _spelling(word, identifiers)
+            for (path,) in self._containing("path", word):
+                words = matched.get(path, ())
+                if len(words) < _MAX_SHOWN_WORDS and not any(whole in words for whole in wholes):
+                    matched[path] = (*words, shown)
+        return matched
+
+    def _containing(self, column: str, word: str) -> sqlite3.Cursor:
+        """Select a column of the files that contain a word in their text or path."""
+        statement = f"SELECT {column} {_CONTAINING}"
+        return self._connection.execute(statement, {"word": f'"{word}"'})
 
     def defining(self, name: str) -> list[str]:
         """Return the paths of the files that define a name. `get_page` also finds `getPage`."""
@@ -261,6 +294,39 @@ class TreeIndex:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+class _Identifier(NamedTuple):
+    """A word of a query that has parts: its spelling, and its words in the index."""
+
+    spelling: str
+    whole: str
+    parts: list[str]
+
+
+def _identifiers(query: str) -> list[_Identifier]:
+    """Return the words of a query that the index has whole and in parts, such as `getPage`."""
+    identifiers: list[_Identifier] = []
+    for spelling in _WORD.findall(query):
+        whole, *parts = split_identifiers(spelling).lower().split() or [""]
+        # In scripts without spaces, the first word is only a character of the whole.
+        if parts and whole == spelling.replace("_", "").lower():
+            identifiers.append(_Identifier(spelling, whole, parts))
+    return identifiers
+
+
+def _spelling(word: str, identifiers: Sequence[_Identifier]) -> str:
+    """Return a word of the index as the query spells it."""
+    for identifier in identifiers:
+        if identifier.whole == word:
+            return identifier.spelling
+    return word
+
+
+def _query_words(query: str) -> list[str]:
+    """Return the first 128 distinct words of a query in lower case, without stop words."""
+    words = dict.fromkeys(split_identifiers(query).lower().split())
+    return [word for word in words if word not in STOP_WORDS][:_MAX_WORDS]
 
 
 def _changed(files: Sequence[ListedFile], indexed: Mapping[str, _IndexedFile]) -> list[ListedFile]:

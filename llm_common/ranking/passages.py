@@ -257,8 +257,19 @@ def _ranked(weights: Sequence[float]) -> list[int]:
     return sorted(indexes, key=lambda index: (-weights[index], distances[index], index))
 
 
-def join_spans(text: str, spans: Iterable[tuple[int, int]]) -> str:
-    """Join spans of a text, which come in its order, with a mark for each gap."""
+def join_spans(
+    text: str,
+    spans: Iterable[tuple[int, int]],
+    *,
+    part: Callable[[int, int], str] | None = None,
+) -> str:
+    """Join spans of a text, which come in its order, with a mark for each gap.
+
+    Args:
+        text: The text.
+        spans: The start and the end of each span.
+        part: Returns a span as it is shown. None for the characters of the text.
+    """
     parts: list[str] = []
     end_before = 0
     for start, end in [*spans, (len(text), len(text))]:
@@ -266,7 +277,7 @@ def join_spans(text: str, spans: Iterable[tuple[int, int]]) -> str:
             begins_line = not parts or parts[-1].endswith("\n")
             parts.append("" if begins_line else "\n")
             parts.append(gap_mark(start - end_before))
-        parts.append(text[start:end])
+        parts.append(part(start, end) if part and start < end else text[start:end])
         end_before = end
     return "".join(parts)
 

@@ -119,7 +119,11 @@ def demo(
 
 app.command(
     rich_help_panel=_TRY,
-    epilog=example('pack "where are uploads checked" src tests', "pack QUESTION -o prompt.txt"),
+    epilog=example(
+        'pack "where are uploads checked" src tests',
+        "pack QUESTION -o prompt.txt",
+        "pack QUESTION --tree --line-numbers --question --copy",
+    ),
 )(pack)
 app.command(rich_help_panel=_TRY, epilog=example("doctor", "doctor --offline --all"))(doctor)
 

@@ -15,12 +15,13 @@ from llm_common.apps.cli.terminal import (
     print_json,
     print_text,
     safe_text,
+    say,
     show_progress,
     stderr_console,
 )
 
 if TYPE_CHECKING:
-    from llm_common.folders import FolderPack
+    from llm_common.folders import FolderPack, PackedFile
 
 # The command imports what only it needs when it runs, so `--help` answers quickly.
 # ruff: noqa: PLC0415
@@ -77,6 +78,25 @@ def pack(
             help="Leave out files with a lower score. The best match by words has 1.",
         ),
     ] = 0.0,
+    line_numbers: Annotated[
+        bool,
+        typer.Option(
+            "--line-numbers",
+            help="Begin each line with its number in the file, so that a model can cite it.",
+        ),
+    ] = False,
+    tree: Annotated[
+        bool,
+        typer.Option(
+            "--tree",
+            help="Begin with a tree of the searched folders and the packed files, in at most a "
+            "tenth of the budget.",
+        ),
+    ] = False,
+    question: Annotated[
+        bool,
+        typer.Option("--question", help="End with the question, ready to paste into a chat."),
+    ] = False,
     explain: Annotated[
         bool,
         typer.Option("--explain", help="Show the parts of each score, and the files left out."),
@@ -88,6 +108,9 @@ def pack(
             "--output", "-o", metavar="FILE", dir_okay=False, help="Write to a file, not to stdout."
         ),
     ] = None,
+    copy: Annotated[
+        bool, typer.Option("--copy", help="Copy the packed text to the clipboard instead.")
+    ] = False,
     exclude: Annotated[
         list[str] | None,
         typer.Option(
@@ -121,16 +144,23 @@ def pack(
 
     Files with a higher score get a larger share of the budget and show their best functions first.
     A larger budget shows the same and more. The packed text goes to stdout, ready for a prompt. A
-    table with the reason for each file goes to stderr. Nothing leaves this machine, and no model
-    is called. If no file matches, the command packs nothing and ends with 3.
+    table goes to stderr, with the words of the question that each file contains, rarest first.
+    Nothing leaves this machine, and no model is called. If no file matches, the command packs
+    nothing and ends with 3.
 
     Files that git ignores are left out, and so are hidden, binary and generated files and files
     that usually hold secrets. In all other files, keys and tokens of a known format are redacted.
 
     An index on disk, which only you can read, makes the next question fast.
     """
+    from llm_common.apps.cli.clipboard import find_clipboard
     from llm_common.folders import pack_folder
 
+    if copy and (json or output):
+        other = "--json" if json else "--output"
+        raise typer.BadParameter(f"cannot be used with {other}", param_hint="--copy")
+    # Before the search, which may take long.
+    clipboard = find_clipboard() if copy else None
     try:
         with show_progress("Listing files", silent=json) as progress:
             packed = pack_folder(
@@ -141,6 +171,9 @@ def pack(
                 generated=generated,
                 max_files=max_files,
                 min_score=min_score,
+                line_numbers=line_numbers,
+                tree=tree,
+                question=question,
                 # the output of the last run would match the same question
                 exclude=[*(exclude or []), *([output] if output else [])],
                 cache_dir=cache_dir,
@@ -150,11 +183,15 @@ def pack(
         end("Interrupted. Files read so far stay in the index.", ExitCode.INTERRUPTED)
     if json:
         print_json(_document(packed, explain=explain), output)
-    else:
+    elif clipboard is None:
         print_text(packed.text, output)
+    if not json:
         _show(packed, stderr_console(), explain=explain)
     if not packed.text:
         end(f"Nothing was packed: {_why_nothing(packed)}.", ExitCode.NOTHING)
+    if clipboard:
+        clipboard.copy(packed.text)
+        say(f"Copied {packed.tokens:,} tokens to the clipboard.")
 
 
 def _document(pack: "FolderPack", *, explain: bool) -> dict[str, object]:
@@ -195,7 +232,7 @@ def _show(pack: "FolderPack", console: Console, *, explain: bool) -> None:
             Text(file.form.replace("_", " "), style=style),
             f"{file.tokens:,}",
             f"{file.score:.2f}",
-            _REASONS.get(file.reason, file.reason),
+            safe_text(_why(file)),
         ]
         if explain:
             cells.append(" ".join(f"{name}={value:.2f}" for name, value in file.parts.items()))
@@ -218,6 +255,13 @@ def _show(pack: "FolderPack", console: Console, *, explain: bool) -> None:
     console.print(", ".join(times), style="dim")
     for note in pack.notes:
         console.print(safe_text(f"Note: {note}", style="yellow"))
+
+
+def _why(file: "PackedFile") -> str:
+    """Return why a file is in the text or not: the words that it shares with the question."""
+    if file.reason == "share" and file.words:
+        return ", ".join(file.words)
+    return _REASONS.get(file.reason, file.reason)
 
 
 def _why_nothing(pack: "FolderPack") -> str:

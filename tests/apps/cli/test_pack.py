@@ -122,6 +122,35 @@ def test_people_get_text_on_stdout_and_a_table_on_stderr(cache: Path, tree: Path
         assert text in result.stderr
 
 
+def test_the_format_options_are_those_of_the_library(cache: Path, tree: Path) -> None:
+    options = ("--line-numbers", "--tree", "--question")
+    document = run_json(cache, "when does a cookie expire", tree, *options)
+    pack = pack_folder(
+        "when does a cookie expire",
+        tree,
+        line_numbers=True,
+        tree=True,
+        question=True,
+        cache_dir=cache,
+    )
+    assert document["packed"] == pack.text
+    for text in ("## File tree (4 files searched)", "\n1:# A server of cookies", "## Question\nwhen"):
+        assert text in pack.text
+
+
+def test_why_names_the_matched_words_or_that_the_file_is_named(cache: Path, tree: Path) -> None:
+    question = ("when does a jar of cookies expire", tree, "--budget", "1000")
+    files = {file["path"]: file for file in run_json(cache, *question)["files"]}
+    assert set(files["src/cookies.py"]["words"]) == {"jar", "cookies", "expire"}
+    assert files["readme.md"]["words"] == ["cookies"]
+    rows = {line.split()[0]: line for line in run(cache, *question).stderr.splitlines() if line}
+    for path, file in files.items():
+        assert rows[path].rstrip().endswith(", ".join(file["words"]))
+    named = run(cache, "cookies in readme.md", tree).stderr.splitlines()
+    [row] = [line for line in named if line.startswith("readme.md")]
+    assert row.rstrip().endswith(" named")
+
+
 def test_explain_adds_score_parts_and_what_was_not_chosen(cache: Path, tree: Path) -> None:
     write(tree, {f"src/cookie_{number}.py": FILLER[:900] for number in range(9)})
     arguments = ("when does a cookie expire", tree, "--budget", "256", "--explain")
@@ -240,7 +269,10 @@ def _read(descriptor: int) -> bytes:
 
 def test_help_names_every_option() -> None:
     output = CliRunner().invoke(app, ["pack", "--help"], env={"COLUMNS": "140"}).stdout
-    options = "--budget --max-files --min-score --explain --json --output --exclude --hidden"
+    options = (
+        "--budget --max-files --min-score --line-numbers --tree --question --explain --json --output "
+        "--copy --exclude --hidden"
+    )
     for text in ("QUERY", "PATH", "secrets", "256", "--generated", "--cache-dir", *options.split()):
         assert text in output
 
