@@ -134,7 +134,11 @@ def test_the_format_options_are_those_of_the_library(cache: Path, tree: Path) ->
         cache_dir=cache,
     )
     assert document["packed"] == pack.text
-    for text in ("## File tree (4 files searched)", "\n1:# A server of cookies", "## Question\nwhen"):
+    for text in (
+        "## File tree (4 files searched)",
+        "\n1:# A server of cookies",
+        "## Question\nwhen",
+    ):
         assert text in pack.text
 
 
