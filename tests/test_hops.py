@@ -18,7 +18,7 @@ MAX_FILES = {
     "hook: fold 200 messages": 28,
     "gateway: preview a result": 37,
     "pack an output and turns": 36,  # with the records of the output
-    "pack a folder": 23,  # with the definitions that the question names
+    "pack a folder": 24,  # with the named definitions, and the text around the files
 }
 
 
