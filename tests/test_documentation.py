@@ -17,6 +17,7 @@ from unittest.mock import patch
 import pytest
 
 from tests.core.loopback import ok
+from tools import reference_index
 from tools.site_check import foreign_loads
 
 ROOT = Path(__file__).parent.parent
@@ -272,20 +273,51 @@ NEEDS_AN_EXTRA = {
 }
 
 
+REFERENCE = sorted(
+    {page.split("/")[1].removesuffix(".md") for page in PAGES if "reference/" in page}
+)
+
+
+def reference_of(package: str) -> list[str]:
+    """Return the pages of a package: one, or a folder with an index."""
+    folder = f"reference/{package}/"
+    return [page for page in PAGES if page == f"reference/{package}.md" or page.startswith(folder)]
+
+
 # Modules of integrations import frameworks that are not installed here.
-REFERENCE = [
-    page for page in PAGES if page.startswith("reference/") and page != "reference/integrations.md"
-]
-
-
-@pytest.mark.parametrize("page", REFERENCE)
-def test_a_reference_page_describes_exactly_the_public_names(page: str) -> None:
-    module = PAGES[page].splitlines()[0].removeprefix("# ")
-    described = re.findall(
-        rf"^::: {re.escape(module)}(?:\.\w+)*\.(\w+)$", PAGES[page], re.MULTILINE
-    )
+@pytest.mark.parametrize("package", [name for name in REFERENCE if name != "integrations"])
+def test_the_reference_of_a_package_describes_exactly_the_public_names(package: str) -> None:
+    pages = reference_of(package)
+    first = f"reference/{package}/index.md" if len(pages) > 1 else pages[0]
+    module = PAGES[first].splitlines()[0].removeprefix("# ")
+    described: list[str] = []
+    for page in pages:
+        pattern = rf"^::: {re.escape(module)}(?:\.\w+)*\.(\w+)$"
+        described += re.findall(pattern, PAGES[page], re.MULTILINE)
     public = [*importlib.import_module(module).__all__, *NEEDS_AN_EXTRA.get(module, ())]
     assert sorted(described) == sorted(public)
+
+
+def test_the_reference_describes_each_name_of_an_integration_that_a_page_imports() -> None:
+    described = set()
+    for page in reference_of("integrations"):
+        described.update(re.findall(r"^::: (llm_common\.\S+)$", PAGES[page], re.MULTILINE))
+    imported = set()
+    for text in PAGES.values():
+        for module, names in re.findall(
+            r"^from (llm_common\.integrations\.\w+) import (.+)$", text, re.MULTILINE
+        ):
+            imported.update(f"{module}.{name}" for name in names.split(", "))
+    assert "llm_common.integrations.langchain.LLMCommonMiddleware" in imported
+    assert imported <= described
+
+
+@pytest.mark.parametrize("page", reference_index.index_pages(), ids=lambda page: page.parent.name)
+def test_an_index_has_one_line_for_each_name_of_its_package(page: Path) -> None:
+    refresh = "run python tools/reference_index.py, and review the change"
+    assert page.read_text(encoding="utf-8") == reference_index.with_list(page), refresh
+    folder = page.parent.relative_to(DOCS).as_posix()
+    assert len([name for name in PAGES if name.startswith(f"{folder}/")]) > 1
 
 
 def test_every_name_in_the_table_of_parts_can_be_imported_from_the_module_beside_it() -> None:

@@ -27,6 +27,7 @@ class Refused(Enum):
 
 
 REFUSED: Final = Refused.REFUSED
+"""The answer that a model declined to give."""
 
 
 class _UnusableAnswerError(Exception):
@@ -121,6 +122,7 @@ class Score:
 
 
 Question = Predicate | Choice | Score
+"""A question with typed answers."""
 Answer = float | Mapping[str, float] | tuple[float, ...]
 
 
