@@ -302,7 +302,7 @@ def test_the_reference_describes_each_name_of_an_integration_that_a_page_imports
     described = set()
     for page in reference_of("integrations"):
         described.update(re.findall(r"^::: (llm_common\.\S+)$", PAGES[page], re.MULTILINE))
-    imported = set()
+    imported: set[str] = set()
     for text in PAGES.values():
         for module, names in re.findall(
             r"^from (llm_common\.integrations\.\w+) import (.+)$", text, re.MULTILINE
