@@ -16,6 +16,7 @@ from unittest.mock import patch
 
 import pytest
 
+from benchmarks import plots
 from tests.core.loopback import ok
 from tools import reference_index
 from tools.site_check import foreign_loads
@@ -336,6 +337,13 @@ def test_every_name_in_the_table_of_parts_can_be_imported_from_the_module_beside
         if not hasattr(importlib.import_module(module), name)
     ]
     assert missing == []
+
+
+@pytest.mark.parametrize(("path", "svg"), plots.plots().items(), ids=lambda value: str(value)[-12:])
+def test_a_plot_has_the_figures_of_the_page(path: Path, svg: str) -> None:
+    assert path.read_text(encoding="utf-8") == svg, "run python -m benchmarks.plots"
+    assert "<script" not in svg
+    assert f"images/{path.name}" in PAGES["benchmarks.md"]
 
 
 @pytest.mark.parametrize(
