@@ -25,8 +25,18 @@ def index_pages() -> list[Path]:
 def with_list(page: Path) -> str:
     """Return the text of an index page with its list of names."""
     text = page.read_text(encoding="utf-8").partition(MARK)[0]
-    blocks = [names_of(path) for path in pages_beside(page)]
-    return text + MARK + "\n" + "\n".join(blocks)
+    classes: list[str] = []
+    groups: list[str] = []
+    for path in pages_beside(page):
+        title = title_of(path)
+        rows = rows_of(path)
+        if len(rows) == 1 and f"`{title}`" in rows[0]:  # the page of one class
+            classes += rows
+        else:
+            groups.append(table(f"[{title}]({path.name})", rows))
+    if classes:
+        groups.insert(0, table("Classes with their own page", classes))
+    return text + MARK + "\n" + "\n".join(groups)
 
 
 def pages_beside(index: Path) -> list[Path]:
@@ -37,15 +47,23 @@ def pages_beside(index: Path) -> list[Path]:
     return [index.parent / name for name in names if name != index.name]
 
 
-def names_of(page: Path) -> str:
-    """Return a heading and a table with one line for each name of a page."""
-    text = page.read_text(encoding="utf-8")
-    title = text.splitlines()[0].removeprefix("# ")
-    rows = [f"## [{title}]({page.name})\n", "| Name | Description |", "|---|---|"]
-    for path in re.findall(r"^::: (\S+)$", text, re.MULTILINE):
+def title_of(page: Path) -> str:
+    """Return the title of a page."""
+    return page.read_text(encoding="utf-8").splitlines()[0].removeprefix("# ")
+
+
+def rows_of(page: Path) -> list[str]:
+    """Return one line of a table for each name of a page."""
+    rows = []
+    for path in re.findall(r"^::: (\S+)$", page.read_text(encoding="utf-8"), re.MULTILINE):
         name = path.rpartition(".")[2]
         rows.append(f"| [`{name}`]({page.name}#{path}) | {summary(path)} |")
-    return "\n".join(rows) + "\n"
+    return rows
+
+
+def table(heading: str, rows: list[str]) -> str:
+    """Return a heading with a table of names below it."""
+    return "\n".join([f"## {heading}\n", "| Name | Description |", "|---|---|", *rows, ""])
 
 
 def summary(path: str) -> str:
