@@ -1,5 +1,9 @@
-"""Write docs/cli.md from the help of the commands: `python tools/cli_reference.py`."""
+"""Write docs/cli.md and docs/cli/*.md from the help of the commands.
 
+python tools/cli_reference.py
+"""
+
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +15,10 @@ from llm_common.apps.cli.terminal import ExitCode
 
 DOCS = Path(__file__).parent.parent / "docs"
 PAGE = DOCS / "cli.md"
+FOLDER = DOCS / "cli"
 HEAD = """# The command line
 
-`python tools/cli_reference.py` generates this page from the help of the commands.
+`python tools/cli_reference.py` generates this page and those of the commands from their help.
 
 Results go to stdout, and progress and messages go to stderr. Lists are tables on a terminal, and
 tab-separated lines in a pipe. `--json` prints one JSON document with the names that the library
@@ -27,8 +32,22 @@ and kept in a pipe or file.
 """
 
 
-def page() -> str:
-    """Return the page."""
+def pages() -> dict[Path, str]:
+    """Return the page of the program and one for each command, by their paths."""
+    overview, *commands = re.split(r"^### ", reference(), flags=re.MULTILINE)
+    made = {}
+    for text in commands:
+        heading, _, body = text.partition("\n")
+        name = heading.strip("`").removeprefix("llm-common ")
+        # Commands within a command are one level above where the one long page has them.
+        body = re.sub(r"^##(#+ )", r"\1", body, flags=re.MULTILINE)
+        made[FOLDER / f"{name}.md"] = f"# {heading}\n{body.rstrip()}\n"
+        overview = overview.replace(f"* `{name}`:", f"* [`{name}`](cli/{name}.md):")
+    return {PAGE: overview.rstrip() + "\n", **made}
+
+
+def reference() -> str:
+    """Return the help of all commands as one text."""
     command = typer.main.get_command(app)
     context: Any = command.make_context("llm-common", [], resilient_parsing=True)
     shown = get_docs_for_click(
@@ -40,5 +59,7 @@ def page() -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")
-    print(f"wrote {PAGE}")
+    FOLDER.mkdir(exist_ok=True)
+    for path, text in pages().items():
+        path.write_text(text, encoding="utf-8")
+        print(f"wrote {path.relative_to(DOCS.parent)}")
