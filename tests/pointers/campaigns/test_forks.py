@@ -5,6 +5,7 @@ import json
 import os
 import random
 import signal
+import sys
 import threading
 import time
 from collections import Counter
@@ -69,6 +70,9 @@ def fork_at_first_use(base: Path, seed: int) -> int | None:
 
     Parent and child do the same. None if the child does not end.
     """
+    # coverage has a lock of its own, and a child that is forked while it is held never ends.
+    threading.settrace(None)
+    sys.settrace(None)
     store = FileContextPointerStore(base, durability="rename")
     thread = threading.Thread(target=save_list_and_choose, args=(store, f"parent-{seed}"))
     thread.start()
