@@ -259,8 +259,9 @@ def _divide(candidates: Sequence[_Candidate], query: str) -> dict[Definition, Sp
         if candidate.file.language == "python":
             parsed_chars += len(text)
         symbols = symbols_of(path, text, parse=parsed_chars <= _MAX_PARSED_CHARS)
-        candidate.passages = list(_passages(text, symbols))
-        definitions |= _definitions(path, text, symbols)
+        outline = _Outline.of(text, symbols)
+        candidate.passages = list(_passages(outline))
+        definitions |= _definitions(path, outline)
     return definitions
 
 
@@ -303,29 +304,54 @@ def _sort_passages(
     candidate.passages = [*of_named, *others]
 
 
-def _definitions(path: str, text: str, symbols: Sequence[Symbol]) -> dict[Definition, Span]:
+@dataclass(frozen=True, slots=True)
+class _Outline:
+    """A text with its definitions.
+
+    Attributes:
+        text: The text.
+        lines: Where each line begins, and the end of the text.
+        symbols: The definitions.
+        firsts: The first line of each definition, from 0, with what belongs to it above.
+        parents: The index of the definition that encloses each, or -1.
+    """
+
+    text: str
+    lines: Sequence[int]
+    symbols: Sequence[Symbol]
+    firsts: Sequence[int]
+    parents: Sequence[int]
+
+    @classmethod
+    def of(cls, text: str, symbols: Sequence[Symbol]) -> "_Outline":
+        """Find the lines, and each definition's place among them, once."""
+        lines = [0, *(match.end() for match in _LINE_END.finditer(text)), len(text)]
+        return cls(
+            text, lines, symbols, list(_first_lines(text, lines, symbols)), _parents(symbols)
+        )
+
+
+def _definitions(path: str, outline: _Outline) -> dict[Definition, Span]:
     """Return the definitions of a file with their spans."""
-    lines = [0, *(match.end() for match in _LINE_END.finditer(text)), len(text)]
-    firsts = list(_first_lines(text, lines, symbols))
-    parents = _parents(symbols)
+    lines, symbols = outline.lines, outline.symbols
     definitions: dict[Definition, Span] = {}
     for index, symbol in enumerate(symbols):
-        end = len(lines) - 1
+        first, end = outline.firsts[index], len(lines) - 1
         for later in range(index + 1, len(symbols)):
             if symbols[later].indent <= symbol.indent:
-                end = firsts[later]
+                end = outline.firsts[later]
                 break
-        parent = symbols[parents[index]].name if parents[index] >= 0 else ""
-        definition = Definition(path, symbol.name, parent, firsts[index] + 1, end)
-        definitions[definition] = (lines[firsts[index]], lines[end])
+        parent = outline.parents[index]
+        parent_name = symbols[parent].name if parent >= 0 else ""
+        definition = Definition(path, symbol.name, parent_name, first + 1, end)
+        definitions[definition] = (lines[first], lines[end])
     return definitions
 
 
-def _passages(text: str, symbols: Sequence[Symbol]) -> Iterator[Passage]:
+def _passages(outline: _Outline) -> Iterator[Passage]:
     """Yield passages that begin at definitions, or at blank lines in a long definition."""
-    lines = [0, *(match.end() for match in _LINE_END.finditer(text))]
-    ends = [lines[line] for line in _first_lines(text, lines, symbols)]
-    parents = _parents(symbols)
+    text = outline.text
+    ends = [outline.lines[line] for line in outline.firsts]
     begin = 0
     for end in [*ends, len(text)]:
         is_short = min(end - begin, len(text) - end) < _MIN_CHARS
@@ -333,10 +359,10 @@ def _passages(text: str, symbols: Sequence[Symbol]) -> Iterator[Passage]:
             continue
         while end - begin > _MAX_CHARS:
             cut = _cut(text, begin + _MIN_CHARS, min(begin + _MAX_CHARS, end - _MIN_CHARS))
-            yield Passage((begin, cut), tuple(_signatures(text, begin, lines, symbols, parents)))
+            yield Passage((begin, cut), tuple(_signatures(outline, begin)))
             begin = cut
         if end > begin:
-            yield Passage((begin, end), tuple(_signatures(text, begin, lines, symbols, parents)))
+            yield Passage((begin, end), tuple(_signatures(outline, begin)))
             begin = end
 
 
@@ -375,16 +401,15 @@ def _cut(text: str, start: int, end: int) -> int:
     return end
 
 
-def _signatures(
-    text: str, start: int, lines: Sequence[int], symbols: Sequence[Symbol], parents: Sequence[int]
-) -> Iterator[Span]:
+def _signatures(outline: _Outline, start: int) -> Iterator[Span]:
     """Yield the spans that open the definitions around a position, innermost first."""
+    text, lines, symbols = outline.text, outline.lines, outline.symbols
     indent = 0
     if first := _FIRST_WORD.search(text, start):
         indent = first.start() - text.rfind("\n", 0, first.start()) - 1
     index = bisect_left(symbols, start, key=lambda symbol: lines[symbol.line - 1]) - 1
     while index >= 0 and indent:
-        symbol, index = symbols[index], parents[index]
+        symbol, index = symbols[index], outline.parents[index]
         if symbol.indent < indent:
             indent = symbol.indent
             opened = _OPENING.match(text, lines[symbol.line - 1])

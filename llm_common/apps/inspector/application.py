@@ -42,7 +42,7 @@ from llm_common.errors import (
     StoreError,
     UnsafePathError,
 )
-from llm_common.pointers.listing import QuerySummary, newest_pointers
+from llm_common.pointers.listing import QueryPage, newest_pointers
 from llm_common.pointers.pointer import ContextPointer, check_pointer_id
 from llm_common.pointers.records import MAX_RECORD_BYTES, meta_name, parse_meta
 from llm_common.pointers.store import FileContextPointerStore
@@ -103,17 +103,16 @@ class Inspector:
 
     def _show_queries(self, request: Request) -> str:
         words, page_number = _search_words(request), _read_number(request)
-        page = self._store.newest_queries(
-            limit=PAGE_ROWS, offset=(page_number - 1) * PAGE_ROWS, part=words
-        )
-        queries, total = page.queries, page.total
+        offset = (page_number - 1) * PAGE_ROWS
         sort = _choice(request, "sort", QUERY_SORTS)
-        if sort:  # reads every folder of the store, and not only those of the page
-            queries = self._sorted_queries(sort, words, page_number)
+        if sort:
+            page = self._largest_queries(sort, words, offset)
+        else:
+            page = self._store.newest_queries(limit=PAGE_ROWS, offset=offset, part=words)
         return render(
             "queries.html",
-            queries=queries,
-            total=total,
+            queries=page.queries,
+            total=page.total,
             page_number=page_number,
             words=words,
             sort=sort,
@@ -121,15 +120,15 @@ class Inspector:
             base_dir=self._store.base_dir,
         )
 
-    def _sorted_queries(self, sort: str, part: str, page_number: int) -> tuple[QuerySummary, ...]:
-        """Return a page of the queries by size or number, the largest first."""
+    def _largest_queries(self, sort: str, part: str, offset: int) -> QueryPage:
+        """Return a page of the queries by size or number. It reads every folder of the store."""
         queries = []
         for query in self._store.queries():
             if part.lower() in query.query_id.lower():
                 queries.append(query)
         # The sort is stable, so equal queries stay in the order of their last change.
         queries.sort(key=lambda query: getattr(query, sort), reverse=True)
-        return tuple(queries[(page_number - 1) * PAGE_ROWS : page_number * PAGE_ROWS])
+        return QueryPage(queries=tuple(queries[offset : offset + PAGE_ROWS]), total=len(queries))
 
     def _show_query(self, request: Request) -> str:
         folder, page_number = request.path_params["folder"], _read_number(request)

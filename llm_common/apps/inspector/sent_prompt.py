@@ -88,17 +88,9 @@ def shown_messages(
         max_chars: Maximum characters of a message. The rest is left out.
     """
     query = (run.begin.query if run.begin else None) or ""
-    calls = [line for line in answer_calls(run) if line.prompt.text]
-    if calls:
-        sent = [
-            (message.role, message.content) for message in messages(calls[-1].prompt.text or "")
-        ]
-    else:
-        packing = sent_packing(run)
-        sent = [("packed", packing.text)] if packing and packing.text else []
     marker = Marker(query, evidence or _values_of(answer(run) or "", query))
     shown = []
-    for role, content in sent:
+    for role, content in _sent_texts(run):
         is_context = role not in {"", "system", "developer"}
         parts = marker.parts(content[:max_chars], are_marked=is_context)
         shown.append(ShownMessage(role or "definition of a tool", len(content), is_context, parts))

@@ -151,9 +151,10 @@ def _revised(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def _conversation() -> list[Message]:
     """Return 200 turns over real figures, the first of which begins with the rule."""
     messages: list[Message] = [{"role": "system", "content": _SYSTEM}]
+    tables = {industry: get_unemployment(industry) for industry in _INDUSTRIES}
     for turn in range(_TURNS):
         industry = _INDUSTRIES[turn % len(_INDUSTRIES)]
-        rows = get_unemployment(industry)
+        rows = tables[industry]
         row = rows[turn % len(rows)]
         asked = f"What was the rate in {industry.lower()} in {row['month']}?"
         call = _call(f"turn_{turn}", {"industry": industry})

@@ -261,8 +261,8 @@ async def _ask(
             question.text, plan=question.plan, answering=answering, session=manager
         )
     trace.flush()  # pages are rendered from the file
-    outputs = _outputs(manager, answer)
     values = _values(manager)
+    outputs = _outputs(manager, values, answer)
     returned = sum(output.tokens for output in outputs)
     # The prompt of an agent that shows every output whole.
     bare = PromptBundle(system=answering.system, instructions=question.text)
@@ -305,10 +305,12 @@ async def _with_query(
     result: QuestionResult, question: Question, session: Session, outputs: Sequence[ShownOutput]
 ) -> QuestionResult:
     """Return the result with the rows of the question's SELECT, if it has one."""
+    if not question.sql:
+        return result
     wanted = dict(question.table_args)
     pointers = {output.pointer_id for output in outputs if output.args == wanted}
     tables = [table for table in await session.tables() if table.pointer_id in pointers]
-    if not question.sql or not tables:
+    if not tables:
         return result
     sql = question.sql.replace("{table}", tables[0].name)
     rows = await session.query_rows(sql)
@@ -321,14 +323,16 @@ async def _with_query(
     )
 
 
-def _outputs(manager: ToolContextManager, answer: Answer) -> tuple[ShownOutput, ...]:
-    """Return the session's outputs in the order of their calls."""
+def _outputs(
+    manager: ToolContextManager, values: Sequence[Any], answer: Answer
+) -> tuple[ShownOutput, ...]:
+    """Return the session's outputs in the order of their calls, as `values` are."""
     accounts: dict[str, ItemAccount] = {}
     if answer.context:
         for account in (*answer.context.kept, *answer.context.dropped):
             accounts[account.id] = account
     counter, outputs = DefaultCounter(), []
-    for pointer, value in zip(manager.get_all_pointers(), _values(manager), strict=True):
+    for pointer, value in zip(manager.get_all_pointers(), values, strict=True):
         output = ShownOutput(
             pointer_id=pointer.pointer_id,
             tool=pointer.tool_name,
