@@ -7,14 +7,25 @@ from pydantic import BaseModel, Field, ValidationError
 
 
 class SubTask(BaseModel):
-    """A part of a task that gathers one piece of data."""
+    """A part of a task that gathers one piece of data.
+
+    Attributes:
+        id: Unique within its task.
+        description: What to gather.
+    """
 
     id: int
     description: str = Field(..., description="Specific description of data to gather")
 
 
 class PlannedTask(BaseModel):
-    """A task of a plan, with its subtasks."""
+    """A task of a plan.
+
+    Attributes:
+        id: Unique within the plan.
+        description: What to do, in a sentence. Tools are chosen for it.
+        sub_tasks: Its parts, if the planner named any.
+    """
 
     id: int
     description: str = Field(..., description="High level description of the task")
@@ -24,7 +35,11 @@ class PlannedTask(BaseModel):
 
 
 class ExecutionPlan(BaseModel):
-    """The tasks for the executor, in the order of execution."""
+    """A plan for the executor.
+
+    Attributes:
+        tasks: The tasks, in the order of execution.
+    """
 
     tasks: list[PlannedTask]
 
@@ -67,7 +82,14 @@ def _task(entry: object, index: int) -> PlannedTask:
 
 
 class ToolCall(BaseModel):
-    """A request to run one tool."""
+    """A request to run one tool.
+
+    Attributes:
+        tool: Name of the tool.
+        args: Its arguments by name.
+        reasoning: Why the tool is called.
+        id: Id of the call in the model's API, which is not stored.
+    """
 
     tool: str = Field(..., description="Name of the tool to call")
     args: dict[str, Any] = Field(..., description="Arguments for the tool")
@@ -80,7 +102,15 @@ class ToolCall(BaseModel):
 
 
 class SubTaskResult(BaseModel):
-    """The result of a task or subtask. `sub_task_id` is 0 for the whole task."""
+    """The result of a task or subtask.
+
+    Attributes:
+        task_id: Id of the task.
+        sub_task_id: Id of the subtask. 0 for the whole task.
+        success: False if tools could not be chosen, or if every call failed.
+        result: A list with a mapping for each call, or a sentence if no tool was needed.
+        error: What went wrong. A task can succeed with some calls that failed.
+    """
 
     task_id: int
     sub_task_id: int

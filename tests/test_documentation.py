@@ -15,6 +15,7 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
+from pydantic import BaseModel
 
 from benchmarks import plots
 from tests.core.loopback import ok
@@ -285,18 +286,33 @@ def reference_of(package: str) -> list[str]:
     return [page for page in PAGES if page == f"reference/{package}.md" or page.startswith(folder)]
 
 
+def module_of(package: str) -> str:
+    """Return the full name of a package, which is the heading of its first page."""
+    pages = reference_of(package)
+    first = f"reference/{package}/index.md" if len(pages) > 1 else pages[0]
+    return PAGES[first].splitlines()[0].removeprefix("# ")
+
+
 # Modules of integrations import frameworks that are not installed here.
 @pytest.mark.parametrize("package", [name for name in REFERENCE if name != "integrations"])
 def test_the_reference_of_a_package_describes_exactly_the_public_names(package: str) -> None:
-    pages = reference_of(package)
-    first = f"reference/{package}/index.md" if len(pages) > 1 else pages[0]
-    module = PAGES[first].splitlines()[0].removeprefix("# ")
+    module = module_of(package)
     described: list[str] = []
-    for page in pages:
+    for page in reference_of(package):
         pattern = rf"^::: {re.escape(module)}(?:\.\w+)*\.(\w+)$"
         described += re.findall(pattern, PAGES[page], re.MULTILINE)
     public = [*importlib.import_module(module).__all__, *NEEDS_AN_EXTRA.get(module, ())]
     assert sorted(described) == sorted(public)
+
+
+@pytest.mark.parametrize("package", [name for name in REFERENCE if name != "integrations"])
+def test_the_docstring_of_a_model_describes_each_field(package: str) -> None:
+    module = importlib.import_module(module_of(package))
+    for name in module.__all__:
+        model = getattr(module, name)
+        if isinstance(model, type) and issubclass(model, BaseModel):
+            described = re.findall(r"^ {8}(\w+):", model.__doc__ or "", re.MULTILINE)
+            assert model.model_fields.keys() <= {*described}, name
 
 
 def test_the_reference_describes_each_name_of_an_integration_that_a_page_imports() -> None:

@@ -103,6 +103,10 @@ class StreamEvent(BaseModel):
     - `sources`: the list of sources, if it is not empty, after the last task.
     - `answer_delta`: the new text of the answer.
     - `answer`: the `Answer`, at the end of `answer_stream`.
+
+    Attributes:
+        type: The type of the event.
+        data: The data of that type.
     """
 
     model_config = ConfigDict(frozen=True)

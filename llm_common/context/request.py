@@ -99,7 +99,11 @@ class ContextFile(_Item):
 
 
 class MemoryMetadata(_Item):
-    """The project that a memory belongs to, if any."""
+    """The project that a memory belongs to, if any.
+
+    Attributes:
+        project: Name of the project.
+    """
 
     project: str | None = None
 
@@ -127,7 +131,18 @@ class MemorySnippet(_Item):
 
 
 class ProjectState(_Item):
-    """The project, with its name, root folder, language and purpose. Shown whole or not at all."""
+    """The project, which is shown whole or not at all.
+
+    Attributes:
+        name: Name of the project.
+        root_path: Its root folder.
+        language: Its main programming language.
+        framework: Its main framework.
+        description: What it is for.
+        goals: What is to be reached.
+        constraints: What has to be kept to.
+        recent_changes: What changed lately.
+    """
 
     name: str
     root_path: str
@@ -210,7 +225,12 @@ class APIType(StrEnum):
 
 
 class ExtractedEntity(BaseModel):
-    """A name in the request, such as a file or a symbol, with its kind."""
+    """A name in the request, such as a file or a symbol.
+
+    Attributes:
+        kind: Whether it names a file, a path, a symbol or an address, or is quoted.
+        text: The name as the request has it.
+    """
 
     model_config = ConfigDict(frozen=True)
 

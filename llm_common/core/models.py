@@ -21,7 +21,16 @@ class MessageRole(StrEnum):
 
 
 class LLMMessage(BaseModel):
-    """One message of a conversation, in the shape of the chat completions API."""
+    """One message of a conversation, in the shape of the chat completions API.
+
+    Attributes:
+        role: The speaker.
+        content: The text, or a list of parts such as pictures. None if there are only calls.
+        name: Name of the speaker, or of the function whose output this is.
+        function_call: The call of a model that speaks the older form, one call a message.
+        tool_calls: The calls that the model asks for, each with its id.
+        tool_call_id: Id of the call that a `tool` message answers.
+    """
 
     model_config = ConfigDict(frozen=True, use_enum_values=True)
 
@@ -40,7 +49,11 @@ _Tokens = Annotated[int, AfterValidator(partial(max, 0))]
 class LLMUsage(BaseModel):
     """The endpoint's token counts, 0 for one that is not reported or below 0.
 
-    `cached_tokens` are part of `prompt_tokens`.
+    Attributes:
+        prompt_tokens: Tokens of the prompt.
+        completion_tokens: Tokens of the answer.
+        total_tokens: The endpoint's own sum.
+        cached_tokens: The part of `prompt_tokens` that the endpoint had cached.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -62,7 +75,22 @@ class LLMUsage(BaseModel):
 class LLMResponse(BaseModel):
     """One answer of a model.
 
-    `content` can be None or a list of parts. `logprobs` is the endpoint's object, unchecked.
+    Attributes:
+        id: The endpoint's id of the answer.
+        model: Name of the model that answered.
+        content: The text, or a list of parts. None if the model only calls tools.
+        role: The speaker.
+        finish_reason: Why the answer ends, such as `stop`, `length` or `tool_calls`.
+        logprobs: The endpoint's object, unchecked.
+        usage: The endpoint's token counts.
+        created_at: The time of the answer, in UTC.
+        tool_calls: The calls that the model asks for, each with its id.
+        function_call: The call of a model that speaks the older form.
+        refusal: The text with which the model declined.
+        provider: The `LLMConfig.provider` of the client.
+        cost_usd: Dollars of the call. None if the price is unknown.
+        latency_ms: Milliseconds from the request to the whole answer, retries included.
+        metadata: `dropped_options` lists the options that the endpoint refused, if there are any.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -85,7 +113,12 @@ class LLMResponse(BaseModel):
 
 
 class LLMDelta(BaseModel):
-    """A piece of a streamed answer. The last one has no text and the whole response."""
+    """A piece of a streamed answer.
+
+    Attributes:
+        text: The new text. The last piece has none.
+        response: The whole answer, in the last piece only.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -94,7 +127,13 @@ class LLMDelta(BaseModel):
 
 
 class TokenPrices(BaseModel):
-    """Dollars for a million tokens. Without a `cached` price, cached tokens cost `prompt`."""
+    """Dollars for a million tokens.
+
+    Attributes:
+        prompt: Price of tokens of the prompt.
+        completion: Price of tokens of the answer.
+        cached: Price of tokens of the prompt that were cached. None means the price of `prompt`.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

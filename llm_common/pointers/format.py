@@ -70,7 +70,12 @@ class RenderedBlock(BaseModel):
 
 
 class RenderedContexts(BaseModel):
-    """The text for the prompt, and one block for each pointer, in their order."""
+    """The text for the prompt, and how each pointer was rendered in it.
+
+    Attributes:
+        text: The text for the prompt.
+        blocks: How each pointer was rendered, in their order.
+    """
 
     model_config = ConfigDict(frozen=True)
 
