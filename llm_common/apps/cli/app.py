@@ -147,7 +147,9 @@ def inspect(
     ] = None,
     port: Annotated[
         int,
-        typer.Option(min=0, max=65_535, help="Port on 127.0.0.1. 0 takes a free port."),
+        typer.Option(
+            metavar="PORT", min=0, max=65_535, help="Port on 127.0.0.1. 0 takes a free port."
+        ),
     ] = 0,
 ) -> None:
     """Show stored outputs and recorded runs in a browser, and change nothing.

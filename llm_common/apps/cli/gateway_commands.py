@@ -86,7 +86,10 @@ def serve(
         ),
     ] = "auto",
     max_tool_tokens: Annotated[
-        int, typer.Option(min=0, help="Tokens of definitions up to which auto lists all tools.")
+        int,
+        typer.Option(
+            metavar="TOKENS", min=0, help="Tokens of definitions up to which auto lists all tools."
+        ),
     ] = 10_000,
     pin: Annotated[
         _Globs, typer.Option(metavar="GLOB", help="Always list matching tools. Repeatable.")
@@ -110,10 +113,13 @@ def serve(
         bool, typer.Option("--list-found", help="After a search, list the tools that it returned.")
     ] = False,
     max_whole_tokens: Annotated[
-        int, typer.Option(min=200, help="Replace a result with more tokens by a preview.")
+        int,
+        typer.Option(
+            metavar="TOKENS", min=200, help="Replace a result with more tokens by a preview."
+        ),
     ] = 2_000,
     max_preview_tokens: Annotated[
-        int, typer.Option(min=200, help="Maximum tokens of a preview.")
+        int, typer.Option(metavar="TOKENS", min=200, help="Maximum tokens of a preview.")
     ] = 400,
     intent: Annotated[
         bool,
@@ -121,7 +127,9 @@ def serve(
             "--intent", help="Add an argument in which the model says what it wants of a result."
         ),
     ] = False,
-    host_prefix: Annotated[str, typer.Option(help="Prefix that the host adds to tool names.")] = "",
+    host_prefix: Annotated[
+        str, typer.Option(metavar="PREFIX", help="Prefix that the host adds to tool names.")
+    ] = "",
     lazy: Annotated[
         bool, typer.Option("--lazy", help="Start a server only when it is needed.")
     ] = False,

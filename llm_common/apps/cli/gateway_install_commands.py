@@ -20,7 +20,7 @@ _MAX_CHARS = 300  # of a name or a reason
 
 _Host = Annotated[
     Literal["claude-code", "codex", "opencode", "qwen-code", "vscode"],
-    typer.Argument(help="The host.", show_default=False),
+    typer.Argument(metavar="HOST", help="The host.", show_default=False),
 ]
 _Scope = Annotated[
     Literal["user", "project"],

@@ -110,6 +110,17 @@ class InertErrorGroup(TyperGroup):
             ctx.exit()
         return list(super().parse_args(ctx, args))
 
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the options of the group. See `TyperGroup`."""
+        return _without_types(super().get_params(ctx))
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return a command of the group, or None. See `TyperGroup`."""
+        command = super().get_command(ctx, cmd_name)
+        if command is not None:
+            _without_types(command.get_params(ctx))
+        return command
+
     def make_context(self, *args: Any, **kwargs: Any) -> Any:
         """Parse the arguments. See `TyperGroup`."""
         with _inert_errors(), _exit_codes():
@@ -120,6 +131,14 @@ class InertErrorGroup(TyperGroup):
         """Run the command. See `TyperGroup`."""
         with _inert_errors(), _exit_codes():
             return super().invoke(ctx)
+
+
+def _without_types(params: list[Any]) -> list[Any]:
+    """Show flags without a type in the help, where typer would have `<bool>`."""
+    for param in params:
+        if getattr(param, "is_flag", False):
+            param.metavar = ""
+    return params
 
 
 @contextmanager
