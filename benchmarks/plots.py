@@ -165,7 +165,7 @@ def outputs(page: str) -> Plot:
 def values(page: str) -> Plot:
     """Return the shares of needed values in a folded prompt."""
     rows = []
-    for name, *cells in table(page, "| 1,000 tokens | 2,000 tokens"):
+    for name, *cells in table(page, "what is sent | 1,000 tokens | 2,000 tokens"):
         if "without" in name:  # a variant that was tried
             continue
         shares = [cell.split(" ")[0] for cell in cells]

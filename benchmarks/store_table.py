@@ -59,7 +59,7 @@ class Table:
         rows = list(
             dict.fromkeys(row for column in self.columns.values() for row in column.samples)
         )
-        head = ["", *self.columns]
+        head = ["store", *self.columns]
         body = [
             [row, *(self._cell(column, row) for column in self.columns.values())] for row in rows
         ]

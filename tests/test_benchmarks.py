@@ -122,7 +122,7 @@ def test_table_shows_medians_and_the_median_of_the_rounds_ratios() -> None:
     assert table.markdown().splitlines() == [
         "**Save**",
         "",
-        "|       | CPU             | other  |",
+        "| store | CPU             | other  |",
         "| ----- | --------------- | ------ |",
         "| floor | 2.00 ms         | -      |",
         "| ours  | 6.00 ms (2.00x) | 100 ms |",

@@ -68,7 +68,7 @@ class Table:
 
     def markdown(self) -> str:
         """Return the table in Markdown, under its title."""
-        lines = [f"**{self.title}**", "", _line(["", *self.columns])]
+        lines = [f"**{self.title}**", "", _line(["method", *self.columns])]
         lines.append("|" + "---|" * (len(self.columns) + 1))
         for row in self.rows:
             label = f"**{row.label}**" if row.group == "ours" else row.label

@@ -4,7 +4,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -88,6 +88,11 @@ def inspecting(store: Path, traces: Path) -> Iterator[str]:
 class _QuietHandler(SimpleHTTPRequestHandler):
     def log_message(self, *_: object) -> None:
         pass
+
+    def handle(self) -> None:
+        # A browser that leaves a page closes its connections.
+        with suppress(ConnectionError):
+            super().handle()
 
 
 @pytest.fixture(scope="session")
