@@ -483,17 +483,17 @@ def verdicts(run: RecordedRun) -> list[str]:
     sentences = _endings(run)
     for selection in run.of(SelectionLine):
         if selection.status in _FAILED:
-            sentences.append(f"Line {selection.seq}: {title(selection)}")
+            sentences.append(f"Step {selection.seq}: {title(selection)}")
     for line in run.lines:
         if isinstance(line, SelectionLine | PackingLine | FoldLine) and line.unlisted:
-            more = f"{line.unlisted:,} more items of line {line.seq}"
+            more = f"{line.unlisted:,} more items of step {line.seq}"
             sentences.append(f"{more} are not listed.")
     for packing in run.of(PackingLine):
         if packing.not_weighed:
             counts = [
                 f"{count:,} {reason}" for reason, count in sorted(packing.not_weighed.items())
             ]
-            sentences.append(f"Line {packing.seq} skipped {', '.join(counts)} files.")
+            sentences.append(f"Step {packing.seq} skipped {', '.join(counts)} files.")
     if run.end is not None and run.end.lost:
         sentences.append(
             f"{run.end.lost:,} lines are missing: the file was full, or they could not be encoded."

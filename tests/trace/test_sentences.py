@@ -385,9 +385,9 @@ def test_the_verdicts_tell_how_a_run_ended_and_what_is_missing() -> None:
         "The run ended with the status error.",
         "No model was called for an answer: find failed",
         "There is no answer (timeout): late",
-        "Line 3: Choosing outputs failed (error): no model",
-        "3 more items of line 4 are not listed.",
-        "Line 4 skipped 2 binary, 1,000 too_large files.",
+        "Step 3: Choosing outputs failed (error): no model",
+        "3 more items of step 4 are not listed.",
+        "Step 4 skipped 2 binary, 1,000 too_large files.",
         "1,200 lines are missing: the file was full, or they could not be encoded.",
     ]
 

@@ -87,7 +87,7 @@ def first_change(before: Line, after: Line) -> FirstChange:
         )
     for line in (before, after):
         if isinstance(line, PackingLine) and line.text_digest != digest(line.text or ""):
-            sentence += f" The text of line {line.seq} is cut or redacted in its trace."
+            sentence += f" The text of step {line.seq} is cut or redacted in its trace."
     return FirstChange(sentence, same)
 
 

@@ -220,7 +220,7 @@ async def test_a_packing_lists_changes_since_the_last_one(tmp_path: Path) -> Non
             await pack(None, 2_000, memory_hits=tuple(map(memory, numbers)))
 
     page = re.sub("</?bdi>", "", render_html(await recorded(story, tmp_path)))
-    assert "2 changes since line 2" in page
+    assert "2 changes since step 2" in page
     assert (
         "<li>memory m3: new, whole (16 tokens)</li>\n"
         "<li>memory m2: whole (16 tokens) → not a candidate</li>" in page

@@ -209,7 +209,7 @@ def test_the_answer_of_a_run_is_its_last() -> None:
             packing(text="rainy"),
             (
                 "The first changed byte is 4 of 5, counted from 0: 80% of the bytes come before it. "
-                "The text of line 0 is cut or redacted in its trace."
+                "The text of step 0 is cut or redacted in its trace."
             ),
             4,
         ),
