@@ -57,6 +57,17 @@ _WIDE_ELEMENTS: Final = """
 """
 
 
+# Whether the page is darker than a middle grey where it has no text.
+_IS_DARK: Final = """
+() => {
+  const [red, green, blue] = getComputedStyle(document.body).backgroundColor.match(/\\d+/g);
+  return red * 0.3 + green * 0.6 + blue * 0.1 < 128;
+}
+"""
+# The theme of the documentation keeps the reader's choice of colours.
+_FORGET_CHOICES: Final = "try { localStorage.clear() } catch { /* a page without storage */ }"
+
+
 class Screen(NamedTuple):
     """A window and the reader's theme."""
 
@@ -146,6 +157,8 @@ class Visitor:
             if screen.theme != theme:  # loaded anew, since scripts of a page may set its colours
                 theme = screen.theme
                 self.open(address, name)
+            if self.page.evaluate(_IS_DARK) != (theme == "dark"):
+                self._note(f"{screen.name}: has the colours of the other theme")
             for element in self.page.evaluate(_WIDE_ELEMENTS):
                 self._note(f"{screen.name}: {element}")
             if screen in AUDITED:
@@ -211,4 +224,5 @@ def visiting(browser: "Browser", *, without_policy: bool = False) -> Iterator[Vi
     """
     with browser.new_context(bypass_csp=without_policy, reduced_motion="reduce") as context:
         context.set_default_timeout(_LOADED_MACHINE_MS)
+        context.add_init_script(_FORGET_CHOICES)
         yield Visitor(context)
