@@ -3,6 +3,7 @@
 python tools/cli_reference.py
 """
 
+import inspect
 import re
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,8 @@ def pages() -> dict[Path, str]:
         name = heading.strip("`").removeprefix("llm-common ")
         # Commands within a command are one level above where the one long page has them.
         body = re.sub(r"^##(#+ )", r"\1", body, flags=re.MULTILINE)
+        # Each command within it is a section of the same page.
+        body = re.sub(r"^\* `(\w+)`:", rf"* [`\1`](#llm-common-{name}-\1):", body, flags=re.MULTILINE)
         made[FOLDER / f"{name}.md"] = f"# {heading}\n{body.rstrip()}\n"
         overview = overview.replace(f"* `{name}`:", f"* [`{name}`](cli/{name}.md):")
     return {PAGE: overview.rstrip() + "\n", **made}
@@ -49,13 +52,23 @@ def pages() -> dict[Path, str]:
 def reference() -> str:
     """Return the help of all commands as one text."""
     command = typer.main.get_command(app)
+    set_short_help(command)
     context: Any = command.make_context("llm-common", [], resilient_parsing=True)
     shown = get_docs_for_click(
         obj=command, ctx=context, name="llm-common", title="Commands", indent=1
     )
     codes = "".join(f"| {code.value} | {code.meaning} |\n" for code in ExitCode)
-    lines = (line.rstrip() for line in shown.replace(" INTEGER RANGE", "").splitlines())
+    shown = re.sub(r" <(?:str|path|file|list\[\w+\])>`:", "`:", shown)  # types of Python
+    lines = (line.rstrip() for line in shown.splitlines())
     return f"{HEAD}{codes}\n" + "\n".join(lines).strip() + "\n"
+
+
+def set_short_help(command: Any) -> None:
+    """List commands with the first paragraph of their help, which typer cuts to 45 characters."""
+    for child in getattr(command, "commands", {}).values():
+        paragraph = inspect.cleandoc(child.help).partition("\n\n")[0]
+        child.short_help = " ".join(paragraph.split())
+        set_short_help(child)
 
 
 if __name__ == "__main__":

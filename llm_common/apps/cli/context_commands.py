@@ -426,7 +426,7 @@ def erase(
     queries: Annotated[
         list[str],
         typer.Argument(
-            metavar="QUERY...",
+            metavar="QUERY",
             help="Queries: their ids or questions.",
             autocompletion=complete_query,
         ),

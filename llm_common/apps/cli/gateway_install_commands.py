@@ -34,7 +34,7 @@ def install(
     options: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[-- OPTIONS]...", help="Options of llm-common gateway.", show_default=False
+            metavar="-- OPTIONS", help="Options of llm-common gateway.", show_default=False
         ),
     ] = None,
     *,

@@ -44,7 +44,7 @@ def pack(
     paths: Annotated[
         list[Path] | None,
         typer.Argument(
-            metavar="[PATH]...",
+            metavar="PATH",
             exists=True,
             readable=True,
             help="Folders to search. A file named here is packed first, whatever its kind.",
