@@ -67,7 +67,7 @@ def test_every_command_and_option_is_explained(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))
 def test_the_help_names_no_type_of_python_for_an_option(name: str) -> None:
-    options = re.findall(r"^│ *(-.*)", run(*name.split(), "--help").stdout, re.MULTILINE)
+    options = re.findall(r"^│ *(--?[a-z].*)", run(*name.split(), "--help").stdout, re.MULTILINE)
     assert any(line.startswith("--help") for line in options)
     assert not [line for line in options if re.search(r"<(?:bool|int|str|float|path|list)\b", line)]
 
