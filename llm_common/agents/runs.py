@@ -703,8 +703,7 @@ class ToolRunner:
         """Return the stored output of a call as its result, or None if the call is repeated."""
         try:
             output = await in_thread(self._session.load_result, pointer=pointer)
-            # A `ToolResult` is loaded as plain data.
-            is_failure = isinstance(output, dict) and output.get("success") is False
+            is_failure = _is_failed_result(output)
         except StoreError:
             is_failure = True
         if is_failure:  # a stored `ToolResult` without success is worth another try
@@ -739,6 +738,17 @@ class ToolRunner:
             return None
         result["pointer_id"] = pointer.pointer_id
         return pointer
+
+
+def _is_failed_result(output: object) -> bool:
+    """Return whether a stored output was a `ToolResult` of a failure, which is loaded as a dict.
+
+    All its fields are stored. A tool's own dict may have a field `success` too, as that of a
+    declined payment, and its call is never repeated.
+    """
+    if not isinstance(output, dict) or not ToolResult.model_fields.keys() <= output.keys():
+        return False
+    return output["success"] is False
 
 
 def takes_mapping(execute: Callable[..., object]) -> bool:

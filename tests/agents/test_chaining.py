@@ -455,6 +455,23 @@ async def test_a_failure_that_a_resumed_run_tries_again_counts(tmp_path: Path) -
     )
 
 
+async def test_a_refusal_that_a_tool_returns_as_data_is_not_tried_again(tmp_path: Path) -> None:
+    made: list[int] = []
+
+    async def charge(order: int) -> dict[str, object]:
+        """Charges a card."""
+        made.append(order)
+        return {"success": False, "reason": "declined by the bank"}
+
+    for resume in (False, True):
+        executor, _ = executor_of(
+            tmp_path, calls(("charge", {"order": 7})), tools=ToolRegistry([charge])
+        )
+        [result] = await executor.execute_plan(["pay"], "q1", session="ann", resume=resume)
+        assert result.success
+    assert made == [7]
+
+
 async def test_no_call_begins_after_the_runs_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
