@@ -748,6 +748,7 @@ class Session:
             await self.results.resume()
         await self.results.clear_files()
         self.results.forget()
+        self._tables.forget()
 
 
 def _found_names(outputs: Sequence[ToolOutput]) -> list[str]:

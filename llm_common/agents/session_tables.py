@@ -71,6 +71,15 @@ class StoredTable:
     path: str
 
 
+@dataclass(frozen=True, slots=True)
+class _LoadedResult:
+    """The tables of a result, and which of the results under its id has them."""
+
+    version: str
+    tables: tuple[StoredTable, ...]
+    cells: int
+
+
 _Loaded: TypeAlias = tuple[NamedTable, StoredTable]
 
 
@@ -89,8 +98,7 @@ class SessionTables:
     def _reset(self) -> None:
         # Created by the first query, in its thread: opening it would block an event loop.
         self._opened: RecordDatabase | None = None
-        self._tables: dict[str, tuple[StoredTable, ...]] = {}
-        self._cells = 0
+        self._loaded: dict[str, _LoadedResult] = {}
         self._process = os.getpid()
 
     @property
@@ -109,7 +117,13 @@ class SessionTables:
         """
         pointers = self._results.list_all()[::-1]
         with self._lock:
+            self._drop_outdated(pointers)
             return self._all_tables(pointers)
+
+    def forget(self) -> None:
+        """Free the memory of all tables. The next query loads what it uses."""
+        with self._lock:
+            self._close()
 
     def query(self, sql: str) -> QueryRows:
         """Return the rows of one SELECT over the session's tables.
@@ -128,6 +142,7 @@ class SessionTables:
         pointers = self._results.list_all()
         names = _names_of(pointers)
         with self._lock:
+            self._drop_outdated(pointers)
             used = {}
             for word in sorted(words):
                 pointer = _pointer_for(word, pointers, names)
@@ -140,36 +155,63 @@ class SessionTables:
             others = [name for name in names.values() if name not in self._database.names]
             return self._database.query(sql, other_names=others[-_MAX_OTHER_NAMES:])
 
+    def _close(self) -> None:
+        # The connection of a parent process belongs to that process.
+        if self._opened is not None and self._process == os.getpid():
+            self._opened.close()
+        self._reset()
+
+    def _drop_outdated(self, pointers: Sequence[ContextPointer]) -> None:
+        """Free all tables if the store no longer has one of their results as it was loaded.
+
+        Results go by erasure, expiry and eviction, and the same call saved again replaces one.
+        """
+        versions = {pointer.pointer_id: _version_of(pointer) for pointer in pointers}
+        is_outdated = any(
+            versions.get(pointer_id) != result.version
+            for pointer_id, result in self._loaded.items()
+        )
+        if is_outdated or self._process != os.getpid():
+            self._close()
+
     def _load(
         self, pointers: Sequence[ContextPointer], names: dict[str, str], *, may_evict: bool = True
     ) -> None:
-        """Load the tables of results, and let those of others go if there is no room."""
-        if self._process != os.getpid():  # a connection of SQLite does not survive a fork
-            self._reset()
-        found = self._read_new(pointers, names)
-        if self._cells + _cells_of(found) > _MAX_CELLS and self._tables and may_evict:
-            self._reset()
-            found = self._read_new(pointers, names)
-        cells = self._cells + _cells_of(found)
+        """Load the tables of results, and free those of others if there is no room."""
+        new = self._read_new(pointers, names)
+        if self._cells_with(new) > _MAX_CELLS and self._loaded and may_evict:
+            self._close()
+            new = self._read_new(pointers, names)
+        cells = self._cells_with(new)
         if cells > _MAX_CELLS:
             raise ToolArgumentsError(
                 f"{QUERY_NAME} returned nothing: these results have {cells:,} cells, and one query "
                 f"reads at most {_MAX_CELLS:,}. Query fewer of them, or read a part",
                 tool=QUERY_NAME,
             )
-        for pointer_id, tables in found.items():
+        for pointer in pointers:
+            tables = new.get(pointer.pointer_id)
+            if tables is None:
+                continue
             self._database.add([named for named, _ in tables])
-            self._tables[pointer_id] = tuple(stored for _, stored in tables)
-        self._cells = cells
+            self._loaded[pointer.pointer_id] = _LoadedResult(
+                _version_of(pointer), tuple(stored for _, stored in tables), _cells_of(tables)
+            )
+
+    def _cells_with(self, new: Mapping[str, Sequence[_Loaded]]) -> int:
+        """Return the number of cells of all tables once new ones are loaded."""
+        loaded = sum(result.cells for result in self._loaded.values())
+        return loaded + sum(map(_cells_of, new.values()))
 
     def _read_new(
         self, pointers: Sequence[ContextPointer], names: dict[str, str]
     ) -> dict[str, list[_Loaded]]:
-        found = {}
+        """Read the results that are not loaded."""
+        new = {}
         for pointer in pointers:
-            if pointer.pointer_id not in self._tables:
-                found[pointer.pointer_id] = self._read(pointer, names[pointer.pointer_id])
-        return found
+            if pointer.pointer_id not in self._loaded:
+                new[pointer.pointer_id] = self._read(pointer, names[pointer.pointer_id])
+        return new
 
     def _read(self, pointer: ContextPointer, name: str) -> list[_Loaded]:
         if (pointer.result_bytes or 0) > _MAX_RESULT_BYTES:
@@ -205,10 +247,11 @@ class SessionTables:
             # A result that is gone or too large is left out, and queries of it say why.
             with suppress(StoreError, ToolArgumentsError):
                 self._load([pointer], names, may_evict=False)
-        found: list[StoredTable] = []
+        tables: list[StoredTable] = []
         for pointer in pointers:
-            found += self._tables.get(pointer.pointer_id, ())
-        return tuple(found)
+            if pointer.pointer_id in self._loaded:
+                tables += self._loaded[pointer.pointer_id].tables
+        return tuple(tables)
 
     def _list_tables(self, pointers: Sequence[ContextPointer]) -> None:
         summaries = {pointer.pointer_id: pointer.summary for pointer in pointers}
@@ -221,8 +264,13 @@ class SessionTables:
         self._database.replace(NamedTable(LISTING, listing))
 
 
-def _cells_of(found: Mapping[str, Sequence[_Loaded]]) -> int:
-    return sum(named.table.cells for tables in found.values() for named, _ in tables)
+def _cells_of(tables: Sequence[_Loaded]) -> int:
+    return sum(named.table.cells for named, _ in tables)
+
+
+def _version_of(pointer: ContextPointer) -> str:
+    """Return what differs between two results that were saved under one id."""
+    return pointer.result_sha256 or pointer.created_at
 
 
 def _names_of(pointers: Sequence[ContextPointer]) -> dict[str, str]:
@@ -231,9 +279,9 @@ def _names_of(pointers: Sequence[ContextPointer]) -> dict[str, str]:
     taken: set[str] = set()
     for pointer in pointers:
         name = result_name(pointer.tool_name, pointer.pointer_id)
-        if name in taken:  # two results of one tool with six equal digits
+        if name.lower() in taken:  # two results of one tool with six equal digits
             name = f"{name}_{pointer.pointer_id}"
-        taken.add(name)
+        taken.add(name.lower())
         names[pointer.pointer_id] = name
     return names
 
@@ -241,18 +289,33 @@ def _names_of(pointers: Sequence[ContextPointer]) -> dict[str, str]:
 def _pointer_for(
     word: str, pointers: Sequence[ContextPointer], names: dict[str, str]
 ) -> ContextPointer | None:
-    """Return the result that a word of a query names, if it names only one."""
-    found = []
+    """Return the result that a word of a query names, if it names only one.
+
+    A word can be the name of one of its tables, or its id with or without the tool in front of it,
+    both with fewer digits too.
+    """
+    owner: ContextPointer | None = None
+    by_digits = []
     for pointer in pointers:
         name = names[pointer.pointer_id]
-        if word == name or word.startswith(f"{name}_"):
+        if word == name:
             return pointer
-        tool = name[: -len(pointer.pointer_id[:6])]
-        digits = word.removeprefix(tool)
-        is_prefix = len(digits) >= _MIN_PREFIX_CHARS and pointer.pointer_id.startswith(digits)
-        if is_prefix:
-            found.append(pointer)
-    return found[0] if len(found) == 1 else None
+        if word.startswith(f"{name}_"):
+            # The longest name: that of a second result begins with that of the first.
+            if owner is None or len(name) > len(names[owner.pointer_id]):
+                owner = pointer
+        elif _has_digits_of(
+            word, pointer.pointer_id, tool=name.removesuffix(pointer.pointer_id[:6])
+        ):
+            by_digits.append(pointer)
+    if owner is None and len(by_digits) == 1:
+        return by_digits[0]
+    return owner
+
+
+def _has_digits_of(word: str, pointer_id: str, *, tool: str) -> bool:
+    digits = word.removeprefix(tool)
+    return len(digits) >= _MIN_PREFIX_CHARS and pointer_id.startswith(digits)
 
 
 def answer_text(

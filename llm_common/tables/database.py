@@ -13,8 +13,8 @@ import resource
 import sqlite3
 import sys
 import time
-from collections.abc import Collection, Sequence
-from contextlib import closing, suppress
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -75,6 +75,8 @@ _ALLOWED_FUNCTIONS: Final = frozenset(
 )
 _MIN_INTEGER: Final = -(2**63)
 _MAX_INTEGER: Final = 2**63 - 1
+_LONG_LITERAL: Final = re.compile(r"(?:-|(?<![\w.]))\d{19,40}(?![\w.])")
+_QUOTED: Final = re.compile(r"'[^']*'|\"[^\"]*\"")
 _PLAIN_NUMBER: Final = re.compile(r"-?(?:0|[1-9]\d{0,14})(?:\.(?P<decimals>\d{1,9}))?")
 
 
@@ -111,7 +113,8 @@ class RecordDatabase:
 
     Numbers that are written as text are numbers if the whole column has one form of them. The
     function `number` reads others, such as `$1,234.50`. An empty text among numbers is NULL. Flags
-    are 0 and 1, and lists are JSON.
+    are 0 and 1, and lists are JSON. A column with an integer of over 64 bits is text, since SQLite
+    would round it.
     """
 
     def __init__(self) -> None:
@@ -142,8 +145,7 @@ class RecordDatabase:
         Raises:
             ToolArgumentsError: If SQLite cannot hold a table.
         """
-        with self._lock:
-            self._unprotect()
+        with self._unprotected():
             try:
                 self._connection.execute("BEGIN")
                 for named in tables:
@@ -152,26 +154,20 @@ class RecordDatabase:
             except (sqlite3.Error, ValueError, OverflowError) as exc:
                 self._connection.execute("ROLLBACK")
                 raise self._refusal(f"the records cannot be loaded ({exc})") from None
-            finally:
-                self._protect()
             for named in tables:
                 self._columns[named.name] = named.table.columns
 
     def add_alias(self, alias: str, name: str) -> None:
         """Let queries use a table under another name too."""
-        with self._lock:
-            self._unprotect()
+        with self._unprotected():
             self._connection.execute(
                 f"CREATE VIEW IF NOT EXISTS {_quoted(alias)} AS SELECT * FROM {_quoted(name)}"  # noqa: S608
             )
-            self._protect()
 
     def replace(self, named: NamedTable) -> None:
         """Add a table in place of the one that has its name."""
-        with self._lock:
-            self._unprotect()
+        with self._unprotected():
             self._connection.execute(f"DROP TABLE IF EXISTS {_quoted(named.name)}")
-            self._protect()
         self.add([named])
 
     def close(self) -> None:
@@ -195,6 +191,12 @@ class RecordDatabase:
         """
         if not sql.strip():
             raise self._refusal("the query is empty", other_names)
+        if literal := _long_integer(sql):
+            raise self._refusal(
+                f"{literal} has over 64 bits, and such an integer is stored as text: compare with "
+                f"'{literal}', or write {literal}.0 to compare decimals",
+                other_names,
+            )
         with self._lock, closing(_Watch()) as watch:
             self._connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _max_value_bytes(sql))
             self._connection.set_progress_handler(watch.exceeds, _CHECK_EVERY)
@@ -233,13 +235,19 @@ class RecordDatabase:
             self._connection.setlimit(limit, value)
         self._connection.set_authorizer(_authorize)
 
-    def _unprotect(self) -> None:
-        """Allow the library's own statements."""
-        self._connection.set_authorizer(None)
-        self._connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _SQLITE_MAX_BYTES)
-        self._connection.setlimit(sqlite3.SQLITE_LIMIT_SQL_LENGTH, _SQLITE_MAX_BYTES)
-        self._connection.setlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, _MAX_COLUMNS)
-        self._connection.execute("PRAGMA query_only = OFF")
+    @contextmanager
+    def _unprotected(self) -> Iterator[None]:
+        """Allow the library's own statements in a block, with the lock held."""
+        with self._lock:
+            self._connection.set_authorizer(None)
+            self._connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _SQLITE_MAX_BYTES)
+            self._connection.setlimit(sqlite3.SQLITE_LIMIT_SQL_LENGTH, _SQLITE_MAX_BYTES)
+            self._connection.setlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, _MAX_COLUMNS)
+            self._connection.execute("PRAGMA query_only = OFF")
+            try:
+                yield
+            finally:
+                self._protect()
 
     def _refusal(
         self, problem: str, other_names: Sequence[str] = (), *, sql: str = ""
@@ -360,6 +368,8 @@ def _affinity(cells: Sequence[Cell]) -> str:
     A column that has a number has no type. A column without values has TEXT.
     """
     present = [cell for cell in cells if cell is not None and cell != ""]
+    if any(isinstance(cell, int) and not _fits_64_bits(cell) for cell in present):
+        return "TEXT"
     if not all(isinstance(cell, str) for cell in present):
         return ""
     decimals = set()
@@ -378,11 +388,23 @@ def _storable(row: Sequence[Cell]) -> list[Cell]:
     for cell in row:
         if isinstance(cell, str):
             cells.append(cell if cell.isascii() else printable(cell))
-        elif isinstance(cell, int) and not _MIN_INTEGER <= cell <= _MAX_INTEGER:
+        elif isinstance(cell, int) and not _fits_64_bits(cell):
             cells.append(_digits(cell))
         else:
             cells.append(cell)
     return cells
+
+
+def _fits_64_bits(number: int) -> bool:
+    return _MIN_INTEGER <= number <= _MAX_INTEGER
+
+
+def _long_integer(sql: str) -> str | None:
+    """Return the first integer of a query that SQLite would round to a decimal."""
+    for literal in _LONG_LITERAL.findall(_QUOTED.sub("", sql)):
+        if not _fits_64_bits(int(literal)):
+            return str(literal)
+    return None
 
 
 def _digits(number: int) -> str:

@@ -5,12 +5,14 @@ import json
 import os
 import re
 import signal
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from llm_common.agents import OffloadPolicy, Session, SessionConfig
+from llm_common.agents import FileContextPointerStore, OffloadPolicy, Session, SessionConfig
 from llm_common.core import DefaultCounter
 from llm_common.errors import ToolArgumentsError, ToolError
 
@@ -102,6 +104,66 @@ async def test_a_session_queries_its_own_results_only_t_04(tmp_path: Path) -> No
         await second.query(f"SELECT * FROM {name}")
     again = Session(tmp_path, session_id="a", config=CONFIG)
     assert "\n200\n" in await again.query(f"SELECT count(*) FROM {name}")
+
+
+@pytest.mark.parametrize("by", ["erasure", "clear", "expiry", "replacement"])
+async def test_records_that_the_store_no_longer_has_are_not_read_s0_21(
+    tmp_path: Path, by: str
+) -> None:
+    days_ahead = 0
+    store = FileContextPointerStore(
+        tmp_path, ttl_s=86_400, clock=lambda: datetime.now(UTC) + timedelta(days=days_ahead)
+    )
+    session = Session(store, session_id="u", config=CONFIG)
+    save = partial(store.save, query_id="u", tool_name="get_buyers", args={})
+    await save(result=BUYERS)
+    [table] = await session.tables()
+    count = f"SELECT count(*) FROM {table.name}"
+    assert "\n200\n" in await session.query(count)
+    match by:
+        case "erasure":
+            store.delete(query_id="u")
+        case "clear":
+            await session.clear()
+        case "expiry":
+            days_ahead = 2
+        case "replacement":
+            await save(result=BUYERS[:7])
+    if by == "replacement":
+        assert [table.rows for table in await session.tables()] == [7]
+        assert "\n7\n" in await session.query(count)
+    else:
+        assert await session.tables() == ()
+        with pytest.raises(ToolArgumentsError, match="No stored result has records"):
+            await session.query(count)
+
+
+async def test_results_of_a_tool_with_a_long_name_have_tables_of_their_own(tmp_path: Path) -> None:
+    session = Session(tmp_path, config=CONFIG)
+    tables = []
+    for page in (1, 2):
+        rows = [
+            {"id": n, "items": [{"sku": n + i, "page": page} for i in range(3)]} for n in range(90)
+        ]
+        tool = "mcp__github_enterprise__list_pull_requests"
+        tables.append(await offloaded(session, rows, tool, page=page))
+    for page, table in enumerate(tables, start=1):
+        answer = await session.query(f"SELECT count(*), min(page), max(page) FROM {table}_items")
+        assert f"\n270 | {page} | {page}\n" in answer
+    assert {table.name for table in await session.tables()} == {
+        *tables,
+        *(f"{table}_items" for table in tables),
+    }
+
+
+async def test_lists_whose_names_differ_in_case_are_two_tables(tmp_path: Path) -> None:
+    session = Session(tmp_path, config=CONFIG)
+    lists = {name: [{"id": n, "of": name} for n in range(60)] for name in ("all", "Items", "items")}
+    table = await offloaded(session, lists, "get_items")
+    answer = await session.query(
+        f"SELECT max(of) FROM {table}_Items UNION SELECT max(of) FROM {table}_items_2"
+    )
+    assert "\nItems\nitems\n" in answer
 
 
 async def test_a_query_without_records_says_that_there_are_none(tmp_path: Path) -> None:

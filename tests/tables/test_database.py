@@ -222,6 +222,18 @@ def test_empty_text_among_numbers_is_no_value(records: Json) -> None:
     assert database.query("SELECT id FROM t ORDER BY price DESC LIMIT 1").rows == (("c",),)
 
 
+def test_integers_of_over_64_bits_are_texts_and_a_query_says_so() -> None:
+    database = RecordDatabase()
+    ids: list[Json] = [{"id": 2**63 + n, "name": f"n{n}"} for n in range(-3, 3)]
+    database.add([NamedTable("spans", find_records(ids).tables[0])])
+    for number in (2**63 - 3, 2**63 + 2):
+        found = database.query(f"SELECT count(*) FROM spans WHERE id = '{number}'")
+        assert found.rows == ((1,),)
+    with pytest.raises(ToolArgumentsError, match="compare with '9223372036854775810'"):
+        database.query("SELECT count(*) FROM spans WHERE id = 9223372036854775810")
+    assert database.query(f"SELECT {-(2**63)}, '{2**70}'").rows == ((-(2**63), str(2**70)),)
+
+
 def test_empty_text_among_texts_is_kept() -> None:
     records: list[Json] = [
         {"id": "a", "note": ""},
