@@ -43,7 +43,9 @@ def pages() -> dict[Path, str]:
         # Commands within a command are one level above where the one long page has them.
         body = re.sub(r"^##(#+ )", r"\1", body, flags=re.MULTILINE)
         # Each command within it is a section of the same page.
-        body = re.sub(r"^\* `([a-z]+)`:", rf"* [`\1`](#llm-common-{name}-\1):", body, flags=re.MULTILINE)
+        body = re.sub(
+            r"^\* `([a-z]+)`:", rf"* [`\1`](#llm-common-{name}-\1):", body, flags=re.MULTILINE
+        )
         made[FOLDER / f"{name}.md"] = f"# {heading}\n{body.rstrip()}\n"
         overview = overview.replace(f"* `{name}`:", f"* [`{name}`](cli/{name}.md):")
     return {PAGE: overview.rstrip() + "\n", **made}

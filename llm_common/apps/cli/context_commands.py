@@ -28,6 +28,7 @@ from llm_common.apps.cli.terminal import (
     confirm,
     end,
     example,
+    listed,
     print_json,
     print_rows,
     print_text,
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
 
 _RANGE = re.compile(r"(\d{1,12})[:-](\d{1,12})")  # Python refuses to parse very long numbers
 _EXCERPT_CHARS = 2_000  # about one screen
-_MAX_LISTED_QUERIES = 5  # in one message
 
 context = typer.Typer(
     name="context",
@@ -349,11 +349,8 @@ def search(
             "Use context verify to list them."
         )
     if result.unreadable_queries:
-        names = ", ".join(result.unreadable_queries[:_MAX_LISTED_QUERIES])
-        if len(result.unreadable_queries) > _MAX_LISTED_QUERIES:
-            names += " …"
-        total = len(result.unreadable_queries)
-        say(f"Queries not searched because they cannot be read: {total:,}, {names}.")
+        names = listed(result.unreadable_queries)
+        say(f"Queries not searched because they cannot be read: {names}.")
     if not count:
         message = f"None of {result.searched:,} pointers in {location} has a word of "
         message += f"{words[:200]!r}."
@@ -463,7 +460,8 @@ def erase(
         end(f"There is nothing to erase in {location}.", ExitCode.NOTHING)
     count = sum(len(query.pointers) for query in erasable)
     size = sum(query.bytes for query in erasable)
-    what = f"{count:,} pointers of {len(erasable):,} queries, {size:,} bytes, from {location}"
+    names = listed([query.query_id for query in erasable])
+    what = f"{count:,} pointers of {names}, {size:,} bytes, from {location}"
     if not dry_run:
         confirm(f"Erase {what}?", yes=yes)
         for query in erasable:

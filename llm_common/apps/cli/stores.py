@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from llm_common.apps.cli.terminal import ExitCode, end
+from llm_common.apps.cli.terminal import ExitCode, end, listed
 from llm_common.errors import ConfigError, InvalidIdError, StoreError
 
 if TYPE_CHECKING:
@@ -131,6 +131,7 @@ def query_id_for(store: "ContextPointerStore", text: str) -> str:
     """Return the id of the query that a text names: the id itself, or its question.
 
     Raises:
+        typer.BadParameter: If several sessions asked the question.
         InvalidIdError: If the text is no id, and no stored query has it as its question.
         StoreError: If the store cannot be read.
     """
@@ -142,12 +143,17 @@ def query_id_for(store: "ContextPointerStore", text: str) -> str:
         if not QueryFiles.of(store.records.blobs, check_query_id(text)).is_empty:
             return text
     hashed = ToolContextManager.hash_query(text)
+    asked = []
     for folder in store.records.blobs.folders():
         query_id = query_id_of(folder)
         # A run of a named session has the session's id before the hash.
         if query_id == hashed or query_id.endswith(f"/{hashed}"):
-            return query_id
-    return check_query_id(text)
+            asked.append(query_id)
+    if len(asked) > 1:
+        raise typer.BadParameter(
+            f"{len(asked)} queries have this question: {listed(sorted(asked))}. Use an id"
+        )
+    return asked[0] if asked else check_query_id(text)
 
 
 def pointer_id_for(store: "ContextPointerStore", query_id: str, text: str) -> str:
@@ -167,9 +173,8 @@ def pointer_id_for(store: "ContextPointerStore", query_id: str, text: str) -> st
     if not found:
         end(f"No pointer of the query begins with {text}. See context list.", ExitCode.NOTHING)
     if len(found) > 1:
-        names = ", ".join(found[:_MAX_NAMED])
         raise typer.BadParameter(
-            f"{len(found)} pointers begin with {text}: {names}. Use more digits"
+            f"{len(found)} pointers begin with {text}: {listed(found)}. Use more digits"
         )
     return found[0]
 

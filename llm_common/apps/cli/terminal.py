@@ -10,7 +10,7 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from enum import IntEnum
 from pathlib import Path
@@ -34,6 +34,7 @@ from llm_common.text.display import CONTROLS, inert, one_line
 
 _MAX_CELL_CHARS = 300  # about four lines of a terminal
 _MAX_LOG_CHARS = 1_000
+_MAX_LISTED = 5  # names in one message
 _QUIET_S = 1.0  # a bar that flashes up for less disturbs more than it informs
 _LINE_S = 10.0  # between two lines of progress where no bar can be drawn
 _FILE_COLUMNS = 160  # rich assumes 80 columns for a file, which would wrap most paths
@@ -217,6 +218,14 @@ def safe_text(value: str, *, style: str = "") -> Text:
     return Text(inert(value), style=style)
 
 
+def listed(names: Sequence[str]) -> str:
+    """Return names for one message: the first five, and how many more there are."""
+    text = ", ".join(names[:_MAX_LISTED])
+    if len(names) > _MAX_LISTED:
+        text += f" and {len(names) - _MAX_LISTED:,} more"
+    return text
+
+
 def as_inert_json(document: object) -> str:
     """Return a pydantic model, or values that contain models, as indented JSON.
 
@@ -224,8 +233,10 @@ def as_inert_json(document: object) -> str:
     """
     from pydantic_core import to_jsonable_python  # noqa: PLC0415 - `--help` needs no pydantic
 
+    # JSON has no infinities.
+    plain = to_jsonable_python(document, fallback=str, inf_nan_mode="null")
     # Texts in other scripts stay readable. Control characters are escaped below.
-    text = json.dumps(to_jsonable_python(document, fallback=str), indent=2, ensure_ascii=False)
+    text = json.dumps(plain, indent=2, ensure_ascii=False)
     return CONTROLS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 

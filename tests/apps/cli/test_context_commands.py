@@ -10,7 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from llm_common.agents import ContextPointer, FileContextPointerStore
+from llm_common.agents import (
+    ContextPointer,
+    FileContextPointerStore,
+    Session,
+    ToolContextManager,
+)
 from tests.apps.cli.running import run, run_json
 
 HOSTILE = "x\x1b]0;title\x07\x9b2J\u202eevil\u2066 [bold]b[/bold]"
@@ -201,7 +206,7 @@ def test_a_search_of_results_reports_unreadable_pointers(
     (store.base_dir / "linked").symlink_to(folder)
     output = run("context", "search", "snow", "--in", "results", *at, code=3).stderr
     assert "Pointers not searched because they cannot be read: 2. Use context verify" in output
-    assert "Queries not searched because they cannot be read: 1, linked." in output
+    assert "Queries not searched because they cannot be read: linked." in output
     document = run_json("context search", "snow sales", *at)
     assert (document["unreadable"], document["unreadable_queries"]) == (1, ["linked"])
     assert [entry["pointer"]["tool_name"] for entry in document["matches"]] == ["weather_forecast"]
@@ -265,7 +270,7 @@ def test_erase_asks_first_and_reports_what_it_erased(
     before = state(store.base_dir)
     planned = run_json("context erase", "user:7/q", "--dry-run", *at)
     refused = run("context", "erase", "user:7/q", *at, code=1, typed="n\n")
-    assert "Erase 2 pointers of 1 queries" in refused.stderr
+    assert "Erase 2 pointers of user:7/q, " in refused.stderr
     assert state(store.base_dir) == before
     done = run_json("context erase", "user:7/q", "--yes", *at)
     assert planned["queries"] == done["queries"]
@@ -275,6 +280,23 @@ def test_erase_asks_first_and_reports_what_it_erased(
     assert run("context", "erase", "hostile", *at, typed="y\n").stderr.endswith(
         f"from {store.base_dir}.\n"
     )
+
+
+async def test_a_question_of_several_sessions_names_none_of_them(
+    store: FileContextPointerStore, at: tuple[str, str]
+) -> None:
+    queries = []
+    for user in ("user:1", "user:2"):
+        manager = await ToolContextManager.of(Session(store, session_id=user))
+        queries.append(manager.query_id_of("What do I owe?"))
+        await manager.save_context("get_debts", {}, {"of": user}, query_id=queries[-1])
+    before = state(store.base_dir)
+    for command in ("list", "erase"):
+        refused = run("context", command, "What do I owe?", *at, code=2)
+        assert all(query in refused.stderr.replace("\n", "") for query in queries)
+    assert state(store.base_dir) == before
+    run("context", "erase", queries[0], "--yes", *at)
+    assert run_json("context list", "What do I owe?", *at)["pointers"][0]["query_id"] == queries[1]
 
 
 def test_single_pointers_are_erased(at: tuple[str, str], saved: dict[str, ContextPointer]) -> None:
@@ -373,3 +395,8 @@ def test_an_invalid_part_ends_with_2(at: tuple[str, str], saved: dict[str, Conte
         "context", "read", "user:7/q", saved["sales"].pointer_id, "--path", "/none", *at, code=2
     )
     assert "the path leads nowhere" in result.stderr
+
+
+def test_a_document_has_no_infinity(saved: dict[str, ContextPointer], at: tuple[str, str]) -> None:
+    output = run("context", "query", "user:7/q", "SELECT 9e999 AS x", "--json", *at).stdout
+    assert json.loads(output, parse_constant=pytest.fail)["rows"] == [[None]]
