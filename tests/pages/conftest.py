@@ -24,7 +24,8 @@ ROOT = Path(__file__).parents[2]
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """Say where the pictures are, or that nothing was tested."""
-    if MISSING in str(terminalreporter.stats.get("skipped", "")):
+    skipped = terminalreporter.stats.get("skipped", [])
+    if any(MISSING in str(report.longrepr) for report in skipped):
         terminalreporter.write_line(f"Pages were {MISSING}")
     elif "pages" in str(terminalreporter.config.getoption("markexpr")) and PICTURES.exists():
         terminalreporter.write_line(f"Pictures of the pages are in {PICTURES}")

@@ -139,7 +139,7 @@ class Inspector:
         )
         if not stored.total:
             raise PointerNotFoundError(
-                "The store has no such query, or it was erased. Choose one of the list"
+                "The store has no such query, or it was erased. Choose one under Queries"
             )
         choice = OutputFilter(
             tool=request.query_params.get("tool", ""),

@@ -139,7 +139,7 @@ class RecordedRuns:
         for path in self._paths(folder):
             if path.stem == run_id:
                 return _read_run(path)
-        raise PointerNotFoundError(f"There is no run {run_id[:40]!r}. Choose one of the list")
+        raise PointerNotFoundError(f"There is no run {run_id[:40]!r}. Choose one under Runs")
 
     def step(self, folder: str, run_id: str, seq: int) -> Step:
         """Return a line of a run, with the run.
