@@ -1,5 +1,6 @@
 """`Session`: one conversation, with its results behind pointers and its prompts within limits."""
 
+import errno
 import logging
 import sys
 from collections.abc import Collection, Mapping, Sequence
@@ -34,7 +35,7 @@ from llm_common.context.request import (
     TurnEntry,
 )
 from llm_common.context.selector import ContextSelector
-from llm_common.errors import StoreError, UnserialisableError
+from llm_common.errors import PointerNotFoundError, StoreError, UnserialisableError
 from llm_common.history.fold import fold, refers_to_results, results_in_view
 from llm_common.history.folding import HISTORY_TOOL, FoldPolicy
 from llm_common.history.message_shapes import (
@@ -287,8 +288,11 @@ class Session:
         self, result: Any, turn: OffloadTurn, tool: str, text: str, error: StoreError
     ) -> Offloaded:
         """Return a result that could not be stored as the model sees it, and log a warning."""
-        # Only the class, because the message may contain a path of the user.
-        _log.warning("a result was not stored, and the run goes on: %s", type(error).__name__)
+        # Only the class and the system's code, because the message may contain a path of the user.
+        reason = type(error).__name__
+        if isinstance(error.__cause__, OSError):
+            reason += f", {errno.errorcode.get(error.__cause__.errno or 0, 'unknown error')}"
+        _log.warning("a result was not stored, and the run goes on: %s", reason)
         # A model must not see a secret that the store removes.
         without_secrets = await self.store.as_stored(result)
         is_changed = without_secrets is not result
@@ -320,7 +324,7 @@ class Session:
 
     async def read(
         self,
-        pointer_id: str,
+        pointer_id: str | None,
         *,
         path: str | None = None,
         lines: tuple[int, int] | None = None,
@@ -331,7 +335,8 @@ class Session:
         """Return a piece of a stored result, or of a part of it, within `max_read_tokens`.
 
         Args:
-            pointer_id: The id of the result.
+            pointer_id: The id of the result. None, as an `Offloaded` without a pointer has it, is
+                never found.
             path: JSON pointer to a value, such as `/items/4321/name`.
             lines: First and last line, from 1.
             chars: Index of the first character, from 0, and of the end.
@@ -343,6 +348,11 @@ class Session:
             ToolArgumentsError: If the part is missing, or the pattern or cursor is not valid.
             StoreError: If the result cannot be loaded.
         """
+        if pointer_id is None:
+            raise PointerNotFoundError(
+                "this result has no pointer: it is whole in the text that offload returned, or it "
+                "could not be stored"
+            )
         part = {"path": path, "lines": lines, "chars": chars, "regex": pattern}
         selected = {name: value for name, value in part.items() if value is not None}
         with self._trace.recorded():

@@ -21,7 +21,7 @@ from llm_common.agents import (
     ToolRegistry,
     ToolSelection,
 )
-from llm_common.errors import ResultTooLargeError
+from llm_common.errors import PointerNotFoundError, ResultTooLargeError
 from llm_common.history import FoldPolicy
 from llm_common.tools import Tool
 
@@ -79,15 +79,24 @@ async def test_a_failed_save_is_one_warning_without_texts_t_12(
     caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
     (tmp_path / "taken").write_text("in the way")
-    session = Session(FileContextPointerStore(tmp_path / "taken"))
+    session = Session(FileContextPointerStore(tmp_path / "taken" / "store"))
     with caplog.at_level(logging.DEBUG, logger="llm_common"):
         await session.offload("Ann lives in Oslo. " * 2_000, tool="read", args={"of": "Ann"})
     warnings = [entry for entry in caplog.records if entry.levelno >= logging.WARNING]
     assert [entry.getMessage() for entry in warnings] == [
-        "a result was not stored, and the run goes on: StoreError"
+        "a result was not stored, and the run goes on: UnsafePathError, ENOTDIR"
     ]
     assert "Ann" not in caplog.text
     assert str(tmp_path) not in caplog.text
+
+
+async def test_a_result_without_a_pointer_is_missed_by_name_t_12(tmp_path: Path) -> None:
+    short = await Session(tmp_path).offload([1, 2, 3], tool="read", args={})
+    lost = await full_session().offload("one two three " * 20_000, tool="read", args={})
+    for shown in (short, lost):
+        assert shown.pointer_id is None
+        with pytest.raises(PointerNotFoundError, match="this result has no pointer"):
+            await Session(tmp_path).read(shown.pointer_id)
 
 
 async def test_secrets_are_removed_also_from_what_is_not_stored_t_12() -> None:

@@ -13,6 +13,8 @@ from llm_common.apps.cli.stores import (
     Store,
     check_whole_pointer_id,
     complete_query,
+    find_query_id,
+    no_query,
     open_store,
     pointer_id_for,
     query_id_for,
@@ -109,10 +111,15 @@ def list_(
             rows.append((row.query_id, row.pointers, row.bytes, changed_at, row.problem))
     else:
         noun = "pointers"
-        query = query_id_for(opened, query)
-        listing = opened.newest(query_id=query, limit=limit, offset=offset)
+        query_id = find_query_id(opened, query)
+        if query_id is None:
+            if json:
+                empty = {"store": location, "query_id": query, "total": 0, "pointers": []}
+                print_json(empty)
+            end(no_query(query), ExitCode.NOTHING)
+        listing = opened.newest(query_id=query_id, limit=limit, offset=offset)
         total = listing.total
-        document = {"store": location, "query_id": query, "total": total}
+        document = {"store": location, "query_id": query_id, "total": total}
         document["pointers"] = listing.pointers
         columns = {"Pointer": str, "Saved": str, "Bytes": int, "Output": str}
         for pointer in listing.pointers:
@@ -448,8 +455,14 @@ def erase(
     opened, location = open_store(store, reading=dry_run)
     # Collected before anything is erased, for the question and for --dry-run.
     erasable = []
-    named = [query_id_for(opened, query) for query in queries]
-    for query_id in dict.fromkeys(named):  # a repeated id counts once
+    named: dict[str, None] = {}  # a repeated id counts once
+    for text in queries:
+        named_id = find_query_id(opened, text)
+        if named_id is None:
+            say(no_query(text))
+        else:
+            named[named_id] = None
+    for query_id in named:
         files = QueryFiles.of(opened.records.blobs, query_id)
         stored_ids = files.by_pointer.keys()
         pointer_ids = sorted(stored_ids if requested is None else stored_ids & requested)

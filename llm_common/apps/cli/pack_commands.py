@@ -183,7 +183,7 @@ def pack(
         end("Interrupted. Files read so far stay in the index.", ExitCode.INTERRUPTED)
     if json:
         print_json(_document(packed, explain=explain), output)
-    elif clipboard is None:
+    elif clipboard is None and packed.text:  # a file keeps its text if there is nothing to write
         print_text(packed.text, output)
     if not json:
         _show(packed, stderr_console(), explain=explain)

@@ -26,6 +26,7 @@ _POINTER_PREFIX = re.compile(r"[0-9a-f]{4,11}")
 _MAX_COMPLETIONS = 100
 _MAX_FOLDERS = 200  # that are looked at for a store, in a folder with many
 _MAX_NAMED = 5  # in one message
+_MAX_QUOTED_CHARS = 100
 STORE_FOLDER = "context"
 
 Store = Annotated[
@@ -127,12 +128,11 @@ def way_to_a_store() -> str:
     return " or ".join(f"Use --store {folder}" for folder in near) + "."
 
 
-def query_id_for(store: "ContextPointerStore", text: str) -> str:
-    """Return the id of the query that a text names: the id itself, or its question.
+def find_query_id(store: "ContextPointerStore", text: str) -> str | None:
+    """Return the stored query that a text names by its id or its question, or None.
 
     Raises:
         typer.BadParameter: If several sessions asked the question.
-        InvalidIdError: If the text is no id, and no stored query has it as its question.
         StoreError: If the store cannot be read.
     """
     from llm_common.agents.tool_context import ToolContextManager
@@ -153,7 +153,26 @@ def query_id_for(store: "ContextPointerStore", text: str) -> str:
         raise typer.BadParameter(
             f"{len(asked)} queries have this question: {listed(sorted(asked))}. Use an id"
         )
-    return asked[0] if asked else check_query_id(text)
+    return asked[0] if asked else None
+
+
+def no_query(text: str) -> str:
+    """Return the sentence about a query that is not stored."""
+    return f"There is no query {text[:_MAX_QUOTED_CHARS]!r} in the store. See context list."
+
+
+def query_id_for(store: "ContextPointerStore", text: str) -> str:
+    """Return the stored query that a text names by its id or its question.
+
+    Raises:
+        typer.BadParameter: If several sessions asked the question.
+        typer.Exit: If none is stored.
+        StoreError: If the store cannot be read.
+    """
+    query_id = find_query_id(store, text)
+    if query_id is None:
+        end(no_query(text), ExitCode.NOTHING)
+    return query_id
 
 
 def pointer_id_for(store: "ContextPointerStore", query_id: str, text: str) -> str:

@@ -100,6 +100,10 @@ def test_an_empty_folder_gives_nothing_and_ends_with_3(cache: Path, tmp_path: Pa
 
 
 def test_without_a_match_nothing_is_packed(cache: Path, tree: Path) -> None:
+    kept = write(tree, {"kept.txt": "of before"}) / "kept.txt"
+    run(cache, "xylophone", tree, "--output", kept, code=3)
+    assert kept.read_text(encoding="utf-8") == "of before"
+    kept.unlink()
     result = run(cache, "xylophone", tree, code=3)
     assert result.stdout.strip() == ""
     assert "none of 4 files has a word of the question" in result.stderr
@@ -189,10 +193,10 @@ def test_output_goes_to_a_file_that_is_never_packed(cache: Path, tree: Path, as_
         (["q", ".", "--budget", "10"], "256"),
         (["q", "logo.png"], "not a text file"),
         (
-            ["q", ".", "-o", "absent/x.md"],
+            ["cookie", ".", "-o", "absent/x.md"],
             "absent/x.md cannot be written (No such file or directory)",
         ),
-        (["q", ".", "-o", "circle"], "Name another file"),
+        (["cookie", ".", "-o", "circle"], "Name another file"),
     ],
 )
 def test_wrong_usage_is_reported_and_ends_with_2(

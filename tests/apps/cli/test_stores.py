@@ -1,5 +1,6 @@
 """How a command finds its store, a query and a pointer."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -47,9 +48,16 @@ def test_the_question_of_a_run_in_a_session_names_its_query(store: Path) -> None
     )
 
 
-def test_a_question_that_is_not_stored_names_the_rule_of_ids(store: Path) -> None:
-    output = run("context", "list", "Is it? No!", "--store", store, code=2).output
-    assert "Is it? No!" in output
+@pytest.mark.parametrize("arguments", ["list", "show 3ac5", "read 3ac5", "query", "erase --yes"])
+def test_a_query_that_is_not_stored_is_named_and_ends_with_3(store: Path, arguments: str) -> None:
+    command, *others = arguments.split()
+    others += ["SELECT 1"] if command == "query" else []
+    for text in ("Is it? No!", "user:43"):
+        result = run("context", command, text, *others, "--store", store, code=3)
+        assert f"There is no query '{text}' in the store" in result.stderr
+        assert result.stdout == ""
+    document = run("context", "list", "user:43", "--json", "--store", store, code=3).stdout
+    assert json.loads(document)["pointers"] == []
 
 
 @pytest.mark.parametrize("command", ["show", "read"])
