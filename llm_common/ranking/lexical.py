@@ -44,9 +44,9 @@ STOP_WORDS = frozenset(  # one paragraph, since a list would take a page
     doing done have has had having can could shall should will would may might must and or but nor
     not no if then than so because as while until though of at by for with about into onto to from
     in on off out over under up down between through during who whom whose which what when where why
-    how there here all both each either neither more most other own same too very just also only
-    again further once please want need help let give tell know like s t d ll m re ve don isn aren
-    wasn doesn didn won couldn wouldn
+    how many much there here all both each either neither more most other own same too very just
+    also only again further once please want need help let give tell know like s t d ll m re ve don
+    isn aren wasn doesn didn won couldn wouldn
     """.split()  # noqa: SIM905
 )
 

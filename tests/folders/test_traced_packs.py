@@ -68,7 +68,7 @@ def test_the_trace_line_explains_each_weighed_file(tree: Path, traces: Path) -> 
         assert (item.chars_shown == 0) == (item.form == "left_out")
     assert (line.tokens, line.budget, line.allocation["files"]) == (pack.tokens, 400, 400)
     assert line.not_weighed == {"secret": 1, "binary": 1, "lower ranked": 1}
-    assert "Line 2 skipped 1 binary, 1 lower ranked, 1 secret files." in verdicts(run)
+    assert "Step 2 skipped 1 binary, 1 lower ranked, 1 secret files." in verdicts(run)
     reasons = {one.id: one.why for one in unseen(run)}
     assert reasons["long.py"].startswith("A part is shown")
     shops = [reasons[f"shop_{number}.py"] for number in range(3)]

@@ -31,7 +31,7 @@ _REASONS = {
     "mentioned": "named",
     "share": "matches",
     "no_room": "no tokens were left",
-    "poor_match": "others match better",
+    "poor_match": "matches far less than the best",
     "below_cut_off": "scores too low",
     "limit_reached": "enough files",
 }

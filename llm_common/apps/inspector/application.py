@@ -25,6 +25,7 @@ from llm_common.apps.inspector.comparison import (
 from llm_common.apps.inspector.downloads import download
 from llm_common.apps.inspector.excerpts import search_rows
 from llm_common.apps.inspector.output_list import QUERY_SORTS, OutputFilter, sums_by_tool
+from llm_common.apps.inspector.output_tokens import OutputTokens
 from llm_common.apps.inspector.record_tables import read_records
 from llm_common.apps.inspector.recorded_runs import RecordedRuns, Step
 from llm_common.apps.inspector.rendering import PAGE_ROWS, render
@@ -71,6 +72,7 @@ class Inspector:
     def __init__(self, store: Path | str, traces: Path | str | None = None) -> None:
         self._store = FileContextPointerStore(store)
         self._blobs = self._store.records.blobs
+        self._tokens = OutputTokens(self._store)
         self._traces = str(traces) if traces else "no folder (use --traces)"
         self.runs = RecordedRuns(Path(traces) if traces else None)
 
@@ -238,7 +240,7 @@ class Inspector:
         runs, total = self.runs.rows(limit=PAGE_ROWS, offset=(page_number - 1) * PAGE_ROWS)
         return render(
             "runs.html",
-            runs=summaries(self.runs, runs),
+            runs=summaries(self.runs, runs, self._tokens),
             total=total,
             page_number=page_number,
             traces=self._traces,
@@ -251,7 +253,7 @@ class Inspector:
         return render(
             "run.html",
             run=run,
-            page=run_page(run),
+            page=run_page(run, returned_tokens=self._tokens.of([run])),
             folder=folder,
             is_stored=folder in self._blobs.folders(),
         )

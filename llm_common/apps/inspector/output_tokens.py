@@ -1,0 +1,75 @@
+"""Counts the tokens of the stored outputs that a run names."""
+
+from collections.abc import Iterable
+from threading import Lock
+from typing import Final
+
+from cachetools import LRUCache
+
+from llm_common.apps.inspector.run_outputs import labels
+from llm_common.core.tokens import DefaultCounter
+from llm_common.errors import InvalidIdError, StoreError
+from llm_common.pointers.pointer import ContextPointer
+from llm_common.pointers.store import ContextPointerStore
+from llm_common.storage.blob import query_id_of
+from llm_common.text.canonical import decode_json
+from llm_common.text.display import printable
+from llm_common.trace.trace_file import RecordedRun
+
+_MAX_NEW_BYTES: Final = 2_000_000  # of one page, about half a second
+_MAX_COUNTS: Final = 10_000
+
+
+class OutputTokens:
+    """Counts each stored output once.
+
+    Args:
+        store: The store of the outputs.
+    """
+
+    def __init__(self, store: ContextPointerStore) -> None:
+        self._store = store
+        self._lock = Lock()
+        self._counts: LRUCache[tuple[str, str, str], int] = LRUCache(_MAX_COUNTS)
+
+    def of(self, runs: Iterable[RecordedRun]) -> dict[str, int]:
+        """Return the tokens of the outputs of runs, by pointer id, as `DefaultCounter` counts.
+
+        Outputs that are missing or damaged are left out, and those beyond 2 MB that were not
+        counted before.
+        """
+        tokens = {}
+        left_bytes = _MAX_NEW_BYTES
+        for run in runs:
+            for pointer in self._pointers(run):
+                key = (pointer.query_id, pointer.pointer_id, pointer.result_sha256 or "")
+                with self._lock:
+                    count = self._counts.get(key)
+                size = pointer.result_bytes or 0
+                if count is None and size <= left_bytes:
+                    left_bytes -= size
+                    count = self._count(pointer)
+                if count is not None:
+                    tokens[pointer.pointer_id] = count
+                    with self._lock:
+                        self._counts[key] = count
+        return tokens
+
+    def _pointers(self, run: RecordedRun) -> list[ContextPointer]:
+        """Return the stored outputs that a run names."""
+        try:
+            stored = self._store.list(query_id=query_id_of(run.path.parent.name))
+        except (InvalidIdError, StoreError):  # the traces belong to another store
+            return []
+        named = labels(run)
+        return [pointer for pointer in stored if pointer.pointer_id in named]
+
+    def _count(self, pointer: ContextPointer) -> int | None:
+        try:
+            _, payload = self._store.load_payload(pointer.pointer_id, query_id=pointer.query_id)
+            value = decode_json(payload)
+        except StoreError:
+            return None
+        # A model sees a text as it is, and any other value as JSON.
+        text = printable(value) if isinstance(value, str) else payload.decode("utf-8", "replace")
+        return DefaultCounter().count(text)
