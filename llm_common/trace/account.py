@@ -300,7 +300,7 @@ def _why_no_room(item: PackedItem, line: PackingLine) -> str:
     part, nouns = _PARTS[item.source]
     kind = line.intent.replace("_", " ")
     share = f"{line.allocation.get(part, 0):,} tokens for {nouns}"
-    sentence += f" A {kind} request has {share}, plus tokens that other kinds leave."
+    sentence += f" A request of the type {kind!r} reserves {share}, plus what other kinds leave."
     # Only scores of the same kind compare: each kind has a formula and a share.
     scores = []
     for rival in line.items:

@@ -247,7 +247,7 @@ STORIES: Mapping[str, tuple[Story, str, str]] = {
     "a small part": (
         small_part,
         "best.txt",
-        "A conversational request has 80 tokens for files and outputs",
+        "A request of the type 'conversational' reserves 80 tokens for files and outputs",
     ),
     "previewed": (previewed, "track", "A preview is shown, and it can be read."),
     "not stored": (not_stored, "track", "The store failed. The beginning and end are shown"),

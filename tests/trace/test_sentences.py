@@ -225,8 +225,9 @@ def test_near_misses_are_the_five_best_that_only_the_limits_left_out() -> None:
         (
             {"reason": "no_room"},
             (
-                "It does not fit: it needs about 200 tokens, and 100 of 1,000 are free. A code edit "
-                "request has 700 tokens for files and outputs, plus tokens that other kinds leave. "
+                "It does not fit: it needs about 200 tokens, and 100 of 1,000 are free. A request "
+                "of the type 'code edit' reserves 700 tokens for files and outputs, plus what other "
+                "kinds leave. "
                 "Items with more score for their tokens used them. The lowest of these scored 0.60, "
                 "and this one 0.50."
             ),
@@ -234,8 +235,9 @@ def test_near_misses_are_the_five_best_that_only_the_limits_left_out() -> None:
         (
             {"reason": "no_room", "source": "memory"},
             (
-                "It does not fit: it needs about 200 tokens, and 100 of 1,000 are free. A code edit "
-                "request has 50 tokens for memories, plus tokens that other kinds leave."
+                "It does not fit: it needs about 200 tokens, and 100 of 1,000 are free. A request "
+                "of the type 'code edit' reserves 50 tokens for memories, plus what other kinds "
+                "leave."
             ),
         ),
     ],

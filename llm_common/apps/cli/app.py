@@ -80,8 +80,8 @@ def demo(
 
     Without a configured endpoint nothing leaves this machine: full-text ranking chooses, and no
     model answers. If LLM_COMMON_PROVIDER, LLM_COMMON_BASE_URL or a provider's key is set, the
-    model chooses and answers. The command ends with 1 if a question failed. What is not found is
-    told and does not change that.
+    model chooses and answers. The command ends with 1 if a question failed. Evidence that is
+    not found is reported and does not count as a failure.
     """
     from llm_common.apps.cli.demo.conversation import check_rule, run_again
     from llm_common.apps.cli.demo.evidence import STORE, agent_from_env, ask_questions

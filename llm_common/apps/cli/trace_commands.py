@@ -65,7 +65,7 @@ _Run = Annotated[
         metavar="TRACE",
         exists=True,
         readable=True,
-        help="A .jsonl file, or a folder, which means its newest run.",
+        help="A .jsonl file, or a folder, whose newest run is used.",
         show_default=False,
     ),
 ]

@@ -213,10 +213,16 @@ def _show_sum(console: Console, document: DemoDocument) -> None:
     without, used = document.tokens_without, document.tokens_with
     if not 0 < used < without:
         return
-    text = f"\nThe prompts have {used:,} tokens instead of {without:,}: {used / without:.1%}."
+    text = (
+        f"\nThe prompts have {used:,} tokens. With every output whole they would have "
+        f"{without:,}, so this is {used / without:.1%}."
+    )
     too_large = sum(result.tokens_without > _WINDOW for result in document.questions)
     if too_large:
-        text += f" {too_large} of them would not fit into a window of {_WINDOW:,} tokens."
+        text += (
+            f" With every output whole, {too_large} of the {len(document.questions)} prompts would "
+            f"not fit into a window of {_WINDOW:,} tokens."
+        )
     said = Text(text, style="bold")
     console.print(said.append(f" Tokens are {document.counter}.\n", style="not bold"))
 
