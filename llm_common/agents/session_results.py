@@ -8,6 +8,7 @@ import re
 import secrets
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final
@@ -36,6 +37,18 @@ _next_collection_s: WeakKeyDictionary[ContextPointerStore, float] = WeakKeyDicti
 _collections: set[asyncio.Task[None]] = set()
 
 _log = logging.getLogger(__name__)
+
+
+def output_label(pointer: ContextPointer) -> str:
+    """Return the line about a pointer that a list shows: its call, or the query that it records."""
+    if pointer.tool_name == _QUERY_OF_SESSION:
+        with suppress(KeyError, TypeError, ValueError):  # changed by somebody else
+            return f"a query of this session: {_recorded_query(pointer)}"
+    return pointer.summary or pointer.tool_name
+
+
+def _recorded_query(record: ContextPointer) -> str:
+    return bytes(record.args["query_id"]).decode()
 
 
 class SessionResults:
@@ -166,7 +179,7 @@ class SessionResults:
 
     def _keep_record(self, record: ContextPointer) -> str:
         """Add the query of a record to the session's queries, and return its id."""
-        query_id = bytes(record.args["query_id"]).decode()
+        query_id = _recorded_query(record)
         self._recorded.add(query_id)
         self._stored.setdefault(self.session_id, set()).add(record.pointer_id)
         return query_id

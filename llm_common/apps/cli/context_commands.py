@@ -96,6 +96,8 @@ def list_(
 
     The command ends with 3 if the list is empty.
     """
+    from llm_common.agents.session_results import output_label
+
     opened, location = open_store(store, reading=True)
     columns: dict[str, type]
     rows: list[tuple[object, ...]] = []
@@ -124,7 +126,8 @@ def list_(
         columns = {"Pointer": str, "Saved": str, "Bytes": int, "Output": str}
         for pointer in listing.pointers:
             saved_at = pointer.created_at[:19]
-            rows.append((pointer.pointer_id, saved_at, pointer.result_bytes, pointer.summary))
+            label = output_label(pointer)
+            rows.append((pointer.pointer_id, saved_at, pointer.result_bytes, label))
     if json:
         print_json(document)
     else:
@@ -328,6 +331,8 @@ def search(
     Searches calls and the beginnings of results. With --in results it searches whole results too.
     Lists pointers and queries that could not be read. The command ends with 3 if nothing matches.
     """
+    from llm_common.agents.session_results import output_label
+
     opened, location = open_store(store, reading=True)
     with show_progress("Searching", silent=json) as progress:
         result = opened.find(
@@ -346,7 +351,7 @@ def search(
         for match in result.matches:
             pointer = match.pointer
             score = f"{match.score:.2f}"
-            rows.append((pointer.query_id, pointer.pointer_id, score, pointer.summary))
+            rows.append((pointer.query_id, pointer.pointer_id, score, output_label(pointer)))
         print_rows({"Query": str, "Pointer": str, "Score": int, "Output": str}, rows)
         if count < result.total:
             say(f"{count:,} of {result.total:,} matches. Use a larger --limit for more.")

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from llm_common.agents.session_results import output_label
 from llm_common.apps.inspector.sent_prompt import Fragment, Marker
 from llm_common.pointers.search import PointerMatch
 
@@ -30,8 +31,8 @@ def search_rows(matches: Sequence[PointerMatch], words: str) -> list[SearchRow]:
     """Return the rows of a search, in which its words are marked."""
     rows = []
     for match in matches:
-        name = match.pointer.summary or match.pointer.tool_name
-        rows.append(SearchRow(match, _marked(name, words), _excerpt(match, words)))
+        label = output_label(match.pointer)
+        rows.append(SearchRow(match, _marked(label, words), _excerpt(match, words)))
     return rows
 
 

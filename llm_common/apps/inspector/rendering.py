@@ -17,6 +17,7 @@ from urllib.parse import quote
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from llm_common.agents.session_results import output_label
 from llm_common.apps.inspector import formats, output_list, run_values
 from llm_common.apps.inspector.run_outputs import FORM_NAMES, labels
 from llm_common.apps.inspector.run_page import IndexEntry, Neighbours, run_page, score_legend
@@ -130,6 +131,7 @@ def _environment() -> Environment:
         "max_text_chars": _MAX_TEXT_CHARS,
         "names_of": labels,
         "numeric_columns": _NUMERIC_COLUMNS,
+        "output_label": output_label,
         "now": lambda: datetime.now(UTC),  # a function, since the environment is cached
         "output_list": output_list,
         "page_rows": PAGE_ROWS,

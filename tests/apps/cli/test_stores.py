@@ -111,3 +111,13 @@ def test_without_a_store_nearby_a_miss_names_the_option(
 def test_inspect_names_the_command_for_an_address() -> None:
     output = run("inspect", "--store", "s3://bucket/prefix", code=2).output
     assert "context list --store s3://bucket/prefix" in output.replace("\n", "")
+
+
+def test_the_query_that_a_session_recorded_is_listed_by_its_name(store: Path) -> None:
+    [query] = [
+        entry
+        for entry in run_json("context list", "--store", store)["queries"]
+        if "/" in entry["query_id"]
+    ]
+    listed = run("context", "list", "user:42", "--store", store).stdout
+    assert f"a query of this session: {query['query_id']}" in listed
