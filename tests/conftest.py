@@ -5,8 +5,11 @@ And what a test can ask for.
 
 import gc
 import os
+import shutil
 import socket
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -116,3 +119,12 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> InMemoryMetricReader:
     provider = MeterProvider([reader])
     monkeypatch.setattr(metrics, "get_meter_provider", lambda: provider)
     return reader
+
+
+@pytest.fixture
+def shared_root() -> Iterator[Path]:
+    """Create a directory that another user can reach, unlike pytest's own."""
+    root = Path(tempfile.mkdtemp(prefix="llm-common-test-"))
+    root.chmod(0o755)
+    yield root
+    shutil.rmtree(root)

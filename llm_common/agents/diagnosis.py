@@ -1,5 +1,6 @@
 """`doctor`: reports the settings in effect, the store, the endpoint, and problems with them."""
 
+import os
 import platform
 import re
 from collections.abc import Callable
@@ -7,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib import metadata
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
 from llm_common import __version__, _env
@@ -190,6 +192,13 @@ def _variables() -> tuple[VariableInForce, ...]:
     return tuple(rows)
 
 
+def _can_write(folder: Path) -> bool:
+    """Return whether this process may write in a folder, or may create it."""
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    return os.access(folder, os.W_OK | os.X_OK)
+
+
 async def _check_store(problems: list[str], *, quick: bool) -> StoreHealth:
     # The path stays empty if the variable of the store is unusable.
     path, exists, problem = "", False, ""
@@ -199,6 +208,9 @@ async def _check_store(problems: list[str], *, quick: bool) -> StoreHealth:
         path, exists = str(store.base_dir), store.base_dir.is_dir()
         if not exists and store.base_dir.exists():
             problem = f"{path} is not a folder. Name another in LLM_COMMON_POINTER_STORE_DIR"
+        elif not _can_write(store.base_dir):
+            problem = f"Nothing can be written in {path}. Name a folder of yours"
+            problem += " in LLM_COMMON_POINTER_STORE_DIR"
         elif exists and quick:
             queries = len(await in_thread(store.queries))  # lists folders and reads no results
         elif exists:

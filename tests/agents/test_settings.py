@@ -1,5 +1,6 @@
 """Settings come from the environment, and `doctor` says what is wrong with it."""
 
+import asyncio
 import os
 import socket
 from importlib import metadata
@@ -21,6 +22,7 @@ from llm_common.agents import (
 )
 from llm_common.errors import ConfigError
 from llm_common.history import FoldPolicy
+from tests.storage.test_files import as_nobody
 
 
 @pytest.fixture(autouse=True)
@@ -170,6 +172,21 @@ async def test_doctor_reports_a_file_in_place_of_the_store(tmp_path: Path, quick
     text = f"{tmp_path / 'store'} is not a folder. Name another in LLM_COMMON_POINTER_STORE_DIR"
     assert diagnosis.problems == (f"The store: {text}",)
     assert (diagnosis.store.exists, diagnosis.store.problem) == (False, text)
+
+
+def test_doctor_reports_a_folder_where_nothing_can_be_stored(
+    shared_root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared_root.chmod(0o555)
+    monkeypatch.setenv("LLM_COMMON_POINTER_STORE_DIR", str(shared_root / "new" / "store"))
+
+    def problems() -> tuple[str, ...]:
+        return asyncio.run(doctor(offline=True, quick=True)).problems
+
+    told = repr(problems())  # also imports what another user may not be able to read
+    if os.geteuid() == 0:
+        told = as_nobody(problems)
+    assert f"The store: Nothing can be written in {shared_root / 'new' / 'store'}" in told
 
 
 async def test_doctor_shows_no_password_of_an_address(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,6 @@ import socket
 import stat
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -220,15 +219,6 @@ def test_a_base_that_is_a_file_is_an_error_f_025(tmp_path: Path) -> None:
 
 
 NOBODY = 65_534
-
-
-@pytest.fixture
-def shared_root() -> Iterator[Path]:
-    """Create a directory that another user can reach, unlike pytest's own."""
-    root = Path(tempfile.mkdtemp(prefix="llm-common-test-"))
-    root.chmod(0o755)
-    yield root
-    shutil.rmtree(root)
 
 
 def as_nobody(action: Callable[[], object]) -> str:

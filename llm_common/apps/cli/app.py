@@ -176,6 +176,7 @@ def inspect(
             raise typer.BadParameter(missing, param_hint="--store")
         say(missing)  # a program that runs later may still create it
     inspector = Inspector(folder, traces or read_path(TRACE_DIR))
+    inspector.check()
     serve(
         inspector,
         # A new token for each start, so that an old address stops working.

@@ -76,6 +76,14 @@ class Inspector:
         self._traces = str(traces) if traces else "no folder (use --traces)"
         self.runs = RecordedRuns(Path(traces) if traces else None)
 
+    def check(self) -> None:
+        """Read the list of queries once.
+
+        Raises:
+            StoreError: If the store cannot be read.
+        """
+        self._store.newest_queries(limit=1)
+
     def app(self, *, token: str, port: int) -> TokenGate:
         """Return the ASGI application behind its token.
 
