@@ -205,6 +205,8 @@ class RecordDatabase:
                 rows = tuple(cursor.fetchmany(MAX_RESULT_ROWS + 1))
             except (sqlite3.Error, sqlite3.Warning, ValueError, OverflowError, MemoryError) as exc:
                 problem = watch.reason or str(exc)
+                if problem == "not authorized":  # the authorizer's word for another statement
+                    problem = "only a SELECT is allowed"
                 raise self._refusal(problem, other_names, sql=sql) from None
             finally:
                 self._connection.set_progress_handler(None, 0)

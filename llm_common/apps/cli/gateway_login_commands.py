@@ -89,6 +89,12 @@ def _server(name: str, paths: list[Path] | None) -> "ServerConfig":
     remote = [other for other, server in servers.items() if server.url]
     if name not in remote:
         names = one_line(", ".join(remote) or "none", max_chars=_MAX_CHARS)
-        reason = f"there is no server {name} with an address. There are: {names}. Choose one"
-        raise ConfigError(f"{reason}, or name its file with --config", variable="server")
+        reason = f"there is no server {name}"
+        if name in servers:
+            reason = f"{name} is a program on this machine, which needs no login"
+        raise ConfigError(
+            f"{reason}. Servers with an address: {names}. Choose one, or name its file with "
+            "--config",
+            variable="server",
+        )
     return servers[name]

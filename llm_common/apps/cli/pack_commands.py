@@ -235,7 +235,7 @@ def _show(pack: "FolderPack", console: Console, *, explain: bool) -> None:
             safe_text(_why(file)),
         ]
         if explain:
-            cells.append(" ".join(f"{name}={value:.2f}" for name, value in file.parts.items()))
+            cells.append(" ".join(f"{name}={value:z.2f}" for name, value in file.parts.items()))
         table.add_row(*cells)
     console.print(table)
     tokens = f"{pack.tokens:,} of {pack.bundle.metadata.budget:,} tokens ({pack.counter})"

@@ -165,10 +165,12 @@ def _exit_codes() -> Iterator[None]:
     except KeyboardInterrupt:
         end("Interrupted.", ExitCode.INTERRUPTED)
     except BrokenPipeError:
-        with suppress(OSError, ValueError), Path(os.devnull).open("w") as nowhere:
-            # At exit Python flushes what stdout still buffers, and would fail once more.
-            os.dup2(nowhere.fileno(), sys.stdout.fileno())
-        raise typer.Exit(ExitCode.BROKEN_PIPE) from None
+        _end_without_reader()
+    except SystemExit as exc:
+        # The console that prints a help ends with 1 when its reader is gone.
+        if isinstance(exc.__context__, BrokenPipeError):
+            _end_without_reader()
+        raise
     # Before their base class LLMCommonError, since these are mistakes of the command line.
     except (ConfigError, InvalidIdError, ToolArgumentsError) as exc:
         # Ends with 2. The text quotes a value, so `_inert_errors` is around this block.
@@ -182,6 +184,14 @@ def _exit_codes() -> Iterator[None]:
         if exc.filename is not None or exc.errno not in (errno.ENOSPC, errno.EIO, errno.EDQUOT):
             raise
         end(f"stdout cannot be written ({exc.strerror}).", ExitCode.FAILED)
+
+
+def _end_without_reader() -> NoReturn:
+    """End the command after the reader of stdout closed it."""
+    with suppress(OSError, ValueError), Path(os.devnull).open("w") as nowhere:
+        # At exit Python flushes what stdout still buffers, and would fail once more.
+        os.dup2(nowhere.fileno(), sys.stdout.fileno())
+    raise typer.Exit(ExitCode.BROKEN_PIPE) from None
 
 
 def end(message: str, code: ExitCode) -> NoReturn:

@@ -188,6 +188,9 @@ def test_a_dry_run_shows_the_changes_without_secrets_and_writes_nothing(home: Pa
 
 
 def test_a_host_without_servers_or_entry_is_an_error(home: Path) -> None:
+    assert "does not exist; name a file" in run("gateway", "install", "codex", code=2).stderr
+    (home / ".codex").mkdir(exist_ok=True)
+    (home / ".codex/config.toml").write_text("")
     assert "has no servers to take over" in run("gateway", "install", "codex", code=2).stderr
     assert "has no entry of the gateway" in run("gateway", "uninstall", "codex", code=2).stderr
 

@@ -132,7 +132,8 @@ def plan_install(
         servers, kept = _servers_to_move(path, entries)
         if not servers and servers_text is None:
             reasons = "".join(f" ({name}: {why})" for name, why in kept.items())
-            reason = f"{path} has no servers to take over{reasons}; name a file with --config"
+            state = "does not exist" if text is None else "has no servers to take over"
+            reason = f"{path} {state}{reasons}; name a file with --config"
             raise ConfigError(one_line(reason, max_chars=_MAX_REASON_CHARS), variable="config")
     elif old is not None and not _is_ours(old):
         reason = f"{path} has another server called {entry_name}; rename it"
