@@ -28,6 +28,7 @@ from llm_common.apps.cli.terminal import (
     Offset,
     Yes,
     confirm,
+    counted,
     end,
     example,
     listed,
@@ -479,7 +480,7 @@ def erase(
     count = sum(len(query.pointers) for query in erasable)
     size = sum(query.bytes for query in erasable)
     names = listed([query.query_id for query in erasable])
-    what = f"{count:,} pointers of {names}, {size:,} bytes, from {location}"
+    what = f"{counted(count, 'pointer')} of {names}, {counted(size, 'byte')}, from {location}"
     if not dry_run:
         confirm(f"Erase {what}?", yes=yes)
         for query in erasable:

@@ -16,6 +16,7 @@ from llm_common.apps.cli.terminal import (
     Offset,
     Yes,
     confirm,
+    counted,
     end,
     example,
     print_json,
@@ -207,12 +208,12 @@ def forget(
     if not total:
         end("There are no such events.", ExitCode.NOTHING)
     if not dry_run:
-        confirm(f"Erase {total:,} events?", yes=yes)
+        confirm(f"Erase {counted(total, 'event')}?", yes=yes)
         # Events may arrive between the question and the answer, so report what was erased.
         total = asyncio.run(erase())
     if json:
         print_json({"dry_run": dry_run, "events": total})
-    say(f"Would erase {total:,} events." if dry_run else f"Erased {total:,} events.")
+    say(f"{'Would erase' if dry_run else 'Erased'} {counted(total, 'event')}.")
 
 
 def _open_memory(

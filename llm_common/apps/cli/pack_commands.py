@@ -11,6 +11,7 @@ from rich.text import Text
 from llm_common.apps.cli.terminal import (
     AsJson,
     ExitCode,
+    counted,
     end,
     print_json,
     print_text,
@@ -240,13 +241,14 @@ def _show(pack: "FolderPack", console: Console, *, explain: bool) -> None:
     console.print(table)
     tokens = f"{pack.tokens:,} of {pack.bundle.metadata.budget:,} tokens ({pack.counter})"
     console.print(
-        f"{len(pack.files)} files, {tokens}",
+        f"{counted(len(pack.files), 'file')}, {tokens}",
         style="bold",
         highlight=False,
         markup=False,  # the name of an extra in brackets is no markup
     )
     weighed = len(pack.files) + len(pack.dropped)
-    summary = f"{pack.searched:,} files searched, {pack.read:,} new or changed, {weighed} weighed"
+    summary = f"{counted(pack.searched, 'file')} searched, {pack.read:,} new or changed, "
+    summary += f"{weighed} weighed"
     if pack.left_out:
         counts = [f"{count:,} {reason}" for reason, count in sorted(pack.left_out.items())]
         summary += f". Left out: {', '.join(counts)}"

@@ -228,6 +228,11 @@ def safe_text(value: str, *, style: str = "") -> Text:
     return Text(inert(value), style=style)
 
 
+def counted(count: int, noun: str) -> str:
+    """Return a number with its noun: `1 file`, `2 files`."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
 def listed(names: Sequence[str]) -> str:
     """Return names for one message: the first five, and how many more there are."""
     text = ", ".join(names[:_MAX_LISTED])

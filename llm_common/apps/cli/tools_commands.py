@@ -14,6 +14,7 @@ from llm_common.apps.cli.terminal import (
     InertErrorGroup,
     Limit,
     Offset,
+    counted,
     end,
     example,
     print_json,
@@ -134,7 +135,8 @@ def check(source: _Source, *, json: AsJson = False) -> None:
         rows = [(problem.tool, problem.severity, problem.message) for problem in problems]
         print_rows({"Tool": str, "Severity": str, "Problem": str}, rows)
         warnings = len(problems) - errors
-        say(f"{len(definitions):,} tools: {errors:,} errors, {warnings:,} warnings")
+        tools_checked = counted(len(definitions), "tool")
+        say(f"{tools_checked}: {counted(errors, 'error')}, {counted(warnings, 'warning')}")
     if errors:
         raise typer.Exit(ExitCode.FAILED)
 
