@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from heapq import merge
 from io import StringIO
-from itertools import count, pairwise
+from itertools import chain, count, pairwise
 
 from llm_common.redaction.assignments import NamedSecrets
 from llm_common.redaction.patterns import (
@@ -148,10 +148,10 @@ class Redactor:
         """Return the text with the keys replaced that are recognised by their shape alone.
 
         Keeps values that are recognised by a name or by the words around them, so that source code
-        stays source code.
+        stays source code. The lines after a key of several lines keep their numbers.
         """
         rules = _shape_rules_for(text.encode("utf-8", "surrogatepass"))
-        return _replace_matches(text, rules, Work()) if rules else text
+        return _replace_matches(text, rules, Work(), keeps_lines=True) if rules else text
 
     def args(self, args: Mapping[str, object]) -> dict[str, Json]:
         """Return a plain copy of the arguments, redacted. See `data`.
@@ -350,15 +350,30 @@ def _shape_rules_for(data: bytes) -> list[Rule]:
     return list(dict.fromkeys(rules))
 
 
-def _replace_matches(text: str, rules: Sequence[Rule], work: Work) -> str:
-    """Replace the matches of the rules. They may overlap."""
+def _replace_matches(
+    text: str, rules: Sequence[Rule], work: Work, *, keeps_lines: bool = False
+) -> str:
+    """Replace the matches of the rules. They may overlap.
+
+    With `keeps_lines`, the line feeds of a match follow at the end of the line in which it ends.
+    Within that line, they could tear a string of source code apart.
+    """
     parts = StringIO()  # joining a list of millions would block every other thread
     position = 0
+    line_feeds = 0  # of matches, still to be written
     spans = [rule.spans(text, work) for rule in rules]
-    for begin, end, replacement in merge(*spans) if len(spans) > 1 else spans[0]:
+    matches = merge(*spans) if len(spans) > 1 else spans[0]
+    for begin, end, replacement in chain(matches, [(len(text), len(text), "")]):
         if begin >= position:
+            # From the character before, because the last match may end with its line.
+            line_end = text.find("\n", position - 1, begin) + 1 if line_feeds else 0
+            if line_end:
+                parts.write(text[position:line_end])
+                parts.write("\n" * line_feeds)
+                position, line_feeds = line_end, 0
             parts.write(text[position:begin])
             parts.write(replacement)
+        if keeps_lines:
+            line_feeds += text.count("\n", max(begin, position), end)
         position = max(position, end)
-    parts.write(text[position:])
     return parts.getvalue()

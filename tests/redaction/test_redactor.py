@@ -106,6 +106,23 @@ def test_shapes_keeps_the_values_of_secret_names() -> None:
     assert DEFAULT_REDACTOR.shapes(redacted) == redacted
 
 
+PEM = "-----BEGIN PRIVATE KEY-----\n" + "aB3x9Q" * 11 + "\n-----END PRIVATE KEY-----"
+PPK = "Private-Lines: 2\n" + "aB3x9Q" * 11 + "\n" + "bC4y0R" * 11 + "\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "redacted"),
+    [
+        (f"k = '''{PEM}'''  # a\n\nb = 1\n", f"k = '''{REDACTED}'''  # a\n\n\n\nb = 1\n"),
+        (f"{PEM} {PEM}\nb\nc", f"{REDACTED} {REDACTED}\n\n\n\n\nb\nc"),
+        (f"{PPK}# a\nb", f"Private-Lines: 2\n{REDACTED}\n\n# a\nb"),
+        (PEM, REDACTED),
+    ],
+)
+def test_shapes_keeps_the_numbers_of_the_lines_after_a_secret(code: str, redacted: str) -> None:
+    assert DEFAULT_REDACTOR.shapes(code) == redacted
+
+
 @pytest.mark.parametrize("lone", ["\ud800", "\udfff\ud800"])
 def test_a_lone_surrogate_hides_no_secret(lone: str) -> None:
     assert_all(lambda sample: not leaks(lambda text: redact_text(f"{lone} {text} {lone}"), sample))
