@@ -91,6 +91,7 @@ class _Candidate:
         share: The share of the tokens, relative to the shares of the other files.
         text: The text that the passages divide: the content, or its records.
         total_records: Number of records, or 0 if the text is the content.
+        is_complete: Whether the text has every value of the content.
         numbered: The text with line numbers, or None to show it without.
         passages: The passages, in the order in which they are packed.
         packed: The passages that are packed so far.
@@ -102,6 +103,7 @@ class _Candidate:
     share: float
     text: str
     total_records: int = 0
+    is_complete: bool = True
     numbered: NumberedLines | None = None
     passages: list[Passage] = field(default_factory=list)
     packed: list[Passage] = field(default_factory=list)
@@ -112,7 +114,8 @@ class _Candidate:
         spans = _union(self.packed)
         if self.total_records:
             body = "".join([self.text[start:end] for start, end in spans])
-            form: Form = "whole" if len(self.packed) == len(self.passages) else "passages"
+            is_whole = self.is_complete and len(self.packed) == len(self.passages)
+            form: Form = "whole" if is_whole else "passages"
             return _block(self.file, body, self.note()), form, body
         chars = sum(end - start for start, end in spans)
         if chars == len(self.text):
@@ -127,8 +130,10 @@ class _Candidate:
 
     def note(self) -> str:
         """Return how many records are packed."""
-        # Each record has one line, and headings are no passages.
-        count = sum(self.text.count("\n", *passage.span) for passage in self.packed)
+        count = 0
+        for passage in self.packed:
+            if passage.context:  # values beside the records have no heading
+                count += self.text.count("\n", *passage.span)
         return f"{count:,} of {self.total_records:,} records"
 
     def account(self, form: Form, tokens: int, reason: str) -> ItemAccount:
@@ -253,8 +258,10 @@ def _divide(candidates: Sequence[_Candidate], query: str) -> dict[Definition, Sp
         records = record_text(path, text, query)
         if records is not None:
             candidate.text, candidate.total_records = records.text, records.total
+            candidate.is_complete = records.is_complete
             for group in records.groups:
-                candidate.passages.append(Passage(group.span, (group.heading,)))
+                context = (group.heading,) if group.heading else ()
+                candidate.passages.append(Passage(group.span, context))
             continue
         if candidate.file.language == "python":
             parsed_chars += len(text)

@@ -1,17 +1,18 @@
 """Read CSV, TSV, JSON and JSON lines files as numbered records, those of the question first."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Final
 
+from llm_common.folders.exclusion import MAX_FILE_BYTES
 from llm_common.tables.columns import Column
 from llm_common.tables.finding import find_records
 from llm_common.tables.question import read_question
 from llm_common.tables.sketch import are_mostly_records
 from llm_common.tables.table import Table
-from llm_common.tables.values import cell_text
+from llm_common.tables.values import Cell, cell_text
 from llm_common.text.display import one_line
 
 _SUFFIXES: Final = frozenset({".csv", ".tsv", ".json", ".jsonl", ".ndjson"})
@@ -22,6 +23,9 @@ _MAX_ASKED: Final = 200  # records of a table that are packed one by one
 _GROUP_CHARS: Final = 1_100  # as `_MAX_CHARS` of `passages`
 _MAX_CELL_CHARS: Final = 2_000
 _MAX_FIELD_CHARS: Final = 200
+# Values beside the records. A file with more is a document with tables in it.
+_MAX_FIELDS: Final = 100
+_MAX_FIELDS_IN_HEADING: Final = 20
 
 Span = tuple[int, int]
 """The index of the first character, and the index after the last."""
@@ -29,10 +33,13 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class RecordGroup:
-    """Records that are packed together: their span in the text, and that of their heading."""
+    """Records that are packed together: their span in the text, and that of their heading.
+
+    Values beside the records have no heading.
+    """
 
     span: Span
-    heading: Span
+    heading: Span | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,18 +48,22 @@ class RecordText:
 
     Attributes:
         text: The text. Each record begins with its number in the file.
-        groups: The groups of records in the order of packing: those that the question names, and
-            then the others in the order of the file.
+        groups: The groups of records in the order of packing: those that the question names,
+            values beside the records, and then the others in the order of the file.
         total: Number of records in the file.
+        is_complete: Whether the text has every value. A mark `…` stands for what is cut.
     """
 
     text: str
     groups: tuple[RecordGroup, ...]
     total: int
+    is_complete: bool
 
 
 def record_text(path: str, content: str, question: str) -> RecordText | None:
-    """Return a file as records, or None if it is small, of another kind, or no records mostly.
+    """Return a file as records, or None if it is packed as text.
+
+    These are small files, files of other kinds, and those of which records would hold only a part.
 
     Args:
         path: The path, whose suffix decides.
@@ -61,16 +72,14 @@ def record_text(path: str, content: str, question: str) -> RecordText | None:
     """
     if PurePosixPath(path).suffix.lower() not in _SUFFIXES or len(content) < _MIN_FILE_CHARS:
         return None
-    records = find_records(content)
+    records = find_records(content, max_fields=_MAX_FIELDS)
     # Records within records stand in the cells of these too.
     tables = [table for table in records.tables if "[]" not in table.path]
+    if not records.is_complete:
+        return None
     if not are_mostly_records(tables, len(_INDENT.sub("", content))):
         return None
-    fields = [
-        f"{name}: {one_line(cell_text(cell), max_chars=_MAX_FIELD_CHARS)}\n"
-        for name, cell in records.fields
-    ]
-    layout = _Layout("".join(fields))
+    layout = _Layout(records.fields)
     for table in tables:
         layout.add(table, question)
     return layout.result(sum(table.total_rows for table in tables))
@@ -79,31 +88,47 @@ def record_text(path: str, content: str, question: str) -> RecordText | None:
 class _Layout:
     """The text of several tables, and the order of their records."""
 
-    def __init__(self, beside: str) -> None:
+    def __init__(self, fields: Iterable[tuple[str, Cell]]) -> None:
         self._parts: list[str] = []
         self._length = 0
-        self._beside = beside
+        self._is_complete = True
         self._asked: list[RecordGroup] = []
         self._others: list[RecordGroup] = []
+        lines = [f"{name}: {self._line(cell, _MAX_FIELD_CHARS)}\n" for name, cell in fields]
+        self._beside = "".join(lines[:_MAX_FIELDS_IN_HEADING])
+        further = [self._append(line) for line in lines[_MAX_FIELDS_IN_HEADING:]]
+        for span in _grouped(further, set()):
+            self._others.append(RecordGroup(span, None))
 
     def add(self, table: Table, question: str) -> None:
-        """Add a table. The first one has the values beside the records in its heading."""
+        """Add a table. The first one has values beside the records in its heading."""
         heading = self._append(self._beside + _heading(table))
         self._beside = ""
+        self._is_complete &= table.is_complete
         rows = []
-        for number, cells in enumerate(table.rows, start=1):
-            values = [one_line(cell_text(cell), max_chars=_MAX_CELL_CHARS) for cell in cells]
-            rows.append(self._append(f"{number}: {' | '.join(values)}\n"))
+        for index, row in enumerate(table.rows):
+            cells = row + table.extra_cells.get(index, ())
+            values = [self._line(cell, _MAX_CELL_CHARS) for cell in cells]
+            rows.append(self._append(f"{index + 1}: {' | '.join(values)}\n"))
         columns = [Column(table, index) for index in range(len(table.columns))]
         asked = read_question(question, table, columns).rows[:_MAX_ASKED]
-        for row in asked:
-            self._asked.append(RecordGroup(rows[row], heading))
+        for index in asked:
+            self._asked.append(RecordGroup(rows[index], heading))
         for span in _grouped(rows, set(asked)):
             self._others.append(RecordGroup(span, heading))
 
     def result(self, total: int) -> RecordText:
         """Return the text."""
-        return RecordText("".join(self._parts), (*self._asked, *self._others), total)
+        groups = (*self._asked, *self._others)
+        return RecordText("".join(self._parts), groups, total, self._is_complete)
+
+    def _line(self, cell: Cell, max_chars: int) -> str:
+        """Return a value on one line, and note whether it is cut."""
+        line = one_line(cell_text(cell), max_chars=MAX_FILE_BYTES)
+        if len(line) <= max_chars:
+            return line
+        self._is_complete = False
+        return one_line(line, max_chars=max_chars)
 
     def _append(self, part: str) -> Span:
         start = self._length

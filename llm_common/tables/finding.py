@@ -63,15 +63,17 @@ class Records:
 
     Attributes:
         tables: The tables, the one with the most cells first, at most 20.
-        fields: Path and value of the first 20 texts and numbers beside the tables, such as a
-            status, a total or a cursor of the next page.
+        fields: Path and value of the first texts and numbers beside the tables, such as a status, a
+            total or a cursor of the next page.
+        is_complete: Whether the tables and fields stand for every text and number of the result.
     """
 
     tables: tuple[Table, ...]
     fields: tuple[tuple[str, Cell], ...]
+    is_complete: bool = True
 
 
-def find_records(value: Json) -> Records:
+def find_records(value: Json, *, max_fields: int = _MAX_FIELDS) -> Records:
     """Return the records of a result.
 
     The result decides alone: the same data has the same tables in every process. It takes time
@@ -79,13 +81,16 @@ def find_records(value: Json) -> Records:
 
     Args:
         value: Plain data, or a text, which is parsed.
+        max_fields: Maximum number of `fields`.
     """
     data = parsed(value) if isinstance(value, str) else value
-    search = _Search()
+    search = _Search(max_fields)
     tables = tables_in_text(data) if isinstance(data, str) else search.tables(data)
     # Records within records come last. The sort is stable, so other ties keep their order.
     tables.sort(key=lambda table: (_NESTED in table.path, -table.cells))
-    return Records(tuple(tables[:_MAX_TABLES]), tuple(search.fields[:_MAX_FIELDS]))
+    for table in tables[_MAX_TABLES:]:
+        search.is_complete &= _NESTED in table.path
+    return Records(tuple(tables[:_MAX_TABLES]), tuple(search.fields), search.is_complete)
 
 
 def _json_start(text: str) -> int | None:
@@ -102,9 +107,11 @@ def _json_start(text: str) -> int | None:
 class _Search:
     """One walk through a value."""
 
-    def __init__(self) -> None:
+    def __init__(self, max_fields: int) -> None:
+        self._max_fields = max_fields
         self._values_left = _MAX_VALUES
         self.fields: list[tuple[str, Cell]] = []
+        self.is_complete = True
 
     def tables(self, value: Json) -> list[Table]:
         return list(self._walk("", value, 0))
@@ -112,6 +119,7 @@ class _Search:
     def _walk(self, path: str, value: Json, depth: int) -> Iterator[Table]:
         self._values_left -= 1
         if self._values_left < 0 or depth > _MAX_DEPTH:
+            self.is_complete = False
             return
         if isinstance(value, str) and len(value) >= _MIN_EMBEDDED_CHARS:
             # A tool's answer within another answer, such as the text block of an MCP result.
@@ -121,6 +129,8 @@ class _Search:
                 return
             tables = tables_in_text(data)
             for table in tables:
+                # A table with a place in the text, such as `line 3`, leaves text around it.
+                self.is_complete &= not table.path
                 yield replace(table, path=f"{path} {table.path}".strip())
             if not tables:
                 self._add_field(path, value)
@@ -132,8 +142,12 @@ class _Search:
             self._add_field(path, value)
 
     def _add_field(self, path: str, value: Cell) -> None:
-        if path and len(self.fields) < _MAX_FIELDS:
+        if not path:
+            return
+        if len(self.fields) < self._max_fields:
             self.fields.append((path, value))
+        else:
+            self.is_complete = False
 
     def _walk_list(self, path: str, items: list[Json], depth: int) -> Iterator[Table]:
         if are_records(items):

@@ -1,8 +1,8 @@
 """`Table`: records as columns and rows of plain cells."""
 
 from collections import Counter
-from collections.abc import Container, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final, cast
 
 import orjson
@@ -35,6 +35,7 @@ class Table:
         rows: One tuple of cells per record, as long as `columns`. Lists are JSON texts.
         total_rows: Number of records in the result, of which `rows` holds the first.
         total_columns: Number of fields in the result, of which `columns` holds the first.
+        extra_cells: Cells of rows that have more than there are fields, by the row's index.
     """
 
     path: str
@@ -43,11 +44,17 @@ class Table:
     rows: tuple[tuple[Cell, ...], ...]
     total_rows: int
     total_columns: int
+    extra_cells: Mapping[int, tuple[Cell, ...]] = field(default_factory=dict)
 
     @property
     def cells(self) -> int:
         """Number of cells."""
         return len(self.columns) * len(self.rows)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the table holds every record and field of the result."""
+        return len(self.rows) == self.total_rows and len(self.columns) == self.total_columns
 
     def column(self, index: int) -> list[Cell]:
         """Return the cells of a column."""
@@ -83,7 +90,9 @@ def table_of_records(path: str, records: Sequence[dict[str, Json]]) -> Table:
 
 
 def table_of_rows(path: str, columns: Sequence[str], rows: Iterable[Sequence[Json]]) -> Table:
-    """Return rows of cells as a table. Short rows end with None, and long ones are cut.
+    """Return rows of cells as a table. Short rows end with None.
+
+    The cells of a row beyond the columns are its `extra_cells`.
 
     Args:
         path: Where the rows stand.
@@ -93,6 +102,7 @@ def table_of_rows(path: str, columns: Sequence[str], rows: Iterable[Sequence[Jso
     names = _distinct(columns[:MAX_COLUMNS])
     max_rows = min(MAX_ROWS, MAX_CELLS // max(len(names), 1))
     kept: list[tuple[Cell, ...]] = []
+    extra_cells: dict[int, tuple[Cell, ...]] = {}
     total = 0
     for row in rows:
         total += 1
@@ -100,8 +110,10 @@ def table_of_rows(path: str, columns: Sequence[str], rows: Iterable[Sequence[Jso
             continue
         cells = [cell_of(value) for value in row[: len(names)]]
         cells += [None] * (len(names) - len(cells))
+        if len(row) > len(columns):
+            extra_cells[len(kept)] = tuple(map(cell_of, row[len(columns) :]))
         kept.append(tuple(cells))
-    return Table(path, names, names, tuple(kept), total, len(columns))
+    return Table(path, names, names, tuple(kept), total, len(columns), extra_cells)
 
 
 def cell_of(value: Json) -> Cell:

@@ -148,3 +148,59 @@ def test_a_record_that_does_not_fit_is_not_cut(tmp_path: Path) -> None:
     path = folder / "notes.json"
     assert "long" not in pack_folder("What is the note of id 7?", path, budget_tokens=256).text
     assert "8: 7 | long" in pack_folder("What is the note of id 7?", path, budget_tokens=900).text
+
+
+@pytest.mark.parametrize("settings", [20, 100, 101])
+def test_all_values_beside_the_records_are_packed(tmp_path: Path, settings: int) -> None:
+    data: dict[str, Any] = {f"setting_{n}": f"v{n}" for n in range(settings)}
+    data["rows"] = [{"id": n, "name": f"item number {n}"} for n in range(200)]
+    folder = write(tmp_path / "data", {"conf.json": json.dumps(data, indent=1)})
+    last = f"setting_{settings - 1}"
+    for budget in (1_300, 40_000):
+        file, text = block_of(folder, f"conf item {last}", budget)
+        assert last in text
+        # A file with more values beside its records is packed as text.
+        assert (" of 200 records" in text) == (settings <= 100)
+    if settings <= 100:
+        assert file.form == "whole"
+        assert "(200 of 200 records)" in text
+        assert all(f"{name}: {value}\n" in text for name, value in data.items() if name != "rows")
+
+
+def test_text_around_a_table_within_a_value_is_packed(tmp_path: Path) -> None:
+    table = "| part | price |\n| --- | --- |\n" + "| bolt | 3 |\n" * 20
+    data = {"note": f"Prices rise in June.\n\n{table}\n", "rows": ROWS[:100]}
+    folder = write(tmp_path / "data", {"shop.json": json.dumps(data, indent=1)})
+    assert "Prices rise in June." in block_of(folder, "When do prices rise?", 40_000)[1]
+
+
+@pytest.mark.parametrize("name", ["rows.csv", "rows.json"])
+def test_cells_beyond_the_header_are_packed_with_their_record(tmp_path: Path, name: str) -> None:
+    rows = [["id", "name", "note"]]
+    rows += [[str(n), f"customer {n}", "fine"] for n in range(300)]
+    rows[150] = ["149", "Smith", "John", "URGENT", "refund"]
+    text = "\n".join([",".join(row) for row in rows])
+    if name == "rows.json":
+        text = json.dumps(rows, indent=1)
+    file, packed = block_of(write(tmp_path / "data", {name: text}), "customer refund", 40_000)
+    assert file.form == "whole"
+    assert "\n150: 149 | Smith | John | URGENT | refund\n" in packed
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        [{"id": n, "note": "x" * (2_001 if n == 7 else 200)} for n in range(30)],
+        [{"id": n, "note": " \n" * 9_000 + "x" * (2_001 if n == 7 else 9)} for n in range(30)],
+        {"rows": ROWS[:100], "note": "x" * 201},
+        [{f"c{n}": n for n in range(501)} for _ in range(3)],
+    ],
+    ids=["a long cell", "a long cell after blanks", "a long value beside", "many fields"],
+)
+def test_a_file_with_a_cut_value_is_not_whole(tmp_path: Path, data: object) -> None:
+    folder = write(tmp_path / "data", {"rows.json": json.dumps(data, indent=1)})
+    file, text = block_of(folder / "rows.json", "rows", 40_000)
+    total = len(data) if isinstance(data, list) else 100
+    assert f"{total} of {total} records" in text
+    assert "…" in text
+    assert file.form == "passages"
