@@ -25,7 +25,7 @@ from llm_common.folders.exclusion import (
     skip_reason_by_name,
     usually_holds_secrets,
 )
-from llm_common.folders.file_listing import ListedFile, list_paths, stat_files
+from llm_common.folders.file_listing import ListedFile, is_unsafe, list_paths, stat_files
 from llm_common.folders.symbols import language_of
 from llm_common.folders.tree_index import IndexCache, ProgressCallback, TreeIndex
 from llm_common.ranking.lexical import Hit, max_normalised, query_terms
@@ -250,7 +250,14 @@ def _listed(root: Path, file_filter: FileFilter, left_out: Counter[str]) -> Iter
         elif reason:
             left_out[reason] += 1
         else:
-            left_out["unreadable" if path.endswith("/") else "no plain file"] += 1
+            left_out[_unlisted_reason(path)] += 1
+
+
+def _unlisted_reason(path: str) -> str:
+    """Return why a path leads to no file that may be read."""
+    if path.endswith("/"):
+        return "unreadable"
+    return "unsafe name" if is_unsafe(path) else "no plain file"
 
 
 def candidate_files(

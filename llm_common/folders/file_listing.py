@@ -13,12 +13,14 @@ from llm_common._env import environment_without
 from llm_common.folders.contained_file import ContainedFile
 from llm_common.folders.exclusion import skip_reason_by_name
 from llm_common.folders.ignore_rules import IgnoreRules
+from llm_common.text.display import visible
 
 _GIT_TIMEOUT_S = 20.0
 # Git sets these for its hooks. They would direct our git to the hook's repository.
 _GIT_VARIABLES = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_PREFIX")
 # One entry of `git ls-files --stage`: mode, object id, stage, a tab, and then the path.
 _STAGED = re.compile(rb"(?P<mode>\d{6}) [0-9a-f]{40,64} \d\t")
+_LINE_BREAK_OR_TAB = re.compile(r"[\t\n\u2028\u2029]")  # the others are control characters
 _SUBMODULE = b"160000"  # the mode of a submodule
 _MAX_NESTED = 5  # checkouts in checkouts; each level starts a git process per checkout
 _MAX_IGNORE_BYTES = 1024 * 1024
@@ -60,8 +62,8 @@ def list_paths(root: Path, *, hidden: bool = False) -> Iterator[str]:
 def stat_files(root: Path, paths: Iterable[str]) -> Iterator[tuple[str, ListedFile | None]]:
     """Yield each path with its file, or with None if it must not be read.
 
-    These are paths that do not lead to a regular file inside the folder, and paths with control
-    characters or line breaks, which a terminal or a prompt could misread.
+    These are paths that do not lead to a regular file inside the folder, and paths that
+    `is_unsafe`.
 
     Args:
         root: The folder, resolved.
@@ -85,13 +87,22 @@ def stat_files(root: Path, paths: Iterable[str]) -> Iterator[tuple[str, ListedFi
             return None
         # A link without a target inside the folder has a link's mode, so it is not regular.
         is_regular = stat.S_ISREG(status.st_mode)
-        if not is_regular or not path.isprintable() or real_folder(folder) is None:
+        if not is_regular or is_unsafe(path) or real_folder(folder) is None:
             return None
         # The index stores 0 for files that it has to read again.
         return ListedFile(path, status.st_size, max(status.st_mtime_ns, 1), target)
 
     for path in paths:
         yield path, regular_file(path)
+
+
+def is_unsafe(path: str) -> bool:
+    """Return whether a terminal, a prompt or a reader could misread a path.
+
+    It contains control characters, line breaks, marks that change the direction of text, letters
+    that no font shows, or bytes that are not UTF-8.
+    """
+    return visible(path) != path or _LINE_BREAK_OR_TAB.search(path) is not None
 
 
 def _git_paths(root: Path, depth: int = 0) -> list[str]:

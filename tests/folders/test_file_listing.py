@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from llm_common.folders import pack_folder
 from llm_common.folders.file_listing import list_paths, stat_files
 from tests.folders.tree import git, listed, write
 
@@ -79,6 +80,33 @@ def test_anything_but_a_regular_file_of_the_folder_is_none(tmp_path: Path, path:
     (root / "out").symlink_to(tmp_path / "outside")
     (root / "link").symlink_to(tmp_path / "outside/secret")
     assert list(stat_files(root, [path])) == [(path, None)]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["報告\u3000書.txt", "👨\u200d👩.txt", "a\xa0b.txt", "\u0378.txt", "\ue000.txt", "ñ\u0303"],
+)
+@pytest.mark.parametrize("checkout", [False, True])
+def test_names_of_any_script_are_listed(tmp_path: Path, name: str, checkout: bool) -> None:
+    folder = write(tmp_path, {f"{name}/{name}": "target word"})
+    if checkout:
+        git(folder, "init", "-q")
+    assert [file.path for file in listed(folder)] == [f"{name}/{name}"]
+    pack = pack_folder("target word", folder, cache_dir=tmp_path / "cache")
+    assert [file.path for file in pack.files] == [f"{name}/{name}"]
+    assert not pack.left_out
+
+
+UNSAFE = "\t\n\r\x1b\x7f\x85\u2028\u2029\u202e\u2066\u200f\U000e0041\udcff"
+
+
+@pytest.mark.parametrize("character", UNSAFE, ids=ascii)
+def test_names_that_could_be_misread_are_counted(tmp_path: Path, character: str) -> None:
+    folder = write(tmp_path / "tree", {f"a{character}b.txt": "target word", "c.txt": "target word"})
+    assert [file.path for file in listed(folder)] == ["c.txt"]
+    pack = pack_folder("target word", folder, cache_dir=tmp_path / "cache")
+    assert [file.path for file in pack.files] == ["c.txt"]
+    assert pack.left_out == {"unsafe name": 1}
 
 
 def test_a_link_inside_the_folder_has_its_target(tmp_path: Path) -> None:
