@@ -178,7 +178,8 @@ class Symbol:
     Attributes:
         name: The defined name.
         line: The line number, from 1.
-        indent: The number of characters before the definition in its line.
+        indent: The number of characters before the definition in its line. In Python, within an
+            `if` or a `try`, those before the outermost of these.
         signature: The signature, on one line.
     """
 
@@ -237,7 +238,12 @@ def _definitions(path: str, text: str) -> Iterator[re.Match[str]]:
 
 
 def _python_symbols(parent: ast.AST, *, indent: int) -> Iterator[Symbol]:
-    """Yield functions, classes, methods and constants, but nothing defined inside a function."""
+    """Yield functions, classes, methods and constants, but nothing defined inside a function.
+
+    Args:
+        parent: The node with the definitions.
+        indent: The number of characters before its statements.
+    """
     for node in ast.iter_child_nodes(parent):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             signature = f"def {node.name}({ast.unparse(node.args)})"
@@ -251,7 +257,7 @@ def _python_symbols(parent: ast.AST, *, indent: int) -> Iterator[Symbol]:
             if bases := ", ".join(map(ast.unparse, [*node.bases, *node.keywords])):
                 signature += f"({bases})"
             yield Symbol(node.name, node.lineno, indent, _one_line(signature))
-            yield from _python_symbols(node, indent=indent + 4)
+            yield from _python_symbols(node, indent=node.body[0].col_offset)
         elif isinstance(node, ast.Assign | ast.AnnAssign) and not indent:
             target = node.targets[0] if isinstance(node, ast.Assign) else node.target
             if isinstance(target, ast.Name) and target.id.isupper():

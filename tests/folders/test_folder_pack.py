@@ -231,6 +231,23 @@ def test_a_passage_is_a_function_with_the_class_around_it(tree: Path) -> None:
     assert "class Shop(Base):" in text
 
 
+@pytest.mark.parametrize("indent", ["\t", "  ", "    ", "        "])
+@pytest.mark.parametrize("around", ["", "if True:\n"])
+def test_a_passage_has_the_signatures_around_it_at_any_indentation(
+    tmp_path: Path, indent: str, around: str
+) -> None:
+    lines = [f"\t\tx{n} = compute_value({n})  # filler text here to be long" for n in range(120)]
+    lines[60] = "\t\tneedle_unique = 1"
+    code = "\n".join(["class Alpha:", "\tdef beta(self):", *lines, ""])
+    if around:
+        code = around + "".join([f"\t{line}\n" for line in code.splitlines()])
+    folder = write(tmp_path / "code", {"a.py": code.replace("\t", indent)})
+    text = pack_folder("needle unique", folder, budget_tokens=800).text
+    assert "needle_unique" in text
+    assert "class Alpha:\n" in text
+    assert "def beta(self):\n" in text
+
+
 @pytest.mark.parametrize(
     "query", ["how are strings escaped\nand decoded", "strings escaped by JSONDecoder.raw_decode"]
 )

@@ -105,7 +105,7 @@ def test_python_is_parsed() -> None:
     source += '            """\n            def no():\n            """\n'
     assert symbols_of("a.py", source) == [
         Symbol("A", 2, 0, "class A(B, k=1)"),
-        Symbol("f", 3, 4, "def f(self, *, y: int=2) -> str"),
+        Symbol("f", 3, 8, "def f(self, *, y: int=2) -> str"),
     ]
 
 
