@@ -19,6 +19,7 @@ from functools import cache, partial
 from itertools import islice
 from math import inf, sqrt
 from operator import attrgetter, itemgetter
+from typing import NamedTuple
 
 from llm_common.context.bundle import (
     FRACTIONS,
@@ -33,7 +34,7 @@ from llm_common.core.tokens import TokenCounter, count_tokens
 from llm_common.folders.candidates import first_line
 from llm_common.folders.named_definitions import Definition, named_definitions
 from llm_common.folders.pack_text import NumberedLines, PackBundle, PackFormat
-from llm_common.folders.record_files import Span, record_text
+from llm_common.folders.record_files import RecordText, Span, record_text
 from llm_common.folders.symbols import Symbol, symbols_of
 from llm_common.ranking.lexical import folded, scan
 from llm_common.ranking.passages import gap_mark, join_spans
@@ -83,16 +84,92 @@ class Passage:
         return self.span[1] - self.span[0]
 
 
+class _Shown(NamedTuple):
+    """The packed passages of a file: their text, a note for the heading, and the form."""
+
+    body: str
+    note: str
+    form: Form
+
+
+@dataclass(slots=True)
+class _Content:
+    """A file that is packed as text.
+
+    Attributes:
+        text: The content of the file.
+        numbered: The text with line numbers, or None to show it without.
+    """
+
+    text: str
+    numbered: NumberedLines | None = None
+
+    @property
+    def total(self) -> int:
+        """Number of characters."""
+        return len(self.text)
+
+    def shown(self, packed: Sequence[Passage]) -> _Shown:
+        """Return the packed passages, with a mark for each gap."""
+        spans = _union(packed)
+        chars = sum(end - start for start, end in spans)
+        if chars == len(self.text):
+            return _Shown(self.part(0, chars), "", "whole")
+        body = join_spans(self.text, spans, part=self.part)
+        return _Shown(body, _note(chars, len(self.text)), "passages")
+
+    def part(self, start: int, end: int) -> str:
+        """Return a part of the text as it is shown."""
+        return self.numbered.part(start, end) if self.numbered else self.text[start:end]
+
+    def max_gaps(self, passages: Iterable[Passage]) -> int:
+        """Return how many gaps these passages may leave."""
+        return len(_union(passages)) + 1
+
+
+@dataclass(slots=True)
+class _Records:
+    """A file that is packed as numbered records."""
+
+    records: RecordText
+
+    @property
+    def text(self) -> str:
+        """The text that the passages divide."""
+        return self.records.text
+
+    @property
+    def total(self) -> int:
+        """Number of records."""
+        return self.records.total
+
+    def shown(self, packed: Sequence[Passage]) -> _Shown:
+        """Return the packed records."""
+        count = 0
+        for passage in packed:
+            if passage.context:  # values beside the records have no heading
+                count += self.text.count("\n", *passage.span)
+        body = "".join([self.part(*span) for span in _union(packed)])
+        is_whole = self.records.is_complete and len(packed) == len(self.records.groups)
+        note = f"{count:,} of {self.total:,} records"
+        return _Shown(body, note, "whole" if is_whole else "passages")
+
+    def part(self, start: int, end: int) -> str:
+        """Return a part of the text. Records have numbers already."""
+        return self.text[start:end]
+
+    def max_gaps(self, _passages: Iterable[Passage]) -> int:
+        """Return 0, because the numbers of the records show the gaps."""
+        return 0
+
+
 @dataclass(slots=True)
 class _Candidate:
     """A file that may go into the bundle.
 
     Attributes:
         share: The share of the tokens, relative to the shares of the other files.
-        text: The text that the passages divide: the content, or its records.
-        total_records: Number of records, or 0 if the text is the content.
-        is_complete: Whether the text has every value of the content.
-        numbered: The text with line numbers, or None to show it without.
+        source: The text that the passages divide.
         passages: The passages, in the order in which they are packed.
         packed: The passages that are packed so far.
         tokens: The tokens of the packed passages, as the sum of their parts.
@@ -101,40 +178,15 @@ class _Candidate:
     file: ContextFile
     score: Score
     share: float
-    text: str
-    total_records: int = 0
-    is_complete: bool = True
-    numbered: NumberedLines | None = None
+    source: _Content | _Records
     passages: list[Passage] = field(default_factory=list)
     packed: list[Passage] = field(default_factory=list)
     tokens: int = 0
 
     def block(self) -> tuple[Block, Form, str]:
         """Return the file's block, its form and the packed text."""
-        spans = _union(self.packed)
-        if self.total_records:
-            body = "".join([self.text[start:end] for start, end in spans])
-            is_whole = self.is_complete and len(self.packed) == len(self.passages)
-            form: Form = "whole" if is_whole else "passages"
-            return _block(self.file, body, self.note()), form, body
-        chars = sum(end - start for start, end in spans)
-        if chars == len(self.text):
-            body = self.part(0, len(self.text))
-            return _block(self.file, body), "whole", body
-        body = join_spans(self.text, spans, part=self.part)
-        return _block(self.file, body, _note(chars, len(self.text))), "passages", body
-
-    def part(self, start: int, end: int) -> str:
-        """Return a part of the text as it is shown."""
-        return self.numbered.part(start, end) if self.numbered else self.text[start:end]
-
-    def note(self) -> str:
-        """Return how many records are packed."""
-        count = 0
-        for passage in self.packed:
-            if passage.context:  # values beside the records have no heading
-                count += self.text.count("\n", *passage.span)
-        return f"{count:,} of {self.total_records:,} records"
+        body, note, form = self.source.shown(self.packed)
+        return _block(self.file, body, note), form, body
 
     def account(self, form: Form, tokens: int, reason: str) -> ItemAccount:
         """Return the file's account."""
@@ -142,7 +194,7 @@ class _Candidate:
         chars_shown = sum(end - start for start, end in _union(self.packed))
         chars = len(self.file.content)
         # Records are written with their keys once, so the share of the file is what is comparable.
-        chars_shown = round(chars * chars_shown / max(len(self.text), 1))
+        chars_shown = round(chars * chars_shown / max(len(self.source.text), 1))
         return ItemAccount(
             kind="file",
             id=self.file.id,
@@ -191,7 +243,7 @@ def pack_passages(
         share = (score.value / top) ** _STEEPNESS if top else 0.0
         if file.id in named:
             share = _NAMED_SHARE
-        candidates.append(_Candidate(file, score, share, file.content))
+        candidates.append(_Candidate(file, score, share, _Content(file.content)))
     # The sort is stable, so named files keep the caller's order.
     candidates.sort(key=attrgetter("share"), reverse=True)
 
@@ -209,7 +261,7 @@ def pack_passages(
     divided = eligible[:_MAX_DIVIDED]
     _rank_passages(divided, request.intent.text)
     for candidate in divided:
-        if candidate.text and not candidate.passages:
+        if candidate.file.content and not candidate.passages:
             reasons[candidate.file.id] = "poor_match"
     if pack_format.line_numbers:
         _number_lines(divided)
@@ -219,8 +271,8 @@ def pack_passages(
 
 def _number_lines(candidates: Sequence[_Candidate]) -> None:
     for candidate in candidates:
-        if not candidate.total_records:  # records have their own numbers
-            candidate.numbered = NumberedLines(candidate.text)
+        if isinstance(candidate.source, _Content):  # records have their own numbers
+            candidate.source.numbered = NumberedLines(candidate.source.text)
 
 
 def _rank_passages(candidates: Sequence[_Candidate], query: str) -> None:
@@ -257,8 +309,7 @@ def _divide(candidates: Sequence[_Candidate], query: str) -> dict[Definition, Sp
         path, text = candidate.file.path, candidate.file.content
         records = record_text(path, text, query)
         if records is not None:
-            candidate.text, candidate.total_records = records.text, records.total
-            candidate.is_complete = records.is_complete
+            candidate.source = _Records(records)
             for group in records.groups:
                 context = (group.heading,) if group.heading else ()
                 candidate.passages.append(Passage(group.span, context))
@@ -276,20 +327,20 @@ def _matches(candidates: Sequence[_Candidate], query: str) -> list[list[float]]:
     """Return the match of each passage with the query and its first line, by file."""
     texts: list[tuple[str]] = []
     for candidate in candidates:
-        if not candidate.total_records:
+        if isinstance(candidate.source, _Content):
             for passage in candidate.passages:
-                texts.append((folded(candidate.text[slice(*passage.span)]),))
+                texts.append((folded(candidate.source.text[slice(*passage.span)]),))
     by_query = scan(query, texts, weights=(1.0,))
     by_title = scan(first_line(query), texts, weights=(1.0,))
     rest = zip(by_query, by_title, strict=True)
     matches: list[list[float]] = []
     for candidate in candidates:
-        if candidate.total_records:
-            # Their order is by match already, and each counts as the best match by words.
-            matches.append([1.0] * len(candidate.passages))
-        else:
+        if isinstance(candidate.source, _Content):
             of_file = islice(rest, len(candidate.passages))
             matches.append([whole + _TITLE * title for whole, title in of_file])
+        else:
+            # Their order is by match already, and each counts as the best match by words.
+            matches.append([1.0] * len(candidate.passages))
     return matches
 
 
@@ -358,19 +409,28 @@ def _definitions(path: str, outline: _Outline) -> dict[Definition, Span]:
 def _passages(outline: _Outline) -> Iterator[Passage]:
     """Yield passages that begin at definitions, or at blank lines in a long definition."""
     text = outline.text
-    ends = [outline.lines[line] for line in outline.firsts]
-    begin = 0
-    for end in [*ends, len(text)]:
-        is_short = min(end - begin, len(text) - end) < _MIN_CHARS
-        if is_short and end < len(text):
-            continue
+    for start, end in _spans_of_definitions(outline):
+        begin = start
         while end - begin > _MAX_CHARS:
             cut = _cut(text, begin + _MIN_CHARS, min(begin + _MAX_CHARS, end - _MIN_CHARS))
             yield Passage((begin, cut), tuple(_signatures(outline, begin)))
             begin = cut
         if end > begin:
             yield Passage((begin, end), tuple(_signatures(outline, begin)))
-            begin = end
+
+
+def _spans_of_definitions(outline: _Outline) -> Iterator[Span]:
+    """Yield spans that cover the text and begin at definitions, none of them short.
+
+    A short definition belongs to the span before it, and so does a short end of the text.
+    """
+    begin, end_of_text = 0, len(outline.text)
+    for line in outline.firsts:
+        start = outline.lines[line]
+        if start - begin >= _MIN_CHARS and end_of_text - start >= _MIN_CHARS:
+            yield begin, start
+            begin = start
+    yield begin, end_of_text
 
 
 def _first_lines(text: str, lines: Sequence[int], symbols: Sequence[Symbol]) -> Iterator[int]:
@@ -383,8 +443,9 @@ def _first_lines(text: str, lines: Sequence[int], symbols: Sequence[Symbol]) -> 
         line = symbol.line - 1
         while line and line not in firsts and _ABOVE.match(text, lines[line - 1]):
             line -= 1
-        # A Markdown heading above is a definition, although it looks like a comment.
-        firsts[symbol.line - 1] = line = firsts.get(line, line)
+        if line in firsts:  # a Markdown heading, which is a definition that looks like a comment
+            line = firsts[line]
+        firsts[symbol.line - 1] = line
         yield line
 
 
@@ -436,7 +497,7 @@ def _pack(
         passage = next_passage
         tokens = sizes.with_passage(candidate, passage)
         fits = tokens - candidate.tokens <= remaining
-        if not fits and not packed and not candidate.total_records:
+        if not fits and not packed and isinstance(candidate.source, _Content):
             # Only the first passage is cut, so that a small budget still has an answer.
             passage, tokens = _cut_to_fit(candidate, passage, sizes, remaining)
         if tokens - candidate.tokens > remaining:
@@ -545,15 +606,14 @@ class _Sizes:
 
     def with_passage(self, candidate: _Candidate, passage: Passage) -> int:
         """Return the tokens of the file with its packed passages and one more."""
-        file, text = candidate.file, candidate.text
+        source = candidate.source
         passages = [*candidate.packed, passage]
         # With the longest note, so that no passage takes more tokens than counted.
-        total = candidate.total_records or len(text)
-        tokens = self.count(_block(file, "", _note(total, total)).text)
-        if not candidate.total_records:  # the numbers of records show the gaps
-            tokens += (len(_union(passages)) + 1) * self.count(gap_mark(len(text)))
+        note = _note(source.total, source.total)
+        tokens = self.count(_block(candidate.file, "", note).text)
+        tokens += source.max_gaps(passages) * self.count(gap_mark(len(source.text)))
         for start, end in _spans(passages):
-            tokens += self.count(candidate.part(start, end))
+            tokens += self.count(source.part(start, end))
         return tokens
 
 
