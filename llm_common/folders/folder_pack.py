@@ -179,7 +179,8 @@ def pack_folder(
     Files are ranked on this machine, without a model and without network access. The text never
     exceeds the budget. Files get tokens in proportion to a power of their score, and the functions
     that match best come first. CSV, TSV, JSON and JSON lines files above 4,000 characters are
-    packed by numbered records, with their keys once.
+    packed by numbered records, with their keys once. A cell over 2,000 characters is cut, and a
+    value beside the records over 200. A file with a cut value is never `whole`.
 
     A function, method or class of at most 6,000 characters that the question names is packed whole,
     before all others. It is named by `Class.method`, by a line of a traceback, by `file.py:12`, or
