@@ -11,6 +11,7 @@ the content. Its rules stay rules. A text that only looks like a note is a text 
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Final, NamedTuple
 
 from llm_common.core.tokens import TokenCounter
@@ -35,6 +36,9 @@ _MIN_QUOTE_POINTS: Final = 1.0  # half of the words are rare, or one binds
 _MAX_MISSES: Final = 20  # quotes that do not fit before the shorter ones behind are left out
 
 _RULE: Final = re.compile(r"rule \d+ user: (.*)")
+_NAMED_RULES: Final = re.compile(
+    r"More of the user's rules \((\d{1,9})\): (.+?)(?: and (\d{1,9}) more)?"
+)
 _VALUES: Final = "Values: "
 _SPEAKER = re.compile(r"\d+ (\w+): ")
 _NOTE = re.compile(rf"{NOTE_BEGIN}[^\n]*\n<<<(\w+)\n(.*)\n\1>>>", re.DOTALL)
@@ -206,9 +210,10 @@ class NoteWriter:
             else:
                 misses += 1
         budget.add([*rules, *quotes])
-        receipt = _receipt(segments, left_out)
-        if receipt and budget.take(receipt):
-            rules.append(receipt)
+        for receipt in _receipts(segments, left_out, notes):
+            if budget.take(receipt):
+                rules.append(receipt)
+                break
         return [*rules, *quotes]
 
     def _index_lines(
@@ -315,18 +320,34 @@ def _rules_in(notes: Mapping[int, Sequence[str]]) -> list[tuple[int, str]]:
     return rules
 
 
-def _receipt(segments: Sequence[Segment], positions: Sequence[int]) -> str:
-    """Return where the rules are that do not fit, or an empty text."""
-    if not positions:
-        return ""
+def _receipts(
+    segments: Sequence[Segment],
+    positions: Sequence[int],
+    notes: Mapping[int, Sequence[str]],
+) -> Iterator[str]:
+    """Yield lines that say where the rules are which do not fit, with fewer and fewer paths.
+
+    Args:
+        segments: The folded parts.
+        positions: The message of each rule that does not fit.
+        notes: Earlier notes, whose receipts are taken over.
+    """
+    count = len(positions)
     paths: list[str] = []
+    unlisted = 0
+    for line in chain.from_iterable(notes.values()):
+        if match := _NAMED_RULES.fullmatch(line):
+            count += int(match[1])
+            paths += match[2].split(", ")
+            unlisted += int(match[3] or 0)
     for segment in segments:
         numbers = {message.position for message in segment.messages}
         for position in sorted(numbers.intersection(positions)):
             paths.append(f"{segment.pointer_id} /{position}")
-    listed = ", ".join(paths[:_MAX_RECEIPTS])
-    more = f" and {len(paths) - _MAX_RECEIPTS} more" if len(paths) > _MAX_RECEIPTS else ""
-    return f"More of the user's rules ({len(positions)}): {listed}{more}"
+    for listed in range(min(len(paths), _MAX_RECEIPTS), 0, -1):
+        remaining = len(paths) - listed + unlisted
+        more = f" and {remaining} more" if remaining else ""
+        yield f"More of the user's rules ({count}): {', '.join(paths[:listed])}{more}"
 
 
 def _line(message: HistoryMessage) -> str:

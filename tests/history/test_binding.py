@@ -120,6 +120,50 @@ async def test_rules_over_their_share_are_named_with_their_pointers_t_07() -> No
     assert "Never send parcel" in stored[receipt[3]]["content"]
 
 
+def named_in(note: str) -> tuple[int, list[str]]:
+    """Return the number of rules that the note only names, and the listed paths to them."""
+    receipt = re.search(r"^More of the user's rules \((\d+)\): (.*)$", note, re.MULTILINE)
+    if receipt is None:
+        return 0, []
+    return int(receipt[1]), re.findall(r"\w+ /\d+", receipt[2])
+
+
+@pytest.mark.parametrize("limit", [500, 600, 1_000])
+async def test_a_short_note_names_at_least_one_pointer_of_further_rules_t_07(limit: int) -> None:
+    messages = conversation(20)[1:]
+    for number in range(30):
+        messages.insert(0, {"role": "user", "content": f"Never send parcel {number} to the depot."})
+    note = await note_after(messages, limit)
+    named, paths = named_in(note)
+    assert len(rules_in(note)) + named == 30
+    assert paths
+
+
+async def test_rules_that_are_only_named_stay_named_when_folded_again_t_07() -> None:
+    store = InMemoryContextPointerStore()
+    policy = FoldPolicy(max_tokens=1_500)
+    messages: list[Any] = []
+    for number in range(30):
+        messages.append({"role": "user", "content": f"Never send parcel {number} to the depot."})
+        messages.append({"role": "assistant", "content": "Noted. " * 20})
+    counts = []
+    paths: list[list[str]] = []
+    for _ in range(3):
+        messages += conversation(20)[1:]
+        folded = await fold(messages, store=store, session_id="s", policy=policy)
+        messages = [*folded.messages]
+        note = str(plain(messages[0])["content"])
+        named, listed = named_in(note)
+        counts.append((len(rules_in(note)) + named, named > 0))
+        paths.append(listed)
+    assert counts == [(30, True)] * 3
+    assert paths == [paths[0]] * 3
+    for path in paths[-1]:
+        pointer_id, _, position = path.partition(" /")
+        stored = json.loads(store.load_payload(pointer_id, query_id="s")[1])
+        assert "Never send parcel" in stored[position]["content"]
+
+
 async def test_questions_and_habits_are_no_rules() -> None:
     text = "Why must it never rain? I never eat lunch. They only came once. We always walk home."
     assert rules_in(await note_after(with_text("user", text))) == []
