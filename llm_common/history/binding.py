@@ -92,6 +92,7 @@ class Binding(NamedTuple):
         points: How much it binds, with its rarity and brevity.
         is_rule: Whether its points make it a rule.
         is_correction: Whether it corrects what was said before.
+        is_named: Whether a rule is only to be named, because its message has too many rules.
     """
 
     position: int
@@ -99,6 +100,7 @@ class Binding(NamedTuple):
     points: float
     is_rule: bool
     is_correction: bool
+    is_named: bool = False
 
 
 class _Sentence(NamedTuple):
@@ -107,6 +109,7 @@ class _Sentence(NamedTuple):
     words: list[str]
     points: int
     is_correction: bool
+    is_named: bool = False
 
 
 def bindings_of(
@@ -142,15 +145,21 @@ def bindings_of(
         points, is_correction = _points(text, _words(text))
         newest[text.casefold()] = Binding(position, text, points, True, is_correction)
     for sentence in sentences:
+        key = sentence.text.casefold()
+        is_rule = not is_talk and (sentence.is_named or sentence.points >= MIN_RULE_POINTS)
+        earlier = newest.get(key)
+        if sentence.is_named and earlier is not None and earlier.is_rule:
+            continue  # its words are in view already
         rarity = 0.0
         if sentence.words:
             rarity = sum(spread[word] <= few for word in sentence.words) / len(sentence.words)
-        newest[sentence.text.casefold()] = Binding(
+        newest[key] = Binding(
             sentence.position,
             sentence.text,
             points=sentence.points + _OF_RARITY * rarity - len(sentence.text) / _CHARS_OF_POINT,
-            is_rule=sentence.points >= MIN_RULE_POINTS and not is_talk,
+            is_rule=is_rule,
             is_correction=sentence.is_correction,
+            is_named=sentence.is_named,
         )
     return sorted(newest.values(), key=_order)
 
@@ -171,11 +180,11 @@ def _sentences_of(message: HistoryMessage) -> list[_Sentence]:
         else:
             rare_words = [word for word in words if len(word) >= _MIN_RARE_CHARS]
         sentences.append(_Sentence(message.position, text, rare_words, points, is_correction))
-    best_first = sorted(sentences, key=lambda sentence: -sentence.points)
-    for sentence in best_first[_MAX_OF_MESSAGE:]:
-        if sentence.points >= MIN_RULE_POINTS:
-            index = sentences.index(sentence)
-            sentences[index] = sentence._replace(points=MIN_RULE_POINTS - 1)
+    best_first = sorted(range(len(sentences)), key=lambda index: -sentences[index].points)
+    for index in best_first[_MAX_OF_MESSAGE:]:
+        if sentences[index].points >= MIN_RULE_POINTS:
+            # Without the points of a rule, so that a paste does not make a chat a talk.
+            sentences[index] = sentences[index]._replace(points=MIN_RULE_POINTS - 1, is_named=True)
     return sentences
 
 

@@ -199,7 +199,7 @@ class NoteWriter:
             line = f"{binding.position} user: {binding.text}"
             if binding.is_rule:
                 line = f"rule {line}"
-                if section.take(line):
+                if not binding.is_named and section.take(line):
                     rules.append(line)
                 else:
                     left_out.append(binding.position)

@@ -128,6 +128,30 @@ def named_in(note: str) -> tuple[int, list[str]]:
     return int(receipt[1]), re.findall(r"\w+ /\d+", receipt[2])
 
 
+@pytest.mark.parametrize("limit", [1_500, 8_000])
+async def test_the_note_names_the_rules_over_the_cap_of_a_message_t_07(limit: int) -> None:
+    rules = [f"Never send parcel {number} to the depot." for number in range(20)]
+    messages = conversation(100)
+    messages.insert(1, {"role": "user", "content": "\n".join(rules)})
+    note = await note_after(messages, limit)
+    named, [path] = named_in(note)
+    assert path.endswith(" /2")
+    assert 10 <= len(rules_in(note)) <= 12
+    assert len(rules_in(note)) + named == 20
+    quoted = re.findall(r"^\d+ user: (Never send parcel \d+ to the depot\.)$", note, re.MULTILINE)
+    assert quoted == []
+
+
+async def test_a_rule_stays_in_view_when_a_message_with_many_repeats_it_t_07() -> None:
+    rules = [f"Never send parcel {number} to the depot." for number in range(20)]
+    messages = conversation(60)
+    messages.insert(1, {"role": "user", "content": rules[-1]})
+    messages.insert(9, {"role": "user", "content": "\n".join(rules)})
+    note = await note_after(messages, 8_000)
+    assert sorted(rules_in(note)) == sorted([*rules[:12], rules[-1]])
+    assert named_in(note)[0] == 7
+
+
 @pytest.mark.parametrize("limit", [500, 600, 1_000])
 async def test_a_short_note_names_at_least_one_pointer_of_further_rules_t_07(limit: int) -> None:
     messages = conversation(20)[1:]
