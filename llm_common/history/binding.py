@@ -92,7 +92,8 @@ class Binding(NamedTuple):
         points: How much it binds, with its rarity and brevity.
         is_rule: Whether its points make it a rule.
         is_correction: Whether it corrects what was said before.
-        is_named: Whether a rule is only to be named, because its message has too many rules.
+        is_named: Whether a rule is only to be named, because it is too long, or its message has too
+            many rules.
     """
 
     position: int
@@ -172,14 +173,22 @@ def _order(binding: Binding) -> tuple[bool, bool, float, int]:
 
 def _sentences_of(message: HistoryMessage) -> list[_Sentence]:
     sentences: list[_Sentence] = []
-    for text in own_sentences(message.text):
-        words = _words(text)
-        points, is_correction = _points(text, words)
-        if _CJK.search(text):
-            rare_words = [text[index : index + 2] for index in range(len(text) - 1)]
+    read_text = message.text[:_READ_CHARS].rstrip()
+    has_more = len(message.text) > _READ_CHARS
+    for text in own_sentences(read_text):
+        head = text[:_MAX_SENTENCE_CHARS]
+        words = _words(head)
+        points, is_correction = _points(head, words)
+        if _CJK.search(head):
+            rare_words = [head[index : index + 2] for index in range(len(head) - 1)]
         else:
             rare_words = [word for word in words if len(word) >= _MIN_RARE_CHARS]
-        sentences.append(_Sentence(message.position, text, rare_words, points, is_correction))
+        # A rule without its end, such as its condition, may be another rule.
+        is_cut = len(text) > _MAX_SENTENCE_CHARS or (has_more and read_text.endswith(text))
+        is_named = is_cut and points >= MIN_RULE_POINTS
+        sentences.append(
+            _Sentence(message.position, text, rare_words, points, is_correction, is_named)
+        )
     best_first = sorted(range(len(sentences)), key=lambda index: -sentences[index].points)
     for index in best_first[_MAX_OF_MESSAGE:]:
         if sentences[index].points >= MIN_RULE_POINTS:
@@ -190,7 +199,6 @@ def _sentences_of(message: HistoryMessage) -> list[_Sentence]:
 
 def own_sentences(text: str) -> Iterator[str]:
     """Yield the sentences that a user wrote, without what was pasted or quoted."""
-    text = text[:_READ_CHARS]
     if "```" in text or "~~~" in text or "<<<" in text:
         text = _FENCED.sub("\n", text)
     if len(text) > _MIN_QUOTE_CHARS:
@@ -202,10 +210,10 @@ def own_sentences(text: str) -> Iterator[str]:
         for end in _SENTENCE_END.finditer(line):
             sentence = line[start : end.start()].strip()
             if sentence and not _ABBREVIATION.search(sentence[-6:]):
-                yield sentence[:_MAX_SENTENCE_CHARS]
+                yield sentence
                 start = end.end()
         if sentence := line[start:].strip():
-            yield sentence[:_MAX_SENTENCE_CHARS]
+            yield sentence
 
 
 def binding_points(sentence: str) -> int:

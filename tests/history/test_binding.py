@@ -152,6 +152,25 @@ async def test_a_rule_stays_in_view_when_a_message_with_many_repeats_it_t_07() -
     assert named_in(note)[0] == 7
 
 
+@pytest.mark.parametrize("filler", ["", "It rained. " * 1_800])
+async def test_a_rule_too_long_for_the_note_is_named_and_never_cut_t_07(filler: str) -> None:
+    clause = "which holds the contracts of many clients, "
+    rule = f"Never delete a file of the archive, {clause * 12}unless I confirm it in writing."
+    note = await note_after(with_text("user", f"{filler}{rule}"), 8_000)
+    assert rules_in(note) == []
+    named, [path] = named_in(note)
+    assert named == 1
+    assert path.endswith(" /2")
+
+
+async def test_a_rule_that_is_not_read_to_its_end_is_named_and_never_cut_t_07() -> None:
+    rule = "Never delete a file of the archive unless I confirm it in writing."
+    filler = "It rained. " * 1_820
+    note = await note_after(with_text("user", f"{filler[: 20_000 - 40]}. {rule} Thanks."), 8_000)
+    assert rules_in(note) == []
+    assert named_in(note)[0] == 1
+
+
 @pytest.mark.parametrize("limit", [500, 600, 1_000])
 async def test_a_short_note_names_at_least_one_pointer_of_further_rules_t_07(limit: int) -> None:
     messages = conversation(20)[1:]
