@@ -74,9 +74,10 @@ _CJK = re.compile(r"[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff]")
 _SIGNED = re.compile(
     r"[\u0600-\u06ff\u0900-\u097f\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]"
 )
-_FENCED = re.compile(
-    r"^(`{3,}|~{3,}).*?(?:^\1`*\s*$|\Z)|<<<(\w+)\n.*?\n\2>>>", re.DOTALL | re.MULTILINE
-)
+# A fence of backquotes has none behind them: "```make test``` is fine." is code in a sentence.
+_CODE_FENCE = re.compile(r"(`{3,})[^`]*$|(~{3,})")
+_FENCE_OPENING = re.compile(r"<<<(\w+)$")
+_FENCE_CLOSING = re.compile(r"(\w+)>>>")
 _LONG_QUOTE = re.compile(r"[\"“„«][^\"“”„«»]{200,}[\"”“»]")
 _DATA_LINE = re.compile(r"\s*(?:>|[{}\[\]<|]|\d{4}-\d\d-\d\dT|(?:INFO|WARN|ERROR|DEBUG)\b)")
 _QUESTION = re.compile(r"[?？؟][\"'»”)]*$")
@@ -200,7 +201,7 @@ def _sentences_of(message: HistoryMessage) -> list[_Sentence]:
 def own_sentences(text: str) -> Iterator[str]:
     """Yield the sentences that a user wrote, without what was pasted or quoted."""
     if "```" in text or "~~~" in text or "<<<" in text:
-        text = _FENCED.sub("\n", text)
+        text = "\n".join(_lines_outside_fences(text))
     if len(text) > _MIN_QUOTE_CHARS:
         text = _LONG_QUOTE.sub("\n", text)
     for line in text.split("\n"):
@@ -214,6 +215,35 @@ def own_sentences(text: str) -> Iterator[str]:
                 start = end.end()
         if sentence := line[start:].strip():
             yield sentence
+
+
+def _lines_outside_fences(text: str) -> Iterator[str]:
+    """Yield the lines outside fences in one pass, since a paste may have thousands of openings.
+
+    A code fence without its end contains the remaining text, as in Markdown.
+    """
+    lines = text.split("\n")
+    last_closings: dict[str, int] = {}
+    for number, line in enumerate(lines):
+        if closing := _FENCE_CLOSING.match(line):
+            last_closings[closing[1]] = number
+    code_fence = closing_mark = ""  # of the open fence
+    for number, line in enumerate(lines):
+        if code_fence:
+            if line.startswith(code_fence) and not line.strip(code_fence[0]).strip():
+                code_fence = ""
+            continue
+        if not line.startswith(closing_mark):
+            continue
+        written = line.removeprefix(closing_mark)
+        if not closing_mark and (fence := _CODE_FENCE.match(line)):
+            code_fence = fence[1] or fence[2]
+            continue
+        closing_mark = ""
+        opening = _FENCE_OPENING.search(written)
+        if opening and last_closings.get(opening[1], 0) > number:
+            written, closing_mark = written[: opening.start()], f"{opening[1]}>>>"
+        yield written
 
 
 def binding_points(sentence: str) -> int:

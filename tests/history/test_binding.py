@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 from typing import Any
 
 import pytest
@@ -86,6 +87,41 @@ async def test_no_text_of_others_becomes_a_rule_t_07(role: str) -> None:
 async def test_pasted_text_has_no_rules(pasted: str) -> None:
     text = f"What does this mean?\n{pasted.format(RULES['en'])}\nThanks in advance."
     assert rules_in(await note_after(with_text("user", text))) == []
+
+
+@pytest.mark.parametrize(
+    ("opening", "closing"),
+    [
+        ("```py", "```"),
+        ("```", "````"),
+        ("~~~ x", "~~~~"),
+        ("```\n``` x", "```"),
+        ("<<<abc\n```", "\nabc>>>"),
+    ],
+)
+async def test_a_fence_contains_the_text_up_to_its_end(opening: str, closing: str) -> None:
+    text = f"What does this mean?\n{opening}\n{RULES['en']}\n{closing}\n{RULES['sv']}"
+    assert rules_in(await note_after(with_text("user", text))) == [RULES["sv"]]
+
+
+async def test_a_code_fence_without_an_end_contains_the_remaining_text() -> None:
+    text = f"What does this mean?\n```\n{RULES['en']}"
+    assert rules_in(await note_after(with_text("user", text))) == []
+
+
+@pytest.mark.parametrize("line", ["```make test``` is fine.", "Look at <<<abc"])
+async def test_what_only_looks_like_a_fence_hides_no_rule_t_07(line: str) -> None:
+    text = f"{line}\n{RULES['en']}"
+    assert rules_in(await note_after(with_text("user", text))) == [RULES["en"]]
+
+
+async def test_fences_without_an_end_take_linear_time() -> None:
+    messages = conversation(60)
+    for _ in range(12):
+        messages.insert(1, {"role": "user", "content": "<<<a\n" * 4_000})
+    start = time.process_time()
+    await note_after(messages)
+    assert time.process_time() - start < 6
 
 
 async def test_the_newest_correction_comes_first() -> None:
