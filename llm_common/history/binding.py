@@ -6,7 +6,7 @@ points, and by how rare their words are among the user's sentences: what was sai
 than a request in the form of twenty others.
 
 Only what the user wrote counts. Fenced and quoted text and lines of data are left out, and a pasted
-text has a few rules at most.
+text has a few rules at most. Behind a label, as in `[IMPORTANT]` or `<rule>`, a rule still counts.
 """
 
 import re
@@ -80,6 +80,11 @@ _FENCE_OPENING = re.compile(r"<<<(\w+)$")
 _FENCE_CLOSING = re.compile(r"(\w+)>>>")
 _LONG_QUOTE = re.compile(r"[\"“„«][^\"“”„«»]{200,}[\"”“»]")
 _DATA_LINE = re.compile(r"\s*(?:>|[{}\[\]<|]|\d{4}-\d\d-\d\dT|(?:INFO|WARN|ERROR|DEBUG)\b)")
+# Before a rule: "[IMPORTANT] Never push" and "<rule>Never push</rule>". Logs have levels instead.
+_LABEL = re.compile(
+    r"\s*(?:\[(?!(?i:INFO|WARN|ERROR|DEBUG|Errno)\b)[^\W\d_][\w -]{0,30}\]:?\s+"
+    r"|<(?P<tag>[^\W\d_][\w-]{0,30})>)"
+)
 _QUESTION = re.compile(r"[?？؟][\"'»”)]*$")
 _NUMBER = re.compile(r"\d")
 
@@ -205,16 +210,27 @@ def own_sentences(text: str) -> Iterator[str]:
     if len(text) > _MIN_QUOTE_CHARS:
         text = _LONG_QUOTE.sub("\n", text)
     for line in text.split("\n"):
-        if not line.strip() or _DATA_LINE.match(line):
-            continue
-        start = 0
-        for end in _SENTENCE_END.finditer(line):
-            sentence = line[start : end.start()].strip()
-            if sentence and not _ABBREVIATION.search(sentence[-6:]):
-                yield sentence
-                start = end.end()
-        if sentence := line[start:].strip():
+        if not _DATA_LINE.match(line):
+            yield from _sentences_in(line)
+        elif label := _LABEL.match(line):
+            written = line[label.end() :].rstrip().removesuffix(f"</{label['tag']}>")
+            if _DATA_LINE.match(written):
+                continue
+            for sentence in _sentences_in(written):
+                # Records, pages and chats have labels too, so such a line is only read for rules.
+                if binding_points(sentence[:_MAX_SENTENCE_CHARS]) >= MIN_RULE_POINTS:
+                    yield sentence
+
+
+def _sentences_in(line: str) -> Iterator[str]:
+    start = 0
+    for end in _SENTENCE_END.finditer(line):
+        sentence = line[start : end.start()].strip()
+        if sentence and not _ABBREVIATION.search(sentence[-6:]):
             yield sentence
+            start = end.end()
+    if sentence := line[start:].strip():
+        yield sentence
 
 
 def _lines_outside_fences(text: str) -> Iterator[str]:

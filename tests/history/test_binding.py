@@ -60,6 +60,25 @@ async def test_a_rule_of_the_user_stays_word_for_word_t_07(language: str) -> Non
         assert rules_in(await note_after(with_text("user", text))) == [rule]
 
 
+@pytest.mark.parametrize(
+    "labelled",
+    [
+        "[IMPORTANT] {}",
+        "[Rule 1]: {}",
+        "[重要] {}",
+        "<rule>{}</rule>",
+        "<rules>\n  <rule>{}</rule>\n  <rule>The sky is grey.</rule>\n</rules>",
+        "<rule>{}",
+        "[Note] The weather is fine. {} It rains.",
+    ],
+)
+async def test_a_rule_behind_a_label_stays_word_for_word_t_07(labelled: str) -> None:
+    text = f"Hello there.\n{labelled.format(RULES['en'])}\nThanks in advance."
+    note = await note_after(with_text("user", text))
+    assert rules_in(note) == [RULES["en"]]
+    assert not re.search(r"^\d+ user: (The (sky|weather) is \w+|It rains)\.", note, re.MULTILINE)
+
+
 @pytest.mark.parametrize("role", ["assistant", "tool"])
 async def test_no_text_of_others_becomes_a_rule_t_07(role: str) -> None:
     messages: list[Any] = conversation(60)
@@ -82,6 +101,14 @@ async def test_no_text_of_others_becomes_a_rule_t_07(role: str) -> None:
         "<<<abc\n{}\nabc>>>",
         '"{} ' + "and so on, as the handbook says at length, " * 6 + '"',
         "2026-01-02T10:00:00 {}",
+        "[error] {}",
+        "[ERROR] {}",
+        "[main] WARN {}",
+        "[Errno 2] {}",
+        '{{"text": "{}"}}',
+        "| {} |",
+        "[10:04] {}",
+        '<p class="first">{}</p>',
     ],
 )
 async def test_pasted_text_has_no_rules(pasted: str) -> None:
