@@ -26,6 +26,7 @@ from llm_common.errors import ConfigError, missing_extra
 from llm_common.text.display import one_line
 
 if TYPE_CHECKING:
+    from llm_common.apps.gateway.approving import ChangedTool
     from llm_common.apps.gateway.configuration.gateway_config import GatewayConfig
     from llm_common.apps.gateway.serving import GatewayReport
 
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 # If one of these cannot be imported, the extra `mcp` is missing. Anything else is a bug.
 _GATEWAY_PACKAGES = frozenset({"mcp", "mcp_types", "pyjson5", "starlette", "tomlkit", "uvicorn"})
 _MAX_CHARS = 300  # of a name or a message of a server
+_MAX_APPROVED_CHARS = 4_000  # of what a user approves, such as a description of 2,047 characters
 
 gateway = typer.Typer(
     cls=InertErrorGroup,
@@ -251,7 +253,7 @@ def doctor(*, config: _Config = None, json: AsJson = False) -> None:
 
 @gateway.command(epilog=example("gateway approve --config mcp.json"))
 def approve(*, config: _Config = None, folder: _Folder = None, yes: Yes = False) -> None:
-    """Show new servers of the files and changed tools, and approve them.
+    """Show new servers of the files and changed tools, and approve exactly what was shown.
 
     A running gateway starts what an entry names only after this command or a restart, because an
     agent may have written the file.
@@ -266,13 +268,13 @@ def approve(*, config: _Config = None, folder: _Folder = None, yes: Yes = False)
             return
         for approval in approvals:
             if approval.starts:
-                typer.echo(f"{_inert(approval.server)}: starts {_inert(approval.starts)}")
+                starts = _inert(approval.starts, max_chars=_MAX_APPROVED_CHARS)
+                typer.echo(f"{_inert(approval.server)}: starts {starts}")
             for tool in approval.tools:
                 typer.echo(f"{_inert(approval.server)}: its tool {_inert(tool.name)} changed")
-                typer.echo(f"  - {_inert(tool.before)}")
-                typer.echo(f"  + {_inert(tool.after)}")
+                _show_change(tool)
         confirm("Approve this?", yes=yes)
-        approve_servers(settings, [approval.server for approval in approvals])
+        approve_servers(settings, approvals)
 
 
 async def _serve(
@@ -339,6 +341,17 @@ def _show(report: "GatewayReport", title: str) -> None:
     typer.echo("\n".join(lines))
 
 
+def _show_change(tool: "ChangedTool") -> None:
+    """Print the descriptions of a tool if they differ, and the other parts that changed."""
+    before, after = tool.before.description, tool.after.description
+    if before != after:
+        typer.echo(f"  - {_inert(before, max_chars=_MAX_APPROVED_CHARS)}")
+        typer.echo(f"  + {_inert(after, max_chars=_MAX_APPROVED_CHARS)}")
+    for field, text in tool.parts.items():
+        name = field.replace("_", " ")
+        typer.echo(f"  + {name}: {_inert(text, max_chars=_MAX_APPROVED_CHARS)}")
+
+
 def _listed(report: "GatewayReport") -> str:
     """Return what the list costs or saves, compared with the servers without a gateway."""
     difference = report.tokens_listed - report.tokens_of_all
@@ -350,5 +363,5 @@ def _listed(report: "GatewayReport") -> str:
     )
 
 
-def _inert(text: str) -> str:
-    return safe_text(one_line(text, max_chars=_MAX_CHARS)).plain
+def _inert(text: str, *, max_chars: int = _MAX_CHARS) -> str:
+    return safe_text(one_line(text, max_chars=max_chars)).plain

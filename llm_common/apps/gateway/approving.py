@@ -1,19 +1,21 @@
 """Show and approve what changed in servers and their tools: `pending`, `approve`."""
 
+import json
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from llm_common.apps.gateway.configuration.gateway_config import GatewayConfig, ServerConfig
 from llm_common.apps.gateway.gateway import folder_of
-from llm_common.apps.gateway.servers.records import ServerRecords
-from llm_common.apps.gateway.servers.tool_listing import shown_description
+from llm_common.apps.gateway.servers.records import ApprovedTool, ServerRecords, seen_parts
+from llm_common.apps.gateway.servers.tool_listing import ServerTool
 from llm_common.redaction.redactor import Redactor
-from llm_common.text.display import one_line
+from llm_common.text.display import one_line, visible
 
-_MAX_CHARS: Final = 500
+# Of a command or a part of a tool. The user approves it, so little should be cut.
+_MAX_CHARS: Final = 4_000
 
 
 class ChangedTool(BaseModel):
@@ -21,15 +23,17 @@ class ChangedTool(BaseModel):
 
     Attributes:
         name: The tool's name at its server.
-        before: The approved description.
-        after: The description that the server has listed last.
+        before: The tool as it was approved.
+        after: The tool as the server has listed it last, which an approval approves.
+        parts: The other parts that changed, such as `input_schema`, as JSON of what they are now.
     """
 
     model_config = ConfigDict(frozen=True)
 
     name: str
-    before: str
-    after: str
+    before: ApprovedTool
+    after: ApprovedTool
+    parts: Mapping[str, str] = Field(default_factory=dict)
 
 
 class PendingApproval(BaseModel):
@@ -59,29 +63,45 @@ def pending(config: GatewayConfig) -> tuple[PendingApproval, ...]:
         changed: list[ChangedTool] = []
         for tool in tools:
             if tool.name in names:
-                before = record.approved[tool.name].description
-                after = shown_description(tool)
-                changed.append(ChangedTool(name=tool.name, before=before, after=after))
+                changed.append(_changed(record.approved[tool.name], tool))
         starts = "" if record.may_start else _starts(entry)
         if starts or changed:
             approvals.append(PendingApproval(server=name, starts=starts, tools=tuple(changed)))
     return tuple(approvals)
 
 
-def approve(config: GatewayConfig, servers: Iterable[str]) -> None:
-    """Approve the entries of servers, and their tools as they were last listed.
+def approve(config: GatewayConfig, approvals: Iterable[PendingApproval]) -> None:
+    """Approve entries, and tools exactly as `pending` returned them.
 
-    A running gateway takes the approval over within seconds.
+    A tool that changed since then stays pending. A running gateway takes the approval over within
+    seconds.
+
+    Args:
+        config: The configuration for which `pending` returned the approvals.
+        approvals: What the user approves.
     """
     records = _records(config)
-    for name in servers:
-        records.approve(config.servers[name])
+    for approval in approvals:
+        tools = {tool.name: tool.after for tool in approval.tools}
+        records.approve(config.servers[approval.server], tools)
 
 
 def _records(config: GatewayConfig) -> ServerRecords:
     records = ServerRecords(folder_of(config))
     records.load(config.servers.values())
     return records
+
+
+def _changed(before: ApprovedTool, tool: ServerTool) -> ChangedTool:
+    after, now = ApprovedTool.of(tool), seen_parts(tool)
+    names = {name for name, _ in before.digests.items() ^ after.digests.items()}
+    if before.description != after.description:
+        names.discard("description")  # both are shown
+    parts: dict[str, str] = {}
+    for name in sorted(names):
+        text = json.dumps(now.get(name), ensure_ascii=False)
+        parts[name] = one_line(visible(text), max_chars=_MAX_CHARS)
+    return ChangedTool(name=tool.name, before=before, after=after, parts=parts)
 
 
 def _starts(entry: ServerConfig) -> str:

@@ -95,7 +95,7 @@ async def test_a_new_server_waits_until_it_is_approved(
         assert await names_of(run.host) == {"ok"}
         assert [*run.gateway.sessions[0].connections] == ["one"]
         files.release()
-        run.gateway.records.approve(files.server)
+        run.gateway.records.approve(files.server, {})
         while run.gateway.waiting:
             await run.watch.check()
         assert await names_of(run.host) == {"ok", "search"}

@@ -11,6 +11,7 @@ import pytest
 from mcp import Client
 
 from llm_common.apps.gateway import Gateway, GatewayConfig
+from llm_common.apps.gateway.approving import approve, pending
 from llm_common.apps.gateway.servers.records import MAX_RECORDS, ServerRecords
 from tests.apps.gateway.hosts import Files, config_of, host_of, odd, text_of, until
 
@@ -184,7 +185,7 @@ async def test_changed_tools_are_held_back_until_they_are_approved(files: Files)
         await gateway_lists(gateway, host)
         assert await names_of(host) == set()
         assert "no tool has this name" in text_of(await host.call_tool("search", {}))
-        gateway.records.approve(files.server)
+        approve(config, pending(config))
     async with host_of(config) as host:
         assert await names_of(host) == {"search"}
 

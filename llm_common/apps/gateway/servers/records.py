@@ -31,26 +31,29 @@ _COMPLETE: Final = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private
 _MAX_BYTES: Final = 32_000_000  # as long as the longest list of tools
 # Fields that only this gateway reads.
 _NOT_STARTED: Final = {"rules", "start_timeout_s", "call_timeout_s"}
-_SEEN_FIELDS: Final = {"name", "title", "description", "input_schema", "annotations"}
+# A record has its tools by name, so a name never changes.
+_SEEN_FIELDS: Final = {"title", "description", "input_schema", "annotations"}
+# A server may write the same keys in another order for hosts of another protocol.
+_ENCODER: Final = json.JSONEncoder(sort_keys=True)
 
 
 class ApprovedTool(BaseModel):
     """A tool as the user first saw it or last approved it.
 
     Attributes:
-        digest: The digest of its definition.
+        digests: The SHA-256 of each part of its definition that a user sees.
         description: Its description.
     """
 
     model_config = ConfigDict(frozen=True)
 
-    digest: str
+    digests: Mapping[str, str]
     description: str = ""
 
     @classmethod
     def of(cls, tool: ServerTool) -> Self:
         """Return a tool as it is now."""
-        return cls(digest=definition_digest(tool), description=shown_description(tool))
+        return cls(digests=_part_digests(tool), description=shown_description(tool))
 
 
 class ServerRecord(BaseModel):
@@ -157,13 +160,12 @@ class ServerRecords:
             if not self.of(config).may_start:
                 self._change(config, lambda record: record.model_copy(update={"may_start": True}))
 
-    def approve(self, config: ServerConfig) -> None:
-        """Allow a running gateway to start an entry, and approve its tools as last listed."""
-        tools = self.tools_of("", config) or ()
-        seen = {tool.name: ApprovedTool.of(tool) for tool in tools}
+    def approve(self, config: ServerConfig, tools: Mapping[str, ApprovedTool]) -> None:
+        """Allow a running gateway to start an entry, and approve tools as the user saw them."""
 
         def change(record: ServerRecord) -> ServerRecord:
-            approved = {**record.approved, **seen}
+            # Not as they were last listed: the server may have changed them while the user read.
+            approved = {**record.approved, **tools}
             return record.model_copy(update={"may_start": True, "approved": approved})
 
         self._change(config, change)
@@ -174,7 +176,7 @@ class ServerRecords:
         names: set[str] = set()
         for tool in tools:
             last = approved.get(tool.name)
-            if last is not None and last.digest != definition_digest(tool):
+            if last is not None and last.digests != _part_digests(tool):
                 names.add(tool.name)
         return frozenset(names)
 
@@ -210,11 +212,19 @@ def entry_digest(config: ServerConfig) -> str:
     return hashlib.sha256(stable_json(entry).encode()).hexdigest()
 
 
-def definition_digest(tool: ServerTool) -> str:
-    """Return the SHA-256 of what a user sees of a tool."""
-    seen = tool.definition.model_dump(mode="json", include=_SEEN_FIELDS, exclude_none=True)
-    # A server may write the same keys in another order for hosts of another protocol.
-    return hashlib.sha256(json.dumps(seen, sort_keys=True).encode()).hexdigest()
+def seen_parts(tool: ServerTool) -> dict[str, Any]:
+    """Return the parts of a tool's definition that a user sees, by the name of the field."""
+    parts: dict[str, Any] = tool.definition.model_dump(
+        mode="json", include=_SEEN_FIELDS, exclude_none=True
+    )
+    return parts
+
+
+def _part_digests(tool: ServerTool) -> dict[str, str]:
+    digests: dict[str, str] = {}
+    for field, part in seen_parts(tool).items():
+        digests[field] = hashlib.sha256(_ENCODER.encode(part).encode()).hexdigest()
+    return digests
 
 
 def _key(digest: str) -> str:
