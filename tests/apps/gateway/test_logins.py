@@ -9,11 +9,12 @@ from pathlib import Path
 
 import httpx2
 import pytest
+from mcp import MCPError
 
 from llm_common.apps.gateway import ServerConfig
 from llm_common.apps.gateway.servers.logins import Login, LoginError, LoginStore
 from llm_common.apps.gateway.servers.oauth_login import log_in
-from tests.apps.gateway.hosts import config_of, free_port, host_of, text_of
+from tests.apps.gateway.hosts import config_of, free_port, host_of, text_of, until
 from tests.apps.gateway.oauth_server import OAuthServer, oauth_server
 
 pytestmark = pytest.mark.mcp
@@ -137,6 +138,30 @@ async def test_two_processes_renew_a_token_once(far: OAuthServer) -> None:
     assert len(tokens) == 1
     assert tokens <= far.access
     assert far.renewals == 1
+
+
+async def test_a_logout_waits_for_a_renewal_and_deletes_its_token_too(
+    far: OAuthServer, home: Path
+) -> None:
+    login = await logged_in(far)
+    requests = len(far.resources)
+    renewal = asyncio.create_task(asyncio.to_thread(LoginStore().renewed, login))
+    await until(lambda: len(far.resources) > requests)
+    assert await asyncio.to_thread(LoginStore().remove, far.url)
+    assert await renewal is not None
+    assert LoginStore().load(far.url) is None
+    assert not list((home / "llm-common" / "logins").glob("*/*.json"))
+
+
+async def test_a_running_gateway_sends_no_token_after_a_logout(far: OAuthServer) -> None:
+    await logged_in(far)
+    async with host_of(config_of(far=ServerConfig(url=far.url))) as host:
+        assert "5" in text_of(await host.call_tool("add", {"a": 2, "b": 3}))
+        assert LoginStore().remove(far.url)
+        with pytest.raises(MCPError):  # the server would still accept the token
+            await host.call_tool("add", {"a": 2, "b": 3})
+        await logged_in(far)
+        assert "5" in text_of(await host.call_tool("add", {"a": 2, "b": 3}))
 
 
 async def test_a_refused_login_says_why_and_keeps_nothing(far: OAuthServer, home: Path) -> None:

@@ -104,7 +104,9 @@ class LoginStore:
         if self.load(url) is None:
             return False
         folder = _folder(url)
-        self._blobs.delete(f"{folder}/{_FILE}")
+        # A renewal holds the lock, and stores its token after a deletion that does not wait.
+        with self._blobs.lock(folder) as opened:
+            opened.delete(_FILE)
         self._blobs.remove_folder(folder)
         return True
 
@@ -222,16 +224,15 @@ class StoredLogin(httpx2.Auth):
     def __init__(self, url: str, store: LoginStore) -> None:
         self._url = url
         self._store = store
-        self._login: Login | None = None
 
     async def async_auth_flow(
         self, request: httpx2.Request
     ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
         """Add the token to a request, and send it again with a newer one if it is refused."""
-        login = self._login or await in_thread(self._store.load, self._url)
+        # Read for each request, because the user may have logged out since the last one.
+        login = await in_thread(self._store.load, self._url)
         if login is not None and login.has_expired():
             login = await in_thread(self._store.renewed, login) or login
-        self._login = login
         if login is None or not _is_same_origin(str(request.url), self._url):
             yield request
             return
@@ -240,7 +241,6 @@ class StoredLogin(httpx2.Auth):
         if response.status_code != httpx2.codes.UNAUTHORIZED:
             return
         newer = await in_thread(self._store.renewed, login)
-        self._login = newer
         if newer is not None:
             request.headers["Authorization"] = f"Bearer {newer.tokens.access_token}"
             yield request
