@@ -140,7 +140,9 @@ class Gateway:
         """Take over a changed configuration.
 
         Removed servers and changed rules take effect at once. An entry that would start or send
-        something else waits until it is approved, because an agent may have written it.
+        something else waits until it is approved, because an agent may have written it. If an
+        entry has become invalid, its server runs on with the new rules, or ends if they cannot be
+        read.
 
         Args:
             config: The configuration as its files have it now.
@@ -159,8 +161,10 @@ class Gateway:
         for name, problem in config.left_out.items():
             if problem != self._config.left_out.get(name):
                 _log.warning("a server is left out: %s", problem)
-            if running := self._config.servers.get(name):
-                servers[name] = running
+            # Without rules that can be read, the server ends: they might deny what it offers.
+            rules = config.left_out_rules.get(name)
+            if rules and (running := self._config.servers.get(name)):
+                servers[name] = running.model_copy(update={"rules": rules})
         for name in sorted(waiting - self.waiting):
             _log.warning(
                 "server %s: its new entry waits for `llm-common gateway approve`, or for a restart "

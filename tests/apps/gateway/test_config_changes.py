@@ -137,6 +137,36 @@ async def test_a_broken_file_changes_nothing(
         assert await run.pid("ok") == pid
 
 
+@pytest.mark.parametrize(
+    "denying", [{"llmCommon": {"deny": ["call_tool"]}}, {"disabled_tools": ["call_tool"]}]
+)
+async def test_rules_take_effect_although_the_entry_is_invalid(
+    tmp_path: Path, denying: dict[str, Any]
+) -> None:
+    one = entry(hostile("names of the gateway"))
+    async with running(tmp_path, one=one) as run:
+        assert "one_call_tool" in await names_of(run.host)
+        pid = await run.pid("ok")
+        await run.write(one={**one, **denying, "args": ["${NOT_SET_ANYWHERE}"]})
+        assert await names_of(run.host) == {"ok", "one_context"}
+        assert await run.pid("ok") == pid
+        await run.write(one={**one, "args": 5})
+        assert "one_call_tool" in await names_of(run.host)
+        assert await run.pid("ok") == pid
+
+
+@pytest.mark.parametrize(
+    "broken", [5, {"llmCommon": {"deny": 5}}, {"llmCommon": {"deny": ["${NOT_SET_ANYWHERE}"]}}]
+)
+async def test_a_server_ends_if_its_new_rules_cannot_be_read(tmp_path: Path, broken: Any) -> None:
+    one, two = entry(hostile()), entry(hostile())
+    async with running(tmp_path, one=one, two=two) as run:
+        assert await names_of(run.host) == {"one_ok", "two_ok"}
+        await run.write(one={**one, **broken} if isinstance(broken, dict) else broken, two=two)
+        assert await names_of(run.host) == {"ok"}
+        assert [*run.gateway.sessions[0].connections] == ["two"]
+
+
 async def test_a_running_gateway_follows_its_file(tmp_path: Path) -> None:
     changes: list[object] = []
 

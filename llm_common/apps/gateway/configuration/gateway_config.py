@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import pairwise
@@ -16,6 +17,7 @@ from llm_common.apps.gateway.configuration.host_files import (
     entries_in,
     fields_of,
     is_disabled,
+    rules_of,
 )
 from llm_common.errors import ConfigError
 from llm_common.pointers.reading import MIN_LIMIT_TOKENS
@@ -145,6 +147,7 @@ class GatewayConfig(BaseModel):
     Attributes:
         servers: The servers by name, in the order of the files.
         left_out: Servers whose entry cannot be used, by name, with the problem of each.
+        left_out_rules: The rules of those servers, except of entries whose rules cannot be read.
         tools: `all` lists every tool. `search` lists the pinned tools, and tools to search and
             call. `auto` means `all` while the definitions fit `max_tool_tokens`, else `search`.
         max_tool_tokens: Maximum tokens of the definitions that `auto` lists.
@@ -180,6 +183,7 @@ class GatewayConfig(BaseModel):
 
     servers: Mapping[str, ServerConfig]
     left_out: Mapping[str, str] = Field(default_factory=dict)
+    left_out_rules: Mapping[str, ToolRules] = Field(default_factory=dict)
     tools: ToolsMode = "auto"
     max_tool_tokens: int = Field(default=10_000, ge=0)
     list_found: bool = False
@@ -220,6 +224,7 @@ class GatewayConfig(BaseModel):
         """
         servers: dict[str, ServerConfig] = {}
         left_out: dict[str, str] = {}
+        left_out_rules: dict[str, ToolRules] = {}
         for path in map(Path, paths):
             host_entries = entries_in(path)
             for name, entry in host_entries.entries.items():
@@ -228,10 +233,14 @@ class GatewayConfig(BaseModel):
                 where = f"{path}: server {one_line(name, max_chars=_MAX_NAME_CHARS)}"
                 servers.pop(name, None)
                 left_out.pop(name, None)
+                left_out_rules.pop(name, None)
                 try:
                     server = server_of(entry, host_entries.format, where)
                 except ConfigError as exc:
                     left_out[name] = exc.message
+                    rules = _rules_of(entry, host_entries.format, where)
+                    if rules is not None:
+                        left_out_rules[name] = rules
                 else:
                     servers[name] = server
         servers = {name: server for name, server in servers.items() if not is_gateway(server)}
@@ -239,6 +248,7 @@ class GatewayConfig(BaseModel):
             return cls(
                 servers=servers,
                 left_out=left_out,
+                left_out_rules=left_out_rules,
                 config_paths=tuple(map(Path, paths)),
                 **settings,
             )
@@ -295,6 +305,15 @@ def server_of(entry: object, file_format: HostFormat, where: str) -> ServerConfi
         reason = f'{where} has not exactly one of "command" and "url"; give it one'
         raise ConfigError(reason, variable="command")
     return server
+
+
+def _rules_of(entry: object, file_format: HostFormat, where: str) -> ToolRules | None:
+    """Return the rules of an entry that is otherwise invalid, None if they are invalid too."""
+    if not isinstance(entry, dict):
+        return None
+    with suppress(ConfigError, ValidationError):
+        return ToolRules.model_validate(rules_of(entry, file_format, where=where))
+    return None
 
 
 def _invalid(error: ValidationError, where: str) -> ConfigError:
