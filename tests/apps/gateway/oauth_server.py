@@ -28,6 +28,7 @@ class OAuthServer:
         refuse: Whether it refuses the user's login.
         takes_no_clients: Whether clients cannot register themselves.
         forgets: Whether it refuses to renew tokens.
+        padding: Characters by which its answers with tokens are longer.
         renewals: Number of accepted renewals.
         resources: The `resource` of each token request.
     """
@@ -37,6 +38,7 @@ class OAuthServer:
         self.base = f"http://127.0.0.1:{port}"
         self.expires_in = 3600
         self.refuse = self.forgets = self.takes_no_clients = False
+        self.padding = 0
         self.renewals = 0
         self.resources: list[str | None] = []
         self.access: set[str] = set()
@@ -107,7 +109,7 @@ class OAuthServer:
         self.access.add(access)
         self._refresh.add(refresh)
         answer = {"access_token": access, "token_type": "Bearer", "expires_in": self.expires_in}
-        return JSONResponse({**answer, "refresh_token": refresh})
+        return JSONResponse({**answer, "refresh_token": refresh, "padding": "x" * self.padding})
 
     def app(self) -> Starlette:
         tools = MCPServer("far")

@@ -5,11 +5,15 @@ import json
 import logging
 import sys
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
 from mcp import MCPError
+from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
+from pydantic import AnyUrl
 
 from llm_common.apps.gateway import ServerConfig
 from llm_common.apps.gateway.servers.logins import Login, LoginError, LoginStore
@@ -162,6 +166,53 @@ async def test_a_running_gateway_sends_no_token_after_a_logout(far: OAuthServer)
             await host.call_tool("add", {"a": 2, "b": 3})
         await logged_in(far)
         assert "5" in text_of(await host.call_tool("add", {"a": 2, "b": 3}))
+
+
+@pytest.mark.parametrize("start", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 900\r\n\r\n"])
+async def test_a_slow_authorization_server_holds_no_lock_for_long(start: bytes) -> None:
+    answers: list[asyncio.Task[Any] | None] = []
+
+    async def answer_slowly(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        answers.append(asyncio.current_task())
+        with suppress(ConnectionError):
+            writer.write(start)
+            # Slow only as a whole: each read gets its byte in time.
+            for _byte in range(40):
+                writer.write(b"H")
+                await writer.drain()
+                await asyncio.sleep(0.1)
+        writer.close()
+        with suppress(ConnectionError):
+            await writer.wait_closed()
+
+    async with await asyncio.start_server(answer_slowly, "127.0.0.1", 0) as listening:
+        address = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
+        client = OAuthClientInformationFull(client_id="id", redirect_uris=[AnyUrl(address)])
+        tokens = OAuthToken(access_token="old", refresh_token="once")
+        login = Login(
+            resource=f"{address}/mcp",
+            issuer=address,
+            token_endpoint=f"{address}/token",
+            client=client,
+            tokens=tokens,
+        )
+        store = LoginStore(timeout_s=0.5)
+        store.save(login)
+        renewals = [asyncio.to_thread(store.renewed, login) for _ in range(2)]
+        errors = await asyncio.gather(*renewals, return_exceptions=True)
+        # The second one waited for the first, and not in vain.
+        assert [type(error) for error in errors] == [LoginError] * 2
+        assert all("cannot be reached (TimeoutError)" in str(error) for error in errors)
+        await asyncio.gather(*filter(None, answers))
+    assert store.load(login.resource) == login
+
+
+async def test_an_answer_above_a_megabyte_renews_nothing(far: OAuthServer) -> None:
+    login = await logged_in(far)
+    far.padding = 1_000_001
+    with pytest.raises(LoginError, match="cannot be reached"):
+        await asyncio.to_thread(LoginStore().renewed, login)
+    assert LoginStore().load(far.url) == login
 
 
 async def test_a_refused_login_says_why_and_keeps_nothing(far: OAuthServer, home: Path) -> None:

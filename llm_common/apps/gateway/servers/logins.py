@@ -5,6 +5,7 @@ to a name: an entry that is edited to another address gets no token. The gateway
 login. `llm-common gateway login` does, in `oauth_login`.
 """
 
+import asyncio
 import hashlib
 import time
 from collections.abc import AsyncGenerator
@@ -21,16 +22,13 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from llm_common._threads import in_thread
 from llm_common._user_folders import default_config_dir
-from llm_common.apps.gateway.servers.http_bodies import ENCODINGS, MAX_LOGIN_BYTES
+from llm_common.apps.gateway.servers.http_bodies import ENCODINGS, MAX_LOGIN_BYTES, limit_bodies
 from llm_common.errors import LLMCommonError, PointerNotFoundError, StoreError
 from llm_common.storage import FileBlobStore
 
 _FILE: Final = "login.json"
 # A token is refreshed a little early, because clocks differ and a request takes time.
 _EARLY_S: Final = 30.0
-_TIMEOUT_S: Final = 20.0
-# Longer than a refresh, during which another process waits.
-_LOCK_TIMEOUT_S: Final = 2 * _TIMEOUT_S
 _REFUSED: Final = (400, 401, 403)
 
 
@@ -69,11 +67,13 @@ class LoginStore:
 
     Args:
         folder: The folder of the logins. None for `logins` in the user's configuration folder.
+        timeout_s: Seconds for a renewal. Other processes wait twice as long for it.
     """
 
-    def __init__(self, folder: Path | None = None) -> None:
+    def __init__(self, folder: Path | None = None, *, timeout_s: float = 20.0) -> None:
         folder = folder or default_config_dir() / "logins"
-        self._blobs = FileBlobStore(folder, lock_timeout_s=_LOCK_TIMEOUT_S)
+        self._blobs = FileBlobStore(folder, lock_timeout_s=2 * timeout_s)
+        self._timeout_s = timeout_s
 
     def load(self, url: str) -> Login | None:
         """Return the login to a server's address, or None.
@@ -125,7 +125,7 @@ class LoginStore:
             current = _login(data, login.resource) if data is not None else None
             if current is None or current.tokens.access_token != login.tokens.access_token:
                 return current
-            newer = _renew(current)
+            newer = _renew(current, self._timeout_s)
             if newer is not None:
                 opened.put((_FILE, _as_json(newer)))
             return newer
@@ -152,7 +152,7 @@ def _as_json(login: Login) -> bytes:
     return login.model_dump_json(exclude_none=True).encode()
 
 
-def _renew(login: Login) -> Login | None:
+def _renew(login: Login, timeout_s: float) -> Login | None:
     """Ask the authorization server for newer tokens."""
     if login.tokens.refresh_token is None:
         return None
@@ -173,16 +173,10 @@ def _renew(login: Login) -> Login | None:
     )
     headers = {"Accept": "application/json", **ENCODINGS}
     form, headers = context.prepare_token_auth(form, headers)
-    body = b""
     try:
-        with httpx2.stream(
-            "POST", login.token_endpoint, data=form, headers=headers, timeout=_TIMEOUT_S
-        ) as response:
-            for chunk in response.iter_bytes():
-                body += chunk
-                if len(body) > MAX_LOGIN_BYTES:
-                    break  # what is left does not make a token of it
-    except httpx2.HTTPError as exc:
+        # In an event loop, because a client without one limits each read, and not all of them.
+        response = asyncio.run(_posted(login.token_endpoint, form, headers, timeout_s))
+    except (TimeoutError, httpx2.HTTPError, httpx2.StreamError) as exc:
         # Its text and its request may hold the token.
         reason = f"{login.issuer} cannot be reached ({type(exc).__name__}); try again later"
         raise LoginError(reason) from None
@@ -190,7 +184,7 @@ def _renew(login: Login) -> Login | None:
         return None
     try:
         response.raise_for_status()
-        tokens = OAuthToken.model_validate_json(body)
+        tokens = OAuthToken.model_validate_json(response.content)
     except (httpx2.HTTPError, ValidationError):
         reason = f"{login.issuer} answered {response.status_code} instead of a token; try later"
         raise LoginError(reason) from None
@@ -200,6 +194,17 @@ def _renew(login: Login) -> Login | None:
     return login.model_copy(
         update={"tokens": OAuthToken(**{**kept, **given}), "expires_at": expiry_of(tokens)}
     )
+
+
+async def _posted(
+    url: str, form: dict[str, str], headers: dict[str, str], timeout_s: float
+) -> httpx2.Response:
+    limits: dict[str, Any] = {
+        "timeout": timeout_s,
+        "event_hooks": {"response": [limit_bodies(MAX_LOGIN_BYTES)]},
+    }
+    async with asyncio.timeout(timeout_s), httpx2.AsyncClient(**limits) as http:
+        return await http.post(url, data=form, headers=headers)
 
 
 _NO_STORAGE: Final[Any] = None
