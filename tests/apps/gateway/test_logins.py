@@ -287,4 +287,4 @@ async def test_the_commands_log_in_and_out(far: OAuthServer, home: Path) -> None
     assert LoginStore().load(far.url) is None
     code, told = await run("login", "near")
     assert code == 2
-    assert "There are: far" in told
+    assert "Servers with an address: far" in told
