@@ -103,8 +103,9 @@ def _markdown_cells(line: str) -> list[str]:
 
 # --- HTML
 
+# `\s*+` keeps what it took. Two plain `\s*` side by side divide a run of blanks in every way.
 _HTML_PART: Final = re.compile(
-    r"<\s*(?P<close>/?)\s*(?P<tag>table|tr|t[hd])\b[^<>]{0,2000}>", re.IGNORECASE
+    r"<\s*+(?P<close>/?)\s*+(?P<tag>table|tr|t[hd])\b[^<>]{0,2000}>", re.IGNORECASE
 )
 _TAG: Final = re.compile(r"<[^<>]{0,2000}>")
 
@@ -316,9 +317,9 @@ def _aligned(_: str, lines: list[str]) -> Table | None:
 # --- blocks of `key: value` lines
 
 _KEY_LINE: Final = re.compile(
-    r"\s*[-*]?\s*\**(?P<key>[^\s:*][^:*\n]{0,50})\**\s*:\**\s+(?P<value>\S.*)"
+    r"\s*+[-*]?\s*+\**(?P<key>[^\s:*][^:*\n]{0,50})\**\s*+:\**\s++(?P<value>\S.*)"
 )
-_HEADING: Final = re.compile(r"#{1,6}\s+(?P<text>.*\S)")
+_HEADING: Final = re.compile(r"#{1,6}\s++(?P<text>.*\S)")
 _RULE: Final = re.compile(r"[-=*_]{3,}\s*")
 
 

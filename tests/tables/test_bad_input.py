@@ -154,8 +154,14 @@ def test_numbers_beyond_every_type_are_kept() -> None:
         "2026-01-02 03:04:05 INFO x: " * 60_000,
         '"' * 1_000_000,
         "x" * 3_000_000,
+        "<table>\n<" + " " * 200_000,
+        "alpha beta\ngamma\n" + (" " * 9_000 + ":\n") * 50,
+        "# \n" + ("#" + " " * 9_000 + "\n") * 50,
     ],
-    ids=["csv", "blanks", "html", "pairs", "keys", "lists", "objects", "log", "quotes", "letters"],
+    ids=[
+        *("csv", "blanks", "html", "pairs", "keys", "lists", "objects", "log", "quotes"),
+        *("letters", "blank tag", "blank keys", "blank headings"),
+    ],
 )
 def test_long_odd_texts_take_linear_time(text: str) -> None:
     assert cpu_s(lambda: find_records(text)) < 4
