@@ -33,10 +33,16 @@ _MAX_COUNTED_CALLS: Final = 2
 _MAX_COUNTED_MESSAGES: Final = 4
 _MAX_REPEATS: Final = 2  # in one output: what each record has tells none apart
 # An address, a path, a date, an id with digits or an underscore, or a number. It is searched in
-# single words that have another sign than letters.
+# single words that have another sign than letters. A form that is not found from the beginning of
+# a run of its characters is not searched within it, so that a word of any length takes linear time.
 _VALUE = re.compile(
-    r"https?://[^\"'<>)\]]+|[\w.+-]+@[\w-]+\.[\w.-]*\w|(?:[\w.~-]*/)+[\w.-]*\w"
-    r"|\d{4}-\d\d-\d\d(?:T[\d:.]+Z?)?|\w*[^\W\d_]\w*[-_]?\d\w*(?:[-_]\w+)*|\w+_\w+"
+    r"https?://[^\"'<>)\]]+"
+    r"|(?<![\w.+-])[\w.+-]+@[\w-]+\.[\w.-]*\w"
+    r"|(?<![\w.~/-])(?:[\w.~-]*/)+[\w.-]*\w"
+    r"|\d{4}-\d\d-\d\d(?:T[\d:.]+Z?)?"
+    # A letter and then a digit, before or behind the first hyphen.
+    r"|(?<!\w)(?=[\d_]*+[^\W\d_][^\W\d]*+-?\d)\w+(?:-\w+)*"
+    r"|(?<!\w)\w+_\w+"
     r"|[$€£¥]?\d[\d.,:]*\d%?"
 )
 # A single quote within a word is an apostrophe.

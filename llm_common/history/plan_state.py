@@ -7,8 +7,9 @@ from typing import Final
 from llm_common.history.message_shapes import HistoryMessage, ToolCall
 
 _MIN_ITEMS: Final = 3
-# "- [x] step", as in Markdown. A numbered list may be anything, so it is no plan.
-_CHECKBOX = re.compile(r"^\s*(?:[-*+]|\d+[.)])\s*\[[ xX~/-]\]\s+\S.*$", re.MULTILINE)
+# "- [x] step", as in Markdown. A numbered list may be anything, so it is no plan. A `\s*` in front
+# would search a run of blank lines again from each of them.
+_CHECKBOX = re.compile(r"^[^\S\n]*(?:[-*+]|\d+[.)])\s*\[[ xX~/-]\]\s+\S.*$", re.MULTILINE)
 # The field names of the planning tools of Claude Code, Codex, LangChain and opencode.
 _STATE_FIELDS: Final = ("status", "state")
 _TEXT_FIELDS: Final = ("content", "step", "task", "title", "text", "description")

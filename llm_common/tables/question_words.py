@@ -221,7 +221,7 @@ def _before(words: str) -> re.Pattern[str]:
 
 
 _RANGES: Final[tuple[tuple[str, re.Pattern[str]], ...]] = (
-    ("between", re.compile(rf"\b(?:between|from)\s+{_AMOUNT}\s*\w*\s*(?:and|to|-)\s+{_AMOUNT}")),
+    ("between", re.compile(rf"\b(?:between|from)\s+{_AMOUNT}\s*+\w*\s*+(?:and|to|-)\s+{_AMOUNT}")),
     (">=", _after("above|more|higher|over|up|greater|later|newer")),
     ("<=", _after("below|less|lower|under|fewer|earlier|older")),
     (">=", _before(r"\bat\s+least|\bminimum(?:\s+of)?|\bno\s+less\s+than|>=|≥|\bsince")),

@@ -10,7 +10,7 @@ Cell: TypeAlias = str | int | float | bool | None
 # A number as people write it: with a sign, a currency, commas between thousands, and a unit or a
 # scale behind it, as in `-$1,234.50`, `17% off`, `30ms` and `4.8/5`.
 _NUMBER: Final = re.compile(
-    r"\s*(?P<sign>[-+\u2212]?)\s*(?:[$€£¥₹]|(?:USD|EUR|GBP|CHF)\s)?\s*(?P<inner>-?)"
+    r"\s*+(?P<sign>[-+\u2212]?)\s*+(?:[$€£¥₹]|(?:USD|EUR|GBP|CHF)\s)?\s*+(?P<inner>-?)"
     r"(?P<digits>\d{1,3}(?:,\d{3})+|\d+)(?P<fraction>\.\d+)?"
     r"\s?(?:[%$€£¥₹]|/\d{1,4})?\s?[A-Za-z]{0,8}\s*"
 )

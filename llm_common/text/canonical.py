@@ -54,7 +54,7 @@ MAX_READ_DEPTH = 1_000
 
 # pandas' NaT is a datetime, and would become the text "NaT".
 _MISSING = frozenset({"NaTType", "NAType"})
-_DEFAULT_REPR = re.compile(r"<[^<>]* object at 0x[0-9a-f]+[^<>]*>", re.IGNORECASE)
+_DEFAULT_REPR = re.compile(r"<(?>[^<>]*? object at 0x[0-9a-f])[^<>]*+>", re.IGNORECASE)
 _PARTS = re.compile(r'[{}\[\]]|"[^"\\]*(?:\\.[^"\\]*)*"|[^\s{}\[\]:,"]+')
 _TEXTS = frozenset({str})
 _SIMPLE = frozenset({str, int, bool, type(None)})

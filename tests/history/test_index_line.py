@@ -2,7 +2,10 @@
 
 import json
 import re
+import time
 from typing import Any
+
+import pytest
 
 from llm_common.history import FoldPolicy, fold
 from llm_common.pointers.store import InMemoryContextPointerStore
@@ -74,3 +77,13 @@ async def test_a_list_with_boxes_is_a_plan() -> None:
     ]
     note = await note_of(start)
     assert "\n- [x] read\n- [ ] write\n- [ ] test\n" in note
+
+
+@pytest.mark.parametrize("output", ["a" * 40_000 + "-", "-" * 50_000 + "!", "\n" * 60_000 + "."])
+async def test_long_odd_outputs_are_folded_in_linear_time(output: str) -> None:
+    start = called(1, {"id": "AB-1234"}, "ok")
+    start[1]["content"] = output
+    begin = time.process_time()
+    note = await note_of(start)
+    assert time.process_time() - begin < 4
+    assert "AB-1234" in note

@@ -159,3 +159,10 @@ def test_rows_that_miss_one_condition_and_have_a_word_instead_are_near() -> None
     assert 90 not in read.rows
     assert read.near[0] == 90
     assert len(read.near) == 50
+
+
+def test_a_question_of_blanks_takes_linear_time() -> None:
+    start = time.process_time()
+    for _ in range(5):
+        reading("between 1" + " " * 3_900)
+    assert time.process_time() - start < 0.5

@@ -14,6 +14,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum, IntEnum, StrEnum
 from pathlib import Path
+from time import process_time
 from typing import Any, NamedTuple
 
 import pytest
@@ -282,6 +283,13 @@ def test_a_text_with_an_address_is_refused_s0_13() -> None:
     for value in (object(), threading.Lock(), to_plain, [].append, Commit(f"of {object()}")):
         with pytest.raises(UnserialisableError):
             to_plain(value)
+
+
+def test_a_text_of_addresses_takes_linear_time_s0_13() -> None:
+    text = "<" + " object at 0x1" * 10_000
+    start = process_time()
+    assert to_plain(Commit(text)) == text
+    assert process_time() - start < 0.5
 
 
 def test_generators_and_coroutines_are_refused_unconsumed_f_037() -> None:
