@@ -1,6 +1,7 @@
 """Read the values of cells: numbers written as text, and the elements of lists."""
 
 import json
+import math
 import re
 from functools import lru_cache
 from typing import Final, TypeAlias
@@ -17,6 +18,7 @@ _NUMBER: Final = re.compile(
 _MAX_NUMBER_CHARS: Final = 40
 _MAX_ELEMENTS: Final = 50
 _EXACT_TO: Final = 1e15  # a larger float holds no digits behind the point
+_SMALL: Final = 0.001  # six digits behind the point would keep three of a smaller number, or none
 # A longer text with commas is a sentence.
 _MAX_ELEMENT_CHARS: Final = 40
 
@@ -88,9 +90,13 @@ def format_number(number: float) -> str:
             return str(number)
         except ValueError:  # Python writes at most 4,300 digits
             return "a long number"
-    if abs(number) >= _EXACT_TO:
+    if not math.isfinite(number) or abs(number) >= _EXACT_TO:
         return repr(number)
-    return str(int(number)) if number == int(number) else repr(round(number, 6))
+    if number == int(number):
+        return str(int(number))
+    if abs(number) < _SMALL:
+        return f"{number:.6g}"
+    return repr(round(number, 6))
 
 
 _FLAGS: Final = {"yes": True, "true": True, "no": False, "false": False}

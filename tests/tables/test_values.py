@@ -1,5 +1,7 @@
 """Cells are read as numbers, dates, flags and lists, as people and programs write them."""
 
+import math
+
 import pytest
 
 from llm_common.tables.values import (
@@ -95,8 +97,29 @@ def test_flags_and_texts_of_cells() -> None:
         *("", "true", "false"),
         *("x", "3", "2"),
     ]
-    numbers = (2.50, 1 / 3, 1e20, -4.0, 10**5000)
-    assert [format_number(number) for number in numbers] == [
-        *("2.5", "0.333333", "1e+20"),
-        *("-4", "a long number"),
-    ]
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        (2.50, "2.5"),
+        (1 / 3, "0.333333"),
+        (100 / 3, "33.333333"),
+        (1e20, "1e+20"),
+        (-4.0, "-4"),
+        (-0.0, "0"),
+        (3.2e-8, "3.2e-08"),
+        (-2.5e-6, "-2.5e-06"),
+        (0.0640368, "0.064037"),
+        (0.000123456, "0.000123456"),
+        (5e-324, "4.94066e-324"),
+        (math.inf, "inf"),
+        (math.nan, "nan"),
+    ],
+)
+def test_numbers_keep_the_digits_that_count(number: float, text: str) -> None:
+    assert format_number(number) == text
+
+
+def test_an_integer_that_python_does_not_write_has_a_text() -> None:
+    assert format_number(10**5000) == "a long number"
