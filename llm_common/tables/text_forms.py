@@ -8,6 +8,8 @@ import html
 import io
 import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from functools import partial
 from itertools import groupby, islice
 from typing import Final
 
@@ -157,30 +159,42 @@ def _html_text(cell: str) -> str:
 DELIMITERS: Final = ("\t", ",", ";", "|")
 _MAX_PREFACE: Final = 5  # lines before the header
 _MAX_NAME_CHARS: Final = 60
+_HEAD_ROWS: Final = 20
+_MIN_JOINED_LINES: Final = 12
+_MAX_REREAD: Final = 4  # times the length of a text
+_csv_reader: Final = partial(csv.reader, skipinitialspace=True)
 
 
 def _delimited(text: str, lines: list[str]) -> Table | None:
     for delimiter in DELIMITERS:
         for preface in range(min(_MAX_PREFACE, len(lines) - _MIN_LINES) + 1):
-            head = list(
-                islice(
-                    _csv_rows("\n".join(lines[preface : preface + _SAMPLE_LINES]), delimiter), 20
-                )
-            )
+            sample = "\n".join(lines[preface : preface + _SAMPLE_LINES])
+            head = _first_rows(sample, delimiter)
             if not _is_delimited(head):
                 continue
             body = text
             if preface:
                 body = "\n".join(lines[preface:])
-            rows = (row for row in _csv_rows(body, delimiter) if row)
-            header = next(rows, [])
-            return table_of_rows("", header, rows)
+            rows = _DelimitedLines(body, delimiter, width=len(head[0])).rows()
+            try:
+                header = next(rows, [])
+                return table_of_rows("", header, rows)
+            except csv.Error:
+                return None
     return None
+
+
+def _first_rows(sample: str, delimiter: str) -> list[list[str]]:
+    rows = []
+    with suppress(csv.Error):  # the rows before it decide
+        for row in islice(_csv_reader(io.StringIO(sample), delimiter=delimiter), _HEAD_ROWS):
+            if row:
+                rows.append(row)
+    return rows
 
 
 def _is_delimited(rows: list[list[str]]) -> bool:
     """Return whether the first rows look like a header and records of its width."""
-    rows = [row for row in rows if row]
     if len(rows) < _MIN_LINES or len(rows[0]) < 2:  # noqa: PLR2004
         return False
     header = [name.strip() for name in rows[0]]
@@ -195,12 +209,84 @@ def _is_delimited(rows: list[list[str]]) -> bool:
     return len(same_width) >= _MOST * len(rows[1:])
 
 
-def _csv_rows(text: str, delimiter: str) -> Iterator[list[str]]:
-    reader = csv.reader(io.StringIO(text), delimiter=delimiter, skipinitialspace=True)
-    try:
-        yield from reader
-    except csv.Error:  # a field of over 131,072 characters
-        return
+class _DelimitedLines:
+    """The lines of a delimited text.
+
+    A cell in quotes may hold several lines. A quote that only begins a text, as in `"Heroes`, would
+    make one cell of all rows up to the next quote. Such a row is its first line alone.
+
+    Args:
+        text: The text, from its header on.
+        delimiter: What separates cells.
+        width: Number of cells in the header.
+    """
+
+    def __init__(self, text: str, delimiter: str, *, width: int) -> None:
+        self._lines = io.StringIO(text).readlines()
+        self._delimiter = delimiter
+        self._width = width
+        self._chars_left = _MAX_REREAD * len(text)
+
+    def rows(self) -> Iterator[list[str]]:
+        """Yield the rows.
+
+        Raises:
+            csv.Error: If a cell of several lines has over 131,072 characters, or stray quotes
+                are too many to read around them.
+        """
+        begin = 0
+        while begin < len(self._lines):
+            start = begin
+            # Begins in the midst without a copy of the lines.
+            lines = map(self._lines.__getitem__, range(start, len(self._lines)))
+            reader = _csv_reader(lines, delimiter=self._delimiter)
+            try:
+                for row in reader:
+                    end = start + reader.line_num
+                    if end - begin > 1 and self._are_rows(begin, end):
+                        break
+                    if row:
+                        yield row
+                    begin = end
+                else:
+                    return
+            except csv.Error:  # a cell is too long, or has a carriage return
+                end = start + reader.line_num
+                if end - begin > 1 and not self._are_rows(begin, end):
+                    raise
+            # The last cell takes what exceeds the header, so that nothing is lost.
+            yield self._lines[begin].rstrip("\n").split(self._delimiter, self._width - 1)
+            begin += 1
+
+    def _are_rows(self, begin: int, end: int) -> bool:
+        """Return whether the lines that a quote makes one row are several."""
+        lines = self._lines[begin:end]
+        if len(lines) > _MIN_JOINED_LINES and _share(lines[1:-1], self._is_row) >= _MOST:
+            are_rows = True
+        else:
+            # So few lines may look like rows by chance, unless their quotes are wrong too.
+            are_rows = _share(lines[1:], self._is_row) >= _MOST and not self._is_balanced(lines)
+        if are_rows:
+            # They are read again, so that many such quotes would take quadratic time.
+            self._chars_left -= sum(map(len, lines))
+            if self._chars_left < 0:
+                raise csv.Error("too many stray quotes")
+        return are_rows
+
+    def _is_row(self, line: str) -> bool:
+        delimiters = line.count(self._delimiter)
+        if delimiters < self._width or '"' not in line:
+            return delimiters == self._width - 1
+        with suppress(csv.Error):
+            return len(next(_csv_reader([line], delimiter=self._delimiter))) == self._width
+        return False
+
+    def _is_balanced(self, lines: list[str]) -> bool:
+        """Return whether each quote that begins a cell has one that ends it."""
+        with suppress(csv.Error):
+            next(_csv_reader(lines, delimiter=self._delimiter, strict=True))
+            return True
+        return False
 
 
 # --- Logs

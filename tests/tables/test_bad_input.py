@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -164,4 +164,59 @@ def test_numbers_beyond_every_type_are_kept() -> None:
     ],
 )
 def test_long_odd_texts_take_linear_time(text: str) -> None:
+    assert cpu_s(lambda: find_records(text)) < 4
+
+
+TSV = ["id\tname\tnote", *(f"{n}\tn{n}\tok" for n in range(3_000))]
+
+
+@pytest.mark.parametrize("stray", [[1_000], [1_000, 1_001], [100, 1_500, 2_999], range(100, 3_000)])
+@pytest.mark.parametrize("copies", [1, 10], ids=["short", "over 131,072 characters"])
+def test_stray_quotes_join_no_rows_t_03(stray: Sequence[int], copies: int) -> None:
+    lines = list(TSV)
+    for number in stray:
+        lines[number] = f'{number - 1}\t"Heroes\tok'
+    text = "\n".join(lines + TSV[1:] * (copies - 1))
+    [table] = find_records(text).tables
+    assert table.total_rows == 3_000 * copies
+    for number in stray:
+        assert table.rows[number - 1] == (str(number - 1), '"Heroes', "ok")
+
+
+def test_a_stray_quote_ends_at_a_quote_that_closes_no_cell_t_03() -> None:
+    lines = list(TSV)
+    lines[1_000] = '999\t"Heroes\tok'
+    lines[2_000] = '1999\tpipe 12"\tok'
+    [table] = find_records("\n".join(lines)).tables
+    assert table.total_rows == 3_000
+    assert table.rows[1_999] == ("1999", 'pipe 12"', "ok")
+
+
+def test_cells_of_several_lines_are_kept_beside_a_stray_quote_t_03() -> None:
+    lines = ["id,text,note", *(f'{n},"Dear {n},\nit rained, and\nrained",ok' for n in range(300))]
+    lines[100] = '99,"Heroes,ok'
+    [table] = find_records("\n".join(lines)).tables
+    assert table.total_rows == 300
+    assert table.rows[100] == ("100", "Dear 100,\nit rained, and\nrained", "ok")
+
+
+@pytest.mark.parametrize("cell", ['"' + "x" * 140_000 + '"', '"a,' + "x, " * 50_000, "a\rb"])
+def test_a_row_that_the_csv_module_refuses_ends_no_table_t_03(cell: str) -> None:
+    lines = ["id,name,note", *(f"{n},n{n},ok" for n in range(3_000))]
+    lines[101] = f"100,n100,{cell}"
+    [table] = find_records("\n".join(lines)).tables
+    assert table.total_rows == 3_000
+    assert table.rows[100] == ("100", "n100", cell)
+    assert table.rows[2_999] == ("2999", "n2999", "ok")
+
+
+def test_a_long_cell_of_several_lines_is_no_table_t_03() -> None:
+    lines = ["id,name,note", *(f"{n},n{n},ok" for n in range(3_000))]
+    lines[101] = '100,n100,"' + "a line\n" * 40_000 + '"'
+    assert find_records("\n".join(lines)).tables == ()
+
+
+@pytest.mark.parametrize("line", ['x,a","', '1,"b,c', '"a" ,b,c', '1,"b,c\n1,b"",c'])
+def test_rows_of_stray_quotes_take_linear_time(line: str) -> None:
+    text = "id,name,note\n" + "x,y,z\n" * 40 + f"{line}\n" * 40_000
     assert cpu_s(lambda: find_records(text)) < 4
