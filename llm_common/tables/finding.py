@@ -42,8 +42,8 @@ _ROWS_KEYS: Final = ("rows", "data", "values", "records", "results")
 _WHITE_SPACE: Final = " \t\r\n"
 
 
-def parsed(text: str) -> Json:
-    """Return the data of a text that is JSON or JSON lines, or the text itself.
+def _json_in(text: str) -> Json:
+    """Return the data of a text that is JSON, or the text itself.
 
     Lines before JSON, such as `Found 3 results:`, are left out.
     """
@@ -53,8 +53,7 @@ def parsed(text: str) -> Json:
     try:
         return decode_json(text[start:].encode("utf-8", "surrogatepass"))
     except (CorruptPointerError, ValueError):
-        records = json_lines(text)
-        return text if records is None else list(records)
+        return text
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +82,8 @@ def find_records(value: Json, *, max_fields: int = _MAX_FIELDS) -> Records:
         value: Plain data, or a text, which is parsed.
         max_fields: Maximum number of `fields`.
     """
-    data = parsed(value) if isinstance(value, str) else value
     search = _Search(max_fields)
-    tables = tables_in_text(data) if isinstance(data, str) else search.tables(data)
+    tables = search.tables(value)
     # Records within records come last. The sort is stable, so other ties keep their order.
     tables.sort(key=lambda table: (_NESTED in table.path, -table.cells))
     for table in tables[_MAX_TABLES:]:
@@ -114,6 +112,8 @@ class _Search:
         self.is_complete = True
 
     def tables(self, value: Json) -> list[Table]:
+        if isinstance(value, str):
+            return list(self._walk_text("", value, 0))
         return list(self._walk("", value, 0))
 
     def _walk(self, path: str, value: Json, depth: int) -> Iterator[Table]:
@@ -123,23 +123,33 @@ class _Search:
             return
         if isinstance(value, str) and len(value) >= _MIN_EMBEDDED_CHARS:
             # A tool's answer within another answer, such as the text block of an MCP result.
-            data = parsed(value)
-            if not isinstance(data, str):
-                yield from self._walk(path, data, depth + 1)
-                return
-            tables = tables_in_text(data)
-            for table in tables:
-                # A table with a place in the text, such as `line 3`, leaves text around it.
-                self.is_complete &= not table.path
-                yield replace(table, path=f"{path} {table.path}".strip())
-            if not tables:
-                self._add_field(path, value)
+            yield from self._walk_text(path, value, depth + 1)
         elif isinstance(value, list):
             yield from self._walk_list(path, value, depth)
         elif isinstance(value, dict):
             yield from self._walk_object(path, value, depth)
         else:
             self._add_field(path, value)
+
+    def _walk_text(self, path: str, text: str, depth: int) -> Iterator[Table]:
+        data = _json_in(text)
+        if not isinstance(data, str):
+            yield from self._walk(path, data, depth)
+            return
+        lines = json_lines(text)
+        if lines is not None:
+            if lines.others:
+                name = f"{len(lines.others):,} other line" + ("s" if len(lines.others) > 1 else "")
+                self._add_field(f"{path} {name}".strip(), "\n".join(lines.others))
+            yield from self._walk(path, list(lines.objects), depth)
+            return
+        tables = tables_in_text(text)
+        for table in tables:
+            # A table with a place in the text, such as `line 3`, leaves text around it.
+            self.is_complete &= not table.path
+            yield replace(table, path=f"{path} {table.path}".strip())
+        if not tables:
+            self._add_field(path, text)
 
     def _add_field(self, path: str, value: Cell) -> None:
         if not path:

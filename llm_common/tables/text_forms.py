@@ -9,6 +9,7 @@ import io
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby, islice
 from typing import Final
@@ -44,10 +45,23 @@ def tables_in_text(text: str) -> list[Table]:
     return []
 
 
-def json_lines(text: str) -> list[dict[str, Json]] | None:
+@dataclass(frozen=True, slots=True)
+class JsonLines:
+    """The lines of a text with one JSON object per line.
+
+    Attributes:
+        objects: The objects.
+        others: The lines that are something else, such as a cut last one.
+    """
+
+    objects: list[dict[str, Json]]
+    others: list[str]
+
+
+def json_lines(text: str) -> JsonLines | None:
     """Return the objects of a text with one JSON object per line, or None.
 
-    At most a tenth of the lines may be something else, such as a cut last line.
+    At most a tenth of the lines may be something else.
     """
     lines = text.split("\n") if len(text) <= _MAX_TEXT_CHARS else []
     lines = [line for line in lines if line.strip()]
@@ -55,8 +69,15 @@ def json_lines(text: str) -> list[dict[str, Json]] | None:
         return None
     if _share(lines[:_SAMPLE_LINES], lambda line: _object_in(line) is not None) < _MOST:
         return None
-    objects = list(filter(None, map(_object_in, lines)))
-    return objects if len(objects) >= _MOST * len(lines) else None
+    objects: list[dict[str, Json]] = []
+    others: list[str] = []
+    for line in lines:
+        value = _object_in(line)
+        if value is not None:
+            objects.append(value)
+        else:
+            others.append(line)
+    return JsonLines(objects, others) if len(objects) >= _MOST * len(lines) else None
 
 
 def _object_in(line: str) -> dict[str, Json] | None:
@@ -302,9 +323,11 @@ _LOG_LINE: Final = re.compile(
 )
 _ACCESS_LINE: Final = re.compile(
     r"(?P<client>\S{1,80}) \S{1,80} (?P<user>\S{1,80}) \[(?P<time>[^\]]{10,40})\] "
-    r'"(?P<method>[A-Z]{3,10}) (?P<path>\S{1,2000})[^"]{0,20}" '
+    # Of a request that is none, such as the "-" of a timeout, the path is its text.
+    r'"(?:(?P<method>[A-Z]{3,10}) (?P<path>\S{1,2000})[^"]{0,20}|(?P<text>[^"]{0,2000}))" '
     r"(?P<status>\d{3}) (?P<bytes>\d+|-)(?:\s.*)?"
 )
+_MIN_ENTRIES: Final = 0.5  # share of all lines that are entries of an access log
 
 
 def _access_log(_: str, lines: list[str]) -> Table | None:
@@ -316,8 +339,24 @@ def _access_log(_: str, lines: list[str]) -> Table | None:
         < _MOST
     ):
         return None
-    rows = [match.groups() for match in map(_ACCESS_LINE.match, lines) if match]
-    return table_of_rows("", ("client", "user", "time", "method", "path", "status", "bytes"), rows)
+    columns = ["client", "user", "time", "method", "path", "status", "bytes"]
+    rows: list[list[Json]] = []
+    others = 0
+    for line in lines:
+        match = _ACCESS_LINE.match(line)
+        if match is None:
+            rows.append([*[None] * len(columns), line])
+            others += 1
+            continue
+        row: list[Json] = list(match.group(*columns))
+        if match["text"] is not None:
+            row[columns.index("path")] = match["text"]
+        rows.append(row)
+    if len(rows) - others < _MIN_ENTRIES * len(rows):
+        return None
+    if others:
+        columns.append("line")
+    return table_of_rows("", columns, rows)
 
 
 def _log(_: str, lines: list[str]) -> Table | None:
@@ -332,8 +371,9 @@ def _log(_: str, lines: list[str]) -> Table | None:
         match = _LOG_LINE.match(line[:_MAX_LINE_CHARS])
         if match:
             level = (match["level"] or "").upper()
-            entries.append([match["time"], level, match["source"] or "", match["message"]])
-        elif len(entries[-1]) < 200:  # noqa: PLR2004 - a longer trace is cut
+            message = line[match.start("message") :]  # also what is too long to search
+            entries.append([match["time"], level, match["source"] or "", message])
+        else:
             entries[-1].append(line)
     rows = [[*entry[:3], "\n".join(entry[3:])] for entry in entries]
     return _without_empty_columns(table_of_rows("", ("time", "level", "source", "message"), rows))
@@ -368,11 +408,11 @@ def _logfmt(_: str, lines: list[str]) -> Table | None:
     records: list[dict[str, Json]] = []
     for line in lines[:MAX_ROWS]:
         record: dict[str, Json] = {}
-        for match in _PAIR.finditer(line[:_MAX_LINE_CHARS]):
+        for match in _PAIR.finditer(line):
             quoted = match["quoted"]
             record[match["key"]] = match["plain"] if quoted is None else quoted.replace('\\"', '"')
-        records.append(record)
-    return table_of_records("", records)
+        records.append(record or {"line": line})
+    return replace(table_of_records("", records), total_rows=len(lines))
 
 
 # --- columns aligned by spaces, as `ps`, `docker ps` and `kubectl get` print them
@@ -444,8 +484,8 @@ def _is_gap(line: str) -> bool:
 
 
 def _json_line_table(text: str, _: list[str]) -> Table | None:
-    records = json_lines(text)
-    return None if records is None else table_of_records("", records)
+    lines = json_lines(text)
+    return None if lines is None else table_of_records("", lines.objects)
 
 
 _FORMS: Final[tuple[Callable[[str, list[str]], Table | None], ...]] = (

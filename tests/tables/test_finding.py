@@ -129,17 +129,66 @@ def test_lines_of_a_stack_trace_belong_to_their_entry() -> None:
     assert only_table(log).column(3) == ["down\nTraceback\n  x.py", "up"]
 
 
+ACCESS = '1.2.3.4 - - [10/Oct/2000:13:55:36 -0700] "GET /a HTTP/1.0" 200 23'
+TIMEOUT = '1.2.3.4 - - [10/Oct/2000:13:55:36 -0700] "-" 408 -'
+
+
+def test_a_request_without_a_method_is_an_entry_t_03() -> None:
+    table = only_table("\n".join([ACCESS] * 400 + [TIMEOUT] * 600))
+    assert table.total_rows == 1_000
+    assert table.rows[-1] == ("1.2.3.4", "-", "10/Oct/2000:13:55:36 -0700", None, "-", "408", "-")
+
+
+def test_other_lines_of_an_access_log_are_kept_t_03() -> None:
+    table = only_table("\n".join([ACCESS] * 400 + ["disk full"] * 30))
+    assert table.total_rows == 430
+    assert table.columns[-1] == "line"
+    assert table.rows[0][-1] is None
+    assert table.rows[-1] == (*[None] * 7, "disk full")
+    assert find_records("\n".join([ACCESS] * 400 + ["disk full"] * 430)).tables == ()
+
+
+def test_other_lines_of_json_lines_stand_beside_the_records_t_03() -> None:
+    lines = [*map(json.dumps, ORDERS * 100), "disk full", "disk is full"]
+    records = find_records("\n".join([*lines, "{}"]))
+    assert records.tables[0].total_rows == 301
+    assert records.fields == (("2 other lines", "disk full\ndisk is full"),)
+    records = find_records({"text": "\n".join(lines[:-1])})
+    assert records.tables[0].total_rows == 300
+    assert records.fields == (("text 1 other line", "disk full"),)
+
+
+def test_other_lines_of_logfmt_are_kept_t_03() -> None:
+    table = only_table("level=info msg=up ms=1\n" * 60 + "disk full\n")
+    assert table.columns == ("level", "msg", "ms", "line")
+    assert table.rows[-1] == (None, None, None, "disk full")
+    long = only_table("a=1 b=2 c=3\n" * (MAX_ROWS + 5))
+    assert (len(long.rows), long.total_rows) == (MAX_ROWS, MAX_ROWS + 5)
+
+
+def test_long_lines_and_traces_of_a_log_are_whole_t_03() -> None:
+    info = "2026-01-02 03:04:05 INFO db: up\n" * 200
+    error = f"2026-01-02 03:04:05 ERROR db: {'x' * 20_000}end\n"
+    trace = "".join(f"  frame {number}\n" for number in range(500))
+    message = str(only_table(info + error + trace).rows[-1][3])
+    assert "xend\n" in message
+    assert message.endswith("  frame 499")
+    pairs = only_table(f"a=1 b=2 c={'x' * 20_000} d=4\n" * 3)
+    assert pairs.rows[0] == ("1", "2", "x" * 20_000, "4")
+
+
 @pytest.mark.parametrize(
     "text",
     [
         "Dear Ann,\nas you know, we met, and spoke.\nIt rained, and rained.\nYours,\nBob\n",
         "import os\n\nclass A:\n    x: int = 1\n    y: str = ''\n\n\ndef f(a, b):\n    return a\n",
+        "Apples, pears\nWe bought, and we ate, them\nNothing else\nGood, old, times, here\n",
         "# Title\n\nSome prose.\n\n## Part\n\nMore prose, with a comma.\n",
         "one line",
         "",
         '{"id": 1, "state": "op',
     ],
-    ids=["letter", "program", "document", "line", "nothing", "half-json"],
+    ids=["letter", "program", "prose", "document", "line", "nothing", "half-json"],
 )
 def test_other_texts_have_no_records(text: str) -> None:
     assert find_records(text).tables == ()
