@@ -172,11 +172,15 @@ class _Search:
                 yield from self._walk(f"{path}[{index}]", item, depth + 1)
 
     def _walk_object(self, path: str, members: dict[str, Json], depth: int) -> Iterator[Table]:
-        columnar = _columnar(path, members)
-        if columnar is not None:
-            yield columnar
+        columns = _table_of_columns(path, members)
+        if columns is not None:
+            yield columns
             return
-        if are_members(members):
+        rows = _rows_beside_names(path, members)
+        if rows is not None:
+            table, members = rows
+            yield table
+        elif are_members(members):
             records = [
                 {"key": key, **member}
                 for key, member in islice(members.items(), MAX_ROWS)
@@ -186,8 +190,7 @@ class _Search:
             yield from self._nested(path, records)
             return
         for name, member in members.items():
-            inner = f"{path}.{name}" if path else name
-            yield from self._walk(inner, member, depth + 1)
+            yield from self._walk(_inner_path(path, name), member, depth + 1)
 
     def _nested(self, path: str, records: Sequence[dict[str, Json]]) -> Iterator[Table]:
         """Return the tables of lists of records within records, such as the items of orders."""
@@ -271,30 +274,40 @@ def _are_scalars(items: list[Json]) -> bool:
     return len(items) >= _MIN_SCALARS and all(map(_is_scalar, items))
 
 
-def _columnar(path: str, members: dict[str, Json]) -> Table | None:
-    """Return the table of an object that holds rows beside their names, or lists as columns."""
+def _rows_beside_names(path: str, members: dict[str, Json]) -> tuple[Table, dict[str, Json]] | None:
+    """Return the table of rows that stand beside their names, and the other members."""
     for header_key in _HEADER_KEYS:
-        header = _names_in(members.get(header_key))
-        if header is None:
+        names = _names_in(members.get(header_key))
+        if names is None:
             continue
         for rows_key in _ROWS_KEYS:
             rows = members.get(rows_key)
-            if (
-                isinstance(rows, list)
-                and rows
-                and all(type(row) is list and len(row) <= len(header) for row in rows[:_SAMPLE])
-            ):
-                inner = f"{path}.{rows_key}" if path else rows_key
-                lists = [row for row in rows if isinstance(row, list)]
-                return _table_with_header(inner, header, lists)
-    lists_by_name = {name: value for name, value in members.items() if isinstance(value, list)}
-    lengths = {len(value) for value in lists_by_name.values()}
-    is_columnar = len(lists_by_name) > 1 and len(lengths) == 1 and lengths.pop() >= _MIN_MEMBERS
-    if not is_columnar or len(lists_by_name) < len(members):
+            if not _are_lists(rows) or max(map(len, rows[:_SAMPLE])) > len(names):
+                continue
+            others = dict(members)
+            del others[header_key], others[rows_key]
+            return table_of_rows(_inner_path(path, rows_key), names, rows), others
+    return None
+
+
+def _are_lists(value: Json) -> TypeGuard[list[list[Json]]]:
+    return isinstance(value, list) and bool(value) and all(type(item) is list for item in value)
+
+
+def _table_of_columns(path: str, members: dict[str, Json]) -> Table | None:
+    """Return the table of an object whose members are columns: lists of one length."""
+    columns = [value for value in members.values() if isinstance(value, list)]
+    if len(columns) < 2 or len(columns) < len(members):  # noqa: PLR2004
         return None
-    if not all(_is_scalar(item) for value in lists_by_name.values() for item in value[:_SAMPLE]):
+    if len({*map(len, columns)}) > 1 or len(columns[0]) < _MIN_MEMBERS:
         return None
-    return table_of_rows(path, [*lists_by_name], zip(*lists_by_name.values(), strict=True))
+    if not all(_is_scalar(item) for column in columns for item in column[:_SAMPLE]):
+        return None
+    return table_of_rows(path, [*members], zip(*columns, strict=True))
+
+
+def _inner_path(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
 
 
 def _names_in(header: Json) -> list[str] | None:

@@ -230,6 +230,25 @@ def test_values_beside_the_records_are_kept() -> None:
     assert find_records(result).fields == (("status", "OK"), ("data.total", 330), ("next", "abc"))
 
 
+def test_what_stands_beside_rows_and_their_names_is_kept_t_03() -> None:
+    result: Any = {
+        "columns": [{"name": "id"}, {"name": "state"}],
+        "rows": [[1, "open"], [2, "paid"]],
+        "next_cursor": "abc-9",
+        "errors": [{"shard": 1}, {"shard": 3}, {"shard": 4}],
+        "page": {"total": 48_000},
+    }
+    records = find_records({"data": result})
+    assert [table.path for table in records.tables] == ["data.rows", "data.errors"]
+    assert records.fields == (("data.next_cursor", "abc-9"), ("data.page.total", 48_000))
+
+
+def test_rows_beside_something_else_are_no_rows_t_03() -> None:
+    rows: Any = [[1, "open"]] * 60
+    result: Any = {"columns": ["id", "state"], "rows": [*rows, {"error": "disk full"}]}
+    assert find_records(result).tables == ()  # a table of the others would lack the error
+
+
 def test_the_largest_table_comes_first() -> None:
     tables = find_records({"a": ORDERS, "b": ORDERS * 4, "c": ORDERS * 2}).tables
     assert [table.path for table in tables] == ["b", "c", "a"]
