@@ -18,7 +18,7 @@ import orjson
 
 from llm_common.errors import CorruptPointerError
 from llm_common.tables.columns import is_id_name
-from llm_common.tables.finding import are_members, are_records
+from llm_common.tables.finding import are_members, are_records, key_name, records_of_members
 from llm_common.tables.table import Table
 from llm_common.tables.text_forms import DELIMITERS, tables_in_text
 from llm_common.tables.values import Cell
@@ -129,7 +129,9 @@ class _Comparison:
         self, path: str, old: dict[str, Json], new: dict[str, Json], depth: int
     ) -> bool:
         if are_members(old) and are_members(new):
-            return self._add_rows(path, _rows_of(_members(old)), _rows_of(_members(new)))
+            name = key_name(old, new)
+            old_rows = _rows_of(records_of_members(old, name))
+            return self._add_rows(path, old_rows, _rows_of(records_of_members(new, name)))
         for name in dict.fromkeys([*old, *new]):
             inner = f"{path}.{name}" if path else name
             if name in old and name in new:
@@ -384,15 +386,6 @@ def _key(value: Json) -> Key:
 
 
 # --- from values to rows
-
-
-def _members(members: dict[str, Json]) -> list[Json]:
-    """Return the members of an object as records with their names as `key`."""
-    records: list[Json] = []
-    for key, member in members.items():
-        if isinstance(member, dict):
-            records.append({"key": key, **member})
-    return records
 
 
 def _values(items: list[Json]) -> list[Json]:

@@ -9,8 +9,11 @@
 | a list of at least ten texts or numbers | a table with the column `value` |
 | records within the records of another list | a table, with the first field of their record |
 | a text in one of the forms of `text_forms` | a table |
+
+The column of the keys is `key_2` if the objects have a field `key`.
 """
 
+from collections import ChainMap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -22,6 +25,7 @@ from llm_common.tables.table import (
     Table,
     table_of_records,
     table_of_rows,
+    unused_name,
 )
 from llm_common.tables.text_forms import json_lines, tables_in_text
 from llm_common.tables.values import Cell
@@ -181,11 +185,8 @@ class _Search:
             table, members = rows
             yield table
         elif are_members(members):
-            records = [
-                {"key": key, **member}
-                for key, member in islice(members.items(), MAX_ROWS)
-                if isinstance(member, dict)
-            ]
+            first = dict(islice(members.items(), MAX_ROWS))
+            records = records_of_members(first, key_name(first))
             yield replace(table_of_records(path, records), total_rows=len(members))
             yield from self._nested(path, records)
             return
@@ -245,7 +246,7 @@ def _have_one_form(records: Sequence[Json]) -> bool:
 
 def are_members(members: dict[str, Json]) -> bool:
     """Return whether an object maps keys to records of one form."""
-    if len(members) < _MIN_MEMBERS or "key" in members:
+    if len(members) < _MIN_MEMBERS:
         return False
     values = list(members.values())
     if not all(type(value) is dict and value for value in values):
@@ -254,6 +255,28 @@ def are_members(members: dict[str, Json]) -> bool:
     fields = {name for value in sample if isinstance(value, dict) for name in value}
     average = sum(len(value) for value in sample if isinstance(value, dict)) / len(sample)
     return len(fields) <= 1.5 * average
+
+
+def key_name(*objects: dict[str, Json]) -> str:
+    """Return a name for the keys of objects that no record in these objects has as a field."""
+    records = []
+    for members in objects:
+        records += [member for member in members.values() if isinstance(member, dict)]
+    return unused_name("key", ChainMap(*records))
+
+
+def records_of_members(members: dict[str, Json], name: str) -> list[dict[str, Json]]:
+    """Return the records of an object, each with its key as the first field.
+
+    Args:
+        members: An object for which `are_members` holds.
+        name: The name of the first field. See `key_name`.
+    """
+    records = []
+    for key, member in members.items():
+        if isinstance(member, dict):
+            records.append({name: key, **member})
+    return records
 
 
 def _is_scalar(value: Json) -> bool:

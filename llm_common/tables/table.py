@@ -134,7 +134,7 @@ def _flattened(record: dict[str, Json]) -> dict[str, Cell]:
         if isinstance(value, dict) and value:
             _add_members(flat, name, value, 1)
         else:
-            flat[_unused(name, flat)] = cell_of(value)
+            flat[unused_name(name, flat)] = cell_of(value)
     return flat
 
 
@@ -144,11 +144,11 @@ def _add_members(flat: dict[str, Cell], prefix: str, members: dict[str, Json], d
         if isinstance(value, dict) and value and depth < _MAX_DEPTH:
             _add_members(flat, path, value, depth + 1)
         else:
-            flat[_unused(path, flat)] = cell_of(value)
+            flat[unused_name(path, flat)] = cell_of(value)
 
 
-def _unused(name: str, taken: Container[str]) -> str:
-    """Return the name, or the name with a number if a field `a.b` meets a member b of a field a."""
+def unused_name(name: str, taken: Container[str]) -> str:
+    """Return the name, or the name with a number, as where a field `a.b` meets a member b of a."""
     unused, copies = name, 1
     while unused in taken:
         copies += 1

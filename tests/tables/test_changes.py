@@ -27,6 +27,24 @@ def rows(**cells: Any) -> list[dict[str, Any]]:
     return copied
 
 
+def test_members_with_a_key_that_swap_their_owners_are_told_t_05() -> None:
+    members = {f"n{n}": {"key": "k", "v": n} for n in range(5)}
+    old = {"a": {"key": "k", "v": 101}, "b": {"key": "k", "v": 102}, **members}
+    new = {"a": {"key": "k", "v": 102}, "b": {"key": "k", "v": 101}, **members}
+    assert changed(old, new) == (
+        "7 records before, 7 now: 5 are the same, 2 changed, 0 came, 0 went.\n"
+        "Changed, by key_2:\n"
+        "a: v: 101 → 102\n"
+        "b: v: 102 → 101"
+    )
+
+
+def test_keys_have_one_name_if_only_the_new_members_have_a_key_t_05() -> None:
+    old: dict[str, Any] = {f"n{n}": {"v": n} for n in range(5)}
+    new: dict[str, Any] = {f"n{n}": {"v": n, "key": "k"} for n in range(5)}
+    assert str(changed(old, new)).endswith("\nn4: key: (missing) → k")
+
+
 def test_rows_are_matched_by_their_id_and_cells_are_old_then_new_t_05() -> None:
     new = rows(name="bolt", size={"w": 7, "h": 5})
     del new[3]

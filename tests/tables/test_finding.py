@@ -202,6 +202,14 @@ def test_members_of_one_form_are_records_with_their_keys() -> None:
     assert find_records(settings).tables == ()
 
 
+def test_keys_of_members_that_have_a_key_are_kept_t_03() -> None:
+    table = only_table({f"W{n}": {"key": f"pk_{n % 2}", "v": n} for n in range(4)})
+    assert table.columns == ("key_2", "key", "v")
+    assert table.rows[3] == ("W3", "pk_1", 3)
+    table = only_table({name: {"key": 1, "key_2": 2} for name in ("a", "b", "key")})
+    assert table.rows[2] == ("key", 1, 2)
+
+
 def test_nested_objects_become_columns_with_the_shortest_names() -> None:
     record = {"id": 1, "offer": {"price": {"usd": 5}}, "buyer": {"id": 9, "name": "Ann"}}
     table = only_table([record, {**record, "tags": ["a", "b"], "none": {}}])
