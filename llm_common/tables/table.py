@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Final, cast
 
 import orjson
@@ -70,23 +71,18 @@ def table_of_records(path: str, records: Sequence[dict[str, Json]]) -> Table:
         path: Where the records stand.
         records: The objects, of which the first 100,000 are read.
     """
-    names: dict[str, None] = {}
+    fields: dict[str, None] = {}  # of all records so far, in the order of their first record
     flat_records = []
-    seen_columns: set[str] = set()
     for record in records[:MAX_ROWS]:
         flat = _flattened(record)
         flat_records.append(flat)
-        if not names.keys() >= flat.keys():
-            seen_columns.update(flat)
-            for name in flat:
-                if len(names) == MAX_COLUMNS:
-                    break
-                names[name] = None
-        if len(names) * len(flat_records) > MAX_CELLS:
+        if not fields.keys() >= flat.keys():  # rarely after the first records
+            fields.update(dict.fromkeys(flat))
+        if min(len(fields), MAX_COLUMNS) * len(flat_records) > MAX_CELLS:
             break
-    paths = tuple(names)
+    paths = tuple(islice(fields, MAX_COLUMNS))
     rows = [tuple(map(flat.get, paths)) for flat in flat_records]
-    return Table(path, _short_names(paths), paths, tuple(rows), len(records), len(seen_columns))
+    return Table(path, _short_names(paths), paths, tuple(rows), len(records), len(fields))
 
 
 def table_of_rows(path: str, columns: Sequence[str], rows: Iterable[Sequence[Json]]) -> Table:
