@@ -12,7 +12,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -431,7 +431,7 @@ def _append(connection: sqlite3.Connection, entry: Entry) -> int:
                 FROM events WHERE scope = :scope AND session_id = :session_id
                 ORDER BY position DESC LIMIT {ECHO_EVENTS}""",
             row,
-        )
+        ).fetchall()  # an unread row would stay open in the traceback of an error, see `_indexed`
         repeated = entry.find_repeated(newest)
         if repeated is not None:
             return repeated
@@ -657,10 +657,13 @@ def _indexed(
         f"SELECT id, word_count, scope, session_id, key, {_EVENT} FROM events WHERE {where}",
         values,
     )
-    for event_number, word_count, scope, session_id, key, *columns in rows:
-        entry = Entry(scope, session_id, _event(*columns), key)
-        words = scoped_words(scope, entry.event.text)
-        yield event_number, word_count, words, " ".join(event_tags(entry))
+    # A caller may keep the error for a damaged event, and with it this frame. VACUUM fails while
+    # the connection has an open statement.
+    with closing(rows):
+        for event_number, word_count, scope, session_id, key, *columns in rows:
+            entry = Entry(scope, session_id, _event(*columns), key)
+            words = scoped_words(scope, entry.event.text)
+            yield event_number, word_count, words, " ".join(event_tags(entry))
 
 
 def _reindex(connection: sqlite3.Connection) -> None:

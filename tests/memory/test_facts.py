@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from llm_common.core import MessageRole
-from llm_common.errors import LockTimeoutError
+from llm_common.errors import InvalidIdError, LockTimeoutError, StoreError
 from llm_common.memory import Event, InMemoryMemory, MemoryFilters, SqliteMemory, UserMemory
 from tests.memory.stories import STORIES, wrong_stories
 
@@ -91,6 +91,33 @@ async def test_an_erased_user_leaves_no_byte_in_any_file_s3_05(tmp_path: Path) -
         assert await memory.forget(user="Jabberwock") == 100
         assert traces(path) == []
         assert [event.text for event in await memory.recent("s")] == ["plain"]
+
+
+async def test_an_erasure_after_a_refused_event_leaves_no_byte_s3_05(tmp_path: Path) -> None:
+    path = tmp_path / "m.db"
+    async with SqliteMemory(path) as memory:
+        await store_secrets(memory)
+        # The test keeps the error, and its traceback keeps what the refused call had open.
+        with pytest.raises(InvalidIdError, match="got 9999") as refused:
+            await memory.append_event("umbrella", Event(text="x"), supersedes="9999")
+        assert await memory.forget(session_id="umbrella") == 1
+        assert traces(path) == []
+        assert refused.tb is not None
+
+
+async def test_an_erasure_after_a_damaged_event_leaves_no_byte_s3_05(tmp_path: Path) -> None:
+    path = tmp_path / "m.db"
+    async with SqliteMemory(path) as memory:
+        await store_secrets(memory)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("UPDATE events SET metadata = '{' WHERE session_id = 's'")
+        connection.commit()
+    async with SqliteMemory(path) as memory:
+        with pytest.raises(StoreError, match="damaged") as damaged:
+            await memory.forget(session_id="s")
+        assert await memory.forget(session_id="umbrella") == 1
+        assert traces(path) == []
+        assert damaged.tb is not None
 
 
 async def test_an_erasure_removes_bytes_deleted_before_s3_05(tmp_path: Path) -> None:
