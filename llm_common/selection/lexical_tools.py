@@ -8,7 +8,7 @@ import asyncio
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from itertools import chain, product
+from itertools import chain, islice, product
 from typing import Any, Final
 
 from llm_common._threads import in_thread
@@ -29,7 +29,11 @@ Schema = Mapping[str, Any]
 # tool.
 _MIN_SCORE: Final = 0.5
 _TIE: Final = 0.05  # share of the score: which of two closer tools is right is chance
-_CLAUSE_SEAM: Final = re.compile(r"(?<=[.!?;])\s+|\n+|,\s+|,?\s+(?:and|then)\s+", re.IGNORECASE)
+# The last alternative is not tried within blanks, since each try would read the remaining blanks.
+# Only the blanks after a line end are left to it by the others.
+_CLAUSE_SEAM: Final = re.compile(
+    r"(?<=[.!?;])\s+|\n+|,\s+|,?(?<![^\S\n])\s++(?:and|then)\s+", re.IGNORECASE
+)
 _MAX_CLAUSES: Final = 8
 _MAX_SEARCHED_CHARS: Final = 10_000  # longer texts are documents, not requests
 _NUMBER: Final = r"-?\d{1,15}(?:\.\d{1,15})?"
@@ -55,6 +59,7 @@ _KIND_WORDS: Final = {
     "date": {"date", "day"},
 }
 _SEPARATOR: Final = re.compile(r"(?<=\w)[\s_-]+(?=\w)")
+_UNDERSCORE: Final = re.compile(r"(?<=[^\W_])_(?=[^\W_])")  # within a spelling
 
 
 class LexicalToolSelector(ChoosesTools):
@@ -171,7 +176,7 @@ class LexicalToolSelector(ChoosesTools):
 
 def _clauses(text: str) -> list[tuple[int, int]]:
     """Return start and end of each clause of a text."""
-    seams = [*_CLAUSE_SEAM.finditer(text)]
+    seams = [*islice(_CLAUSE_SEAM.finditer(text), _MAX_CLAUSES)]
     if len(seams) >= _MAX_CLAUSES:
         return [(0, len(text))]  # prose, not a list of requests
     clauses: list[tuple[int, int]] = []
@@ -260,7 +265,9 @@ def _named_value(name: str, schemas: Mapping[str, Schema], texts: Sequence[str])
     if options:
         # Of the options `new` and `newest first` the longer one is tried first.
         spellings = sorted(map(re.escape, options), key=len, reverse=True)
-        option = rf"({'|'.join(spellings)})(?!\w)".replace("_", r"[\s_-]+")
+        # Not at the ends of an option such as `__typename`, where no word precedes the blanks.
+        spaced = _UNDERSCORE.sub(r"[\\s_-]+", "|".join(spellings))
+        option = rf"({spaced})(?!\w)"
         patterns = [rf"\b{spaced_name}(?:\s*[=:]\s*|\s+){option}"]
         # An option that another parameter has too is used only after the parameter's name.
         rivals = [schema for rival, schema in schemas.items() if rival != name]

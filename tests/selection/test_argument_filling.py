@@ -26,6 +26,7 @@ def fill(
     [
         ({"unit": {"enum": ["metric", "imperial"]}}, "in Imperial units", {"unit": "imperial"}),
         ({"sort": {"enum": ["new", "newest_first"]}}, "the newest first", {"sort": "newest_first"}),
+        ({"sort": {"enum": ["_id", "date"]}}, "sort them by _id", {"sort": "_id"}),
         ({"level": {"enum": [1, 2]}}, "at level 2", {"level": 2}),
         ({"mode": {"const": "fast"}}, "be fast", {"mode": "fast"}),
         ({"url": STRING}, "open https://a.example.", {"url": "https://a.example"}),
@@ -135,10 +136,14 @@ def test_a_call_names_the_required_arguments_without_a_value() -> None:
 
 @pytest.mark.parametrize(
     "piece",
-    ["a", "a.", "-", "1,", "'", "http://", "a@a.", "A ", "/", "../", "1-", "“", "'a", " 'a", "x: "],
+    [
+        *["a", "a.", "-", "1,", "'", "http://", "a@a.", "A ", "/", "../", "1-", "“", "'a", " 'a"],
+        *["x: ", " ", "x "],
+    ],
 )
 def test_hostile_text_takes_no_time(piece: str) -> None:
-    properties = {"x": STRING, "path": STRING, "limit": INTEGER, "sort": MONEY}
+    fields = {"enum": ["_id", "created_at"]}
+    properties = {"x": STRING, "path": STRING, "limit": INTEGER, "sort": MONEY, "field": fields}
     started = time.thread_time()
     fill(properties, piece * 1_000_000)
     assert time.thread_time() - started < 0.5

@@ -1,5 +1,6 @@
 """Tests `LexicalToolSelector`."""
 
+import time
 from typing import Any, Literal
 from unittest.mock import MagicMock
 
@@ -238,7 +239,17 @@ async def test_several_requests_in_one_sentence_give_several_calls() -> None:
         ("read_file", {"path": "aa.py"}),
         ("get_weather", {"city": "Ulm"}),
     ]
+    for seam in ("; ", " \n and ", "\n \nThen "):
+        text = f"Read the file aa.py{seam}show the weather for city: Ulm"
+        assert len(await chosen(task(text))) == 2
     assert await chosen(task("Search for 'cats' and dogs")) == [("search_files", {"query": "cats"})]
+
+
+@pytest.mark.parametrize("blanks", [" ", " \n", "\t and"])
+async def test_a_hostile_task_takes_no_time(blanks: str) -> None:
+    started = time.process_time()
+    assert (await select(task("What is it" + blanks * 20_000 + "now?"))).calls == ()
+    assert time.process_time() - started < 1
 
 
 async def test_words_of_prose_fill_no_argument() -> None:
