@@ -53,6 +53,19 @@ _LOADING = ForkSafeLock()
 # https://cookbook.openai.com/examples/how_to_count_tokens_with_tiktoken: three around a message and
 # one for its role
 _MESSAGE_TOKENS = 4
+# The most that an image takes in most models: Claude scales one down to some 1,600 tokens
+# (https://docs.claude.com/en/docs/build-with-claude/vision), OpenAI's GPT-4o to 8 tiles of 170
+# tokens and 85 more, and GPT-4.1 to 1,536 patches
+# (https://platform.openai.com/docs/guides/images-vision). A page of a PDF takes 1,500 to 3,000
+# (https://docs.claude.com/en/docs/build-with-claude/pdf-support).
+_MEDIA_TOKENS = 1_600
+# Tuples, since the type of a block may be anything, also an object without a hash.
+_MEDIA = (
+    *("audio", "document", "file", "image", "image_url"),
+    *("input_audio", "input_file", "input_image"),
+)
+_DATA_FIELDS = ("base64", "data", "file_data")
+_DATA_URL = re.compile(r"data:[^\s,]{0,200};base64,", re.IGNORECASE)
 _RATIO_MARGIN = 1.03  # the next text may have more tokens a word than the texts so far
 _RATIOS = 8
 _MIN_LEARNT_TOKENS = 200  # in a shorter prompt the marks around messages distort the ratio
@@ -89,7 +102,9 @@ def count_tokens(counter: TokenCounter, text: str) -> int:
 def message_tokens(fields: Mapping[str, object], count: Callable[[str], int]) -> int:
     """Count the tokens of a chat message: its text, its other fields as JSON, and four more.
 
-    The four are those of OpenAI's chat format for the role and its marks.
+    The four are those of OpenAI's chat format for the role and its marks. The data of an image, a
+    sound or a file counts as 1,600 tokens, whatever its size. That is the most an image takes in
+    most models, and less than a long PDF takes.
 
     Args:
         fields: The message as a dict of plain data. Fields with None are not sent.
@@ -102,9 +117,51 @@ def message_tokens(fields: Mapping[str, object], count: Callable[[str], int]) ->
     if isinstance(content, str):
         del sent["content"]
         tokens += count(content)
+    elif content is not None:
+        sent["content"], media_tokens = without_media(content)
+        tokens += media_tokens
     if sent:
         tokens += count(json.dumps(sent))
     return tokens
+
+
+def without_media(content: object) -> tuple[object, int]:
+    """Return the content of a message without the data of media, and the tokens of that data.
+
+    Media are images, sounds and files that the message has in base64, in the shapes of OpenAI,
+    Anthropic, MCP and LangChain. An address remains, since nothing tells what is behind it.
+    """
+    if not isinstance(content, list):
+        return content, 0
+    blocks: list[object] = []
+    tokens = 0
+    for block in content:
+        remaining = block
+        if isinstance(block, Mapping) and block.get("type") in _MEDIA:
+            remaining = _without_data(block)
+            if remaining != block:
+                tokens += _MEDIA_TOKENS
+        elif isinstance(block, Mapping) and isinstance(block.get("content"), list):
+            # The output of a tool in Anthropic's messages.
+            output, output_tokens = without_media(block["content"])
+            remaining = {**block, "content": output}
+            tokens += output_tokens
+        blocks.append(remaining)
+    return blocks, tokens
+
+
+def _without_data(block: Mapping[str, object]) -> dict[str, object]:
+    """Return a block of media without its data, which is in the block or in one of its fields."""
+    remaining: dict[str, object] = {}
+    for name, value in block.items():
+        if isinstance(value, Mapping):
+            remaining[name] = _without_data(value)
+        # A document of Anthropic may have plain text as its data.
+        elif name in _DATA_FIELDS and block.get("type") != "text":
+            continue
+        elif not (isinstance(value, str) and _DATA_URL.match(value)):
+            remaining[name] = value
+    return remaining
 
 
 class UpperBoundCounter:

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
+from itertools import chain
 from typing import Any, Final, Literal, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -301,7 +302,7 @@ class _Folder:
     def plan(self) -> FoldPlan:
         needed_tokens = max(self.tokens, self._unfoldable_tokens())
         if needed_tokens > self.policy.max_tokens:
-            raise _over(needed_tokens, self.policy.max_tokens)
+            raise self._over(needed_tokens)
         messages = [*self.head, *self.pins]
         tokens = self.fixed_tokens + self.live_tokens
         if self.segments:
@@ -319,6 +320,25 @@ class _Folder:
             tuple(self.parts),
             self._shown_outputs(),
             dict(role_tokens),
+        )
+
+    def _over(self, needed_tokens: int) -> TokenBudgetError:
+        limit = self.policy.max_tokens
+        media_tokens = 0
+        for message in chain(self.head, *(unit.current for unit in self.live)):
+            media_tokens += message.media_tokens
+        if needed_tokens - media_tokens <= limit:
+            remedy = (
+                f"their images, sounds and files count {media_tokens:,}; raise max_tokens or send "
+                f"fewer"
+            )
+        else:
+            remedy = "raise max_tokens or shorten the system messages and pins"
+        return TokenBudgetError(
+            f"the messages that cannot be folded take {needed_tokens:,} tokens of {limit:,}; "
+            f"{remedy}",
+            needed_tokens=needed_tokens,
+            limit_tokens=limit,
         )
 
     def _shown_outputs(self) -> tuple[ShownOutput, ...]:
@@ -405,7 +425,7 @@ class _Folder:
                 for output, whole in zip(message.outputs, original.outputs, strict=True):
                     if output.value != whole.value:
                         continue  # a line is in its place already
-                    tokens = self.counter.count(output.text)
+                    tokens = output.tokens(self.counter)
                     if tokens >= _MIN_OUTPUT_TOKENS:
                         call = unit.call(output.call_id)
                         yield _Output(unit, index, call, output.value, output.text, tokens)
@@ -602,12 +622,3 @@ def _stored_part(output: _Output) -> StoredPart:
         args = {"arguments": args}
     # The digest as task id gives two outputs of the same call two pointers.
     return StoredPart(output.call.name, args, text_digest(output.text)[:12], output.value)
-
-
-def _over(needed: int, limit: int) -> TokenBudgetError:
-    return TokenBudgetError(
-        f"the messages that cannot be folded take {needed:,} tokens of {limit:,}; raise "
-        f"max_tokens or shorten the system messages and pins",
-        needed_tokens=needed,
-        limit_tokens=limit,
-    )

@@ -13,7 +13,7 @@ import orjson
 
 from llm_common._threads import computed_once
 from llm_common.core.models import LLMMessage, MessageRole
-from llm_common.core.tokens import TokenCounter, message_tokens
+from llm_common.core.tokens import TokenCounter, message_tokens, without_media
 from llm_common.text.canonical import stable_json, to_plain
 from llm_common.text.display import printable
 
@@ -62,6 +62,11 @@ class ToolOutput:
     def text(self) -> str:
         """Return the value as one text."""
         return self.value if isinstance(self.value, str) else stable_json(self.value)
+
+    def tokens(self, counter: TokenCounter) -> int:
+        """Return the tokens of the value."""
+        value, media_tokens = without_media(self.value)
+        return counter.count(ToolOutput(self.call_id, value).text) + media_tokens
 
 
 @dataclass(frozen=True)
@@ -162,6 +167,11 @@ class HistoryMessage:
     def tokens(self, counter: TokenCounter) -> int:
         """Return the tokens of the message in a prompt, with those around it."""
         return message_tokens(self.data, lambda text: counter.count(printable(text)))
+
+    @property
+    def media_tokens(self) -> int:
+        """Return the tokens of the images, sounds and files in the message."""
+        return without_media(self.data.get("content"))[1]
 
     def with_outputs(self, texts: Mapping[str, str]) -> "HistoryMessage":
         """Return the message with other outputs, which `texts` has by the ids of their calls."""

@@ -7,7 +7,7 @@ from itertools import accumulate, pairwise, takewhile
 from pydantic import BaseModel, ConfigDict
 
 from llm_common.core.models import LLMMessage, MessageRole
-from llm_common.core.tokens import DefaultCounter, TokenCounter
+from llm_common.core.tokens import DefaultCounter, TokenCounter, without_media
 from llm_common.errors import TokenBudgetError
 from llm_common.prompt.prompt_bundle import PromptBundle, PromptMeter
 from llm_common.text.display import excerpt_text, printable
@@ -121,6 +121,9 @@ def _require(meter: PromptMeter, uncut: PromptBundle, tools: PromptBundle) -> No
     if meter.fits(tools):
         problem = f"system text, question and tool schemas, which are never cut, take {needed}"
         remedy = "shorten them"
+        media_tokens = sum(without_media(message.content)[1] for message in uncut.history)
+        if needed - media_tokens <= limit:
+            remedy = f"send fewer images, sounds and files, which count {media_tokens}"
     else:
         problem = f"the tool schemas alone take {meter.tokens(tools)}"
         remedy = "give fewer tools"

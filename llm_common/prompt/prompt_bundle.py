@@ -178,6 +178,8 @@ def count_prompt_tokens(bundle: PromptBundle, counter: TokenCounter | None = Non
     """Count the tokens of all that the bundle sends, with the overhead of each message.
 
     Tool schemas count as part of the system message or as a separate parameter, whichever is more.
+    An image, a sound or a file in base64 counts as 1,600 tokens. A long PDF or recording takes
+    more, and so does an image in a model of high resolution.
 
     Args:
         bundle: The prompt.

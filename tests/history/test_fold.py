@@ -11,10 +11,10 @@ from hypothesis import given, strategies as st
 from pydantic import BaseModel
 
 from llm_common.agents import FileContextPointerStore
-from llm_common.core import DefaultCounter
+from llm_common.core import DefaultCounter, LLMMessage, MessageRole
 from llm_common.errors import InvalidIdError, TokenBudgetError
 from llm_common.history import FoldPolicy, Message, fold, history_tools, search_history
-from llm_common.prompt import PromptBundle
+from llm_common.prompt import PromptBundle, fit
 from llm_common.prompt.prompt_bundle import count_prompt_tokens
 from tests.context.samples import CharacterCounter
 from tests.history.conversations import (
@@ -295,7 +295,7 @@ def openai_turn(call: Any, call_id: str | None, output: str) -> list[Message]:
     ]
 
 
-def anthropic_turn(use: Any, output: str, *beside: dict[str, Any]) -> list[Message]:
+def anthropic_turn(use: Any, output: Any, *beside: dict[str, Any]) -> list[Message]:
     use_id = plain_object(use)["id"]
     result = {"type": "tool_result", "tool_use_id": use_id, "content": output}
     return [{"role": "assistant", "content": [use]}, {"role": "user", "content": [result, *beside]}]
@@ -436,6 +436,74 @@ async def test_an_image_stays_beside_a_text_that_is_cut(store: FileContextPointe
     assert (folded.tokens <= 700, kept, text["type"]) == (True, image, "text")
     assert "word word" in text["text"]
     assert "more more" in text["text"]
+
+
+DATA = "iVBORw0KGgo" * 2_700  # 30 KB
+URL = f"data:image/png;base64,{DATA}"
+MEDIA: dict[str, dict[str, Any]] = {
+    "chat": {"type": "image_url", "image_url": {"url": URL, "detail": "high"}},
+    "responses": {"type": "input_image", "image_url": URL},
+    "anthropic": {
+        "type": "image",
+        "source": {"type": "base64", "media_type": "image/png", "data": DATA},
+    },
+    "mcp": {"type": "image", "data": DATA, "mimeType": "image/png"},
+    "langchain": {"type": "image", "base64": DATA, "mime_type": "image/png"},
+    "sound": {"type": "input_audio", "input_audio": {"data": DATA, "format": "wav"}},
+    "file": {"type": "file", "file": {"file_data": f"data:application/pdf;base64,{DATA}"}},
+    "document": {
+        "type": "document",
+        "source": {"type": "base64", "media_type": "application/pdf", "data": DATA},
+    },
+}
+
+
+@pytest.mark.parametrize("block", MEDIA.values(), ids=MEDIA)
+async def test_an_image_counts_the_same_whatever_its_size_t_14(
+    store: FileContextPointerStore, block: dict[str, Any]
+) -> None:
+    messages: list[Message] = [{"role": "user", "content": [block, "What is this?"]}]
+    folded = await fold(messages, store=store, session_id="s")
+    assert (list(folded.messages), folded.parts) == (messages, ())
+    assert 1_600 < folded.tokens < 1_700
+    bundle = fit(PromptBundle(history=[LLMMessage(role=MessageRole.USER, content=[block])]))
+    assert 1_600 < count_prompt_tokens(bundle) < 1_700
+
+
+async def test_a_document_of_plain_text_counts_its_text_t_14(
+    store: FileContextPointerStore,
+) -> None:
+    source = {"type": "text", "media_type": "text/plain", "data": "word " * 3_000}
+    block = {"type": "document", "title": "data: words", "source": source}
+    folded = await fold([{"role": "user", "content": [block]}], store=store, session_id="s")
+    assert folded.tokens > 3_000
+    odd: list[Message] = [{"role": "user", "content": [{"type": [], "data": "a"}]}]
+    assert (await fold(odd, store=store, session_id="s")).tokens < 50
+
+
+async def test_too_many_images_are_named_t_14(store: FileContextPointerStore) -> None:
+    content = [*MEDIA.values()]
+    with pytest.raises(
+        TokenBudgetError, match=r"tokens of 8,000; their images, .* count 12,800; raise"
+    ):
+        await fold([{"role": "user", "content": content}], store=store, session_id="s")
+    history = [LLMMessage(role=MessageRole.USER, content=content)]
+    with pytest.raises(TokenBudgetError, match=r"; send fewer .* count 12800, or"):
+        fit(PromptBundle(history=history))
+
+
+async def test_an_image_in_an_output_is_stored_with_its_tokens_t_14(
+    store: FileContextPointerStore,
+) -> None:
+    messages: list[Message] = [{"role": "user", "content": "Look."}]
+    for number in range(6):
+        use = {"type": "tool_use", "id": f"c{number}", "name": "look", "input": {"n": number}}
+        messages += anthropic_turn(use, [MEDIA["anthropic"]])
+    folded = await fold(messages, store=store, session_id="s")
+    assert {part.kind for part in folded.parts} == {"output"}
+    assert all(1_600 < part.tokens < 1_700 for part in folded.parts)
+    assert folded.messages[-1] == messages[-1]
+    assert folded.tokens <= 8_000
 
 
 async def test_two_long_texts_share_the_limit(store: FileContextPointerStore) -> None:
