@@ -142,10 +142,23 @@ def _message(role: MessageRole, text: str) -> list[LLMMessage]:
 
 
 def _sendable(message: LLMMessage) -> LLMMessage:
-    # Content of other kinds, such as images, is passed through unchanged.
-    if not isinstance(message.content, str) or message.content.isascii():
-        return message
-    return message.model_copy(update={"content": printable(message.content)})
+    changes: dict[str, object] = {}
+    for name, value in message:
+        encodable = _encodable(value)
+        if encodable != value:
+            changes[name] = encodable
+    return message.model_copy(update=changes) if changes else message
+
+
+def _encodable(value: object) -> object:
+    """Return plain data with the lone surrogates of its texts and keys as escapes."""
+    if isinstance(value, str):
+        return printable(value)
+    if isinstance(value, list):
+        return [_encodable(item) for item in value]
+    if isinstance(value, dict):
+        return {_encodable(key): _encodable(item) for key, item in value.items()}
+    return value
 
 
 def _merged(messages: Iterable[LLMMessage]) -> list[LLMMessage]:

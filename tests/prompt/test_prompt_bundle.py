@@ -138,3 +138,23 @@ def test_lone_surrogates_become_escapes_f_148() -> None:
     sent = "\n".join(str(message.content) for message in bundle.to_messages())
     assert all(escape in sent for escape in (r"a\ud83d", r"b\ude00", r"\ud800", r"\udfff"))
     assert sent == sent.encode().decode()
+
+
+def test_lone_surrogates_in_blocks_and_calls_become_escapes_f_148() -> None:
+    image = {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}
+    function = {"name": "t", "arguments": '{"q": "c\ud83d"}'}
+    history = [
+        LLMMessage(role=MessageRole.USER, content=[{"type": "text", "text": "a \ud800"}, image]),
+        LLMMessage(role=MessageRole.ASSISTANT, function_call=function),
+        LLMMessage(role=MessageRole.ASSISTANT, tool_calls=[{"id": "\udfff", "function": function}]),
+        LLMMessage(role=MessageRole.TOOL, content="é", tool_call_id="\udfff"),
+    ]
+    messages = PromptBundle(history=history).to_messages()
+    sent = "".join(message.model_dump_json() for message in messages)
+    assert sent == sent.encode().decode()
+    question, legacy, call, output = messages
+    assert question.content == [{"type": "text", "text": r"a \ud800"}, image]
+    assert legacy.function_call == {"name": "t", "arguments": r'{"q": "c\ud83d"}'}
+    assert (call.tool_calls or [{}])[0]["id"] == output.tool_call_id == r"\udfff"
+    assert output.content == "é"
+    assert PromptBundle(history=messages).to_messages() == messages
