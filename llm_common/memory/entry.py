@@ -16,6 +16,7 @@ from llm_common.text.display import one_line
 # At most 800 bytes of UTF-8, well below the 2,704 bytes of a key in a PostgreSQL index.
 _MAX_ID_CHARS = 200
 _MAX_DIGITS = 18  # fits into the 64-bit integers of every store
+_MAX_ROWS = 2**63 - 1  # the largest integer of SQLite and PostgreSQL
 _USERS = "\x1f"  # begins a user's scope: not printable, so no session id begins with it
 
 ECHO_EVENTS = 8
@@ -150,8 +151,8 @@ def checked_target(session_id: str | None, user: str | None, event_id: str | Non
     return Target(None, None, event_number)
 
 
-def check_limit(session_id: object, user: object, limit: object) -> None:
-    """Check the arguments of `recent`.
+def checked_limit(session_id: object, user: object, limit: int) -> int:
+    """Check the arguments of `recent`, and return the limit for a database.
 
     Raises:
         InvalidIdError: If the session id or the user is invalid.
@@ -159,6 +160,12 @@ def check_limit(session_id: object, user: object, limit: object) -> None:
     """
     check_session(session_id, user)
     _check_int("limit", limit)
+    return row_count(limit)
+
+
+def row_count(number: int) -> int:
+    """Return a number of rows that a database accepts, for a LIMIT or OFFSET."""
+    return min(max(number, 0), _MAX_ROWS)
 
 
 def check_search(query: object, k: object, filters: object) -> str:

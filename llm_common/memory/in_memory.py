@@ -11,9 +11,9 @@ from typing import Self
 from llm_common.memory.entry import (
     ECHO_EVENTS,
     Entry,
-    check_limit,
     check_search,
     checked_entry,
+    checked_limit,
     checked_target,
     no_such_event,
     scope_of,
@@ -116,7 +116,7 @@ class InMemoryMemory:
         self, session_id: str, *, limit: int = 20, user: str | None = None, history: bool = False
     ) -> list[Event]:
         """Return the newest events, oldest first. See `FactMemory.recent`."""
-        check_limit(session_id, user, limit)
+        limit = checked_limit(session_id, user, limit)
         now = datetime.now(UTC)
         events: list[Event] = []
         # `get`, so that reading does not create the scope.

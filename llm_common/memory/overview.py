@@ -13,7 +13,14 @@ from typing import Any, Final, LiteralString, Protocol
 from pydantic import BaseModel, ConfigDict
 
 from llm_common.errors import StoreError
-from llm_common.memory.entry import Target, check_user, checked_target, scope_of, user_of
+from llm_common.memory.entry import (
+    Target,
+    check_user,
+    checked_target,
+    row_count,
+    scope_of,
+    user_of,
+)
 from llm_common.memory.protocol import Event
 
 # SQLite and PostgreSQL both understand these. `:name` is a bound value. SQLite has no schemas, so
@@ -166,8 +173,8 @@ def _values(target: Target, limit: int, offset: int) -> dict[str, Any]:
         "session_id": target.session_id,
         "number": target.event_number,
         "now": datetime.now(UTC),
-        "limit": limit,
-        "offset": offset,
+        "limit": row_count(limit),
+        "offset": row_count(offset),
     }
 
 

@@ -22,9 +22,9 @@ from llm_common.errors import (
 from llm_common.memory.entry import (
     ECHO_EVENTS,
     Entry,
-    check_limit,
     check_search,
     checked_entry,
+    checked_limit,
     checked_target,
     no_such_event,
     scope_of,
@@ -384,12 +384,12 @@ class PostgresMemory:
         self, session_id: str, *, limit: int = 20, user: str | None = None, history: bool = False
     ) -> list[Event]:
         """Return the newest events, oldest first. See `FactMemory.recent`."""
-        check_limit(session_id, user, limit)
+        limit = checked_limit(session_id, user, limit)
         values = {
             "scope": scope_of(session_id, user),
             "session_id": session_id,
             "history": history,
-            "limit": max(limit, 0),
+            "limit": limit,
         }
         async with self._connected() as connection:
             rows = await self._rows(connection, _RECENT, values)

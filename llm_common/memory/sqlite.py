@@ -23,9 +23,9 @@ from llm_common.memory.entry import (
     ECHO_EVENTS,
     Entry,
     Target,
-    check_limit,
     check_search,
     checked_entry,
+    checked_limit,
     checked_target,
     no_such_event,
     scope_of,
@@ -206,8 +206,8 @@ class SqliteMemory:
         self, session_id: str, *, limit: int = 20, user: str | None = None, history: bool = False
     ) -> list[Event]:
         """Return the newest events, oldest first. See `FactMemory.recent`."""
-        check_limit(session_id, user, limit)
-        scope, limit = scope_of(session_id, user), max(limit, 0)
+        limit = checked_limit(session_id, user, limit)
+        scope = scope_of(session_id, user)
         return await self._run(
             self._reader,
             lambda connection: _recent(connection, scope, session_id, limit, history=history),

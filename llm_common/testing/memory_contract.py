@@ -206,7 +206,10 @@ class MemoryContract:
             await memory.append_event("s", Event(role=role, text=str(index)))
         assert _event_texts(await memory.recent("s", limit=3)) == ["27", "28", "29"]
         assert [event.role for event in await memory.recent("s", limit=2)] == ["user", "assistant"]
-        assert len(await memory.recent("s", limit=100)) == len(range(30))
+        for limit in (100, 2**63 - 1, 2**63, 10**30):  # databases have integers of 64 bits
+            assert len(await memory.recent("s", limit=limit)) == len(range(30))
+            assert len(await memory.retrieve("29", limit, MemoryFilters(session_id="s"))) == 1
+        assert await memory.recent("s", limit=-(2**64)) == []
         assert await memory.recent("s", limit=0) == await memory.recent("s", limit=-1) == []
 
     async def test_concurrent_appends_lose_nothing_s3_05(self, memory: Memory) -> None:

@@ -53,6 +53,16 @@ async def test_a_damaged_time_of_a_session_is_an_error_of_the_store() -> None:
         await list_sessions(Scripted([("s", "s", 1, 1, "yesterday")], [(1,)]), limit=1)
 
 
+async def test_a_page_may_be_of_any_size_and_behind_the_last(tmp_path: Path) -> None:
+    async with SqliteMemory(tmp_path / "m.db") as memory:
+        await memory.append_event("s", Event(text="zebra"))
+        for number in (2**63 - 1, 2**63, 10**30):
+            sessions, _ = await list_sessions(memory, limit=number)
+            assert [session.session_id for session in sessions] == ["s"]
+            assert await list_sessions(memory, limit=9, offset=number) == ([], 1)
+            assert await list_events(memory, session_id="s", limit=9, offset=number) == ([], 1)
+
+
 @pytest.mark.parametrize("user", ["", "a\nb"])
 async def test_sessions_of_an_invalid_user_are_not_listed(user: str) -> None:
     with pytest.raises(InvalidIdError, match=r"the user .* is not allowed"):
