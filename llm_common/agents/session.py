@@ -351,7 +351,7 @@ class Session:
         if pointer_id is None:
             raise PointerNotFoundError(
                 "this result has no pointer: it is whole in the text that offload returned, or it "
-                "could not be stored"
+                "could not be stored. Use that text"
             )
         part = {"path": path, "lines": lines, "chars": chars, "regex": pattern}
         selected = {name: value for name, value in part.items() if value is not None}
