@@ -48,7 +48,7 @@ FindingKind = Literal[
 - `leftover_next`: a repeated save was killed and is unfinished.
 - `stale_temporary`: a temporary file of a killed writer is over an hour old.
 - `unsafe`: a link, directory or device, or a file with several hard links or another owner.
-- `unreadable`: the query's folder cannot be read.
+- `unreadable`: the query's folder cannot be read, or a file does not fit in memory. Not repaired.
 - `unrecognized`: no store writes files of this name.
 """
 

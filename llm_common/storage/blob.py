@@ -108,7 +108,8 @@ class BlobStore(Protocol):
 
         Raises:
             PointerNotFoundError: If the blob does not exist.
-            CorruptPointerError: If the blob exceeds `max_bytes` or does not fit in memory.
+            CorruptPointerError: If the blob exceeds `max_bytes`.
+            StoreError: If it does not fit in memory.
         """
 
     def get_many(
@@ -186,7 +187,8 @@ class LockedFolder(Protocol):
         """Return the bytes of a blob, None if it does not exist.
 
         Raises:
-            CorruptPointerError: If the blob exceeds `max_bytes` or does not fit in memory.
+            CorruptPointerError: If the blob exceeds `max_bytes`.
+            StoreError: If it does not fit in memory.
             UnsafePathError: If the name belongs to a link, a device or another user's file.
         """
 

@@ -498,21 +498,24 @@ class _Folder:
         """Return the bytes of a regular file.
 
         Raises:
-            CorruptPointerError: If it exceeds `max_bytes` or does not fit in memory.
+            CorruptPointerError: If it exceeds `max_bytes`.
+            StoreError: If it does not fit in memory, which proves nothing about the file.
         """
         descriptor = os.open(name, _FILE, dir_fd=self._descriptor)
         try:
             size = self._checked(descriptor, name).st_size
             if max_bytes is not None and size > max_bytes:
-                raise MemoryError  # noqa: TRY301 - handled like a file that does not fit in memory
+                raise CorruptPointerError(
+                    f"{self._path}/{name} has too many bytes. Restore it from a copy"
+                )
             # One byte more than the size: a full read shows that the file has grown. Linux also
             # returns at most 2 GiB at a time.
             data = os.read(descriptor, size + 1)
             if len(data) != size:
                 data += b"".join(iter(partial(os.read, descriptor, size + 1), b""))
         except (MemoryError, OverflowError) as exc:
-            raise CorruptPointerError(
-                f"{self._path}/{name} has too many bytes. Restore it from a copy"
+            raise StoreError(
+                f"{self._path}/{name} does not fit in memory. Read it in a process with more"
             ) from exc
         else:
             return data
@@ -524,6 +527,7 @@ class _Folder:
 
         Raises:
             OSError: If the process has run out of descriptors or memory.
+            StoreError: If the file does not fit in memory.
         """
         try:
             return self.read(name, max_bytes)

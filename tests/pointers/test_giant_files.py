@@ -100,6 +100,41 @@ pathlib.Path({str(tmp_path / "giant")!r}).read_bytes()
     assert "MemoryError" in done.stderr
 
 
+SHORT_OF_MEMORY = """
+import asyncio, pathlib, resource, sys
+from llm_common.agents import FileContextPointerStore
+from llm_common.errors import CorruptPointerError, StoreError
+
+async def use(folder):
+    store = FileContextPointerStore(folder, durability="rename")
+    pointer = await store.save(query_id="q", tool_name="t", args={}, result="x" * 90_000_000)
+    used = int(pathlib.Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    none = resource.RLIM_INFINITY
+    resource.setrlimit(resource.RLIMIT_AS, (used + 60_000_000, none))
+    try:
+        store.load_result(pointer=pointer)
+    except StoreError as error:
+        assert not isinstance(error, CorruptPointerError), error
+        assert "does not fit in memory" in str(error)
+    else:
+        raise AssertionError("this process has memory enough")
+    report = await store.verify(repair=True)
+    assert [(one.kind, one.repaired) for one in report.findings] == [("unreadable", False)]
+    resource.setrlimit(resource.RLIMIT_AS, (none, none))
+    assert len(store.load_result(pointer=pointer)) == 90_000_000
+    assert (await store.verify()).is_clean
+
+asyncio.run(use(sys.argv[1]))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_repair_keeps_a_result_that_does_not_fit_in_memory_s0_21(tmp_path: Path) -> None:
+    program = [sys.executable, "-c", SHORT_OF_MEMORY, str(tmp_path)]
+    done = subprocess.run(program, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3_000:]
+
+
 @pytest.mark.parametrize("home", ["memory", "objects"])
 @pytest.mark.parametrize("kind", ["meta.json", "result.json"])
 async def test_a_blob_over_its_size_limit_is_damaged(home: str, kind: str) -> None:
