@@ -168,8 +168,9 @@ class LLMConfig(BaseModel):
         cost_limit_usd: Dollars that the client may spend in total. None sets no limit. A request
             that could exceed the limit is not sent. Four things can still exceed it. An answer can
             have more than 1,000 tokens without `max_tokens`. Prompt tokens can be missing from the
-            request (an image by its address, a tool of the endpoint). A call that timed out here
-            can be charged there. Prices can differ from the known ones.
+            request (an image by its address, a tool of the endpoint). A call that timed out here,
+            or whose answer cannot be read, can be charged there. Prices can differ from the known
+            ones. A stream that was not read to its end counts with its expected cost.
         prices: Prices by the model's name in calls, for models whose price the library does not
             know.
         unknown_price: Treatment of models without a known price under a limit. `refuse` sends

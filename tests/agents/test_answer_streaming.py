@@ -277,7 +277,7 @@ async def test_leaving_a_stream_closes_the_connection(how: str) -> None:
             task.cancel()
         await asyncio.wait([task])
         await asyncio.wait_for(ended.wait(), timeout=10)
-        assert client.usage.calls == 0
+        assert (client.usage.calls, client.usage.unpriced_calls) == (1, 1)
 
 
 async def test_a_model_may_choose_the_outputs_that_are_shown() -> None:

@@ -20,7 +20,8 @@ class UsageTotals:
     """Usage of all calls of a client so far, as the endpoint counted it.
 
     Attributes:
-        calls: Number of charged replies. A retried call can have several, failed ones included.
+        calls: Number of charged replies. A retried call can have several, failed ones included. A
+            stream that was not read to its end is one, of unknown price.
         prompt_tokens: Tokens of the prompts.
         completion_tokens: Tokens of the answers.
         cached_tokens: Tokens of the prompts that the endpoint had cached.
@@ -76,13 +77,22 @@ class Bill:
             raise
 
 
-def expected_cost_usd(body: bytes, *, prices: TokenPrices, max_tokens: int | None) -> float:
+def expected_cost_usd(
+    body: bytes, *, prices: TokenPrices, max_tokens: int | None, answers: int = 1
+) -> float:
     """Return the maximum cost of a request in dollars.
 
-    Without `max_tokens` the answer is expected to have 1,000 tokens.
+    Args:
+        body: The request.
+        prices: Prices of its model.
+        max_tokens: Maximum length of one answer. None expects 1,000 tokens.
+        answers: Number of answers to the one prompt.
     """
-    # No token is shorter than a byte, so the size of the request bounds its tokens.
-    usage = LLMUsage(prompt_tokens=len(body), completion_tokens=max_tokens or _ANSWER_TOKENS)
+    usage = LLMUsage(
+        # No token is shorter than a byte, so the size of the request bounds its tokens.
+        prompt_tokens=len(body),
+        completion_tokens=(max_tokens or _ANSWER_TOKENS) * answers,
+    )
     return prices.cost_usd(usage)
 
 

@@ -282,6 +282,9 @@ class OpenAICompatibleClient(LLMClient):
             reply = await self._endpoint.retry(begin, wait_s=policy.wait_s)
             self._refused.add(request.model, policy.refused)
             parts = StreamedReply()
+            # Charged as a reply of unknown price if the stream breaks or is not read to its end,
+            # since the endpoint has begun to write.
+            payload: dict[str, Any] = {}
             try:
                 reading = read_stream(
                     reply,
@@ -294,11 +297,13 @@ class OpenAICompatibleClient(LLMClient):
                     async for text in texts:
                         yield LLMDelta(text=text)
                 payload = parts.payload()
-                charge(payload)
             except LLMStatusError as exc:  # in the middle of the stream, after `Endpoint`'s checks
+                if not parts.has_begun:  # an error instead of an answer, which is not charged
+                    payload = {"error": exc.status}
                 self._endpoint.remove_key(exc)
                 raise
             finally:
+                charge(payload)
                 await reply.aclose()
             yield LLMDelta(response=self._response(payload, policy, bill, started=started))
 
@@ -353,7 +358,10 @@ class OpenAICompatibleClient(LLMClient):
         expected_usd: float | None = None
         if assumed is not None:
             expected_usd = expected_cost_usd(
-                request.body(), prices=assumed, max_tokens=request.max_tokens
+                request.body(),
+                prices=assumed,
+                max_tokens=request.max_tokens,
+                answers=request.answers,
             )
             # An assumed price is not a bound: an earlier reply may have reported a higher cost.
             if prices is None:

@@ -107,6 +107,11 @@ class StreamedReply:
         self.is_done = False
         self.whole: dict[str, Any] | None = None
 
+    @property
+    def has_begun(self) -> bool:
+        """Return whether any part of an answer was received."""
+        return bool(self._message or self._calls)
+
     def add(self, event: bytes) -> str:
         """Add an event, and return its text, or "" for none.
 

@@ -107,6 +107,11 @@ class ChatRequest:
         return limit if isinstance(limit, int) else None
 
     @property
+    def answers(self) -> int:
+        """Return the number of answers that the request asks for, at least 1."""
+        return max(count_or_zero(self.core.get("n")), 1)
+
+    @property
     def metadata(self) -> dict[str, Any]:
         """Return the `metadata` of the response: `dropped_options`, if there are any."""
         if not self.dropped:

@@ -177,6 +177,20 @@ async def test_no_request_that_could_exceed_the_limit_is_sent() -> None:
     assert (caught.value.spent_usd, caught.value.limit_usd) == (0.6, 1.0)
 
 
+@pytest.mark.parametrize("max_tokens", [None, 2_000])
+async def test_each_of_several_answers_counts_for_the_limit(max_tokens: int | None) -> None:
+    # One answer is expected to cost $0.01, or $0.02 at most with 2,000 tokens.
+    prices = {"test-model": TokenPrices(prompt=0.0, completion=10.0)}
+    async with (
+        loopback(answer(200, ok())) as server,
+        OpenAICompatibleClient(server.config(cost_limit_usd=0.05, prices=prices)) as client,
+    ):
+        with pytest.raises(CostLimitError):
+            await client.chat_completion(messages=MESSAGES, max_tokens=max_tokens, n=6)
+        assert not server.requests
+        await client.chat_completion(messages=MESSAGES, max_tokens=max_tokens, n=2)
+
+
 async def test_a_retry_is_not_sent_once_the_cost_limit_is_reached(no_waits: None) -> None:
     body = ok(usage={"cost": 0.6}, error={"code": 429})
     async with (

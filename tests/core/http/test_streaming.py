@@ -4,7 +4,7 @@ import asyncio
 import json
 import re
 import time
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Any
 
 import pytest
@@ -13,6 +13,7 @@ from hypothesis import given, strategies as st
 from llm_common.core import LLMResponse, OpenAICompatibleClient
 from llm_common.core.http.streaming import EventReader
 from llm_common.errors import (
+    CostLimitError,
     LLMConnectionError,
     LLMError,
     LLMRateLimitError,
@@ -269,7 +270,7 @@ async def test_text_arrives_early_and_closing_ends_the_connection() -> None:
     ):
         assert await first_of(client) == "0 "
         await asyncio.wait_for(ended.wait(), timeout=5)
-        assert client.usage.calls == 0
+        assert (client.usage.calls, client.usage.unpriced_calls) == (1, 1)
 
 
 async def test_cancelling_ends_the_connection() -> None:
@@ -297,6 +298,44 @@ async def test_the_cost_limit_applies_to_streams() -> None:
         with pytest.raises(LLMError, match="nothing was sent"):
             await told(client)
         assert len(server.requests) == 1
+
+
+# $0.01 for the answer of a request, and nothing for its prompt.
+DEAR = {"cost_limit_usd": 0.025, "prices": {"test-model": {"prompt": 0, "completion": 10}}}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [[delta("yes"), delta("", "stop"), USAGE, DONE], [delta("yes")]],
+    ids=["left after its first text", "broken"],
+)
+async def test_a_stream_without_its_end_counts_towards_the_limit(body: list[bytes]) -> None:
+    async with (
+        loopback(raw(HEAD, *body)) as server,
+        OpenAICompatibleClient(server.config(max_tokens=1_000, **DEAR)) as client,
+    ):
+        for _ in range(2):
+            with suppress(LLMConnectionError):
+                await first_of(client)
+        with pytest.raises(CostLimitError) as caught:
+            await first_of(client)
+        assert len(server.requests) == 2
+        assert (client.usage.calls, client.usage.unpriced_calls) == (2, 2)
+    assert caught.value.spent_usd == pytest.approx(0.02)
+
+
+@pytest.mark.parametrize("is_written", [False, True])
+async def test_an_error_in_a_stream_counts_only_after_a_part_of_the_answer(
+    is_written: bool,
+) -> None:
+    body = [delta("yes")] * is_written + [event(error={"code": 400})]
+    async with (
+        loopback(raw(HEAD, *body)) as server,
+        OpenAICompatibleClient(server.config(max_tokens=1_000, **DEAR)) as client,
+    ):
+        with pytest.raises(LLMStatusError):
+            await told(client)
+        assert client.usage.calls == is_written
 
 
 PIECES = st.sampled_from(
