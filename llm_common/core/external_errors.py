@@ -15,7 +15,7 @@ from inspect import getattr_static
 from typing import Final
 
 from llm_common.core.http.providers import host_of
-from llm_common.core.http.status_errors import error_of_status
+from llm_common.core.http.status_errors import error_of_status, without_key
 from llm_common.errors import (
     LLMConnectionError,
     LLMError,
@@ -165,6 +165,6 @@ def _without_keys(text: str, causes: list[BaseException]) -> str:
     for cause in causes:
         for header, value in _headers(_stored(cause, "request")):
             key = value.removeprefix("Bearer ").strip()
-            if header in _KEY_HEADERS and key:
-                text = text.replace(key, "[api key]")
+            if header in _KEY_HEADERS:
+                text = without_key(text, key)
     return text

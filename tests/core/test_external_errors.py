@@ -20,7 +20,7 @@ from llm_common.errors import (
     ModelNotFoundError,
 )
 
-SECRET = "sk-canary-0123456789"
+SECRET = "sk-canary/0123456789"
 
 
 def exception(name: str, base: type[Exception] = Exception, **attributes: Any) -> Exception:
@@ -125,11 +125,12 @@ def test_the_endpoints_text_is_an_attribute(attributes: dict[str, Any], body: st
 )
 def test_a_key_that_the_endpoint_repeats_is_removed_f_116(header: str, value: str) -> None:
     inner = exception("SDKError", request=SimpleNamespace(headers={"X-Api-Key": "", header: value}))
-    outer = exception("WrapperError", status_code=401, body=f"no such key {SECRET}")
-    outer.__cause__ = inner
-    error = error_of(outer)
-    assert isinstance(error, LLMAuthError)
-    assert error.body == "no such key [api key]"
+    for written in (SECRET, SECRET.replace("/", r"\/")):
+        outer = exception("WrapperError", status_code=401, body=f"no such key {written}")
+        outer.__cause__ = inner
+        error = error_of(outer)
+        assert isinstance(error, LLMAuthError)
+        assert error.body == "no such key [api key]"
 
 
 def test_an_unknown_wrapper_is_named_by_its_cause() -> None:

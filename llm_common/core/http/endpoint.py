@@ -15,6 +15,7 @@ from llm_common.core.http.status_errors import (
     endpoint_message,
     error_of_status,
     reported_error,
+    without_key,
 )
 from llm_common.core.http.transport import (
     ACCEPT_ENCODING,
@@ -172,7 +173,7 @@ class Endpoint:
 
     def remove_key(self, error: LLMStatusError) -> None:
         """Remove the key from an error's texts, since some endpoints repeat it."""
-        body = error.body.replace(self._key, "[api key]") if self._key else error.body
+        body = without_key(error.body, self._key)
         error.endpoint_message = endpoint_message(body)
         # Cut last, since the part of a key before the cut would not be found.
         error.body = body[:_MAX_ERROR_CHARS]

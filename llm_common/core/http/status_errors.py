@@ -42,6 +42,8 @@ _NO_CREDIT = (
 )
 _VERSION = re.compile(r"/v[0-9]+[a-z0-9]*(?:/|$)")  # a segment such as /v1, /v4 or /v1beta
 _MAX_ENDPOINT_CHARS = 300
+# Characters of a key that a JSON encoder may escape. None escapes letters, digits, `_` and `-`.
+_ESCAPABLE = re.compile(r"[^\w-]")
 
 # Codes of OpenAI's error objects.
 _STATUS_OF_CODE = {
@@ -109,6 +111,27 @@ def endpoint_message(body: str) -> str:
         text = text_or_empty(fields.get("message")) or text_or_empty(fields.get("detail"))
     redacted = Redactor().beginning(text, max_chars=4 * _MAX_ENDPOINT_CHARS)
     return one_line(redacted, max_chars=_MAX_ENDPOINT_CHARS).removesuffix(".")
+
+
+def without_key(text: str, key: str) -> str:
+    """Return an endpoint's text without the API key, which some endpoints repeat.
+
+    Finds the key also with escapes of JSON, as in a body that is not decoded yet.
+    """
+    if not key:
+        return text
+    text = text.replace(key, "[api key]")
+    if "\\" not in text:  # then nothing is escaped
+        return text
+    return re.sub(_ESCAPABLE.sub(_escaped_forms, key), "[api key]", text)
+
+
+def _escaped_forms(match: re.Match[str]) -> str:
+    """Return a pattern for a character of a key, plain or escaped."""
+    character = match[0]
+    # PHP writes `/` as `\/`, Gson `=` by its code. JSON within JSON has more backslashes.
+    code = rf"(?<=\\)u(?i:{ord(character):04x})"
+    return rf"\\{{0,7}}(?:{re.escape(character)}|{code})"
 
 
 def _kind_of_status(status: int, body: str, path: str) -> tuple[type[LLMStatusError], str]:

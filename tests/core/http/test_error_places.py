@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import StatusCode
+from pydantic import SecretStr
 
 from llm_common import _env
 from llm_common.agents import ToolCall
@@ -106,6 +107,28 @@ async def test_an_error_ends_with_what_the_endpoint_wrote(name: str) -> None:
     assert len(error.endpoint_message) <= 300
     assert str(error).isprintable()
     assert KEY not in str(error)
+
+
+# As a key in Base64, which has slashes and ends with `=`. PHP escapes the one and Gson the other.
+PADDED = "k8Fz/9qLm2.="
+ESCAPED = {
+    "PHP": r'{"error":{"message":"bad value for k8Fz\/9qLm2.= given"}}',
+    "Gson": r'{"error":{"message":"bad value for k8Fz/9qLm2.\u003D given"}}',
+    "JSON in JSON": r'{"error":{"message":"bad value for {\"key\": \"k8Fz\\\/9qLm2.=\"}"}}',
+    "not whole": r'{"error":{"message":"bad value for k8Fz\/9qLm2.= gi',
+}
+
+
+@pytest.mark.parametrize("name", ESCAPED)
+async def test_a_key_that_is_escaped_in_a_body_is_removed(name: str) -> None:
+    async with loopback(answer(401, ESCAPED[name].encode())) as server:
+        error = await failure(server.config(api_key=SecretStr(PADDED)))
+    assert isinstance(error, LLMStatusError)
+    texts = f"{error} {error.body}"
+    assert "[api key]" in texts
+    assert "9qLm" not in texts
+    if name != "not whole":
+        assert error.endpoint_message.startswith("bad value for ")
 
 
 @pytest.mark.parametrize(
