@@ -16,6 +16,8 @@ MAX_REASON_CHARS: Final = 400
 _MAX_NAME_CHARS: Final = 64
 _MIN_ARGUMENT_CHARS: Final = 8  # shorter arguments are words such as `read`, which a message needs
 _MAX_ARGUMENT_DEPTH: Final = 8
+_MAX_HEAD_CHARS: Final = 64  # of an argument's text, by which it is looked up
+_MAX_READ_CHARS: Final = 1_000  # more than `Redactor.beginning` reads for a reason
 
 
 def describe_failure(
@@ -45,17 +47,47 @@ def describe_failure(
 
 def failure_reason(text: str, args: Mapping[str, Any], redactor: Redactor) -> str:
     """Return the text of an error in one line, without secrets and texts of the arguments."""
-    for name, value in args.items():
-        # Longest first, since a text may contain a shorter one.
-        for part in sorted(_texts(value), key=len, reverse=True):
-            text = text.replace(part, f"[{name[:_MAX_NAME_CHARS]}]")
-    beginning = redactor.beginning(text, max_chars=MAX_REASON_CHARS)
+    beginning = redactor.beginning(_without_arguments(text, args), max_chars=MAX_REASON_CHARS)
     return one_line(beginning, max_chars=MAX_REASON_CHARS)
 
 
 def shown_name(tool: str, redactor: Redactor) -> str:
     """Return the name of a tool in one line. A model may have made it up."""
     return one_line(redactor.text(tool), max_chars=_MAX_NAME_CHARS)
+
+
+def _without_arguments(text: str, args: Mapping[str, Any]) -> str:
+    """Return the beginning of a text, with the names of arguments in place of their texts.
+
+    Reads each place once, so that neither many arguments nor a name that contains such a text can
+    make it long or slow.
+    """
+    names: dict[str, str] = {}
+    for name, value in args.items():
+        for argument in _texts(value):
+            names.setdefault(argument, f"[{name[:_MAX_NAME_CHARS]}]")
+    by_head: dict[str, list[str]] = {}
+    # Longest first, since a text may contain a shorter one.
+    for argument in sorted(names, key=len, reverse=True):
+        by_head.setdefault(argument[:_MAX_HEAD_CHARS], []).append(argument)
+    head_sizes = sorted({len(head) for head in by_head}, reverse=True)
+
+    def argument_at(place: int) -> str:
+        for size in head_sizes:
+            for argument in by_head.get(text[place : place + size], ()):
+                if text.startswith(argument, place):
+                    return argument
+        return ""
+
+    pieces: list[str] = []
+    place = chars = 0
+    while place < len(text) and chars < _MAX_READ_CHARS:
+        argument = argument_at(place)
+        piece = names[argument] if argument else text[place]
+        pieces.append(piece)
+        chars += len(piece)
+        place += len(argument) or 1
+    return "".join(pieces)
 
 
 def _texts(value: Any, depth: int = 0) -> Iterator[str]:
