@@ -117,7 +117,7 @@ class StreamedReply:
 
         Raises:
             LLMStatusError: If the endpoint reports an error in the middle of its answer.
-            MalformedReplyError: `bad_json` or `not_an_object`.
+            MalformedReplyError: `bad_json`, `not_an_object` or `bad_tool_calls`.
         """
         if event == _DONE:
             self.is_done = True
@@ -146,7 +146,10 @@ class StreamedReply:
             if isinstance(piece := delta.get(name), str):
                 # Joined at the end, since a str that grows with each piece takes quadratic time.
                 self._message.setdefault(name, []).append(piece)
-        for piece in delta.get("tool_calls") or ():
+        pieces = delta.get("tool_calls") or []
+        if not isinstance(pieces, list):
+            raise malformed_reply("contains tool calls that are not a list", "bad_tool_calls")
+        for piece in pieces:
             if isinstance(piece, dict):
                 self._add_call(piece)
         return text_or_empty(delta.get("content"))
@@ -155,8 +158,8 @@ class StreamedReply:
         piece_of_function = dict_or_empty(piece.get("function"))
         index = self._index_of(piece, starts_call=bool(piece_of_function.get("name")))
         call = self._calls.setdefault(index, {"type": "function"})
-        if isinstance(piece.get("id"), str) and piece["id"]:
-            call["id"] = piece["id"]
+        if call_id := text_or_empty(piece.get("id")):
+            call["id"] = call_id
         function = call.setdefault("function", {"name": "", "arguments": []})
         function["name"] = function["name"] or str(piece_of_function.get("name") or "")
         function["arguments"].append(str(piece_of_function.get("arguments") or ""))
@@ -170,8 +173,8 @@ class StreamedReply:
             if starts_call or not self._calls:
                 return next_index
             return next_index - 1
-        call_id = self._calls.get(index, {}).get("id")
-        if call_id and piece.get("id") not in {None, "", call_id}:
+        call_id, piece_id = self._calls.get(index, {}).get("id"), text_or_empty(piece.get("id"))
+        if call_id and piece_id and piece_id != call_id:
             return next_index
         return index
 
@@ -228,7 +231,7 @@ async def read_stream(
         LLMTimeoutError: If the deadline passed.
         LLMConnectionError: If the connection broke.
         LLMStatusError: If the endpoint reports an error in its stream.
-        MalformedReplyError: `too_large`, `bad_encoding`, `bad_json`, `not_an_object`, or as from
+        MalformedReplyError: `too_large`, `bad_encoding`, or as from `StreamedReply.add` and
             `read_payload`.
     """
     content_type = reply.headers.get("content-type", "")

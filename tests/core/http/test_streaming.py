@@ -125,6 +125,11 @@ FAULTS: dict[str, tuple[list[bytes], type[LLMError], str]] = {
     ),
     "no JSON": ([HEAD, b"data: {oops\n\n"], MalformedReplyError, "not JSON"),
     "no object": ([HEAD, b"data: 5\n\n"], MalformedReplyError, "not a JSON object"),
+    "calls that are no list": (
+        [HEAD, delta(tool_calls=5)],
+        MalformedReplyError,
+        "tool calls that are not a list",
+    ),
     "garbage": ([HEAD, b"\xff\xfe" * 50], LLMConnectionError, "ended before"),
     "too long": ([HEAD, b"data: " + b"x" * 2_000_000], MalformedReplyError, "longer than"),
     "another encoding": (
@@ -186,6 +191,24 @@ async def test_calls_without_an_index_are_not_merged(
     ]
     assert calls == [("f", {"x": 1})] * 2
     assert len({call.get("id") for call in whole.tool_calls or ()}) == 1 + ("id" in pieces[0])
+
+
+@pytest.mark.parametrize("second_id", [["x"], {}, 7, None, ""])
+async def test_a_piece_without_a_usable_id_belongs_to_the_call_of_its_index(
+    second_id: object,
+) -> None:
+    pieces = [
+        {"index": 0, "id": "a", "function": {"name": "f", "arguments": '{"x":'}},
+        {"index": 0, "id": second_id, "function": {"arguments": "1}"}},
+    ]
+    async with (
+        loopback(raw(HEAD, delta(tool_calls=pieces), DONE)) as server,
+        OpenAICompatibleClient(server.config()) as client,
+    ):
+        _, whole = await told(client)
+    assert whole.tool_calls == [
+        {"type": "function", "id": "a", "function": {"name": "f", "arguments": '{"x":1}'}}
+    ]
 
 
 async def test_a_byte_order_mark_does_not_hide_the_first_event() -> None:
