@@ -65,8 +65,10 @@ class Tombstones:
     """Records for a month, for all processes, that pointers expired or were erased.
 
     Stores salted 8-byte hashes and days in the store's own folder, but no name, id or content of an
-    erased query. Limited to 256 blobs of the newest 1,024 pointers each, at most 14 MB. A blob that
-    is damaged or unwritable raises no error, because erasing must not depend on it.
+    erased query. Limited to 256 blobs of the newest 1,024 pointers each, at most 14 MB. One blob
+    has all pointers of a query, and each save of a repeated call reads it. An older pointer is
+    unknown, and a repeat of its call can take its id again. A blob that is damaged or unwritable
+    raises no error, because erasing must not depend on it.
 
     Args:
         blobs: The store of the blobs.
