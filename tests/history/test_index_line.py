@@ -87,3 +87,11 @@ async def test_long_odd_outputs_are_folded_in_linear_time(output: str) -> None:
     note = await note_of(start)
     assert time.process_time() - begin < 4
     assert "AB-1234" in note
+
+
+@pytest.mark.parametrize("word", ["ACGT" * 25_000 + ".", "a." * 25_000 + "!", "~/" * 15_000])
+async def test_a_long_word_in_an_output_takes_linear_time(word: str) -> None:
+    started = time.process_time()
+    note = await note_of(called(1, {"id": "AB-1234"}, f"ticket TK-4711, sequence: {word}"))
+    assert time.process_time() - started < 5
+    assert "TK-4711" in note
