@@ -17,6 +17,7 @@ from llm_common.text.display import one_line
 
 _READ_CHARS: Final = 100_000  # of an output
 _MAX_OF_OUTPUT: Final = 400
+_MAX_DEPTH: Final = 100  # levels of nesting: real data have some ten
 _MAX_OUTPUTS: Final = 100  # the newest: what an older one alone has is rarely needed
 _MIN_CHARS: Final = 3
 _MAX_CHARS: Final = 80
@@ -174,17 +175,18 @@ def entries_of_output(text: str) -> Iterator[Entry]:
         yield Entry("", value)
 
 
-def _fields(value: object, key: str, remaining: list[int]) -> Iterator[Entry]:
-    if remaining[0] <= 0:
+def _fields(value: object, key: str, remaining: list[int], depth: int = 0) -> Iterator[Entry]:
+    # orjson reads more levels than Python can call itself.
+    if remaining[0] <= 0 or depth > _MAX_DEPTH:
         return
     if isinstance(value, dict):
         for name, member in value.items():
             if _DIGIT.search(name) and _MIN_CHARS <= len(name) <= _MAX_CHARS:
                 yield Entry(key, name)  # a record by its id
-            yield from _fields(member, name, remaining)
+            yield from _fields(member, name, remaining, depth + 1)
     elif isinstance(value, list):
         for member in value:
-            yield from _fields(member, key, remaining)
+            yield from _fields(member, key, remaining, depth + 1)
     elif isinstance(value, str | int | float) and not isinstance(value, bool):
         text = str(value)
         if _MIN_CHARS <= len(text) <= _MAX_CHARS and text.count(" ") < _MAX_WORDS:

@@ -95,3 +95,13 @@ async def test_a_long_word_in_an_output_takes_linear_time(word: str) -> None:
     note = await note_of(called(1, {"id": "AB-1234"}, f"ticket TK-4711, sequence: {word}"))
     assert time.process_time() - started < 5
     assert "TK-4711" in note
+
+
+@pytest.mark.parametrize(("opening", "closing"), [("[", "]"), ('{"a": ', "}")])
+async def test_a_deeply_nested_output_is_folded(opening: str, closing: str) -> None:
+    deep = opening * 1_000 + "4711" + closing * 1_000
+    turn = called(1, {}, "")
+    turn[1]["content"] = deep
+    turn[0]["tool_calls"][0]["function"]["arguments"] = deep
+    note = await note_of([*turn, *called(2, {}, {"a": [{"b": "AB-1234"}]})])
+    assert "AB-1234" in note
