@@ -252,7 +252,7 @@ class _Folder:
     framed_ids: set[str] = field(default_factory=set)
     live: list[_Unit] = field(default_factory=list)
     segments: list[Segment] = field(default_factory=list)
-    parts: list[tuple[FoldedPart, StoredPart]] = field(default_factory=list)
+    parts: dict[FoldedPart, StoredPart] = field(default_factory=dict)  # in the order of folding
     fixed_tokens: int = field(init=False)
     room: int = field(init=False)  # what the limit leaves to the note and the live messages
     note_tokens: int = 0
@@ -317,7 +317,7 @@ class _Folder:
         return FoldPlan(
             tuple(messages),
             tokens,
-            tuple(self.parts),
+            tuple(self.parts.items()),
             self._shown_outputs(),
             dict(role_tokens),
         )
@@ -500,7 +500,7 @@ class _Folder:
         self._keep(output, stored, pointer_id)
 
     def _keep(self, output: _Output, stored: StoredPart, pointer_id: str) -> None:
-        """Add the part of an output, if it is new."""
+        """Add the part of an output."""
         position = output.unit.originals[output.message].position
         part = FoldedPart(
             pointer_id=pointer_id,
@@ -509,8 +509,7 @@ class _Folder:
             last=position,
             tokens=output.tokens,
         )
-        if (part, stored) not in self.parts:
-            self.parts.append((part, stored))
+        self.parts[part] = stored
 
     def _show(self, unit: _Unit, index: int, message: HistoryMessage) -> None:
         added_tokens = message.tokens(self.counter) - unit.current[index].tokens(self.counter)
@@ -564,7 +563,7 @@ class _Folder:
             last=messages[-1].position,
             tokens=tokens,
         )
-        self.parts.append((part, stored))
+        self.parts[part] = stored
         self.note_tokens = note_tokens
         self.noted_position = self.live[-1].originals[-1].position
         return True
@@ -612,8 +611,7 @@ class _Folder:
         part = FoldedPart(
             pointer_id=pointer_id, kind="text", first=position, last=position, tokens=tokens
         )
-        if (part, stored) not in self.parts:  # a later step may cut the same text again
-            self.parts.append((part, stored))
+        self.parts[part] = stored  # a later step may cut the same text again
 
 
 def _stored_part(output: _Output) -> StoredPart:

@@ -1,6 +1,7 @@
 """What a step of folding takes, in which order, and how far it goes."""
 
 import json
+import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -190,3 +191,14 @@ async def test_a_folded_message_has_its_output_and_not_the_line_in_its_place() -
     ]
     stored = json.loads(store.load_payload(folded.parts[1].pointer_id, query_id="s")[1])
     assert list(stored.values()) == messages[:4]
+
+
+@pytest.mark.torture
+async def test_the_time_grows_with_the_outputs_and_not_with_their_square() -> None:
+    messages: list[Message] = [{"role": "user", "content": "Read all."}]
+    for number in range(2_000):
+        messages += call_and_output(number, "read", {"number": number}, f"{number} alpha " * 80)
+    started = time.process_time()
+    parts = await parts_of(messages, FoldPolicy(max_tokens=8_000))
+    assert len(parts) > 2_000
+    assert time.process_time() - started < 4
