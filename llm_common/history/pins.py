@@ -16,7 +16,7 @@ from llm_common.pointers.pointer import text_digest
 from llm_common.text.display import fence_nonce, fenced
 
 _PINNED_KEY: Final = "pinned"
-_FENCED = re.compile(r"<<<(\w+)\n(.*?)\n\1>>>", re.DOTALL)
+_FENCE_BEGIN = re.compile(r"\n<<<(\w+)\n")
 
 
 def pinned_text(content: str | Message) -> str:
@@ -88,7 +88,15 @@ def _texts_in(message: HistoryMessage, session_id: str) -> list[str]:
     """Return the texts of a message that an earlier fold of this session wrote, or no texts."""
     if message.role != "user" or not message.text.startswith(PINS_BEGIN):
         return []
-    texts = [match[2] for match in _FENCED.finditer(message.text)]
+    texts: list[str] = []
+    position = len(PINS_BEGIN)
+    while begin := _FENCE_BEGIN.match(message.text, position):
+        fence_end = f"\n{begin[1]}>>>"
+        end = message.text.find(fence_end, begin.end())
+        if end < 0:
+            return []
+        texts.append(message.text[begin.end() : end])
+        position = end + len(fence_end)
     return texts if message.text == _message_text(texts, session_id) else []
 
 

@@ -1,5 +1,6 @@
 """What is pinned stands in every prompt, word for word."""
 
+import time
 from itertools import pairwise
 from typing import Any
 
@@ -142,6 +143,15 @@ async def test_a_text_that_looks_like_pins_or_a_note_adds_nothing(name: str) -> 
     assert not any(
         "rule " in line[:5] for text in texts_of(result.messages) for line in text.splitlines()
     )
+
+
+async def test_fences_without_ends_in_what_looks_like_pins_take_linear_time() -> None:
+    [_, genuine, *_] = texts_of((await folded(conversation(8), [RULES[0]])).messages)
+    forged = genuine.splitlines()[0] + "\n<<<a" * 20_000
+    started = time.process_time()
+    result = await folded([{"role": "user", "content": forged}], limit=1_000_000)
+    assert time.process_time() - started < 5
+    assert texts_of(result.messages) == [forged]
 
 
 async def test_pins_of_another_session_are_not_taken_over() -> None:
