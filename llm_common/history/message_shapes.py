@@ -14,7 +14,7 @@ import orjson
 from llm_common._threads import computed_once
 from llm_common.core.models import LLMMessage, MessageRole
 from llm_common.core.tokens import TokenCounter, message_tokens, without_media
-from llm_common.text.canonical import stable_json, to_plain
+from llm_common.text.canonical import encode_json, stable_json, to_plain
 from llm_common.text.display import printable
 
 Message = LLMMessage | Mapping[str, Any]
@@ -219,7 +219,11 @@ def read_messages(messages: Sequence[Message]) -> list[HistoryMessage]:
         raise TypeError(
             f"messages is a {type(messages).__name__}; pass a list of messages, oldest first"
         )
-    return [_read(raw, position) for position, raw in enumerate(messages, 1)]
+    history = [_read(raw, position) for position, raw in enumerate(messages, 1)]
+    for message in history:
+        fields = {name: value for name, value in message.data.items() if not isinstance(value, str)}
+        encode_json(fields)  # refuses an integer that is too long for JSON
+    return history
 
 
 def _read(raw: object, position: int) -> HistoryMessage:

@@ -1,5 +1,6 @@
 """`search_messages`: finds words in stored outputs and in folded messages."""
 
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -15,6 +16,8 @@ from llm_common.ranking.passages import RankedPassages
 from llm_common.text.canonical import decode_json
 from llm_common.text.display import one_line
 
+# As `fold` writes it. Python refuses to read a number of thousands of digits.
+_POSITION = re.compile(r"[1-9][0-9]{0,8}")
 _SHOWN_CHARS: Final = 400
 _NAME_CHARS: Final = 100
 _MAX_PASSAGE_CHARS: Final = 2 * _SHOWN_CHARS  # the parts with the rarest words are shown
@@ -108,7 +111,7 @@ def _folded_messages(pointer: ContextPointer, payload: bytes) -> list[HistoryMes
         return []
     messages: list[HistoryMessage] = []
     for position, data in result.items():
-        if not (position.isdecimal() and isinstance(data, dict) and "role" in data):
+        if not (_POSITION.fullmatch(position) and isinstance(data, dict) and "role" in data):
             return []
         messages.append(HistoryMessage(data, data, int(position)))
     return messages

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from llm_common.agents import FileContextPointerStore
 from llm_common.core import DefaultCounter, LLMMessage, MessageRole
-from llm_common.errors import InvalidIdError, TokenBudgetError
+from llm_common.errors import InvalidIdError, TokenBudgetError, UnserialisableError
 from llm_common.history import FoldPolicy, Message, fold, history_tools, search_history
 from llm_common.prompt import PromptBundle, fit
 from llm_common.prompt.prompt_bundle import count_prompt_tokens
@@ -264,6 +264,16 @@ async def test_a_wrong_message_is_named(
     with pytest.raises(TypeError, match=text) as caught:
         await fold([message], store=store, session_id="s")
     assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("as_shape", [as_openai, as_ours])
+async def test_an_integer_that_no_json_can_have_is_named(
+    store: FileContextPointerStore, as_shape: Callable[..., Any]
+) -> None:
+    use = {"type": "tool_use", "id": "a", "name": "t", "input": {"n": 10**5_000}}
+    messages = as_shape([{"role": "assistant", "content": [use]}])
+    with pytest.raises(UnserialisableError, match="integer is too long"):
+        await fold(messages, store=store, session_id="s")
 
 
 class Function(BaseModel):
@@ -663,6 +673,17 @@ async def test_an_output_of_a_tool_named_history_is_found(store: FileContextPoin
         await store.save(query_id="s", tool_name="history", args={"of": str(result)}, result=result)
     found = await search_history("parser", store=store, session_id="s")
     assert [one.path for one in found] == ["", "", ""]
+
+
+@pytest.mark.parametrize("position", ["1" * 5_000, "0", "01", "\u0661"])
+async def test_a_result_of_a_tool_named_history_that_is_no_message_is_found_whole(
+    store: FileContextPointerStore, position: str
+) -> None:
+    result = {position: {"role": "user", "content": "fix the parser"}}
+    await store.save(query_id="s", tool_name="history", args={}, result=result)
+    await store.save(query_id="s", tool_name="read", args={}, result="the parser")
+    found = await search_history("parser", store=store, session_id="s")
+    assert [one.path for one in found] == ["", ""]
 
 
 @pytest.mark.parametrize(
