@@ -20,9 +20,11 @@ from llm_common.core.tokens import TokenCounter, count_tokens
 from llm_common.errors import TokenBudgetError
 from llm_common.history.fold_note import NoteWriter, Segment
 from llm_common.history.message_shapes import (
+    UNKNOWN_CALL,
     HistoryMessage,
     Message,
     ToolCall,
+    calls_of_outputs,
     in_units,
     user_message,
 )
@@ -155,16 +157,9 @@ class _Unit:
 
     originals: list[HistoryMessage]
     current: list[HistoryMessage]
+    calls: list[list[ToolCall]]  # of each output, by message
     original_tokens: int
     tokens: int
-
-    def call(self, call_id: str) -> ToolCall:
-        """Return the newest call with an id, or a call without a name."""
-        for message in reversed(self.originals):
-            for call in reversed(message.calls):
-                if call.call_id == call_id:
-                    return call
-        return ToolCall(call_id, "tool", None)  # an output may have lost its call
 
 
 class _Output(NamedTuple):
@@ -172,6 +167,7 @@ class _Output(NamedTuple):
 
     unit: _Unit
     message: int
+    number: int  # among the outputs of the message
     call: ToolCall
     value: object
     text: str
@@ -269,7 +265,7 @@ class _Folder:
         self._read_drops(unit)
         # Both lists are the same until a message changes. See `_show`.
         tokens = sum(message.tokens(self.counter) for message in unit)
-        self.live.append(_Unit(unit, unit, tokens, tokens))
+        self.live.append(_Unit(unit, unit, calls_of_outputs(unit), tokens, tokens))
         self.live_tokens += tokens
         if self.tokens > self.policy.max_tokens:
             self._make_room()
@@ -292,8 +288,9 @@ class _Folder:
                     continue
                 # A text that only looks like a reference names no result of this conversation.
                 if reference.pointer_id in pointers or reference.pointer_id in self.framed_ids:
-                    texts = {output.output.call_id: reference.without_result}
-                    self._show(unit, index, unit.current[index].with_outputs(texts))
+                    message = unit.current[index]
+                    message = message.with_output(output.number, reference.without_result)
+                    self._show(unit, index, message)
 
     @property
     def tokens(self) -> int:
@@ -422,19 +419,22 @@ class _Folder:
         for unit in units:
             pairs = zip(unit.current, unit.originals, strict=True)
             for index, (message, original) in enumerate(pairs):
-                for output, whole in zip(message.outputs, original.outputs, strict=True):
+                outputs = zip(message.outputs, original.outputs, unit.calls[index], strict=True)
+                for number, (output, whole, call) in enumerate(outputs):
                     if output.value != whole.value:
                         continue  # a line is in its place already
+                    text = output.text
                     tokens = output.tokens(self.counter)
                     if tokens >= _MIN_OUTPUT_TOKENS:
-                        call = unit.call(output.call_id)
-                        yield _Output(unit, index, call, output.value, output.text, tokens)
+                        yield _Output(unit, index, number, call, output.value, text, tokens)
 
     def _repeats(self) -> list[_Output]:
         """Return the outputs of calls that are repeated later, oldest first."""
         newest: dict[str, list[_Output]] = {}
         repeats = []
         for output in self._outputs(self.live):
+            if output.call is UNKNOWN_CALL:
+                continue
             # Canonical, so that the order of the arguments does not matter.
             call = f"{output.call.name} {stable_json(output.call.args)}"
             frame = read_frame(output.text)
@@ -493,7 +493,7 @@ class _Folder:
             f"What it was: {one_line(description, max_chars=_DESCRIPTION_CHARS)}]"
         )
         current = output.unit.current[output.message]
-        message = current.with_outputs({output.call.call_id: line})
+        message = current.with_output(output.number, line)
         if message.tokens(self.counter) >= current.tokens(self.counter):
             return
         self._show(output.unit, output.message, message)

@@ -4,6 +4,7 @@ OpenAI's chat completions put calls in `tool_calls`, and each output in a messag
 `tool`. Anthropic's messages put both in blocks of the content, `tool_use` and `tool_result`.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, takewhile
@@ -49,6 +50,10 @@ class ToolCall:
             except orjson.JSONDecodeError:
                 return {}
         return args if isinstance(args, Mapping) else {}
+
+
+UNKNOWN_CALL: Final = ToolCall("", "tool", None)
+"""The call of an output whose own call is lost, or may be any of several."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,17 +178,18 @@ class HistoryMessage:
         """Return the tokens of the images, sounds and files in the message."""
         return without_media(self.data.get("content"))[1]
 
-    def with_outputs(self, texts: Mapping[str, str]) -> "HistoryMessage":
-        """Return the message with other outputs, which `texts` has by the ids of their calls."""
+    def with_output(self, number: int, text: str) -> "HistoryMessage":
+        """Return the message with another text in place of one of its outputs, counted from 0."""
         if self.role in _OUTPUT_ROLES:
-            return self.with_content(texts[self.outputs[0].call_id])
+            return self.with_content(text)
         content: list[Mapping[str, Any]] = []
+        outputs = 0
         for block in self._blocks:
-            call_id = str(block.get("tool_use_id"))
-            if block.get("type") == "tool_result" and call_id in texts:
-                content.append({**block, "content": texts[call_id]})
-            else:
+            if block.get("type") != "tool_result":
                 content.append(block)
+                continue
+            content.append({**block, "content": text} if outputs == number else block)
+            outputs += 1
         return self.with_content(content)
 
     def with_text(self, text: str) -> "HistoryMessage":
@@ -335,3 +341,29 @@ def in_units(
             for call in unit_message.calls:
                 unit_of_call[call.call_id] = index
     return head, units
+
+
+def calls_of_outputs(messages: Sequence[HistoryMessage]) -> list[list[ToolCall]]:
+    """Return the call of each output by message, or `UNKNOWN_CALL`.
+
+    Some servers give all calls of a message one id, and use it again in the next message. Their
+    outputs have the order of the calls.
+    """
+    calls_by_id: dict[str, list[ToolCall]] = {}
+    answered: Counter[str] = Counter()
+    paired: list[list[ToolCall]] = []
+    for message in messages:
+        for call in message.calls:
+            calls_by_id[call.call_id] = []
+            answered[call.call_id] = 0
+        for call in message.calls:
+            calls_by_id[call.call_id].append(call)
+        calls_of_message: list[ToolCall] = []
+        for output in message.outputs:
+            calls = calls_by_id.get(output.call_id, [])
+            # A call may have two outputs.
+            index = 0 if len(calls) == 1 else answered[output.call_id]
+            calls_of_message.append(calls[index] if index < len(calls) else UNKNOWN_CALL)
+            answered[output.call_id] += 1
+        paired.append(calls_of_message)
+    return paired

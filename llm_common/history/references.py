@@ -25,12 +25,14 @@ class NamedOutput(NamedTuple):
 
     Attributes:
         output: The output.
+        number: Its place among the outputs of its message, from 0.
         text: Its text. That of an output in one block of text is the text of this block.
         tool_name: The tool, as headings have it. None if no message has the call, and "" if calls
             of several tools share its id.
     """
 
     output: ToolOutput
+    number: int
     text: str
     tool_name: str | None
 
@@ -59,12 +61,12 @@ def named_outputs(messages: Iterable[HistoryMessage]) -> Iterator[tuple[int, Nam
             names.pop(call_id, None)  # some servers use an id again in the next message
         for call in message.calls:
             names.setdefault(call.call_id, set()).add(heading_name(call.name))
-        for output in message.outputs:
+        for number, output in enumerate(message.outputs):
             tools = names.get(output.call_id)
             tool_name = None
             if tools is not None:
                 tool_name = next(iter(tools)) if len(tools) == 1 else ""
-            yield index, NamedOutput(output, _text_of(output), tool_name)
+            yield index, NamedOutput(output, number, _text_of(output), tool_name)
 
 
 def _text_of(output: ToolOutput) -> str:

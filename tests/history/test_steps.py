@@ -193,6 +193,51 @@ async def test_a_folded_message_has_its_output_and_not_the_line_in_its_place() -
     assert list(stored.values()) == messages[:4]
 
 
+def of_empty_ids(calls: list[tuple[str, str]], *, is_openai: bool) -> list[Message]:
+    """Return a turn whose calls all have the id "", with the name of a tool and its output each."""
+    if is_openai:
+        functions = [{"id": "", "function": {"name": name}} for name, _ in calls]
+        outputs = [{"role": "tool", "tool_call_id": "", "content": text} for _, text in calls]
+        return [{"role": "assistant", "content": None, "tool_calls": functions}, *outputs]
+    uses = [{"type": "tool_use", "id": "", "name": name, "input": {}} for name, _ in calls]
+    results = [{"type": "tool_result", "tool_use_id": "", "content": text} for _, text in calls]
+    return [{"role": "assistant", "content": uses}, {"role": "user", "content": results}]
+
+
+@pytest.mark.parametrize("is_openai", [True, False])
+async def test_outputs_of_calls_with_one_id_belong_to_their_own_tools(is_openai: bool) -> None:
+    outputs = {"weather": "rain " * 400, "stock": "price " * 400}
+    messages: list[Message] = [{"role": "user", "content": "Compare both."}]
+    messages += of_empty_ids([*outputs.items()], is_openai=is_openai)
+    messages += of_empty_ids([("stock", "low " * 20)], is_openai=is_openai)
+    messages.append({"role": "user", "content": "u" * 1_500})
+    store = InMemoryContextPointerStore()
+    folded = await fold(
+        messages,
+        store=store,
+        session_id="s",
+        policy=FoldPolicy(max_tokens=5_500, target_share=0.6),
+        counter=CharacterCounter(),
+    )
+    assert [part.kind for part in folded.parts] == ["output", "output"]
+    assert {pointer.tool_name for pointer in store.list(query_id="s")} == {*outputs}
+    for part in folded.parts:
+        pointer, payload = store.load_payload(part.pointer_id, query_id="s")
+        assert json.loads(payload) == outputs[pointer.tool_name]
+        assert f"tokens of {pointer.tool_name} were here" in str(folded.messages)
+        assert f"under the id {part.pointer_id} and not" in str(folded.messages)
+
+
+async def test_an_output_that_may_be_of_several_calls_is_no_repeat() -> None:
+    messages: list[Message] = [{"role": "user", "content": "Compare both."}]
+    messages += of_empty_ids([("weather", "rain " * 9), ("stock", "price " * 9)], is_openai=True)
+    for text in ("alpha " * 250, "beta " * 250):
+        messages.append({"role": "tool", "tool_call_id": "", "content": text})
+    messages.append({"role": "user", "content": "u" * 700})
+    policy = FoldPolicy(max_tokens=3_500, target_share=0.9)
+    assert await parts_of(messages, policy) == [("output", 5)]
+
+
 @pytest.mark.torture
 async def test_the_time_grows_with_the_outputs_and_not_with_their_square() -> None:
     messages: list[Message] = [{"role": "user", "content": "Read all."}]
