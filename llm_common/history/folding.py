@@ -20,7 +20,6 @@ from llm_common.core.tokens import TokenCounter, count_tokens
 from llm_common.errors import TokenBudgetError
 from llm_common.history.fold_note import NoteWriter, Segment
 from llm_common.history.message_shapes import (
-    UNKNOWN_CALL,
     HistoryMessage,
     Message,
     ToolCall,
@@ -433,8 +432,6 @@ class _Folder:
         newest: dict[str, list[_Output]] = {}
         repeats = []
         for output in self._outputs(self.live):
-            if output.call is UNKNOWN_CALL:
-                continue
             # Canonical, so that the order of the arguments does not matter.
             call = f"{output.call.name} {stable_json(output.call.args)}"
             frame = read_frame(output.text)
@@ -442,7 +439,8 @@ class _Folder:
             # What changed says nothing without the output before it, so that one stays.
             if frame is None or frame.earlier_id is None:
                 for earlier in outputs:
-                    # One call may have two outputs, which do not repeat each other.
+                    # One call may have two outputs, which do not repeat each other. Nor do
+                    # those whose call is unknown.
                     if earlier.call is not output.call:
                         repeats.append(earlier._replace(is_repeat=True))
                 outputs.clear()
