@@ -16,7 +16,7 @@ checksum are something else. A caller can add a pattern for them.
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from itertools import groupby
 from typing import NamedTuple, TypeAlias
 
@@ -121,7 +121,7 @@ class Rule:
     literals: tuple[str, ...]
     accepts: Callable[[str], bool] | None = None
 
-    @property
+    @cached_property
     def pattern(self) -> re.Pattern[str]:
         """Return the pattern, compiled on first use. Few texts contain one of the literals."""
         return compiled(self.expression) if isinstance(self.expression, str) else self.expression

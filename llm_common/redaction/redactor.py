@@ -5,16 +5,17 @@ and the shapes of the keys of some 110 services (see `patterns`). It is a filter
 Every step is linear in the text.
 """
 
-import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from heapq import merge
 from io import StringIO
 from itertools import chain, count, pairwise
+from typing import Any
 
 from llm_common.redaction.assignments import NamedSecrets
+from llm_common.redaction.json_source import Members, read_json, with_changes
 from llm_common.redaction.patterns import (
     FORM_RULES,
     REDACTED,
@@ -35,7 +36,7 @@ from llm_common.redaction.secret_values import (
     name_strength,
     words_of,
 )
-from llm_common.text.canonical import Json, encode_json, json_text, to_plain
+from llm_common.text.canonical import Json, encode_json, to_plain
 
 # Quotes and backslashes stay escaped.
 _ESCAPED = re.compile(r"\\+u00([2-7][0-9a-fA-F])(?<!22|5c|5C)")
@@ -199,47 +200,64 @@ class Redactor:
     def _strength(self, key: str) -> int:
         return name_strength(key, self._names)
 
-    def _redact_value(self, value: Json, scan: "_Scan", strength: int = 0) -> Json:
-        """Redact a value. `strength` is what the names above it say."""
+    def _redact_value(self, value: Any, scan: "_Scan", strength: int = 0) -> Any:
+        """Redact plain data, or a value of `read_json`. `strength` is what the names above say."""
         if isinstance(value, str):
             if strength and is_secret_value(value, strength):
                 return REDACTED
             return self._redact_text(value, scan)
         if isinstance(value, dict):
-            return self._redact_mapping(value, scan, strength)
+            return dict(self._redact_members(value.items(), scan, strength))
         if isinstance(value, list):
+            if isinstance(value, Members):
+                return Members(self._redact_members(value, scan, strength))
             items = [self._redact_value(item, scan, strength) for item in value]
             return self._redact_list(items)
         return value
 
-    def _redact_mapping(self, value: dict[str, Json], scan: "_Scan", above: int) -> dict[str, Json]:
+    def _redact_members(
+        self, members: Iterable[tuple[str, Any]], scan: "_Scan", above: int
+    ) -> list[tuple[str, Any]]:
         may_name = self._assignments in scan.rules
-        redacted: dict[str, Json] = {}
+        redacted: list[tuple[str, Any]] = []
+        names: set[str] = set()
         secret_keys = count(2)
-        for key, item in value.items():
-            name = redacted_key = self._redact_text(key, scan)
-            while name in redacted and name != key:  # two keys that were secrets stay two
+        for key, item in members:
+            name = redacted_key = self._redact_key(key, scan)
+            while name in names and name != key:  # two keys that were secrets stay two
                 name = f"{redacted_key} {next(secret_keys)}"
+            names.add(name)
             strength = self._strength(key) if may_name else 0
             if strength and isinstance(item, int | float) and is_secret_number(item, strength, key):
-                redacted[name] = REDACTED
+                redacted.append((name, REDACTED))
                 continue
-            if isinstance(item, dict):  # its own names say more about its values
+            if isinstance(item, dict | Members):  # its own names say more about its values
                 strength = min(strength, WEAK)
-            redacted[name] = self._redact_value(item, scan, max(strength, min(above, WEAK)))
-        if may_name and not _VALUE_KEYS.isdisjoint(value):
+            strength = max(strength, min(above, WEAK))
+            redacted.append((name, self._redact_value(item, scan, strength)))
+        if may_name and not _VALUE_KEYS.isdisjoint(names):
             self._redact_pair(redacted)
         return redacted
 
-    def _redact_pair(self, value: dict[str, Json]) -> None:
+    def _redact_key(self, key: str, scan: "_Scan") -> str:
+        """Redact a key. The rows of a result have the same keys, so each is checked once."""
+        if key in scan.harmless_keys:
+            scan.work.begin_text(key)
+            return key
+        redacted = self._redact_text(key, scan)
+        if redacted == key:
+            scan.harmless_keys.add(key)
+        return redacted
+
+    def _redact_pair(self, members: list[tuple[str, Any]]) -> None:
         """Redact the value in pairs such as `{"name": "API_KEY", "value": …}`."""
         names: list[str] = []
-        for key, item in value.items():
+        for key, item in members:
             if isinstance(item, str) and key.lower() in _NAME_KEYS:
                 names.append(item)
-        for key in _VALUE_KEYS.intersection(value):
-            if any(self.is_secret(name, value[key]) for name in names):
-                value[key] = REDACTED
+        for index, (key, item) in enumerate(members):
+            if key in _VALUE_KEYS and any(self.is_secret(name, item) for name in names):
+                members[index] = (key, REDACTED)
 
     def _redact_list(self, items: list[Json]) -> list[Json]:
         """Redact a command line's words after `--password` or `-u`, and the value of a pair."""
@@ -261,38 +279,54 @@ class Redactor:
                     items[1] = REDACTED
         return items
 
-    def _redact_text(self, text: str, scan: "_Scan", *, is_unescaped: bool = False) -> str:
+    def _redact_text(self, text: str, scan: "_Scan") -> str:
+        """Redact a text as JSON if it is JSON, else as plain text."""
         scan.work.begin_text(text)
+        redacted = None
         if text.startswith(("{", "[")):
-            try:
-                inner = json.loads(text)
-            except (ValueError, RecursionError):
-                pass  # it only looks like JSON
-            else:
-                redacted = self._redact_value(inner, scan)
-                return text if redacted == inner else json_text(redacted)
-        # Once: no parser reads what the characters of an escape would be escapes of.
-        if "\\u00" in text and not is_unescaped:
-            unescaped = _ESCAPED.sub(lambda escape: chr(int(escape[1], 16)), text)
-            if unescaped != text:
-                redacted_text = self._redact_text(unescaped, scan, is_unescaped=True)
-                return text if redacted_text == unescaped else redacted_text
-        rules = scan.rules
+            redacted = self._redact_json(text, scan)
+        return self._redact_plain_text(text, scan) if redacted is None else redacted
+
+    def _redact_json(self, text: str, scan: "_Scan") -> str | None:
+        """Redact the names, strings and numbers of a JSON text. Other texts return None."""
+        try:
+            value = read_json(text)
+            if value is None:
+                return None
+            redacted = self._redact_value(value, scan)
+            return text if redacted == value else with_changes(text, value, redacted)
+        except RecursionError:
+            return None  # read as plain text, at any depth
+
+    def _redact_plain_text(self, text: str, scan: "_Scan") -> str:
+        """Redact what the rules match in a text, and unescape its letters if they match."""
+        readable = text
+        if "\\u00" in text:
+            # Once: no parser reads what the characters of an escape would be escapes of.
+            readable = _ESCAPED.sub(lambda escape: chr(int(escape[1], 16)), text)
+        rules = self._matching_rules(readable, scan.rules)
+        if not rules:
+            return text
+        if scan.work.is_over():
+            return unchecked(len(text))
+        redacted = _replace_matches(readable, rules, scan.work)
+        return text if redacted == readable else redacted
+
+    def _matching_rules(self, text: str, rules: list[Rule]) -> list[Rule]:
+        """Return the rules of a scan that may match in one of its texts."""
         if len(rules) > _FEW_RULES and len(text) <= _SHORT_CHARS:
             # A result may have thousands of short texts, and a literal of every rule.
             rules = self._rules_with_literals(text.encode("utf-8", "surrogatepass"))
-        rules = [rule for rule in rules if rule.may_match(text)]
-        if rules and scan.work.is_over():
-            return unchecked(len(text))
-        return _replace_matches(text, rules, scan.work) if rules else text
+        return [rule for rule in rules if rule.may_match(text)]
 
 
 @dataclass(frozen=True, slots=True)
 class _Scan:
-    """The rules that may match in a text or a result, and the work that they do there."""
+    """The rules that may match in a text or a result, their work, and the keys that they keep."""
 
     rules: list[Rule]
     work: Work = field(default_factory=Work)
+    harmless_keys: set[str] = field(default_factory=set)
 
 
 DEFAULT_REDACTOR = Redactor()

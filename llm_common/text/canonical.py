@@ -125,15 +125,18 @@ def json_text(plain: Json, *, sort_keys: bool = False) -> str:
     A lone surrogate becomes its escape.
 
     Raises:
-        UnserialisableError: If an integer has more digits than Python writes (4,300), or if the
-            data and the call stack together exceed Python's recursion limit.
+        UnserialisableError: If a number is NaN or infinite, or an integer with more digits than
+            Python writes (4,300), or if the data and the call stack together exceed Python's
+            recursion limit.
     """
     try:
         text = json.dumps(
             plain, sort_keys=sort_keys, separators=(",", ":"), ensure_ascii=False, allow_nan=False
         )
     except ValueError as exc:
-        raise UnserialisableError("An integer is too long for JSON; pass it as text") from exc
+        raise UnserialisableError(
+            "A number is NaN, infinite or too long for JSON; pass it as text"
+        ) from exc
     except RecursionError as exc:
         raise UnserialisableError("A value is nested too deeply to be written; flatten it") from exc
     return _LONE_SURROGATE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)

@@ -272,7 +272,7 @@ async def test_an_integer_that_no_json_can_have_is_named(
 ) -> None:
     use = {"type": "tool_use", "id": "a", "name": "t", "input": {"n": 10**5_000}}
     messages = as_shape([{"role": "assistant", "content": [use]}])
-    with pytest.raises(UnserialisableError, match="integer is too long"):
+    with pytest.raises(UnserialisableError, match="too long for JSON"):
         await fold(messages, store=store, session_id="s")
 
 

@@ -100,7 +100,7 @@ def test_a_text_is_redacted_exactly(text: str, redacted: str) -> None:
         ({"password": ["abcdefg", "x"]}, {"password": ["[redacted]", "x"]}),
         ({"password": [{"x": "abcdefg"}]}, {"password": [{"x": "abcdefg"}]}),
         ({"otp": 123456}, {"otp": "[redacted]"}),
-        ({"x": '["password", "hunter2x"]'}, {"x": '["password","[redacted]"]'}),
+        ({"x": '["password", "hunter2x"]'}, {"x": '["password", "[redacted]"]'}),
     ],
 )
 def test_data_is_redacted_exactly(data: Json, redacted: Json) -> None:

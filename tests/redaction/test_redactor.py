@@ -549,6 +549,11 @@ def test_a_result_has_a_limit_of_work_too() -> None:
     assert work.unchecked_end(text, 3) == 140_001
 
 
+def test_each_row_counts_the_characters_of_its_keys_a_16() -> None:
+    rows: Any = [{"k" * 60: "token=a"} for _ in range(5_000)]
+    assert DEFAULT_REDACTOR.data(rows, encoded=json.dumps(rows).encode()) == rows
+
+
 def test_a_stretch_ends_with_a_line_that_is_not_indented() -> None:
     work = Work()
     text = f"{'a' * 65_440}\n  b\nc\nd"

@@ -465,6 +465,12 @@ def test_data_that_is_too_deep_to_be_written_is_refused() -> None:
         json_text(value)
 
 
+@pytest.mark.parametrize("number", [math.nan, -math.inf, 10**5_000], ids=["nan", "inf", "long"])
+def test_a_number_without_a_json_form_is_named(number: float) -> None:
+    with pytest.raises(UnserialisableError, match="is NaN, infinite or too long for JSON; pass it"):
+        json_text([number])
+
+
 def at_depth(frames: int, call: Callable[[], object]) -> object:
     """Call something with so many more frames on the stack."""
     return call() if not frames else at_depth(frames - 1, call)
