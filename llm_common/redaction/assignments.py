@@ -18,10 +18,13 @@ from llm_common.redaction.patterns import (
     unchecked,
 )
 from llm_common.redaction.secret_values import (
+    BARE,
     CERTAIN,
+    DATA,
     LIKELY,
     MAX_CHECKED_CHARS,
     PROSE,
+    QUOTED,
     STRONG,
     WEAK,
     compiled,
@@ -292,7 +295,8 @@ class NamedSecrets(Rule):
                 continue
             if names_in_value > _MAX_NAMES_IN_VALUE:
                 strength = CERTAIN
-            if is_secret_value(text[begin : min(end, begin + MAX_CHECKED_CHARS)], strength):
+            forms = QUOTED if is_quoted else BARE
+            if is_secret_value(text[begin : min(end, begin + MAX_CHECKED_CHARS)], strength, forms):
                 if end - begin == MAX_CHECKED_CHARS:  # the pattern stops there, the secret may not
                     end = _end_of(compiled(_REST_OF_WORD), text, end)
                 position = end
@@ -341,7 +345,7 @@ def _secret_cells(
             continue
         for cell, strength in zip(cells, strengths, strict=True):
             word = cell.strip(' "\r')
-            if strength and is_secret_value(word, min(strength, LIKELY)):
+            if strength and is_secret_value(word, min(strength, LIKELY), BARE):
                 begin = position + cell.index(word)
                 yield begin, begin + len(word), REDACTED
             position += len(cell) + 1
@@ -505,7 +509,9 @@ class _Assignment(NamedTuple):
                 return None
             end = _end_of(compiled(_LINE), text, begin, begin + MAX_CHECKED_CHARS)
         checked_end = min(end, begin + MAX_CHECKED_CHARS)
-        is_secret = is_secret_value(text[begin:checked_end], self.strength)
+        # The quote after `"password":` opens a value. After `password:` it may close the text.
+        forms = DATA if self.name.quote else QUOTED
+        is_secret = is_secret_value(text[begin:checked_end], self.strength, forms)
         if not is_secret:
             return _Value(begin, checked_end, REDACTED, is_secret=False)
         # Only for a secret, since a line may have megabytes and an open quote in every kilobyte.
@@ -517,22 +523,28 @@ class _Assignment(NamedTuple):
         """Return whether a value without quotes is a secret, and not code."""
         text, name, strength = self
         value = text[begin:end].lstrip("'\"`")
-        is_code = is_harmless(value) or (not name.is_variable and compiled(_CODE).search(value))
+        is_code = is_harmless(value, BARE) or (
+            not name.is_variable and compiled(_CODE).search(value)
+        )
         if strength != CERTAIN and (is_code or (value.isdigit() and len(value) < _MIN_DIGITS)):
             return False
         if strength == WEAK and not name.is_tight and not name.quote:
             return looks_random(value)  # not `token = Http2Token`
         if strength in (WEAK, CERTAIN) or looks_random(value):
-            return is_secret_value(value, strength)
+            return is_secret_value(value, strength, BARE)
         if compiled(_NO_VALUE).fullmatch(value):
             before = text[max(name.start - 2, 0) : name.start].strip()
             is_argument = before.endswith(("(", ",")) or text.startswith((",", ")"), end)
             is_phrase = value.isalpha() and value.islower() and len(value) >= _MIN_PHRASE_CHARS
             return is_phrase or name.is_variable or (name.is_tight and not is_argument)
         # A placeholder with a number, such as `password: password1`, stays one.
-        if not name.is_tight and not value.isdigit() and is_harmless(value.rstrip("0123456789_")):
+        if (
+            not name.is_tight
+            and not value.isdigit()
+            and is_harmless(value.rstrip("0123456789_"), BARE)
+        ):
             return False
-        return is_secret_value(value, strength)
+        return is_secret_value(value, strength, BARE)
 
 
 def _balanced_chars(value: str) -> int:
@@ -566,9 +578,9 @@ def _closing(text: str, opening: re.Match[str], limit: int) -> int | None:
 
 def _has_credentials(line: str) -> bool:
     """Return whether a header's value contains a scheme with a word, or a random word."""
-    if is_harmless(line):
+    if is_harmless(line, BARE):
         return False
     words = line.split()
     if len(words) <= 2:  # noqa: PLR2004
-        return is_secret_value(words[-1], LIKELY)
-    return any(looks_random(word) and not is_harmless(word) for word in words[:32])
+        return is_secret_value(words[-1], LIKELY, BARE)
+    return any(looks_random(word) and not is_harmless(word, BARE) for word in words[:32])

@@ -21,7 +21,9 @@ from itertools import groupby
 from typing import NamedTuple, TypeAlias
 
 from llm_common.redaction.secret_values import (
+    BARE,
     LIKELY,
+    QUOTED,
     STRONG,
     WEAK,
     compiled,
@@ -232,12 +234,12 @@ def _has_key_body(text: str) -> bool:
 def _is_user_info(text: str) -> bool:
     """Return whether the part of a URL before `@` has a password, or a random name."""
     user, colon, password = text.partition(":")
-    return is_secret_value(password, STRONG) if colon else looks_random(user)
+    return is_secret_value(password, STRONG, BARE) if colon else looks_random(user)
 
 
 _is_random = partial(is_secret_value, strength=WEAK)
-_is_likely = partial(is_secret_value, strength=LIKELY)
-_is_secret = partial(is_secret_value, strength=STRONG)
+_is_likely = partial(is_secret_value, strength=LIKELY, forms=BARE)
+_is_secret = partial(is_secret_value, strength=STRONG, forms=BARE)
 
 _KEY = r"[A-Za-z0-9]"
 _REST = r"[A-Za-z0-9_-]"
@@ -633,7 +635,7 @@ FORM_RULES = (
         r"(?i)ConvertTo-SecureString\s{1,9}(?:-String\s{1,9})?(?P<secret>[^\s\"']{4,}|"
         r"\"[^\"\n]{4,256}\"|'[^'\n]{4,256}')",
         ("convertto-securestring",),
-        lambda text: is_secret_value(text.strip("\"'"), STRONG),
+        lambda text: is_secret_value(text.strip("\"'"), STRONG, QUOTED),
     ),
     Rule(
         r"(?i)\bpass(?:word|wort|phrase|code)\s(?:is|ist|lautet)[: ]\s?(?P<secret>\S+)",

@@ -116,40 +116,71 @@ _WORDS = r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+"
 _MIXED = r"(?=\w*[a-z])(?=\w*[A-Z])(?=\w*[0-9])\w{10,}"
 _HEX_RUN = r"(?=(?:[a-f]*[0-9]){4})(?=(?:[0-9]*[a-f]){4})[0-9a-f]{12,}"
 _NOT_IN_A_WORD = r"[^A-Za-z0-9]+"
-# Values that are not secrets: templates, masks, numbers, paths, addresses, code.
-_HARMLESS_FORMS = (
-    r"\$\w+",
-    r"\$[({].*",
-    r"%\(?\w*\)?[sdr]",
-    r"%\w+%",
-    r"\{.*",
-    r"<.*",
-    r"\[.*",
-    r"\([A-Za-z ]{1,40}\)",
-    r"@\w+@",
-    r".*\[redacted\].*",
-    r"(?i:[x*•.#_?-]{3,})",
-    r"(.)\1*",
-    r"0x[0-9a-fA-F]{1,8}",
-    r"(?=.*[.,:/ %TZ+-])[\d.,:/ %TZ+-]+",
-    r"\d{1,3}",
-    r"(?:~|\.{1,2})?/[\w.@~-]+(?:/[\w.@~-]*)*",
-    r"[A-Za-z]:\\.*",
-    r"[\w./-]+\.(?:txt|json|ya?ml|toml|pem|key|py|js|md)",
-    r"[a-z][a-z0-9+.-]{1,15}://\S*",
-    r"arn:\S+",
-    r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+",
-    r"[A-Za-z_][\w.]*\(.*",
-    r"[A-Za-z_]\w*(?:\.\w+)*\[.*",
-    r"(?:self|cls|this|os|process|env|var|args|config|settings)\..*",
-    r"[\s,;:)\]}].*",
-    r"[+=|&?%]\s.*",
-    r".*\s[+=%,|]",
-    r".*\.\.\.",
-    r".*%[sdr].*",
-    r"(?:[a-z0-9-]+\.)+(?:com|org|net|io|dev|local|example|invalid|test)(?::\d+)?(?:/.*)?",
+# Forms of values that are not secrets, each with an example. A random password hardly ever has one.
+_MASKS = (
+    r"(?i:[x*•.:#_?-]{3,})",  # ********
+    r"(.)\1*",  # 0000
+    r".*\[redacted\].*",  # Bearer [redacted]
+    r"<.*>",  # <password>
+    r"\[.*\]",  # [hidden]
+    r"\([A-Za-z ]{1,40}\)",  # (hidden)
+    r"[A-Za-z_-]*\.\.\.",  # sk-...
 )
-_HARMLESS_FORM = "|".join(_HARMLESS_FORMS)
+_TEMPLATES = (
+    r"\$(?:[A-Za-z_]+|[A-Z0-9_]+)",  # $DB2_PASSWORD
+    r"\$\{.*\}.*",  # ${DB_PASSWORD:-none}
+    r"\$\(.*\)",  # $(cat password)
+    r"\{.*\}|\{[\w.]+\}.*",  # {{ password }}
+    r"(?:%\(?\w*\)?[sdr]\W?)+",  # %(user)s:%(password)s
+    r"%\w+%",  # %PASSWORD%
+    r"@\w+@",  # @PASSWORD@
+)
+_NUMBERS = (
+    r"\d{1,3}",  # 12
+    r"0x[0-9a-fA-F]{1,8}",  # 0x1F
+    r"(?=.*[.,:/ %TZ+-])[\d.,:/ %TZ+-]+",  # 2025-01-02T03:04:05Z
+)
+_PLACES = (
+    r"/[A-Za-z_.-]+(?:/[\w.@~-]*)*",  # /run/secrets/db
+    r"(?:~|\.{1,2})/[\w.@~/-]+",  # ~/.ssh/id_rsa
+    r"[A-Za-z]:\\.*",  # C:\keys
+    r"[A-Za-z_./-]+\.(?:txt|json|ya?ml|toml|pem|key|py|js|md)",  # server.pem
+    r"[a-z][a-z0-9+.-]{1,15}://\S*",  # vault://secret/db
+    r"arn:\S+",  # arn:aws:secretsmanager:eu-west-1:1:secret:db
+    r"(?:[a-z0-9-]+\.)+(?:com|org|net|io|dev|local|example|invalid|test)(?::\d+)?(?:/.*)?",  # a.com
+)
+_EXPRESSIONS = (
+    r"[A-Za-z_][\w.]*(?:\(.*\)|\[.*\])",  # CharField(max_length=128)
+    r"(?:self|cls|this|os|process|env|var|args|config|settings)(?:\.\w+)+",  # env.DB_PASSWORD
+)
+# What a text has after a quote that closes something.
+_REMAINDERS = (
+    r"\s.*",  # and then
+    r"[,;:)\]}](?:[\s,;:)\]}].*)?",  # ), port=1
+    r"[+=|&?%]\s.*",  # + user
+    r".*\s[+=%,|]",  # user +
+)
+# Where a value without quotes ends is a guess, so a part of an expression is one too.
+_CODE = (
+    r"[,;:)\]}].*",  # )a
+    r"\$\w+",  # $pass1
+    r"\$[({].*",  # ${a
+    r"[{<\[].*",  # {a
+    r"[A-Za-z_][\w.]*\(.*",  # f(a
+    r"[A-Za-z_]\w*(?:\.\w+)*\[.*",  # rows[a
+    r"(?:self|cls|this|os|process|env|var|args|config|settings)\..*",  # os.environ[a
+    r".*%[sdr].*",  # %s-%s
+    r".*\.\.\.",  # abc123...
+    r"(?:~|\.{1,2})?/[\w.@~-]+(?:/[\w.@~-]*)*",  # /tmp1
+    r"[\w./-]+\.(?:txt|json|ya?ml|toml|pem|key|py|js|md)",  # key2.pem
+    r"[\w.+-]+@[\w-]+(?:\.[\w-]+)*\.[A-Za-z]{2,}",  # ann@example.com
+)
+DATA = "|".join(_MASKS + _TEMPLATES + _NUMBERS + _PLACES + _EXPRESSIONS)
+"""The harmless forms of a value in data, and of one in text whose quotes are certain."""
+QUOTED = "|".join((DATA, *_REMAINDERS))
+"""The harmless forms of a value that seems to be between quotes."""
+BARE = "|".join((QUOTED, *_CODE))
+"""The harmless forms of a value without quotes."""
 _HARMLESS_WORDS = frozenset(
     (
         "admin_password any array auto base64 bearer bool boolean bytearray bytes cancel changeme "
@@ -194,21 +225,24 @@ def compiled(expression: str, flags: int = 0) -> re.Pattern[str]:
     return re.compile(expression, flags)
 
 
-def is_secret_value(value: str, strength: int) -> bool:
+def is_secret_value(value: str, strength: int, forms: str = DATA) -> bool:
     """Return whether a value counts as a secret under a name of this strength.
 
     Args:
         value: The text of the value without its quotes. The first 256 characters are checked.
         strength: What the name says, from `WEAK` to `CERTAIN`.
+        forms: The harmless forms where the value is: `DATA`, `QUOTED` or `BARE`.
     """
     head = value[:MAX_CHECKED_CHARS]
     if strength == CERTAIN:
         return bool(head) and "[redacted]" not in head
-    if is_harmless(head):
+    if strength == WEAK:
+        forms = BARE  # the name says too little to tell random text from code
+    if is_harmless(head, forms):
         return False
     words = head.split()
     if len(words) > 1:
-        return _is_secret_phrase(words, strength)
+        return _is_secret_phrase(words, strength, forms)
     if looks_random(head) or compiled(_MIXED).fullmatch(head):
         return True
     if strength == WEAK or len(head) < _PIN_CHARS:
@@ -230,10 +264,10 @@ def is_secret_number(value: float, strength: int, key: str) -> bool:
     )
 
 
-def is_harmless(value: str) -> bool:
+def is_harmless(value: str, forms: str) -> bool:
     """Return whether a value is certainly not a secret, such as a type, a placeholder or a path."""
     low = value.strip().lower()
-    if not low or low in _HARMLESS_WORDS or compiled(_HARMLESS_FORM, re.DOTALL).fullmatch(value):
+    if not low or low in _HARMLESS_WORDS or compiled(forms, re.DOTALL).fullmatch(value):
         return True
     words = [*filter(None, compiled(_NOT_IN_A_WORD).split(low))]
     return _PLACEHOLDER_WORDS.issuperset(words) and not _PLACEHOLDER_MARKERS.isdisjoint(words)
@@ -276,11 +310,11 @@ def _is_mixed(part: str) -> bool:
     return compiled(_HEX_RUN).fullmatch(part) is not None
 
 
-def _is_secret_phrase(words: list[str], strength: int) -> bool:
+def _is_secret_phrase(words: list[str], strength: int, forms: str) -> bool:
     """Return whether words between quotes are a passphrase, or one of them is random."""
     if strength == WEAK and len(words) > 4:  # noqa: PLR2004
         return False
-    if any(looks_random(word) and not is_harmless(word) for word in words):
+    if any(looks_random(word) and not is_harmless(word, forms) for word in words):
         return True
     plain = all(word.isalpha() and word.islower() and word not in PROSE for word in words)
     return strength == STRONG and plain and _PLACEHOLDER_MARKERS.isdisjoint(words)

@@ -25,6 +25,8 @@ from llm_common.text.canonical import Json
             "Private-Lines: 1\n[redacted]-MAC: 00",
         ),
         ('password: str = default = "hunter2x"', 'password: str = default = "[redacted]"'),
+        ('12:00 {"password": ");hunter2x"}', '12:00 {"password": "[redacted]"}'),
+        ('say("password:", hunter2x) + "a"', 'say("password:", hunter2x) + "a"'),
         ("if password == 'hunter2xyz':", "if password == '[redacted]':"),
         ("--password the value", "--password the value"),
         ('["password", "hunter"]', '["password", "hunter"]'),

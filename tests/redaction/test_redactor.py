@@ -2,7 +2,9 @@
 
 import ast
 import json
+import random
 import re
+import string
 import sysconfig
 import time
 from collections.abc import Callable, Iterable
@@ -310,6 +312,34 @@ def test_an_escaped_letter_hides_no_secret_name_f_177() -> None:
 def test_pins_are_redacted_and_counts_are_not_s0_07(name: str, value: object, secret: bool) -> None:
     assert DEFAULT_REDACTOR.is_secret(name, value) is secret
     assert DEFAULT_REDACTOR.args({name: value}) == {name: REDACTED if secret else value}
+
+
+@pytest.mark.parametrize(
+    "template", ['{{"password": {}}}', '12:00 {{"pass": {}}}', "password = {}"]
+)
+def test_few_random_passwords_look_harmless_s0_07(template: str) -> None:
+    choices = random.Random(1).choices
+    characters = string.ascii_letters + string.digits + string.punctuation
+    texts = [template.format(json.dumps("".join(choices(characters, k=16)))) for _ in range(2_000)]
+    assert sum(redact_text(text) == text for text in texts) <= 20
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *("********", "0000", "<password>", "[hidden]", "(not shown)", "sk-...", "::::"),
+        *("$DB2_PASSWORD", "$password", "${DB_PASSWORD}-1", "$(cat x)", "{{ password }}"),
+        *("{user}-1x", "%(user)s:%(password)s", "%PASSWORD%", "@PASSWORD@", "0x1F", "2025-01-02"),
+        *("/run/secrets/db2", "/app", "~/.ssh/id_rsa2", "./key1", "C:\\keys", "certs/server.pem"),
+        *("vault://a/b1", "arn:aws:x1", "vault.example:8200", "CharField(max_length=128)"),
+        *("rows[0]", "env.DB_PASSWORD1", "process.env.PASS"),
+    ],
+)
+def test_harmless_forms_stay_in_data_and_between_quotes_f_176(value: str) -> None:
+    for name in ("password", "pass"):
+        assert DEFAULT_REDACTOR.args({name: value}) == {name: value}
+        for text in (f'{{"{name}": {json.dumps(value)}}}', f"x = 1\n{name} = '{value}'\n"):
+            assert redact_text(text) == text
 
 
 @pytest.mark.parametrize("name", ["Cookie", "Set-Cookie", "cookie2"])
