@@ -509,7 +509,7 @@ FORMS += tuple(
         ("user,password\nann,{}\n", "corge91x"),
         ('"secret": "{}"', "shhh-its-me"),
         ("https://h.example/a?token={}&page=2", "ab12x"),
-        ("GET /cb?page=2&access_token={} HTTP/1.1", "7f3c9"),
+        ("GET /cb?page=2&access_token={} HTTP/1.1", "7f3kq"),
         ("curl -b 'session={}' https://h.example", made_of(LETTERS, 30)),
         ('wpa-psk="{}"', "plugh4you"),
         ("ConvertTo-SecureString '{}' -AsPlainText", "plugh4you"),
