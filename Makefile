@@ -171,7 +171,7 @@ bench-public: .peers-venv/.installed ## measure what is chosen on public data; D
 hops: .venv/.installed ## count the files that a reader opens to follow a save, a load, a selection and a run
 	@$(BIN)/python tools/hops.py $(HOPS)
 
-mutants: .venv/.installed ## break some 1,000 promises one at a time, and check that a test notices; MUTANTS=s0_18 runs some
+mutants: .venv/.installed ## break some 1,100 promises one at a time, and check that a test notices; MUTANTS=s0_18 runs some
 	@$(BIN)/python tools/mutants.py $(MUTANTS)
 
 docs: .docs-venv/.installed ## build the documentation, and fail on a broken link; open site/index.html
