@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from llm_common.tables.table import Table
+from llm_common.tables.table import Table, distinct_names
 
 _MAX_CHARS: Final = 40  # of the tool's name, and of the path
 _DIGITS: Final = 6
@@ -30,17 +30,10 @@ def names_of_tables(name: str, tables: Sequence[Table]) -> list[str]:
         tables: The tables, in the order of `find_records`.
     """
     names = [name]
-    # To SQL, names that differ only in upper and lower case are the same.
-    taken = {name.lower()}
     for table in tables[1:]:
         member = _plain(table.path.rpartition(".")[2]) or "records"
-        table_name, copies = f"{name}_{member}", 1
-        while table_name.lower() in taken:
-            copies += 1
-            table_name = f"{name}_{member}_{copies}"
-        taken.add(table_name.lower())
-        names.append(table_name)
-    return names[: len(tables)]
+        names.append(f"{name}_{member}")
+    return distinct_names(names[: len(tables)])
 
 
 def _plain(text: str) -> str:

@@ -172,16 +172,23 @@ def _endings(path: str) -> list[str]:
 
 
 def _distinct(names: Sequence[str]) -> tuple[str, ...]:
-    """Return the names on one line, with numbers where two differ only in case, as in SQL."""
-    taken: set[str] = set()
-    distinct = []
+    """Return the names of columns on one line, as `distinct_names`."""
+    lines = []
     for number, name in enumerate(names, start=1):
         # On one line, so that a model that copies a name from a sketch finds the column.
-        base = one_line(name, max_chars=_MAX_NAME_CHARS) or f"column_{number}"
-        unused, copies = base, 1
+        lines.append(one_line(name, max_chars=_MAX_NAME_CHARS) or f"column_{number}")
+    return tuple(distinct_names(lines))
+
+
+def distinct_names(names: Sequence[str]) -> list[str]:
+    """Return the names, with numbers where two are the same in SQL, which ignores their case."""
+    taken: set[str] = set()
+    distinct = []
+    for name in names:
+        unused, copies = name, 1
         while unused.lower() in taken:
             copies += 1
-            unused = f"{base}_{copies}"
+            unused = f"{name}_{copies}"
         taken.add(unused.lower())
         distinct.append(unused)
-    return tuple(distinct)
+    return distinct
