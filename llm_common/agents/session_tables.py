@@ -77,7 +77,6 @@ class _LoadedResult:
 
     version: str
     tables: tuple[StoredTable, ...]
-    cells: int
 
 
 _Loaded: TypeAlias = tuple[NamedTable, StoredTable]
@@ -99,6 +98,7 @@ class SessionTables:
         # Created by the first query, in its thread: opening it would block an event loop.
         self._opened: RecordDatabase | None = None
         self._loaded: dict[str, _LoadedResult] = {}
+        self._cells = 0
         self._process = os.getpid()
 
     @property
@@ -179,10 +179,10 @@ class SessionTables:
     ) -> None:
         """Load the tables of results, and free those of others if there is no room."""
         new = self._read_new(pointers, names)
-        if self._cells_with(new) > _MAX_CELLS and self._loaded and may_evict:
+        if self._cells + _cells_of(new) > _MAX_CELLS and self._loaded and may_evict:
             self._close()
             new = self._read_new(pointers, names)
-        cells = self._cells_with(new)
+        cells = self._cells + _cells_of(new)
         if cells > _MAX_CELLS:
             raise ToolArgumentsError(
                 f"{QUERY_NAME} returned nothing: these results have {cells:,} cells, and one query "
@@ -194,14 +194,9 @@ class SessionTables:
             if tables is None:
                 continue
             self._database.add([named for named, _ in tables])
-            self._loaded[pointer.pointer_id] = _LoadedResult(
-                _version_of(pointer), tuple(stored for _, stored in tables), _cells_of(tables)
-            )
-
-    def _cells_with(self, new: Mapping[str, Sequence[_Loaded]]) -> int:
-        """Return the number of cells of all tables once new ones are loaded."""
-        loaded = sum(result.cells for result in self._loaded.values())
-        return loaded + sum(map(_cells_of, new.values()))
+            stored_tables = tuple(stored for _, stored in tables)
+            self._loaded[pointer.pointer_id] = _LoadedResult(_version_of(pointer), stored_tables)
+        self._cells = cells
 
     def _read_new(
         self, pointers: Sequence[ContextPointer], names: dict[str, str]
@@ -264,8 +259,8 @@ class SessionTables:
         self._database.replace(NamedTable(LISTING, listing))
 
 
-def _cells_of(tables: Sequence[_Loaded]) -> int:
-    return sum(named.table.cells for named, _ in tables)
+def _cells_of(new: Mapping[str, Sequence[_Loaded]]) -> int:
+    return sum(named.table.cells for tables in new.values() for named, _ in tables)
 
 
 def _version_of(pointer: ContextPointer) -> str:
