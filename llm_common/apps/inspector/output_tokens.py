@@ -10,10 +10,9 @@ from llm_common.apps.inspector.run_outputs import labels
 from llm_common.core.tokens import DefaultCounter
 from llm_common.errors import InvalidIdError, StoreError
 from llm_common.pointers.pointer import ContextPointer
+from llm_common.pointers.reading import stored_text
 from llm_common.pointers.store import ContextPointerStore
 from llm_common.storage.blob import query_id_of
-from llm_common.text.canonical import decode_json
-from llm_common.text.display import printable
 from llm_common.trace.trace_file import RecordedRun
 
 _MAX_NEW_BYTES: Final = 2_000_000  # of one page, about half a second
@@ -67,9 +66,7 @@ class OutputTokens:
     def _count(self, pointer: ContextPointer) -> int | None:
         try:
             _, payload = self._store.load_payload(pointer.pointer_id, query_id=pointer.query_id)
-            value = decode_json(payload)
+            text = stored_text(payload).text
         except StoreError:
             return None
-        # A model sees a text as it is, and any other value as JSON.
-        text = printable(value) if isinstance(value, str) else payload.decode("utf-8", "replace")
         return DefaultCounter().count(text)

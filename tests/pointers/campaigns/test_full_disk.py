@@ -4,8 +4,6 @@ import asyncio
 import itertools
 import os
 import resource
-import shutil
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -144,15 +142,6 @@ def test_a_read_only_disk_allows_only_reads_f_026(tmp_path: Path) -> None:
     assert answer(use_read_only, tmp_path) == REFUSED
 
 
-@pytest.fixture
-def reachable() -> Iterator[Path]:
-    """Create a directory that another user can reach, unlike pytest's own."""
-    root = Path(tempfile.mkdtemp(prefix="llm-common-test-"))
-    root.chmod(0o755)
-    yield root
-    shutil.rmtree(root)
-
-
 def use_without_rights(base: Path, mode: int) -> list[str]:
     os.chown(base, ANOTHER_USER, ANOTHER_USER)
     asyncio.run(asyncio.to_thread(int))  # imports what another user may not read
@@ -173,11 +162,11 @@ def use_without_rights(base: Path, mode: int) -> list[str]:
     ids=["F-064", "F-026-unreadable"],
 )
 def test_without_rights_nothing_is_changed_and_nothing_looks_empty(
-    reachable: Path, mode: int, said: list[str]
+    shared_root: Path, mode: int, said: list[str]
 ) -> None:
     if os.geteuid() != 0:
         pytest.skip("only root can become another user")
-    assert answer(use_without_rights, reachable, mode) == said
+    assert answer(use_without_rights, shared_root, mode) == said
 
 
 def use_without_descriptors(base: Path) -> list[list[str]]:
