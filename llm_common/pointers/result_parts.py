@@ -1,7 +1,9 @@
 """`ResultParts`: the parts of a stored result that help to answer a question, within a room."""
 
-from functools import cached_property
-from typing import Final
+import logging
+from collections.abc import Callable
+from functools import cached_property, partial
+from typing import Final, TypeVar
 
 from llm_common.ranking.lexical import search_stems
 from llm_common.ranking.passages import RankedPassages
@@ -21,12 +23,17 @@ _PASSAGES_SHARE: Final = 0.6
 _OUTLINE_SHARE: Final = 0.35
 _ENDS_LABEL: Final = "\nBeginning and end:\n"
 
+_Part = TypeVar("_Part")
+
+_log = logging.getLogger(__name__)
+
 
 class ResultParts:
     """Parts of a result that is too long, for the query at hand.
 
     Of records, the counts, values and rows that the query asks for. Of other results, passages that
-    match the query, or headings, and then head and tail.
+    match the query, or headings, and then head and tail. Never raises: of a result that cannot be
+    read so, both ends of the text, with a warning in the log.
 
     Args:
         text: The result as text. As one line of JSON if it is no str.
@@ -49,14 +56,19 @@ class ResultParts:
         self._query = query
         # Plain data, since the result may be a model or another object.
         self._value: Json = text if isinstance(result, str) else decode_json(text.encode())
-        self._sketch: ResultSketch | None = None
-        if len(text) <= _MAX_TABLE_CHARS:
-            records = find_records(self._value)
-            if are_mostly_records(records.tables, len(text)):
-                self._sketch = ResultSketch(
-                    records, query, name=table_name, question_name=query_name
-                )
+        self._name = table_name
+        self._query_name = query_name
+        self._is_readable = True
         self._passages_label = f"Passages that hold words of the {query_name}:"
+
+    @cached_property
+    def _sketch(self) -> ResultSketch | None:
+        if len(self._text) > _MAX_TABLE_CHARS:
+            return None
+        records = find_records(self._value)
+        if not are_mostly_records(records.tables, len(self._text)):
+            return None
+        return ResultSketch(records, self._query, name=self._name, question_name=self._query_name)
 
     @cached_property
     def _passages(self) -> RankedPassages:
@@ -65,14 +77,12 @@ class ResultParts:
     @property
     def has_records(self) -> bool:
         """Whether the result is records for the most part, which the excerpt counts and names."""
-        return self._sketch is not None
+        return self._read(lambda: self._sketch is not None, otherwise=False)
 
     @property
     def has_matches(self) -> bool:
         """Whether the excerpt has records or passages that the query names."""
-        if self._sketch is not None:
-            return self._sketch.has_matches
-        return self._passages.matches
+        return self._read(self._find_matches, otherwise=False)
 
     def excerpt(self, max_chars: int, *, fill: bool = False) -> Excerpt:
         """Return the parts in at most `max_chars` characters.
@@ -84,6 +94,28 @@ class ResultParts:
             max_chars: Maximum characters of the text.
             fill: Whether whole records take the characters that answers and counts leave.
         """
+        excerpt = self._read(partial(self._answer, max_chars, fill=fill), otherwise=None)
+        return excerpt or excerpt_text(self._text, max_chars)
+
+    def _read(self, read: Callable[[], _Part], *, otherwise: _Part) -> _Part:
+        """Return what a reading of the result finds, and `otherwise` if one has failed."""
+        if not self._is_readable:
+            return otherwise
+        try:
+            return read()
+        # Results have any shape, and a tool call that succeeded must not fail by its preview.
+        except Exception as exc:  # noqa: BLE001
+            # Without the message, which may have text of the result.
+            _log.warning("a result is shown by its ends: %s", type(exc).__name__)
+            self._is_readable = False
+            return otherwise
+
+    def _find_matches(self) -> bool:
+        if self._sketch is not None:
+            return self._sketch.has_matches
+        return self._passages.matches
+
+    def _answer(self, max_chars: int, *, fill: bool) -> Excerpt:
         if self._sketch is not None:
             text_of = self._sketch.text_with_records if fill else self._sketch.text
             text = text_of(max_chars)

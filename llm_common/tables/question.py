@@ -463,16 +463,20 @@ class _Reading:
         return rows, len(exact), tuple(near)
 
     def _in_order(self, rows: Iterable[int], order: Order) -> list[int]:
+        """Return rows in an order, those without a value last."""
         column = self._columns[order.column]
         keyed: list[tuple[float, str, int]] = []
+        without_value: list[int] = []
         for row in rows:
             cell = column.cells[row]
             number = number_of(cell) if column.is_numeric else 0.0
             moment = "" if column.is_numeric else date_of(cell)
             if number is not None and moment is not None:
                 keyed.append((number, moment, row))
+            else:
+                without_value.append(row)
         keyed.sort(key=lambda entry: entry[:2], reverse=order.is_descending)
-        return [row for _, _, row in keyed]
+        return [row for _, _, row in keyed] + without_value
 
     def _word_weights(self) -> dict[int, float]:
         """Return for each row the weight of the question's other words in its texts."""
