@@ -40,13 +40,16 @@ from llm_common.storage.blob import (
     query_id_of,
 )
 
-if sys.platform != "win32":
+try:
     import fcntl
-
-    _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+except ImportError:  # the system is not POSIX, and `FileBlobStore` refuses it
+    _IS_POSIX = False
+else:
+    _IS_POSIX = True
+    _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
     # O_NONBLOCK: opening a FIFO without a writer would wait for one.
-    _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-    _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
+    _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
 
 Durability = Literal["full", "rename"]
 
@@ -136,7 +139,7 @@ class FileBlobStore:
         allow_hard_links: bool = False,
         allow_unsafe_dir: bool = False,
     ) -> None:
-        if sys.platform == "win32":
+        if not _IS_POSIX or sys.platform == "win32":
             raise StoreError(
                 "A store of files needs a POSIX system, such as Linux, macOS or WSL. "
                 "Use InMemoryContextPointerStore or ObjectContextPointerStore"
@@ -146,7 +149,9 @@ class FileBlobStore:
         self._base_dir = Path(base_dir).expanduser().absolute()
         self._lock_timeout_s = lock_timeout_s
         self._access = _Access(
-            hard_links=allow_hard_links, unsafe_dir=allow_unsafe_dir, durable=durability == "full"
+            hard_links=allow_hard_links,
+            unsafe_dir=allow_unsafe_dir,
+            durable=durability == "full",
         )
 
     @property
@@ -725,7 +730,7 @@ def _make(path: Path, *, durable: bool) -> None:
 
 
 def _fsync_directory(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         _fsync(descriptor)
     finally:

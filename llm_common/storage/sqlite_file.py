@@ -40,7 +40,7 @@ def open_sqlite(
         # Opens new files only: closing any descriptor of an open database ends SQLite's POSIX locks
         # on it (sqlite.org/howtocorrupt.html, 2.2).
         with suppress(FileExistsError):
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
         connection = sqlite3.connect(
             path, timeout=lock_timeout_s, isolation_level=None, check_same_thread=False
         )

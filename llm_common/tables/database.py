@@ -9,7 +9,6 @@ SQLite's documentation "Defense Against The Dark Arts" (sqlite.org/security.html
 import math
 import os
 import re
-import resource
 import sqlite3
 import sys
 import time
@@ -23,6 +22,11 @@ from llm_common.errors import ToolArgumentsError
 from llm_common.tables.table import Table
 from llm_common.tables.values import Cell, number_of
 from llm_common.text.display import one_line, printable
+
+try:
+    import resource
+except ImportError:  # the system is not POSIX, and tells no peak of the memory
+    resource = None  # type: ignore[assignment]
 
 QUERY_NAME: Final = "query_context"
 MAX_RESULT_ROWS: Final = 10_000
@@ -309,23 +313,25 @@ class _Watch:
         return bool(self.reason)
 
 
-_PAGE_BYTES: Final = resource.getpagesize()
 _STATM_CHARS: Final = 100
 
 
 class _ResidentMemory:
-    """The memory of this process, or its peak where the system does not say more."""
+    """The memory of this process, or its peak or 0 where the system does not say more."""
 
     def __init__(self) -> None:
         # Kept open, since a query reads it thousands of times.
         self._statm: int | None = None
-        with suppress(OSError):  # macOS has no such file
-            self._statm = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
+        with suppress(OSError):  # only Linux has this file
+            self._statm = os.open("/proc/self/statm", os.O_RDONLY)
 
     def read_bytes(self) -> int:
+        if resource is None:
+            return 0
         if self._statm is None:
             return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # on macOS in bytes
-        return int(os.pread(self._statm, _STATM_CHARS, 0).split()[1]) * _PAGE_BYTES
+        pages = int(os.pread(self._statm, _STATM_CHARS, 0).split()[1])
+        return pages * resource.getpagesize()
 
     def close(self) -> None:
         if self._statm is not None:

@@ -41,9 +41,7 @@ _MAX_ATTEMPTS: Final = 8  # to create a file while another process removes its f
 _MOMENT: Final = "%Y%m%dT%H%M%S%fZ"  # sorts by time as a text
 _FILE = re.compile(r"\d{8}T\d{12}Z-[0-9a-f]{8}\.jsonl")
 # O_EXCL and O_NOFOLLOW: never write to a file or a link that another program created.
-_FLAGS = (
-    os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | os.O_CLOEXEC
-)
+_FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
 # One thread keeps the lines of a file in order.
 _WRITER: Final = Threads(1, "trace")
 # A line is built from values of callers and adapters, whose methods can raise any of these.
