@@ -661,7 +661,8 @@ class FileContextPointerStore(ContextPointerStore):
 
     Args:
         base_dir: Directory of the store. `~` is expanded, and a relative path is resolved when the
-            store is created. None uses `LLM_COMMON_POINTER_STORE_DIR`, else `.llm-common/context`.
+            store is created. None uses `LLM_COMMON_POINTER_STORE_DIR`, else `.llm-common/context`,
+            which gets a `.gitignore` when the first save creates it.
         durability: `full` or `rename`. See `FileBlobStore`.
         lock_timeout_s: Seconds that a save waits for other writers of its query.
         allow_hard_links: See `FileBlobStore`.
@@ -683,12 +684,16 @@ class FileContextPointerStore(ContextPointerStore):
         allow_unsafe_dir: bool = False,
         **options: Unpack[StoreOptions],
     ) -> None:
+        default_dir = Path(POINTER_STORE_DIR.default)
+        chosen_dir = Path(base_dir or read_path(POINTER_STORE_DIR) or default_dir)
         files = FileBlobStore(
-            base_dir or read_path(POINTER_STORE_DIR) or Path(POINTER_STORE_DIR.default),
+            chosen_dir,
             durability=durability,
             lock_timeout_s=lock_timeout_s,
             allow_hard_links=allow_hard_links,
             allow_unsafe_dir=allow_unsafe_dir,
+            # The default lies in the working folder, which is often a repository.
+            git_ignored=chosen_dir == default_dir,
         )
         super().__init__(LockedRecords(files), **options)
         self._files = files

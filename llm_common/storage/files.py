@@ -124,6 +124,8 @@ class FileBlobStore:
             because others could change the content through another name.
         allow_unsafe_dir: True accepts folders and files of any owner, and a base directory of
             another user that everybody can write to.
+        git_ignored: True writes a `.gitignore` into a base directory that the store creates, so
+            that git shows and commits nothing of it.
 
     Raises:
         StoreError: If the system is not POSIX.
@@ -138,6 +140,7 @@ class FileBlobStore:
         lock_timeout_s: float = 10.0,
         allow_hard_links: bool = False,
         allow_unsafe_dir: bool = False,
+        git_ignored: bool = False,
     ) -> None:
         if not _IS_POSIX or sys.platform == "win32":
             raise StoreError(
@@ -152,6 +155,7 @@ class FileBlobStore:
             hard_links=allow_hard_links,
             unsafe_dir=allow_unsafe_dir,
             durable=durability == "full",
+            git_ignored=git_ignored,
         )
 
     @property
@@ -351,6 +355,7 @@ class _Access:
     hard_links: bool
     unsafe_dir: bool
     durable: bool
+    git_ignored: bool
 
 
 class _Folder:
@@ -685,7 +690,11 @@ def _open(base: Path, name: str, access: _Access, create: bool) -> _Folder:
     except FileNotFoundError:
         if not create:
             raise
+    is_new_base = not base.exists()
     _make(Path(path), durable=access.durable)
+    if is_new_base and access.git_ignored:
+        with suppress(FileExistsError), (base / ".gitignore").open("x") as file:
+            file.write("*\n")
     return _Folder(path, (os.geteuid(), _owner_of(base, access)), access)
 
 

@@ -5,6 +5,7 @@ import math
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -124,6 +125,35 @@ def test_the_base_comes_from_the_environment_s0_10(
     assert FileContextPointerStore().base_dir == tmp_path / expected
     assert FileContextPointerStore("given").base_dir == tmp_path / "given"
     assert not any(tmp_path.iterdir())
+
+
+def test_a_new_default_store_is_ignored_by_git(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("LLM_COMMON_POINTER_STORE_DIR", raising=False)
+    subprocess.run(["git", "init", "-q"], check=True)
+    store = FileContextPointerStore()
+    pointer = asyncio.run(save(store))
+    assert (tmp_path / ".llm-common" / "context" / ".gitignore").read_text() == "*\n"
+    status = subprocess.run(
+        ["git", "status", "--porcelain"], check=True, capture_output=True, text=True
+    )
+    assert status.stdout == ""
+    assert [listed.pointer_id for listed in store.list(query_id="q")] == [pointer.pointer_id]
+    assert asyncio.run(store.verify()).findings == ()
+
+
+@pytest.mark.parametrize("exists", [False, True])
+def test_a_folder_that_the_user_chose_or_had_gets_no_gitignore(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, exists: bool
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("LLM_COMMON_POINTER_STORE_DIR", raising=False)
+    if exists:
+        (tmp_path / ".llm-common" / "context").mkdir(parents=True)
+    asyncio.run(save(FileContextPointerStore(None if exists else tmp_path / "chosen")))
+    assert not [*tmp_path.rglob(".gitignore")]
 
 
 def test_home_is_expanded_s0_10(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
