@@ -39,13 +39,10 @@ from llm_common.errors import PointerNotFoundError, StoreError, UnserialisableEr
 from llm_common.history.fold import fold, refers_to_results, results_in_view
 from llm_common.history.folding import HISTORY_TOOL, FoldPolicy
 from llm_common.history.message_shapes import (
+    HistoryMessage,
     Message,
-    ToolOutput,
-    calls_of,
     last_question,
-    newest_calls,
-    newest_texts,
-    outputs_of,
+    newest_first,
 )
 from llm_common.history.pins import pinned_text
 from llm_common.history.search import FoundMessage, search_messages
@@ -314,7 +311,8 @@ class Session:
             calls = 1
             if messages:
                 query = query or last_question(messages)
-                calls = max(len(newest_calls(messages)), 1)
+                newest = (len(message.calls) for message in newest_first(messages))
+                calls = next(filter(None, newest), 1)
             turn = OffloadTurn(
                 self.config.offload, query=query, calls=calls, counter=self.config.counter
             )
@@ -474,12 +472,13 @@ class Session:
         by_name = {definition.name: definition for definition in definitions}
         # The finder is shown only beside hidden tools, so it does not compete with the others.
         finder = by_name.pop(self.config.finder_name, None)
-        called = {call.name for call in calls_of(messages)}
+        history = [*newest_first(messages)]
+        called = {call.name for message in history for call in message.calls}
         # Another process of this conversation may have found them.
-        found = _found_names(outputs_of(messages, self.config.finder_name))
+        found = _found_names(history, self.config.finder_name)
         choice = shortlist.choose(
             [*by_name.values()],
-            texts=newest_texts(messages, _MAX_TEXTS, _MAX_TEXT_CHARS),
+            texts=_ends_of_texts(history)[:_MAX_TEXTS],
             keep={*keep, *called, *found, *self.tool_names},
         )
         hidden = [name for name in by_name if name not in choice.names]
@@ -761,11 +760,25 @@ class Session:
         self._tables.forget()
 
 
-def _found_names(outputs: Sequence[ToolOutput]) -> list[str]:
+def _found_names(newest_first: Sequence[HistoryMessage], finder_name: str) -> list[str]:
     """Return the newest tools that answers of the finder name, newest answer first."""
+    finder_ids: set[str] = set()
+    for message in newest_first:
+        finder_ids.update(call.call_id for call in message.calls if call.name == finder_name)
     names: list[str] = []
-    for output in outputs:
-        for line in output.text.splitlines():
-            if line.startswith(_FOUND):
-                names.append(line.removeprefix(_FOUND).partition(": ")[0])
+    for message in newest_first:
+        for output in message.outputs:
+            if output.call_id in finder_ids:
+                for line in output.text.splitlines():
+                    if line.startswith(_FOUND):
+                        names.append(line.removeprefix(_FOUND).partition(": ")[0])
     return names[:MAX_FOUND]
+
+
+def _ends_of_texts(newest_first: Sequence[HistoryMessage]) -> list[str]:
+    """Return the ends of the texts of user and assistant."""
+    texts: list[str] = []
+    for message in newest_first:
+        if message.role in ("user", "assistant") and message.text:
+            texts.append(message.text[-_MAX_TEXT_CHARS:])
+    return texts

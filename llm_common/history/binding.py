@@ -11,9 +11,10 @@ text has a few rules at most. Behind a label, as in `[IMPORTANT]` or `<rule>`, a
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final
 
 from llm_common.history.binding_words import ADVERSATIVES, JOINERS, SIGNS, SUBJECTS, WORDS, Cue
 from llm_common.history.message_shapes import NOTE_BEGIN, PINS_BEGIN, HistoryMessage
@@ -67,8 +68,7 @@ _SENTENCE_END = re.compile(r"(?<=[.!?…])[\"'»”)]*\s+(?=[^a-zà-öø-ÿа-я
 _ABBREVIATION = re.compile(
     r"(?:^|[\s(.])(?:[^\W\d_]|[A-Z][^\W\d_]{1,2}|\d{1,2})\.$"
 )  # Mr. or z. B.
-_WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*['’]?")
-_CLAUSE_MARK = re.compile(r"[,;:—–(，；：、]")
+_WORD = re.compile(r"[^\W\d_]+(?:['-][^\W\d_]+)*")
 # Scripts without spaces between words, and Thai, whose words `_WORD` does not tell apart.
 _CJK = re.compile(r"[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff]")
 _SIGNED = re.compile(
@@ -89,7 +89,41 @@ _QUESTION = re.compile(r"[?？؟][\"'»”)]*$")
 _NUMBER = re.compile(r"\d")
 
 
-class Binding(NamedTuple):
+def _words_pattern(words: str, *, before: str = "") -> re.Pattern[str]:
+    """Return a pattern of a list of words, whose match is the group `cue`.
+
+    Args:
+        words: The words. `*` is the rest of a word, and `_` joins the words of a phrase.
+        before: A pattern of what is before the word.
+    """
+    # The longest first, since a phrase may begin with another word of the list.
+    escaped = [re.escape(word) for word in sorted(words.split(), key=len, reverse=True)]
+    choice = "|".join(escaped).replace(r"\*", r"[\w'-]*").replace("_", r"\s+")
+    return re.compile(rf"{before}(?<![\w-])(?P<cue>{choice})(?!\w|-\w)")
+
+
+# "Please don't" and "but don't" begin a clause too. Digits and marks may be before its first word.
+_CLAUSE_START: Final = (
+    rf"(?:^|[,;:—–(，；：、]|(?<!\w)(?:{'|'.join(ADVERSATIVES)})(?!\w))[\W\d_]*"
+    rf"(?:(?<!\w)(?:{'|'.join(JOINERS)})(?!\w)[\W\d_]*)*"
+)
+_SENTENCE_START: Final = r"^[\W\d_]*"
+_SUBJECT: Final = _words_pattern(" ".join(SUBJECTS))
+_CUES: Final[dict[Cue, re.Pattern[str]]] = {}
+for _cue, _words in WORDS.items():
+    _before = ""
+    if _cue in _AT_CLAUSE_START:
+        _before = _CLAUSE_START
+    elif _cue == "corrects":
+        _before = _SENTENCE_START
+    _CUES[_cue] = _words_pattern(_words, before=_before)
+_SIGNS: Final[dict[Cue, re.Pattern[str]]] = {}
+for _cue, _words in SIGNS.items():
+    _SIGNS[_cue] = re.compile("|".join(map(re.escape, _words.split())).replace("_", " "))
+
+
+@dataclass(slots=True)
+class Binding:
     """A sentence of the user that may bind.
 
     Attributes:
@@ -100,6 +134,7 @@ class Binding(NamedTuple):
         is_correction: Whether it corrects what was said before.
         is_named: Whether a rule is only to be named, because it is too long, or its message has too
             many rules.
+        words: The words by which its rarity is measured.
     """
 
     position: int
@@ -108,15 +143,7 @@ class Binding(NamedTuple):
     is_rule: bool
     is_correction: bool
     is_named: bool = False
-
-
-class _Sentence(NamedTuple):
-    position: int
-    text: str
-    words: list[str]
-    points: int
-    is_correction: bool
-    is_named: bool = False
+    words: frozenset[str] = frozenset()
 
 
 def bindings_of(
@@ -131,44 +158,39 @@ def bindings_of(
         messages: The messages, oldest first.
         rules: Sentences that are rules already, with the numbers of their messages.
     """
-    sentences: list[_Sentence] = []
+    sentences: list[Binding] = []
     is_answered = False
     for message in messages:
         is_answered = is_answered or message.role == "assistant"
         # A text that only looks like a note or a pin binds nothing.
         if message.role == "user" and not message.text.startswith((NOTE_BEGIN, PINS_BEGIN)):
-            sentences += _sentences_of(message)
-    spread = Counter(word for sentence in sentences for word in {*sentence.words})
+            sentences += _bindings_in(message)
+    is_talk = not is_answered and _is_talk(sentences)
+    spread = Counter(word for sentence in sentences for word in sentence.words)
     few = 1 + len(sentences) // _FEW_SENTENCES
-    count = sum(sentence.points >= MIN_RULE_POINTS for sentence in sentences)
-    is_talk = (
-        not is_answered
-        and len(sentences) >= _MIN_TALK_SENTENCES
-        and count > _MAX_TALK_RULES + _MAX_TALK_SHARE * len(sentences)
-    )
 
     newest: dict[str, Binding] = {}
     for position, text in rules:
-        points, is_correction = _points(text, _words(text))
+        points, is_correction = _points(text)
         newest[text.casefold()] = Binding(position, text, points, True, is_correction)
     for sentence in sentences:
         key = sentence.text.casefold()
-        is_rule = not is_talk and (sentence.is_named or sentence.points >= MIN_RULE_POINTS)
-        earlier = newest.get(key)
-        if sentence.is_named and earlier is not None and earlier.is_rule:
+        if sentence.is_named and key in newest and newest[key].is_rule:
             continue  # its words are in view already
-        rarity = 0.0
+        sentence.is_rule = sentence.is_rule and not is_talk
+        sentence.points -= len(sentence.text) / _CHARS_OF_POINT
         if sentence.words:
-            rarity = sum(spread[word] <= few for word in sentence.words) / len(sentence.words)
-        newest[key] = Binding(
-            sentence.position,
-            sentence.text,
-            points=sentence.points + _OF_RARITY * rarity - len(sentence.text) / _CHARS_OF_POINT,
-            is_rule=is_rule,
-            is_correction=sentence.is_correction,
-            is_named=sentence.is_named,
-        )
+            rare = sum(spread[word] <= few for word in sentence.words)
+            sentence.points += _OF_RARITY * rare / len(sentence.words)
+        newest[key] = sentence
     return sorted(newest.values(), key=_order)
+
+
+def _is_talk(sentences: list[Binding]) -> bool:
+    # A paste, of which rules are only named, does not make a chat a talk.
+    rules = sum(sentence.is_rule and not sentence.is_named for sentence in sentences)
+    max_rules = _MAX_TALK_RULES + _MAX_TALK_SHARE * len(sentences)
+    return len(sentences) >= _MIN_TALK_SENTENCES and rules > max_rules
 
 
 def _order(binding: Binding) -> tuple[bool, bool, float, int]:
@@ -177,30 +199,40 @@ def _order(binding: Binding) -> tuple[bool, bool, float, int]:
     return not binding.is_rule, True, -binding.points, binding.position
 
 
-def _sentences_of(message: HistoryMessage) -> list[_Sentence]:
-    sentences: list[_Sentence] = []
+def _bindings_in(message: HistoryMessage) -> list[Binding]:
+    """Return the sentences of a message with their points."""
+    bindings: list[Binding] = []
     read_text = message.text[:_READ_CHARS].rstrip()
     has_more = len(message.text) > _READ_CHARS
     for text in own_sentences(read_text):
         head = text[:_MAX_SENTENCE_CHARS]
-        words = _words(head)
-        points, is_correction = _points(head, words)
-        if _CJK.search(head):
-            rare_words = [head[index : index + 2] for index in range(len(head) - 1)]
-        else:
-            rare_words = [word for word in words if len(word) >= _MIN_RARE_CHARS]
+        points, is_correction = _points(head)
+        is_rule = points >= MIN_RULE_POINTS
         # A rule without its end, such as its condition, may be another rule.
         is_cut = len(text) > _MAX_SENTENCE_CHARS or (has_more and read_text.endswith(text))
-        is_named = is_cut and points >= MIN_RULE_POINTS
-        sentences.append(
-            _Sentence(message.position, text, rare_words, points, is_correction, is_named)
+        bindings.append(
+            Binding(
+                message.position,
+                text,
+                points,
+                is_rule=is_rule,
+                is_correction=is_correction,
+                is_named=is_rule and is_cut,
+                words=_rare_candidates(head),
+            )
         )
-    best_first = sorted(range(len(sentences)), key=lambda index: -sentences[index].points)
-    for index in best_first[_MAX_OF_MESSAGE:]:
-        if sentences[index].points >= MIN_RULE_POINTS:
-            # Without the points of a rule, so that a paste does not make a chat a talk.
-            sentences[index] = sentences[index]._replace(points=MIN_RULE_POINTS - 1, is_named=True)
-    return sentences
+    best_first = sorted(bindings, key=lambda binding: -binding.points)
+    for binding in best_first[_MAX_OF_MESSAGE:]:
+        binding.is_named = binding.is_rule
+    return bindings
+
+
+def _rare_candidates(sentence: str) -> frozenset[str]:
+    if _CJK.search(sentence):
+        return frozenset(sentence[index : index + 2] for index in range(len(sentence) - 1))
+    return frozenset(
+        word for word in _WORD.findall(_plain(sentence)) if len(word) >= _MIN_RARE_CHARS
+    )
 
 
 def own_sentences(text: str) -> Iterator[str]:
@@ -211,18 +243,19 @@ def own_sentences(text: str) -> Iterator[str]:
         text = _LONG_QUOTE.sub("\n", text)
     for line in text.split("\n"):
         if not _DATA_LINE.match(line):
-            yield from _sentences_in(line)
+            yield from sentences_in(line)
         elif label := _LABEL.match(line):
             written = line[label.end() :].rstrip().removesuffix(f"</{label['tag']}>")
             if _DATA_LINE.match(written):
                 continue
-            for sentence in _sentences_in(written):
+            for sentence in sentences_in(written):
                 # Records, pages and chats have labels too, so such a line is only read for rules.
                 if binding_points(sentence[:_MAX_SENTENCE_CHARS]) >= MIN_RULE_POINTS:
                     yield sentence
 
 
-def _sentences_in(line: str) -> Iterator[str]:
+def sentences_in(line: str) -> Iterator[str]:
+    """Yield the sentences of a line."""
     start = 0
     for end in _SENTENCE_END.finditer(line):
         sentence = line[start : end.start()].strip()
@@ -264,97 +297,39 @@ def _lines_outside_fences(text: str) -> Iterator[str]:
 
 def binding_points(sentence: str) -> int:
     """Return the points of a sentence for the words that bind. A question has none."""
-    return _points(sentence, _words(sentence))[0]
+    return _points(sentence)[0]
 
 
-def _words(sentence: str) -> list[str]:
-    return [word.casefold().replace("’", "'") for word in _WORD.findall(sentence)]
+def _plain(sentence: str) -> str:
+    # A capital İ would become two characters, of which the first is a word of English.
+    return sentence.casefold().replace("’", "'").replace("\u0307", "")
 
 
-def _points(sentence: str, words: Sequence[str]) -> tuple[int, bool]:
+@lru_cache(maxsize=8_192)  # each fold reads the whole history again
+def _points(sentence: str) -> tuple[int, bool]:
     """Return the points of a sentence, and whether it corrects an earlier one."""
-    if _QUESTION.search(sentence):
+    text = _plain(sentence)
+    words = len(_WORD.findall(text))
+    is_signed = not text.isascii() and _SIGNED.search(text) is not None
+    is_short = words < _MIN_WORDS and not (is_signed and len(text) >= _MIN_SIGNS)
+    if is_short or _QUESTION.search(text):
         return 0, False
-    is_signed = not sentence.isascii() and _SIGNED.search(sentence) is not None
-    if len(words) < _MIN_WORDS and not (is_signed and len(sentence) >= _MIN_SIGNS):
-        return 0, False
-    cues = {cue for cue, signs in _SIGNS.items() if signs.search(sentence)} if is_signed else set()
-    subject = next((index for index, word in enumerate(words) if word in SUBJECTS), len(words))
-    first_cue = len(words)
-    for index, cue in _cues_of(sentence, words):
-        if cue in _COMMANDS and index > subject:
-            continue
-        cues.add(cue)
-        first_cue = min(first_cue, index)
+    cues: set[Cue] = set()
+    if is_signed:
+        cues.update(cue for cue, signs in _SIGNS.items() if signs.search(sentence))
+    subject = len(text)
+    if found := _SUBJECT.search(text):
+        subject = found.start()
+    first_cue = len(text)
+    for cue, pattern in _CUES.items():
+        match = pattern.search(text)
+        if match is not None and (cue not in _COMMANDS or match.start("cue") <= subject):
+            cues.add(cue)
+            first_cue = min(first_cue, match.start("cue"))
     points = sum(_POINTS[cue] for cue in cues)
-    if _NUMBER.search(sentence):
+    if _NUMBER.search(text):
         points += 1
     # A command that has a subject only later: "Leave the header as it is".
-    if len(words) <= _MAX_COMMAND_WORDS and (subject == len(words) or first_cue < subject):
+    if words <= _MAX_COMMAND_WORDS and (found is None or first_cue < subject):
         points += 1
     return points, "corrects" in cues
-
-
-def _cues_of(sentence: str, words: Sequence[str]) -> Iterator[tuple[int, Cue]]:
-    """Yield the cues of the words of a sentence, each with the number of its word."""
-    starts: list[int] | None = None  # of the clauses, which few sentences need
-    for index, word in enumerate(words):
-        for phrase, cue in _cues_at(word):
-            if phrase and tuple(words[index : index + len(phrase)]) != phrase:
-                continue
-            if cue == "corrects" and index:
-                continue
-            if cue in _AT_CLAUSE_START:
-                starts = starts or _clause_starts(sentence)
-                if index not in starts:
-                    continue
-            yield index, cue
-
-
-def _clause_starts(sentence: str) -> list[int]:
-    """Return the numbers of the words that begin a clause."""
-    starts: list[int] = []
-    end = 0
-    before = ""
-    for index, match in enumerate(_WORD.finditer(sentence)):
-        is_start = not index or before in ADVERSATIVES
-        is_start = is_start or _CLAUSE_MARK.search(sentence, end, match.start()) is not None
-        # "Please don't": the clause also begins behind such words.
-        if is_start or (before in JOINERS and index - 1 in starts):
-            starts.append(index)
-        before, end = match[0].casefold(), match.end()
-    return starts
-
-
-@lru_cache(maxsize=8_192)
-def _cues_at(word: str) -> tuple[tuple[tuple[str, ...], Cue], ...]:
-    """Return the cues that a word begins, each with its phrase, which is empty for one word."""
-    cues: list[tuple[tuple[str, ...], Cue]] = [*_PHRASES.get(word, ())]
-    forms = [word, word.partition("'")[2]] if "'" in word else [word]  # "l'accord"
-    for form in forms:
-        cues += [((), cue) for cue in _EXACT.get(form, ())]
-        for size in range(1, len(form) + 1):
-            cues += [((), cue) for cue in _STEMS.get(form[:size], ())]
-            cues += [((), cue) for cue in _ENDINGS.get(form[-size:], ())]
-    return tuple(cues)
-
-
-_EXACT: Final[dict[str, list[Cue]]] = {}
-_STEMS: Final[dict[str, list[Cue]]] = {}
-_ENDINGS: Final[dict[str, list[Cue]]] = {}
-_PHRASES: Final[dict[str, list[tuple[tuple[str, ...], Cue]]]] = {}
-for _cue, _text in WORDS.items():
-    for _entry in _text.split():
-        _phrase = tuple(_entry.split("_"))
-        if len(_phrase) > 1:
-            _PHRASES.setdefault(_phrase[0], []).append((_phrase, _cue))
-        elif _entry.endswith("*"):
-            _STEMS.setdefault(_entry[:-1], []).append(_cue)
-        elif _entry.startswith("*"):
-            _ENDINGS.setdefault(_entry[1:], []).append(_cue)
-        else:
-            _EXACT.setdefault(_entry, []).append(_cue)
-_SIGNS: Final[dict[Cue, re.Pattern[str]]] = {}
-for _cue, _text in SIGNS.items():
-    _signs = [re.escape(_sign.replace("_", " ")) for _sign in _text.split()]
-    _SIGNS[_cue] = re.compile("|".join(_signs))

@@ -22,7 +22,7 @@ from llm_common.history.folding import (
     plan_fold,
 )
 from llm_common.history.message_shapes import HistoryMessage, Message, read_messages
-from llm_common.history.references import ResultsInView, has_references, named_outputs
+from llm_common.history.references import has_references, named_results
 from llm_common.history.search import FoundMessage, search_messages
 from llm_common.pointers.pointer import (
     ContextPointer,
@@ -30,6 +30,7 @@ from llm_common.pointers.pointer import (
     compute_pointer_id,
     time_text,
 )
+from llm_common.pointers.prompt_forms import FramedResult
 from llm_common.pointers.reading import READER_NAME
 from llm_common.pointers.store import ContextPointerStore
 from llm_common.text.display import in_fence
@@ -116,7 +117,7 @@ async def fold(
         StoreError: If the folded messages could not be stored. Do not send anything then.
     """
     _check_store(store, session_id)
-    policy, counter = policy or FoldPolicy(), counter or DefaultCounter()
+    policy = policy or FoldPolicy()
     history = read_messages(messages)
     pointers = None
     if await in_thread(has_references, history):
@@ -128,7 +129,7 @@ async def fold(
             history,
             session_id=session_id,
             policy=policy,
-            counter=counter,
+            counter=counter or DefaultCounter(),
             pinned=pinned,
             pointers=pointers,
         )
@@ -145,7 +146,7 @@ async def fold(
     folded = Folded(
         messages=tuple(message.raw for message in plan.messages),
         tokens=plan.tokens,
-        parts=tuple(part for part, _ in plan.parts),
+        parts=tuple(plan.parts),
         outputs=plan.outputs,
         role_tokens=plan.role_tokens,
         message_count=len(history),
@@ -168,103 +169,35 @@ async def _stored_plan(
     ttl_s: float | None,
 ) -> FoldPlan:
     """Return the plan of a fold after its parts were stored."""
-    saved_ids: dict[str, str] = {}  # by the id that the plan expected
+    longer_ids: dict[str, str] = {}  # of parts whose short id another call has
 
     def id_of(part: StoredPart) -> str:
-        expected_id = compute_pointer_id(
-            tool_name=part.tool_name, args=part.args, query_id=session_id, task_id=part.task_id
-        )
-        return saved_ids.get(expected_id, expected_id)
+        pointer_id = _pointer_id(part, session_id)
+        return longer_ids.get(pointer_id, pointer_id)
 
     # The messages name the ids of their parts, so the plan needs the ids before anything is saved.
     while True:
         plan = await in_thread(plan_for, id_of=id_of)
-        parts = {part.pointer_id: stored for part, stored in plan.parts}
+        parts = {part.pointer_id: stored for part, stored in plan.parts.items()}
         if parts:
             for pointer in await in_thread(store.list, query_id=session_id):
                 part = parts.get(pointer.pointer_id)
                 if part is not None and _has(pointer, part, ttl_s):
                     del parts[pointer.pointer_id]
-        saves = [_save(store, session_id, stored, ttl_s) for stored in parts.values()]
+        saves = [_save(store, session_id, part, ttl_s) for part in parts.values()]
         is_final = True
-        for expected_id, pointer in zip(parts, await asyncio.gather(*saves), strict=True):
-            if expected_id != pointer.pointer_id:
-                # Another call has the short id: plan again with the longer one.
-                saved_ids[expected_id] = pointer.pointer_id
+        for pointer_id, pointer in zip(parts, await asyncio.gather(*saves), strict=True):
+            if pointer_id != pointer.pointer_id:
+                longer_ids[pointer_id] = pointer.pointer_id
                 is_final = False
         if is_final:
             return plan
 
 
-def results_in_view(
-    messages: Sequence[Message],
-    pointers: Sequence[ContextPointer],
-    *,
-    session_id: str,
-    policy: FoldPolicy | None,
-    counter: TokenCounter,
-    pinned: Sequence[str | Message] = (),
-) -> dict[str, bool]:
-    """Return the ids of the stored results that `fold` leaves in view, unchanged. Stores nothing.
-
-    The value of an id is whether the user has written anything after that result.
-
-    Args:
-        messages: The whole history, as `fold` gets it.
-        pointers: The results in question.
-        session_id: The conversation.
-        policy: The limits of `fold`. None if the history is not folded.
-        counter: Counts tokens.
-        pinned: As for `fold`.
-    """
-    by_id = {pointer.pointer_id: pointer for pointer in pointers}
-    try:
-        history = read_messages(messages)
-        in_view = _in_view(history, by_id)
-        if in_view and policy is not None:
-            # Most histories show none of them, so few are planned twice.
-            plan = plan_fold(
-                history,
-                session_id=session_id,
-                policy=policy,
-                counter=counter,
-                pinned=pinned,
-                id_of=lambda part: compute_pointer_id(
-                    tool_name=part.tool_name,
-                    args=part.args,
-                    query_id=session_id,
-                    task_id=part.task_id,
-                ),
-            )
-            in_view = _in_view(plan.messages, by_id)
-    except (TypeError, UnserialisableError, TokenBudgetError):
-        # `fold` raises it for the caller. Here it only means that nothing is known to be in view.
-        return {}
-    return in_view
-
-
-def refers_to_results(messages: Sequence[Message]) -> bool:
-    """Return whether an output of the messages refers to a result further up."""
-    try:
-        return has_references(read_messages(messages))
-    except (TypeError, UnserialisableError):
-        return False  # a session that does not fold takes any messages
-
-
-def _in_view(
-    messages: Sequence[HistoryMessage], pointers: Mapping[str, ContextPointer]
-) -> dict[str, bool]:
-    in_view = ResultsInView(pointers, has_all=True)
-    last_seen: dict[str, int] = {}
-    for index, output in named_outputs(messages):
-        pointer_id = in_view.add(output)
-        if pointer_id is not None:
-            last_seen[pointer_id] = index
-    last_text = -1
-    for index, message in enumerate(messages):
-        if message.role == "user" and message.text:
-            last_text = index
-    return {pointer_id: index < last_text for pointer_id, index in last_seen.items()}
+def _pointer_id(part: StoredPart, session_id: str) -> str:
+    return compute_pointer_id(
+        tool_name=part.tool_name, args=part.args, query_id=session_id, task_id=part.task_id
+    )
 
 
 def _has(pointer: ContextPointer, part: StoredPart, ttl_s: float | None) -> bool:
@@ -290,6 +223,70 @@ async def _save(
         ttl_s=ttl_s,
         renew_on_read=ttl_s is not None,
     )
+
+
+def results_in_view(
+    messages: Sequence[Message],
+    pointers: Sequence[ContextPointer],
+    *,
+    session_id: str,
+    policy: FoldPolicy | None,
+    counter: TokenCounter,
+    pinned: Sequence[str | Message] = (),
+) -> dict[str, bool]:
+    """Return the ids of the stored results that `fold` leaves in view, unchanged. Stores nothing.
+
+    The value of an id is whether the user has written anything after that result.
+
+    Args:
+        messages: The whole history, as `fold` gets it.
+        pointers: The results in question.
+        session_id: The conversation.
+        policy: The limits of `fold`. None if the history is not folded.
+        counter: Counts tokens.
+        pinned: As for `fold`.
+    """
+    try:
+        history = read_messages(messages)
+        in_view = _in_view(history, pointers)
+        if in_view and policy is not None:
+            # Most histories show none of them, so few are planned twice.
+            plan = plan_fold(
+                history,
+                session_id=session_id,
+                policy=policy,
+                counter=counter,
+                pinned=pinned,
+                id_of=lambda part: _pointer_id(part, session_id),
+            )
+            in_view = _in_view(plan.messages, pointers)
+    except (TypeError, UnserialisableError, TokenBudgetError):
+        # `fold` raises it for the caller. Here it only means that nothing is known to be in view.
+        return {}
+    return in_view
+
+
+def _in_view(
+    messages: Sequence[HistoryMessage], pointers: Sequence[ContextPointer]
+) -> dict[str, bool]:
+    by_id = {pointer.pointer_id: pointer for pointer in pointers}
+    last_text = -1
+    for index, message in enumerate(messages):
+        if message.role == "user" and message.text:
+            last_text = index
+    in_view: dict[str, bool] = {}
+    for result in named_results(messages, by_id):
+        if result.is_in_view and isinstance(result.form, FramedResult):
+            in_view[result.form.pointer_id] = result.message_index < last_text
+    return in_view
+
+
+def refers_to_results(messages: Sequence[Message]) -> bool:
+    """Return whether an output of the messages refers to a result further up."""
+    try:
+        return has_references(read_messages(messages))
+    except (TypeError, UnserialisableError):
+        return False  # a session that does not fold takes any messages
 
 
 async def search_history(

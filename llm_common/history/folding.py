@@ -8,10 +8,9 @@ providers need, and no state is kept between calls.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
-from itertools import chain
 from typing import Any, Final, Literal, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -20,25 +19,20 @@ from llm_common.core.tokens import TokenCounter, count_tokens
 from llm_common.errors import TokenBudgetError
 from llm_common.history.fold_note import NoteWriter, Segment
 from llm_common.history.message_shapes import (
+    CalledOutput,
     HistoryMessage,
     Message,
-    ToolCall,
-    calls_of_outputs,
+    called_outputs,
     in_units,
-    user_message,
+    new_message,
 )
-from llm_common.history.pins import pins_message, split_pins
-from llm_common.history.references import ResultsInView, named_outputs
+from llm_common.history.pins import pins_text, split_pins
+from llm_common.history.references import with_true_references
 from llm_common.pointers.pointer import ContextPointer, describe_result, text_digest
 from llm_common.pointers.prompt_forms import read_frame
 from llm_common.pointers.reading import READER_NAME
 from llm_common.text.canonical import stable_json
-from llm_common.text.display import (
-    excerpt_text,
-    fair_shares,
-    one_line,
-    printable,
-)
+from llm_common.text.display import excerpt_text, fair_shares, one_line, printable
 
 HISTORY_TOOL: Final = "history"
 """The tool name under which folded messages are stored."""
@@ -145,33 +139,47 @@ class FoldPlan(NamedTuple):
 
     messages: tuple[HistoryMessage, ...]
     tokens: int
-    parts: tuple[tuple[FoldedPart, StoredPart], ...]
+    parts: dict[FoldedPart, StoredPart]
     outputs: tuple[ShownOutput, ...]
     role_tokens: dict[str, int]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Unit:
     """Messages that are kept or folded together, as they were and as the model sees them."""
 
     originals: list[HistoryMessage]
-    current: list[HistoryMessage]
-    calls: list[list[ToolCall]]  # of each output, by message
-    original_tokens: int
-    tokens: int
+    shown: list[HistoryMessage]
+    tokens: int  # of the shown messages
+    outputs: list["_Output"] = field(default_factory=list)  # whole, and worth a pointer
 
 
-class _Output(NamedTuple):
+@dataclass(frozen=True, slots=True, eq=False)
+class _Output:
     """An output that the model sees whole."""
 
     unit: _Unit
-    message: int
-    number: int  # among the outputs of the message
-    call: ToolCall
-    value: object
+    called: CalledOutput
     text: str
     tokens: int
-    is_repeat: bool = False
+
+    @property
+    def tool_name(self) -> str:
+        return self.called.call.name
+
+    @property
+    def position(self) -> int:
+        """Return the number of its message."""
+        return self.unit.originals[self.called.message_index].position
+
+    @property
+    def stored(self) -> StoredPart:
+        args = self.called.call.args
+        if not isinstance(args, dict):
+            args = {"arguments": args}
+        # The digest as task id gives two outputs of the same call two pointers.
+        value = self.called.output.value
+        return StoredPart(self.tool_name, args, text_digest(self.text)[:12], value)
 
 
 def plan_fold(
@@ -207,8 +215,8 @@ def plan_fold(
     head, units = in_units(remaining)
     pins: list[HistoryMessage] = []
     if texts:
-        like = messages[0].raw if messages else {}
-        pins.append(pins_message(texts, session_id=session_id, like=like))
+        text = pins_text(texts, session_id=session_id)
+        pins.append(new_message(text, like=messages[0].raw if messages else {}))
     once = _CountedOnce(counter)
     writer = NoteWriter(
         session_id=session_id,
@@ -216,10 +224,23 @@ def plan_fold(
         search_name=policy.search_name,
         counter=once,
     )
-    folder = _Folder(head, pins, policy, once, id_of, writer, pointers)
+    folder = _Folder(head, pins, policy, once, id_of, writer)
     for unit in units:
         folder.add(unit)
-    return folder.plan()
+    folder.check_limit()
+    prompt = folder.prompt()
+    if pointers is not None:
+        prompt = with_true_references(prompt, messages, pointers)
+    role_tokens: Counter[str] = Counter()
+    for message in prompt:
+        role_tokens[message.role] += message.tokens(once)
+    return FoldPlan(
+        tuple(prompt),
+        role_tokens.total(),
+        folder.parts,
+        folder.shown_outputs(),
+        dict(role_tokens),
+    )
 
 
 class _CountedOnce:
@@ -243,222 +264,45 @@ class _Folder:
     counter: TokenCounter
     id_of: Callable[[StoredPart], str]
     writer: NoteWriter
-    pointers: Mapping[str, ContextPointer] | None
-    framed_ids: set[str] = field(default_factory=set)
     live: list[_Unit] = field(default_factory=list)
     segments: list[Segment] = field(default_factory=list)
     parts: dict[FoldedPart, StoredPart] = field(default_factory=dict)  # in the order of folding
-    fixed_tokens: int = field(init=False)
-    room: int = field(init=False)  # what the limit leaves to the note and the live messages
-    note_tokens: int = 0
-    noted_position: int = 0  # of the newest message at the last step that folded messages
-    live_tokens: int = 0
     dropped: set[str] = field(default_factory=set)  # ids of outputs that the model dropped
+    fixed_tokens: int = field(init=False)  # of the system messages and the pins
+    note_tokens: int = 0
+    live_tokens: int = 0
+    noted_position: int = 0  # of the newest message at the last step that folded messages
 
     def __post_init__(self) -> None:
         fixed = (*self.head, *self.pins)
         self.fixed_tokens = sum(message.tokens(self.counter) for message in fixed)
-        self.room = self.policy.max_tokens - self.fixed_tokens
-
-    def add(self, unit: list[HistoryMessage]) -> None:
-        self._read_drops(unit)
-        # Both lists are the same until a message changes. See `_show`.
-        tokens = sum(message.tokens(self.counter) for message in unit)
-        self.live.append(_Unit(unit, unit, calls_of_outputs(unit), tokens, tokens))
-        self.live_tokens += tokens
-        if self.tokens > self.policy.max_tokens:
-            self._make_room()
-        if self.pointers is not None:
-            self._correct_references(unit, self.pointers)
-
-    def _correct_references(
-        self, added: list[HistoryMessage], pointers: Mapping[str, ContextPointer]
-    ) -> None:
-        """Replace the lines that refer to a result which is not in view any more."""
-        for _, output in named_outputs(added):
-            if output.frame is not None:
-                self.framed_ids.add(output.frame.pointer_id)
-        in_view = ResultsInView(pointers, has_all=False)
-        for unit in self.live:
-            for index, output in named_outputs(unit.current):
-                reference = output.reference
-                if reference is None or reference.pointer_id in in_view.ids:
-                    in_view.add(output)
-                    continue
-                # A text that only looks like a reference names no result of this conversation.
-                if reference.pointer_id in pointers or reference.pointer_id in self.framed_ids:
-                    message = unit.current[index]
-                    message = message.with_output(output.number, reference.without_result)
-                    self._show(unit, index, message)
 
     @property
     def tokens(self) -> int:
         return self.fixed_tokens + self.note_tokens + self.live_tokens
 
-    def plan(self) -> FoldPlan:
-        needed_tokens = max(self.tokens, self._unfoldable_tokens())
-        if needed_tokens > self.policy.max_tokens:
-            raise self._over(needed_tokens)
-        messages = [*self.head, *self.pins]
-        tokens = self.fixed_tokens + self.live_tokens
-        if self.segments:
-            note = self._note()
-            messages.append(note)
-            tokens += note.tokens(self.counter)
-        for unit in self.live:
-            messages += unit.current
-        role_tokens: Counter[str] = Counter()
+    @property
+    def room(self) -> int:
+        """Return what the limit leaves to the note and the live messages."""
+        return self.policy.max_tokens - self.fixed_tokens
+
+    def add(self, messages: list[HistoryMessage]) -> None:
+        tokens = sum(message.tokens(self.counter) for message in messages)
+        unit = _Unit(messages, [*messages], tokens)
+        for called in called_outputs(messages):
+            output_tokens = called.output.tokens(self.counter)
+            if output_tokens >= _MIN_OUTPUT_TOKENS:
+                unit.outputs.append(_Output(unit, called, called.output.text, output_tokens))
+        self.live.append(unit)
+        self.live_tokens += tokens
+        if self.policy.drop_name is not None:
+            self._read_drops(messages)
+        if self.tokens > self.policy.max_tokens:
+            self._make_room()
+
+    def _read_drops(self, messages: Sequence[HistoryMessage]) -> None:
+        """Note which outputs the calls of messages drop and restore."""
         for message in messages:
-            role_tokens[message.role] += message.tokens(self.counter)
-        return FoldPlan(
-            tuple(messages),
-            tokens,
-            tuple(self.parts.items()),
-            self._shown_outputs(),
-            dict(role_tokens),
-        )
-
-    def _over(self, needed_tokens: int) -> TokenBudgetError:
-        limit = self.policy.max_tokens
-        media_tokens = 0
-        for message in chain(self.head, *(unit.current for unit in self.live)):
-            media_tokens += message.media_tokens
-        if needed_tokens - media_tokens <= limit:
-            remedy = (
-                f"their images, sounds and files count {media_tokens:,}; raise max_tokens or send "
-                f"fewer"
-            )
-        else:
-            remedy = "raise max_tokens or shorten the system messages and pins"
-        return TokenBudgetError(
-            f"the messages that cannot be folded take {needed_tokens:,} tokens of {limit:,}; "
-            f"{remedy}",
-            needed_tokens=needed_tokens,
-            limit_tokens=limit,
-        )
-
-    def _shown_outputs(self) -> tuple[ShownOutput, ...]:
-        """Return the outputs that the model may drop, in the order of the messages."""
-        if self.policy.drop_name is None:
-            return ()
-        outputs = []
-        for output in self._outputs(self.live):
-            outputs.append(
-                ShownOutput(
-                    pointer_id=self.id_of(_stored_part(output)),
-                    tool_name=output.call.name,
-                    position=output.unit.originals[output.message].position,
-                    tokens=output.tokens,
-                )
-            )
-        return tuple(outputs)
-
-    def _unfoldable_tokens(self) -> int:
-        """Return the tokens of the pins and the newest message, which pins must not shorten."""
-        if not self.pins or not self.live:
-            return self.fixed_tokens
-        newest = self.live[-1].originals[-1]
-        if newest.outputs:
-            return self.fixed_tokens  # it may go behind a pointer
-        return self.fixed_tokens + newest.tokens(self.counter)
-
-    def _note(self) -> HistoryMessage:
-        """Return the note as of the last step that folded messages."""
-        shown: list[HistoryMessage] = []
-        for unit in self.live:
-            for message in unit.current:
-                if message.position <= self.noted_position:
-                    shown.append(message)
-        text = self.writer.write(
-            self.segments, shown, max_tokens=self.note_tokens - self._message_tokens()
-        )
-        raw = user_message(text, like=self.segments[0].messages[0].raw)
-        # Position 0, since the messages of the history are numbered from 1.
-        return HistoryMessage(raw, {"role": "user", "content": text}, 0)
-
-    def _message_tokens(self) -> int:
-        """Return the tokens around the text of a message."""
-        return HistoryMessage({}, {"role": "user", "content": ""}, 0).tokens(self.counter)
-
-    def _make_room(self) -> None:
-        """Fold until the target is met, or as far as anything can be folded."""
-        target = self.fixed_tokens + int(self.room * self.policy.target_share)
-        for output in self._dropped_outputs():
-            self._replace(output)
-        # The largest outputs are looked up after the repeats are replaced.
-        for ordered in (self._repeats, lambda: self._largest(self.live[:-1])):
-            for output in ordered():
-                if self.tokens <= target:
-                    return
-                self._replace(output)
-        if self.tokens > target:
-            self._fold_oldest(target)
-        limit = self.policy.max_tokens
-        # The newest unit is what the model has to answer, so half of the note gives way first.
-        self._shrink_note(int(self.note_tokens / 2))
-        for output in self._largest(self.live[-1:]):
-            if self.tokens <= limit:
-                return
-            self._replace(output)
-        if self.tokens > limit:
-            self._cut_texts(limit)
-        self._shrink_note(0)
-
-    def _shrink_note(self, min_tokens: int) -> None:
-        """Leave less of the limit to the note, as far as the other messages need it."""
-        if self.segments:
-            excess = max(self.tokens - self.policy.max_tokens, 0)
-            self.note_tokens = max(self.note_tokens - excess, min_tokens, self._min_note_tokens())
-
-    def _min_note_tokens(self) -> int:
-        return self.counter.count(self.writer.short_text) + self._message_tokens()
-
-    def _outputs(self, units: Sequence[_Unit]) -> Iterator[_Output]:
-        """Yield the outputs that the model sees whole and that are worth a pointer."""
-        for unit in units:
-            pairs = zip(unit.current, unit.originals, strict=True)
-            for index, (message, original) in enumerate(pairs):
-                outputs = zip(message.outputs, original.outputs, unit.calls[index], strict=True)
-                for number, (output, whole, call) in enumerate(outputs):
-                    if output.value != whole.value:
-                        continue  # a line is in its place already
-                    text = output.text
-                    tokens = output.tokens(self.counter)
-                    if tokens >= _MIN_OUTPUT_TOKENS:
-                        yield _Output(unit, index, number, call, output.value, text, tokens)
-
-    def _repeats(self) -> list[_Output]:
-        """Return the outputs of calls that are repeated later, oldest first."""
-        newest: dict[str, list[_Output]] = {}
-        repeats = []
-        for output in self._outputs(self.live):
-            # Canonical, so that the order of the arguments does not matter.
-            call = f"{output.call.name} {stable_json(output.call.args)}"
-            frame = read_frame(output.text)
-            outputs = newest.setdefault(call, [])
-            # What changed says nothing without the output before it, so that one stays.
-            if frame is None or frame.earlier_id is None:
-                for earlier in outputs:
-                    # One call may have two outputs, which do not repeat each other. Nor do
-                    # those whose call is unknown.
-                    if earlier.call is not output.call:
-                        repeats.append(earlier._replace(is_repeat=True))
-                outputs.clear()
-            outputs.append(output)
-        return repeats
-
-    def _largest(self, units: Sequence[_Unit]) -> list[_Output]:
-        """Return the outputs, the largest first, and what the model restored last."""
-        return sorted(
-            self._outputs(units),
-            key=lambda output: (output.call.name == self.policy.restore_name, -output.tokens),
-        )
-
-    def _read_drops(self, unit: Sequence[HistoryMessage]) -> None:
-        """Note which outputs the calls of a unit drop and restore."""
-        if self.policy.drop_name is None:
-            return
-        for message in unit:
             for call in message.calls:
                 if call.name == self.policy.drop_name:
                     ids = call.arguments.get("ids")
@@ -466,105 +310,148 @@ class _Folder:
                 elif call.name == self.policy.restore_name:
                     self.dropped.discard(str(call.arguments.get("id")))
 
-    def _dropped_outputs(self) -> list[_Output]:
-        if not self.dropped:
-            return []
-        outputs = []
-        for output in self._outputs(self.live):
-            if self.id_of(_stored_part(output)) in self.dropped:
-                outputs.append(output)
-        return outputs
+    def _make_room(self) -> None:
+        """Fold until the target is met, or as far as anything can be folded."""
+        limit = self.policy.max_tokens
+        target = self.fixed_tokens + int(self.room * self.policy.target_share)
+        if self.dropped:
+            for output in self._outputs(self.live):
+                if self.id_of(output.stored) in self.dropped:
+                    self._replace(output)
+        self._replace_until(target, self._repeats(), kind="repeat")
+        self._replace_until(target, self._largest(self.live[:-1]))
+        if self.tokens > target:
+            self._fold_oldest(target)
+        self._replace_until(limit, self._largest(self.live[-1:]))
+        # What the user wrote last is cut only for half of the note, which holds older rules.
+        self._shrink_note(self.note_tokens // 2)
+        if self.tokens > limit:
+            self._cut_texts(limit)
+        self._shrink_note(0)
 
-    def _replace(self, output: _Output) -> None:
+    def _shrink_note(self, min_tokens: int) -> None:
+        """Leave less of the limit to the note, as far as the other messages need it."""
+        if self.segments:
+            room_tokens = self.policy.max_tokens - self.fixed_tokens - self.live_tokens
+            room_tokens = max(room_tokens, min_tokens, self.writer.min_tokens)
+            self.note_tokens = min(self.note_tokens, room_tokens)
+
+    def _outputs(self, units: Iterable[_Unit]) -> Iterator[_Output]:
+        for unit in units:
+            yield from [*unit.outputs]  # a copy, since replacing one removes it
+
+    def _repeats(self) -> list[_Output]:
+        """Return the outputs of calls that are repeated later, oldest first."""
+        newest: dict[str, list[_Output]] = {}
+        repeats: list[_Output] = []
+        for output in self._outputs(self.live):
+            # Canonical, so that the order of the arguments does not matter.
+            call = output.called.call
+            outputs = newest.setdefault(f"{call.name} {stable_json(call.args)}", [])
+            frame = read_frame(output.text)
+            # What changed says nothing without the output before it, so that one stays.
+            if frame is None or frame.earlier_id is None:
+                # One call may have two outputs, which do not repeat each other. Nor do those whose
+                # call is unknown.
+                repeats += [earlier for earlier in outputs if earlier.called.call is not call]
+                outputs.clear()
+            outputs.append(output)
+        return repeats
+
+    def _largest(self, units: Iterable[_Unit]) -> list[_Output]:
+        """Return the outputs, the largest first, and what the model restored last."""
+        restore_name = self.policy.restore_name
+        return sorted(
+            self._outputs(units),
+            key=lambda output: (output.tool_name == restore_name, -output.tokens),
+        )
+
+    def _replace_until(
+        self, max_tokens: int, outputs: Iterable[_Output], kind: Kind = "output"
+    ) -> None:
+        for output in outputs:
+            if self.tokens <= max_tokens:
+                return
+            self._replace(output, kind)
+
+    def _replace(self, output: _Output, kind: Kind = "output") -> None:
         """Replace an output by a line with its pointer, if the line is shorter."""
-        stored = _stored_part(output)
-        pointer_id = self.id_of(stored)
-        again = " The same call was made again later." if output.is_repeat else ""
-        name = one_line(output.call.name, max_chars=_LINE_CHARS)
+        pointer_id = self.id_of(output.stored)
+        again = " The same call was made again later." if kind == "repeat" else ""
+        name = one_line(output.tool_name, max_chars=_LINE_CHARS)
         # A lone surrogate has no UTF-8 form.
         size_bytes = len(output.text.encode(errors="replace"))
-        description = describe_result(output.value, size_bytes=size_bytes)
+        description = describe_result(output.called.output.value, size_bytes=size_bytes)
         line = (
             f"[{output.tokens:,} tokens of {name} were here. They are stored under the id "
             f"{pointer_id} and not shown now: read them with {self.policy.reader_name} before you "
             f"rely on them.{again} "
             f"What it was: {one_line(description, max_chars=_DESCRIPTION_CHARS)}]"
         )
-        current = output.unit.current[output.message]
-        message = current.with_output(output.number, line)
-        if message.tokens(self.counter) >= current.tokens(self.counter):
-            return
-        self._show(output.unit, output.message, message)
-        self._keep(output, stored, pointer_id)
+        index = output.called.message_index
+        message = output.unit.shown[index].with_output(output.called.number, line)
+        if message.tokens(self.counter) < output.unit.shown[index].tokens(self.counter):
+            self._show(output.unit, index, message)
+            output.unit.outputs.remove(output)
+            self._keep_output(output, kind)
 
-    def _keep(self, output: _Output, stored: StoredPart, pointer_id: str) -> None:
-        """Add the part of an output."""
-        position = output.unit.originals[output.message].position
-        part = FoldedPart(
-            pointer_id=pointer_id,
-            kind="repeat" if output.is_repeat else "output",
-            first=position,
-            last=position,
-            tokens=output.tokens,
-        )
-        self.parts[part] = stored
+    def _keep_output(self, output: _Output, kind: Kind = "output") -> None:
+        position = output.position
+        self._keep(kind, output.stored, position, position, output.tokens)
+
+    def _keep(self, kind: Kind, stored: StoredPart, first: int, last: int, tokens: int) -> str:
+        """Add a part, and return its id."""
+        pointer_id = self.id_of(stored)
+        part = FoldedPart(pointer_id=pointer_id, kind=kind, first=first, last=last, tokens=tokens)
+        self.parts[part] = stored  # a later step may cut the same text again
+        return pointer_id
 
     def _show(self, unit: _Unit, index: int, message: HistoryMessage) -> None:
-        added_tokens = message.tokens(self.counter) - unit.current[index].tokens(self.counter)
+        added_tokens = message.tokens(self.counter) - unit.shown[index].tokens(self.counter)
+        unit.shown[index] = message
         unit.tokens += added_tokens
         self.live_tokens += added_tokens
-        # A copy: `current` begins as the list of the originals.
-        unit.current = [*unit.current[:index], message, *unit.current[index + 1 :]]
 
-    def _fold_oldest(self, target: int) -> bool:
-        """Put the oldest units behind one pointer, and return whether there were any.
-
-        The last unit and the user's last question stay.
-        """
-        last_question = self.live[-1]
+    def _fold_oldest(self, target: int) -> None:
+        """Put the oldest units behind one pointer. The last unit and question of the user stay."""
+        kept = [self.live[-1]]
         for unit in self.live:
             if any(message.is_question for message in unit.originals):
-                last_question = unit
-        note_tokens = max(int(self.room * self.policy.note_share), self._min_note_tokens())
-        tokens_after = self.fixed_tokens + self.live_tokens + note_tokens
+                kept[1:] = [unit]
+        note_tokens = max(int(self.room * self.policy.note_share), self.writer.min_tokens)
+        excess = self.fixed_tokens + self.live_tokens + note_tokens - target
         folded: list[_Unit] = []
         live: list[_Unit] = []
-        messages: list[HistoryMessage] = []
         for unit in self.live:
-            if tokens_after > target and unit is not last_question and unit is not self.live[-1]:
+            if excess > 0 and unit not in kept:
                 folded.append(unit)
-                messages += unit.originals  # an output is stored whole, not the line in its place
-                tokens_after -= unit.tokens
+                excess -= unit.tokens
             else:
                 live.append(unit)
         if not folded:
-            return False
+            return
         if self.policy.drop_name is not None:
             # The model has seen their ids, and may restore each of them.
             for output in self._outputs(folded):
-                stored = _stored_part(output)
-                self._keep(output, stored, self.id_of(stored))
+                self._keep_output(output)
+        # An output is stored whole, not the line in its place.
+        messages = [message for unit in folded for message in unit.originals]
         # By number, so that the model can read one message by a path such as /3.
         result = {str(message.position): message.data for message in messages}
-        numbers = f"{messages[0].position}-{messages[-1].position}"
+        first, last = messages[0].position, messages[-1].position
         stored = StoredPart(
-            HISTORY_TOOL, {"messages": numbers}, text_digest(stable_json(result))[:12], result
+            HISTORY_TOOL,
+            {"messages": f"{first}-{last}"},
+            text_digest(stable_json(result))[:12],
+            result,
         )
-        pointer_id, tokens = self.id_of(stored), sum(unit.original_tokens for unit in folded)
+        tokens = sum(message.tokens(self.counter) for message in messages)
+        pointer_id = self._keep("messages", stored, first, last, tokens)
+        self.segments.append(Segment(pointer_id, messages, tokens))
         self.live = live
         self.live_tokens -= sum(unit.tokens for unit in folded)
-        self.segments.append(Segment(pointer_id, messages, tokens))
-        part = FoldedPart(
-            pointer_id=pointer_id,
-            kind="messages",
-            first=messages[0].position,
-            last=messages[-1].position,
-            tokens=tokens,
-        )
-        self.parts[part] = stored
         self.note_tokens = note_tokens
-        self.noted_position = self.live[-1].originals[-1].position
-        return True
+        self.noted_position = live[-1].originals[-1].position
 
     def _cut_texts(self, limit: int) -> None:
         """Cut long texts in their middles. The texts share the tokens that remain."""
@@ -576,7 +463,7 @@ class _Folder:
                 is_long = tokens * _MIN_CUT_SHARE >= limit
                 if is_long and not message.calls and not message.outputs:
                     long.append((unit, index))
-                    sizes.append(unit.current[index].tokens(self.counter))
+                    sizes.append(unit.shown[index].tokens(self.counter))
         shares = fair_shares(sizes, limit - self.tokens + sum(sizes))
         for (unit, index), size, share in zip(long, sizes, shares, strict=True):
             if size > share:
@@ -589,32 +476,67 @@ class _Folder:
         stored = StoredPart(
             HISTORY_TOOL, {"message": whole.position}, text_digest(whole.text)[:12], whole.text
         )
-        pointer_id = self.id_of(stored)
         line = (
             f"[This message has {tokens:,} tokens, of which the beginning and the end are shown; "
             f"the rest has not been read. Read it with {self.policy.reader_name} and the id "
-            f"{pointer_id}.]"
+            f"{self.id_of(stored)}.]"
         )
         # Tokens are not spread evenly over a text, so the first guess may be too long.
         chars = len(whole.text) * share // tokens
         while chars > _LINE_CHARS:
             message = whole.with_text(f"{line}\n{excerpt_text(whole.text, chars).text}")
             if message.tokens(self.counter) <= share:
-                break
+                self._show(unit, index, message)
+                self._keep("text", stored, whole.position, whole.position, tokens)
+                return
             chars = chars * 9 // 10
-        else:
+
+    def check_limit(self) -> None:
+        """Raise if the messages that cannot be folded exceed the limit."""
+        needed_tokens = self.tokens
+        if self.pins and self.live and not self.live[-1].originals[-1].outputs:
+            # Pins must not shorten the newest message, apart from an output behind a pointer.
+            newest = self.live[-1].originals[-1]
+            needed_tokens = max(needed_tokens, self.fixed_tokens + newest.tokens(self.counter))
+        limit = self.policy.max_tokens
+        if needed_tokens <= limit:
             return
-        self._show(unit, index, message)
-        position = whole.position
-        part = FoldedPart(
-            pointer_id=pointer_id, kind="text", first=position, last=position, tokens=tokens
+        media_tokens = sum(message.media_tokens for message in self.prompt())
+        remedy = "raise max_tokens or shorten the system messages and pins"
+        if needed_tokens - media_tokens <= limit:
+            remedy = (
+                f"their images, sounds and files count {media_tokens:,}; raise max_tokens or send "
+                f"fewer"
+            )
+        raise TokenBudgetError(
+            f"the messages that cannot be folded take {needed_tokens:,} tokens of {limit:,}; "
+            f"{remedy}",
+            needed_tokens=needed_tokens,
+            limit_tokens=limit,
         )
-        self.parts[part] = stored  # a later step may cut the same text again
 
+    def prompt(self) -> list[HistoryMessage]:
+        """Return the messages to send. The note is as of the last step that folded messages."""
+        live = [message for unit in self.live for message in unit.shown]
+        note: list[HistoryMessage] = []
+        if self.segments:
+            noted = [message for message in live if message.position <= self.noted_position]
+            text = self.writer.write(self.segments, noted, max_tokens=self.note_tokens)
+            note.append(new_message(text, like=self.segments[0].messages[0].raw))
+        return [*self.head, *self.pins, *note, *live]
 
-def _stored_part(output: _Output) -> StoredPart:
-    args = output.call.args
-    if not isinstance(args, dict):
-        args = {"arguments": args}
-    # The digest as task id gives two outputs of the same call two pointers.
-    return StoredPart(output.call.name, args, text_digest(output.text)[:12], output.value)
+    def shown_outputs(self) -> tuple[ShownOutput, ...]:
+        """Return the outputs that the model may drop, in the order of the messages."""
+        if self.policy.drop_name is None:
+            return ()
+        outputs = []
+        for output in self._outputs(self.live):
+            outputs.append(
+                ShownOutput(
+                    pointer_id=self.id_of(output.stored),
+                    tool_name=output.tool_name,
+                    position=output.position,
+                    tokens=output.tokens,
+                )
+            )
+        return tuple(outputs)

@@ -1,13 +1,13 @@
 """Lists the values of folded messages that the next call may need: ids, names, dates, paths.
 
-A value counts by its use: in the arguments of calls, by the user, by the assistant, and in how many
-messages. Values of the newest outputs count more than older ones, and ids more than other words.
+A value counts by its form, since ids and dates are needed more than words, and by its use: in the
+arguments of calls, by the user and by the assistant. Values of the newest outputs count more.
 """
 
 import re
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import orjson
@@ -25,14 +25,11 @@ _MAX_WORDS: Final = 5
 _KEY_CHARS: Final = 40
 # Weights of uses, set once by the order in the docstring. On the airline's runs none is sharp.
 _OF_CALL: Final = 3
-_OF_NUMBER: Final = 1
 _OF_USER: Final = 2
 _OF_ASSISTANT: Final = 1
 _OF_NEWEST: Final = 2
 _FADING: Final = 0.8  # an output counts half after three others
 _MAX_COUNTED_CALLS: Final = 2
-_MAX_COUNTED_MESSAGES: Final = 4
-_MAX_REPEATS: Final = 2  # in one output: what each record has tells none apart
 # An address, a path, a date, an id with digits or an underscore, or a number. It is searched in
 # single words that have another sign than letters. A form that is not found from the beginning of
 # a run of its characters is not searched within it, so that a word of any length takes linear time.
@@ -50,7 +47,6 @@ _VALUE = re.compile(
 _QUOTED = re.compile(r"[\"“„«`]([^\"“”„«»`\n]{3,60})[\"”“»`]|(?<!\w)'([^'\n]{3,60})'(?!\w)")
 _NAME = re.compile(r"\b[A-Z][^\W\d_]+(?: [A-Z][^\W\d_]+){1,3}\b")
 _DIGIT = re.compile(r"\d")
-_NUMBER = re.compile(r"[\d.,:]{1,6}")  # a longer one is an id or an amount
 _LETTER = re.compile(r"[^\W\d]")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d|\d\d?[./]\d\d?[./]\d{2,4}")
 
@@ -63,87 +59,51 @@ class Entry(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Uses:
+class _Use:
     """Where a value was used."""
 
-    keys: Counter[str] = field(default_factory=Counter)
-    arg_key: str = ""
+    key: str = ""
     in_calls: int = 0
     by_user: bool = False
     by_assistant: bool = False
     position: int = 0  # of the newest message with it
-    messages: int = 0
-    largest_count: int = 0  # in one output: a value of every record says little
-    age: int | None = None  # of the newest output with it
+    age: int | None = None  # of the newest output with it: 0 for the last output
 
 
 def values_of(messages: Sequence[HistoryMessage]) -> list[Entry]:
     """Return the values of messages, those that are needed most likely first."""
-    uses: defaultdict[str, _Uses] = defaultdict(_Uses)
-    outputs = sum(len(message.outputs) for message in messages)
-    age = outputs  # of an output: 0 is the newest
+    uses: defaultdict[str, _Use] = defaultdict(_Use)
+    age = sum(len(message.outputs) for message in messages)
     for message in messages:
         for output in message.outputs:
             age -= 1
-            if age < _MAX_OUTPUTS:
-                _read_output(message, output.text, age, uses)
+            if age >= _MAX_OUTPUTS:
+                continue
+            for key, value in entries_of_output(output.text):
+                uses[value].key = uses[value].key or key
+                uses[value].age = age
+                uses[value].position = message.position
         for call in message.calls:
             for key, value in dict.fromkeys(_fields(call.arguments, "", [_MAX_OF_OUTPUT])):
+                uses[value].key = key
                 uses[value].in_calls += 1
-                uses[value].arg_key = key
                 uses[value].position = message.position
-        if message.role in ("user", "assistant") and message.text:
-            _read_text(message, uses)
-    scored = [(_score(value, use), value, use) for value, use in uses.items()]
-    scored.sort(key=lambda item: (-item[0], -item[2].position))
-    entries: list[Entry] = []
-    for score, value, use in scored:
-        if score <= 0:
-            break
-        key = use.arg_key
-        if not key and use.keys:
-            key = use.keys.most_common(1)[0][0]
-        entries.append(Entry(key, value))
-    return entries
+        # A text of the user or the assistant.
+        text = message.text[:_READ_CHARS]
+        for value in [*values_in_text(text), *_names_in_text(text)]:
+            uses[value].by_user |= message.role == "user"
+            uses[value].by_assistant |= message.role == "assistant"
+            uses[value].position = message.position
+    scores = {value: _score(value, use) for value, use in uses.items()}
+    best_first = sorted(scores, key=lambda value: (-scores[value], -uses[value].position))
+    return [Entry(uses[value].key, value) for value in best_first if scores[value] > 0]
 
 
-def _read_output(message: HistoryMessage, text: str, age: int, uses: Mapping[str, _Uses]) -> None:
-    counts: Counter[str] = Counter()
-    for key, value in entries_of_output(text):
-        counts[value] += 1
-        uses[value].keys[key] += 1
-    for value, count in counts.items():
-        use = uses[value]
-        use.messages += 1
-        use.largest_count = max(use.largest_count, count)
-        use.age = age
-        use.position = message.position
-
-
-def _read_text(message: HistoryMessage, uses: Mapping[str, _Uses]) -> None:
-    text = message.text[:_READ_CHARS]
-    # A dict keeps the order of the text, so that equal values are ordered alike in each process.
-    for value in dict.fromkeys([*values_in_text(text), *_names_in_text(text)]):
-        use = uses[value]
-        use.messages += 1
-        use.position = message.position
-        if message.role == "user":
-            use.by_user = True
-        else:
-            use.by_assistant = True
-
-
-def _score(value: str, use: _Uses) -> float:
-    form = _form_points(value)
-    # A count or a page in a call is rarely needed again, other than an id or a word.
-    of_call = _OF_CALL if form or not _NUMBER.fullmatch(value) else _OF_NUMBER
-    score = form + of_call * min(use.in_calls, _MAX_COUNTED_CALLS)
+def _score(value: str, use: _Use) -> float:
+    score = _form_points(value) + _OF_CALL * min(use.in_calls, _MAX_COUNTED_CALLS)
     score += _OF_USER * use.by_user + _OF_ASSISTANT * use.by_assistant
-    score += min(use.messages, _MAX_COUNTED_MESSAGES) / _MAX_COUNTED_MESSAGES
     if use.age is not None:
         score += _OF_NEWEST * _FADING**use.age
-    if use.largest_count > _MAX_REPEATS and not use.in_calls and not use.by_user:
-        score -= _OF_NEWEST
     return score
 
 

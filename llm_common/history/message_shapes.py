@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, takewhile
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import orjson
 
@@ -100,14 +100,24 @@ class HistoryMessage:
         return self.role in _SYSTEM_ROLES
 
     @computed_once
+    def blocks(self) -> list[Mapping[str, Any]]:
+        """Return the content as blocks. A text is one block."""
+        content = self.data.get("content")
+        items = content if isinstance(content, list) else [content]
+        blocks: list[Mapping[str, Any]] = []
+        for item in items:
+            if isinstance(item, str):
+                blocks.append({"type": "text", "text": item})
+            elif isinstance(item, Mapping):
+                blocks.append(item)
+        return blocks
+
+    @computed_once
     def text(self) -> str:
         """Return the text of the message, without calls and outputs."""
-        content = self.data.get("content")
         if self.role in _OUTPUT_ROLES:
             return ""
-        if isinstance(content, str):
-            return content
-        texts = [block.get("text") for block in self._blocks]
+        texts = [block.get("text") for block in self.blocks]
         return "\n".join(text for text in texts if isinstance(text, str))
 
     @computed_once
@@ -127,8 +137,10 @@ class HistoryMessage:
             # The oldest shape has no ids, and its output names the function instead.
             name = str(legacy.get("name"))
             calls.append(ToolCall(f"function {name}", name, legacy.get("arguments")))
-        for use in self._blocks_of("tool_use"):
-            calls.append(ToolCall(str(use.get("id")), str(use.get("name")), use.get("input")))
+        for block in self.blocks:
+            if block.get("type") == "tool_use":
+                name = str(block.get("name"))
+                calls.append(ToolCall(str(block.get("id")), name, block.get("input")))
         return tuple(calls)
 
     @computed_once
@@ -142,23 +154,10 @@ class HistoryMessage:
             call_id = str(self.data.get("tool_call_id") or "")
             return (ToolOutput(call_id, self.data.get("content")),)
         outputs: list[ToolOutput] = []
-        for block in self._blocks_of("tool_result"):
-            outputs.append(ToolOutput(str(block.get("tool_use_id")), block.get("content")))
+        for block in self.blocks:
+            if block.get("type") == "tool_result":
+                outputs.append(ToolOutput(str(block.get("tool_use_id")), block.get("content")))
         return tuple(outputs)
-
-    @property
-    def _blocks(self) -> list[Mapping[str, Any]]:
-        content = self.data.get("content")
-        blocks: list[Mapping[str, Any]] = []
-        for block in content if isinstance(content, list) else ():
-            if isinstance(block, str):
-                blocks.append({"type": "text", "text": block})
-            elif isinstance(block, Mapping):
-                blocks.append(block)
-        return blocks
-
-    def _blocks_of(self, kind: str) -> list[Mapping[str, Any]]:
-        return [block for block in self._blocks if block.get("type") == kind]
 
     @property
     def is_question(self) -> bool:
@@ -166,7 +165,7 @@ class HistoryMessage:
         if self.role != "user":
             return False
         # Anthropic's messages of the user also carry the outputs of tools.
-        kinds = {block.get("type") for block in self._blocks}
+        kinds = {block.get("type") for block in self.blocks}
         return bool(self.text) or not kinds <= {"text", "tool_result"}
 
     def tokens(self, counter: TokenCounter) -> int:
@@ -184,7 +183,7 @@ class HistoryMessage:
             return self.with_content(text)
         content: list[Mapping[str, Any]] = []
         outputs = 0
-        for block in self._blocks:
+        for block in self.blocks:
             if block.get("type") != "tool_result":
                 content.append(block)
                 continue
@@ -196,7 +195,7 @@ class HistoryMessage:
         """Return the message with one text in place of its texts. Images and other blocks stay."""
         content: list[Mapping[str, Any]] = []
         is_placed = has_other_blocks = False
-        for block in self._blocks:
+        for block in self.blocks:
             if not isinstance(block.get("text"), str):
                 has_other_blocks = True
                 content.append(block)
@@ -274,50 +273,15 @@ def last_question(messages: Sequence[Message]) -> str:
     return ""
 
 
-def newest_texts(messages: Sequence[Message], limit: int, max_chars: int) -> list[str]:
-    """Return the ends of the newest texts of user and assistant, newest first.
+def new_message(text: str, *, like: Message) -> HistoryMessage:
+    """Return a message of the user in the shape of another message.
 
-    Args:
-        messages: The conversation, oldest first.
-        limit: Maximum number of texts.
-        max_chars: Maximum characters of each text.
+    Its position is 0, since the messages of a history are numbered from 1.
     """
-    texts: list[str] = []
-    for message in newest_first(messages):
-        if len(texts) == limit:
-            break
-        if message.role in ("user", "assistant") and message.text:
-            texts.append(message.text[-max_chars:])
-    return texts
-
-
-def newest_calls(messages: Sequence[Message]) -> tuple[ToolCall, ...]:
-    """Return the calls of the newest message with calls."""
-    for message in newest_first(messages):
-        if message.calls:
-            return message.calls
-    return ()
-
-
-def calls_of(messages: Sequence[Message]) -> list[ToolCall]:
-    """Return every call of the conversation, newest message first."""
-    return [call for message in newest_first(messages) for call in message.calls]
-
-
-def outputs_of(messages: Sequence[Message], tool_name: str) -> list[ToolOutput]:
-    """Return every output of a tool's calls, newest message first."""
-    call_ids = {call.call_id for call in calls_of(messages) if call.name == tool_name}
-    if not call_ids:
-        return []
-    outputs = [output for message in newest_first(messages) for output in message.outputs]
-    return [output for output in outputs if output.call_id in call_ids]
-
-
-def user_message(text: str, like: Message) -> Message:
-    """Return a message of the user in the shape of another message."""
+    raw: Message = {"role": "user", "content": text}
     if isinstance(like, LLMMessage):
-        return LLMMessage(role=MessageRole.USER, content=text)
-    return {"role": "user", "content": text}
+        raw = LLMMessage(role=MessageRole.USER, content=text)
+    return HistoryMessage(raw, {"role": "user", "content": text}, 0)
 
 
 def in_units(
@@ -343,27 +307,42 @@ def in_units(
     return head, units
 
 
-def calls_of_outputs(messages: Sequence[HistoryMessage]) -> list[list[ToolCall]]:
-    """Return the call of each output by message, or `UNKNOWN_CALL`.
+class CalledOutput(NamedTuple):
+    """An output of a call, with its place in a list of messages.
+
+    Attributes:
+        message_index: Index of its message.
+        number: Its place among the outputs of its message, from 0.
+        output: The output.
+        call: Its call, or `UNKNOWN_CALL`.
+        calls: The calls with its id. Several if a server gave them one id, none if they are lost.
+    """
+
+    message_index: int
+    number: int
+    output: ToolOutput
+    call: ToolCall
+    calls: Sequence[ToolCall]
+
+
+def called_outputs(messages: Sequence[HistoryMessage]) -> Iterator[CalledOutput]:
+    """Yield the outputs of messages with their calls.
 
     Some servers give all calls of a message one id, and use it again in the next message. Their
     outputs have the order of the calls.
     """
     calls_by_id: dict[str, list[ToolCall]] = {}
     answered: Counter[str] = Counter()
-    paired: list[list[ToolCall]] = []
-    for message in messages:
+    for index, message in enumerate(messages):
         for call in message.calls:
             calls_by_id[call.call_id] = []
             answered[call.call_id] = 0
         for call in message.calls:
             calls_by_id[call.call_id].append(call)
-        calls_of_message: list[ToolCall] = []
-        for output in message.outputs:
+        for number, output in enumerate(message.outputs):
             calls = calls_by_id.get(output.call_id, [])
-            # A call may have two outputs.
-            index = 0 if len(calls) == 1 else answered[output.call_id]
-            calls_of_message.append(calls[index] if index < len(calls) else UNKNOWN_CALL)
+            # A single call may have two outputs.
+            turn = 0 if len(calls) == 1 else answered[output.call_id]
             answered[output.call_id] += 1
-        paired.append(calls_of_message)
-    return paired
+            call = calls[turn] if turn < len(calls) else UNKNOWN_CALL
+            yield CalledOutput(index, number, output, call, calls)

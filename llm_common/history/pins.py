@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from llm_common.core.models import LLMMessage
-from llm_common.history.message_shapes import PINS_BEGIN, HistoryMessage, Message, user_message
+from llm_common.history.message_shapes import PINS_BEGIN, HistoryMessage, Message
 from llm_common.pointers.pointer import text_digest
 from llm_common.text.display import fence_nonce, fenced
 
@@ -29,7 +29,9 @@ def pinned_text(content: str | Message) -> str:
     if isinstance(content, LLMMessage):
         text = content.content
     elif isinstance(content, Mapping):
-        text = _text_of(HistoryMessage(content, content, 0))
+        message = HistoryMessage(content, content, 0)
+        texts = [message.text, *(output.text for output in message.outputs)]
+        text = "\n".join(filter(None, texts))
     if not isinstance(text, str) or not text.strip():
         raise TypeError(
             f"pinned content is a {type(content).__name__} without a text; pass a text, or a "
@@ -58,24 +60,16 @@ def split_pins(
         # An earlier fold put its pins directly behind the system messages, and nowhere else.
         earlier = _texts_in(message, session_id) if is_head else []
         is_head = is_head and message.is_system
-        if earlier:
-            texts += earlier
-            continue
+        texts += earlier
         if message.data.get(_PINNED_KEY):
             texts.append(pinned_text(message.data))
-        remaining.append(_without_mark(message))
+        if not earlier:
+            remaining.append(_without_mark(message))
     return [*dict.fromkeys(texts)], remaining
 
 
-def pins_message(texts: Sequence[str], *, session_id: str, like: Message) -> HistoryMessage:
-    """Return the message with the pinned texts, in the shape of another message."""
-    text = _message_text(texts, session_id)
-    raw = user_message(text, like=like)
-    # Position 0, since the messages of the history are numbered from 1.
-    return HistoryMessage(raw, {"role": "user", "content": text}, 0)
-
-
-def _message_text(texts: Sequence[str], session_id: str) -> str:
+def pins_text(texts: Sequence[str], *, session_id: str) -> str:
+    """Return the text of the message with the pinned texts."""
     lines = [PINS_BEGIN]
     for text in texts:
         # The digest binds the nonce to this text, so that nobody can put another one in its fence.
@@ -97,17 +91,13 @@ def _texts_in(message: HistoryMessage, session_id: str) -> list[str]:
             return []
         texts.append(message.text[begin.end() : end])
         position = end + len(fence_end)
-    return texts if message.text == _message_text(texts, session_id) else []
+    return texts if message.text == pins_text(texts, session_id=session_id) else []
 
 
 def _without_mark(message: HistoryMessage) -> HistoryMessage:
     if isinstance(message.raw, LLMMessage) or _PINNED_KEY not in message.raw:
         return message
-    raw = {name: value for name, value in message.raw.items() if name != _PINNED_KEY}
-    data = {name: value for name, value in message.data.items() if name != _PINNED_KEY}
+    raw: dict[str, Any] = {**message.raw}
+    data: dict[str, Any] = {**message.data}
+    del raw[_PINNED_KEY], data[_PINNED_KEY]
     return HistoryMessage(raw, data, message.position)
-
-
-def _text_of(message: HistoryMessage) -> str:
-    outputs: list[Any] = [output.text for output in message.outputs]
-    return "\n".join([*([message.text] if message.text else []), *outputs])

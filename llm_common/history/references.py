@@ -4,10 +4,10 @@ Only the output of a call counts, and only for its own tool: a text that looks l
 reference says nothing elsewhere.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from llm_common.history.message_shapes import HistoryMessage, ToolOutput
+from llm_common.history.message_shapes import HistoryMessage, ToolOutput, called_outputs
 from llm_common.pointers.pointer import ContextPointer
 from llm_common.pointers.prompt_forms import (
     FramedResult,
@@ -20,95 +20,95 @@ from llm_common.pointers.prompt_forms import (
 _TEXT_TYPES: Final = frozenset({"text", "input_text", "output_text"})
 
 
-class NamedOutput(NamedTuple):
-    """An output with its text, and the name of the tool that was called.
+class NamedResult(NamedTuple):
+    """An output that shows a stored result in part, or refers to one.
 
     Attributes:
-        output: The output.
+        message_index: Index of its message.
         number: Its place among the outputs of its message, from 0.
-        text: Its text. That of an output in one block of text is the text of this block.
-        tool_name: The tool, as headings have it. None if no message has the call, and "" if calls
-            of several tools share its id.
+        form: The part of the result, or the line that refers to it.
+        is_in_view: Whether the prompt shows the result up to here, without any change.
     """
 
-    output: ToolOutput
+    message_index: int
     number: int
-    text: str
-    tool_name: str | None
-
-    @property
-    def reference(self) -> Reference | None:
-        """Return what the output refers to, or None."""
-        reference = read_reference(self.text)
-        if reference is None or self.tool_name not in (reference.tool_name, None):
-            return None
-        return reference
-
-    @property
-    def frame(self) -> FramedResult | None:
-        """Return the result of which the output shows a part, or None."""
-        frame = read_frame(self.text)
-        if frame is None or self.tool_name not in (frame.tool_name, None):
-            return None
-        return frame
+    form: FramedResult | Reference
+    is_in_view: bool
 
 
-def named_outputs(messages: Iterable[HistoryMessage]) -> Iterator[tuple[int, NamedOutput]]:
-    """Yield each output of the messages with the index of its message."""
-    names: dict[str, set[str]] = {}
-    for index, message in enumerate(messages):
-        for call_id in {call.call_id for call in message.calls}:
-            names.pop(call_id, None)  # some servers use an id again in the next message
-        for call in message.calls:
-            names.setdefault(call.call_id, set()).add(heading_name(call.name))
-        for number, output in enumerate(message.outputs):
-            tools = names.get(output.call_id)
-            tool_name = None
-            if tools is not None:
-                tool_name = next(iter(tools)) if len(tools) == 1 else ""
-            yield index, NamedOutput(output, number, _text_of(output), tool_name)
+def named_results(
+    messages: Sequence[HistoryMessage],
+    pointers: Mapping[str, ContextPointer],
+    *,
+    trusts_unknown: bool = False,
+) -> Iterator[NamedResult]:
+    """Yield the outputs that show stored results or refer to them, in the order of the prompt.
+
+    Args:
+        messages: The messages of a prompt.
+        pointers: The stored results by id, which tell whether a preview was changed since.
+        trusts_unknown: Whether the preview of a result without a pointer here is taken as it is,
+            since the result may have expired.
+    """
+    in_view: set[str] = set()
+    for output in called_outputs(messages):
+        text = _text_of(output.output)
+        form = read_frame(text) or read_reference(text)
+        # An output without its call may be of any tool.
+        if form is None or any(heading_name(call.name) != form.tool_name for call in output.calls):
+            continue
+        is_in_view = form.pointer_id in in_view
+        if isinstance(form, FramedResult):
+            pointer = pointers.get(form.pointer_id)
+            is_in_view = trusts_unknown
+            if pointer is not None:
+                is_in_view = form.is_of(pointer)
+            # Changes say nothing without the result with which they are compared.
+            if form.earlier_id is not None and form.earlier_id not in in_view:
+                is_in_view = False
+            if is_in_view:
+                in_view.add(form.pointer_id)
+        yield NamedResult(output.message_index, output.number, form, is_in_view)
+
+
+def has_references(messages: Sequence[HistoryMessage]) -> bool:
+    """Return whether an output refers to a result further up."""
+    return any(isinstance(result.form, Reference) for result in named_results(messages, {}))
+
+
+def with_true_references(
+    messages: Sequence[HistoryMessage],
+    history: Sequence[HistoryMessage],
+    pointers: Mapping[str, ContextPointer],
+) -> list[HistoryMessage]:
+    """Replace the lines of a prompt that refer to a result which is not in view any more.
+
+    Args:
+        messages: The messages of the prompt.
+        history: The whole history.
+        pointers: The stored results, by id.
+    """
+    # A text that only looks like a reference names no result of this conversation.
+    known_ids = {*pointers}
+    for result in named_results(history, pointers):
+        if isinstance(result.form, FramedResult):
+            known_ids.add(result.form.pointer_id)
+    corrected = [*messages]
+    for result in named_results(messages, pointers, trusts_unknown=True):
+        form = result.form
+        if isinstance(form, Reference) and not result.is_in_view and form.pointer_id in known_ids:
+            message = corrected[result.message_index]
+            corrected[result.message_index] = message.with_output(
+                result.number, form.without_result
+            )
+    return corrected
 
 
 def _text_of(output: ToolOutput) -> str:
+    """Return an output that is a text, or one block of text. Others become an empty text."""
     value = output.value
     if isinstance(value, Sequence) and not isinstance(value, str) and len(value) == 1:
         block = value[0]
         if isinstance(block, Mapping) and block.get("type") in _TEXT_TYPES:
             return str(block.get("text"))
-    # Text alone is read. Writing other values as JSON would take time for nothing.
     return value if isinstance(value, str) else ""
-
-
-def has_references(messages: Iterable[HistoryMessage]) -> bool:
-    """Return whether an output refers to a result further up."""
-    return any(output.reference is not None for _, output in named_outputs(messages))
-
-
-class ResultsInView:
-    """The ids of the results that the messages so far show.
-
-    A preview shows its result. Changes show theirs if the result with which they are compared is in
-    view before them.
-
-    Args:
-        pointers: The stored pointers by id, which tell whether a preview was changed since.
-        has_all: Whether a result without a pointer here counts as changed. False takes the preview
-            of such a result as it is, since it may have expired.
-    """
-
-    def __init__(self, pointers: Mapping[str, ContextPointer], *, has_all: bool) -> None:
-        self._pointers = pointers
-        self._has_all = has_all
-        self.ids: set[str] = set()
-
-    def add(self, output: NamedOutput) -> str | None:
-        """Read one more output, in the order of the prompt, and return the id that it shows."""
-        frame = output.frame
-        if frame is None or (frame.earlier_id is not None and frame.earlier_id not in self.ids):
-            return None
-        pointer = self._pointers.get(frame.pointer_id)
-        is_shown = not self._has_all if pointer is None else frame.is_of(pointer)
-        if not is_shown:
-            return None
-        self.ids.add(frame.pointer_id)
-        return frame.pointer_id
