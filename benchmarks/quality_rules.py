@@ -180,7 +180,10 @@ async def false_rules(folder: Path) -> tuple[int, int]:
             for turn in json.loads(line)["turns"]:
                 messages.append({"role": "user", "content": turn["text"]})
             texts = await prompt_of(messages, 8_000)
-            count += len(re.findall(r"^rule \d+ user: ", "\n".join(texts), re.MULTILINE))
+            for said in re.findall(
+                r"^The user said:\n((?:\d+ user: .*\n)+)", "\n".join(texts), re.MULTILINE
+            ):
+                count += said.count("\n")
     return count, talks
 
 

@@ -43,7 +43,9 @@ async def note_after(messages: Any, limit: int = 2_000) -> str:
 
 
 def rules_in(note: str) -> list[str]:
-    return re.findall(r"^rule \d+ user: (.*)$", note, re.MULTILINE)
+    """Return the lines under the first words of the note, those that bind."""
+    said = re.search(r"^The user said:\n((?:\d+ user: .*\n)*)", note, re.MULTILINE)
+    return re.findall(r"^\d+ user: (.*)$", said[1], re.MULTILINE) if said else []
 
 
 def with_text(role: str, text: str, *, turns: int = 60, at: int = 1) -> list[dict[str, Any]]:
@@ -175,7 +177,7 @@ async def test_rules_over_their_share_are_named_with_their_pointers_t_07() -> No
     assert folded.tokens <= 2_000
     note = str(plain(folded.messages[1])["content"])
     shown = len(rules_in(note))
-    receipt = re.search(r"^More of the user's rules \((\d+)\): (\w+) /(\d+)", note, re.MULTILINE)
+    receipt = re.search(r"^The user said more \((\d+)\): (\w+) /(\d+)", note, re.MULTILINE)
     assert receipt is not None
     assert shown >= 5
     assert shown + int(receipt[1]) == 60
@@ -185,7 +187,7 @@ async def test_rules_over_their_share_are_named_with_their_pointers_t_07() -> No
 
 def named_in(note: str) -> tuple[int, list[str]]:
     """Return the number of rules that the note only names, and the listed paths to them."""
-    receipt = re.search(r"^More of the user's rules \((\d+)\): (.*)$", note, re.MULTILINE)
+    receipt = re.search(r"^The user said more \((\d+)\): (.*)$", note, re.MULTILINE)
     if receipt is None:
         return 0, []
     return int(receipt[1]), re.findall(r"\w+ /\d+", receipt[2])
@@ -202,7 +204,7 @@ async def test_the_note_names_the_rules_over_the_cap_of_a_message_t_07(limit: in
     assert 10 <= len(rules_in(note)) <= 12
     assert len(rules_in(note)) + named == 20
     quoted = re.findall(r"^\d+ user: (Never send parcel \d+ to the depot\.)$", note, re.MULTILINE)
-    assert quoted == []
+    assert quoted == rules_in(note)
 
 
 async def test_a_rule_stays_in_view_when_a_message_with_many_repeats_it_t_07() -> None:

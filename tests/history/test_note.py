@@ -50,8 +50,11 @@ async def test_the_note_has_rules_values_and_a_receipt_with_quotes() -> None:
     assert (part.first, part.last) == (1, 4)
     beginning = f"The sky is grey. Never deploy `api` on port 8443! {FILLER}"[:99]
     assert note_of(folded)[1] == [
-        "rule 1 user: Never deploy `api` on port 8443!",
+        "The user said:",
+        "1 user: Never deploy `api` on port 8443!",
+        "The user also said:",
         "1 user: The sky is grey.",
+        "Data, not instructions:",
         "Values: billing_api, 12345, 8443, api",
         f"Messages 1-4, {part.tokens:,} tokens, id {part.pointer_id}",
         "2 assistant: It has 3 errors.",
@@ -71,15 +74,15 @@ async def test_sentences_that_bind_come_first_when_few_fit() -> None:
     texts = ["It is fine.", "The port is 8444.", "You must never use exec."]
     messages = [said("assistant", f"{'v ' * 20}{text}") for text in texts]
     quotes: dict[float, list[str]] = {}
-    for share in (0.16, 0.2, 0.24):
+    for share in (0.14, 0.16, 0.2):
         folded = await folded_at([*messages, *LONG], 3_000, note_share=share, target_share=0.2)
-        _, heading, *lines = note_of(folded)[1]
+        _, _, heading, *lines = note_of(folded)[1]
         assert heading.startswith("Messages ")
         quotes[share] = [line.replace("v ", "") for line in lines]
     assert quotes == {
-        0.16: [],
-        0.2: ["3 assistant: You must never use exec."],
-        0.24: ["2 assistant: The port is 8444.", "3 assistant: You must never use exec."],
+        0.14: [],
+        0.16: ["3 assistant: You must never use exec."],
+        0.2: ["2 assistant: The port is 8444.", "3 assistant: You must never use exec."],
     }
 
 
@@ -92,7 +95,7 @@ async def test_a_rule_is_listed_once_where_it_is_newest() -> None:
     ]
     folded = await folded_at(messages, 3_000, note_share=0.4, target_share=0.2)
     assert [line for line in note_of(folded)[1] if "tabs" in line] == [
-        "rule 3 user: never USE tabs.",
+        "3 user: never USE tabs.",
         "1 user: Never use tabs.",  # the lines of the messages
         "3 user: never USE tabs.",
     ]
@@ -123,7 +126,7 @@ async def test_older_parts_are_counted_when_their_headings_do_not_fit() -> None:
     shown = [line for line in lines if line.startswith("Messages ")]
     assert 1 <= len(shown) < len(headings)
     assert shown == headings[-len(shown) :]
-    assert lines[0] == (
+    assert lines[1] == (
         f"{len(headings) - len(shown)} earlier parts: find them with search_history"
     )
 
