@@ -10,7 +10,6 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
-from operator import attrgetter
 from typing import Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
@@ -34,7 +33,6 @@ _CANONICAL_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}\+00:00", re
 _MAX_CACHED = 60_000
 # A program that edits a file in place changes the file's ETag, but not the folder's.
 _MAX_UNSEEN_S = 1.0
-_AGE = attrgetter("age")
 
 
 class PointerListing(BaseModel):
@@ -86,13 +84,12 @@ class PointerPage(BaseModel):
 
 
 class _Listed(NamedTuple):
-    """A pointer that can be loaded, and its sort key.
+    """A pointer that can be loaded.
 
     Attributes:
         fingerprint: Hash of the pointer's blobs. None if they may be changing.
     """
 
-    age: tuple[str, str]
     pointer: ContextPointer
     fingerprint: int | None
 
@@ -165,7 +162,7 @@ class PointerIndex:
                 changed.append(pointer_id)
         loaded = list(self._load_changed(files, changed))
         skipped = len(files.unrecognized) + len(files.unsafe) + len(changed) - len(loaded)
-        ordered = sorted(listed + loaded, key=_AGE)
+        ordered = sorted(listed + loaded, key=lambda entry: _age(entry.pointer))
         listing = PointerListing(
             pointers=tuple([entry.pointer for entry in ordered]), skipped=skipped
         )
@@ -190,13 +187,13 @@ class PointerIndex:
         for pointer_id, pointer in zip(pointer_ids, records, strict=True):
             entries = files.by_pointer[pointer_id]
             if pointer is not None and self._is_whole(pointer, entries):
-                yield _Listed(_age(pointer), pointer, _fingerprint(entries))
+                yield _Listed(pointer, _fingerprint(entries))
                 continue
             # Either damaged or being written. Only a verified load can distinguish the two.
             with suppress(PointerNotFoundError, CorruptPointerError, UnsafePathError):
                 current, _ = self._records.load(files.query_id, pointer_id)
                 # Without a fingerprint, so that the next read looks again.
-                yield _Listed(_age(current), current, None)
+                yield _Listed(current, None)
 
     def _is_whole(self, pointer: ContextPointer, entries: Mapping[str, BlobEntry]) -> bool:
         """Return whether names and sizes prove that the pointer can be loaded."""
@@ -211,36 +208,29 @@ class PointerIndex:
 
 def query_summaries(blobs: BlobStore, folders: Iterable[str]) -> list[QuerySummary]:
     """Summarize the queries of some folders, last changed first."""
-    summaries = [*_summaries(blobs, folders)]
+    summaries: list[QuerySummary] = []
+    for folder in folders:
+        query_id = query_id_of(folder)
+        try:
+            summaries.append(_summary(QueryFiles.of(blobs, query_id)))
+        except UnsafePathError:
+            summaries.append(QuerySummary(query_id=query_id, problem="unsafe"))
+        except StoreError:
+            summaries.append(QuerySummary(query_id=query_id, problem="unreadable"))
     summaries.sort(key=lambda query: (query.changed_at or "", query.query_id), reverse=True)
     return summaries
 
 
-def _summaries(blobs: BlobStore, folders: Iterable[str]) -> Iterator[QuerySummary]:
-    for folder in folders:
-        query_id = query_id_of(folder)
-        try:
-            yield _summary(QueryFiles.of(blobs, query_id))
-        except UnsafePathError:
-            yield QuerySummary(query_id=query_id, problem="unsafe")
-        except StoreError:
-            yield QuerySummary(query_id=query_id, problem="unreadable")
-
-
 def _summary(files: QueryFiles) -> QuerySummary:
-    total_bytes = 0
-    changed_s: float | None = None
-    for entries in files.by_pointer.values():
-        for entry in entries.values():
-            total_bytes += entry.size
-            changed_s = max(changed_s or 0.0, entry.modified_s)
+    entries = [entry for by_name in files.by_pointer.values() for entry in by_name.values()]
     changed_at = None
-    if changed_s is not None:
+    if entries:
+        changed_s = max(entry.modified_s for entry in entries)
         changed_at = time_text(datetime.fromtimestamp(changed_s, UTC))
     return QuerySummary(
         query_id=files.query_id,
         pointers=len(files.recorded),
-        bytes=total_bytes,
+        bytes=sum(entry.size for entry in entries),
         changed_at=changed_at,
     )
 

@@ -6,7 +6,7 @@ through many healthy queries therefore blocks no writer. The decision is repeate
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from datetime import datetime
 from typing import Literal
 
@@ -168,46 +168,34 @@ class Maintenance:
             self._records.blobs.remove_folder(folder_of(query_id))
         return count
 
-    def gc(self, *, now: datetime, stopped: Callable[[], bool]) -> GcReport:
-        """Remove the garbage of all queries, and count it.
+    def gc(self, *, now: datetime, dry_run: bool, stopped: Callable[[], bool]) -> GcReport:
+        """Remove the garbage of all queries, and count it. See `ContextPointerStore.gc`.
 
         Args:
             now: Time by which pointers have expired.
+            dry_run: True changes nothing. Tombstones are not counted then.
             stopped: Called before each query. True ends the walk.
 
         Raises:
             StoreError: If the queries cannot be listed.
         """
-        counts = self._walk(lambda query_id: self._collect_query(query_id, now), stopped)
-        counts["forgotten"] = self._tombstones.prune(now=now)
-        return GcReport(**counts)
-
-    def garbage(self, *, now: datetime, stopped: Callable[[], bool]) -> GcReport:
-        """Count what `gc` would remove, without tombstones, and change nothing.
-
-        Args:
-            now: As for `gc`.
-            stopped: As for `gc`.
-
-        Raises:
-            StoreError: If the queries cannot be listed.
-        """
-        return GcReport(**self._walk(lambda query_id: self._garbage_of(query_id, now), stopped))
-
-    def _walk(
-        self, count: Callable[[str], Counter[str]], stopped: Callable[[], bool]
-    ) -> Counter[str]:
         counts = Counter[str]()
-        for query_id in map(query_id_of, self._records.blobs.folders()):
-            if stopped():
-                break
+        for query_id in self._queries(stopped):
             counts["queries"] += 1
             try:
-                counts += count(query_id)
+                counts += self._collect_query(query_id, now, dry_run=dry_run)
             except StoreError as exc:
                 counts["passed_over"] += 1
                 _log.warning("skipped a query while collecting garbage: %s", type(exc).__name__)
-        return counts
+        if not dry_run:
+            counts["forgotten"] = self._tombstones.prune(now=now)
+        return GcReport(**counts)
+
+    def _queries(self, stopped: Callable[[], bool]) -> Iterator[str]:
+        for folder in self._records.blobs.folders():
+            if stopped():
+                return
+            yield query_id_of(folder)
 
     def verify(self, *, repair: bool, now: datetime, stopped: Callable[[], bool]) -> StoreReport:
         """Report the problems of all queries. See `ContextPointerStore.verify`.
@@ -222,9 +210,7 @@ class Maintenance:
         """
         queries = pointers = 0
         findings: list[StoreFinding] = []
-        for query_id in map(query_id_of, self._records.blobs.folders()):
-            if stopped():
-                break
+        for query_id in self._queries(stopped):
             queries += 1
             try:
                 query_findings, whole = self._verify_query(query_id, repair=repair, now=now)
@@ -243,62 +229,53 @@ class Maintenance:
     def _scan(self, query_id: str) -> QueryFiles:
         return QueryFiles.of(self._records.blobs, query_id)
 
-    def _collect_query(self, query_id: str, now: datetime) -> Counter[str]:
+    def _collect_query(self, query_id: str, now: datetime, *, dry_run: bool) -> Counter[str]:
         files = self._scan(query_id)
+        temporaries = files.temporaries
         counts = Counter[str]()
-        if files.temporaries:
-            self._records.blobs.sweep(folder_of(query_id))
-            counts.update(
-                temporaries=len(files.temporaries), freed_bytes=sum(files.temporaries.values())
-            )
-        if self._records.leftovers(files, now=now) or self._expired(files, now):
+        if temporaries:
+            counts.update(temporaries=len(temporaries), freed_bytes=sum(temporaries.values()))
+        has_garbage = bool(self._records.leftovers(files, now=now) or self._expired(files, now))
+        if has_garbage and dry_run:
+            with self._records.quiet(query_id):  # it may be a writer's unfinished work
+                counts += self._collect(None, query_id, now)
+        elif has_garbage:
             counts += self._records.change(
                 query_id, lambda transaction: self._collect(transaction, query_id, now)
             )
-            files = self._scan(query_id)
-        if files.is_empty:
-            self._records.blobs.remove_folder(folder_of(query_id))
+        if not dry_run:
+            if temporaries:
+                self._records.blobs.sweep(folder_of(query_id))
+            if self._scan(query_id).is_empty:
+                self._records.blobs.remove_folder(folder_of(query_id))
         return counts
 
-    def _garbage_of(self, query_id: str, now: datetime) -> Counter[str]:
-        """Return the counts of a `_collect_query` that has not run."""
+    def _collect(
+        self, transaction: Transaction | None, query_id: str, now: datetime
+    ) -> Counter[str]:
+        """Count the garbage of a query, and remove it in a transaction."""
         files = self._scan(query_id)
         leftovers = self._records.leftovers(files, now=now)
-        if leftovers:  # or a writer's unfinished work
-            with self._records.quiet(query_id):
-                files = self._scan(query_id)
-                leftovers = self._records.leftovers(files, now=now)
-        kinds, expired = Counter(leftovers.values()), self._expired(files, now)
+        if transaction is not None and leftovers:
+            transaction.clean(leftovers)
+        # Finishing a save can have replaced an expired record by one that has not expired.
+        expired = self._expired(self._scan(query_id), now)
+        if transaction is not None:
+            self._tombstones.mark(query_id, expired, "expired", now=now)
+            transaction.remove(*expired)
         # By name, since a file of an expired pointer can also be a leftover.
-        sizes = dict(files.temporaries)
+        sizes: dict[str, int] = {}
         for pointer_id, entries in files.by_pointer.items():
             for name, entry in entries.items():
                 if pointer_id in expired or name in leftovers:
                     sizes[name] = entry.size
+        kinds = Counter(leftovers.values())
         return Counter(
             leftovers=kinds["leftover_next"],
             orphans=kinds["orphan_result"],
             expired=len(expired),
-            temporaries=len(files.temporaries),
             freed_bytes=sum(sizes.values()),
         )
-
-    def _collect(self, transaction: Transaction, query_id: str, now: datetime) -> Counter[str]:
-        """Remove the garbage of a query, and count it."""
-        files = self._scan(query_id)
-        leftovers = self._records.leftovers(files, now=now)
-        kinds = Counter(leftovers.values())
-        counts = Counter(leftovers=kinds["leftover_next"], orphans=kinds["orphan_result"])
-        for name in leftovers:
-            counts["freed_bytes"] += files.by_pointer[owner_of(name) or ""][name].size
-        transaction.clean(leftovers)
-        # Finishing a save can have replaced an expired record by one that has not expired.
-        files = self._scan(query_id)
-        expired = self._expired(files, now)
-        self._tombstones.mark(query_id, expired, "expired", now=now)
-        transaction.remove(*expired)
-        counts.update(expired=len(expired), freed_bytes=sum(map(files.size, expired)))
-        return counts
 
     def _expired(self, files: QueryFiles, now: datetime) -> list[str]:
         expired = []

@@ -33,10 +33,8 @@ from llm_common.pointers.records import (
     meta_bytes,
     meta_name,
     parse_meta,
-    read_name,
     read_records,
 )
-from llm_common.pointers.renewal import read_bytes
 from llm_common.pointers.store import ContextPointerStore, StoreOptions
 from llm_common.storage import BlobStore
 from llm_common.storage.object_store import (
@@ -133,17 +131,14 @@ class ObjectRecords:
         return leftovers
 
     def _named(self, files: QueryFiles, pointer_id: str) -> Collection[str]:
-        """Return what belongs to a pointer beside its meta, or every blob if that is damaged."""
+        """Return the result that a pointer names, or every blob if its meta is damaged."""
         entries = files.by_pointer[pointer_id]
         if meta_name(pointer_id) not in entries:
             return ()
         [pointer] = read_records(self._blobs, files.query_id, [pointer_id])
         if pointer is None:
             return entries
-        for name in self.result_names(pointer):
-            if name in entries:
-                return name, read_name(pointer_id)
-        return (read_name(pointer_id),)
+        return [name for name in self.result_names(pointer) if name in entries][:1]
 
     def _result(self, pointer: ContextPointer) -> bytes | None:
         for name in self.result_names(pointer):
@@ -187,13 +182,6 @@ class _ObjectTransaction:
     def update(self, pointer: ContextPointer) -> None:
         if not self._put_meta(pointer, replaces=self._versions[pointer.pointer_id]):
             raise OvertakenError
-
-    def renew(self, pointer_id: str, read_at: datetime) -> None:
-        key = blob_key(self._query_id, read_name(pointer_id))
-        self._blobs.put(key, read_bytes(read_at))
-        # Without a lock, the pointer may have been deleted meanwhile, and nothing of it may stay.
-        if self.current(pointer_id) is None:
-            self._blobs.delete(key)
 
     def clean(self, leftovers: Collection[str]) -> None:
         for name in leftovers:

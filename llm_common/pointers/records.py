@@ -12,7 +12,7 @@ Under a lock, a save writes in this order:
 Between any two steps, either meta or next describes the result on disk. Readers, and the writer
 after a killed one, can therefore find the complete version. Each step of a re-save is flushed
 before the next one. A first save flushes both files before it renames them, and a result without a
-meta is ignored. The time of a pointer's last read is in a third blob (`renewal.py`).
+meta is ignored.
 """
 
 import hashlib
@@ -27,7 +27,6 @@ from pydantic import ValidationError
 
 from llm_common.errors import CorruptPointerError, StoreError, UnsafePathError
 from llm_common.pointers.pointer import ContextPointer
-from llm_common.pointers.renewal import MAX_READ_BYTES, read_bytes, renewed
 from llm_common.storage import BlobEntry, BlobStore, LockedFolder, LockingBlobStore
 from llm_common.storage.blob import folder_of
 from llm_common.text.canonical import decode_json, encode_json
@@ -45,7 +44,7 @@ MAX_RECORD_BYTES: Final = 10_000_000
 _MAX_UNRECORDED_BYTES: Final = 500_000_000
 
 _NAME = re.compile(
-    r"([0-9a-f]{12,16})\.(?:meta\.json|next|read|result\.json"
+    r"([0-9a-f]{12,16})\.(?:meta\.json|next|result\.json"
     # on an object store, where version 1.0.0 wrote the last one
     r"|[0-9a-f]{12}\.result\.json|[0-9a-f]{16}\.next)"
 )
@@ -120,10 +119,7 @@ class Transaction(Protocol):
     """Changes the pairs of a query, in the function passed to `PointerRecords.change`."""
 
     def current(self, pointer_id: str) -> ContextPointer | None:
-        """Return the committed pointer, after finishing or removing a killed writer's save.
-
-        Call it before writing, because a transaction may cache the answer.
-        """
+        """Return the committed pointer, after finishing or removing a killed writer's save."""
 
     def commit_new(self, pointer: ContextPointer, payload: bytes) -> bool:
         """Commit a pointer under an unused id.
@@ -142,9 +138,6 @@ class Transaction(Protocol):
 
     def update(self, pointer: ContextPointer) -> None:
         """Replace the record that `current` returned for this id, and keep its result."""
-
-    def renew(self, pointer_id: str, read_at: datetime) -> None:
-        """Record the time of a read, unless the pointer is gone."""
 
     def clean(self, leftovers: Collection[str]) -> None:
         """Finish or remove the unfinished saves that `PointerRecords.leftovers` listed."""
@@ -293,15 +286,8 @@ class _LockedTransaction:
     def __init__(self, folder: LockedFolder, query_id: str) -> None:
         self._folder = folder
         self._query_id = query_id
-        # Cached, since no other writer changes the folder while the lock is held.
-        self._current: dict[str, ContextPointer | None] = {}
 
     def current(self, pointer_id: str) -> ContextPointer | None:
-        if pointer_id not in self._current:
-            self._current[pointer_id] = self._rolled_forward(pointer_id)
-        return self._current[pointer_id]
-
-    def _rolled_forward(self, pointer_id: str) -> ContextPointer | None:
         committed = self._read(meta_name(pointer_id), pointer_id)
         pending = self._read(_next_name(pointer_id), pointer_id)
         if pending is None:
@@ -343,10 +329,6 @@ class _LockedTransaction:
     def update(self, pointer: ContextPointer) -> None:
         self._folder.put((meta_name(pointer.pointer_id), meta_bytes(pointer)))
 
-    def renew(self, pointer_id: str, read_at: datetime) -> None:
-        if self.current(pointer_id) is not None:
-            self._folder.put((read_name(pointer_id), read_bytes(read_at)))
-
     def clean(self, leftovers: Collection[str]) -> None:
         for name in leftovers:
             owner = owner_of(name)
@@ -358,12 +340,7 @@ class _LockedTransaction:
     def remove(self, *pointer_ids: str) -> None:
         for pointer_id in pointer_ids:
             # `next` is removed first, because `current` could restore the pair from it.
-            names = (
-                _next_name(pointer_id),
-                meta_name(pointer_id),
-                _result_name(pointer_id),
-                read_name(pointer_id),
-            )
+            names = (_next_name(pointer_id), meta_name(pointer_id), _result_name(pointer_id))
             with suppress(UnsafePathError):  # a directory that has the name of a file
                 # All are in one folder, so one flush at the end is enough.
                 self._folder.delete(*names, fsync=pointer_id == pointer_ids[-1])
@@ -389,11 +366,6 @@ def blob_key(query_id: str, name: str) -> str:
 def meta_name(pointer_id: str) -> str:
     """Return the name of a pointer's commit record."""
     return f"{pointer_id}.meta.json"
-
-
-def read_name(pointer_id: str) -> str:
-    """Return the name of the blob with the time of a pointer's last read."""
-    return f"{pointer_id}.read"
 
 
 def _result_name(pointer_id: str) -> str:
@@ -444,45 +416,14 @@ def parse_meta(data: bytes, *, query_id: str, pointer_id: str) -> ContextPointer
 def read_records(
     blobs: BlobStore, query_id: str, pointer_ids: Collection[str]
 ) -> Iterator[ContextPointer | None]:
-    """Yield the pointer of each id, None if its record is missing or damaged.
-
-    Their expiry includes the time that reads have added.
-    """
+    """Yield the pointer of each id, None if its record is missing or damaged."""
     names = [meta_name(pointer_id) for pointer_id in pointer_ids]
     records = blobs.get_many(folder_of(query_id), names, max_bytes=MAX_RECORD_BYTES)
-    pointers: list[ContextPointer | None] = []
     for pointer_id, record in zip(pointer_ids, records, strict=True):
         pointer = None
         with suppress(CorruptPointerError):
             pointer = parse_meta(record or b"", query_id=query_id, pointer_id=pointer_id)
-        pointers.append(pointer)
-    renewable = [pointer for pointer in pointers if pointer and pointer.renew_s is not None]
-    last_reads = _last_reads(blobs, query_id, renewable)
-    for pointer in pointers:
-        if pointer is not None and pointer.pointer_id in last_reads:
-            yield renewed(pointer, last_reads[pointer.pointer_id])
-        else:
-            yield pointer
-
-
-def with_last_read(blobs: BlobStore, pointer: ContextPointer) -> ContextPointer:
-    """Return the pointer of a record with the expiry that its last read gave it."""
-    if pointer.renew_s is None:
-        return pointer
-    last_reads = _last_reads(blobs, pointer.query_id, [pointer])
-    return renewed(pointer, last_reads[pointer.pointer_id])
-
-
-def _last_reads(
-    blobs: BlobStore, query_id: str, pointers: Collection[ContextPointer]
-) -> dict[str, bytes | None]:
-    """Return the bytes that record the last read of each pointer, None if it was never read."""
-    if not pointers:  # most results are kept until they are deleted
-        return {}
-    names = [read_name(pointer.pointer_id) for pointer in pointers]
-    reads = blobs.get_many(folder_of(query_id), names, max_bytes=MAX_READ_BYTES)
-    ids = [pointer.pointer_id for pointer in pointers]
-    return dict(zip(ids, reads, strict=True))
+        yield pointer
 
 
 def read_pointers(blobs: BlobStore, files: QueryFiles) -> list[ContextPointer]:

@@ -244,10 +244,15 @@ def redacted_result(result: object, redactor: Redactor, *, redact_results: bool)
     Raises:
         UnserialisableError: If the result cannot be represented in JSON.
     """
+    error = error_text(result)
+    redacted_error = None if error is None else redactor.text(error)
+    if redacted_error != error:
+        result = to_plain(result)
+        if isinstance(result, dict):
+            result = result | {"error": redacted_error}
     if redact_results:
-        plain = to_plain(_without_secret_error(result, redactor))
-        return _redacted(plain, redactor)
-    return _without_secret_error(result, redactor)
+        return _redacted(to_plain(result), redactor)
+    return result
 
 
 @dataclass(frozen=True, slots=True)
@@ -383,27 +388,22 @@ class Saver:
         files = None
         if retention.max_bytes_per_query is not None:
             files = QueryFiles.of(self._records.blobs, call.query_id)
-        evicted: list[ContextPointer] = []
-        is_committed = False
         if not keep_repeats:
             # Most calls are saved once. The owner of an id is read only if the id is used.
             evicted = self._evictions(pointer, files, retention, now)
-            is_committed = transaction.commit_new(pointer, payload)
-        if not is_committed:
-            pointer_id, owner = _choose_id(transaction, call)
-            # Repeats extend the short id. A call with a long id does not own its short id.
-            if keep_repeats and pointer_id == call.short_id:
-                pointer_id, owner = self._choose_repeat(transaction, call, pointer, owner, files)
-            pinned = owner is not None and owner.pinned  # a pin survives new saves of the call
-            pointer = self._placed(
-                pointer.model_copy(update={"pointer_id": pointer_id, "pinned": pinned})
-            )
-            if owner is not None:
-                pointer = _without_shortening(pointer, owner)
-            evicted = self._evictions(pointer, files, retention, now)
-            transaction.commit(pointer, payload)
-        if evicted:
-            self._evict(transaction, evicted, now)
+            if transaction.commit_new(pointer, payload):
+                self._evict(transaction, evicted, now)
+                return pointer
+        pointer_id, owner = _choose_id(transaction, call)
+        # Repeats extend the short id. A call with a long id does not own its short id.
+        if keep_repeats and pointer_id == call.short_id:
+            pointer_id, owner = self._choose_repeat(transaction, call, pointer, owner, files)
+        pointer = self._placed(pointer.model_copy(update={"pointer_id": pointer_id}))
+        if owner is not None:
+            pointer = _replacing(owner, pointer)
+        evicted = self._evictions(pointer, files, retention, now)
+        transaction.commit(pointer, payload)
+        self._evict(transaction, evicted, now)
         return pointer
 
     def _choose_repeat(
@@ -481,6 +481,8 @@ class Saver:
         self, transaction: Transaction, evicted: list[ContextPointer], now: datetime
     ) -> None:
         """Remove the evicted pointers and record why. Leaves failed removals to the next save."""
+        if not evicted:
+            return
         query_id = evicted[0].query_id
         expired: list[str] = []
         erased: list[str] = []
@@ -496,16 +498,19 @@ class Saver:
             _log.warning("a query exceeds its limit until the next save: %s", type(exc).__name__)
 
 
-def _without_shortening(pointer: ContextPointer, owner: ContextPointer) -> ContextPointer:
-    """Return a pointer that lives as long as an application wanted the one that it replaces."""
-    # A hook saves beside its application, whose results it must not take away.
-    if pointer.renew_s is None or owner.renew_s is not None:
-        return pointer
-    if owner.expires_at is None:
-        return pointer.model_copy(update={"expires_at": None, "renew_s": None})
-    # Both are in the form of `created_at`, whose text order is time order.
-    longest = max(owner.expires_at, pointer.expires_at or "")
-    return pointer.model_copy(update={"expires_at": longest})
+def _replacing(owner: ContextPointer, pointer: ContextPointer) -> ContextPointer:
+    """Return a pointer that keeps the pin of the one that it replaces, and lives at least as long.
+
+    A hook saves beside its application, whose results it must not take away.
+    """
+    update: dict[str, object] = {"pinned": owner.pinned}
+    if pointer.renew_s is not None and owner.renew_s is None:
+        if owner.expires_at is None:
+            update |= {"expires_at": None, "renew_s": None}
+        else:
+            # Both are in the form of `created_at`, whose text order is time order.
+            update["expires_at"] = max(owner.expires_at, pointer.expires_at or "")
+    return pointer.model_copy(update=update)
 
 
 def _choose_id(transaction: Transaction, call: Call) -> tuple[str, ContextPointer | None]:
@@ -602,33 +607,17 @@ def error_text(result: object) -> str | None:
     return error if isinstance(error, str) else None
 
 
-def _without_secret_error(result: object, redactor: Redactor) -> object:
-    """Redact the `error` of a failed tool's result. Returns any other result unchanged."""
-    error = error_text(result)
-    redacted_error = None if error is None else redactor.text(error)
-    if redacted_error == error:
-        return result
-    plain = to_plain(result)
-    if isinstance(plain, dict):
-        plain = plain | {"error": redacted_error}
-    return plain
-
-
 def _web_urls(source_urls: Iterable[object], result: object, redactor: Redactor) -> list[str]:
     """Return the caller's web addresses, then the result's, without duplicates."""
     urls = list(source_urls)
     if isinstance(result, dict) and isinstance(result.get("source_urls"), list | tuple):
         urls += result["source_urls"]
-    # Ordered sets. The first one, because redacting an address takes longer than comparing it.
-    distinct: dict[str, None] = {}
-    for url in urls:
-        if len(distinct) == _MAX_REDACTED_URLS:
+    # Compared before redaction, which takes longer.
+    distinct = dict.fromkeys(url for url in urls if isinstance(url, str) and _URL.fullmatch(url))
+    # The query string of an address can hold a key.
+    redacted: dict[str, None] = {}
+    for url in islice(distinct, _MAX_REDACTED_URLS):
+        if len(redacted) == MAX_SOURCE_URLS:
             break
-        if isinstance(url, str) and url not in distinct and _URL.fullmatch(url):
-            distinct[url] = None
-    web_urls: dict[str, None] = {}
-    for url in distinct:
-        if len(web_urls) == MAX_SOURCE_URLS:
-            break
-        web_urls[redactor.text(url)] = None  # the query string of an address can hold a key
-    return list(web_urls)
+        redacted[redactor.text(url)] = None
+    return list(redacted)

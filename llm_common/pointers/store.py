@@ -46,9 +46,8 @@ from llm_common.pointers.records import (
     PointerRecords,
     Transaction,
     read_records,
-    with_last_read,
 )
-from llm_common.pointers.renewal import is_due, read_bytes, renewed
+from llm_common.pointers.renewal import renewed
 from llm_common.pointers.save import (
     Call,
     Retention,
@@ -434,10 +433,10 @@ class ContextPointerStore:
         except PointerNotFoundError as exc:
             raise self._miss(query_id, pointer_id) from exc
         now = self._clock.now()
-        if stored.renew_s is not None:
-            stored = self._renew(stored, now)
         if has_expired(stored, now):
             raise not_found("expired", query_id, pointer_id)
+        if renewed(stored, now) is not None:
+            stored = self._renew(stored, now)
         if stored.result_sha256 is None:
             _log.warning("loaded a result of an older version, which has no SHA-256 to verify")
         return stored, payload
@@ -533,8 +532,9 @@ class ContextPointerStore:
         """
         # Not `now()`: after the clock was once far ahead, that could collect live results.
         moment = self._clock.read() if now is None else now.astimezone(UTC)
-        collect = self._maintenance.garbage if dry_run else self._maintenance.gc
-        return await self._in_thread(lambda stopped: collect(now=moment, stopped=stopped))
+        return await self._in_thread(
+            lambda stopped: self._maintenance.gc(now=moment, dry_run=dry_run, stopped=stopped)
+        )
 
     async def verify(self, *, repair: bool = False) -> StoreReport:
         """Compare every result with its SHA-256, and report missing, damaged and unknown files.
@@ -592,23 +592,22 @@ class ContextPointerStore:
         return self.records.change(call.query_id, commit)
 
     def _renew(self, pointer: ContextPointer, now: datetime) -> ContextPointer:
-        """Extend the life of a result that is read now, if that is due, and return its pointer."""
-        if not is_due(pointer, now):  # the record alone decides
-            return pointer
-        pointer = with_last_read(self.records.blobs, pointer)
-        if has_expired(pointer, now) or not is_due(pointer, now):
-            return pointer
+        """Extend the life of a result that is read now, and return its pointer."""
 
-        def renew(transaction: Transaction) -> None:
-            transaction.renew(pointer.pointer_id, now)
+        def renew(transaction: Transaction) -> ContextPointer:
+            # Another process may have saved, deleted or renewed it meanwhile.
+            stored = transaction.current(pointer.pointer_id)
+            if stored is None or (longer := renewed(stored, now)) is None:
+                return pointer
+            transaction.update(longer)
+            return longer
 
         try:
             # Without waiting: a reader never waits for a writer, and the next read tries again.
-            self.records.change(pointer.query_id, renew, timeout_s=0.0)
+            return self.records.change(pointer.query_id, renew, timeout_s=0.0)
         except StoreError as exc:  # such as a folder that can only be read
             _log.info("could not extend the life of a result: %s", type(exc).__name__)
             return pointer
-        return renewed(pointer, read_bytes(now))
 
     def _set_pinned(self, pointer: ContextPointer, *, pinned: bool) -> ContextPointer:
         _check_pointer(pointer)
@@ -619,7 +618,7 @@ class ContextPointerStore:
             stored = transaction.current(pointer_id)
             if stored is None:
                 raise self._miss(query_id, pointer_id)
-            if has_expired(with_last_read(self.records.blobs, stored), self._clock.now()):
+            if has_expired(stored, self._clock.now()):
                 raise not_found("expired", query_id, pointer_id)
             if stored.pinned != pinned:
                 stored = stored.model_copy(update={"pinned": pinned})

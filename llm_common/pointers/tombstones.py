@@ -79,22 +79,20 @@ class Tombstones:
 
     def reason(self, query_id: str, pointer_id: str) -> Literal["expired", "erased", "unknown"]:
         """Return why a pointer is missing."""
-        with suppress(StoreError):
-            shard = _Shard.read(self._blobs.get(_shard_key(query_id), max_bytes=_MAX_SHARD_BYTES))
-            return shard.gone.get(shard.tag(query_id, pointer_id), ("unknown", None))[0]
-        return "unknown"
+        shard = self._shard(query_id)
+        return shard.gone.get(shard.tag(query_id, pointer_id), ("unknown", None))[0]
 
     def removed(self, query_id: str) -> Callable[[str], bool]:
         """Return a function that tells whether a pointer of a query was removed."""
+        shard = self._shard(query_id)
+        return lambda pointer_id: shard.tag(query_id, pointer_id) in shard.gone
+
+    def _shard(self, query_id: str) -> "_Shard":
         folder, _, name = _shard_key(query_id).partition("/")
         data = None
         with suppress(StoreError):
-            # Not `get`, which raises where nothing was ever removed.
             [data] = self._blobs.get_many(folder, [name], max_bytes=_MAX_SHARD_BYTES)
-        if data is None:
-            return lambda _: False
-        shard = _Shard.read(data)
-        return lambda pointer_id: shard.tag(query_id, pointer_id) in shard.gone
+        return _Shard.read(data)
 
     def mark(
         self, query_id: str, pointer_ids: Collection[str], reason: Reason, *, now: datetime
