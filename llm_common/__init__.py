@@ -10,6 +10,6 @@ __version__ = "1.0.0"
 
 def __getattr__(name: str) -> object:
     """Raise an error that names the package of a public name."""
-    from llm_common.errors import missing_name  # noqa: PLC0415 - for mistakes alone
+    from llm_common._exports import missing_name  # noqa: PLC0415 - for mistakes alone
 
     raise missing_name(__name__, name)

@@ -38,8 +38,6 @@ only, because it may contain user data. What an endpoint wrote about an error fo
 in `str(error)`, redacted, in one line. Logs leave it out, because an endpoint may quote a prompt.
 """
 
-from importlib import import_module
-from importlib.util import find_spec
 from typing import Literal
 
 __all__ = [
@@ -373,42 +371,3 @@ class TokenBudgetError(LLMCommonError):
         super().__init__(message)
         self.needed_tokens = needed_tokens
         self.limit_tokens = limit_tokens
-
-
-# Searched in this order, since some names are exported by several packages.
-_PUBLIC_PACKAGES = (
-    "llm_common.agents",
-    "llm_common.core",
-    "llm_common.decisions",
-    "llm_common.clients",
-    "llm_common.context",
-    "llm_common.memory",
-    "llm_common.history",
-    "llm_common.tools",
-    "llm_common.trace",
-    "llm_common.errors",
-    "llm_common.folders",
-    "llm_common.prompt",
-    "llm_common.testing",
-)
-
-
-def missing_name(package: str, name: str) -> Exception:
-    """Return the error for a missing name, which names the public package that has it.
-
-    An `ImportError` keeps its text in `from package import name`, an `AttributeError` does not.
-    """
-    # `from package import submodule` looks up the attribute before it imports the submodule.
-    is_package = "__path__" in vars(import_module(package))
-    is_submodule = is_package and find_spec(f"{package}.{name}") is not None
-    if not name.startswith("_") and not is_submodule:
-        for public in _PUBLIC_PACKAGES:
-            module = import_module(public)
-            # `_MODULES` also has the names that need an extra, which `__all__` leaves out.
-            if name in module.__all__ or name in getattr(module, "_MODULES", ()):
-                text = (
-                    f"cannot import name {name!r} from {package!r}. "
-                    f"Write: from {public} import {name}"
-                )
-                return ImportError(text, name=package)
-    return AttributeError(f"module {package!r} has no attribute {name!r}", name=name)

@@ -52,6 +52,7 @@ LATE = [
     "llm_common.decisions",
     "llm_common.memory",
     "llm_common.testing",
+    "llm_common.trace",
 ]
 
 
@@ -94,5 +95,5 @@ print(hasattr(llm_common, "__wrapped__"), sorted(name for name in sys.modules if
     ran = subprocess.run(
         [sys.executable, "-c", program], check=True, capture_output=True, text=True
     )
-    assert ran.stdout == "False ['llm_common', 'llm_common.errors']\n"
+    assert ran.stdout == "False ['llm_common', 'llm_common._exports', 'llm_common.errors']\n"
     assert llm_common.__version__

@@ -4,10 +4,9 @@ A name's module is imported on first use. `llm_common.context` and `llm_common.m
 own names. `ObjectContextPointerStore` is not in `__all__`: it needs the extra `object-store`.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
-from llm_common.errors import missing_name
+from llm_common._exports import lazy_exports
 
 if TYPE_CHECKING:
     from llm_common.agents.answer_reading import ContextRead
@@ -176,13 +175,4 @@ _MODULES = {
     "render_selected_contexts": "llm_common.pointers.format",
 }
 
-
-def __getattr__(name: str) -> object:
-    """Import a public name from its module on first use."""
-    if name not in _MODULES:
-        raise missing_name(__name__, name)
-    return getattr(import_module(_MODULES[name]), name)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_MODULES})
+__getattr__, __dir__ = lazy_exports(__name__, _MODULES)

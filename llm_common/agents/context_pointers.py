@@ -3,10 +3,9 @@
 A stable import path: the modules of `llm_common.pointers` and `llm_common.selection` may move.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
-from llm_common.errors import missing_name
+from llm_common._exports import lazy_exports
 from llm_common.pointers.format import (
     RenderedContexts,
     format_selected_contexts,
@@ -40,13 +39,4 @@ __all__ = [
 
 _MODULES = {"ObjectContextPointerStore": "llm_common.pointers.object_records"}
 
-
-def __getattr__(name: str) -> object:
-    """Import what needs an extra on first use."""
-    if name not in _MODULES:
-        raise missing_name(__name__, name)
-    return getattr(import_module(_MODULES[name]), name)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_MODULES})
+__getattr__, __dir__ = lazy_exports(__name__, _MODULES)

@@ -1,34 +1,33 @@
 """Calls to chat models: messages, clients, structured replies and token counts."""
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
-from llm_common.core.client import LLMClient
-from llm_common.core.extraction import extract_json
-from llm_common.core.models import (
-    LLMConfig,
-    LLMDelta,
-    LLMMessage,
-    LLMResponse,
-    LLMUsage,
-    MessageRole,
-    TokenPrices,
-)
-from llm_common.core.selection_cache import SelectionCache
-from llm_common.core.structured import Attempt, answer_text, ask
-from llm_common.core.tokens import (
-    CalibratedCounter,
-    DefaultCounter,
-    ExactCounter,
-    TokenCounter,
-    UpperBoundCounter,
-)
-from llm_common.errors import missing_name
+from llm_common._exports import lazy_exports
 
 if TYPE_CHECKING:
+    from llm_common.core.client import LLMClient
+    from llm_common.core.extraction import extract_json
     from llm_common.core.http.costs import UsageTotals
     from llm_common.core.http.openai_compatible import OpenAICompatibleClient
     from llm_common.core.http.providers import config_for_provider, config_from_env
+    from llm_common.core.models import (
+        LLMConfig,
+        LLMDelta,
+        LLMMessage,
+        LLMResponse,
+        LLMUsage,
+        MessageRole,
+        TokenPrices,
+    )
+    from llm_common.core.selection_cache import SelectionCache
+    from llm_common.core.structured import Attempt, answer_text, ask
+    from llm_common.core.tokens import (
+        CalibratedCounter,
+        DefaultCounter,
+        ExactCounter,
+        TokenCounter,
+        UpperBoundCounter,
+    )
 
 __all__ = [
     "Attempt",
@@ -55,21 +54,29 @@ __all__ = [
     "extract_json",
 ]
 
-# Importing httpx takes 110 ms, so the modules that need it are imported on first use.
 _MODULES = {
+    "Attempt": "llm_common.core.structured",
+    "CalibratedCounter": "llm_common.core.tokens",
+    "DefaultCounter": "llm_common.core.tokens",
+    "ExactCounter": "llm_common.core.tokens",
+    "LLMClient": "llm_common.core.client",
+    "LLMConfig": "llm_common.core.models",
+    "LLMDelta": "llm_common.core.models",
+    "LLMMessage": "llm_common.core.models",
+    "LLMResponse": "llm_common.core.models",
+    "LLMUsage": "llm_common.core.models",
+    "MessageRole": "llm_common.core.models",
     "OpenAICompatibleClient": "llm_common.core.http.openai_compatible",
+    "SelectionCache": "llm_common.core.selection_cache",
+    "TokenCounter": "llm_common.core.tokens",
+    "TokenPrices": "llm_common.core.models",
+    "UpperBoundCounter": "llm_common.core.tokens",
     "UsageTotals": "llm_common.core.http.costs",
+    "answer_text": "llm_common.core.structured",
+    "ask": "llm_common.core.structured",
     "config_for_provider": "llm_common.core.http.providers",
     "config_from_env": "llm_common.core.http.providers",
+    "extract_json": "llm_common.core.extraction",
 }
 
-
-def __getattr__(name: str) -> object:
-    """Import a public name from its module on first use."""
-    if name not in _MODULES:
-        raise missing_name(__name__, name)
-    return getattr(import_module(_MODULES[name]), name)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_MODULES})
+__getattr__, __dir__ = lazy_exports(__name__, _MODULES)

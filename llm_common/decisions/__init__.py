@@ -1,8 +1,8 @@
 """Decision models: typed questions about a state, answered by probabilities."""
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
+from llm_common._exports import lazy_exports
 from llm_common.decisions.questions import (
     REFUSED,
     Choice,
@@ -14,7 +14,6 @@ from llm_common.decisions.questions import (
     State,
     decisions_of,
 )
-from llm_common.errors import missing_name
 
 if TYPE_CHECKING:
     from llm_common.decisions.external_decisions import LangChainDecisions, PydanticAIDecisions
@@ -58,13 +57,4 @@ _MODULES = {
     "decision_config_from_env": "llm_common.decisions.http_client",
 }
 
-
-def __getattr__(name: str) -> object:
-    """Import a public name from its module on first use."""
-    if name not in _MODULES:
-        raise missing_name(__name__, name)
-    return getattr(import_module(_MODULES[name]), name)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_MODULES})
+__getattr__, __dir__ = lazy_exports(__name__, _MODULES)

@@ -1,9 +1,8 @@
 """Test doubles and contract suites for code that is built on llm-common."""
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
-from llm_common.errors import missing_name
+from llm_common._exports import lazy_exports
 from llm_common.storage import MemoryBlobStore
 from llm_common.testing.clients import ScriptedClient, UnexpectedCallError
 from llm_common.testing.decision_clients import ScriptedDecisionClient
@@ -40,13 +39,4 @@ _MODULES = {
     "MemoryContract": "llm_common.testing.memory_contract",
 }
 
-
-def __getattr__(name: str) -> object:
-    """Import a public name from its module on first use."""
-    if name not in _MODULES:
-        raise missing_name(__name__, name)
-    return getattr(import_module(_MODULES[name]), name)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_MODULES})
+__getattr__, __dir__ = lazy_exports(__name__, _MODULES)
