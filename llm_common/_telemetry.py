@@ -10,7 +10,7 @@ never become attributes. The optional attributes of the conventions, which conta
 set.
 
 A recorder receives the decisions of a run as Python values. Without a recorder, `record` costs the
-lookup of a context variable. `llm_common.trace` subscribes with a recorder that writes files.
+lookup of a context variable. `llm_common.trace` has the recorder that writes files.
 """
 
 import sys
@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from functools import cache, lru_cache
-from importlib import import_module
 from itertools import islice
 from time import perf_counter
 from types import MappingProxyType
@@ -349,60 +348,27 @@ class TracedRun(Protocol):
     def active(self) -> AbstractContextManager[None]:
         """Record the block. Must not enclose a `yield` of an async generator."""
 
-    def recorded(self) -> AbstractContextManager[object]:
-        """Record the block, and end the run with `ok`, or `error` if the block raises."""
-
     def end(self, status: str = "ok") -> None:
         """End the run, once."""
 
 
-class _UntracedRun:
-    def active(self) -> AbstractContextManager[None]:
-        return nullcontext()
+class UntracedRun:
+    """A run without a trace."""
 
-    def recorded(self) -> AbstractContextManager[object]:
+    def active(self) -> AbstractContextManager[None]:
+        """Run the block, and record nothing."""
         return nullcontext()
 
     def end(self, status: str = "ok") -> None:
-        pass
-
-
-class BeginsRun(Protocol):
-    """A subscriber, called at the start of each run."""
-
-    def __call__(self, query_id: str, *, query: str | None = None) -> TracedRun:
-        """Return the run, which the caller ends."""
-
-
-# At most one. A list can be replaced in place, without a global statement.
-_subscribers: list[BeginsRun] = []
-
-
-def subscribe(subscriber: BeginsRun) -> None:
-    """Call a subscriber at the start of each run from now on, instead of the previous one."""
-    _subscribers[:] = [subscriber]
+        """Do nothing."""
 
 
 def is_traced() -> bool:
-    """Return whether runs that begin now are recorded by a subscriber."""
-    return bool(_subscribers) or read_text(TRACE_DIR) is not None
+    """Return whether runs that begin now are traced, because `LLM_COMMON_TRACE_DIR` is set.
 
-
-def begin_run(query_id: str, *, query: str | None = None) -> TracedRun:
-    """Begin a run, which the caller ends, and notify the subscriber.
-
-    If `LLM_COMMON_TRACE_DIR` is set, the first run imports the trace, which subscribes.
-
-    Args:
-        query_id: Id of the query, which names the folder of its traces.
-        query: The user's question, if any.
+    Whoever begins a run then imports `llm_common.trace`, which imports everything that it records.
     """
-    if not _subscribers and is_traced():
-        # Imported by name, like a plugin, because the trace may import everything that it records.
-        import_module("llm_common.trace.sink")
-    if not _subscribers:
-        return _UntracedRun()
-    return _subscribers[0](query_id, query=query)
+    return read_text(TRACE_DIR) is not None
 
 
 class _Position(NamedTuple):

@@ -23,8 +23,9 @@ from llm_common._telemetry import (
     TOOL_CALLS,
     Span,
     TracedRun,
-    begin_run,
+    UntracedRun,
     counting,
+    is_traced,
     measure,
     operation,
     record as record_line,
@@ -293,7 +294,12 @@ class ObservedRun:
     def of(cls, query_id: str, query: str | None, session: ToolContextManager) -> Iterator[Self]:
         """Observe a run of a session for the duration of the block, which may yield."""
         attributes = {"gen_ai.conversation.id": session.session_id}
-        trace = begin_run(query_id, query=query)
+        trace: TracedRun = UntracedRun()
+        if is_traced():
+            # A trace imports everything that it records, so untraced runs go without it.
+            from llm_common.trace import begin_run  # noqa: PLC0415
+
+            trace = begin_run(query_id, query=query)
         with operation("invoke_agent", attributes=attributes, detached=True) as span:
             run = cls(trace, span)
             try:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from cachetools import LRUCache
 
-from llm_common._telemetry import TracedRun, begin_run, is_recording, is_traced
+from llm_common._telemetry import TracedRun, is_recording, is_traced
 from llm_common._threads import ForkSafeLock, PerProcess
 from llm_common.pointers.pointer import text_digest
 from llm_common.pointers.reading import ContextReading
@@ -74,6 +74,9 @@ class SessionTrace:
             yield
 
     def _run(self, question: str) -> TracedRun:
+        # A trace imports everything that it records, so untraced sessions go without it.
+        from llm_common.trace import begin_run  # noqa: PLC0415
+
         runs = _RUNS.get()
         with runs.lock:
             run = runs.get(self._session_id)

@@ -20,14 +20,14 @@ import re
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from math import isfinite
 from pathlib import Path
 from typing import Final
 
-from llm_common._telemetry import begin_run, operation, record
+from llm_common._telemetry import is_traced, operation, record
 from llm_common._user_folders import default_cache_dir
 from llm_common.context.bundle import ContextBundle, Form, ItemAccount
 from llm_common.context.intent import classify_intent
@@ -337,6 +337,11 @@ def _traced(
     query: str, folders: Mapping[str, Path], files: Mapping[str, ContainedFile]
 ) -> AbstractContextManager[object]:
     """Return a traced run for this pack. Inside another run, it has no effect."""
+    if not is_traced():
+        return nullcontext()
+    # A trace imports everything that it records, so untraced packs go without it.
+    from llm_common.trace import begin_run  # noqa: PLC0415
+
     paths = list(folders.values()) or [file.root / file.path for file in files.values()]
     name = re.sub(r"[^\w.-]+", "-", paths[0].name, flags=re.ASCII)[:_MAX_NAME_CHARS]
     key = hashlib.sha256(b"\0".join(map(os.fsencode, paths))).hexdigest()[:8]

@@ -22,7 +22,7 @@ import orjson
 
 from llm_common import __version__
 from llm_common._env import TRACE_DIR, read_path
-from llm_common._telemetry import Recorder, is_recording, recording, subscribe
+from llm_common._telemetry import Recorder, is_recording, recording
 from llm_common._threads import PerProcess, Threads
 from llm_common.errors import ConfigError, InvalidIdError, LLMCommonError, NoThreadError
 from llm_common.redaction.redactor import DEFAULT_REDACTOR, Redactor
@@ -398,7 +398,3 @@ def folder_name(query_id: str) -> str:
 @cache  # one object a folder, so that its limit of files counts the runs of the whole process
 def _trace_in(directory: str) -> Trace:
     return Trace(directory)
-
-
-# From now on, runs that the library begins are recorded here.
-subscribe(begin_run)
