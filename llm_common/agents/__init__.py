@@ -14,10 +14,16 @@ if TYPE_CHECKING:
     from llm_common.agents.diagnosis import Diagnosis, doctor
     from llm_common.agents.events import RunEvent, StreamEvent
     from llm_common.agents.executor import AgenticExecutor
-    from llm_common.agents.offloading import Offloaded, OffloadPolicy, OffloadTurn
+    from llm_common.agents.offloading import (
+        Offloaded,
+        OffloadPolicy,
+        OffloadTurn,
+        text_of as text_of,
+    )
     from llm_common.agents.runs import RunLimits
     from llm_common.agents.session import Session
     from llm_common.agents.session_config import SessionConfig
+    from llm_common.agents.session_results import output_label as output_label
     from llm_common.agents.sessions import Sessions
     from llm_common.agents.settings import Settings
     from llm_common.agents.tool_context import ToolContextManager
@@ -60,6 +66,7 @@ if TYPE_CHECKING:
     from llm_common.tools.tool import Tool, ToolResult
     from llm_common.tools.tool_index import RankedTool, ToolIndex
 
+# `output_label` and `text_of` are for the applications of this library, and may change.
 __all__ = [
     "AgenticExecutor",
     "Answer",
@@ -171,8 +178,10 @@ _MODULES = {
     "doctor": "llm_common.agents.diagnosis",
     "fit": "llm_common.prompt.fitting",
     "format_selected_contexts": "llm_common.pointers.format",
+    "output_label": "llm_common.agents.session_results",
     "read_context": "llm_common.tools.read_back",
     "render_selected_contexts": "llm_common.pointers.format",
+    "text_of": "llm_common.agents.offloading",
 }
 
 __getattr__, __dir__ = lazy_exports(__name__, _MODULES)

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from llm_common.core.extraction import extract_json
     from llm_common.core.http.costs import UsageTotals
     from llm_common.core.http.openai_compatible import OpenAICompatibleClient
+    from llm_common.core.http.probing import EndpointReport as EndpointReport
     from llm_common.core.http.providers import config_for_provider, config_from_env
     from llm_common.core.models import (
         LLMConfig,
@@ -27,8 +28,12 @@ if TYPE_CHECKING:
         ExactCounter,
         TokenCounter,
         UpperBoundCounter,
+        count_tokens as count_tokens,
+        counter_label as counter_label,
+        message_tokens as message_tokens,
     )
 
+# The other names are for the applications of this library, and may change.
 __all__ = [
     "Attempt",
     "CalibratedCounter",
@@ -58,6 +63,7 @@ _MODULES = {
     "Attempt": "llm_common.core.structured",
     "CalibratedCounter": "llm_common.core.tokens",
     "DefaultCounter": "llm_common.core.tokens",
+    "EndpointReport": "llm_common.core.http.probing",
     "ExactCounter": "llm_common.core.tokens",
     "LLMClient": "llm_common.core.client",
     "LLMConfig": "llm_common.core.models",
@@ -76,7 +82,10 @@ _MODULES = {
     "ask": "llm_common.core.structured",
     "config_for_provider": "llm_common.core.http.providers",
     "config_from_env": "llm_common.core.http.providers",
+    "count_tokens": "llm_common.core.tokens",
+    "counter_label": "llm_common.core.tokens",
     "extract_json": "llm_common.core.extraction",
+    "message_tokens": "llm_common.core.tokens",
 }
 
 __getattr__, __dir__ = lazy_exports(__name__, _MODULES)

@@ -15,11 +15,13 @@ from typing import Literal, NamedTuple
 from pydantic import BaseModel, ConfigDict
 
 from llm_common.errors import CorruptPointerError, PointerNotFoundError, StoreError, UnsafePathError
-from llm_common.pointers.pointer import ContextPointer, has_expired, time_text
+from llm_common.pointers.pointer import ContextPointer, check_pointer_id, has_expired, time_text
 from llm_common.pointers.records import (
+    MAX_RECORD_BYTES,
     PointerRecords,
     QueryFiles,
     meta_name,
+    parse_meta,
     read_records,
 )
 from llm_common.storage import BlobEntry, BlobStore
@@ -258,6 +260,21 @@ def newest_pointers(
             pointers.append(pointer)
     pointers.sort(key=_age, reverse=True)
     return PointerPage(pointers=tuple(pointers), total=len(newest_first))
+
+
+def read_pointer(blobs: BlobStore, query_id: str, pointer_id: str) -> ContextPointer | None:
+    """Return the record of a pointer, whose result may be missing, damaged or expired.
+
+    Raises:
+        InvalidIdError: If an id is not valid.
+        CorruptPointerError: If the record is damaged.
+        StoreError: If it cannot be read.
+    """
+    names = [meta_name(check_pointer_id(pointer_id))]
+    [record] = blobs.get_many(folder_of(query_id), names, max_bytes=MAX_RECORD_BYTES)
+    if record is None:
+        return None
+    return parse_meta(record, query_id=query_id, pointer_id=pointer_id)
 
 
 def _fingerprint(entries: Mapping[str, BlobEntry]) -> int | None:

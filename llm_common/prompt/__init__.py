@@ -2,12 +2,13 @@
 
 from llm_common.prompt.builder import ContextBuilder, TriggerInput
 from llm_common.prompt.fitting import fit
-from llm_common.prompt.prompt_bundle import PromptBundle, TokenBudget
+from llm_common.prompt.prompt_bundle import PromptBundle, TokenBudget, count_prompt_tokens
 
 __all__ = [
     "ContextBuilder",
     "PromptBundle",
     "TokenBudget",
     "TriggerInput",
+    "count_prompt_tokens",
     "fit",
 ]

@@ -4,9 +4,23 @@
 `llm_common.storage.object_store`.
 """
 
-from llm_common.storage.blob import BlobEntry, BlobStore, FolderScan, LockedFolder, LockingBlobStore
-from llm_common.storage.files import Durability, FileBlobStore
-from llm_common.storage.in_memory_blobs import MemoryBlobStore
+from typing import TYPE_CHECKING
+
+from llm_common._exports import lazy_exports
+
+if TYPE_CHECKING:
+    from llm_common.storage.blob import (
+        BlobEntry,
+        BlobStore,
+        FolderScan,
+        LockedFolder,
+        LockingBlobStore,
+        check_query_id,
+        folder_of,
+        query_id_of,
+    )
+    from llm_common.storage.files import Durability, FileBlobStore
+    from llm_common.storage.in_memory_blobs import MemoryBlobStore
 
 __all__ = [
     "BlobEntry",
@@ -17,4 +31,23 @@ __all__ = [
     "LockedFolder",
     "LockingBlobStore",
     "MemoryBlobStore",
+    "check_query_id",
+    "folder_of",
+    "query_id_of",
 ]
+
+_MODULES = {
+    "BlobEntry": "llm_common.storage.blob",
+    "BlobStore": "llm_common.storage.blob",
+    "Durability": "llm_common.storage.files",
+    "FileBlobStore": "llm_common.storage.files",
+    "FolderScan": "llm_common.storage.blob",
+    "LockedFolder": "llm_common.storage.blob",
+    "LockingBlobStore": "llm_common.storage.blob",
+    "MemoryBlobStore": "llm_common.storage.in_memory_blobs",
+    "check_query_id": "llm_common.storage.blob",
+    "folder_of": "llm_common.storage.blob",
+    "query_id_of": "llm_common.storage.blob",
+}
+
+__getattr__, __dir__ = lazy_exports(__name__, _MODULES)

@@ -25,6 +25,25 @@ from llm_common.trace.lines import (
 )
 from llm_common.trace.trace_file import RecordedRun
 
+__all__ = [
+    "CHARS_PER_TOKEN",
+    "NO_MODEL",
+    "Node",
+    "Unseen",
+    "answer_problem",
+    "by_source",
+    "is_without_model",
+    "missing_tokens",
+    "near_misses",
+    "title",
+    "tree",
+    "unseen",
+    "verdicts",
+    "why_in",
+    "why_not_chosen",
+    "why_out",
+]
+
 NEAR_MISSES: Final = 5
 
 NO_MODEL: Final = "no model"
