@@ -9,13 +9,10 @@ from agno.run import RunContext
 from agno.tools.function import Function, ToolResult
 from pydantic import BaseModel
 
-from llm_common.agents.session import Session
-from llm_common.agents.session_config import SessionConfig
-from llm_common.agents.sessions import Sessions
+from llm_common.agents import ContextPointerStore, Session, SessionConfig, Sessions
 from llm_common.errors import ToolError, UnserialisableError
 from llm_common.integrations.translation import read_back, run_sync
-from llm_common.pointers.store import ContextPointerStore
-from llm_common.tools.tool import Tool
+from llm_common.tools import Tool
 
 # Streams, media and exceptions have other types, and pass unchanged.
 _PLAIN: Final = (str, list, tuple, dict, BaseModel)

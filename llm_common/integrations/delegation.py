@@ -11,14 +11,11 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Final
 
-from llm_common._threads import in_thread
-from llm_common.agents.offloading import text_of
-from llm_common.agents.session import Session
-from llm_common.agents.sessions import Sessions
-from llm_common.core.tokens import count_tokens
+from llm_common.agents import Session, Sessions, text_of
+from llm_common.core import count_tokens
 from llm_common.errors import StoreError
-from llm_common.text.canonical import decode_json
-from llm_common.text.display import excerpt_text, in_fence
+from llm_common.runtime import in_thread
+from llm_common.text import decode_json, excerpt_text, in_fence
 
 _CALLER: Final[ContextVar[Session | None]] = ContextVar("llm_common_caller", default=None)
 _POINTER_ID: Final = re.compile(r"(?<![0-9a-zA-Z])[0-9a-f]{12,16}(?![0-9a-zA-Z])")

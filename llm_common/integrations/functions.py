@@ -31,11 +31,10 @@ from uuid import UUID
 
 from pydantic import BaseModel
 
-from llm_common.agents.session import Session
-from llm_common.agents.session_config import SessionConfig
+from llm_common.agents import Session, SessionConfig
 from llm_common.errors import ConfigError, ToolError, UnserialisableError
 from llm_common.integrations.translation import read_back, run_sync
-from llm_common.text.tabular import is_tabular
+from llm_common.text import is_tabular
 
 P = ParamSpec("P")
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])

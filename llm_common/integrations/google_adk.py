@@ -8,9 +8,7 @@ from google.adk.tools.agent_tool import AgentTool
 from google.adk.tools.base_tool import BaseTool
 from google.genai import types
 
-from llm_common.agents.session import Session
-from llm_common.agents.session_config import SessionConfig
-from llm_common.agents.sessions import Sessions
+from llm_common.agents import ContextPointerStore, Session, SessionConfig, Sessions
 from llm_common.errors import ToolError
 from llm_common.integrations.delegation import begin_call, inlined, session_of_caller
 from llm_common.integrations.google_contents import (
@@ -21,8 +19,7 @@ from llm_common.integrations.google_contents import (
     write_content,
 )
 from llm_common.integrations.translation import choose_tools, fold_messages, read_back
-from llm_common.pointers.store import ContextPointerStore
-from llm_common.tools.tool import Tool
+from llm_common.tools import Tool
 
 # ADK's own functions steer the agent: without one of them, a run cannot go on or end.
 _CONTROL: Final = frozenset({"transfer_to_agent", "set_model_response", "finish_task", "exit_loop"})

@@ -11,8 +11,8 @@ from google.genai import types
 from pydantic import BaseModel
 
 from llm_common.integrations.translation import plain_text
-from llm_common.text.canonical import stable_json
-from llm_common.tools.definitions import ToolDefinition
+from llm_common.text import stable_json
+from llm_common.tools import ToolDefinition
 
 
 def query_of(context: Any) -> str:

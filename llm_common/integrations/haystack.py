@@ -11,9 +11,7 @@ from haystack.components.agents.state.state_utils import replace_values
 from haystack.dataclasses import ChatMessage
 from haystack.tools.tool import Tool
 
-from llm_common.agents.session import Session
-from llm_common.agents.session_config import SessionConfig
-from llm_common.agents.sessions import Sessions
+from llm_common.agents import ContextPointerStore, Session, SessionConfig, Sessions
 from llm_common.errors import ToolError
 from llm_common.integrations.delegation import calling, inlined, session_of_caller
 from llm_common.integrations.haystack_common import (
@@ -23,9 +21,7 @@ from llm_common.integrations.haystack_common import (
     write_message,
 )
 from llm_common.integrations.translation import choose_tools, fold_messages, read_back, run_sync
-from llm_common.pointers.store import ContextPointerStore
-from llm_common.tools.definitions import ToolDefinition
-from llm_common.tools.tool import Tool as SessionTool
+from llm_common.tools import Tool as SessionTool, ToolDefinition
 
 SESSION_KEY: Final = "session_id"
 """The key of `hook_context` that names the session of a run."""

@@ -10,15 +10,12 @@ from haystack.hooks.compaction.types import Compactor
 from haystack.hooks.tool_result_offloading.types import ToolResultStore
 from haystack.token_counters import TokenCounter
 
-from llm_common.agents.session import Session
-from llm_common.agents.session_config import SessionConfig
-from llm_common.agents.sessions import Sessions
+from llm_common.agents import ContextPointerStore, Session, SessionConfig, Sessions
 from llm_common.errors import TokenBudgetError
 from llm_common.history import FoldPolicy
 from llm_common.integrations.haystack_common import NotSerializable, read_message, write_message
 from llm_common.integrations.translation import fold_messages, run_sync
-from llm_common.pointers.store import ContextPointerStore
-from llm_common.text.canonical import decode_json
+from llm_common.text import decode_json
 
 # The smallest limit that `FoldPolicy` accepts.
 _MIN_TOKENS: Final = 200

@@ -12,9 +12,7 @@ from langchain_core.messages import BaseMessage, ToolMessage
 from langchain_core.tools import StructuredTool
 from langgraph.types import Command
 
-from llm_common.agents.session import Session
-from llm_common.agents.session_config import SessionConfig
-from llm_common.agents.sessions import Sessions
+from llm_common.agents import ContextPointerStore, Session, SessionConfig, Sessions
 from llm_common.errors import ToolError
 from llm_common.integrations.delegation import calling, session_of_caller
 from llm_common.integrations.langchain_messages import (
@@ -30,8 +28,7 @@ from llm_common.integrations.translation import (
     read_back,
     run_sync,
 )
-from llm_common.pointers.store import ContextPointerStore
-from llm_common.tools.tool import Tool
+from llm_common.tools import Tool
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)

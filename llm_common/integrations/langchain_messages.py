@@ -7,7 +7,7 @@ from langchain.tools import BaseTool
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
-from llm_common.tools.definitions import ToolDefinition
+from llm_common.tools import ToolDefinition
 
 # By message type. Other types, such as `chat`, count as messages of the user.
 _ROLES: Final = {

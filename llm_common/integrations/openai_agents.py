@@ -19,9 +19,7 @@ from agents import (
 from agents.run import CallModelData, ModelInputData
 from agents.tool_context import ToolContext
 
-from llm_common.agents.session import Session
-from llm_common.agents.session_config import SessionConfig
-from llm_common.agents.sessions import Sessions
+from llm_common.agents import ContextPointerStore, Session, SessionConfig, Sessions
 from llm_common.errors import ConfigError, ToolError
 from llm_common.integrations.delegation import inlined
 from llm_common.integrations.openai_agents_tools import (
@@ -39,8 +37,7 @@ from llm_common.integrations.responses_items import (
 )
 from llm_common.integrations.stored_items import StoredItems
 from llm_common.integrations.translation import choose_tools, fold_messages, read_back
-from llm_common.pointers.store import ContextPointerStore
-from llm_common.tools.tool import Tool as SessionTool
+from llm_common.tools import Tool as SessionTool
 
 AgentT = TypeVar("AgentT", bound=Agent[Any])
 

@@ -9,7 +9,7 @@ from agents import FunctionTool, RunContextWrapper, tool as sdk
 from agents.tool_context import ToolContext
 
 from llm_common.integrations.translation import plain_text
-from llm_common.tools.definitions import ToolDefinition
+from llm_common.tools import ToolDefinition
 
 
 class FormattedError(str):

@@ -12,9 +12,7 @@ from pydantic_ai.exceptions import ToolFailed
 from pydantic_ai.messages import ToolCallPart, ToolReturnPart
 from pydantic_ai.models import ModelRequestContext
 
-from llm_common.agents.session import Session
-from llm_common.agents.session_config import SessionConfig
-from llm_common.agents.sessions import Sessions
+from llm_common.agents import ContextPointerStore, Session, SessionConfig, Sessions
 from llm_common.errors import ToolError
 from llm_common.integrations.delegation import calling, session_of_caller
 from llm_common.integrations.pydantic_ai_messages import (
@@ -30,9 +28,7 @@ from llm_common.integrations.pydantic_ai_messages import (
     writer_of,
 )
 from llm_common.integrations.translation import choose_tools, fold_messages, read_back
-from llm_common.pointers.store import ContextPointerStore
-from llm_common.tools.definitions import ToolDefinition as OurDefinition
-from llm_common.tools.tool import Tool
+from llm_common.tools import Tool, ToolDefinition as OurDefinition
 
 # Older versions never call `prepare_model_request`, and would send the whole history.
 if not hasattr(AbstractCapability, "prepare_model_request"):

@@ -19,7 +19,7 @@ from pydantic_ai.messages import (
     UserPromptPart,
 )
 
-from llm_common.text.canonical import to_plain
+from llm_common.text import to_plain
 
 
 class Piece(NamedTuple):

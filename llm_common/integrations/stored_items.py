@@ -5,9 +5,8 @@ import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from llm_common._threads import in_thread
-from llm_common.agents.sessions import Sessions
-from llm_common.pointers.pointer import ContextPointer
+from llm_common.agents import ContextPointer, Sessions
+from llm_common.runtime import in_thread
 
 _ITEMS: Final = "session_items"
 

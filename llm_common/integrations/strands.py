@@ -17,9 +17,7 @@ from strands.middleware import (
 from strands.plugins import Plugin
 from strands.tools.tools import PythonAgentTool
 
-from llm_common.agents.session import Session
-from llm_common.agents.session_config import SessionConfig
-from llm_common.agents.sessions import Sessions
+from llm_common.agents import ContextPointerStore, Session, SessionConfig, Sessions
 from llm_common.errors import ToolError
 from llm_common.integrations.delegation import calling, inlined, session_of_caller
 from llm_common.integrations.strands_messages import (
@@ -30,8 +28,7 @@ from llm_common.integrations.strands_messages import (
     write_message,
 )
 from llm_common.integrations.translation import choose_tools, fold_messages, read_back
-from llm_common.pointers.store import ContextPointerStore
-from llm_common.tools.definitions import ToolDefinition
+from llm_common.tools import ToolDefinition
 
 GetSession = Callable[[], Session]
 """Returns the session of an agent's call, which depends on who called the agent."""

@@ -8,10 +8,9 @@ from typing import Any
 from strands.storage.storage import StorageSearchResult
 from strands.types.exceptions import StorageError
 
-from llm_common._threads import in_thread
+from llm_common.agents import ContextPointer, ContextPointerStore
 from llm_common.errors import StoreError
-from llm_common.pointers.pointer import ContextPointer
-from llm_common.pointers.store import ContextPointerStore
+from llm_common.runtime import in_thread
 
 _MAX_MATCHES = 20
 # The store shortens longer arguments, and two keys could then become one.

@@ -5,9 +5,9 @@ import threading
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
-from llm_common._threads import PerProcess
-from llm_common.agents.session import Session
-from llm_common.tools.definitions import ToolDefinition
+from llm_common.agents import Session
+from llm_common.runtime import PerProcess
+from llm_common.tools import ToolDefinition
 
 T = TypeVar("T")
 
