@@ -7,12 +7,12 @@ from typing import Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from llm_common.agents import Redactor
 from llm_common.apps.gateway.configuration.gateway_config import GatewayConfig, ServerConfig
 from llm_common.apps.gateway.gateway import folder_of
 from llm_common.apps.gateway.servers.records import ApprovedTool, ServerRecords, seen_parts
 from llm_common.apps.gateway.servers.tool_listing import ServerTool
-from llm_common.redaction.redactor import Redactor
-from llm_common.text.display import one_line, visible
+from llm_common.text import one_line, visible
 
 # Of a command or a part of a tool. The user approves it, so little should be cut.
 _MAX_CHARS: Final = 4_000

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from llm_common._threads import in_thread
 from llm_common.apps.gateway.configuration.gateway_config import GatewayConfig
 from llm_common.apps.gateway.gateway import Gateway
 from llm_common.errors import ConfigError
+from llm_common.runtime import in_thread
 
 _log = logging.getLogger(__name__)
 

@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from llm_common.agents.session import Session
-from llm_common.core.tokens import TokenCounter
+from llm_common.agents import Session
+from llm_common.core import TokenCounter
 from llm_common.errors import ToolArgumentsError
-from llm_common.text.display import in_fence, one_line
-from llm_common.tools.tool import Tool
+from llm_common.text import in_fence, one_line
+from llm_common.tools import Tool
 
 # Every host sends this definition with every request, so each word of it has its price.
 _DESCRIPTION: Final = (

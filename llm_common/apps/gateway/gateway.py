@@ -15,8 +15,11 @@ from mcp.server import NotificationOptions, Server
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from llm_common import __version__
-from llm_common._threads import in_thread
-from llm_common._user_folders import default_cache_dir
+from llm_common.agents import (
+    ContextPointerStore,
+    FileContextPointerStore,
+    InMemoryContextPointerStore,
+)
 from llm_common.apps.gateway.configuration.gateway_config import GatewayConfig, ServerConfig
 from llm_common.apps.gateway.host_results import GatewayCounts
 from llm_common.apps.gateway.host_session import HostSession
@@ -27,11 +30,7 @@ from llm_common.apps.gateway.servers.long_lists import validated_tools
 from llm_common.apps.gateway.servers.questions import HostContext
 from llm_common.apps.gateway.servers.records import ServerRecords
 from llm_common.errors import StoreError
-from llm_common.pointers.store import (
-    ContextPointerStore,
-    FileContextPointerStore,
-    InMemoryContextPointerStore,
-)
+from llm_common.runtime import default_cache_dir, in_thread
 
 _log = logging.getLogger(__name__)
 

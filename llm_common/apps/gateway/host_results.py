@@ -7,21 +7,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from llm_common._threads import in_thread
-from llm_common.agents.offloading import OffloadPolicy, OffloadTurn
-from llm_common.agents.session import Session
-from llm_common.agents.session_config import SessionConfig
+from llm_common.agents import (
+    ContextPointerStore,
+    OffloadPolicy,
+    OffloadTurn,
+    Session,
+    SessionConfig,
+)
 from llm_common.apps.gateway.configuration.gateway_config import GatewayConfig, ResultLimits
 from llm_common.apps.gateway.context_tool import ContextTool
 from llm_common.apps.gateway.result_scope import ResultScope
 from llm_common.apps.gateway.servers.tool_listing import CONTEXT
-from llm_common.core.tokens import DefaultCounter, TokenCounter
+from llm_common.core import DefaultCounter, TokenCounter
 from llm_common.errors import StoreError
-from llm_common.pointers.reading import MIN_LIMIT_TOKENS
-from llm_common.pointers.store import ContextPointerStore
-from llm_common.text.canonical import decode_json
-from llm_common.text.display import to_json
-from llm_common.tools.tool import Tool
+from llm_common.pointers import MIN_LIMIT_TOKENS
+from llm_common.runtime import in_thread
+from llm_common.text import decode_json, to_json
+from llm_common.tools import Tool
 
 _MAX_QUERY_CHARS: Final = 1_000
 _COUNTED_CHARS: Final = 20_000  # of the sample from which a result's tokens are estimated

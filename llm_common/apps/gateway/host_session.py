@@ -16,7 +16,7 @@ from mcp.shared.subscriptions import event_from_wire
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import TypeAdapter
 
-from llm_common._threads import in_thread
+from llm_common.agents import ContextPointerStore
 from llm_common.apps.gateway.configuration.gateway_config import GatewayConfig, ServerConfig
 from llm_common.apps.gateway.host_results import GatewayCounts, HostResults, ServerOutput
 from llm_common.apps.gateway.own_tools import (
@@ -51,10 +51,10 @@ from llm_common.apps.gateway.servers.tool_listing import (
     shown_description,
 )
 from llm_common.apps.gateway.servers.tools import ServerTools
-from llm_common.core.tokens import DefaultCounter, TokenCounter
+from llm_common.core import DefaultCounter, TokenCounter
 from llm_common.errors import ServerDownError, ToolError
-from llm_common.pointers.store import ContextPointerStore
-from llm_common.text.display import one_line, visible
+from llm_common.runtime import in_thread
+from llm_common.text import one_line, visible
 
 _ANSWER: Final = TypeAdapter[types.CallToolResult | types.InputRequiredResult](
     types.CallToolResult | types.InputRequiredResult

@@ -15,7 +15,7 @@ from llm_common.apps.gateway.servers.tool_listing import (
     TOOL_CALL,
     TOOL_SEARCH,
 )
-from llm_common.tools.tool import Tool
+from llm_common.tools import Tool
 
 # Claude may hide tools until the model searches for them. These stay visible.
 _ALWAYS_LOADED: Final = {"anthropic/alwaysLoad": True}

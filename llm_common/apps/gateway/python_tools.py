@@ -16,8 +16,7 @@ from llm_common.apps.gateway.result_scope import ResultScope
 from llm_common.apps.gateway.servers.connection import HostAbilities
 from llm_common.apps.gateway.servers.tool_listing import ServerTool, shown_description
 from llm_common.errors import ConfigError, ToolArgumentsError, ToolFailedError, UnserialisableError
-from llm_common.tools.registry import ToolRegistry
-from llm_common.tools.tool import Tool
+from llm_common.tools import Tool, ToolRegistry
 
 _log = logging.getLogger(__name__)
 

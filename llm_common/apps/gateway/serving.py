@@ -16,7 +16,6 @@ from typing import Any, Final
 from mcp import stdio_server
 from pydantic import BaseModel, ConfigDict, Field
 
-from llm_common._threads import in_thread
 from llm_common.apps.gateway.config_watch import ConfigSource, ConfigWatch
 from llm_common.apps.gateway.configuration.gateway_config import GatewayConfig
 from llm_common.apps.gateway.gateway import Gateway, folder_of, store_of
@@ -25,6 +24,7 @@ from llm_common.apps.gateway.host_session import HostSession
 from llm_common.apps.gateway.http_tenants import HttpTenants, checked_tokens
 from llm_common.apps.gateway.servers.connection import HostAbilities
 from llm_common.errors import ConfigError
+from llm_common.runtime import in_thread
 
 _RECORD_EVERY_S: Final = 2.0
 _MAX_RECORDS: Final = 20

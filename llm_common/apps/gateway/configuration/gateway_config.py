@@ -20,8 +20,8 @@ from llm_common.apps.gateway.configuration.host_files import (
     rules_of,
 )
 from llm_common.errors import ConfigError
-from llm_common.pointers.reading import MIN_LIMIT_TOKENS
-from llm_common.text.display import one_line
+from llm_common.pointers import MIN_LIMIT_TOKENS
+from llm_common.text import one_line
 
 _DAY_S: Final = 86_400.0
 _MAX_NAME_CHARS: Final = 100  # in an error

@@ -15,9 +15,9 @@ from typing import Any, Final, NoReturn
 
 import orjson
 
-from llm_common._env import read_named
 from llm_common.errors import ConfigError
-from llm_common.text.display import one_line
+from llm_common.runtime import read_named
+from llm_common.text import one_line
 
 _MAX_KEYS: Final = 6  # that an error names
 _MAX_KEY_CHARS: Final = 40

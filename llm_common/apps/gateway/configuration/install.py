@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from llm_common.agents import Redactor
 from llm_common.apps.gateway.configuration.file_edits import REMOVED, with_entries
 from llm_common.apps.gateway.configuration.gateway_config import ServerConfig, is_gateway, server_of
 from llm_common.apps.gateway.configuration.host_files import (
@@ -27,8 +28,7 @@ from llm_common.apps.gateway.configuration.host_files import (
 )
 from llm_common.apps.gateway.configuration.known_hosts import CALL_S, START_S, Host, Scope
 from llm_common.errors import ConfigError
-from llm_common.redaction.redactor import Redactor
-from llm_common.text.display import one_line
+from llm_common.text import one_line
 
 _MAX_REASON_CHARS: Final = 1_000
 

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from llm_common._env import read_named
-from llm_common._user_folders import default_config_dir
+from llm_common.runtime import default_config_dir, read_named
 
 Scope = Literal["user", "project"]
 

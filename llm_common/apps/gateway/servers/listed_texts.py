@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel
 
-from llm_common.text.display import visible
+from llm_common.text import visible
 
 EntryT = TypeVar("EntryT", bound=BaseModel)
 

@@ -9,7 +9,6 @@ import mcp_types as types
 from mcp import ClientSession, MCPError
 from pydantic import TypeAdapter
 
-from llm_common._threads import in_thread
 from llm_common.apps.gateway.servers.connection import ServerConnection
 from llm_common.apps.gateway.servers.listed_texts import visible_entry, visible_schema
 from llm_common.apps.gateway.servers.questions import (
@@ -20,7 +19,8 @@ from llm_common.apps.gateway.servers.questions import (
 from llm_common.apps.gateway.servers.tool_listing import ServerTool
 from llm_common.apps.gateway.servers.transport import MAX_ENTRIES, Wire
 from llm_common.errors import ToolError, ToolFailedError
-from llm_common.text.display import visible
+from llm_common.runtime import in_thread
+from llm_common.text import visible
 
 # A hostile server could send pages for ever.
 MAX_PAGES: Final = 100

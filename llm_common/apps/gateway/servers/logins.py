@@ -20,10 +20,9 @@ from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata, OAu
 from mcp.shared.auth_utils import resource_url_from_server_url
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from llm_common._threads import in_thread
-from llm_common._user_folders import default_config_dir
 from llm_common.apps.gateway.servers.http_bodies import ENCODINGS, MAX_LOGIN_BYTES, limit_bodies
 from llm_common.errors import LLMCommonError, PointerNotFoundError, StoreError
+from llm_common.runtime import default_config_dir, in_thread
 from llm_common.storage import FileBlobStore
 
 _FILE: Final = "login.json"

@@ -23,7 +23,7 @@ from llm_common import __version__
 from llm_common.apps.gateway.configuration.gateway_config import OAuthClient, ServerConfig
 from llm_common.apps.gateway.servers.http_bodies import ENCODINGS, MAX_LOGIN_BYTES, limit_bodies
 from llm_common.apps.gateway.servers.logins import Login, LoginError, expiry_of, resource_of
-from llm_common.text.display import one_line
+from llm_common.text import one_line
 
 _PATH: Final = "/callback"
 _MAX_REASON_CHARS: Final = 200

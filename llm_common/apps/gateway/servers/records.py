@@ -11,14 +11,14 @@ from typing import Any, Final, Self
 import mcp_types as types
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from llm_common._threads import ForkSafeLock
 from llm_common.apps.gateway.configuration.gateway_config import ServerConfig
 from llm_common.apps.gateway.servers.lists import server_tools
 from llm_common.apps.gateway.servers.tool_listing import ServerTool, shown_description
 from llm_common.apps.gateway.servers.transport import Wire, remove_invalid_entries
 from llm_common.errors import StoreError
-from llm_common.storage.files import FileBlobStore
-from llm_common.text.canonical import stable_json
+from llm_common.runtime import ForkSafeLock
+from llm_common.storage import FileBlobStore
+from llm_common.text import stable_json
 
 _log = logging.getLogger(__name__)
 

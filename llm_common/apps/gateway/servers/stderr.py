@@ -7,8 +7,8 @@ from collections import deque
 from contextlib import suppress
 from typing import Final
 
-from llm_common.redaction.redactor import Redactor
-from llm_common.text.display import one_line
+from llm_common.agents import Redactor
+from llm_common.text import one_line
 
 _MAX_LINE_BYTES: Final = 8_192  # a longer line is passed on in parts
 _KEPT_LINES: Final = 20

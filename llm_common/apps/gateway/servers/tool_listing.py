@@ -10,14 +10,16 @@ from itertools import chain
 from typing import Any, Final
 
 from llm_common.apps.gateway.configuration.gateway_config import GatewayConfig
-from llm_common.core.tokens import TokenCounter
+from llm_common.core import TokenCounter
 from llm_common.errors import ConfigError, UnserialisableError
-from llm_common.text.canonical import stable_json
-from llm_common.text.display import in_fence, one_line, printable
-from llm_common.tools.definitions import ToolDefinition, has_writing_verb, only_reads
-from llm_common.tools.signature import signature
-from llm_common.tools.tool_index import ToolIndex
-from llm_common.tools.validation import find_problems
+from llm_common.text import in_fence, one_line, printable, stable_json
+from llm_common.tools import (
+    ToolDefinition,
+    ToolIndex,
+    find_problems,
+    has_writing_verb,
+    only_reads,
+)
 
 CONTEXT: Final = "context"
 TOOL_SEARCH, READ_CALL, TOOL_CALL = "search_tools", "call_read_only_tool", "call_tool"
@@ -239,7 +241,7 @@ class ToolListing:
 
     def _signature(self, name: str) -> str:
         tool = self.tools[name]
-        line = signature(name, shown_description(tool), tool.parameters)
+        line = ToolDefinition(name, shown_description(tool), tool.parameters).signature
         return f"{_READ_MARK} {line}" if is_marked_read_only(tool) else line
 
     def problems(self, name: str, arguments: Mapping[str, Any]) -> str:

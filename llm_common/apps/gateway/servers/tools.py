@@ -6,14 +6,14 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from llm_common._threads import in_thread
 from llm_common.apps.gateway.configuration.gateway_config import GatewayConfig
 from llm_common.apps.gateway.servers.connection import ServerConnection
 from llm_common.apps.gateway.servers.lists import tools_of
 from llm_common.apps.gateway.servers.records import ServerRecords
 from llm_common.apps.gateway.servers.tool_listing import ServerTool, ToolListing
-from llm_common.core.tokens import TokenCounter
+from llm_common.core import TokenCounter
 from llm_common.errors import ServerDownError, ToolError
+from llm_common.runtime import in_thread
 
 _log = logging.getLogger(__name__)
 

@@ -23,14 +23,14 @@ from mcp_types.methods import parse_server_result
 from pydantic import ValidationError
 from pydantic_core import from_json
 
-from llm_common._threads import in_thread
 from llm_common.apps.gateway.configuration.gateway_config import ServerConfig
 from llm_common.apps.gateway.servers.http_bodies import ENCODINGS, MAX_BODY_BYTES, limit_bodies
 from llm_common.apps.gateway.servers.logins import stored_login
 from llm_common.apps.gateway.servers.long_lists import LongLists
 from llm_common.apps.gateway.servers.message_bursts import MessageBursts
 from llm_common.apps.gateway.servers.stderr import StderrRelay
-from llm_common.text.display import one_line
+from llm_common.runtime import in_thread
+from llm_common.text import one_line
 
 MAX_LINE_BYTES: Final = MAX_BODY_BYTES
 _MAX_LOOP_BYTES: Final = 65_536  # of a line that is read on the event loop, in a millisecond
