@@ -15,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
+from llm_common.agents import ContextPointer, FileContextPointerStore
 from llm_common.apps.inspector import output_list
 from llm_common.apps.inspector.comparison import (
     changed_text,
@@ -43,11 +44,8 @@ from llm_common.errors import (
     StoreError,
     UnsafePathError,
 )
-from llm_common.pointers.listing import QueryPage, newest_pointers
-from llm_common.pointers.pointer import ContextPointer, check_pointer_id
-from llm_common.pointers.records import MAX_RECORD_BYTES, meta_name, parse_meta
-from llm_common.pointers.store import FileContextPointerStore
-from llm_common.storage.blob import query_id_of
+from llm_common.pointers import QueryPage, newest_pointers, read_pointer
+from llm_common.storage import query_id_of
 
 _BEFORE_ANY_EXPIRY: Final = datetime.min.replace(tzinfo=UTC)
 _MAX_PAGE: Final = 10_000_000  # keeps offsets within what slices take
@@ -235,13 +233,12 @@ class Inspector:
 
     def _read_pointer(self, folder: str, pointer_id: str) -> ContextPointer:
         """Return a pointer whose result may be missing, damaged or expired."""
-        names = [meta_name(check_pointer_id(pointer_id))]
-        [record] = self._blobs.get_many(folder, names, max_bytes=MAX_RECORD_BYTES)
-        if record is None:
+        pointer = read_pointer(self._blobs, query_id_of(folder), pointer_id)
+        if pointer is None:
             raise PointerNotFoundError(
                 f"The store has no pointer {pointer_id} in this query. Choose one of its list"
             )
-        return parse_meta(record, query_id=query_id_of(folder), pointer_id=pointer_id)
+        return pointer
 
     def _show_runs(self, request: Request) -> str:
         page_number = _read_number(request)

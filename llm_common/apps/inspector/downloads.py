@@ -5,8 +5,8 @@ from typing import Final
 
 from starlette.responses import Response
 
-from llm_common.pointers.pointer import ContextPointer
-from llm_common.text.canonical import decode_json
+from llm_common.agents import ContextPointer
+from llm_common.text import decode_json
 
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_-]+")
 _MAX_NAME_CHARS: Final = 60

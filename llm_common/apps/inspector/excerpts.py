@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from llm_common.agents.session_results import output_label
+from llm_common.agents import output_label
 from llm_common.apps.inspector.sent_prompt import Fragment, Marker
-from llm_common.pointers.search import PointerMatch
+from llm_common.pointers import PointerMatch
 
 _EXCERPT_CHARS: Final = 240
 _CHARS_BEFORE: Final = 80  # of the first matched word

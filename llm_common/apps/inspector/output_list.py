@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+from llm_common.agents import ContextPointer
 from llm_common.apps.inspector.formats import size, time
-from llm_common.pointers.pointer import ContextPointer
 
 SIZES: Final = {"": "any size", "1000": "from 1 KB", "10000": "from 10 KB", "100000": "from 100 KB"}
 """Smallest sizes in bytes, with the words of the form."""

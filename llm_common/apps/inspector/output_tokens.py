@@ -6,14 +6,13 @@ from typing import Final
 
 from cachetools import LRUCache
 
+from llm_common.agents import ContextPointer, ContextPointerStore
 from llm_common.apps.inspector.run_outputs import labels
-from llm_common.core.tokens import DefaultCounter
+from llm_common.core import DefaultCounter
 from llm_common.errors import InvalidIdError, StoreError
-from llm_common.pointers.pointer import ContextPointer
-from llm_common.pointers.reading import stored_text
-from llm_common.pointers.store import ContextPointerStore
-from llm_common.storage.blob import query_id_of
-from llm_common.trace.trace_file import RecordedRun
+from llm_common.pointers import stored_text
+from llm_common.storage import query_id_of
+from llm_common.trace import RecordedRun
 
 _MAX_NEW_BYTES: Final = 2_000_000  # of one page, about half a second
 _MAX_COUNTS: Final = 10_000

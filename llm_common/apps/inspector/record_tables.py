@@ -4,10 +4,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from llm_common.apps.inspector.result_parts import MAX_INDENTED_BYTES
-from llm_common.tables.finding import find_records
-from llm_common.tables.sketch import are_mostly_records
-from llm_common.tables.values import Cell, cell_text
-from llm_common.text.canonical import decode_json
+from llm_common.tables import Cell, are_mostly_records, cell_text, find_records
+from llm_common.text import decode_json
 
 _MAX_CELL_CHARS: Final = 200
 _MAX_COLUMNS: Final = 40  # a browser lays out wider tables slowly

@@ -17,15 +17,13 @@ from urllib.parse import quote
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from llm_common.agents.session_results import output_label
+from llm_common.agents import output_label
 from llm_common.apps.inspector import formats, output_list, run_values
 from llm_common.apps.inspector.run_outputs import FORM_NAMES, labels
 from llm_common.apps.inspector.run_page import IndexEntry, Neighbours, run_page, score_legend
-from llm_common.storage.blob import folder_of
-from llm_common.text.canonical import stable_json
-from llm_common.text.display import inert
-from llm_common.trace import account, differing
-from llm_common.trace.trace_file import RecordedRun
+from llm_common.storage import folder_of
+from llm_common.text import inert, stable_json
+from llm_common.trace import RecordedRun, account, differing
 
 PAGE_ROWS: Final = 50
 """Number of rows on one page of a list."""

@@ -6,7 +6,7 @@ from typing import Final, Literal
 
 import orjson
 
-from llm_common.text.canonical import decode_json
+from llm_common.text import decode_json
 
 View = Literal["pretty", "stored"]
 

@@ -7,8 +7,8 @@ from typing import Final
 
 import orjson
 
-from llm_common.text.canonical import stable_json
-from llm_common.text.display import one_line
+from llm_common.text import one_line, stable_json
+from llm_common.trace import RecordedRun
 from llm_common.trace.account import CHARS_PER_TOKEN, missing_tokens
 from llm_common.trace.lines import (
     ModelCallLine,
@@ -17,7 +17,6 @@ from llm_common.trace.lines import (
     SelectionLine,
     ToolCallLine,
 )
-from llm_common.trace.trace_file import RecordedRun
 
 FORM_NAMES: Final = {
     "whole": "whole",

@@ -9,9 +9,9 @@ from llm_common.apps.inspector.output_tokens import OutputTokens
 from llm_common.apps.inspector.recorded_runs import RecordedRuns, RunRow
 from llm_common.apps.inspector.run_outputs import flows
 from llm_common.errors import StoreError
+from llm_common.trace import RecordedRun
 from llm_common.trace.account import NO_MODEL
 from llm_common.trace.lines import ModelCallLine
-from llm_common.trace.trace_file import RecordedRun
 
 _MAX_READ_BYTES: Final = 20_000_000  # of all runs of a page, about half a second
 

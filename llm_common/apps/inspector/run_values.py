@@ -4,7 +4,7 @@ from typing import Final, NamedTuple
 
 import orjson
 
-from llm_common.trace import account
+from llm_common.trace import RecordedRun, account
 from llm_common.trace.account import by_source, missing_tokens
 from llm_common.trace.lines import (
     AnswerLine,
@@ -19,7 +19,6 @@ from llm_common.trace.lines import (
     ToolCallLine,
     ToolListLine,
 )
-from llm_common.trace.trace_file import RecordedRun
 
 BAR_WIDTH: Final = 1_000
 """Width of a bar in its own units. The page scales it."""

@@ -8,8 +8,8 @@ from typing import Final, Literal
 
 from llm_common.apps.inspector.run_outputs import answer_calls, sent_packing
 from llm_common.apps.inspector.run_values import answer, messages
-from llm_common.ranking.lexical import search_stems
-from llm_common.trace.trace_file import RecordedRun
+from llm_common.ranking import search_stems
+from llm_common.trace import RecordedRun
 
 _CELL_SEPARATOR: Final = " | "
 _MIN_SEPARATORS: Final = 1

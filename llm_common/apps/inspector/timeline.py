@@ -6,9 +6,9 @@ from datetime import datetime, timedelta
 
 from llm_common.apps.inspector.formats import time
 from llm_common.apps.inspector.run_values import BAR_WIDTH
+from llm_common.trace import RecordedRun
 from llm_common.trace.account import Node, tree
 from llm_common.trace.lines import Line, ModelCallLine, ToolCallLine
-from llm_common.trace.trace_file import RecordedRun
 
 
 @dataclass(frozen=True, slots=True)

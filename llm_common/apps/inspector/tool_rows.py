@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from llm_common.agents import FileContextPointerStore
 from llm_common.apps.inspector.recorded_runs import ToolCost, ToolCosts
-from llm_common.pointers.listing import QuerySummary
-from llm_common.pointers.store import FileContextPointerStore
+from llm_common.pointers import QuerySummary
 
 _MAX_COUNTED_POINTERS: Final = 10_000  # about a second
 _READ_QUERIES: Final = 200
