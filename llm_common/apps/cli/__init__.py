@@ -4,7 +4,7 @@ import io
 import logging
 import sys
 
-from llm_common.errors import install_command
+from llm_common.runtime import install_command
 
 __all__ = ["main"]
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from llm_common import __version__
-from llm_common._env import POINTER_STORE_DIR, TRACE_DIR, read_path
 from llm_common.apps.cli.context_commands import context
 from llm_common.apps.cli.doctor_commands import doctor
 from llm_common.apps.cli.gateway_commands import gateway
@@ -29,7 +28,7 @@ from llm_common.apps.cli.terminal import (
 )
 from llm_common.apps.cli.tools_commands import tools
 from llm_common.apps.cli.trace_commands import trace_app
-from llm_common.errors import missing_extra
+from llm_common.runtime import POINTER_STORE_DIR, TRACE_DIR, missing_extra, read_path
 
 if TYPE_CHECKING:
     from llm_common.apps.cli.demo.report import DemoDocument
@@ -83,12 +82,12 @@ def demo(
     model chooses and answers. The command ends with 1 if a question failed. Evidence that is
     not found is reported and does not count as a failure.
     """
+    from llm_common.agents import FileContextPointerStore
     from llm_common.apps.cli.demo.conversation import check_rule, run_again
     from llm_common.apps.cli.demo.evidence import STORE, agent_from_env, ask_questions
     from llm_common.apps.cli.demo.pages import write_pages
     from llm_common.apps.cli.demo.questions import QUESTIONS
     from llm_common.apps.cli.demo.report import demo_document, show_demo
-    from llm_common.pointers.store import FileContextPointerStore
 
     async def ask() -> "DemoDocument":
         async with agent_from_env() as agent:

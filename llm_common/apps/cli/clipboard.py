@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from llm_common.apps.cli.terminal import ExitCode, end
-from llm_common.errors import missing_extra
+from llm_common.runtime import missing_extra
 
 _WAY_OUT = "Use --output FILE instead"
 

@@ -41,7 +41,7 @@ from llm_common.apps.cli.terminal import (
 )
 
 if TYPE_CHECKING:
-    from llm_common.pointers.pointer import ContextPointer
+    from llm_common.agents import ContextPointer
 
 # A command imports what only it needs when it runs, so `--help` and completion answer quickly.
 # ruff: noqa: PLC0415
@@ -66,7 +66,7 @@ def _check_range(value: str | None) -> str | None:
 
 
 def _check_words(value: str) -> str:
-    from llm_common.ranking.lexical import search_stems
+    from llm_common.ranking import search_stems
 
     if not search_stems(value):
         raise typer.BadParameter(
@@ -97,7 +97,7 @@ def list_(
 
     The command ends with 3 if the list is empty.
     """
-    from llm_common.agents.session_results import output_label
+    from llm_common.agents import output_label
 
     opened, location = open_store(store, reading=True)
     columns: dict[str, type]
@@ -148,10 +148,9 @@ def show(query: Query, pointer: Pointer, *, store: Store = None, json: AsJson = 
     An excerpt of records has their number, fields and values, and whole records. With --json, it is
     JSON.
     """
-    from llm_common.pointers.result_parts import ResultParts
-    from llm_common.tables.names import result_name
-    from llm_common.text.canonical import decode_json
-    from llm_common.text.display import excerpt_json
+    from llm_common.pointers import ResultParts
+    from llm_common.tables import result_name
+    from llm_common.text import decode_json, excerpt_json
 
     stored, payload = _load(query, pointer, store)
     value, stored_text = decode_json(payload), payload.decode("utf-8", "replace")
@@ -193,8 +192,7 @@ def query_records(
 
     `SELECT * FROM tables` lists the tables.
     """
-    from llm_common.agents.session import Session
-    from llm_common.agents.session_config import SessionConfig
+    from llm_common.agents import Session, SessionConfig
     from llm_common.errors import ToolArgumentsError
 
     opened, _ = open_store(store, reading=True)
@@ -263,8 +261,8 @@ def read(
     """
     from pydantic import ValidationError
 
-    from llm_common.core.tokens import DefaultCounter
-    from llm_common.pointers.reading import ResultPart, read_payload
+    from llm_common.core import DefaultCounter
+    from llm_common.pointers import ResultPart, read_payload
 
     part: ResultPart | None = None
     options: dict[str, object] = {
@@ -332,7 +330,7 @@ def search(
     Searches calls and the beginnings of results. With --in results it searches whole results too.
     Lists pointers and queries that could not be read. The command ends with 3 if nothing matches.
     """
-    from llm_common.agents.session_results import output_label
+    from llm_common.agents import output_label
 
     opened, location = open_store(store, reading=True)
     with show_progress("Searching", silent=json) as progress:
@@ -455,7 +453,7 @@ def erase(
 
     The command ends with 3 if there is nothing to erase.
     """
-    from llm_common.pointers.records import QueryFiles
+    from llm_common.pointers import QueryFiles
 
     requested = None if pointer is None else {*map(check_whole_pointer_id, pointer)}
     opened, location = open_store(store, reading=dry_run)

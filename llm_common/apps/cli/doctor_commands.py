@@ -17,7 +17,7 @@ from llm_common.apps.cli.terminal import (
 
 if TYPE_CHECKING:
     from llm_common.agents import Diagnosis
-    from llm_common.core.http.probing import EndpointReport
+    from llm_common.core import EndpointReport
 
 # A command imports what only it needs when it runs, so `--help` and completion answer quickly.
 # ruff: noqa: PLC0415

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from llm_common._env import GATEWAY_TOKEN, read_text
 from llm_common.apps.cli.terminal import (
     AsJson,
     ExitCode,
@@ -22,8 +21,9 @@ from llm_common.apps.cli.terminal import (
     safe_text,
     say,
 )
-from llm_common.errors import ConfigError, missing_extra
-from llm_common.text.display import one_line
+from llm_common.errors import ConfigError
+from llm_common.runtime import GATEWAY_TOKEN, missing_extra, read_text
+from llm_common.text import one_line
 
 if TYPE_CHECKING:
     from llm_common.apps.gateway.approving import ChangedTool

@@ -8,7 +8,7 @@ import typer
 
 from llm_common.apps.cli.gateway_commands import needs_extra
 from llm_common.apps.cli.terminal import ExitCode, end, safe_text, say
-from llm_common.text.display import one_line
+from llm_common.text import one_line
 
 if TYPE_CHECKING:
     from llm_common.apps.gateway.configuration.install import HostPlan

@@ -11,7 +11,7 @@ import typer
 from llm_common.apps.cli.gateway_commands import needs_extra
 from llm_common.apps.cli.terminal import ExitCode, end, say
 from llm_common.errors import ConfigError
-from llm_common.text.display import one_line
+from llm_common.text import one_line
 
 if TYPE_CHECKING:
     from llm_common.apps.gateway.configuration.gateway_config import ServerConfig
@@ -79,8 +79,8 @@ def logout(server: _Name, *, config: _Config = None) -> None:
 
 def _server(name: str, paths: list[Path] | None) -> "ServerConfig":
     with needs_extra():
-        from llm_common._user_folders import default_config_dir
         from llm_common.apps.gateway.configuration.gateway_config import GatewayConfig
+        from llm_common.runtime import default_config_dir
 
         if paths is None:
             folder = default_config_dir() / "gateway"

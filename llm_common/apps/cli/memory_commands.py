@@ -26,10 +26,7 @@ from llm_common.apps.cli.terminal import (
 )
 
 if TYPE_CHECKING:
-    from llm_common.memory.overview import KeptEvent, SessionSummary
-    from llm_common.memory.postgres import PostgresMemory
-    from llm_common.memory.protocol import MemoryHit
-    from llm_common.memory.sqlite import SqliteMemory
+    from llm_common.memory import KeptEvent, MemoryHit, PostgresMemory, SessionSummary, SqliteMemory
 
 # A command imports what only it needs when it runs, so `--help` and completion answer quickly.
 # ruff: noqa: PLC0415
@@ -76,7 +73,7 @@ def list_(
 
     The command ends with 3 if the list is empty.
     """
-    from llm_common.memory.overview import list_events, list_sessions
+    from llm_common.memory import list_events, list_sessions
 
     # Opened in the coroutine, since the connections of a pool belong to its event loop.
     async def sessions() -> "tuple[list[SessionSummary], int]":
@@ -140,7 +137,7 @@ def search(
 
     The command ends with 3 if nothing matches.
     """
-    from llm_common.memory.protocol import MemoryFilters
+    from llm_common.memory import MemoryFilters
 
     if session is None and user is None:
         raise typer.BadParameter(
@@ -189,7 +186,7 @@ def forget(
 
     An event must match every option. The command ends with 3 if no event does.
     """
-    from llm_common.memory.overview import list_events
+    from llm_common.memory import list_events
 
     if session is None and user is None and event is None:
         raise typer.BadParameter("name a --session, a --user or an --id")
@@ -234,6 +231,6 @@ def _open_memory(
     if not path.is_file():
         # SQLite would create the file
         end(f"There is no memory at {path}. Name its file.", ExitCode.NOTHING)
-    from llm_common.memory.sqlite import SqliteMemory
+    from llm_common.memory import SqliteMemory
 
     return SqliteMemory(path, read_only=read_only)

@@ -16,7 +16,7 @@ from llm_common.apps.cli.terminal import ExitCode, end, listed
 from llm_common.errors import ConfigError, InvalidIdError, StoreError
 
 if TYPE_CHECKING:
-    from llm_common.pointers.store import ContextPointerStore
+    from llm_common.agents import ContextPointerStore
 
 # A command imports what only it needs when it runs, so `--help` and completion answer quickly.
 # ruff: noqa: PLC0415
@@ -42,7 +42,7 @@ Store = Annotated[
 
 def complete_query(ctx: typer.Context, incomplete: str) -> list[str]:
     """Return the ids of queries that begin with what was typed, for the shell."""
-    from llm_common.storage.blob import query_id_of
+    from llm_common.storage import query_id_of
 
     try:
         store, _ = open_store(ctx.params.get("store"), reading=True)
@@ -105,10 +105,10 @@ def open_store(store: str | None, *, reading: bool) -> "tuple[ContextPointerStor
         typer.Exit: If there is none. The message names a folder nearby that is one.
     """
     if store and "://" in store:
-        from llm_common.pointers.object_records import ObjectContextPointerStore
+        from llm_common.agents import ObjectContextPointerStore
 
         return ObjectContextPointerStore.from_url(store), store
-    from llm_common.pointers.store import FileContextPointerStore
+    from llm_common.agents import FileContextPointerStore
 
     # A store of another user can be read, but not changed.
     files = FileContextPointerStore(
@@ -135,9 +135,9 @@ def find_query_id(store: "ContextPointerStore", text: str) -> str | None:
         typer.BadParameter: If several sessions asked the question.
         StoreError: If the store cannot be read.
     """
-    from llm_common.agents.tool_context import ToolContextManager
-    from llm_common.pointers.records import QueryFiles
-    from llm_common.storage.blob import check_query_id, query_id_of
+    from llm_common.agents import ToolContextManager
+    from llm_common.pointers import QueryFiles
+    from llm_common.storage import check_query_id, query_id_of
 
     with suppress(InvalidIdError):
         if not QueryFiles.of(store.records.blobs, check_query_id(text)).is_empty:
@@ -183,7 +183,7 @@ def pointer_id_for(store: "ContextPointerStore", query_id: str, text: str) -> st
         typer.Exit: If none does.
         StoreError: If the store cannot be read.
     """
-    from llm_common.pointers.records import QueryFiles
+    from llm_common.pointers import QueryFiles
 
     if _POINTER_ID.fullmatch(text):
         return text

@@ -30,7 +30,7 @@ from llm_common.errors import (
     PointerNotFoundError,
     ToolArgumentsError,
 )
-from llm_common.text.display import CONTROLS, inert, one_line
+from llm_common.text import CONTROLS, inert, one_line
 
 _MAX_CELL_CHARS = 300  # about four lines of a terminal
 _MAX_LOG_CHARS = 1_000

@@ -23,10 +23,11 @@ from llm_common.apps.cli.terminal import (
     say_more,
     show_progress,
 )
-from llm_common.errors import ConfigError, install_command
+from llm_common.errors import ConfigError
+from llm_common.runtime import install_command
 
 if TYPE_CHECKING:
-    from llm_common.tools.definitions import ToolDefinition
+    from llm_common.tools import ToolDefinition
 
 # A command imports what only it needs when it runs, so `--help` and completion answer quickly.
 # ruff: noqa: PLC0415
@@ -68,7 +69,7 @@ def list_(source: _Source, *, limit: Limit = 100, offset: Offset = 0, json: AsJs
 
     The command ends with 3 if the list is empty.
     """
-    from llm_common.core.tokens import DefaultCounter, counter_label
+    from llm_common.core import DefaultCounter, counter_label
 
     counter = DefaultCounter()
     listed: list[_ListedTool] = []
@@ -101,7 +102,7 @@ def rank(
 
     The command ends with 3 if no tool fits better than chance.
     """
-    from llm_common.tools.tool_index import ToolIndex
+    from llm_common.tools import ToolIndex
 
     # The index of the selectors, so the order is the one that an agent would use.
     index = ToolIndex(_read_tools(source, silent=json))
@@ -121,8 +122,8 @@ def check(source: _Source, *, json: AsJson = False) -> None:
 
     The command ends with 1 if a tool cannot be used, and with 0 if there are only warnings.
     """
-    from llm_common.core.tokens import DefaultCounter
-    from llm_common.tools.definitions import check_definitions
+    from llm_common.core import DefaultCounter
+    from llm_common.tools import check_definitions
 
     definitions, counter = _read_tools(source, silent=json), DefaultCounter()
     problems = check_definitions(definitions, counter=counter)
@@ -147,7 +148,7 @@ def _read_tools(source: Path, *, silent: bool) -> "tuple[ToolDefinition, ...]":
     Raises:
         ConfigError: If the file contains neither, or cannot be read.
     """
-    from llm_common.tools.definitions import read_definitions
+    from llm_common.tools import read_definitions
 
     try:
         if source.stat().st_size > _MAX_FILE_BYTES:

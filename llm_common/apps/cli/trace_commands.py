@@ -24,9 +24,9 @@ from llm_common.apps.cli.terminal import (
 from llm_common.errors import StoreError
 
 if TYPE_CHECKING:
+    from llm_common.trace import RecordedRun
     from llm_common.trace.account import Node, Unseen
     from llm_common.trace.lines import PackingLine
-    from llm_common.trace.trace_file import RecordedRun
 
 # Commands import what only they need when they run, so `--help` answers quickly.
 # ruff: noqa: PLC0415
@@ -72,7 +72,7 @@ _Run = Annotated[
 
 
 def _read(path: Path) -> "RecordedRun":
-    from llm_common.trace.trace_file import read_trace
+    from llm_common.trace import read_trace
 
     try:
         return read_trace(path)
@@ -113,7 +113,7 @@ def export(
 @trace_app.command(epilog=example("trace diff BEFORE AFTER"))
 def diff(before: _Run, after: _Run, *, json: AsJson = False) -> None:
     """Compare what two runs chose. The command ends with 1 if anything differs."""
-    from llm_common.trace.differing import diff as compare
+    from llm_common.trace import diff as compare
 
     first, second = _read(before), _read(after)
     if first.begin and second.begin and first.begin.query_digest != second.begin.query_digest:
