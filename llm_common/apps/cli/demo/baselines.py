@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final
 
-from llm_common.core.tokens import TokenCounter
-from llm_common.text.display import to_json
+from llm_common.core import TokenCounter
+from llm_common.text import to_json
 
 # The defaults of Okapi BM25 in bm25s and rank_bm25.
 _K1: Final = 1.5

@@ -7,12 +7,11 @@ with one figure revised.
 from dataclasses import dataclass
 from typing import Any, Final
 
-from llm_common.agents import OffloadPolicy, Session, SessionConfig
+from llm_common.agents import FileContextPointerStore, OffloadPolicy, Session, SessionConfig
 from llm_common.apps.cli.demo.public_data import get_unemployment
-from llm_common.core.tokens import DefaultCounter, message_tokens
+from llm_common.core import DefaultCounter, message_tokens
 from llm_common.history import FoldPolicy
-from llm_common.pointers.store import FileContextPointerStore
-from llm_common.text.display import to_json
+from llm_common.text import to_json
 
 RULE: Final = "Never give me a rate without the number of persons behind it."
 _SYSTEM: Final = "You answer questions about unemployment in the United States."

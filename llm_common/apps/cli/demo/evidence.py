@@ -1,38 +1,44 @@
 """Runs the demo's questions, and looks for their evidence in the prompts and in simpler ones."""
 
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from llm_common.agents.answering import Answer, Answering
-from llm_common.agents.context_pointers import FileContextPointerStore
-from llm_common.agents.executor import AgenticExecutor
-from llm_common.agents.offloading import OffloadPolicy
-from llm_common.agents.runs import RunLimits
-from llm_common.agents.session import Session
-from llm_common.agents.tool_context import ToolContextManager
+from llm_common.agents import (
+    AgenticExecutor,
+    Answer,
+    Answering,
+    FileContextPointerStore,
+    LexicalToolSelector,
+    OffloadPolicy,
+    RunLimits,
+    SelectsTools,
+    Session,
+    ToolContextManager,
+    ToolSelectionConfig,
+    ToolSelector,
+)
 from llm_common.apps.cli.demo.baselines import best_records, first_tokens
 from llm_common.apps.cli.demo.public_data import public_tools
 from llm_common.apps.cli.demo.questions import Kind, Question
-from llm_common.context.bundle import ItemAccount
-from llm_common.core.client import LLMClient
-from llm_common.core.http.openai_compatible import OpenAICompatibleClient
-from llm_common.core.http.providers import config_from_env
-from llm_common.core.models import LLMMessage, LLMResponse, LLMUsage, MessageRole
-from llm_common.core.tokens import DefaultCounter
+from llm_common.context import ItemAccount
+from llm_common.core import (
+    DefaultCounter,
+    LLMClient,
+    LLMMessage,
+    LLMResponse,
+    LLMUsage,
+    MessageRole,
+    OpenAICompatibleClient,
+    config_from_env,
+)
 from llm_common.errors import LLMCommonError
-from llm_common.folders.tree_index import ProgressCallback
-from llm_common.prompt import PromptBundle, TokenBudget
-from llm_common.prompt.prompt_bundle import count_prompt_tokens
-from llm_common.selection.lexical_tools import LexicalToolSelector
-from llm_common.selection.results import SelectsTools, ToolSelectionConfig
-from llm_common.selection.tools import ToolSelector
-from llm_common.text.canonical import decode_json
-from llm_common.text.display import to_json
-from llm_common.tools.registry import ToolRegistry
+from llm_common.prompt import PromptBundle, TokenBudget, count_prompt_tokens
+from llm_common.text import decode_json, to_json
+from llm_common.tools import ToolRegistry
 from llm_common.trace import Trace
 from llm_common.trace.account import NO_MODEL
 
@@ -202,7 +208,7 @@ async def ask_questions(
     agent: Agent,
     *,
     folder: Path,
-    progress: ProgressCallback,
+    progress: Callable[[str, int, int], object],
     registry: ToolRegistry | None = None,
 ) -> list[QuestionResult]:
     """Ask each question in a separate session. The rest continue if a question fails.

@@ -9,8 +9,7 @@ from typing import Any
 
 import orjson
 
-from llm_common.tools.registry import ToolRegistry
-from llm_common.tools.tool import Tool
+from llm_common.tools import Tool, ToolRegistry
 
 
 def public_tools() -> ToolRegistry:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from llm_common.plans import ExecutionPlan, PlannedTask, SubTask
+from llm_common.agents import ExecutionPlan, PlannedTask, SubTask
 
 Kind = Literal["other words", "own words", "list", "count", "maximum"]
 

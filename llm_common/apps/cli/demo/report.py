@@ -18,8 +18,8 @@ from llm_common.apps.cli.demo.conversation import ReRun, RuleCheck
 from llm_common.apps.cli.demo.evidence import BUDGET, STORE, TRACES, QuestionResult
 from llm_common.apps.cli.demo.pages import INDEX
 from llm_common.apps.cli.terminal import safe_text
-from llm_common.core.tokens import counter_label
-from llm_common.text.display import one_line
+from llm_common.core import counter_label
+from llm_common.text import one_line
 
 _WINDOW = 128_000  # the context window of many models
 _MAX_ANSWER_CHARS = 600
