@@ -9,8 +9,9 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from importlib.util import find_spec
 
-# Searched in this order, since some names are exported by several packages.
-_PUBLIC_PACKAGES = (
+# The documented packages. An error message searches them in this order, since some names are
+# exported by several.
+PUBLIC_PACKAGES = (
     "llm_common.agents",
     "llm_common.core",
     "llm_common.decisions",
@@ -22,7 +23,6 @@ _PUBLIC_PACKAGES = (
     "llm_common.trace",
     "llm_common.errors",
     "llm_common.folders",
-    "llm_common.prompt",
     "llm_common.testing",
 )
 
@@ -58,7 +58,7 @@ def missing_name(package: str, name: str) -> Exception:
     is_package = "__path__" in vars(import_module(package))
     is_submodule = is_package and find_spec(f"{package}.{name}") is not None
     if not name.startswith("_") and not is_submodule:
-        for public in _PUBLIC_PACKAGES:
+        for public in PUBLIC_PACKAGES:
             module = import_module(public)
             # `_MODULES` also has the names that need an extra, which `__all__` leaves out.
             if name in module.__all__ or name in getattr(module, "_MODULES", ()):

@@ -30,6 +30,19 @@ FACES = {
     "agents/tool_context.py",
     "agents/tool_selector.py",
     "errors.py",
+    "runtime.py",
+    "trace/account.py",
+    "trace/lines.py",
+}
+
+DOORS = ("apps/", "integrations/")
+# The pages that compare runs, which are about to be removed.
+COMPARISON = {
+    "apps/inspector/comparison.py: llm_common.trace.differing.same_prefix",
+    "apps/inspector/comparison.py: llm_common.trace.recording.digest",
+    "apps/inspector/comparison.py: llm_common.trace.recording.same_bytes",
+    "apps/inspector/comparison.py: llm_common.trace.trace_file.RecordedRun",
+    "apps/inspector/rendering.py: llm_common.trace.differing",
 }
 
 # Code of others runs in these places only, and may raise anything there.
@@ -219,6 +232,39 @@ def test_only_lazy_exports_import_a_module_by_its_name() -> None:
     assert_none(importers - {"_exports.py"})
     callers = {name for name, node in nodes(ast.Name) if node.id == "lazy_exports"}
     assert_none(name for name in callers if not name.endswith("__init__.py") and name not in FACES)
+
+
+def test_applications_and_integrations_import_only_what_the_library_exports() -> None:
+    """Anywhere in a module, so that each of them could be a package of its own."""
+    imported = set()
+    for name, node in nodes(ast.ImportFrom):
+        module = node.module or ""
+        if name.startswith(DOORS) and is_of_the_library(module):
+            names = {alias.name for alias in node.names} - exports_of(module)
+            imported |= {f"{name}: {module}.{inner}" for inner in names}
+    for name, statement in nodes(ast.Import):
+        if name.startswith(DOORS):
+            modules = {alias.name for alias in statement.names}
+            imported |= {f"{name}: {module}" for module in modules if is_of_the_library(module)}
+    assert_none(imported - COMPARISON)
+
+
+def is_of_the_library(module: str) -> bool:
+    """Whether a module is below applications and integrations."""
+    package = module.split(".")[:2]
+    return package[0] == "llm_common" and package[1:] not in (["apps"], ["integrations"])
+
+
+@cache
+def exports_of(module: str) -> set[str]:
+    """The names that a face has, and the faces in it. Other modules have none."""
+    faces = {dotted(name) for name in {*NAMES} & FACES}
+    packages = {dotted(name) for name in NAMES if name.endswith("__init__.py")}
+    if module not in faces | packages:
+        return set()
+    names = vars(importlib.import_module(module))
+    inner_faces = {face.rpartition(".")[2] for face in faces if face.rpartition(".")[0] == module}
+    return {*names["__all__"], *names.get("_MODULES", ())} | inner_faces
 
 
 def late_modules_of(tree: ast.Module) -> Iterator[str]:

@@ -18,6 +18,7 @@ import pytest
 from pydantic import BaseModel
 
 from benchmarks import plots
+from llm_common._exports import PUBLIC_PACKAGES
 from tests.core.loopback import ok
 from tools import reference_index
 from tools.site_check import foreign_loads
@@ -291,6 +292,13 @@ def module_of(package: str) -> str:
     pages = reference_of(package)
     first = f"reference/{package}/index.md" if len(pages) > 1 else pages[0]
     return PAGES[first].splitlines()[0].removeprefix("# ")
+
+
+def test_error_messages_send_to_the_packages_that_the_reference_describes() -> None:
+    """Other packages export names for the applications and integrations of the library alone."""
+    documented = {f"llm_common.{name}" for name in REFERENCE}
+    assert documented - {*PUBLIC_PACKAGES} == {"llm_common.gateway", "llm_common.integrations"}
+    assert {*PUBLIC_PACKAGES} <= documented
 
 
 # Modules of integrations import frameworks that are not installed here.

@@ -5,6 +5,7 @@ import importlib
 import inspect
 import subprocess
 import sys
+from pkgutil import iter_modules
 
 import pytest
 
@@ -51,7 +52,14 @@ LATE = [
     "llm_common.core",
     "llm_common.decisions",
     "llm_common.memory",
+    "llm_common.pointers",
+    "llm_common.ranking",
+    "llm_common.runtime",
+    "llm_common.storage",
+    "llm_common.tables",
     "llm_common.testing",
+    "llm_common.text",
+    "llm_common.tools",
     "llm_common.trace",
 ]
 
@@ -69,6 +77,14 @@ def test_type_checkers_see_the_same_late_names_as_programs(face: str) -> None:
     for name, home in seen.items():
         assert getattr(module, name) is getattr(importlib.import_module(home), name)
         assert name in dir(module)
+
+
+@pytest.mark.parametrize("face", LATE)
+def test_no_late_name_is_that_of_a_module_beside_it(face: str) -> None:
+    """Importing the module would replace the name."""
+    module = importlib.import_module(face)
+    beside = {found.name for found in iter_modules(getattr(module, "__path__", []))}
+    assert not beside & module._MODULES.keys()
 
 
 def test_a_store_executes_few_modules_and_no_http_client() -> None:
