@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict
 from llm_common.history.folding import HISTORY_TOOL
 from llm_common.history.message_shapes import HistoryMessage
 from llm_common.pointers.pointer import ContextPointer
-from llm_common.pointers.search import PointerMatch, whole_result
+from llm_common.pointers.search import PointerMatch, find_pointers, whole_result
 from llm_common.pointers.store import ContextPointerStore
 from llm_common.ranking.lexical import search_stems
 from llm_common.ranking.passages import RankedPassages
@@ -90,7 +90,8 @@ def search_messages(
             roles[pointer.pointer_id, path] = message.role
             yield path, "\n".join([message.text, *(output.text for output in message.outputs)])
 
-    search = store.find(
+    search = find_pointers(
+        store,
         words,
         query_id=query_ids,
         pointer_ids=pointer_ids,

@@ -10,6 +10,7 @@ from strands.types.exceptions import StorageError
 
 from llm_common.agents import ContextPointer, ContextPointerStore
 from llm_common.errors import StoreError
+from llm_common.pointers import find_pointers
 from llm_common.runtime import in_thread
 
 _MAX_MATCHES = 20
@@ -86,7 +87,8 @@ class PointerStorage:
             for key, pointer in (await self._pointers()).items():
                 keys[pointer.pointer_id] = key
             search = await in_thread(
-                self._store.find,
+                find_pointers,
+                self._store,
                 query,
                 query_id=self._query_id,
                 pointer_ids=keys,

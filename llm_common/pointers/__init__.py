@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from llm_common.pointers.reading import MIN_LIMIT_TOKENS, ResultPart, read_payload, stored_text
     from llm_common.pointers.records import QueryFiles
     from llm_common.pointers.result_parts import ResultParts
-    from llm_common.pointers.search import PointerMatch
+    from llm_common.pointers.search import PointerMatch, find_pointers
 
 __all__ = [
     "MIN_LIMIT_TOKENS",
@@ -23,6 +23,7 @@ __all__ = [
     "QuerySummary",
     "ResultPart",
     "ResultParts",
+    "find_pointers",
     "newest_pointers",
     "read_payload",
     "read_pointer",
@@ -37,6 +38,7 @@ _MODULES = {
     "QuerySummary": "llm_common.pointers.listing",
     "ResultPart": "llm_common.pointers.reading",
     "ResultParts": "llm_common.pointers.result_parts",
+    "find_pointers": "llm_common.pointers.search",
     "newest_pointers": "llm_common.pointers.listing",
     "read_payload": "llm_common.pointers.reading",
     "read_pointer": "llm_common.pointers.listing",

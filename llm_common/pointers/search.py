@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from pydantic import BaseModel, ConfigDict
 
 from llm_common.errors import StoreError
-from llm_common.pointers.pointer import ContextPointer, has_expired
+from llm_common.pointers.pointer import ContextPointer, checked_query_id, has_expired
 from llm_common.pointers.reading import stored_text
 from llm_common.pointers.records import (
     PointerRecords,
@@ -22,8 +22,9 @@ from llm_common.pointers.records import (
     max_result_bytes,
     read_records,
 )
+from llm_common.pointers.store import ContextPointerStore
 from llm_common.ranking.lexical import StreamedScan, find_stem, folded
-from llm_common.storage.blob import folder_of
+from llm_common.storage.blob import folder_of, query_id_of
 
 _BATCH: Final = 16  # as many as an object store fetches in parallel
 _CALL_WEIGHT: Final = 2.0  # a word of the call is more telling than one of a long result
@@ -81,44 +82,55 @@ def whole_result(_pointer: ContextPointer, payload: bytes) -> Iterator[tuple[str
     yield "", stored_text(payload).text
 
 
-def search_pointers(
-    records: PointerRecords,
+def find_pointers(
+    store: ContextPointerStore,
     words: str,
-    query_ids: Iterable[str],
     *,
-    limit: int,
-    now: datetime,
-    in_results: bool,
+    query_id: str | Collection[str] | None = None,
     pointer_ids: Collection[str] | None = None,
+    limit: int = 20,
+    in_results: bool = False,
     split: SplitResult = whole_result,
     max_passage_chars: int = 300,
     progress: Callable[[int], object] = lambda _: None,
 ) -> PointerSearch:
-    """Search the stored outputs of some queries with BM25.
+    """Find the outputs that share a word with a text, best match first by BM25.
 
-    See `ContextPointerStore.find`.
+    Reads every record, or every result, of the queries. A whole store of 100,000 pointers takes
+    seconds. The order of matches is deterministic. Damaged outputs are skipped and counted.
 
     Args:
-        records: Records of the outputs.
+        store: The store with the outputs.
         words: The words to find, in any inflection and case. A blank text matches nothing.
-        query_ids: The queries to search.
-        limit: Maximum number of matches.
-        now: Time by which pointers have expired.
-        in_results: True also searches the stored results. False searches the records, whose
-            descriptions contain the first 500 characters of a result.
+        query_id: The query or queries to search. None searches all.
         pointer_ids: The pointers to search. None searches all.
-        split: Splits a result into ranked documents. The words of the call count for a document
-            that is the whole result.
+        limit: Maximum number of matches.
+        in_results: True also searches the stored results. False searches the calls and the
+            descriptions, which contain the first 500 characters of a result.
+        split: Splits a result into ranked documents with their JSON pointers. By default, a
+            result is one document, for which the words of the call count too.
         max_passage_chars: Maximum size of a match's passage.
-        progress: Called now and then with the number of pointers searched so far.
+        progress: Called now and then with the number of pointers searched so far. An exception
+            from it ends the search.
+
+    Raises:
+        InvalidIdError: If `query_id` is not allowed.
+        StoreError: If the queries cannot be listed.
     """
+    records = store.records
+    query_ids: Iterable[str]
+    if query_id is None:
+        query_ids = map(query_id_of, records.blobs.folders())
+    else:
+        named_ids = [query_id] if isinstance(query_id, str) else query_id
+        query_ids = [checked_query_id(named_id, store.redactor) for named_id in named_ids]
     scan = StreamedScan(words)
-    outputs = _Outputs(records, now, split if in_results else None)
+    outputs = _Outputs(records, store.now, split if in_results else None)
     searched = unreadable = 0
     unreadable_queries: list[str] = []
-    for query_id in query_ids:
+    for searched_id in query_ids:
         try:
-            for output in outputs.read(query_id, pointer_ids):
+            for output in outputs.read(searched_id, pointer_ids):
                 if output is None:
                     unreadable += 1
                     continue
@@ -127,16 +139,16 @@ def search_pointers(
                 if searched % _BATCH == 0:
                     progress(searched)
         except StoreError:
-            unreadable_queries.append(query_id)
+            unreadable_queries.append(searched_id)
     progress(searched)
 
     hits, total = scan.best(limit)
     matches: list[PointerMatch] = []
     for hit in hits:
         # At most three splits, since a path may contain line breaks.
-        query_id, pointer_id, _, path = hit.key.split("\n", maxsplit=3)  # see `_count_words`
+        found_id, pointer_id, _, path = hit.key.split("\n", maxsplit=3)  # see `_count_words`
         # Not `read`, which would scan the folder of a large query again for each match.
-        for output in outputs.read_listed(query_id, [pointer_id]):
+        for output in outputs.read_listed(found_id, [pointer_id]):
             text = None if output is None else output.texts.get(path)
             if output is None or text is None:  # replaced or deleted since the count
                 continue

@@ -57,12 +57,6 @@ from llm_common.pointers.save import (
     error_text,
     redacted_result,
 )
-from llm_common.pointers.search import (
-    PointerSearch,
-    SplitResult,
-    search_pointers,
-    whole_result,
-)
 from llm_common.pointers.tombstones import Tombstones, not_found
 from llm_common.redaction.redactor import DEFAULT_REDACTOR, Redactor
 from llm_common.storage import Durability, FileBlobStore, MemoryBlobStore
@@ -139,6 +133,11 @@ class ContextPointerStore:
         self._redactor = redactor
         self._redact_results = redact_results
         self._threads = Threads(_THREADS, "store")
+
+    @property
+    def now(self) -> datetime:
+        """Return the time by which pointers expire."""
+        return self._clock.now()
 
     @property
     def redactor(self) -> Redactor:
@@ -309,59 +308,6 @@ class ContextPointerStore:
         checked = checked_query_id(query_id, self._redactor)
         return newest_pointers(
             self.records.blobs, checked, limit=limit, offset=offset, now=self._clock.now()
-        )
-
-    def find(
-        self,
-        words: str,
-        *,
-        query_id: str | Collection[str] | None = None,
-        pointer_ids: Collection[str] | None = None,
-        limit: int = 20,
-        in_results: bool = False,
-        split: SplitResult = whole_result,
-        max_passage_chars: int = 300,
-        progress: Callable[[int], object] = lambda _: None,
-    ) -> PointerSearch:
-        """Find the outputs that share a word with a text, best match first.
-
-        Reads every record, or every result, of the queries. A whole store of 100,000 pointers takes
-        seconds. The order of matches is deterministic. Damaged outputs are skipped and counted.
-
-        Args:
-            words: The words to find, in any inflection and case. A blank text matches nothing.
-            query_id: The query or queries to search. None searches all.
-            pointer_ids: The pointers to search. None searches all.
-            limit: Maximum number of matches.
-            in_results: True also searches the stored results. False searches the calls and the
-                descriptions, which contain the first 500 characters of a result.
-            split: Splits a result into ranked documents with their JSON pointers. By default, a
-                result is one document.
-            max_passage_chars: Maximum size of a match's passage.
-            progress: Called now and then with the number of pointers searched so far. An exception
-                from it ends the search.
-
-        Raises:
-            InvalidIdError: If `query_id` is not allowed.
-            StoreError: If the queries cannot be listed.
-        """
-        query_ids: Iterable[str]
-        if query_id is None:
-            query_ids = map(query_id_of, self.records.blobs.folders())
-        else:
-            named_ids = [query_id] if isinstance(query_id, str) else query_id
-            query_ids = [checked_query_id(named_id, self._redactor) for named_id in named_ids]
-        return search_pointers(
-            self.records,
-            words,
-            query_ids,
-            limit=limit,
-            now=self._clock.now(),
-            in_results=in_results,
-            pointer_ids=pointer_ids,
-            split=split,
-            max_passage_chars=max_passage_chars,
-            progress=progress,
         )
 
     def is_stored(self, *, query_id: str, pointer_id: str) -> bool:

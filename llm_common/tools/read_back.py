@@ -25,7 +25,6 @@ from llm_common.pointers.reading import (
     ResultPart,
     read_payload,
 )
-from llm_common.tables.database import QUERY_NAME
 from llm_common.text.display import one_line
 from llm_common.tools.registry import ToolRegistry
 from llm_common.tools.tool import Tool
@@ -40,7 +39,6 @@ _DESCRIPTION = (
     "Reads a stored result, or a part of it, by its id. Ask for what you need: keys first to "
     "see what is there, then a path. A long answer ends with a cursor for the next piece."
 )
-_NO_FILTER: Final = f"select has no filter; pass one SELECT over the records to {QUERY_NAME}"
 _MISSES: Final[Mapping[MissReason, str]] = {
     "expired": "the stored result is gone, because it has expired; go on without it",
     "erased": "the stored result is gone, because it was erased; go on without it",
@@ -185,7 +183,6 @@ class ReadBackTool(Tool):
                 suggest that the model runs the tool again.
         """
         present = _without_nulls(args)
-        _refuse_filter(present, tool=self.name)
         arguments, problems = self._bind(present)
         if problems:
             raise ToolArgumentsError(
@@ -240,19 +237,9 @@ def _without_nulls(args: Mapping[str, Any]) -> Mapping[str, Any]:
     return present
 
 
-def _refuse_filter(args: Mapping[str, Any], *, tool: str) -> None:
-    if not isinstance(args, Mapping):
-        return  # `_bind` describes the problem
-    select = args.get("select")
-    if isinstance(select, Mapping) and "filter" in select:
-        raise ToolArgumentsError(f"{tool} was not run: {_NO_FILTER}", tool=tool)
-
-
 def _part(select: ResultPart | Mapping[str, Any] | None) -> ResultPart | None:
     if select is None or isinstance(select, ResultPart):
         return select
-    if "filter" in select:
-        raise ToolArgumentsError(_NO_FILTER, tool=READER_NAME)
     try:
         return ResultPart.model_validate(dict(select))
     except ValidationError as exc:

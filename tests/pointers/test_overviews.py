@@ -18,6 +18,7 @@ from llm_common.agents import (
     InMemoryContextPointerStore,
 )
 from llm_common.core import UpperBoundCounter
+from llm_common.pointers import find_pointers
 from llm_common.pointers.object_records import ObjectContextPointerStore
 from llm_common.pointers.reading import ResultPart, read_payload
 from llm_common.text.display import to_json
@@ -118,15 +119,15 @@ def test_pages_contain_every_pointer_once(store: ContextPointerStore) -> None:
 def test_words_of_a_call_or_a_result_find_its_pointer(store: ContextPointerStore) -> None:
     told: list[int] = []
     for words in ("snowing days", "Oslo", "weather"):
-        found = store.find(words, progress=told.append)
+        found = find_pointers(store, words, progress=told.append)
         assert [one.pointer.query_id for one in found.matches] == ["b"]
         assert (found.total, found.searched, found.unreadable) == (1, 6, 0)
     assert max(told) == 6
-    elsewhere = store.find("weather", query_id="a")
+    elsewhere = find_pointers(store, "weather", query_id="a")
     assert (elsewhere.matches, elsewhere.searched) == ((), 5)
-    prices = store.find("prices", limit=2)
+    prices = find_pointers(store, "prices", limit=2)
     assert (len(prices.matches), prices.total) == (2, 5)
-    assert store.find(" ").matches == ()
+    assert find_pointers(store, " ").matches == ()
 
 
 @pytest.mark.parametrize(
@@ -141,10 +142,10 @@ def test_words_deep_in_a_result_are_found_on_request(
         saved = asyncio.run(
             store.save(query_id="deep", task_id=1, tool_name="dump", args={}, result=result)
         )
-        assert store.find(words, query_id="deep").matches == ()
-        found = store.find(words, query_id="deep", in_results=True)
+        assert find_pointers(store, words, query_id="deep").matches == ()
+        found = find_pointers(store, words, query_id="deep", in_results=True)
         assert [one.pointer for one in found.matches] == [saved]
-        assert store.find("1471", query_id="deep", in_results=True).matches == ()
+        assert find_pointers(store, "1471", query_id="deep", in_results=True).matches == ()
 
 
 def test_a_match_shows_the_position_of_its_words(store: ContextPointerStore) -> None:
@@ -153,7 +154,7 @@ def test_a_match_shows_the_position_of_its_words(store: ContextPointerStore) -> 
     saved = asyncio.run(
         store.save(query_id="deep", task_id=1, tool_name="log", args={}, result=text)
     )
-    [match] = store.find("failing gaskets", query_id="deep", in_results=True).matches
+    [match] = find_pointers(store, "failing gaskets", query_id="deep", in_results=True).matches
     assert "the gasket of pump 4711 failed" in match.passage
     assert len(match.passage) <= 300
     assert match.total_chars == len(text)
@@ -165,17 +166,19 @@ def test_a_match_shows_the_position_of_its_words(store: ContextPointerStore) -> 
         counter=UpperBoundCounter(),
     )
     assert read.text == match.passage
-    [by_call] = store.find("log", query_id="deep").matches
+    [by_call] = find_pointers(store, "log", query_id="deep").matches
     assert (by_call.pointer, by_call.passage) == (saved, "")
 
 
 def test_only_the_requested_pointers_are_searched(store: ContextPointerStore) -> None:
     first, second, *_ = store.list(query_id="a")
-    found = store.find("prices", query_id="a", pointer_ids=[second.pointer_id, "0" * 12])
+    found = find_pointers(store, "prices", query_id="a", pointer_ids=[second.pointer_id, "0" * 12])
     assert [match.pointer for match in found.matches] == [second]
     assert found.searched == 1
-    assert store.find("prices", query_id="a", pointer_ids=[]).searched == 0
-    assert first.pointer_id in {one.pointer.pointer_id for one in store.find("prices").matches}
+    assert find_pointers(store, "prices", query_id="a", pointer_ids=[]).searched == 0
+    assert first.pointer_id in {
+        one.pointer.pointer_id for one in find_pointers(store, "prices").matches
+    }
 
 
 def test_a_result_can_be_searched_in_parts(store: ContextPointerStore) -> None:
@@ -186,7 +189,7 @@ def test_a_result_can_be_searched_in_parts(store: ContextPointerStore) -> None:
         for number, text in json.loads(payload).items():
             yield f"/{number}", text
 
-    found = store.find("red doors", query_id="h", in_results=True, split=split)
+    found = find_pointers(store, "red doors", query_id="h", in_results=True, split=split)
     assert [match.path for match in found.matches][:2] == ["/10", "/11"]
     assert [match.passage for match in found.matches][:2] == ["the red door"] * 2
     assert found.matches[0].score == found.matches[1].score == 1.0
@@ -209,7 +212,7 @@ def test_damaged_outputs_are_skipped_and_counted(tmp_path: Path) -> None:
     (folder / f"{saved[0].pointer_id}.meta.json").write_text("{}")
     (folder / f"{saved[1].pointer_id}.result.json").write_text('"pump 9 failed"')
     (folder / f"{saved[2].pointer_id}.result.json").unlink()
-    found = store.find("pump", in_results=True)
+    found = find_pointers(store, "pump", in_results=True)
     assert [match.pointer for match in found.matches] == [saved[3]]
     assert (found.searched, found.unreadable) == (1, 3)
 
@@ -232,8 +235,8 @@ def large_store() -> ContextPointerStore:
 @given(st.integers(0, 129_999))
 @settings(max_examples=10)
 def test_a_word_is_found_anywhere_in_a_large_result(number: int) -> None:
-    assert large_store().find(word(number), in_results=True).total == 1
-    assert large_store().find(word(number + 130_000), in_results=True).total == 0
+    assert find_pointers(large_store(), word(number), in_results=True).total == 1
+    assert find_pointers(large_store(), word(number + 130_000), in_results=True).total == 0
 
 
 def test_the_best_match_comes_first_every_time(store: ContextPointerStore) -> None:
@@ -255,13 +258,13 @@ def test_the_best_match_comes_first_every_time(store: ContextPointerStore) -> No
         )
 
     asyncio.run(fill())
-    found = store.find("refund order 17", query_id="c")
+    found = find_pointers(store, "refund order 17", query_id="c")
     assert [one.pointer.args["q"] for one in found.matches[:2]] == [
         "refund of order 17",
         "order 17",
     ]
     assert (found.matches[0].score, found.total) == (1.0, 41)
-    assert store.find("refund order 17", query_id="c") == found
+    assert find_pointers(store, "refund order 17", query_id="c") == found
 
 
 def test_a_dry_run_reports_what_gc_then_removes(store: ContextPointerStore) -> None:
@@ -298,10 +301,10 @@ async def test_expired_outputs_are_not_found(tmp_path: Path) -> None:
         await store.save(
             query_id="q", tool_name="gauge", args={"n": number}, result="rain", ttl_s=ttl_s
         )
-    assert store.find("gauge").total == 2
+    assert find_pointers(store, "gauge").total == 2
     now[0] += timedelta(seconds=61)
     for in_results in (False, True):
-        found = store.find("rain gauge", in_results=in_results)
+        found = find_pointers(store, "rain gauge", in_results=in_results)
         assert (found.total, found.searched, found.unreadable) == (1, 1, 0)
 
 
@@ -312,5 +315,5 @@ async def test_a_document_may_have_any_path() -> None:
     def split(_: ContextPointer, payload: bytes) -> Iterator[tuple[str, str]]:
         yield from json.loads(payload).items()
 
-    [match] = store.find("fox", query_id="q", in_results=True, split=split).matches
+    [match] = find_pointers(store, "fox", query_id="q", in_results=True, split=split).matches
     assert (match.path, match.passage) == ("a\nb\nc", "a red fox")

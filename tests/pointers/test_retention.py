@@ -47,6 +47,7 @@ from llm_common.errors import (
     ToolFailedError,
     UnsafePathError,
 )
+from llm_common.pointers import find_pointers
 from llm_common.pointers.records import LockedRecords, Transaction
 from llm_common.pointers.save import Retention
 from llm_common.pointers.tombstones import Tombstones
@@ -263,7 +264,7 @@ async def test_a_read_restarts_the_life_of_a_result_s0_21(open_store: Open, cloc
         assert (await reader.gc()).expired == 0
         assert reader.newest(query_id="q", limit=5).pointers == (current,)
         assert reader.is_stored(query_id="q", pointer_id=pointer.pointer_id)
-        assert reader.find("tool", query_id="q").total == 1
+        assert find_pointers(reader, "tool", query_id="q").total == 1
     assert store.unpin(store.pin(pointer)).pinned is False
     clock.move(DAY)
     for reader in (store, open_store()):

@@ -293,7 +293,7 @@ async def test_nothing_blocks_the_loop(tmp_path: Path, blockbuster: BlockBuster)
         ({"path": "/items/2"}, "leads nowhere"),
         ({"path": "/items/0/deeper"}, "it meets number"),
         ({"path": "/a~2b"}, "~0"),
-        ({"filter": "items[0]"}, "one SELECT over the records to query_context"),
+        ({"filter": "items[0]"}, "path, keys, lines"),
         ({"regex": "("}, "regex is not valid"),
         ({"path": "/text", "lines": [4, 5]}, "only 1 lines"),
         ({"path": "/text", "chars": [9, 12]}, "only 5 characters"),
@@ -431,12 +431,6 @@ def test_the_readers_schema_is_short_and_fits_a_part_s4_08() -> None:
         ResultPart.model_fields
     )
     assert UpperBoundCounter().count(tool.definition.text) < 500
-
-
-async def test_a_call_with_a_filter_is_sent_to_query_context_s4_08() -> None:
-    tool = ReadBackTool(lambda _: pytest.fail("never"))
-    with pytest.raises(ToolArgumentsError, match=r"not run: .* SELECT .* to query_context"):
-        await tool.run({"pointer_id": "0123456789ab", "select": {"filter": "items[0]"}})
 
 
 async def test_errors_repeat_nothing_of_the_question() -> None:

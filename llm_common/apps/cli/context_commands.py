@@ -331,10 +331,12 @@ def search(
     Lists pointers and queries that could not be read. The command ends with 3 if nothing matches.
     """
     from llm_common.agents import output_label
+    from llm_common.pointers import find_pointers
 
     opened, location = open_store(store, reading=True)
     with show_progress("Searching", silent=json) as progress:
-        result = opened.find(
+        result = find_pointers(
+            opened,
             words,
             query_id=None if query is None else query_id_for(opened, query),
             limit=limit,

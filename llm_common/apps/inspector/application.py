@@ -44,7 +44,7 @@ from llm_common.errors import (
     StoreError,
     UnsafePathError,
 )
-from llm_common.pointers import QueryPage, newest_pointers, read_pointer
+from llm_common.pointers import QueryPage, find_pointers, newest_pointers, read_pointer
 from llm_common.storage import query_id_of
 
 _BEFORE_ANY_EXPIRY: Final = datetime.min.replace(tzinfo=UTC)
@@ -171,7 +171,8 @@ class Inspector:
     def _show_search(self, request: Request) -> str:
         words, page_number = _search_words(request), _read_number(request)
         in_results = request.query_params.get("in") == "results"
-        search = self._store.find(
+        search = find_pointers(
+            self._store,
             words,
             # A search has no offset: it ranks everything up to the end of this page.
             limit=page_number * PAGE_ROWS,
