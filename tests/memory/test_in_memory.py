@@ -8,7 +8,7 @@ from llm_common.memory import (
     MemoryReader,
     MemoryWriter,
 )
-from llm_common.testing import FactMemoryContract
+from tests.contracts.memory_contract import FactMemoryContract
 
 
 class TestInMemoryMemory(FactMemoryContract):

@@ -21,7 +21,7 @@ from blockbuster import BlockBuster
 from llm_common.errors import ConfigError, LockTimeoutError, StoreError
 from llm_common.memory import Event, FactMemory, MemoryFilters, SqliteMemory
 from llm_common.memory.overview import list_events, list_sessions
-from llm_common.testing import FactMemoryContract
+from tests.contracts.memory_contract import FactMemoryContract
 from tests.forking import run_in_child
 from tests.memory.writers import faults, write_together
 

@@ -28,7 +28,7 @@ from llm_common.agents import (
     context_pointers as face,
 )
 from llm_common.errors import StoreError
-from llm_common.testing import ContextPointerStoreContract
+from tests.contracts.pointer_contract import ContextPointerStoreContract
 from tests.pointers.campaigns.children import PROCESSES, child, heard_until_the_end
 from tests.s3_server import make_bucket, s3_options
 

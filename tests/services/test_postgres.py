@@ -14,7 +14,7 @@ from blockbuster import BlockBuster
 from llm_common.errors import LockTimeoutError, StoreError
 from llm_common.memory import Event, Memory, MemoryFilters, PostgresMemory
 from llm_common.memory.postgres import _MIGRATIONS, qualified
-from llm_common.testing import FactMemoryContract
+from tests.contracts.memory_contract import FactMemoryContract
 from tests.memory.stories import wrong_stories
 from tests.memory.writers import faults, write_together
 from tests.services.postgres_server import PostgresServer

@@ -30,7 +30,7 @@ from llm_common.errors import (
     UnsafePathError,
 )
 from llm_common.storage import Durability, FileBlobStore, LockingBlobStore
-from llm_common.testing import LockingBlobStoreContract
+from tests.contracts.blob_contract import LockingBlobStoreContract
 
 SECRET = b"outside the store"
 

@@ -5,7 +5,7 @@ import pytest
 from llm_common.errors import LockTimeoutError
 from llm_common.storage import LockingBlobStore, MemoryBlobStore
 from llm_common.storage.blob import OWN_FOLDER
-from llm_common.testing import LockingBlobStoreContract
+from tests.contracts.blob_contract import LockingBlobStoreContract
 
 
 class TestMemoryBlobStore(LockingBlobStoreContract):

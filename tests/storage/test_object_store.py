@@ -36,7 +36,7 @@ from llm_common.errors import (
 )
 from llm_common.storage import BlobStore
 from llm_common.storage.object_store import BlobVersion, ObjectBlobStore, _request, _update
-from llm_common.testing import BlobStoreContract
+from tests.contracts.blob_contract import BlobStoreContract
 from tests.s3_server import make_bucket, s3_options, s3_server
 
 SECRET = "CANARY9f3a5e"

@@ -130,7 +130,7 @@ class ContextPointerStoreContract:
         third = await _save(store, 2, args={"n": 2})
         assert store.delete(query_id="q", pointer_ids=[second.pointer_id]) == 1
         assert store.list(query_id="q") == [first, third]
-        assert store.delete(query_id="q") == 2  # noqa: PLR2004 - the first and the third
+        assert store.delete(query_id="q") == 2
         assert store.delete(query_id="q") == 0
         assert store.list(query_id="q") == []
         for pointer in (first, second):
