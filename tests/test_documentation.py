@@ -37,6 +37,7 @@ NAVIGATION = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:
 # not install.
 RUN_ELSEWHERE = {
     "gateway.md": "tests/apps/gateway/test_gateway_docs.py",
+    "reference/testing/index.md": "tests/contracts/test_copies.py",
     "telemetry.md": "tests/test_telemetry.py",
     "trace.md": "tests/trace/test_docs.py",
 } | {

@@ -14,8 +14,8 @@ from llm_common.errors import (
     PointerNotFoundError,
 )
 from llm_common.storage import BlobStore, LockingBlobStore
-from llm_common.storage.blob import OWN_FOLDER
 
+_OWN_FOLDER = ".store"  # holds blobs about the store, and is no query's folder
 _CLOCK_TICK_S = 0.1  # coarser than the time stamps of common file systems
 _FORBIDDEN_KEYS = (
     "",
@@ -95,7 +95,7 @@ class BlobStoreContract:
     def test_lists_only_folders_of_queries(self, blobs: BlobStore) -> None:
         """List no empty folder, and not the folder of the store itself."""
         assert list(blobs.folders()) == []
-        for key in ("q/a", "user;42/a", f"{OWN_FOLDER}/a"):
+        for key in ("q/a", "user;42/a", f"{_OWN_FOLDER}/a"):
             blobs.put(key, b"1")
         assert sorted(blobs.folders()) == ["q", "user;42"]
 
@@ -110,7 +110,7 @@ class BlobStoreContract:
             raise KeyError  # a block that fails gives the lease back too
         with blobs.lease("run-1"):
             pass
-        assert blobs.scan(OWN_FOLDER).blobs == {}
+        assert blobs.scan(_OWN_FOLDER).blobs == {}
 
     def test_scans_one_folder_in_the_order_of_names(self, blobs: BlobStore) -> None:
         """Return names and sizes of the blobs in this folder only."""

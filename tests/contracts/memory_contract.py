@@ -7,10 +7,15 @@ from typing import Any, cast
 
 import pytest
 
-from llm_common.core.models import MessageRole
+from llm_common.core import MessageRole
 from llm_common.errors import InvalidIdError
-from llm_common.memory import Event, FactMemory, Memory, MemoryFilters, UserMemory
-from llm_common.memory.protocol import MAX_SUMMARY_CHARS, SUMMARISED_EVENTS, MemoryHit, Scalar
+from llm_common.memory import Event, FactMemory, Memory, MemoryFilters, MemoryHit, UserMemory
+
+Scalar = str | bool | int | float | None
+
+# What `episode_summary` promises.
+_SUMMARISED_EVENTS = 20
+_MAX_SUMMARY_CHARS = 1_200
 
 _BAD_SESSION_IDS = ("", " ", "a\0b", "a\nb", "\ud800", "s" * 201)
 
@@ -195,8 +200,8 @@ class MemoryContract:
         summary = await memory.summarize_episode("s") or ""
         lines = summary.split("\n")
         assert lines[-2:] == ["user: Step 59 is done.", "assistant: All is done"]
-        assert len(lines) == SUMMARISED_EVENTS
-        assert len(summary) <= MAX_SUMMARY_CHARS
+        assert len(lines) == _SUMMARISED_EVENTS
+        assert len(summary) <= _MAX_SUMMARY_CHARS
         assert summary == await memory.summarize_episode("s")
 
     async def test_recent_events_come_oldest_first_s3_06(self, memory: Memory) -> None:

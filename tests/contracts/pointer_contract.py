@@ -7,15 +7,13 @@ from typing import Any
 
 import pytest
 
+from llm_common.agents import ContextPointer, ContextPointerStore, compute_pointer_id
 from llm_common.errors import (
     InvalidIdError,
     PointerNotFoundError,
     ResultTooLargeError,
     UnserialisableError,
 )
-from llm_common.pointers.pointer import ContextPointer, compute_pointer_id, time_text
-from llm_common.pointers.records import Transaction
-from llm_common.pointers.store import ContextPointerStore
 
 _RESULTS: tuple[Any, ...] = (
     None,
@@ -194,7 +192,7 @@ class ContextPointerStoreContract:
             assert store.load_result(pointer=pointer)
         current, same = store.list(query_id="q")
         assert datetime.fromisoformat(current.expires_at or "") > saved_at + timedelta(hours=43)
-        assert same.expires_at == time_text(saved_at + timedelta(days=1))
+        assert same.expires_at == _time_text(saved_at + timedelta(days=1))
         # Another read within the hour writes nothing.
         assert store.load_result(pointer=renewable) == 1
         assert store.list(query_id="q") == [current, same]
@@ -268,14 +266,18 @@ class ContextPointerStoreContract:
 def _set_expiry(store: ContextPointerStore, pointer: ContextPointer, moment: datetime) -> None:
     """Change a record as if its result had been saved earlier."""
     # Not `created_at`, on which the name of an object depends.
-    expiry = {"expires_at": time_text(moment)}
+    expiry = {"expires_at": _time_text(moment)}
 
-    def change(transaction: Transaction) -> None:
+    def change(transaction: Any) -> None:
         stored = transaction.current(pointer.pointer_id)
         assert stored is not None
         transaction.update(stored.model_copy(update=expiry))
 
     store.records.change(pointer.query_id, change)
+
+
+def _time_text(moment: datetime) -> str:
+    return moment.isoformat(timespec="microseconds")
 
 
 def _load_all(store: ContextPointerStore, query_id: str) -> list[Any]:
