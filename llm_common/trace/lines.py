@@ -293,9 +293,6 @@ class SentPrompt(_Frozen):
     Attributes:
         digest: Digest of its bytes.
         bytes: Number of its bytes.
-        chunk_bytes: Bytes between the ends of two prefixes.
-        prefixes: Digest of the first chunk, of the first two chunks, and so on. Two prompts begin
-            alike as far as these are equal.
         same_bytes: Largest number of bytes shared with the beginning of an earlier prompt of this
             process for the same model. None if there is no earlier prompt.
         same_as: Run and line of that earlier prompt.
@@ -305,8 +302,6 @@ class SentPrompt(_Frozen):
 
     digest: str
     bytes: int
-    chunk_bytes: int = Field(gt=0)
-    prefixes: tuple[str, ...] = ()
     same_bytes: int | None = None
     same_as: str | None = None
     messages: tuple[SentMessage, ...] = ()

@@ -61,8 +61,6 @@ _MAX_PROBLEMS: Final = 5  # of one refused call
 _MAX_LINE_CHARS: Final = 400_000  # of all texts of a line
 
 _DIGEST_CHARS: Final = 16  # 64 bits, enough to tell contents apart
-_MAX_PREFIXES: Final = 64  # of a prompt
-_MIN_CHUNK_BYTES: Final = 256
 _MAX_CLEANED: Final = 4_096  # names in the cache
 # Agents alternate between prompts, such as one that selects and one that answers.
 _MAX_PROMPTS: Final = 8
@@ -476,12 +474,9 @@ class Recording:
                     most, same_as = same, earlier.line_id
         if len(data) <= _MAX_PROMPT_BYTES:
             self._prompts.append(_EarlierPrompt(model, line_id, data))
-        chunk_bytes, prefixes = _prefixes(data)
         return SentPrompt(
             digest=_hex(data),
             bytes=len(data),
-            chunk_bytes=chunk_bytes,
-            prefixes=prefixes,
             same_bytes=most,
             same_as=same_as,
             messages=tuple(sent[:MAX_LISTED]),
@@ -610,22 +605,6 @@ def same_bytes(before: bytes, after: bytes) -> int:
         else:
             high = middle - 1
     return low
-
-
-def _prefixes(data: bytes) -> tuple[int, tuple[str, ...]]:
-    """Return the size of a chunk, and the digests of the first chunk, the first two, and so on.
-
-    Sizes are 256 times a power of two, so chunks of two prompts have common ends.
-    """
-    chunk_bytes = _MIN_CHUNK_BYTES
-    while len(data) > chunk_bytes * _MAX_PREFIXES:
-        chunk_bytes *= 2
-    state = hashlib.sha256()
-    digests = []
-    for start in range(0, len(data) - chunk_bytes + 1, chunk_bytes):
-        state.update(data[start : start + chunk_bytes])
-        digests.append(state.copy().hexdigest()[:_DIGEST_CHARS])
-    return chunk_bytes, tuple(digests)
 
 
 def _hex(data: bytes) -> str:

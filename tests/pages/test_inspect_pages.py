@@ -74,7 +74,6 @@ def test_pages_of_a_store_fit_read_well_and_have_no_error(
         assert without_expected(visitor.problems) == []
     assert kinds["queries/ID/ID"] == _PER_KIND
     assert kinds["runs/ID/ID/ID"] > _PER_KIND
-    assert kinds["compare/after/before"] == _PER_KIND
 
 
 def test_hostile_texts_run_nothing_even_without_the_policy(

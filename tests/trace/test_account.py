@@ -11,7 +11,16 @@ from llm_common.apps.inspector import render_html
 from llm_common.trace import RecordedRun, read_trace
 from llm_common.trace.account import Node, title, tree, unseen
 from llm_common.trace.lines import ModelCallLine, SelectionLine, ToolCallLine
-from tests.trace.runs import QUERY, STORIES, long_story, no_data, outputs, pack, recorded
+from tests.trace.runs import (
+    QUERY,
+    STORIES,
+    long_story,
+    no_data,
+    not_chosen,
+    outputs,
+    pack,
+    recorded,
+)
 
 
 class Rows(HTMLParser):
@@ -94,3 +103,14 @@ def test_equal_step_numbers_of_two_processes_make_no_circle() -> None:
         ToolCallLine(tool="t", seq=seq, step=step, parent=parent) for seq, step, parent in positions
     )
     assert nodes_in(tree(RecordedRun(Path("run.jsonl"), lines))) == 3
+
+
+async def test_a_prompt_refers_to_the_prompt_with_the_same_beginning(tmp_path: Path) -> None:
+    async def story(store: FileContextPointerStore) -> None:
+        await not_chosen(store)
+        await not_chosen(store)
+
+    first, second = (line.prompt for line in (await recorded(story, tmp_path)).of(ModelCallLine))
+    assert first.same_bytes is None
+    assert second.same_bytes == second.bytes
+    assert (second.same_as or "").endswith("#2")

@@ -204,25 +204,6 @@ def test_an_answer_without_a_text_or_a_reason_leaves_both_out(tmp_path: Path) ->
     assert (line.finish_reason, line.reply_digest, line.reply_chars) == (None, None, 0)
 
 
-@pytest.mark.parametrize(
-    ("size", "chunk_bytes", "prefixes"),
-    [
-        (255, 256, 0),
-        (256, 256, 1),
-        (511, 256, 1),
-        (512, 256, 2),
-        (16_384, 256, 64),
-        (16_385, 512, 32),
-    ],
-)
-def test_a_prompt_has_at_most_64_prefixes(
-    size: int, chunk_bytes: int, prefixes: int, tmp_path: Path
-) -> None:
-    [line] = lines_of(tmp_path, prompt("x" * (size - 2))).of(ModelCallLine)
-    assert line.prompt.bytes == size
-    assert (line.prompt.chunk_bytes, len(line.prompt.prefixes)) == (chunk_bytes, prefixes)
-
-
 def test_a_prompt_is_compared_with_the_last_eight_of_its_model(tmp_path: Path) -> None:
     others = [prompt(f"{number} other") for number in range(7)]
     run = lines_of(

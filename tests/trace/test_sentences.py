@@ -9,7 +9,7 @@ from llm_common.context.request import FOLDER_STRATEGY
 from llm_common.core.models import LLMUsage
 from llm_common.core.structured import Attempt
 from llm_common.history.folding import FoldedPart
-from llm_common.trace import RecordedRun, diff
+from llm_common.trace import RecordedRun
 from llm_common.trace.account import (
     by_source,
     missing_tokens,
@@ -21,7 +21,6 @@ from llm_common.trace.account import (
     why_not_chosen,
     why_out,
 )
-from llm_common.trace.differing import same_prefix
 from llm_common.trace.lines import (
     AnswerLine,
     Candidate,
@@ -41,7 +40,7 @@ from llm_common.trace.lines import (
     ToolListLine,
 )
 
-PROMPT = SentPrompt(digest="d", bytes=10, chunk_bytes=256)
+PROMPT = SentPrompt(digest="d", bytes=10)
 SESSION: dict[str, Any] = {"session_id": "s"}
 
 
@@ -392,51 +391,3 @@ def test_the_verdicts_tell_how_a_run_ended_and_what_is_missing() -> None:
         "Step 4 skipped 2 binary, 1,000 too_large files.",
         "1,200 lines are missing: the file was full, or they could not be encoded.",
     ]
-
-
-def test_a_diff_names_steps_of_one_run_only() -> None:
-    tool = ToolCallLine(tool="find", result_bytes=5)
-    later = ToolCallLine(tool="find", result_bytes=7)
-    answer = AnswerLine(status="ok", prompt_tokens=3)
-    steps = diff(run_of(tool, tool, answer), run_of(later, RunBegin(query_id="q"), FOLD))
-    assert [(step.name, step.before, step.after, step.changes) for step in steps] == [
-        ("tool call 1", 1, 1, ("Called find: 5 bytes → Called find: 7 bytes",)),
-        ("tool call 2", 2, None, ("only in the first run: Called find: 5 bytes",)),
-        ("answer 1", 3, None, ("only in the first run: Answered from 3 tokens",)),
-        ("fold 1", None, 3, (f"only in the second run: {title(FOLD)}",)),
-    ]
-
-
-def test_a_diff_lists_changed_then_new_then_removed_items() -> None:
-    before = packing(item("a", "whole"), item("b", "whole"), item("c", "left_out"))
-    after = packing(item("d", "whole"), item("c", "passages"), item("a", "whole"))
-    [step] = diff(run_of(before), run_of(after))
-    assert step.changes[0].startswith("Packed 900 of 1,000 tokens: 2 whole, 0 in part, 1 out → ")
-    assert step.changes[1:] == (
-        "file c: left out (0 tokens) → passages (50 tokens)",
-        "file d: new, whole (200 tokens)",
-        "file b: whole (200 tokens) → not a candidate",
-    )
-
-
-def sent(digest: str, text: str | None, *prefixes: str, chunk_bytes: int = 256) -> SentPrompt:
-    return SentPrompt(
-        digest=digest, bytes=1_000, chunk_bytes=chunk_bytes, prefixes=prefixes, text=text
-    )
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "bounds"),
-    [
-        (sent("a", "x" * 1_000), sent("b", "x" * 990 + "y" * 10), (990, 990)),
-        # The texts are cut, so only the digests tell.
-        (sent("a", "x" * 900, "1", "2", "3"), sent("b", "x" * 900, "1", "2", "4"), (512, 767)),
-        (sent("a", None, "1", "2", "3"), sent("b", None, "2", chunk_bytes=512), (512, 1_000)),
-        (sent("a", None, "1"), sent("b", None, "2"), (0, 255)),
-        (sent("a", None, "1", "2", "3"), sent("b", "x" * 1_000, "1", "2", "3"), (768, 1_000)),
-    ],
-)
-def test_the_bounds_of_a_common_beginning(
-    before: SentPrompt, after: SentPrompt, bounds: tuple[int, int]
-) -> None:
-    assert same_prefix(before, after) == bounds

@@ -1,4 +1,4 @@
-"""`llm-common trace`: shows, exports and compares recorded runs."""
+"""`llm-common trace`: shows and exports recorded runs."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +12,6 @@ from rich.tree import Tree
 
 from llm_common.apps.cli.terminal import (
     AsJson,
-    ExitCode,
     InertErrorGroup,
     example,
     print_json,
@@ -77,7 +76,6 @@ def _read(path: Path) -> "RecordedRun":
     try:
         return read_trace(path)
     except StoreError as exc:
-        # A wrong argument. With 1, `diff` says that two runs differ.
         raise typer.BadParameter(str(exc)) from exc
 
 
@@ -108,30 +106,6 @@ def export(
     # `print_text` adds the last line end.
     print_text(render_html(_read(run)).rstrip("\n"), output)
     say(f"Wrote {output}.")
-
-
-@trace_app.command(epilog=example("trace diff BEFORE AFTER"))
-def diff(before: _Run, after: _Run, *, json: AsJson = False) -> None:
-    """Compare what two runs chose. The command ends with 1 if anything differs."""
-    from llm_common.trace import diff as compare
-
-    first, second = _read(before), _read(after)
-    if first.begin and second.begin and first.begin.query_digest != second.begin.query_digest:
-        say("The two runs have different questions.")
-    steps = compare(first, second)
-    changed = [step for step in steps if step.changes]
-    if json:
-        print_json({"steps": steps})
-    else:
-        console = stdout_console()
-        for step in changed:
-            console.print(Text(step.name, style="bold"))
-            for change in step.changes:
-                console.print(safe_text(f"  {change}"))
-        same = len(steps) - len(changed)
-        console.print(Text(f"{same:,} of {len(steps):,} steps are the same", style="dim"))
-    if changed:
-        raise typer.Exit(ExitCode.FAILED)
 
 
 def show_run(run: "RecordedRun", *, console: Console) -> None:

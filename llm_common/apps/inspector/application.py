@@ -17,23 +17,16 @@ from starlette.routing import Route
 
 from llm_common.agents import ContextPointer, FileContextPointerStore
 from llm_common.apps.inspector import output_list
-from llm_common.apps.inspector.comparison import (
-    changed_text,
-    comparable_steps,
-    first_change,
-    shared_width,
-)
 from llm_common.apps.inspector.downloads import download
 from llm_common.apps.inspector.excerpts import search_rows
 from llm_common.apps.inspector.output_list import QUERY_SORTS, OutputFilter, sums_by_tool
 from llm_common.apps.inspector.output_tokens import OutputTokens
 from llm_common.apps.inspector.record_tables import read_records
-from llm_common.apps.inspector.recorded_runs import RecordedRuns, Step
+from llm_common.apps.inspector.recorded_runs import RecordedRuns
 from llm_common.apps.inspector.rendering import PAGE_ROWS, render
 from llm_common.apps.inspector.result_parts import View, read_part
 from llm_common.apps.inspector.run_page import run_page
 from llm_common.apps.inspector.run_rows import summaries
-from llm_common.apps.inspector.run_values import exact_text
 from llm_common.apps.inspector.tool_rows import tool_rows
 from llm_common.apps.inspector.visitors import TokenGate
 from llm_common.errors import (
@@ -52,11 +45,8 @@ _MAX_PAGE: Final = 10_000_000  # keeps offsets within what slices take
 _MAX_WORDS_CHARS: Final = 200
 _PASSAGE_CHARS: Final = 160
 _MAX_MATCHING_QUERIES: Final = 10
-_MAX_COMPARED_RUNS: Final = 5  # each is read as a whole
 _MAX_TOOLS: Final = 500
 _MAX_LISTED: Final = 10_000  # records of a query, read in about a second
-# Run and line in the address of a comparison, as `Step.key` has them.
-_STEP_KEY: Final = re.compile(r"([^/]{1,250})/([^/]{1,250})/(\d{1,9})")
 
 
 class Inspector:
@@ -97,7 +87,6 @@ class Inspector:
             "/runs": self._show_runs,
             "/runs/{folder}/{run_id}": self._show_run,
             "/runs/{folder}/{run_id}/{seq:int}": self._show_step,
-            "/compare": self._show_comparison,
             "/tools": self._show_tools,
         }
         routes = [Route("/", lambda _: RedirectResponse("/queries", status_code=303))]
@@ -267,35 +256,7 @@ class Inspector:
     def _show_step(self, request: Request) -> str:
         values = request.path_params
         step = self.runs.step(values["folder"], values["run_id"], values["seq"])
-        sibling_runs = self.runs.siblings(step.run, limit=_MAX_COMPARED_RUNS)
-        return render(
-            "step.html",
-            step=step,
-            run=step.run,
-            line=step.line,
-            choices=comparable_steps(step, sibling_runs),
-        )
-
-    def _show_comparison(self, request: Request) -> str:
-        before, after = self._chosen_step(request, "before"), self._chosen_step(request, "after")
-        change = first_change(before.line, after.line)
-        return render(
-            "compare.html",
-            change=change,
-            before=before,
-            after=after,
-            exact_text=exact_text,
-            changed_text=changed_text,
-            shared_width=shared_width,
-        )
-
-    def _chosen_step(self, request: Request, name: str) -> Step:
-        match = _STEP_KEY.fullmatch(request.query_params.get(name, ""))
-        if match is None:
-            raise PointerNotFoundError(
-                "The address does not name two steps. Choose them on the page of a step"
-            )
-        return self.runs.step(match[1], match[2], int(match[3]))
+        return render("step.html", step=step, run=step.run, line=step.line)
 
     def _show_tools(self, _: Request) -> str:
         costs = self.runs.tool_costs()

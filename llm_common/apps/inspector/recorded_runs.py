@@ -56,11 +56,6 @@ class Step(NamedTuple):
         """Return the name of the folder of the run's query."""
         return self.run.path.parent.name
 
-    @property
-    def key(self) -> str:
-        """Return the text that identifies the step in an address."""
-        return f"{self.folder}/{self.run.run_id}/{self.line.seq}"
-
 
 @dataclass
 class ToolCost:
@@ -153,16 +148,6 @@ class RecordedRuns:
             if line.seq == seq and not isinstance(line, RunBegin | RunEnd):
                 return Step(run, line)
         raise PointerNotFoundError(f"The run has no step {seq}. Choose one of its page")
-
-    def siblings(self, run: RecordedRun, *, limit: int) -> list[RecordedRun]:
-        """Return the newest readable runs of the same query, without the run itself."""
-        siblings = []
-        # One more than the limit, because the run itself may be among the newest.
-        for path in self._paths(run.path.parent.name)[: limit + 1]:
-            with suppress(OSError, StoreError):
-                if path.stem != run.run_id:
-                    siblings.append(_read_run(path))
-        return siblings[:limit]
 
     def tool_costs(self) -> ToolCosts:
         """Return the cost of the tools in the newest runs, up to 40 MB of traces."""

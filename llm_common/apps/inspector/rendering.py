@@ -23,7 +23,7 @@ from llm_common.apps.inspector.run_outputs import FORM_NAMES, labels
 from llm_common.apps.inspector.run_page import IndexEntry, Neighbours, run_page, score_legend
 from llm_common.storage import folder_of
 from llm_common.text import inert, stable_json
-from llm_common.trace import RecordedRun, account, differing
+from llm_common.trace import RecordedRun, account
 
 PAGE_ROWS: Final = 50
 """Number of rows on one page of a list."""
@@ -122,7 +122,6 @@ def _environment() -> Environment:
         "account": account,
         "address": _address,
         "content_policy": Markup(content_policy()),  # noqa: S704 - our own text
-        "differing": differing,
         "folder_of": folder_of,
         "form_names": FORM_NAMES,
         "max_question_chars": _MAX_QUESTION_CHARS,

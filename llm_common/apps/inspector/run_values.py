@@ -172,15 +172,6 @@ def left_out_items(line: PackingLine) -> list[PackedItem]:
     return [item for item in line.items if item.form == "left_out"]
 
 
-def packing_before(line: PackingLine, run: RecordedRun) -> PackingLine | None:
-    """Return the last packing before this one in the same run, or None for the first."""
-    before = None
-    for packing in run.of(PackingLine):
-        if packing.seq < line.seq:
-            before = packing
-    return before
-
-
 def sent_messages(line: ModelCallLine) -> list[SentMessage]:
     """Return the messages of a prompt, with an estimate of their tokens."""
     usage, messages = line.attempt.usage, line.prompt.messages

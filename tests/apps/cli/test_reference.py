@@ -105,7 +105,6 @@ def test_exit_codes_are_on_the_page() -> None:
         ("trace show absent", 2),
         ("trace show a.json", 2),
         ("trace show empty", 2),
-        ("trace diff a.json a.json", 2),
         ("gateway -c absent", 2),
         ("gateway doctor -c a.json", 2),
         ("gateway status --folder empty", 3),

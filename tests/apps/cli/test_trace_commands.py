@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 from llm_common.apps.cli.app import app
 from llm_common.trace import RecordedRun
 from tests.folders.tree import PROGRAM
-from tests.trace.runs import QUERY, no_room, not_chosen, recorded
+from tests.trace.runs import QUERY, not_chosen, recorded
 
 HOSTILE = "x\x1b]0;title\x07\x9b2J\u202eevil"
 
@@ -55,19 +55,7 @@ def test_export_writes_a_page_for_the_newest_run_of_a_folder(
     )
 
 
-async def test_diff_ends_with_one_where_runs_differ(run: RecordedRun, tmp_path: Path) -> None:
-    later = await recorded(no_room, tmp_path / "other")
-    assert "2 of 2 steps are the same" in call("diff", run.path, run.path).stdout
-    assert "only in the second run: Packed" in call("diff", run.path, later.path, code=1).stdout
-    steps = json.loads(call("diff", run.path, later.path, "--json", code=1).stdout)["steps"]
-    assert [step["name"] for step in steps] == [
-        "model call 1",
-        "selection of outputs 1",
-        "packing 1",
-    ]
-
-
-@pytest.mark.parametrize("command", [["show"], ["diff", "."], ["export"]])
+@pytest.mark.parametrize("command", [["show"], ["export"]])
 @pytest.mark.parametrize(
     ("is_there", "message"), [(True, "contains no line"), (False, "does not exist")]
 )

@@ -19,9 +19,8 @@ async def shapes(folder: Path, texts: list[str]) -> dict[str, Counter[tuple[str,
     run = f"/runs/parcel/{row.run_id}"
     packing = 4 + 2 * len(texts)
     steps = [f"{run}/{seq}" for seq in (2, 3, 4, 5, packing)]
-    compared = f"/compare?before=parcel/{row.run_id}/5&after=parcel/{row.run_id}/7"
     places = ["/queries", "/queries/q", "/runs", "/tools", "/search?words=tool"]
-    for kind, page in pages(client, *places, run, *steps, compared):
+    for kind, page in pages(client, *places, run, *steps):
         shape = Shape(page)
         # A plot has a bar for each span of time in which an output was saved.
         own_tags = [tag for tag in shape.tags if tag[0] != "rect"]

@@ -236,23 +236,6 @@ def test_a_step_is_shown_despite_unreadable_runs(client: TestClient, run: Record
     run.path.with_name("20990101T000000000000Z-00000000.jsonl").write_text("no trace")
     answer = client.get(f"/runs/parcel/{run.run_id}/{run.of(PackingLine)[0].seq}")
     assert answer.status_code == 200
-    assert "Compare with" in answer.text
-
-
-def test_two_steps_are_compared_from_the_first_changed_byte(
-    client: TestClient, run: RecordedRun
-) -> None:
-    first, second = run.of(PackingLine)
-    old, new = (first.text or "").encode(), (second.text or "").encode()
-    pairs = enumerate(zip(old, new, strict=False))
-    same = next(index for index, (old_byte, new_byte) in pairs if old_byte != new_byte)
-    before, after = (f"parcel/{run.run_id}/{line.seq}" for line in (first, second))
-    assert f'value="{before}"' in client.get(f"/runs/{after}").text
-    page = client.get("/compare", params={"before": before, "after": after}).text
-    assert f"The first changed byte is {same:,} of {len(new):,}" in seen(page)
-    assert page.count(f"<mark>{new[same : same + 1].decode()}</mark>") == 1
-    assert "memory m2: new" in page
-    assert "are the same" in client.get("/compare", params={"before": after, "after": after}).text
 
 
 @pytest.mark.usefixtures("run")
@@ -301,8 +284,6 @@ def test_nothing_outside_the_folders_is_shown(client: TestClient, tmp_path: Path
         "/runs/linked/20261123T000000000000Z-00000000",
         "/runs/parcel/20261123T000000000000Z-00000000",
         "/runs/parcel/x/1",
-        "/compare?before=x&after=y",
-        "/compare",
         "/other",
     ):
         assert client.get(address).status_code == 404, address

@@ -214,20 +214,6 @@ def test_the_same_trace_gives_the_same_page(long_run: RecordedRun) -> None:
     assert render_html(long_run) == render_html(long_run)
 
 
-async def test_a_packing_lists_changes_since_the_last_one(tmp_path: Path) -> None:
-    async def story(_: FileContextPointerStore) -> None:
-        for numbers in ((1, 2), (1, 3), (1, 3)):
-            await pack(None, 2_000, memory_hits=tuple(map(memory, numbers)))
-
-    page = re.sub("</?bdi>", "", render_html(await recorded(story, tmp_path)))
-    assert "2 changes since step 2" in page
-    assert (
-        "<li>memory m3: new, whole (16 tokens)</li>\n"
-        "<li>memory m2: whole (16 tokens) → not a candidate</li>" in page
-    )
-    assert page.count("Nothing changed since the last packing.") == 1
-
-
 def test_the_page_begins_with_the_answer(long_run: RecordedRun) -> None:
     head = render_html(long_run).partition("What was left out, and why")[0]
     assert re.search('<p class="answer"[^>]*><bdi>At noon.</bdi></p>', head)

@@ -56,7 +56,7 @@ def tool_call(pointer_id: str, day: str | None = None) -> ToolCallLine:
 
 
 def prompt(text: str, **fields: Any) -> ModelCallLine:
-    sent = SentPrompt(digest="d", bytes=len(text), chunk_bytes=256, text=text)
+    sent = SentPrompt(digest="d", bytes=len(text), text=text)
     return call().model_copy(update={"prompt": sent, **fields})
 
 

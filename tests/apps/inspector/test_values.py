@@ -8,8 +8,7 @@ import pytest
 from llm_common.agents import FileContextPointerStore
 from llm_common.apps.inspector import run_values
 from llm_common.apps.inspector.application import Inspector
-from llm_common.apps.inspector.comparison import changed_text, comparable_steps, first_change
-from llm_common.apps.inspector.recorded_runs import RecordedRuns, Step
+from llm_common.apps.inspector.recorded_runs import RecordedRuns
 from llm_common.core.models import LLMUsage
 from llm_common.core.structured import Attempt
 from llm_common.errors import PointerNotFoundError, StoreError
@@ -50,7 +49,7 @@ def write(path: Path, *lines: Line) -> Path:
 def call(
     usage: LLMUsage | None = None, cost_usd: float | None = None, **prompt: Any
 ) -> ModelCallLine:
-    fields = {"digest": "d", "bytes": 40, "chunk_bytes": 256} | prompt
+    fields = {"digest": "d", "bytes": 40} | prompt
     return ModelCallLine(
         attempt=Attempt("m", 5, usage=usage, cost_usd=cost_usd),
         prompt=SentPrompt.model_validate(fields),
@@ -132,15 +131,6 @@ def test_the_parts_of_a_budget_fill_its_bar() -> None:
     assert [item.id for item in run_values.left_out_items(packing())] == ["b"]
 
 
-def test_the_packing_before_a_packing_is_the_last_one() -> None:
-    run = run_of(packing(), call(), packing(), packing())
-    first, _, third, fourth = run.lines
-    assert isinstance(first, PackingLine)
-    assert isinstance(fourth, PackingLine)
-    assert run_values.packing_before(fourth, run) == third
-    assert run_values.packing_before(first, run) is None
-
-
 def test_messages_share_the_tokens_of_a_prompt_by_their_bytes() -> None:
     messages = [SentMessage(role="system", bytes=30, digest="x")]
     messages.append(SentMessage(role="user", bytes=10, digest="y"))
@@ -165,85 +155,6 @@ def test_the_answer_of_a_run_is_its_last() -> None:
     answers = [AnswerLine(status="ok", text=text) for text in ("one", "two")]
     assert run_values.answer(run_of(*answers)) == "two"
     assert run_values.answer(run_of()) is None
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "sentence", "same"),
-    [
-        (
-            call(text="x" * 40),
-            call(text="x" * 40),
-            "Both prompts are the same 40 bytes.",
-            0,
-        ),
-        (
-            call(digest="a", bytes=400, prefixes=("1",)),
-            call(digest="b", bytes=500, prefixes=("1",)),
-            (
-                "The first changed byte is between 256 and 400 of 500. "
-                "Record with texts=True to find it exactly."
-            ),
-            None,
-        ),
-        (
-            packing(text="rain and wind"),
-            packing(text="rain and sun"),
-            "The first changed byte is 9 of 12, counted from 0: 75% of the bytes come before it.",
-            9,
-        ),
-        (packing(text="rain"), packing(text="rain"), "Both texts are the same 4 bytes.", 4),
-        (
-            packing(),
-            packing(text="rain"),
-            "The texts cannot be compared. A trace has them only with texts=True.",
-            None,
-        ),
-        (
-            packing(text="rain"),
-            packing(),
-            "The texts cannot be compared. A trace has them only with texts=True.",
-            None,
-        ),
-        (
-            packing(text="rain", text_digest="cut"),
-            packing(text="rainy"),
-            (
-                "The first changed byte is 4 of 5, counted from 0: 80% of the bytes come before it. "
-                "The text of step 0 is cut or redacted in its trace."
-            ),
-            4,
-        ),
-    ],
-)
-def test_the_first_change_of_two_steps(
-    before: Line, after: Line, sentence: str, same: int | None
-) -> None:
-    change = first_change(before, after)
-    assert change[0] == sentence
-    if same is not None and "prompts" not in sentence:
-        assert change[1] == same
-
-
-def test_a_change_is_shown_with_the_text_around_it() -> None:
-    text = "é" * 3_000 + "X" + "z" * 5_000
-    change = changed_text(text, len(("é" * 3_000).encode()))
-    assert change.is_cut
-    assert {*change.same} == {"é"}
-    assert change.first == "X"
-    assert change.following.strip("z") == ""
-    assert len(change.following) + change.more_chars == 5_000
-    # Half a character is not the same.
-    assert changed_text("éa", 1).first == "é"
-    assert changed_text("same", 4) == (False, "same", "", "", 0)
-
-
-def test_a_step_is_compared_with_those_before_it_first() -> None:
-    run = run_of(packing(), call(), packing(), packing(), packing())
-    other = run_of(call(), packing(), name="other.jsonl")
-    choices = comparable_steps(Step(run, run.lines[3]), [other])
-    assert [step.line.seq for step in choices["This run"]] == [3, 1, 5]
-    assert [step.line.seq for step in choices["Run other"]] == [2]
-    assert comparable_steps(Step(run, RunEnd(status="ok", seconds=1.0)), [other]) == {}
 
 
 BEGIN, END = RunBegin(query_id="q"), RunEnd(status="ok", seconds=1.0)
@@ -273,7 +184,7 @@ def test_runs_are_listed_newest_first_and_links_are_not_followed(tmp_path: Path)
 def test_only_steps_and_runs_that_exist_are_shown(tmp_path: Path) -> None:
     write(tmp_path / "q" / "20260101T1.jsonl", BEGIN, ToolCallLine(tool="find"), END)
     runs = RecordedRuns(tmp_path)
-    assert runs.step("q", "20260101T1", 2).key == "q/20260101T1/2"
+    assert runs.step("q", "20260101T1", 2).line.seq == 2
     for seq in (1, 3, 9):  # the begin, the end, and no line
         with pytest.raises(PointerNotFoundError, match=f"The run has no step {seq}"):
             runs.step("q", "20260101T1", seq)
@@ -287,18 +198,6 @@ def test_a_run_that_is_too_long_for_a_page_is_not_read(tmp_path: Path) -> None:
         opened.truncate(32_000_001)  # sparse: it takes no space on the disk
     with pytest.raises(StoreError, match="over 32,000,000 bytes, too many for a page"):
         RecordedRuns(tmp_path).run("q", "20260101T1")
-
-
-def test_the_newest_other_runs_of_a_query_are_its_siblings(tmp_path: Path) -> None:
-    for number in range(5):
-        write(tmp_path / "q" / f"2026010{number}T1.jsonl", BEGIN, END)
-    write(tmp_path / "other" / "20260109T1.jsonl", BEGIN, END)
-    (tmp_path / "q" / "20260103T1.jsonl").write_text("damaged")
-    runs = RecordedRuns(tmp_path)
-    run = runs.run("q", "20260104T1")
-    assert [one.run_id for one in runs.siblings(run, limit=3)] == ["20260102T1", "20260101T1"]
-    oldest = runs.run("q", "20260100T1")
-    assert [one.run_id for one in runs.siblings(oldest, limit=1)] == ["20260104T1"]
 
 
 def test_the_costs_of_tools_are_counted_over_runs(tmp_path: Path) -> None:
