@@ -77,7 +77,7 @@ torture: .venv/.installed ## run the slow campaigns, and each law with 200 cases
 bench: .venv/.installed ## measure speed, and quality on the sets in the folder LLM_COMMON_EVAL_DATA
 	@failed=; for file in benchmarks/bench_*.py $${LLM_COMMON_EVAL_DATA:+benchmarks/quality_*.py}; do $(BIN)/python $$file || failed="$$failed $$file"; done; test -z "$$failed" || { echo "over a limit:$$failed"; exit 1; }
 
-test-llm: .venv/.installed .llm-venv/.installed ## run selectors and demo against a small real model; MODEL=file.gguf names another
+test-llm: .venv/.installed .llm-venv/.installed ## run selectors and an agent against a small real model; MODEL=file.gguf names another
 	@LLM_TEST_MODEL=$(if $(MODEL),"$(abspath $(MODEL))") $(BIN)/python -m pytest -q -m llm -s -o faulthandler_timeout=900
 
 .llm-venv/.installed:

@@ -72,12 +72,13 @@ def test_the_figures_are_those_of_the_demo(tmp_path: Path) -> None:
     tokens = [int(figure.replace(",", "")) for _, figure in rows]
     assert found == [
         len(document["questions"]),
-        document["evidence_first_tokens"],
-        document["evidence_best_records"],
-        document["evidence"],
+        sum(question["in_first_tokens"] for question in document["questions"]),
+        sum(question["in_best_records"] for question in document["questions"]),
+        sum(bool(question["found_in"]) for question in document["questions"]),
     ]
     returned = sum(question["tokens_returned"] for question in document["questions"])
-    assert tokens == [returned, *[document["tokens_with"]] * 3]
+    prompts = sum(question["tokens_in_prompt"] for question in document["questions"])
+    assert tokens == [returned, *[prompts] * 3]
 
 
 async def test_the_program_for_a_model_asks_the_one_the_endpoint_has_f_179(tmp_path: Path) -> None:

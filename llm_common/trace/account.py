@@ -47,7 +47,7 @@ __all__ = [
 NEAR_MISSES: Final = 5
 
 NO_MODEL: Final = "no model"
-"""Name of the model of a client that stands in for one and asks none, as in `llm-common demo`."""
+"""Name of the model of a client that asks no model, as in `llm-common demo`."""
 
 CHARS_PER_TOKEN: Final = 4.0
 """Characters of a token of English text, where a trace has nothing to measure by."""

@@ -3,28 +3,31 @@
 The model's answers are printed, so that a person can judge them: `make test-llm`.
 """
 
-import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, SecretStr
 
 from llm_common.agents import (
+    AgenticExecutor,
+    Answering,
     ContextRelevanceSelector,
     FileContextPointerStore,
     LexicalToolSelector,
+    OffloadPolicy,
     PlannedTask,
+    ToolContextManager,
     ToolRegistry,
     ToolSelectionConfig,
     ToolSelector,
 )
-from llm_common.apps.cli.demo.evidence import BUDGET, Agent, ask_questions
+from llm_common.apps.cli.demo.agent import BUDGET
+from llm_common.apps.cli.demo.public_data import public_tools
 from llm_common.apps.cli.demo.questions import QUESTIONS
+from llm_common.apps.inspector import render_html
 from llm_common.core import Attempt, LLMConfig, LLMMessage, OpenAICompatibleClient, ask
 from llm_common.errors import MalformedReplyError
-from llm_common.trace import read_trace
+from llm_common.trace import Trace, read_trace
 from llm_common.trace.lines import ModelCallLine
 
 pytestmark = pytest.mark.llm
@@ -119,42 +122,6 @@ async def test_a_reply_cut_by_max_tokens_is_recognised(config: LLMConfig) -> Non
     assert attempts[0].usage.completion_tokens == 12
 
 
-def demo(endpoint: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    """Run `llm-common demo --json` with the endpoint and a secret key in its environment."""
-    timeouts = dict.fromkeys(
-        (
-            "LLM_COMMON_TIMEOUT_S",
-            "LLM_COMMON_TOOL_SELECTION_TIMEOUT_S",
-            "LLM_COMMON_CONTEXT_SELECTION_TIMEOUT_S",
-        ),
-        str(TIMEOUT_S),
-    )
-    settings = {
-        "PATH": "",
-        "LLM_COMMON_PROVIDER": "local",
-        "LLM_COMMON_BASE_URL": endpoint,
-        "LLM_COMMON_API_KEY": KEY,
-        "LLM_COMMON_MODEL": "smollm2",
-        "LLM_COMMON_TOOL_SELECTION_MODEL": "smollm2",
-        "LLM_COMMON_MAX_TOKENS": "150",
-    }
-    program = [
-        sys.executable,
-        "-c",
-        "from llm_common.apps.cli import main; main()",
-        "demo",
-        *map(str, arguments),
-        "--json",
-    ]
-    run = subprocess.run(
-        program, capture_output=True, text=True, check=False, env=settings | timeouts, cwd=ROOT
-    )
-    report("demo", run.stdout[-3000:])
-    assert run.returncode in {0, 1}, run.stderr
-    assert_no_leak(run.stdout, run.stderr)
-    return run
-
-
 def assert_no_leak(*texts: str) -> None:
     """Fail if a text contains the key, or the path of the model or of this program."""
     for text in texts:
@@ -162,45 +129,39 @@ def assert_no_leak(*texts: str) -> None:
         assert str(ROOT) not in text
 
 
-def assert_inert_pages(folder: Path) -> None:
-    """Fail unless each question has a page and a trace, and none of them leaks anything."""
-    for number in range(1, len(QUESTIONS) + 1):
-        page = (folder / f"{number}.html").read_text(encoding="utf-8")
-        assert page.lower().startswith("<!doctype html>")
-        assert_no_leak(page)
-    traces = [*(folder / "traces").rglob("*.jsonl")]
-    assert len(traces) == len(QUESTIONS)
-    assert_no_leak(*(trace.read_text(encoding="utf-8") for trace in traces))
-
-
-def test_the_demo_ends_each_question_with_an_answer_or_reason(
-    endpoint: str, tmp_path: Path
-) -> None:
-    document = json.loads(demo(endpoint, "--output", tmp_path).stdout)
-    assert [each["question"] for each in document["questions"]] == [each.text for each in QUESTIONS]
-    assert all(each["answer"] or each["problem"] for each in document["questions"])
-    assert_inert_pages(tmp_path)
-
-
 async def test_the_model_reads_no_more_tokens_than_the_budget_shown(
     config: LLMConfig, tmp_path: Path
 ) -> None:
-    async with OpenAICompatibleClient(config) as client:
-        agent = Agent(LexicalToolSelector(), client, "words choose, the model answers")
-        reports = await ask_questions(
-            QUESTIONS,
-            agent,
-            folder=tmp_path,
-            progress=lambda *_: None,
-        )
+    """Ask the questions of `llm-common demo`: words choose the calls, and the model answers."""
     sizes: list[int] = []
-    for each in reports:
-        assert each.trace is not None
-        usages = [line.attempt.usage for line in read_trace(each.trace).of(ModelCallLine)]
-        sizes += (read := [usage.prompt_tokens for usage in usages if usage])
-        report(each.question, (each.tokens_with, read, each.answer or each.problem))
-        assert each.found_in or each.problem or each.kind == "list"
-        assert (each.answer and read) or each.problem  # so small a model may not end in time
+    trace = Trace(tmp_path / "traces", texts=True)
+    with_key = config.model_copy(update={"api_key": SecretStr(KEY)})
+    async with OpenAICompatibleClient(with_key) as client:
+        for question in QUESTIONS:
+            session = ToolContextManager(tmp_path / "context", clear_on_exit=True)
+            executor = AgenticExecutor(
+                client,
+                public_tools(),
+                session,
+                selector=LexicalToolSelector(),
+                offload=OffloadPolicy(),
+                read_back=True,
+            )
+            async with session:
+                with trace.run(session.query_id_of(question.text), query=question.text) as run:
+                    answer = await executor.run(
+                        question.text, plan=question.steps, answering=Answering(budget=BUDGET)
+                    )
+            trace.flush()
+            assert run.path is not None
+            recorded = read_trace(run.path)
+            usages = [line.attempt.usage for line in recorded.of(ModelCallLine)]
+            read = [usage.prompt_tokens for usage in usages if usage]
+            sizes += read
+            report(question.text, (answer.prompt_tokens, read, answer.text or answer.problem))
+            assert (answer.text and read) or answer.problem  # so small a model may not end in time
+            page = render_html(recorded)
+            assert page.lower().startswith("<!doctype html>")
+            assert_no_leak(page, run.path.read_text(encoding="utf-8"))
     assert sizes
     assert max(sizes) <= BUDGET.max_input_tokens
-    assert_inert_pages(tmp_path)

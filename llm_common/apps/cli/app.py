@@ -3,7 +3,7 @@
 import asyncio
 import secrets
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -29,9 +29,6 @@ from llm_common.apps.cli.terminal import (
 from llm_common.apps.cli.tools_commands import tools
 from llm_common.apps.cli.trace_commands import trace_app
 from llm_common.runtime import POINTER_STORE_DIR, TRACE_DIR, missing_extra, read_path
-
-if TYPE_CHECKING:
-    from llm_common.apps.cli.demo.report import DemoDocument
 
 # Commands import what only they need when they run, so `--help` answers quickly.
 # ruff: noqa: PLC0415
@@ -66,53 +63,38 @@ def demo(
         ),
     ] = Path("llm-common-demo"),
     json: AsJson = False,
-    keep: Annotated[  # noqa: ARG001
-        bool, typer.Option("--keep", hidden=True, help="Outputs are always kept in the folder.")
-    ] = False,
 ) -> None:
     """Ask an agent eight questions over public data, and compare its prompts with simpler ones.
 
-    Three questions use other words than the data, two its own, and one each asks for a list, a
-    count and a maximum. For each, the table says whether the data of the answer is in the prompt,
-    in the beginnings of the outputs, and in their best records by BM25, in as many tokens. It then
-    looks for a rule of the first message after 200 turns, and makes a call again.
+    For each question, the table says what the tools returned and what a model would see of it, and
+    whether the data of the answer is in the prompt, in the beginnings of the outputs, and in their
+    best records by BM25, in as many tokens. The first three questions use other words than the
+    data, the next two its own, and then come a list, a count and a maximum.
 
-    Without a configured endpoint nothing leaves this machine: full-text ranking chooses, and no
-    model answers. If LLM_COMMON_PROVIDER, LLM_COMMON_BASE_URL or a provider's key is set, the
-    model chooses and answers. The command ends with 1 if a question failed. Evidence that is
-    not found is reported and does not count as a failure.
+    Nothing leaves this machine: word ranking chooses, and no model is asked. The command ends with
+    1 if a question failed. Evidence that is not found is reported and does not count as a failure.
     """
-    from llm_common.agents import FileContextPointerStore
-    from llm_common.apps.cli.demo.conversation import check_rule, run_again
-    from llm_common.apps.cli.demo.evidence import STORE, agent_from_env, ask_questions
-    from llm_common.apps.cli.demo.pages import write_pages
+    from llm_common.apps.cli.demo.agent import BUDGET, STORE, TRACES, ask
     from llm_common.apps.cli.demo.questions import QUESTIONS
-    from llm_common.apps.cli.demo.report import demo_document, show_demo
-
-    async def ask() -> "DemoDocument":
-        async with agent_from_env() as agent:
-            results = await ask_questions(QUESTIONS, agent, folder=output, progress=progress)
-        progress("A long conversation", len(QUESTIONS), len(QUESTIONS))
-        store = FileContextPointerStore(output / STORE)
-        return demo_document(
-            write_pages(results, output),
-            model=agent.label,
-            folder=output,
-            rule=await check_rule(store),
-            re_run=await run_again(store),
-        )
+    from llm_common.apps.cli.demo.report import show_demo
+    from llm_common.core import counter_label
 
     try:
         output.mkdir(parents=True, exist_ok=True)
     except OSError as exc:
         raise typer.BadParameter(f"{exc.strerror}: {output}", param_hint="--output") from exc
+    results = []
     with show_progress("Starting the agent", silent=json) as progress:
-        document = asyncio.run(ask())
+        for number, question in enumerate(QUESTIONS, start=1):
+            progress(f"Question {number}", number - 1, len(QUESTIONS))
+            results.append(asyncio.run(ask(question, number, output)))
     if json:
-        print_json(document)
+        document = {"budget_tokens": BUDGET.max_input_tokens, "counter": counter_label()}
+        folders = {"folder": output, "store": output / STORE, "traces": output / TRACES}
+        print_json({**document, **folders, "questions": results})
     else:
-        show_demo(document, stdout_console())
-    if any(question.problem for question in document.questions):
+        show_demo(results, output, stdout_console())
+    if any(result.problem for result in results):
         raise typer.Exit(ExitCode.FAILED)
 
 

@@ -26,8 +26,7 @@ FIELDS = {
     "tools rank": "request total tools",
     "tools check": "total tokens errors problems",
     "doctor": "version python variables store endpoint extras problems",
-    "demo": "model counter budget_tokens questions tokens_without tokens_with evidence "
-    "evidence_first_tokens evidence_best_records rule re_run folder seconds store traces",
+    "demo": "budget_tokens counter folder questions store traces",
     "gateway doctor": "pid started_at running servers waiting tokens_of_all tokens_listed "
     "searched tokens_otherwise calls "
     "results_kept tokens_not_sent tokens_read_back",

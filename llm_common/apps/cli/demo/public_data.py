@@ -72,8 +72,14 @@ def get_unemployment(industry: str) -> list[dict[str, Any]]:
     for row in orjson.loads(_read_text("unemployment.json")):
         if row["series"].casefold() == industry.casefold():
             month = f"{row['year']}-{row['month']:02}"
-            fields = {"industry": row["series"], "month": month}
-            rows.append({**fields, "count": row["count"], "rate": row["rate"]})
+            rows.append(
+                {
+                    "industry": row["series"],
+                    "month": month,
+                    "count": row["count"],
+                    "rate": row["rate"],
+                }
+            )
     return rows
 
 

@@ -1,0 +1,127 @@
+"""An agent that asks the questions, and what its prompts contain."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+from llm_common.agents import (
+    AgenticExecutor,
+    Answering,
+    FileContextPointerStore,
+    LexicalToolSelector,
+    OffloadPolicy,
+    Session,
+    TokenBudget,
+    ToolContextManager,
+)
+from llm_common.apps.cli.demo.baselines import best_records, first_tokens
+from llm_common.apps.cli.demo.public_data import public_tools
+from llm_common.apps.cli.demo.questions import Question
+from llm_common.apps.inspector import render_html
+from llm_common.core import DefaultCounter, LLMResponse
+from llm_common.testing import ScriptedClient
+from llm_common.text.display import to_json
+from llm_common.trace import Trace, read_trace
+from llm_common.trace.account import NO_MODEL
+
+BUDGET: Final = TokenBudget(max_input_tokens=4_000, max_output_tokens=500)
+STORE: Final = "context"
+TRACES: Final = "traces"
+_NO_ANSWER: Final = LLMResponse(
+    id="none", model=NO_MODEL, content="Nothing answers here: no model is asked.", cost_usd=0.0
+)
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionResult:
+    """What the agent gathered for a question, and where its evidence is.
+
+    Attributes:
+        question: The question.
+        tokens_returned: Tokens of all outputs of the tools.
+        tokens_in_prompt: Tokens of the prompt that a model would get.
+        seen: The line of it, or of the query's rows, with the most values of the first evidence.
+        missing: The pieces of evidence that the prompt lacks.
+        found_in: Where a model sees all of it: the prompt, the rows of one query, or nowhere.
+        in_first_tokens: Whether the beginnings of the outputs contain all of it, in as many tokens.
+        in_best_records: Whether the records that BM25 ranks first do.
+        problem: What failed, or an empty text.
+    """
+
+    question: Question
+    tokens_returned: int
+    tokens_in_prompt: int
+    seen: str
+    missing: tuple[str, ...]
+    found_in: Literal["prompt", "query", ""]
+    in_first_tokens: bool
+    in_best_records: bool
+    problem: str
+
+
+async def ask(question: Question, number: int, folder: Path) -> QuestionResult:
+    """Gather the data for a question, and look for its evidence in the prompt.
+
+    Word ranking chooses the calls. No model answers, so the run ends with its prompt. The folder
+    gets the outputs, the trace, and the page of the run, as `llm-common inspect` shows it.
+
+    Raises:
+        OSError: If the page cannot be written.
+        StoreError: If the store or the trace cannot be read.
+    """
+    session = Session(FileContextPointerStore(folder / STORE), session_id=f"demo:{number}")
+    await session.clear()  # of an earlier demo in this folder
+    manager = await ToolContextManager.of(session)
+    model = ScriptedClient([], default=_NO_ANSWER)
+    executor = AgenticExecutor(
+        model,
+        public_tools(),
+        manager,
+        selector=LexicalToolSelector(),
+        offload=OffloadPolicy(),
+        read_back=True,
+    )
+    # With texts, so that the page shows the prompt. The data is public.
+    trace = Trace(folder / TRACES, texts=True)
+    with trace.run(manager.query_id_of(question.text), query=question.text) as run:
+        answer = await executor.run(
+            question.text, plan=question.steps, answering=Answering(budget=BUDGET), session=manager
+        )
+    trace.flush()  # the page is rendered from the file
+
+    outputs = []
+    tokens = {}
+    for pointer in manager.get_all_pointers():
+        output = await session.store.aload_result(pointer=pointer)
+        text = output if isinstance(output, str) else to_json(output)
+        tokens[pointer.pointer_id] = DefaultCounter().count(text)
+        outputs.append(output)
+    if run.path:
+        values = [value for piece in question.evidence for value in piece.split(" | ")]
+        page = render_html(read_trace(run.path), evidence=values, returned_tokens=tokens)
+        (folder / f"{number}.html").write_text(page, encoding="utf-8")
+
+    prompt = "\n".join(str(message.content) for call in model.calls for message in call.messages)
+    missing = question.missing_from(prompt)
+    found_in: Literal["prompt", "query", ""] = "" if missing else "prompt"
+    rows = ""
+    tables = await session.tables()  # the newest first
+    if missing and question.sql and tables:
+        rows = await session.query(question.sql.format(table=tables[0].name))
+        if not question.missing_from(rows):
+            found_in = "query"
+
+    # The simpler ways get as many tokens as the prompt has.
+    first = first_tokens(outputs, max_tokens=answer.prompt_tokens)
+    best = best_records(question.text, outputs, max_tokens=answer.prompt_tokens)
+    return QuestionResult(
+        question=question,
+        tokens_returned=sum(tokens.values()),
+        tokens_in_prompt=answer.prompt_tokens,
+        seen=question.line_of(f"{prompt}\n{rows}"),
+        missing=missing,
+        found_in=found_in,
+        in_first_tokens=not question.missing_from(first),
+        in_best_records=not question.missing_from(best),
+        problem=answer.problem or "; ".join(answer.failures),
+    )
