@@ -20,7 +20,7 @@ from llm_common.apps.cli.demo.questions import Question
 from llm_common.apps.inspector import render_html
 from llm_common.core import DefaultCounter, LLMResponse
 from llm_common.testing import ScriptedClient
-from llm_common.text.display import to_json
+from llm_common.text import to_json
 from llm_common.trace import Trace, read_trace
 from llm_common.trace.account import NO_MODEL
 

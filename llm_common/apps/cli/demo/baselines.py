@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from llm_common.core import DefaultCounter
-from llm_common.ranking.lexical import BM25, word_scores
-from llm_common.text.display import to_json
+from llm_common.ranking import BM25, word_scores
+from llm_common.text import to_json
 
 _COUNTER: Final = DefaultCounter()
 _WORD: Final = re.compile(r"[a-z0-9]+")
