@@ -32,7 +32,6 @@ from llm_common.agents import (
     ToolSelector,
 )
 from llm_common.core import ExactCounter
-from llm_common.core.two_attempts import Prompt
 from llm_common.errors import ConfigError
 from llm_common.selection.catalogue import read_catalogue
 from llm_common.selection.relevance import build_relevance_prompt
@@ -250,8 +249,7 @@ async def report_pointers(runs: int) -> list[str]:
         ScriptedClient([], default='{"pointer_ids": []}'), max_selected=6
     )
     prompt = build_relevance_prompt(task(1).description, pool, max_selected=6, include_digest=False)
-    assert isinstance(prompt.inquiry, Prompt)
-    size = sum(len(str(message.content).encode()) for message in prompt.inquiry.messages())
+    size = sum(len(str(message.content).encode()) for message in prompt.prompt.messages())
     shortlist, whole, peer = await milliseconds(
         runs,
         lambda number: build_relevance_prompt(

@@ -161,20 +161,6 @@ UNKNOWN_PRICE = Variable(
 ZAI_API_KEY = Variable("ZAI_API_KEY", "", "key for z.ai", secret=True)
 OPENROUTER_API_KEY = Variable("OPENROUTER_API_KEY", "", "key for OpenRouter", secret=True)
 OPENAI_API_KEY = Variable("OPENAI_API_KEY", "", "key for OpenAI", secret=True)
-DECISION_URL = Variable(
-    "LLM_COMMON_DECISION_URL", "", "endpoint of a decision model, with or without `/v1`"
-)
-DECISION_MODEL = Variable(
-    "LLM_COMMON_DECISION_MODEL", "", "decision model, such as `jev-latest` or `gpt-6-luna`"
-)
-DECISION_API_KEY = Variable(
-    "LLM_COMMON_DECISION_API_KEY", "", "key of the decision endpoint", secret=True
-)
-DECISION_WIRE = Variable(
-    "LLM_COMMON_DECISION_WIRE",
-    "systemone",
-    "wire format: `systemone` for `/v1/systemone`, `openai` for `/v1/decisions`",
-)
 TRACE_DIR = Variable("LLM_COMMON_TRACE_DIR", "", "folder for traces. Unset: runs are not traced")
 
 GATEWAY_TOKEN = Variable(
@@ -229,10 +215,6 @@ VARIABLES: tuple[Variable, ...] = (
     ZAI_API_KEY,
     OPENROUTER_API_KEY,
     OPENAI_API_KEY,
-    DECISION_URL,
-    DECISION_MODEL,
-    DECISION_API_KEY,
-    DECISION_WIRE,
     GATEWAY_TOKEN,
     TRACE_DIR,
     XDG_CACHE_HOME,

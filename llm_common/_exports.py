@@ -14,7 +14,6 @@ from importlib.util import find_spec
 PUBLIC_PACKAGES = (
     "llm_common.agents",
     "llm_common.core",
-    "llm_common.decisions",
     "llm_common.clients",
     "llm_common.context",
     "llm_common.memory",

@@ -48,7 +48,7 @@ INSTRUMENTS: Final[Mapping[str, Instrument]] = MappingProxyType(
             "{token}", "Output tokens of a call.", _TOKENS
         ),
         "gen_ai.client.operation.duration": Instrument(
-            "s", "A selection, a memory operation, or a call of a decision model.", _SECONDS
+            "s", "A selection or a memory operation.", _SECONDS
         ),
         "gen_ai.execute_tool.duration": Instrument("s", "A tool call.", _SECONDS),
         "gen_ai.invoke_agent.duration": Instrument("s", "A run.", _RUN_SECONDS),

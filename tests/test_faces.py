@@ -50,7 +50,6 @@ LATE = [
     "llm_common.agents",
     "llm_common.agents.context_pointers",
     "llm_common.core",
-    "llm_common.decisions",
     "llm_common.memory",
     "llm_common.pointers",
     "llm_common.ranking",

@@ -47,7 +47,6 @@ from llm_common.context import (
     classify_intent,
 )
 from llm_common.core import LLMConfig, LLMMessage, OpenAICompatibleClient
-from llm_common.decisions import HttpDecisionClient
 from llm_common.errors import (
     ConfigError,
     CostLimitError,
@@ -747,19 +746,6 @@ MISTAKES = [
         ImportError,
         "cannot import name 'ToolRegistry' from 'llm_common'. Write: from llm_common.agents "
         "import ToolRegistry",
-    ),
-    Mistake(
-        "a decision client from the wrong module",
-        lambda at: importlib.import_module("llm_common.agents").HttpDecisionClient,
-        ImportError,
-        "cannot import name 'HttpDecisionClient' from 'llm_common.agents'. Write: from "
-        "llm_common.decisions import HttpDecisionClient",
-    ),
-    Mistake(
-        "an address where a decision client's configuration belongs",
-        lambda at: HttpDecisionClient("http://127.0.0.1/v1"),
-        TypeError,
-        "config must be a DecisionConfig, got str; pass DecisionConfig(url=…, model=…)",
     ),
     Mistake(
         "a definition as JSON in an index of tools",

@@ -27,7 +27,7 @@ MAX_DISTRIBUTIONS = 18  # of an install without extras, ours among them
 # What a program can use without an extra. The counter reads a data file of the wheel.
 PLAIN_USE = """
 import importlib, importlib.resources
-for name in "agents context core decisions errors folders history memory testing tools trace".split():
+for name in "agents context core errors folders history memory testing tools trace".split():
     importlib.import_module(f"llm_common.{name}")
 from llm_common.core import DefaultCounter
 assert DefaultCounter().count("How many tokens has this?") > 3

@@ -117,7 +117,7 @@ async def doctor(
     Changes nothing, and reports no value of a secret. Never raises for a wrong setting.
 
     Args:
-        offline: Whether to leave out the five short questions to the endpoint.
+        offline: Whether to leave out the four short questions to the endpoint.
         quick: Whether to leave out reading every stored result.
         progress: Called with the name of each step before it begins. Defaults to nothing.
 
@@ -140,7 +140,6 @@ def _diagnose(
         ToolSelectionConfig.from_env,
         check_relevance_settings,
         Settings.from_env,
-        _check_decisions,
     )
     for check in checks:
         try:
@@ -164,15 +163,6 @@ def _diagnose(
         # One wrong setting can fail several checks with the same sentence.
         problems=tuple(map(DEFAULT_REDACTOR.text, dict.fromkeys(problems))),
     )
-
-
-def _check_decisions() -> None:
-    """Check the settings of decision models, which may raise ConfigError."""
-    from llm_common.decisions import HttpDecisionClient, decision_config_from_env
-
-    if config := decision_config_from_env():
-        # Its constructor checks the address, the key and the price for a cost limit.
-        HttpDecisionClient(config)
 
 
 def _variables() -> tuple[VariableInForce, ...]:

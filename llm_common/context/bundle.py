@@ -191,31 +191,6 @@ class ItemAccount(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class JudgeAccount:
-    """The call of a decision model that weighed the best items.
-
-    Attributes:
-        status: `ok`, `no_candidates` (nothing to weigh, so no call), or `timeout`, `invalid` or
-            `error` (no usable answer).
-        items: Number of items that were weighed. Their accounts have the part `judge`.
-        note: What went wrong, without text of the user, or "". After a failure the items are ranked
-            by words.
-        model: The model that answered or was requested.
-        tokens: All tokens of the call.
-        cost_usd: Price of the call in dollars, or None if it is unknown.
-        latency_ms: Duration of the call in milliseconds.
-    """
-
-    status: str
-    items: int
-    note: str = ""
-    model: str | None = None
-    tokens: int = 0
-    cost_usd: float | None = None
-    latency_ms: int = 0
-
-
-@dataclass(frozen=True, slots=True)
 class BundleMetadata:
     """The statistics of a bundle.
 
@@ -230,7 +205,6 @@ class BundleMetadata:
         outputs_selected: Number of stored outputs in the bundle.
         intent: The intent of the request.
         strategy: Name of the scoring strategy.
-        judge: The account of the decision model, or None if the strategy has none.
     """
 
     total_tokens: int
@@ -243,7 +217,6 @@ class BundleMetadata:
     outputs_selected: int
     intent: IntentType
     strategy: str
-    judge: JudgeAccount | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,8 +269,6 @@ class ContextBundle:
             f"({metadata.budget_utilization:.0%}), "
             f"{metadata.selection_strategy}"
         )
-        if metadata.judge and metadata.judge.note:
-            title = f"{title}, {metadata.judge.note}"
         rows = [_HEADER, *map(_row, (*self.kept, *self.dropped))]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = [title]

@@ -28,7 +28,6 @@ from llm_common.context.request import (
     with_zone,
 )
 from llm_common.context.spec_scoring import SpecStrategy, decay
-from llm_common.decisions.questions import DecisionClient, check_decision_client
 from llm_common.pointers.pointer import ContextPointer
 from llm_common.ranking import Embedder
 from llm_common.ranking.embeddings import prominence
@@ -105,14 +104,6 @@ class MeasuredStrategy:
             `embeddings`. None uses words alone.
         max_cached_chars: Maximum number of characters of folded files and turns to cache. The
             default is enough for 2,500 files of 20 KB. 0 caches none.
-        judge: A decision model that `ContextSelector.select` calls once a selection, to ask which
-            of the 40 best items help. See `judge_items`. If it fails, the bundle's `metadata.judge`
-            contains the reason. None calls no model, and `score` itself never does.
-        judge_timeout_s: Seconds to wait for the decision model.
-
-    Raises:
-        TypeError: If `judge` is not a `DecisionClient`.
-        ValueError: If `judge_timeout_s` is not positive.
     """
 
     cut_offs: Mapping[Kind, float] = {"file": _FILE_CUT_OFF}
@@ -123,14 +114,7 @@ class MeasuredStrategy:
         *,
         embedder: Embedder | None = None,
         max_cached_chars: int = 50_000_000,
-        judge: DecisionClient | None = None,
-        judge_timeout_s: float = 5.0,
     ) -> None:
-        if judge is not None:
-            check_decision_client(judge)
-        if not judge_timeout_s > 0:
-            raise ValueError(f"judge_timeout_s is {judge_timeout_s}; it must be more than 0")
-        self.judge, self.judge_timeout_s = judge, judge_timeout_s
         self._embedder = embedder
         self._folded_turns = TextCache(_folded_turn, max_chars=max_cached_chars)
         self._folded_files = TextCache(_folded_file, max_chars=max_cached_chars)

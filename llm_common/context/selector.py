@@ -3,15 +3,14 @@
 import inspect
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from time import perf_counter
 from typing import Literal
 
 from llm_common._telemetry import measure, operation, record, retrieval_attributes
 from llm_common._threads import in_thread
-from llm_common.context.bundle import ContextBundle, JudgeAccount
-from llm_common.context.judging import judge_items
+from llm_common.context.bundle import ContextBundle
 from llm_common.context.packing.candidate import REFUSED, Meter
 from llm_common.context.packing.packer import pack
 from llm_common.context.request import (
@@ -118,9 +117,8 @@ class ContextSelector:
     ) -> ContextBundle:
         """Select and pack the context for a request.
 
-        Scoring, packing and the store run in a thread. The strategy's `judge`, if it has one, is
-        called once between scoring and packing. If it fails, the items are ranked by words. Outputs
-        are loaded only if they may fit, and at most the best twelve of up to 2 MB each.
+        Scoring, packing and the store run in a thread. Outputs are loaded only if they may fit, and
+        at most the best twelve of up to 2 MB each.
 
         Args:
             request: The task and the budget. If its `now` is None, the current time is used.
@@ -147,24 +145,7 @@ class ContextSelector:
         with operation("retrieval", "context", {"gen_ai.data_source.id": "context"}) as current:
             strategies = self._strategies
             scores = await in_thread(score_pool, pool, metered, now=now, strategies=strategies)
-            strategy = strategies[request.strategy]
-            account: JudgeAccount | None = None
-            if isinstance(strategy, MeasuredStrategy) and strategy.judge is not None:
-                # Not in a thread, because an async client belongs to the caller's event loop.
-                timeout_s = strategy.judge_timeout_s
-                scores, account = await judge_items(
-                    strategy.judge, pool, metered, scores, timeout_s=timeout_s
-                )
             texts, bundle = await in_thread(self._pack, metered, pool, allocation, scores, previous)
-            if account is not None:
-                bundle = replace(bundle, metadata=replace(bundle.metadata, judge=account))
-                if account.note:
-                    _log.warning(
-                        "no items were weighed: status %s, model %s: %s",
-                        account.status,
-                        account.model or "unknown",
-                        account.note,
-                    )
             metadata = bundle.metadata
             current.set_attributes(
                 {

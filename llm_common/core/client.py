@@ -100,13 +100,6 @@ def _remedy(client: object) -> str:
     """Return what to pass instead of an object that is not a chat client."""
     if isinstance(client, type):
         return f"pass an instance of {client.__name__}"
-    # First, since other packages' decision models also have the methods of their chat clients.
-    base_names = [base.__name__ for base in type(client).__mro__]
-    if callable(getattr(client, "decide", None)) or "BaseDecisionModel" in base_names:
-        return (
-            "pass a decision client to DecisionRelevanceSelector or DecisionToolSelector of "
-            "llm_common.decisions"
-        )
     if isinstance(client, LLMConfig):
         return "pass OpenAICompatibleClient(config)"
     # LiteLLM's function itself, instead of an object that has it.

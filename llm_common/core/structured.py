@@ -44,7 +44,6 @@ from llm_common.errors import (
 )
 
 ValueT = TypeVar("ValueT")
-AnsweredT = TypeVar("AnsweredT", bound="Answered")
 ModelT = TypeVar("ModelT", bound=BaseModel)
 ReadToolCalls = Callable[[list[dict[str, Any]]], object]
 
@@ -170,10 +169,10 @@ async def ask(
             value = extract_json(response.content)
         return _validated(value, reply_model, reply=response.content)
 
-    arguments = {"messages": as_messages(messages), "model": model, "temperature": temperature}
+    sent = as_messages(messages)
+    arguments = {"messages": sent, "model": model, "temperature": temperature}
     call = _call(client, timeout_s, arguments, json_schema or {})
-    sent = arguments["messages"]
-    return await recorded(
+    return await _recorded(
         client, call, read, prompt=sent, model=model, timeout_s=timeout_s, attempts=attempts
     )
 
@@ -288,28 +287,28 @@ async def answer_turn(
     else:
         call = _call(client, timeout_s, arguments, None)
     sent = [*arguments.get("tools", ()), *arguments["messages"]]
-    return await recorded(
+    return await _recorded(
         client, call, read, prompt=sent, model=model, timeout_s=timeout_s, attempts=attempts
     )
 
 
-async def recorded(
+async def _recorded(
     client: object,
-    call: Coroutine[Any, Any, AnsweredT],
-    read: Callable[[AnsweredT], ValueT],
+    call: Coroutine[Any, Any, "_ProviderResponse"],
+    read: Callable[["_ProviderResponse"], ValueT],
     *,
-    prompt: object,
+    prompt: Sequence[object],
     model: str | None,
     timeout_s: float,
     attempts: list[Attempt] | None,
 ) -> ValueT:
-    """Run one call of any kind of model under the rules of `ask`, and record it.
+    """Run one call of a model under the rules of `ask`, and record it.
 
     Args:
         client: The client. Its `default_model` and `host` are named in errors.
         call: All contact with the client. Raises only LLMError.
         read: Checks the answer. Raises only LLMError.
-        prompt: The input of the model, for the record of the run.
+        prompt: The tools and messages, for the record of the run.
         model: As for `ask`.
         timeout_s: As for `ask`.
         attempts: Gets exactly one record, however the call ends.
@@ -321,7 +320,7 @@ async def recorded(
         LLMError: As from `ask`.
     """
     answered_by, usage, cost_usd = model, None, None
-    answer: AnsweredT | None = None
+    answer: _ProviderResponse | None = None
     # Stays so if neither branch below runs: a CancelledError is not caught.
     error: str | None = "client"
     reason: str | None = "cancelled"
@@ -355,22 +354,6 @@ async def recorded(
             if attempts is not None:
                 attempts.append(attempt)
     return value
-
-
-class Answered(Protocol):
-    """The fields of an answer that are recorded."""
-
-    @property
-    def model(self) -> str | None:
-        """Return the model that answered."""
-
-    @property
-    def usage(self) -> LLMUsage | None:
-        """Return the tokens, or None if they were not counted."""
-
-    @property
-    def cost_usd(self) -> float | None:
-        """Return the dollars, or None if unknown."""
 
 
 async def _within(timeout_s: float, call: Coroutine[Any, Any, ValueT]) -> ValueT:

@@ -3,7 +3,6 @@
 import asyncio
 import hashlib
 import json
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Generic, Literal, TypeVar
@@ -16,8 +15,6 @@ from llm_common.core.structured import Attempt, ReadToolCalls, SupportsChat, ask
 from llm_common.errors import LLMCommonError, LLMError, LLMTimeoutError, MalformedReplyError
 from llm_common.text.display import in_fence
 
-ClientT = TypeVar("ClientT")
-ReplyT = TypeVar("ReplyT")
 ModelT = TypeVar("ModelT", bound=BaseModel)
 ChoiceT = TypeVar("ChoiceT")
 
@@ -86,43 +83,7 @@ class Verdict(Generic[ChoiceT]):
 
 
 @dataclass(frozen=True, slots=True)
-class ModelCall:
-    """The settings of one call, and the list that its record is appended to."""
-
-    model: str | None
-    temperature: float
-    timeout_s: float
-    attempts: list[Attempt]
-
-
-class Inquiry(ABC, Generic[ClientT, ReplyT, ChoiceT]):
-    """A question to a model of any kind, and the judge of its reply.
-
-    `Prompt` is the question to a chat model. Packages above add those to other models, which then
-    share the deadline, the cache and the records of `ask_with_fallback`.
-    """
-
-    judge: Callable[[ReplyT], Verdict[ChoiceT]]
-
-    @abstractmethod
-    async def ask(self, client: ClientT, feedback: str, call: ModelCall, /) -> ReplyT:
-        """Return the reply to one call, which appends one record. Raises only LLMError."""
-
-    @abstractmethod
-    def inputs(self, feedback: str, /) -> object:
-        """Return as JSON data what a reply depends on besides client, model and temperature."""
-
-    @abstractmethod
-    def dump(self, reply: ReplyT) -> object:
-        """Convert a reply to JSON data."""
-
-    @abstractmethod
-    def restore(self, data: Any) -> ReplyT:
-        """Restore a reply from the data of `dump`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Prompt(Inquiry[SupportsChat, ModelT, ChoiceT]):
+class Prompt(Generic[ModelT, ChoiceT]):
     """A question to a chat model, and the judge of its reply.
 
     Attributes:
@@ -153,32 +114,10 @@ class Prompt(Inquiry[SupportsChat, ModelT, ChoiceT]):
             LLMMessage(role=MessageRole.USER, content=user),
         ]
 
-    async def ask(self, client: SupportsChat, feedback: str, call: ModelCall, /) -> ModelT:
-        """See `Inquiry.ask`."""
-        return await ask(
-            client,
-            self.messages(feedback),
-            reply_model=self.reply_model,
-            model=call.model,
-            timeout_s=call.timeout_s,
-            temperature=call.temperature,
-            attempts=call.attempts,
-            read_tool_calls=self.read_tool_calls,
-            json_schema=self.json_schema,
-        )
-
-    def inputs(self, feedback: str, /) -> object:
-        """See `Inquiry.inputs`."""
+    def inputs(self, feedback: str) -> object:
+        """Return as JSON data what a reply depends on besides client, model and temperature."""
         texts = [message.content for message in self.messages(feedback)]
         return [self.json_schema and dict(self.json_schema), self.scope, texts]
-
-    def dump(self, reply: ModelT) -> object:
-        """See `Inquiry.dump`."""
-        return reply.model_dump()
-
-    def restore(self, data: Any) -> ModelT:
-        """See `Inquiry.restore`."""
-        return self.reply_model.model_validate(data)
 
 
 FailureStatus = Literal["timeout", "invalid", "error"]
@@ -238,8 +177,8 @@ class Outcome(Generic[ChoiceT]):
 
 
 async def ask_with_fallback(
-    client: ClientT,
-    prompt: Inquiry[ClientT, ReplyT, ChoiceT],
+    client: SupportsChat,
+    prompt: Prompt[ModelT, ChoiceT],
     options: CallOptions,
     *,
     ends_at: float,
@@ -274,8 +213,8 @@ async def ask_with_fallback(
 
 
 async def _attempt(
-    client: ClientT,
-    prompt: Inquiry[ClientT, ReplyT, ChoiceT],
+    client: SupportsChat,
+    prompt: Prompt[ModelT, ChoiceT],
     options: CallOptions,
     model: str | None,
     *,
@@ -293,7 +232,8 @@ async def _attempt(
         data = options.cache.get(key, client=client)
         if data is not None:
             # A new verdict, since the candidates may have changed.
-            return Outcome(prompt.judge(prompt.restore(data)), cached=True)
+            reply = prompt.reply_model.model_validate(data)
+            return Outcome(prompt.judge(reply), cached=True)
     # Checked after the cache, which can still answer at the deadline.
     remaining_s = ends_at - asyncio.get_running_loop().time()
     if remaining_s <= 0:
@@ -303,9 +243,18 @@ async def _attempt(
         error.locate(model=model, host=None)
         return Outcome(error=error)
     attempts: list[Attempt] = []
-    call = ModelCall(model, options.temperature, min(options.timeout_s, remaining_s), attempts)
     try:
-        reply = await prompt.ask(client, feedback, call)
+        reply = await ask(
+            client,
+            prompt.messages(feedback),
+            reply_model=prompt.reply_model,
+            model=model,
+            timeout_s=min(options.timeout_s, remaining_s),
+            temperature=options.temperature,
+            attempts=attempts,
+            read_tool_calls=prompt.read_tool_calls,
+            json_schema=prompt.json_schema,
+        )
     except LLMError as exc:
         return Outcome(error=exc, attempts=tuple(attempts))
     verdict = prompt.judge(reply)
@@ -313,7 +262,7 @@ async def _attempt(
         # The call succeeded by its record, which was made before the verdict.
         attempts[-1] = replace(attempts[-1], error="malformed", reason=verdict.reason)
     elif options.cache is not None:
-        options.cache.put(key, prompt.dump(reply), client=client)
+        options.cache.put(key, reply.model_dump(), client=client)
     return Outcome(verdict, attempts=tuple(attempts))
 
 

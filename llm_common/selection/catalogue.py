@@ -4,7 +4,7 @@ import hashlib
 import inspect
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain, islice, zip_longest
@@ -99,12 +99,6 @@ class Catalogue:
     def digest(self) -> str:
         """Return the SHA-256 of the content, which is the same in every process."""
         return hashlib.sha256(printable(self.text).encode()).hexdigest()
-
-    def restricted_to(self, names: Collection[str]) -> "Catalogue":
-        """Return a catalogue of these tools only, in canonical order."""
-        tools = tuple(tool for tool in self.definitions if tool.name in names)
-        text = f"[{','.join(map(attrgetter('text'), tools))}]"
-        return Catalogue(text, tools, checked=True, empty=not tools)
 
     def find(self, name: str) -> ToolDefinition | None:
         """Return the tool with a name, or None.

@@ -3,10 +3,9 @@
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from operator import attrgetter
-from types import MappingProxyType
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from pydantic import BaseModel
 
@@ -19,7 +18,6 @@ from llm_common.core.structured import SupportsChat
 from llm_common.core.tokens import UpperBoundCounter
 from llm_common.core.two_attempts import (
     CallOptions,
-    Inquiry,
     Outcome,
     Prompt,
     Verdict,
@@ -37,7 +35,6 @@ from llm_common.selection.results import (
     DroppedId,
     PointerChoice,
     RelevanceSelection,
-    Weight,
     observed_selection,
     report_selection,
     selection_cap,
@@ -65,10 +62,8 @@ what does not help.
 Answer with one JSON object and nothing else: {"pointer_ids": ["<id>", "<id>"]}. \
 Use ids of candidates only. If none helps, answer {"pointer_ids": []}."""
 
-MAX_PROMPT_BYTES: Final = 63_000
-"""Bytes for the query and the candidates: 64 KB less the feedback for a fallback model."""
-
 _MODEL_VARIABLES: Final = (_env.CONTEXT_SELECTION_MODEL, _env.TOOL_SELECTION_MODEL)
+_MAX_PROMPT_BYTES: Final = 63_000  # 64 KB less the feedback for a fallback model
 _RANKING_S: Final = 1.0  # for the ranking, if the model used up the time
 _MAX_QUERY_CHARS: Final = 8_000
 # 200 summaries of 300 characters nearly fill the prompt.
@@ -134,10 +129,7 @@ class ChoosesPointers(ABC):
             "tool_outputs", candidates=len(candidates), max_selected=self._max_selected
         ) as span:
             selection, scores = await self._choose(query, candidates)
-            probabilities = {choice.pointer_id: choice.probability for choice in selection.choices}
-            chosen_scores: dict[str, float | None] = {}
-            for pointer_id in _ids_of(selection.pointers):
-                chosen_scores[pointer_id] = (scores or probabilities).get(pointer_id)
+            chosen_scores = {key: scores.get(key) for key in _ids_of(selection.pointers)}
             report_selection(span, "tool_outputs", selection, chosen_scores)
             record(
                 "outputs",
@@ -217,140 +209,33 @@ class ChosenPointers:
     Attributes:
         pointers: The chosen pointers, best first.
         dropped: Ignored entries of the reply.
-        weights: Weights by id, if the model weighs candidates.
     """
 
     pointers: list[ContextPointer]
     dropped: tuple[DroppedId, ...] = ()
-    weights: Mapping[str, Weight] = field(default_factory=dict)
+
+
+class _Reply(BaseModel):
+    pointer_ids: list[object]
 
 
 @dataclass(frozen=True, slots=True)
-class PointerInquiry:
-    """An inquiry to a model about some pointers.
+class RelevancePrompt:
+    """The prompt about some pointers.
 
     Attributes:
-        inquiry: The question, and the check of the reply.
-        shown: The candidates in the question, in their order.
-        tokens_saved: Tokens of the candidates that are not in the question, estimated from the
-            first that are.
+        prompt: The question, and the check of the reply.
+        shown: The candidates in the prompt, in their order.
+        tokens_saved: Tokens of the candidates that are not in the prompt, estimated from the first
+            that are.
     """
 
-    inquiry: Inquiry[Any, Any, ChosenPointers]
+    prompt: Prompt[_Reply, ChosenPointers]
     shown: list[ContextPointer]
     tokens_saved: int = 0
 
 
-class ModelRelevanceSelector(ChoosesPointers):
-    """Selects pointers by a model. Subclasses build the question.
-
-    Any failure selects nothing, unless `fail_closed` is False.
-
-    Args:
-        client: The client that answers the inquiry.
-        options: Models, deadline and cache.
-        chosen_by: The setting with the model's name, for the error if the model does not exist.
-        max_selected: See `ChoosesPointers`.
-        fail_closed: None reads `LLM_COMMON_CONTEXT_SELECTION_FAIL_CLOSED`, else True.
-        include_digest: Whether the model sees the digests.
-    """
-
-    used = "model"
-
-    def __init__(
-        self,
-        client: object,
-        options: CallOptions,
-        *,
-        chosen_by: str = "",
-        max_selected: int | None,
-        fail_closed: bool | None,
-        include_digest: bool,
-    ) -> None:
-        super().__init__(max_selected)
-        if fail_closed is None:
-            fail_closed = _env.read_flag(_env.CONTEXT_SELECTION_FAIL_CLOSED)
-        self._client = client
-        self._options = options
-        self._chosen_by = chosen_by
-        self._fail_closed = fail_closed
-        self._include_digest = include_digest
-
-    @abstractmethod
-    def _inquiry(self, query: str, candidates: list[ContextPointer]) -> PointerInquiry:
-        """Return the question to the model. Runs in a thread."""
-
-    def _limits(self) -> dict[str, float]:
-        return {**super()._limits(), "include_digest": self._include_digest}
-
-    async def _choose(
-        self, query: str, candidates: list[ContextPointer]
-    ) -> tuple[RelevanceSelection, Mapping[str, float]]:
-        ends_at = self._options.ends_at()
-        try:
-            async with asyncio.timeout_at(ends_at):  # includes the wait for a thread
-                prepared = await in_thread(self._inquiry, query, candidates)
-        except NoThreadError as exc:
-            return failed_selection("error", exc.message, used="model", candidates=candidates), {}
-        except TimeoutError:
-            return (
-                failed_selection(
-                    "timeout", _NO_THREAD_IN_TIME, used="model", candidates=candidates
-                ),
-                {},
-            )
-        outcome = await ask_with_fallback(
-            self._client, prepared.inquiry, self._options, ends_at=ends_at
-        )
-        if isinstance(outcome.error, ModelNotFoundError) and self._chosen_by:
-            outcome.error.chosen_by = self._chosen_by
-        if outcome.status in {"ok", "empty"} or self._fail_closed:
-            return self._selection(candidates, prepared, outcome), {}
-        # The status stays that of the failure, and `used` says that the ranking chose.
-        related = await _related_pointers(query, candidates, ends_at=ends_at)
-        return self._selection(candidates, prepared, outcome, related=related), {}
-
-    def _selection(
-        self,
-        candidates: list[ContextPointer],
-        prepared: PointerInquiry,
-        outcome: Outcome[ChosenPointers],
-        *,
-        related: list[ContextPointer] | None = None,
-    ) -> RelevanceSelection:
-        choice = ChosenPointers([])
-        if outcome.verdict is not None:
-            choice = outcome.verdict.choice
-        pointers = choice.pointers
-        used: Literal["model", "lexical"] = "model"
-        if related is not None:
-            pointers = related
-            used = "lexical"
-        chosen, over_the_cap = pointers[: self._max_selected], pointers[self._max_selected :]
-        shown_ids = set(_ids_of(prepared.shown))
-        not_shown = [pointer for pointer in candidates if pointer.pointer_id not in shown_ids]
-        return RelevanceSelection(
-            pointers=chosen,
-            status=outcome.status,
-            used=used,
-            attempts=outcome.attempts,
-            choices=explain_choices(
-                candidates,
-                chosen,
-                over_the_cap=over_the_cap,
-                not_shown=not_shown,
-                weights=choice.weights,
-            ),
-            dropped=choice.dropped,
-            not_shown=len(not_shown),
-            tokens_saved=prepared.tokens_saved,
-            cached=outcome.cached,
-            fallback=len(outcome.attempts) > 1 or related is not None,
-            problem=outcome.failure,
-        )
-
-
-class ContextRelevanceSelector(ModelRelevanceSelector):
+class ContextRelevanceSelector(ChoosesPointers):
     """Selects the pointers that a query needs, by one call of a chat model, or two with a fallback.
 
     The model sees the query and the id and summary of each candidate, but never a result, an
@@ -359,8 +244,7 @@ class ContextRelevanceSelector(ModelRelevanceSelector):
     False. Safe to use from several asyncio tasks.
 
     Args:
-        client: Any object with an async `chat_completion`. For a decision model, see
-            `llm_common.decisions.DecisionRelevanceSelector`.
+        client: Any object with an async `chat_completion`.
         model: The model's name at the endpoint. None reads `LLM_COMMON_CONTEXT_SELECTION_MODEL`,
             else `LLM_COMMON_TOOL_SELECTION_MODEL`, else uses the client's default.
         max_selected: Maximum number of pointers to keep. None reads
@@ -382,6 +266,8 @@ class ContextRelevanceSelector(ModelRelevanceSelector):
         TypeError: If `client` is not a chat client.
     """
 
+    used = "model"
+
     def __init__(
         self,
         client: SupportsChat,
@@ -395,30 +281,92 @@ class ContextRelevanceSelector(ModelRelevanceSelector):
         cache: SelectionCache | None = None,
     ) -> None:
         check_client(client)
+        super().__init__(max_selected)
         chosen_by = "the argument `model`"
         if not model:
             model, chosen_by = _model_of_environment()
-        options = CallOptions(
+        if fail_closed is None:
+            fail_closed = _env.read_flag(_env.CONTEXT_SELECTION_FAIL_CLOSED)
+        self._client = client
+        self._options = CallOptions(
             model=model,
             fallback_model=fallback_model,
-            timeout_s=checked_timeout(timeout_s),
+            timeout_s=_checked_timeout(timeout_s),
             cache=cache,
         )
-        super().__init__(
-            client,
-            options,
-            chosen_by=chosen_by,
-            max_selected=max_selected,
-            fail_closed=fail_closed,
-            include_digest=include_digest,
-        )
+        self._chosen_by = chosen_by
+        self._fail_closed = fail_closed
+        self._include_digest = include_digest
 
-    def _inquiry(self, query: str, candidates: list[ContextPointer]) -> PointerInquiry:
-        return build_relevance_prompt(
-            query,
-            candidates,
-            max_selected=self._max_selected,
-            include_digest=self._include_digest,
+    def _limits(self) -> dict[str, float]:
+        return {**super()._limits(), "include_digest": self._include_digest}
+
+    async def _choose(
+        self, query: str, candidates: list[ContextPointer]
+    ) -> tuple[RelevanceSelection, Mapping[str, float]]:
+        ends_at = self._options.ends_at()
+        try:
+            async with asyncio.timeout_at(ends_at):  # includes the wait for a thread
+                prepared = await in_thread(
+                    build_relevance_prompt,
+                    query,
+                    candidates,
+                    max_selected=self._max_selected,
+                    include_digest=self._include_digest,
+                )
+        except NoThreadError as exc:
+            return failed_selection("error", exc.message, used="model", candidates=candidates), {}
+        except TimeoutError:
+            return (
+                failed_selection(
+                    "timeout", _NO_THREAD_IN_TIME, used="model", candidates=candidates
+                ),
+                {},
+            )
+        outcome = await ask_with_fallback(
+            self._client, prepared.prompt, self._options, ends_at=ends_at
+        )
+        if isinstance(outcome.error, ModelNotFoundError) and self._chosen_by:
+            outcome.error.chosen_by = self._chosen_by
+        if outcome.status in {"ok", "empty"} or self._fail_closed:
+            return self._selection(candidates, prepared, outcome), {}
+        # The status stays that of the failure, and `used` says that the ranking chose.
+        related = await _related_pointers(query, candidates, ends_at=ends_at)
+        return self._selection(candidates, prepared, outcome, related=related), {}
+
+    def _selection(
+        self,
+        candidates: list[ContextPointer],
+        prepared: RelevancePrompt,
+        outcome: Outcome[ChosenPointers],
+        *,
+        related: list[ContextPointer] | None = None,
+    ) -> RelevanceSelection:
+        choice = ChosenPointers([])
+        if outcome.verdict is not None:
+            choice = outcome.verdict.choice
+        pointers = choice.pointers
+        used: Literal["model", "lexical"] = "model"
+        if related is not None:
+            pointers = related
+            used = "lexical"
+        chosen, over_the_cap = pointers[: self._max_selected], pointers[self._max_selected :]
+        shown_ids = set(_ids_of(prepared.shown))
+        not_shown = [pointer for pointer in candidates if pointer.pointer_id not in shown_ids]
+        return RelevanceSelection(
+            pointers=chosen,
+            status=outcome.status,
+            used=used,
+            attempts=outcome.attempts,
+            choices=explain_choices(
+                candidates, chosen, over_the_cap=over_the_cap, not_shown=not_shown
+            ),
+            dropped=choice.dropped,
+            not_shown=len(not_shown),
+            tokens_saved=prepared.tokens_saved,
+            cached=outcome.cached,
+            fallback=len(outcome.attempts) > 1 or related is not None,
+            problem=outcome.failure,
         )
 
 
@@ -432,7 +380,7 @@ def _model_of_environment() -> tuple[str | None, str]:
     return None, ""
 
 
-def checked_timeout(timeout_s: float | None) -> float:
+def _checked_timeout(timeout_s: float | None) -> float:
     """Return the seconds for one model call: the argument, else the variable, else 30.
 
     Raises:
@@ -458,13 +406,9 @@ async def _related_pointers(
     return [entry.pointer for entry in ranked if entry.matches]
 
 
-class _Reply(BaseModel):
-    pointer_ids: list[object]
-
-
 def build_relevance_prompt(
     query: str, candidates: Sequence[ContextPointer], *, max_selected: int, include_digest: bool
-) -> PointerInquiry:
+) -> RelevancePrompt:
     """Build the prompt for one query. The same input gives the same bytes, less than 64 KB.
 
     Args:
@@ -474,16 +418,14 @@ def build_relevance_prompt(
         max_selected: How many the model may choose.
         include_digest: Whether the digests are shown.
     """
-    question = shown_query(query)
+    question = printable(excerpt_text(query, _MAX_QUERY_CHARS).text)
     head = _user_text(question, [], max_selected)
     lines = fitting_lines(
         query,
         candidates,
         limit=_MAX_SHOWN,
-        max_bytes=MAX_PROMPT_BYTES - len(_SYSTEM) - len(head.encode()),  # _SYSTEM is ASCII
-        line_of=lambda pointer: to_json(
-            {"id": pointer.pointer_id} | shown_fields(pointer, include_digest=include_digest)
-        ),
+        max_bytes=_MAX_PROMPT_BYTES - len(_SYSTEM) - len(head.encode()),  # _SYSTEM is ASCII
+        line_of=lambda pointer: _candidate_line(pointer, include_digest=include_digest),
     )
     # In the order of the candidates, and not of their ranks, so that the prefix stays the same.
     shown_pointers = [pointer for pointer in candidates if pointer.pointer_id in lines]
@@ -499,7 +441,7 @@ def build_relevance_prompt(
         judge=lambda reply: _judge(reply, shown_pointers),
         json_schema={"name": "pointer_ids", "strict": True, "schema": schema},
     )
-    return PointerInquiry(prompt, shown_pointers, tokens_saved(len(candidates), shown_lines))
+    return RelevancePrompt(prompt, shown_pointers, _tokens_saved(len(candidates), shown_lines))
 
 
 def _user_text(query: str, lines: Sequence[str], max_selected: int) -> str:
@@ -533,17 +475,14 @@ def _judge(reply: _Reply, pointers: Sequence[ContextPointer]) -> Verdict[ChosenP
     return Verdict(choice, len(chosen))
 
 
-def shown_query(query: str) -> str:
-    """Return a query as a prompt shows it. A long query is cut in its middle."""
-    return printable(excerpt_text(query, _MAX_QUERY_CHARS).text)
-
-
-def shown_fields(pointer: ContextPointer, *, include_digest: bool) -> dict[str, str]:
-    """Return the fields of a candidate that a prompt shows, without its id."""
-    fields = {"summary": one_line(pointer.summary, max_chars=_MAX_SUMMARY_CHARS)}
+def _candidate_line(pointer: ContextPointer, *, include_digest: bool) -> str:
+    fields = {
+        "id": pointer.pointer_id,
+        "summary": one_line(pointer.summary, max_chars=_MAX_SUMMARY_CHARS),
+    }
     if include_digest and pointer.digest:
         fields["digest"] = one_line(pointer.digest, max_chars=_MAX_DIGEST_CHARS)
-    return fields
+    return to_json(fields)
 
 
 def fitting_lines(
@@ -573,7 +512,7 @@ def _line_bytes(line: str) -> int:
     return len(line.encode()) + 1
 
 
-def tokens_saved(candidates: int, lines: Sequence[str]) -> int:
+def _tokens_saved(candidates: int, lines: Sequence[str]) -> int:
     """Estimate the tokens of the candidates that have no line, from the first lines."""
     hidden = candidates - len(lines)
     if not hidden or not lines:
@@ -609,7 +548,6 @@ def explain_choices(
     *,
     over_the_cap: Sequence[ContextPointer] = (),
     not_shown: Sequence[ContextPointer] = (),
-    weights: Mapping[str, Weight] = MappingProxyType({}),
 ) -> tuple[PointerChoice, ...]:
     """Return one entry for each candidate, in their order."""
     # Later reasons win: the ranking may choose pointers that a failed model did not see.
@@ -617,15 +555,7 @@ def explain_choices(
     reasons.update(dict.fromkeys(_ids_of(not_shown), "not shown"))
     reasons.update(dict.fromkeys(_ids_of(over_the_cap), "over the cap"))
     reasons.update(dict.fromkeys(_ids_of(chosen), "chosen"))
-    choices: list[PointerChoice] = []
-    for pointer_id, reason in reasons.items():
-        choice = PointerChoice(pointer_id=pointer_id, reason=reason)
-        weight = weights.get(pointer_id)
-        if weight is not None:
-            update = {"probability": weight.probability, "share": weight.share}
-            choice = choice.model_copy(update=update)
-        choices.append(choice)
-    return tuple(choices)
+    return tuple(PointerChoice(pointer_id=key, reason=reason) for key, reason in reasons.items())
 
 
 def _ids_of(pointers: Iterable[ContextPointer]) -> list[str]:

@@ -165,45 +165,13 @@ def check_relevance_settings() -> None:
 ChoiceReason = Literal["chosen", "not chosen", "over the cap", "not shown"]
 
 
-@dataclass(frozen=True, slots=True)
-class Weight:
-    """The weight that a selector gives a candidate.
-
-    Attributes:
-        probability: The probability that the candidate fits, from 0 to 1.
-        share: The candidate's share of the choice between all candidates, from 0 to 1.
-    """
-
-    probability: float = 0.0
-    share: float = 0.0
-
-
-class _Choice(BaseModel):
-    """Why a candidate was chosen or not.
-
-    Attributes:
-        probability: The probability that it is needed. None if the selector does not weigh
-            candidates.
-        share: Its share of the choice between all candidates. None without a probability.
-    """
+class PointerChoice(BaseModel):
+    """Why an output was chosen or not."""
 
     model_config = ConfigDict(frozen=True)
 
-    reason: ChoiceReason
-    probability: float | None = None
-    share: float | None = None
-
-
-class PointerChoice(_Choice):
-    """Why an output was chosen or not."""
-
     pointer_id: str
-
-
-class ToolChoice(_Choice):
-    """Why a tool was chosen or not."""
-
-    tool: str
+    reason: ChoiceReason
 
 
 DropReason = Literal[
@@ -284,8 +252,6 @@ class ToolSelection(_Selection):
         notes: Conversions in the calls to run, such as a `null` for an optional argument that was
             left out. Without values.
         again: Whether the model asked to choose again after the calls return.
-        choices: One entry for each tool, sorted by name. Empty if the selector does not weigh
-            tools.
         tools_total: The number of tools in the registry. None if it offers only text.
         tools_shown: The number of tools that the selector saw. With a shortlist, fewer than
             `tools_total`.
@@ -300,7 +266,6 @@ class ToolSelection(_Selection):
     dropped: tuple[DroppedCall, ...] = ()
     notes: tuple[str, ...] = ()
     again: bool = False
-    choices: tuple[ToolChoice, ...] = ()
     tools_total: int | None = None
     tools_shown: int | None = None
 
@@ -423,7 +388,7 @@ def report_selection(
         span: The span of the operation.
         source: The kind of candidates.
         selection: The selection.
-        scores: The chosen ids with their scores or probabilities. None for an unknown score.
+        scores: The chosen ids with their scores. None for an unknown score.
     """
     attributes: dict[str, Attribute] = {
         "llm_common.selection.status": selection.status,

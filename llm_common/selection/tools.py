@@ -189,11 +189,10 @@ class ChoosesTools(ABC):
         request = ToolRequest(task, query, context, rounds_left)
         with observed_selection("tools", max_selected=self.config.max_calls) as span:
             selection, offered, shown_names = await self._select(request, tool_registry)
-            probabilities = {choice.tool: choice.probability for choice in selection.choices}
-            scores: dict[str, float | None] = {}
-            for call in selection.calls:
-                scores[call.tool] = probabilities.get(call.tool)
-            report_selection(span, "tools", selection, scores)
+            # No selector of tools gives scores.
+            report_selection(
+                span, "tools", selection, {call.tool: None for call in selection.calls}
+            )
             record(
                 "tools",
                 selection=selection,
@@ -263,8 +262,7 @@ class ToolSelector(ChoosesTools):
 
     Args:
         client: Any object with an async `chat_completion`. If its `prefers_json_schema` is True, up
-            to 500 tool names are passed to it as an enum. For a decision model, see
-            `llm_common.decisions.DecisionToolSelector`.
+            to 500 tool names are passed to it as an enum.
         config: Settings. None reads the environment once, here.
         cache: Reuses replies for a while. None asks the model every time.
 

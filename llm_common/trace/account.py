@@ -335,7 +335,7 @@ def _why_no_room(item: PackedItem, line: PackingLine) -> str:
 
 def why_not_chosen(candidate: Candidate, line: SelectionLine) -> str:  # noqa: PLR0911 - one a reason
     """Return why a candidate of a selection was not chosen."""
-    # The most specific reason first: a refused call also has a status and a probability.
+    # The most specific reason first: a refused call also has a status.
     if candidate.reason == "dropped":
         for drop in line.dropped:
             if drop.id == candidate.id:
@@ -351,13 +351,6 @@ def why_not_chosen(candidate: Candidate, line: SelectionLine) -> str:  # noqa: P
         return (
             "The model did not see it: the catalogue in the question is limited, and other tools "
             "rank higher by words."
-        )
-    if candidate.probability is not None:
-        # Selections of tools record no limits, so the default is assumed.
-        minimum = line.limits.get("min_probability", 0.5)
-        return (
-            f"The model gave it a probability of {candidate.probability:.0%} to help. "
-            f"More than {minimum:.0%} is required."
         )
     if line.used != "lexical":
         return "The model saw it and did not choose it."
@@ -452,7 +445,6 @@ def _verdicts_of_selection(line: SelectionLine) -> Iterator[tuple[_Key, Unseen |
         missing = "its output: it was not called"
         if source == "output":
             missing = f"{candidate.size_bytes or 0:,} bytes"
-        score = candidate.score if candidate.probability is None else candidate.probability
         unseen_candidate = Unseen(
             source,
             candidate.id,
@@ -460,7 +452,7 @@ def _verdicts_of_selection(line: SelectionLine) -> Iterator[tuple[_Key, Unseen |
             line.seq,
             why_not_chosen(candidate, line),
             missing,
-            score,
+            candidate.score,
             is_near=candidate.reason == OVER_THE_CAP,
         )
         yield key, unseen_candidate

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
-from llm_common.context.bundle import Form, JudgeAccount
+from llm_common.context.bundle import Form
 from llm_common.context.request import Kind
 from llm_common.core.structured import Attempt
 from llm_common.history.folding import FoldedPart
@@ -96,8 +96,6 @@ class Candidate(_Frozen):
         size_bytes: Bytes of the output, or of the tool's definition.
         tokens: Upper bound of the tokens of a tool's signature.
         score: Score of the word ranking, if that chose.
-        probability: Probability by a decision model, if that chose.
-        share: Its part of the choice between all candidates, by a decision model.
         reason: `chosen`, `not chosen`, `over the cap`, `not shown`, or `dropped` for a tool whose
             calls cannot run.
         text: Summary of the output, or signature of the tool.
@@ -109,8 +107,6 @@ class Candidate(_Frozen):
     size_bytes: int | None = None
     tokens: int | None = None
     score: float | None = None
-    probability: float | None = None
-    share: float | None = None
     reason: str
     text: str | None = None
 
@@ -133,7 +129,7 @@ class SelectionLine(_Line):
         used: What chose: a model or the word ranking.
         query_digest: Digest of the question.
         chosen: Ids of outputs, or names of the tools to call, most useful first.
-        candidates: The first 200: chosen ones, then by score and probability.
+        candidates: The first 200: chosen ones, then by score.
         unlisted: Number of further candidates.
         dropped: Entries of the reply that were ignored.
         attempts: An entry for each model call.
@@ -197,7 +193,6 @@ class PackingLine(_Line):
     items: tuple[PackedItem, ...] = ()
     unlisted: int = 0
     counter: str = ""
-    judge: JudgeAccount | None = None
     not_weighed: dict[str, int] = Field(default_factory=dict)
     query_digest: str | None = None
     query: str | None = None

@@ -207,11 +207,9 @@ class Recording:
         query: str | None,
     ) -> SelectionLine:
         outcomes = _ToolOutcomes(selection, shown)
-        choices = {choice.tool: choice for choice in selection.choices}
         candidates = []
         ranked = sorted(offered, key=lambda tool: outcomes.rank(tool.name))
         for tool in ranked[:MAX_LISTED]:
-            choice = choices.get(tool.name)
             candidate = Candidate(
                 id=self._one_line(tool.name, _MAX_ID_CHARS),
                 digest=digest(tool.text),
@@ -220,9 +218,6 @@ class Recording:
                 reason=outcomes.of(tool.name),
                 text=self._text(self._one_line(tool.signature, _MAX_PROBLEM_CHARS)),
             )
-            if choice is not None:
-                weights = {"probability": choice.probability, "share": choice.share}
-                candidate = candidate.model_copy(update=weights)
             candidates.append(candidate)
         dropped = []
         for call in selection.dropped[:MAX_LISTED]:
@@ -269,7 +264,6 @@ class Recording:
             return (
                 ranks.get(choice.pointer_id, len(ranks)),
                 choice.reason != OVER_THE_CAP,  # near misses must be among those listed
-                -(choice.probability or 0.0),
                 -scores.get(choice.pointer_id, 0.0),
             )
 
@@ -282,8 +276,6 @@ class Recording:
                 digest=item_digest(pointer),
                 size_bytes=pointer.result_bytes,
                 score=_finite(scores.get(pointer.pointer_id)),
-                probability=choice.probability,
-                share=choice.share,
                 reason=choice.reason,
                 text=self._text(self._one_line(pointer.summary, _MAX_PROBLEM_CHARS)),
             )
@@ -337,7 +329,6 @@ class Recording:
             items=tuple(items),
             unlisted=max(len(accounts) - MAX_LISTED, 0),
             counter=type(request.counter).__name__,
-            judge=bundle.metadata.judge,
             not_weighed=dict(not_weighed),
             query_digest=digest(request.intent.text),
             query=self._text(request.intent.text),
@@ -437,7 +428,7 @@ class Recording:
         )
 
     def _model_call(
-        self, *, prompt: object, attempt: Attempt, answer: object, line_id: str
+        self, *, prompt: Sequence[object], attempt: Attempt, answer: object, line_id: str
     ) -> ModelCallLine:
         # By the original name of the model, since two redacted names can be equal.
         sent = self._sent_prompt(prompt, attempt.model, line_id)
@@ -454,13 +445,12 @@ class Recording:
             changes["reply"] = self._text(reply)
         return line.model_copy(update=changes)
 
-    def _sent_prompt(self, prompt: object, model: str | None, line_id: str) -> SentPrompt:
-        messages = [*prompt] if isinstance(prompt, Sequence) else [prompt]
+    def _sent_prompt(self, prompt: Sequence[object], model: str | None, line_id: str) -> SentPrompt:
         encoded: list[bytes] = []
         sent: list[SentMessage] = []
-        for message in messages:
+        for message in prompt:
             text = _prompt_bytes(message)
-            # Definitions of tools, and the questions to a decision model, have no role.
+            # Definitions of tools have no role.
             role = message.role if isinstance(message, LLMMessage) else "data"
             role = one_line(str(role), max_chars=_MAX_NAME_CHARS)
             encoded.append(text)
@@ -537,13 +527,10 @@ class _ToolOutcomes:
     def __init__(self, selection: ToolSelection, shown: Sequence[str]) -> None:
         self.called = dict.fromkeys(call.tool for call in selection.calls)
         self._refused = {call.tool for call in selection.dropped}
-        self._reasons = {choice.tool: choice.reason for choice in selection.choices}
         self._shown = {*shown}
 
     def of(self, name: str) -> str:
         """Return the reason of a tool's candidate."""
-        if self._reasons.get(name) == OVER_THE_CAP:
-            return OVER_THE_CAP
         if name in self.called:
             return "chosen"
         if name in self._refused:

@@ -147,7 +147,6 @@ async def test_doctor_names_every_wrong_and_misspelled_variable(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("LLM_COMMON_FOLD_MAX_TOKENS", "few")
-    monkeypatch.setenv("LLM_COMMON_DECISION_WIRE", "tin")
     monkeypatch.setenv("LLM_COMMON_RUN_MAX_CALS", "9")
     told = "\n".join((await doctor(offline=True, quick=True)).problems)
     assert "LLM_COMMON_FOLD_MAX_TOKENS is 'few'" in told
@@ -190,11 +189,10 @@ def test_doctor_reports_a_folder_where_nothing_can_be_stored(
 
 
 async def test_doctor_shows_no_password_of_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("LLM_COMMON_DECISION_URL", "LLM_COMMON_BASE_URL"):
-        monkeypatch.setenv(name, "https://ann:hunter2CANARY9f3a@api.example.test/v1")
+    monkeypatch.setenv("LLM_COMMON_BASE_URL", "https://ann:hunter2CANARY9f3a@api.example.test/v1")
     diagnosis = await doctor(offline=True, quick=True)
     assert "hunter2CANARY9f3a" not in repr(diagnosis)
-    [row] = [row for row in diagnosis.variables if row.name == "LLM_COMMON_DECISION_URL"]
+    [row] = [row for row in diagnosis.variables if row.name == "LLM_COMMON_BASE_URL"]
     assert row.value
     assert "api.example.test" in row.value
 

@@ -31,10 +31,9 @@ from llm_common.context import (
     classify_intent,
 )
 from llm_common.core import answer_text
-from llm_common.decisions import Choice, DecisionRelevanceSelector, Question
 from llm_common.errors import LLMTimeoutError
 from llm_common.history import FoldPolicy, fold
-from llm_common.testing import ScriptedClient, ScriptedDecisionClient
+from llm_common.testing import ScriptedClient
 from llm_common.trace import RecordedRun, Trace, read_trace
 
 NOON = datetime(2026, 11, 1, 12, tzinfo=UTC)
@@ -154,23 +153,6 @@ async def over_the_cap(store: FileContextPointerStore) -> None:
     await LexicalRelevanceSelector(1).select(query=QUERY, pointers=pointers)
 
 
-def weigh(_: object, questions: Mapping[str, Question]) -> dict[str, object]:
-    """Give every answer a probability of a third, and all options the same share."""
-    return {
-        name: dict.fromkeys(question.options, 1 / len(question.options))
-        if isinstance(question, Choice)
-        else 0.33
-        for name, question in questions.items()
-    }
-
-
-async def improbable(store: FileContextPointerStore) -> None:
-    pointers = await outputs(store, "parcel", "weather")
-    await DecisionRelevanceSelector(ScriptedDecisionClient([weigh])).select(
-        query=QUERY, pointers=pointers
-    )
-
-
 async def choosing_failed(store: FileContextPointerStore) -> None:
     client = ScriptedClient([LLMTimeoutError("no answer", timeout_s=1.0)])
     await ContextRelevanceSelector(client).select(
@@ -261,7 +243,6 @@ STORIES: Mapping[str, tuple[Story, str, str]] = {
         "lookup",
         "It matches, but better candidates filled the limit of 1.",
     ),
-    "improbable": (improbable, "lookup", "to help. More than 50% is required."),
     "choosing failed": (
         choosing_failed,
         "lookup",

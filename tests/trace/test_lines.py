@@ -8,6 +8,7 @@ import pytest
 
 from llm_common._telemetry import record
 from llm_common.agents import FileContextPointerStore
+from llm_common.trace import read_trace
 from llm_common.trace.lines import json_schema
 from tests.trace.runs import STORIES, file, long_story, pack, recorded
 
@@ -54,6 +55,24 @@ async def test_secrets_stay_out_of_names_and_texts(texts: bool, tmp_path: Path) 
 async def test_digests_and_ids_are_not_redacted(tmp_path: Path) -> None:
     run = await recorded(long_story, tmp_path)
     assert "[redacted]" not in run.path.read_text(encoding="utf-8")
+
+
+async def test_a_trace_with_the_decision_model_of_an_earlier_version_is_read(
+    tmp_path: Path,
+) -> None:
+    run = await recorded(long_story, tmp_path)
+    lines = [json.loads(text) for text in run.path.read_text(encoding="utf-8").splitlines()]
+    for line in lines:
+        if line["kind"] == "packing":
+            line["judge"] = {"status": "ok", "items": 3, "note": "", "model": "m", "tokens": 9}
+        for candidate in line.get("candidates", ()):
+            candidate |= {"probability": 0.4, "share": 0.1}
+    earlier = tmp_path / "earlier.jsonl"
+    earlier.write_text("".join(f"{json.dumps(line)}\n" for line in lines), encoding="utf-8")
+    assert earlier.read_text(encoding="utf-8").count('"judge"') == 1
+    assert '"probability"' in earlier.read_text(encoding="utf-8")
+    read = read_trace(earlier)
+    assert (read.lines, read.notes) == (run.lines, ())
 
 
 async def test_a_line_lists_two_hundred_items_and_counts_the_rest(tmp_path: Path) -> None:

@@ -141,7 +141,7 @@ TITLES: list[tuple[Line, str]] = [
         selection(used="lexical", cached=True),
         "Chose 0 of 0 outputs by word ranking (from the cache)",
     ),
-    (selection(used="decisions"), "Chose 0 of 0 outputs by decisions"),
+    (selection(used="votes"), "Chose 0 of 0 outputs by votes"),
     (
         selection(of="tools", status="invalid", problem="no JSON"),
         "Choosing tools failed (invalid): no JSON",
@@ -292,13 +292,8 @@ def candidate(reason: str, **fields: Any) -> Candidate:
         ),
         (
             {"chosen": ("b", "c")},
-            candidate("over the cap", probability=0.7),
+            candidate("over the cap"),
             "It matches, but better candidates filled the limit of 2.",
-        ),
-        (
-            {"limits": {"min_probability": 0.4}},
-            candidate("not chosen", probability=0.31),
-            "The model gave it a probability of 31% to help. More than 40% is required.",
         ),
         ({}, candidate("not chosen"), "The model saw it and did not choose it."),
         (
@@ -326,7 +321,7 @@ def test_what_the_model_did_not_see_has_near_misses_first_and_tools_last() -> No
         selection(
             candidates=(
                 candidate("not chosen", id="p1", name="find", size_bytes=1_000, score=0.2),
-                candidate("not chosen", id="p2", probability=0.4, score=9.0),
+                candidate("not chosen", id="p2", score=0.4),
                 candidate("over the cap", id="p3", score=0.1),
                 candidate("chosen", id="p4"),
             ),

@@ -47,14 +47,10 @@ _OPTIONS: Final[Mapping[str, str]] = MappingProxyType(
 
 
 class ModelCall:
-    """A model call whose answer is recorded on its span.
-
-    Attributes:
-        span: The span, for attributes of one kind of call.
-    """
+    """A model call whose answer is recorded on its span."""
 
     def __init__(self, current: Span) -> None:
-        self.span = current
+        self._span = current
         self._started = perf_counter()
         self._has_begun = False
 
@@ -63,22 +59,19 @@ class ModelCall:
         if not self._has_begun:
             self._has_begun = True
             seconds = perf_counter() - self._started
-            self.span.set_attribute("gen_ai.response.time_to_first_chunk", seconds)
-            measure("gen_ai.client.inference.time_to_first_chunk", seconds, self.span.dimensions())
+            self._span.set_attribute("gen_ai.response.time_to_first_chunk", seconds)
+            measure("gen_ai.client.inference.time_to_first_chunk", seconds, self._span.dimensions())
 
     def record_response(self, response: LLMResponse) -> LLMResponse:
         """Record a whole answer, and return it."""
-        self.record_model(response.model)
         reasons = []
         if response.finish_reason:
             reasons.append(response.finish_reason[:_MAX_CHARS])
-        self.span.set_attribute("gen_ai.response.id", response.id[:_MAX_CHARS])
-        self.span.set_attribute("gen_ai.response.finish_reasons", reasons)
+        # The model that answered, as the endpoint names it.
+        self._span.set_attribute("gen_ai.response.model", response.model[:_MAX_CHARS])
+        self._span.set_attribute("gen_ai.response.id", response.id[:_MAX_CHARS])
+        self._span.set_attribute("gen_ai.response.finish_reasons", reasons)
         return response
-
-    def record_model(self, model: str) -> None:
-        """Record the model that answered, as the endpoint names it."""
-        self.span.set_attribute("gen_ai.response.model", model[:_MAX_CHARS])
 
 
 @contextmanager
@@ -93,16 +86,25 @@ def chat_call(
 ) -> Iterator[ModelCall]:
     """Run a block as a `chat` operation, and add charges and names to its LLMErrors.
 
+    The charges are recorded at the end, also after a failure.
+
     Args:
         request: The request, for the attributes of the span.
-        provider: As for `model_call`.
-        host: As for `model_call`.
-        bill: As for `model_call`.
+        provider: Name of the provider in the configuration.
+        host: Host of the endpoint from `host_of`, or None if unknown.
+        bill: Charges of this call.
         chosen_by: As for `Bill.attach_to_errors`.
         streams: Whether the answer is streamed. Only then may the block yield.
     """
     sent = {**request.core, **request.optional}
-    attributes: dict[str, Attribute] = {}
+    attributes: dict[str, Attribute] = {
+        "gen_ai.provider.name": _PROVIDERS.get(provider, provider),
+        "gen_ai.request.model": request.model[:_MAX_CHARS],
+    }
+    server = urlsplit(f"//{host or ''}")
+    if server.hostname:
+        attributes["server.address"] = server.hostname
+        attributes["server.port"] = server.port or _HTTPS
     for option, name in _OPTIONS.items():
         value: Any = sent.get(option)
         is_default = option == "n" and value == 1  # the conventions leave it out
@@ -115,52 +117,9 @@ def chat_call(
     if streams:
         attributes["gen_ai.request.stream"] = True
     with (
-        model_call(
-            "chat",
-            request.model,
-            attributes,
-            provider=provider,
-            host=host,
-            bill=bill,
-            detached=streams,
-        ) as call,
+        operation("chat", request.model, attributes, client=True, detached=streams) as current,
         bill.attach_to_errors(model=request.model, host=host, chosen_by=chosen_by),
     ):
-        yield call
-
-
-@contextmanager
-def model_call(
-    name: str,
-    model: str,
-    attributes: Mapping[str, Attribute],
-    *,
-    provider: str,
-    host: str | None,
-    bill: Bill,
-    detached: bool = False,
-) -> Iterator[ModelCall]:
-    """Run a block as an operation, and record its charges at the end, also after a failure.
-
-    Args:
-        name: Name of the operation.
-        model: Model that is called.
-        attributes: Attributes of this kind of call.
-        provider: Name of the provider in the configuration.
-        host: Host of the endpoint from `host_of`, or None if unknown.
-        bill: Charges of this call.
-        detached: See `operation`.
-    """
-    all_attributes: dict[str, Attribute] = {
-        "gen_ai.provider.name": _PROVIDERS.get(provider, provider),
-        "gen_ai.request.model": model[:_MAX_CHARS],
-    }
-    server = urlsplit(f"//{host or ''}")
-    if server.hostname:
-        all_attributes["server.address"] = server.hostname
-        all_attributes["server.port"] = server.port or _HTTPS
-    all_attributes |= attributes
-    with operation(name, model, all_attributes, client=True, detached=detached) as current:
         try:
             yield ModelCall(current)
         finally:

@@ -15,7 +15,7 @@ from llm_common.core.http.providers import host_of
 from llm_common.core.models import LLMConfig, LLMResponse
 from llm_common.errors import LLMError
 
-FormatName = Literal["json_schema", "tools", "logprobs", "stream"]
+FormatName = Literal["json_schema", "tools", "stream"]
 
 _QUESTION: Final = [{"role": "user", "content": "Is water wet? Answer with one word, yes or no."}]
 _MAX_TOKENS: Final = 200  # for models that think before they answer
@@ -33,8 +33,8 @@ class FormatReport(BaseModel):
     """The result for one format.
 
     Attributes:
-        name: `json_schema` for answers that fit a schema, `tools` for native tool calls, `logprobs`
-            for log probabilities (`LogprobDecisions` needs them), or `stream` for streamed answers.
+        name: `json_schema` for answers that fit a schema, `tools` for native tool calls, or
+            `stream` for streamed answers.
         works: Whether the endpoint used the format for this model.
         note: Problem with the format, or "".
     """
@@ -77,7 +77,7 @@ async def probe_endpoint(
 ) -> EndpointReport:
     """Ask an endpoint a short question, once plainly and once in each format.
 
-    The five requests cost about 200 tokens of output together on most models. Errors of the
+    The four requests cost about 200 tokens of output together on most models. Errors of the
     endpoint are reported, not raised.
 
     Args:
@@ -95,7 +95,7 @@ async def probe_endpoint(
     )
     async with OpenAICompatibleClient(config, transport=transport) as client:
         try:
-            # First alone: without an answer, the four formats would only repeat the same error.
+            # First alone: without an answer, the three formats would only repeat the same error.
             answer = await client.chat_completion(_QUESTION, max_tokens=_MAX_TOKENS)
         except LLMError as exc:
             return report.model_copy(update={"problem": exc.message})
@@ -146,16 +146,11 @@ async def _tools(client: OpenAICompatibleClient) -> str:
     return "" if answer.tool_calls else "accepted, but the model answered without a call"
 
 
-async def _logprobs(client: OpenAICompatibleClient) -> str:
-    answer = await _ask(client, logprobs=True, top_logprobs=2)
-    return "" if (answer.logprobs or {}).get("content") else "accepted, but the answer has none"
-
-
 async def _stream(client: OpenAICompatibleClient) -> str:
     parts = [delta.text async for delta in client.stream(_QUESTION, max_tokens=_MAX_TOKENS)]
     return "" if any(parts) else "accepted, but no text came"
 
 
 _PROBES: Final[Mapping[FormatName, _Probe]] = MappingProxyType(
-    {"json_schema": _json_schema, "tools": _tools, "logprobs": _logprobs, "stream": _stream}
+    {"json_schema": _json_schema, "tools": _tools, "stream": _stream}
 )

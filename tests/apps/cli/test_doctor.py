@@ -86,18 +86,12 @@ def test_a_setting_is_shown_with_its_source(monkeypatch: pytest.MonkeyPatch) -> 
         ("OPENAI_API_KEY", KEY),
         ("LLM_COMMON_API_KEY", "correct-horse"),
         ("LLM_COMMON_MODEL", KEY),
-        ("LLM_COMMON_DECISION_MODEL", KEY),
     ],
 )
 def test_a_key_is_never_shown_even_in_another_variable(
     monkeypatch: pytest.MonkeyPatch, variable: str, key: str
 ) -> None:
-    for name, value in (
-        ("PROVIDER", "local"),
-        ("DECISION_URL", "http://127.0.0.1/v1"),
-        ("DECISION_MODEL", "small"),
-    ):
-        monkeypatch.setenv(f"LLM_COMMON_{name}", value)
+    monkeypatch.setenv("LLM_COMMON_PROVIDER", "local")
     monkeypatch.setenv(variable, key)
     result = run("doctor", "--offline")
     assert key not in result.output + str(run_json("doctor", "--offline"))
@@ -111,10 +105,10 @@ def test_doctor_probes_the_formats_of_an_endpoint(monkeypatch: pytest.MonkeyPatc
         document = run_json("doctor")
         requests = len(server.requests)
         assert run_json("doctor", "--offline")["endpoint"]["asked"] is False
-        assert len(server.requests) == requests == 5
+        assert len(server.requests) == requests == 4
     assert document["endpoint"]["answers"] is True
     assert {entry["name"] for entry in document["endpoint"]["formats"] if entry["works"]} == {
-        *("json_schema", "tools", "logprobs", "stream")
+        *("json_schema", "tools", "stream")
     }
 
 
@@ -136,9 +130,6 @@ def test_an_unreachable_endpoint_is_a_problem(monkeypatch: pytest.MonkeyPatch) -
         ("LLM_COMMON_CONTEXT_SELECTION_FAIL_CLOSED", "perhaps"),
         ("LLM_COMMON_CONTEXT_SELECTION_TIMEOUT_S", "-1"),
         ("LLM_COMMON_CONTEXT_SELECTION_MAX_POINTERS", "x"),
-        ("LLM_COMMON_DECISION_URL", "nowhere"),
-        ("LLM_COMMON_DECISION_MODEL", "without an address"),
-        ("LLM_COMMON_DECISION_WIRE", "unknown"),
         ("LLM_COMMON_TIMOUT_S", "12"),
         ("LLM_COMMON_POINTER_STORE_DIR", "~nobody-of-that-name/store"),
     ],

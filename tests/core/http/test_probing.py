@@ -12,12 +12,11 @@ CALL = {
     "type": "function",
     "function": {"name": "answer", "arguments": '{"answer": "yes"}'},
 }
-LOGPROBS = {"content": [{"token": "yes", "logprob": -0.1, "bytes": None, "top_logprobs": []}]}
 
 
 def wanted(request: Received) -> str:
     """Return the format that a request asks for."""
-    for name in ("response_format", "tools", "logprobs", "stream"):
+    for name in ("response_format", "tools", "stream"):
         if request.body.get(name):
             return name
     return "nothing"
@@ -37,17 +36,6 @@ async def able(wire: Wire) -> None:
                     "choices": [{"message": message, "finish_reason": "tool_calls"}],
                 }
                 await wire.send(response(200, json.dumps(body).encode()))
-            case "logprobs":
-                choice = {
-                    "message": {"role": "assistant", "content": "yes"},
-                    "logprobs": LOGPROBS,
-                    "finish_reason": "stop",
-                }
-                await wire.send(
-                    response(
-                        200, json.dumps({"id": "1", "model": "m", "choices": [choice]}).encode()
-                    )
-                )
             case "stream":
                 parts: list[dict[str, object]] = [
                     {"choices": [{"delta": {"content": "yes"}}]},
@@ -68,16 +56,11 @@ async def able(wire: Wire) -> None:
 
 
 async def plain(wire: Wire) -> None:
-    """Answer in plain words, and refuse schemas and log probabilities."""
+    """Answer in plain words, and refuse schemas."""
     while request := await wire.request():
-        if (
-            wanted(request) == "logprobs"
-            or (request.body.get("response_format") or {}).get("type") == "json_schema"
-        ):
+        if (request.body.get("response_format") or {}).get("type") == "json_schema":
             await wire.send(
-                response(
-                    400, b'{"error": {"message": "response_format and logprobs are not supported"}}'
-                )
+                response(400, b'{"error": {"message": "response_format is not supported"}}')
             )
         else:
             await wire.send(response(200, ok("yes")))
@@ -91,20 +74,15 @@ async def test_a_capable_endpoint_supports_every_format() -> None:
     async with loopback(able) as server:
         report = await probe_endpoint(server.config())
     assert report.answers
-    assert works(report) == {"json_schema": True, "tools": True, "logprobs": True, "stream": True}
-    assert [one.note for one in report.formats] == [""] * 4
+    assert works(report) == {"json_schema": True, "tools": True, "stream": True}
+    assert [one.note for one in report.formats] == [""] * 3
 
 
 async def test_each_unsupported_format_has_a_note() -> None:
     async with loopback(plain) as server:
         report = await probe_endpoint(server.config())
     assert report.answers
-    assert works(report) == {
-        "json_schema": False,
-        "tools": False,
-        "logprobs": False,
-        "stream": True,
-    }
+    assert works(report) == {"json_schema": False, "tools": False, "stream": True}
     assert all(one.note for one in report.formats if not one.works)
     assert report.formats[0].note == "refused"
 
