@@ -4,7 +4,5 @@ None of those packages is imported.
 """
 
 from llm_common.clients.completions import LiteLLMClient, OpenAISDKClient
-from llm_common.clients.langchain_client import LangChainClient
-from llm_common.clients.pydantic_ai_client import PydanticAIClient
 
-__all__ = ["LangChainClient", "LiteLLMClient", "OpenAISDKClient", "PydanticAIClient"]
+__all__ = ["LiteLLMClient", "OpenAISDKClient"]

@@ -68,12 +68,9 @@ class LLMClient(ABC):
 # Clients of other packages by a method, which needs no import of the package, and the adapter for
 # each. The order matters: LiteLLM's router has a `chat` as well.
 _ADAPTERS: Final = (
-    ("ainvoke", "LangChainClient(client)"),
     ("acompletion", 'LiteLLMClient(client.acompletion, model="...")'),
     ("chat.completions.create", 'OpenAISDKClient(client, model="...")'),
     ("messages.create", 'LiteLLMClient(litellm.acompletion, model="anthropic/...")'),
-    ("run_sync", "PydanticAIClient(client.model)"),
-    ("request_stream", "PydanticAIClient(client)"),
 )
 
 

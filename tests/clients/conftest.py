@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from llm_common.clients import LangChainClient, LiteLLMClient, OpenAISDKClient, PydanticAIClient
+from llm_common.clients import LiteLLMClient, OpenAISDKClient
 from llm_common.core import LLMClient
 from tests.clients import double_clients
 from tests.core.loopback import KEY
@@ -51,14 +51,9 @@ class Adapter:
 def _around_double(name: str, sdk: double_clients.AsyncOpenAI, timeout_s: float) -> LLMClient:
     if name == "openai_sdk":
         return OpenAISDKClient(sdk, model="test-model", timeout_s=timeout_s)
-    if name == "litellm":
-        return LiteLLMClient(
-            double_clients.acompletion_of(sdk), model="openai/test-model", timeout_s=timeout_s
-        )
-    if name == "langchain":
-        return LangChainClient(double_clients.ChatModel(sdk=sdk), timeout_s=timeout_s)
-    model_for = partial(double_clients.Model, sdk, formats=True)
-    return PydanticAIClient(model_for("test-model"), model_for=model_for, timeout_s=timeout_s)
+    return LiteLLMClient(
+        double_clients.acompletion_of(sdk), model="openai/test-model", timeout_s=timeout_s
+    )
 
 
 def _around_real(
@@ -67,22 +62,11 @@ def _around_real(
     if name == "litellm":
         acompletion = partial(import_module("litellm").acompletion, **settings)
         return LiteLLMClient(acompletion, model="openai/test-model", timeout_s=timeout_s)
-    if name == "langchain":
-        chat_openai = import_module("langchain_openai").ChatOpenAI
-        return LangChainClient(
-            chat_openai(model="test-model", http_async_client=http, **settings), timeout_s=timeout_s
-        )
     sdk = import_module("openai").AsyncOpenAI(http_client=http, **settings)
-    if name == "openai_sdk":
-        return OpenAISDKClient(sdk, model="test-model", timeout_s=timeout_s)
-    provider = import_module("pydantic_ai.providers.openai").OpenAIProvider(openai_client=sdk)
-    model_for = partial(
-        import_module("pydantic_ai.models.openai").OpenAIChatModel, provider=provider
-    )
-    return PydanticAIClient(model_for("test-model"), model_for=model_for, timeout_s=timeout_s)
+    return OpenAISDKClient(sdk, model="test-model", timeout_s=timeout_s)
 
 
-_NAMES = ("openai_sdk", "litellm", "pydantic_ai", "langchain")
+_NAMES = ("openai_sdk", "litellm")
 # Warnings of third-party packages are not errors of ours.
 _REAL = (pytest.mark.adapters, pytest.mark.filterwarnings("default"))
 

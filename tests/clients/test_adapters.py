@@ -113,14 +113,13 @@ async def test_an_answer_is_whole_with_the_servers_counts(adapter: Adapter) -> N
     assert got.tool_calls is None
     assert got.latency_ms is not None
     assert got.metadata == {}
-    # pydantic-ai passes on only its own calculation, and has no price for this model.
-    assert got.cost_usd == (None if adapter.name == "pydantic_ai" else 0.0125)
+    assert got.cost_usd == 0.0125
 
 
 async def test_an_adapter_names_its_model_and_its_provider_f_179(adapter: Adapter) -> None:
     async with adapter.client("http://127.0.0.1:9/v1") as client:
         assert client.default_model == f"{adapter.prefix}test-model"
-        assert client.provider in {"custom", "litellm", "langchain", "pydantic-ai"}
+        assert client.provider in {"custom", "litellm"}
 
 
 async def test_tokens_and_dollars_of_fifty_calls_match_the_server(adapter: Adapter) -> None:
@@ -140,8 +139,7 @@ async def test_tokens_and_dollars_of_fifty_calls_match_the_server(adapter: Adapt
         answers = [await client.chat_completion(ASKED) for _ in range(50)]
     assert sum(got.usage.prompt_tokens for got in answers) == 10 * sum(served_tokens)
     assert sum(got.usage.completion_tokens for got in answers) == sum(served_tokens)
-    if adapter.name != "pydantic_ai":
-        assert sum(got.cost_usd or 0 for got in answers) == sum(served_tokens) / 1024
+    assert sum(got.cost_usd or 0 for got in answers) == sum(served_tokens) / 1024
 
 
 @pytest.mark.parametrize("reason", ["length", "content_filter"])
@@ -157,12 +155,7 @@ async def test_tools_are_sent_and_their_calls_returned(adapter: Adapter) -> None
     async with served(adapter, answer(200, reply(choices=[choice]))) as (client, server):
         got = await client.chat_completion(ASKED, tools=[TOOL])
     [sent] = server.requests[0].body["tools"]
-    # pydantic-ai adds the fields that OpenAI's strict mode requires to schemas.
-    assert (sent["function"]["name"], sent["function"]["description"]) == (
-        "get_weather",
-        "Forecasts.",
-    )
-    assert sent["function"]["parameters"]["properties"] == {"city": {"type": "string"}}
+    assert sent == TOOL
     assert not got.content
     assert got.finish_reason == "tool_calls"
     assert got.tool_calls is not None
@@ -177,8 +170,8 @@ async def test_tools_are_sent_and_their_calls_returned(adapter: Adapter) -> None
 
 async def test_content_in_parts_is_read_or_refused(adapter: Adapter) -> None:
     body = reply([{"type": "text", "text": "{}"}])
-    if adapter.name == "pydantic_ai" or (adapter.real and adapter.name == "litellm"):
-        # Neither accepts parts from an endpoint of this kind.
+    if adapter.real and adapter.name == "litellm":
+        # It accepts no parts from an endpoint of this kind.
         await raised(adapter, answer(200, body))
         return
     async with served(adapter, answer(200, body)) as (client, _):

@@ -6,17 +6,16 @@ from typing import Any
 
 import pytest
 
-from llm_common.clients import LangChainClient, LiteLLMClient, OpenAISDKClient, PydanticAIClient
+from llm_common.clients import LiteLLMClient, OpenAISDKClient
 from llm_common.core import LLMClient, LLMMessage, MessageRole
 from llm_common.errors import (
     LLMError,
     LLMRateLimitError,
     LLMTimeoutError,
     MalformedReplyError,
-    ModelNotFoundError,
 )
 from tests.clients import double_clients
-from tests.clients.test_adapters import SCHEMA, TOOL, USAGE
+from tests.clients.test_adapters import USAGE
 
 ASKED = [LLMMessage(role=MessageRole.USER, content="Which?")]
 JSON_OBJECT = {"type": "json_object"}
@@ -117,98 +116,6 @@ async def test_the_cost_is_the_endpoints_or_litellms(
     assert got.usage.prompt_tokens == 110
 
 
-# --- LangChain
-
-
-def message(content: Any = "{}", **fields: Any) -> SimpleNamespace:
-    base = {
-        "id": "run-1",
-        "content": content,
-        "additional_kwargs": {},
-        "response_metadata": {"model": "m-1", "stop_reason": "end_turn"},
-        "tool_calls": [],
-        "invalid_tool_calls": [],
-        "usage_metadata": None,
-    }
-    return SimpleNamespace(**base | fields)
-
-
-class Runnable:
-    """A chat model that is not based on OpenAI's, and whose settings are not fields."""
-
-    def __init__(self, answer: Any) -> None:
-        self.answer = answer
-        self.sent: dict[str, Any] = {}
-        self.bound: tuple[Any, Any] | None = None
-
-    def bind_tools(self, tools: list[Any], *, tool_choice: Any = None) -> "Runnable":
-        self.bound = tools, tool_choice
-        return self
-
-    async def ainvoke(self, messages: Any, /, **options: Any) -> Any:
-        self.sent = options
-        return self.answer
-
-
-async def test_a_runnable_gets_settings_with_the_call_and_no_response_format() -> None:
-    runnable = Runnable(message(["{", {"type": "text", "text": "}"}]))
-    client = LangChainClient(runnable)
-    got = await client.chat_completion(
-        ASKED,
-        model="other",
-        temperature=0.0,
-        max_tokens=5,
-        response_format={"type": "json_schema", **SCHEMA},
-        stop="x",
-    )
-    assert runnable.sent == {"model": "other", "temperature": 0.0, "max_tokens": 5, "stop": "x"}
-    assert got.metadata == {"dropped_options": ["response_format"]}
-    assert got.content == [{"type": "text", "text": "{"}, {"type": "text", "text": "}"}]
-    assert (got.model, got.finish_reason, got.id) == ("m-1", "end_turn", "run-1")
-
-
-async def test_tools_are_bound_and_invalid_calls_are_kept() -> None:
-    read = {"id": "1", "name": "get_weather", "args": {"city": "Ulm"}}
-    unread = {"id": "2", "name": "get_weather", "args": '{"city": '}
-    runnable = Runnable(message("", tool_calls=[read], invalid_tool_calls=[unread]))
-    got = await LangChainClient(runnable).chat_completion(ASKED, tools=[TOOL], tool_choice="auto")
-    assert runnable.bound == ([TOOL], "auto")
-    assert runnable.sent == {}
-    assert [call["function"]["arguments"] for call in got.tool_calls or []] == [
-        '{"city": "Ulm"}',
-        '{"city": ',
-    ]
-
-
-# --- pydantic-ai
-
-
-async def test_without_model_for_only_one_name_is_accepted() -> None:
-    sdk: Any = Recorder(double_clients.Completion(payload()))
-    client = PydanticAIClient(double_clients.Model(sdk, "test-model", formats=True))
-    assert (await client.chat_completion(ASKED, model="test-model")).content == "{}"
-    with pytest.raises(ModelNotFoundError, match="model_for"):
-        await client.chat_completion(ASKED, model="other")
-
-
-@pytest.mark.parametrize("kind", ["json_object", "json_schema"])
-async def test_a_model_without_json_mode_gets_no_response_format(kind: str) -> None:
-    sdk: Any = Recorder(double_clients.Completion(payload()))
-    client = PydanticAIClient(double_clients.Model(sdk, "test-model", formats=False))
-    got = await client.chat_completion(ASKED, response_format={"type": kind, "json_schema": SCHEMA})
-    assert "response_format" not in sdk.sent
-    assert "response_format" in got.metadata["dropped_options"]
-
-
-async def test_a_model_of_version_1_has_its_profile_as_an_object_and_no_cost() -> None:
-    sdk: Any = Recorder(double_clients.Completion(payload()))
-    model = double_clients.Model(sdk, "test-model", formats=True)
-    model.profile = SimpleNamespace(**model.profile)  # type: ignore[assignment]
-    got = await PydanticAIClient(model).chat_completion(ASKED, response_format=JSON_OBJECT)
-    assert sdk.sent["response_format"] == JSON_OBJECT
-    assert got.cost_usd is None
-
-
 # --- all adapters
 
 
@@ -216,8 +123,7 @@ async def test_a_model_that_always_reasons_gets_a_limit_and_no_temperature() -> 
     sdk: Any = Recorder(double_clients.Completion(payload()))
     for client in (
         OpenAISDKClient(sdk, model="gpt-5"),
-        LangChainClient(double_clients.ChatModel(sdk=sdk, model_name="gpt-5")),
-        PydanticAIClient(double_clients.Model(sdk, "gpt-5", formats=True)),
+        LiteLLMClient(sdk.create, model="openai/gpt-5"),
     ):
         await client.chat_completion(ASKED, temperature=0.0, max_tokens=9)
         assert sdk.sent["max_completion_tokens"] == 9
@@ -234,14 +140,6 @@ def adapters(timeout_s: float) -> list[LLMClient]:
     return [
         OpenAISDKClient(sdk, model="m", timeout_s=timeout_s, prefers_json_schema=True),
         LiteLLMClient(never, model="m", timeout_s=timeout_s, prefers_json_schema=True),
-        LangChainClient(
-            double_clients.ChatModel(sdk=sdk), timeout_s=timeout_s, prefers_json_schema=True
-        ),
-        PydanticAIClient(
-            double_clients.Model(sdk, "m", formats=True),
-            timeout_s=timeout_s,
-            prefers_json_schema=True,
-        ),
     ]
 
 

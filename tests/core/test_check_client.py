@@ -51,14 +51,12 @@ WRONG: dict[str, tuple[object, str]] = {
         "wrap the async client instead: .*OpenAISDKClient",
     ),
     "Anthropic": (at("messages.create"), "LiteLLMClient.*anthropic/"),
-    "LangChain": (at("ainvoke"), r"LangChainClient\(client\)"),
+    "LangChain": (at("ainvoke"), "OpenAICompatibleClient.from_env"),
     "LiteLLM router": (
         SimpleNamespace(acompletion=answer, chat=at("completions.create")),
         r"LiteLLMClient\(client.acompletion",
     ),
     "acompletion": (acompletion, r"LiteLLMClient\(acompletion"),
-    "pydantic-ai model": (at("request_stream"), r"PydanticAIClient\(client\)"),
-    "pydantic-ai agent": (at("run_sync"), r"PydanticAIClient\(client.model\)"),
     "a class": (Stub, "pass an instance of Stub"),
     "an adapter's class": (ScriptedClient, "pass an instance of ScriptedClient"),
     "a configuration": (

@@ -68,7 +68,7 @@ async def asked_model(
         ("openrouter", "z-ai/glm-4.5-air", None),
         ("local", "default", None),
         ("custom", "only-model", None),
-        ("langchain", None, None),
+        ("litellm", None, None),
         ("zai", "glm-4.6", "glm-4.5-air"),
         (None, None, "glm-4.5-air"),
     ],

@@ -160,19 +160,14 @@ class ChatRequest:
 
 
 class RefusedOptions:
-    """The options that an endpoint refused, by model.
+    """The options that an endpoint refused, by model."""
 
-    Args:
-        expected: Options that are left out of the first call to a model already.
-    """
-
-    def __init__(self, expected: frozenset[str] = frozenset()) -> None:
-        self._expected = expected
+    def __init__(self) -> None:
         self._by_model: dict[str, frozenset[str]] = {}
 
     def of(self, model: str) -> frozenset[str]:
         """Return the options to leave out of the next call to a model."""
-        return self._by_model.get(model, self._expected)
+        return self._by_model.get(model, frozenset())
 
     def add(self, model: str, options: frozenset[str]) -> None:
         """Leave options out of later calls to a model.
