@@ -18,7 +18,7 @@ import pytest
 
 from llm_common._env import VARIABLES
 from llm_common.agents import compute_pointer_id
-from tests.core.loopback import Received, Wire, loopback, ok, response
+from tests.core.loopback import Received, Wire, answer, loopback, ok, response
 from tests.s3_server import make_bucket
 
 FOLDER = Path(__file__).parent.parent / "examples"
@@ -237,3 +237,49 @@ async def test_long_conversation_with_a_model(tmp_path: Path) -> None:
         "user",
     ]
     assert "Weekly." in str(requests[-1].body["messages"])
+
+
+async def run_with_decisions(
+    cwd: Path, status: int, *answers: tuple[str, object]
+) -> tuple[str, list[Received]]:
+    """Return what the example of a decision model prints, and the requests to its endpoint."""
+    named = [{"name": name, "type": "predicate", "probability": value} for name, value in answers]
+    body = json.dumps({"answers": named}).encode()
+    async with loopback(answer(status, body)) as server:
+        url = f"http://127.0.0.1:{server.port}/v1/decisions"
+        output = await asyncio.to_thread(run, "decision_model.py", url, cwd=cwd)
+    return output, server.requests
+
+
+async def test_decision_model_shows_the_outputs_that_probably_help(tmp_path: Path) -> None:
+    output, [request] = await run_with_decisions(tmp_path, 200, ("1", 0.6), ("2", 0.5), ("0", 0.9))
+    assert output == "weather city=Oslo\nweather city=Lima\nok Yes, all day.\n"
+    state = json.loads(request.body["input"])
+    assert state["outputs"] == {
+        "0": "weather city=Oslo",
+        "1": "weather city=Lima",
+        "2": "weather city=Cairo",
+    }
+    assert "weather" not in str(request.body["questions"]), "what a tool wrote is only data"
+
+
+@pytest.mark.parametrize(
+    ("status", "answers"),
+    [
+        pytest.param(500, [("0", 0.9)], id="status"),
+        pytest.param(200, [("0", 0.9), ("7", 0.9)], id="another question"),
+        pytest.param(200, [("0", None)], id="no number"),
+        pytest.param(200, [("0", 93)], id="percent"),
+    ],
+)
+async def test_decision_model_that_fails_shows_nothing(
+    status: int, answers: list[tuple[str, object]], tmp_path: Path
+) -> None:
+    output, _ = await run_with_decisions(tmp_path, status, *answers)
+    assert output.startswith("error the outputs to show could not be chosen: the decision model")
+
+
+def test_use_a_decision_model_shows_the_selector_of_the_example() -> None:
+    page = (FOLDER.parent / "docs" / "how-to" / "use_a_decision_model.md").read_text("utf-8")
+    [selector] = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    assert selector in (FOLDER / "decision_model.py").read_text(encoding="utf-8")

@@ -17,11 +17,7 @@ from llm_common.agents.answer_reading import (
     Unread,
     takes_tools,
 )
-from llm_common.agents.context_pointers import (
-    ContextPointer,
-    ContextRelevanceSelector,
-    LexicalRelevanceSelector,
-)
+from llm_common.agents.context_pointers import ContextPointer
 from llm_common.agents.tool_context import ToolContextManager
 from llm_common.context import (
     ContextBundle,
@@ -40,7 +36,7 @@ from llm_common.plans import SubTaskResult
 from llm_common.pointers.reading import READER_NAME
 from llm_common.prompt import ContextBuilder, PromptBundle, TokenBudget, TriggerInput, fit
 from llm_common.prompt.prompt_bundle import count_prompt_tokens
-from llm_common.selection.results import RelevanceSelection
+from llm_common.selection.results import RelevanceSelection, SelectsPointers
 from llm_common.text.display import one_line
 from llm_common.tools.read_back import DEFAULT_MAX_TOKENS
 from llm_common.tools.tool import third_party_code
@@ -121,9 +117,9 @@ class Answering(BaseModel):
         timeout_s: Seconds for all model calls and reads of an answer.
         counter: Counts tokens. A `CalibratedCounter` learns from the usage that each answer
             reports.
-        selector: Packs the session's outputs. None creates a `ContextSelector` over the session. A
-            relevance selector first selects the outputs to pack. If it fails, no output is shown
-            and no answer is requested.
+        selector: Packs the session's outputs. None creates a `ContextSelector` over the session.
+            `SelectsPointers` first selects the outputs to pack. If it fails, no output is shown and
+            no answer is requested.
         max_reads: Maximum number of reads of stored outputs before an answer. The model may read if
             the prompt does not have every output whole. Each read costs one more model call. 0
             never offers to read.
@@ -144,7 +140,7 @@ class Answering(BaseModel):
     model: str | None = None
     timeout_s: float = Field(default=60.0, gt=0)
     counter: TokenCounter = Field(default_factory=DefaultCounter)
-    selector: ContextSelector | ContextRelevanceSelector | LexicalRelevanceSelector | None = None
+    selector: ContextSelector | SelectsPointers | None = None
     max_reads: int = Field(default=3, ge=0, le=20)
     reader_name: str = READER_NAME
     native_tools: bool | None = None

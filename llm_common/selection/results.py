@@ -4,7 +4,7 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal, Protocol, Self
+from typing import Any, Final, Literal, Protocol, Self, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -345,6 +345,7 @@ class SelectsTools(Protocol):
         """
 
 
+@runtime_checkable
 class SelectsPointers(Protocol):
     """Selects the outputs that a query needs. Applications may implement it."""
 
