@@ -30,20 +30,10 @@ FACES = {
     "agents/tool_context.py",
     "agents/tool_selector.py",
     "errors.py",
-    "runtime.py",
     "trace/account.py",
-    "trace/lines.py",
 }
 
 DOORS = ("apps/", "integrations/")
-# The pages that compare runs, which are about to be removed.
-COMPARISON = {
-    "apps/inspector/comparison.py: llm_common.trace.differing.same_prefix",
-    "apps/inspector/comparison.py: llm_common.trace.recording.digest",
-    "apps/inspector/comparison.py: llm_common.trace.recording.same_bytes",
-    "apps/inspector/comparison.py: llm_common.trace.trace_file.RecordedRun",
-    "apps/inspector/rendering.py: llm_common.trace.differing",
-}
 
 # Code of others runs in these places only, and may raise anything there.
 BROAD_CATCHES = {
@@ -246,7 +236,7 @@ def test_applications_and_integrations_import_only_what_the_library_exports() ->
         if name.startswith(DOORS):
             modules = {alias.name for alias in statement.names}
             imported |= {f"{name}: {module}" for module in modules if is_of_the_library(module)}
-    assert_none(imported - COMPARISON)
+    assert_none(imported)
 
 
 def is_of_the_library(module: str) -> bool:

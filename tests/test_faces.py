@@ -56,7 +56,6 @@ LATE = [
     "llm_common.runtime",
     "llm_common.storage",
     "llm_common.tables",
-    "llm_common.testing",
     "llm_common.text",
     "llm_common.tools",
     "llm_common.trace",

@@ -14,30 +14,6 @@ from llm_common.context.request import Kind
 from llm_common.core.structured import Attempt
 from llm_common.history.folding import FoldedPart
 
-__all__ = [
-    "FORMAT",
-    "LINE",
-    "OVER_THE_CAP",
-    "AnswerLine",
-    "Candidate",
-    "Dropped",
-    "FoldLine",
-    "Line",
-    "ModelCallLine",
-    "OffloadLine",
-    "OffloadOutcome",
-    "PackedItem",
-    "PackingLine",
-    "ReadBackLine",
-    "RunBegin",
-    "RunEnd",
-    "SelectionLine",
-    "SentMessage",
-    "SentPrompt",
-    "ToolCallLine",
-    "ToolListLine",
-]
-
 FORMAT: Final = 1
 """The version of the format. Readers ignore fields that a later version adds."""
 

@@ -23,9 +23,7 @@ from llm_common.apps.cli.terminal import (
 from llm_common.errors import StoreError
 
 if TYPE_CHECKING:
-    from llm_common.trace import RecordedRun
-    from llm_common.trace.account import Node, Unseen
-    from llm_common.trace.lines import PackingLine
+    from llm_common.trace import PackingLine, RecordedRun, account
 
 # Commands import what only they need when they run, so `--help` answers quickly.
 # ruff: noqa: PLC0415
@@ -82,13 +80,13 @@ def _read(path: Path) -> "RecordedRun":
 @trace_app.command(epilog=example("trace show .llm-common/traces"))
 def show(run: _Run, *, json: AsJson = False) -> None:
     """Show the steps of a run, the budget of each prompt, and why items were left out."""
-    from llm_common.trace.account import unseen, verdicts
+    from llm_common.trace import account
 
     recorded = _read(run)
     if json:
         lines = [line.model_dump(mode="json", exclude_none=True) for line in recorded.lines]
-        document = {"run": recorded.run_id, "notes": verdicts(recorded)}
-        print_json({**document, "unseen": unseen(recorded), "lines": lines})
+        document = {"run": recorded.run_id, "notes": account.verdicts(recorded)}
+        print_json({**document, "unseen": account.unseen(recorded), "lines": lines})
     else:
         show_run(recorded, console=stdout_console())
 
@@ -117,30 +115,29 @@ def show_run(run: "RecordedRun", *, console: Console) -> None:
         run: The run.
         console: Where to print.
     """
-    from llm_common.trace.account import tree, unseen, verdicts
+    from llm_common.trace import account
 
     console.print(safe_text(f"Run {run.run_id}", style="bold"))
     if run.begin and run.begin.query:
         console.print(safe_text(run.begin.query))
-    for note in verdicts(run):
+    for note in account.verdicts(run):
         console.print(safe_text(f"Note: {note}", style="yellow"))
     root = Tree(Text("The run", style="bold"))
-    _add_nodes(root, tree(run))
+    _add_nodes(root, account.tree(run))
     # With the console's soft wrap, rich would cut a long title and not wrap it.
     console.print(root, soft_wrap=False)
-    items = unseen(run)
+    items = account.unseen(run)
     console.print(_unseen_table(items), soft_wrap=False)
     if len(items) > _MAX_ROWS:
         more = f"and {len(items) - _MAX_ROWS:,} more, which llm-common trace export shows"
         console.print(Text(more, style="dim"))
 
 
-def _add_nodes(branch: Tree, nodes: "Sequence[Node]") -> None:
-    from llm_common.trace.account import title
-    from llm_common.trace.lines import ModelCallLine, PackingLine
+def _add_nodes(branch: Tree, nodes: "Sequence[account.Node]") -> None:
+    from llm_common.trace import ModelCallLine, PackingLine, account
 
     for node in nodes:
-        rows: list[RenderableType] = [safe_text(f"{node.line.seq} {title(node.line)}")]
+        rows: list[RenderableType] = [safe_text(f"{node.line.seq} {account.title(node.line)}")]
         if isinstance(node.line, PackingLine):
             rows.append(_budget_bar(node.line))
         elif isinstance(node.line, ModelCallLine) and node.line.prompt.same_bytes is not None:
@@ -152,9 +149,9 @@ def _add_nodes(branch: Tree, nodes: "Sequence[Node]") -> None:
 
 def _budget_bar(line: "PackingLine") -> Text:
     """Return the budget as a bar of sixty cells, with its legend below."""
-    from llm_common.trace.account import by_source
+    from llm_common.trace import account
 
-    sums = by_source(line)
+    sums = account.by_source(line)
     total = max(sum(sums.values()), 1)
     bar, legend = Text(), Text("\n")
     tokens_before = start = 0
@@ -171,7 +168,7 @@ def _budget_bar(line: "PackingLine") -> Text:
     return bar + legend
 
 
-def _unseen_table(items: "Sequence[Unseen]") -> Table:
+def _unseen_table(items: "Sequence[account.Unseen]") -> Table:
     table = Table(
         title=f"What the model did not see ({len(items):,})",
         title_justify="left",

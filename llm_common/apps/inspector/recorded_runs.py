@@ -13,8 +13,16 @@ import orjson
 from pydantic import ValidationError
 
 from llm_common.errors import PointerNotFoundError, StoreError
-from llm_common.trace import RecordedRun, read_trace
-from llm_common.trace.lines import LINE, Line, RunBegin, RunEnd, SelectionLine, ToolCallLine
+from llm_common.trace import (
+    LINE,
+    Line,
+    RecordedRun,
+    RunBegin,
+    RunEnd,
+    SelectionLine,
+    ToolCallLine,
+    read_trace,
+)
 
 _EDGE_BYTES: Final = 100_000  # the first line has a question of up to 20,000 characters
 _MAX_RUN_BYTES: Final = 32_000_000  # four times the default of `Trace`

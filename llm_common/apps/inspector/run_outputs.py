@@ -8,14 +8,14 @@ from typing import Final
 import orjson
 
 from llm_common.text import one_line, stable_json
-from llm_common.trace import RecordedRun
-from llm_common.trace.account import CHARS_PER_TOKEN, missing_tokens
-from llm_common.trace.lines import (
+from llm_common.trace import (
     ModelCallLine,
     OffloadLine,
     PackingLine,
+    RecordedRun,
     SelectionLine,
     ToolCallLine,
+    account,
 )
 
 FORM_NAMES: Final = {
@@ -155,7 +155,7 @@ def flows(run: RecordedRun, *, returned_tokens: Mapping[str, int] = MappingProxy
     known_ids = {item.id for item in items}
     for call in run.of(ToolCallLine):
         if call.pointer_id and call.pointer_id not in known_ids:
-            returned = round((call.result_bytes or 0) / CHARS_PER_TOKEN)
+            returned = round((call.result_bytes or 0) / account.CHARS_PER_TOKEN)
             label = names[call.pointer_id]
             items.append(Flow(label, call.pointer_id, "output", returned, 0, "left out"))
     counted = [
@@ -175,7 +175,7 @@ def _packed(packing: PackingLine, names: dict[str, str]) -> list[Flow]:
         label = names.get(item.id) or item.name or item.id
         item_id = "" if label == item.id else item.id
         form = FORM_NAMES[item.form]
-        returned = item.tokens + missing_tokens(item, packing)
+        returned = item.tokens + account.missing_tokens(item, packing)
         items.append(Flow(label, item_id, item.source, returned, item.tokens, form))
     return items
 
@@ -185,8 +185,8 @@ def _offloaded(run: RecordedRun, names: dict[str, str]) -> list[Flow]:
     for line in run.of(OffloadLine):
         item_id = line.pointer_id or ""
         label = names.get(item_id, line.tool)
-        returned = round(line.total_chars / CHARS_PER_TOKEN)
-        shown = round(min(line.shown_chars, line.total_chars) / CHARS_PER_TOKEN)
+        returned = round(line.total_chars / account.CHARS_PER_TOKEN)
+        shown = round(min(line.shown_chars, line.total_chars) / account.CHARS_PER_TOKEN)
         form = _OFFLOAD_FORMS[line.outcome]
         items.append(Flow(label, item_id, "output", returned, shown, form))
     return items

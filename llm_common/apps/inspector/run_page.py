@@ -15,8 +15,7 @@ from llm_common.apps.inspector.run_outputs import (
 from llm_common.apps.inspector.run_values import why_no_answer
 from llm_common.apps.inspector.sent_prompt import ShownMessage, shown_messages
 from llm_common.apps.inspector.timeline import StepTime, timeline
-from llm_common.trace import RecordedRun, account
-from llm_common.trace.lines import Line, OffloadLine, PackingLine, ToolCallLine
+from llm_common.trace import Line, OffloadLine, PackingLine, RecordedRun, ToolCallLine, account
 
 _MAX_MESSAGE_CHARS: Final = 100_000  # a browser lays out longer texts slowly
 _PART_MEANINGS: Final = {

@@ -9,9 +9,7 @@ from llm_common.apps.inspector.output_tokens import OutputTokens
 from llm_common.apps.inspector.recorded_runs import RecordedRuns, RunRow
 from llm_common.apps.inspector.run_outputs import flows
 from llm_common.errors import StoreError
-from llm_common.trace import RecordedRun
-from llm_common.trace.account import NO_MODEL
-from llm_common.trace.lines import ModelCallLine
+from llm_common.trace import ModelCallLine, RecordedRun, account
 
 _MAX_READ_BYTES: Final = 20_000_000  # of all runs of a page, about half a second
 
@@ -55,7 +53,9 @@ def summaries(runs: RecordedRuns, rows: Sequence[RunRow], tokens: OutputTokens) 
 
 def _summary(row: RunRow, run: RecordedRun, counts: Mapping[str, int]) -> RunSummary:
     outputs = flows(run, returned_tokens=counts)
-    attempts = [line.attempt for line in run.of(ModelCallLine) if line.attempt.model != NO_MODEL]
+    attempts = [
+        line.attempt for line in run.of(ModelCallLine) if line.attempt.model != account.NO_MODEL
+    ]
     models = dict.fromkeys(attempt.model for attempt in attempts if attempt.model)
     costs = [attempt.cost_usd for attempt in attempts if attempt.cost_usd is not None]
     cost = sum(costs) if costs and len(costs) == len(attempts) else None

@@ -4,9 +4,7 @@ from typing import Final, NamedTuple
 
 import orjson
 
-from llm_common.trace import RecordedRun, account
-from llm_common.trace.account import by_source, missing_tokens
-from llm_common.trace.lines import (
+from llm_common.trace import (
     AnswerLine,
     FoldLine,
     Line,
@@ -14,10 +12,12 @@ from llm_common.trace.lines import (
     OffloadLine,
     PackedItem,
     PackingLine,
+    RecordedRun,
     RunBegin,
     RunEnd,
     ToolCallLine,
     ToolListLine,
+    account,
 )
 
 BAR_WIDTH: Final = 1_000
@@ -83,7 +83,7 @@ def totals(run: RecordedRun) -> dict[str, Total]:
     if packings:
         # A run may pack several times, and its last prompt is the one to explain.
         last = packings[-1]
-        pool = last.tokens + sum(missing_tokens(item, last) for item in last.items)
+        pool = last.tokens + sum(account.missing_tokens(item, last) for item in last.items)
         about = "over" if last.unlisted else "about"
         values["In the prompt"] = Total(f"{last.tokens:,}", f"of {about} {pool:,} tokens")
     if calls:
@@ -150,7 +150,7 @@ def steps(run: RecordedRun) -> list[Line]:
 
 def segments(line: PackingLine) -> list[Segment]:
     """Return the non-empty parts of a budget in the order of the bar."""
-    sums = by_source(line)
+    sums = account.by_source(line)
     scale = BAR_WIDTH / max(sum(sums.values()), 1)
     start = 0.0
     parts = []

@@ -6,9 +6,7 @@ from datetime import datetime, timedelta
 
 from llm_common.apps.inspector.formats import time
 from llm_common.apps.inspector.run_values import BAR_WIDTH
-from llm_common.trace import RecordedRun
-from llm_common.trace.account import Node, tree
-from llm_common.trace.lines import Line, ModelCallLine, ToolCallLine
+from llm_common.trace import Line, ModelCallLine, RecordedRun, ToolCallLine, account
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +42,7 @@ def timeline(run: RecordedRun) -> list[StepTime]:
     caller did in between is a part of it.
     """
     spans = _spans(run)
-    steps = list(_flattened(tree(run), spans, depth=0))
+    steps = list(_flattened(account.tree(run), spans, depth=0))
     measured = [spans[step.line.seq] for step in steps if step.line.seq in spans]
     if not measured:
         return steps
@@ -63,7 +61,9 @@ def timeline(run: RecordedRun) -> list[StepTime]:
     return placed
 
 
-def _flattened(nodes: Sequence[Node], spans: dict[int, _Span], *, depth: int) -> Iterator[StepTime]:
+def _flattened(
+    nodes: Sequence[account.Node], spans: dict[int, _Span], *, depth: int
+) -> Iterator[StepTime]:
     for node in nodes:
         yield StepTime(node.line, depth)
         inner = list(_flattened(node.children, spans, depth=depth + 1))
