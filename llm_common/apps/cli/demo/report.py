@@ -13,7 +13,6 @@ from llm_common.core import counter_label
 from llm_common.text import one_line
 
 _MAX_SEEN_CHARS = 160  # two or three lines of the table
-_FOUND_IN = {"prompt": "yes", "query": "by a query", "": "no"}
 
 
 def show_demo(results: Sequence[QuestionResult], folder: Path, console: Console) -> None:
@@ -49,7 +48,7 @@ def show_demo(results: Sequence[QuestionResult], folder: Path, console: Console)
             f"{result.tokens_in_prompt:,}",
             "yes" if result.in_first_tokens else "no",
             "yes" if result.in_best_records else "no",
-            _FOUND_IN[result.found_in],
+            result.found_in or "no",
         )
     console.print(table)
     for number, result in enumerate(results, start=1):
