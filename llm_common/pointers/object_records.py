@@ -123,7 +123,8 @@ class ObjectRecords:
         for pointer_id, entries in files.by_pointer.items():
             # A young result may belong to a save whose meta is still on its way.
             old = {name for name, entry in entries.items() if entry.modified_s < before_s}
-            old.discard(meta_name(pointer_id))
+            # An earlier version wrote `read` beside the record, with which it is removed.
+            old -= {meta_name(pointer_id), f"{pointer_id}.read"}
             if not old:  # saves a request for each healthy pointer
                 continue
             for name in old.difference(self._named(files, pointer_id)):

@@ -46,7 +46,9 @@ _MAX_UNRECORDED_BYTES: Final = 500_000_000
 _NAME = re.compile(
     r"([0-9a-f]{12,16})\.(?:meta\.json|next|result\.json"
     # on an object store, where version 1.0.0 wrote the last one
-    r"|[0-9a-f]{12}\.result\.json|[0-9a-f]{16}\.next)"
+    r"|[0-9a-f]{12}\.result\.json|[0-9a-f]{16}\.next"
+    # the time of the last read by an earlier version, which is only removed
+    r"|read)"
 )
 # Between result and meta, a writer takes about a millisecond. After this many mismatches a reader
 # waits for the lock.
@@ -340,7 +342,12 @@ class _LockedTransaction:
     def remove(self, *pointer_ids: str) -> None:
         for pointer_id in pointer_ids:
             # `next` is removed first, because `current` could restore the pair from it.
-            names = (_next_name(pointer_id), meta_name(pointer_id), _result_name(pointer_id))
+            names = (
+                _next_name(pointer_id),
+                meta_name(pointer_id),
+                _result_name(pointer_id),
+                f"{pointer_id}.read",  # of an earlier version
+            )
             with suppress(UnsafePathError):  # a directory that has the name of a file
                 # All are in one folder, so one flush at the end is enough.
                 self._folder.delete(*names, fsync=pointer_id == pointer_ids[-1])
