@@ -323,7 +323,7 @@ class _Folder:
         if self.tokens > target:
             self._fold_oldest(target)
         self._replace_until(limit, self._largest(self.live[-1:]))
-        # What the user wrote last is cut only for half of the note, which holds older rules.
+        # What the user wrote last is cut only for half of the note, which has what he said before.
         self._shrink_note(self.note_tokens // 2)
         if self.tokens > limit:
             self._cut_texts(limit)
