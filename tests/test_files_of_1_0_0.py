@@ -171,6 +171,20 @@ async def test_the_same_call_replaces_its_result_s0_05(
     assert saved.pointer_id in after
 
 
+@pytest.mark.parametrize("kind", ["files", "objects"])
+async def test_verify_reports_no_time_of_a_last_read(kind: str, files: Path) -> None:
+    assert list((files / kind).rglob("*.read"))
+    report = await store_of(kind, files).verify()
+    assert [finding.name for finding in report.findings if finding.name.endswith(".read")] == []
+
+
+async def test_a_deleted_query_leaves_nothing(files: Path) -> None:
+    store = store_of("files", files)
+    for query_id in EXPECTED["files"]["queries"]:
+        store.delete(query_id=query_id)
+    assert store.queries() == []
+
+
 CONFIG = SessionConfig(offload=OffloadPolicy(max_whole_tokens=100, max_preview_tokens=150))
 
 
