@@ -14,16 +14,16 @@ if TYPE_CHECKING:
     from llm_common.agents.diagnosis import Diagnosis, doctor
     from llm_common.agents.events import RunEvent, StreamEvent
     from llm_common.agents.executor import AgenticExecutor
-    from llm_common.agents.offloading import (
+    from llm_common.agents.runs import RunLimits
+    from llm_common.agents.session.config import SessionConfig
+    from llm_common.agents.session.offloading import (
         Offloaded,
         OffloadPolicy,
         OffloadTurn,
         text_of as text_of,
     )
-    from llm_common.agents.runs import RunLimits
-    from llm_common.agents.session import Session
-    from llm_common.agents.session_config import SessionConfig
-    from llm_common.agents.session_results import output_label as output_label
+    from llm_common.agents.session.saved import output_label as output_label
+    from llm_common.agents.session.session import Session
     from llm_common.agents.sessions import Sessions
     from llm_common.agents.settings import Settings
     from llm_common.agents.tool_context import ToolContextManager
@@ -140,9 +140,9 @@ _MODULES = {
     "LexicalRelevanceSelector": "llm_common.selection.relevance",
     "LexicalToolSelector": "llm_common.selection.lexical_tools",
     "ObjectContextPointerStore": "llm_common.pointers.object_records",
-    "OffloadPolicy": "llm_common.agents.offloading",
-    "OffloadTurn": "llm_common.agents.offloading",
-    "Offloaded": "llm_common.agents.offloading",
+    "OffloadPolicy": "llm_common.agents.session.offloading",
+    "OffloadTurn": "llm_common.agents.session.offloading",
+    "Offloaded": "llm_common.agents.session.offloading",
     "PlannedTask": "llm_common.plans",
     "Planner": "llm_common.selection.planner",
     "PromptBundle": "llm_common.prompt.prompt_bundle",
@@ -155,8 +155,8 @@ _MODULES = {
     "RunLimits": "llm_common.agents.runs",
     "SelectsPointers": "llm_common.selection.results",
     "SelectsTools": "llm_common.selection.results",
-    "Session": "llm_common.agents.session",
-    "SessionConfig": "llm_common.agents.session_config",
+    "Session": "llm_common.agents.session.session",
+    "SessionConfig": "llm_common.agents.session.config",
     "Sessions": "llm_common.agents.sessions",
     "Settings": "llm_common.agents.settings",
     "StreamEvent": "llm_common.agents.events",
@@ -178,10 +178,10 @@ _MODULES = {
     "doctor": "llm_common.agents.diagnosis",
     "fit": "llm_common.prompt.fitting",
     "format_selected_contexts": "llm_common.pointers.format",
-    "output_label": "llm_common.agents.session_results",
+    "output_label": "llm_common.agents.session.saved",
     "read_context": "llm_common.tools.read_back",
     "render_selected_contexts": "llm_common.pointers.format",
-    "text_of": "llm_common.agents.offloading",
+    "text_of": "llm_common.agents.session.offloading",
 }
 
 __getattr__, __dir__ = lazy_exports(__name__, _MODULES)

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
 from llm_common.agents.answering import Answer
-from llm_common.agents.offloading import Offloaded, text_of
+from llm_common.agents.session.offloading import Offloaded, text_of
 from llm_common.errors import UnserialisableError
 from llm_common.pointers.reading import ContextReading
 from llm_common.redaction.redactor import DEFAULT_REDACTOR

@@ -27,7 +27,6 @@ from llm_common.agents.events import (
     ToolResultData,
     ToolResultEvent,
 )
-from llm_common.agents.offloading import OffloadPolicy
 from llm_common.agents.runs import (
     LOSING_REASONS,
     ObservedRun,
@@ -38,7 +37,8 @@ from llm_common.agents.runs import (
     model_loop,
     takes_mapping,
 )
-from llm_common.agents.session import Session
+from llm_common.agents.session.offloading import OffloadPolicy
+from llm_common.agents.session.session import Session
 from llm_common.agents.tool_context import ToolContextManager
 from llm_common.core.structured import Attempt, SupportsChat
 from llm_common.errors import ConfigError, LLMError, LLMTimeoutError, ToolFailedError

@@ -18,7 +18,7 @@ from llm_common.agents.context_pointers import (
     FileContextPointerStore,
     format_selected_contexts,
 )
-from llm_common.agents.session import Session
+from llm_common.agents.session.session import Session
 from llm_common.core.structured import SupportsChat
 from llm_common.errors import (
     CorruptPointerError,

@@ -9,8 +9,8 @@ import pytest
 
 from benchmarks.quality_reruns import MAX_SHARE, run
 from llm_common.agents import InMemoryContextPointerStore, Offloaded, OffloadPolicy
-from llm_common.agents.session import Session
-from llm_common.agents.session_config import SessionConfig
+from llm_common.agents.session.config import SessionConfig
+from llm_common.agents.session.session import Session
 from llm_common.core import DefaultCounter
 from llm_common.history import FoldPolicy
 from llm_common.pointers.records import LockedRecords

@@ -1,6 +1,6 @@
 import threading
 
-from llm_common.agents.session_results import ResultCache
+from llm_common.agents.session.saved import ResultCache
 from tests.forking import held_by_a_thread, run_in_child
 
 

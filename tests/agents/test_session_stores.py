@@ -28,7 +28,7 @@ from llm_common.agents import (
     ToolRegistry,
     format_selected_contexts,
 )
-from llm_common.agents.session_results import SessionResults
+from llm_common.agents.session.saved import SessionResults
 from llm_common.context import (
     ContextSelectionRequest,
     ContextSelector,

@@ -98,7 +98,7 @@ async def test_small_results_stay_in_memory_too(
 
 
 async def test_memory_is_bounded_s4_07(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("llm_common.agents.session_results._MAX_CACHED_BYTES", 2_500)
+    monkeypatch.setattr("llm_common.agents.session.saved._MAX_CACHED_BYTES", 2_500)
     manager = ToolContextManager(tmp_path)
     first, second = await save(manager, "a" * 1_000), await save(manager, "b" * 1_000)
     manager.load_result(pointer=first)

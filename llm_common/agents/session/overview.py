@@ -11,8 +11,8 @@ from itertools import chain, zip_longest
 from typing import Final
 
 from llm_common._threads import in_thread
-from llm_common.agents.offloading import text_of
-from llm_common.agents.session_results import SessionResults
+from llm_common.agents.session.offloading import text_of
+from llm_common.agents.session.saved import SessionResults
 from llm_common.core.tokens import TokenCounter
 from llm_common.errors import ToolArgumentsError
 from llm_common.history.fold import Folded

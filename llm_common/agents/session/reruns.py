@@ -8,8 +8,8 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeAlias
 
-from llm_common.agents.offloading import ShorterForm
-from llm_common.agents.session_results import SessionResults
+from llm_common.agents.session.offloading import ShorterForm
+from llm_common.agents.session.saved import SessionResults
 from llm_common.errors import StoreError
 from llm_common.pointers.pointer import MIN_ID_CHARS, ContextPointer
 from llm_common.pointers.prompt_forms import framed_result, reference_line

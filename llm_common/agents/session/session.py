@@ -12,19 +12,19 @@ from cachetools import LRUCache
 
 from llm_common._telemetry import record
 from llm_common._threads import ForkSafeLock, in_thread
-from llm_common.agents.offloading import (
+from llm_common.agents.session.config import QUERY, TOOL_WORDS, WORDS, SessionConfig
+from llm_common.agents.session.offloading import (
     Offloaded,
     OffloadTurn,
     text_of,
     unstored,
     whole,
 )
-from llm_common.agents.overview import DROP_NAME, RESTORE_NAME, ContextOverview
-from llm_common.agents.reruns import View, shorter_form
-from llm_common.agents.session_config import QUERY, TOOL_WORDS, WORDS, SessionConfig
-from llm_common.agents.session_results import SessionResults, store_of
-from llm_common.agents.session_tables import SessionTables, StoredTable, answer_text
-from llm_common.agents.session_trace import RecordedReader, SessionTrace
+from llm_common.agents.session.overview import DROP_NAME, RESTORE_NAME, ContextOverview
+from llm_common.agents.session.reruns import View, shorter_form
+from llm_common.agents.session.saved import SessionResults, store_of
+from llm_common.agents.session.tables import SessionTables, StoredTable, answer_text
+from llm_common.agents.session.trace import RecordedReader, SessionTrace
 from llm_common.context.bundle import ContextBundle
 from llm_common.context.intent import classify_intent
 from llm_common.context.request import (

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from llm_common._threads import ForkSafeLock
-from llm_common.agents.session_results import SessionResults
+from llm_common.agents.session.saved import SessionResults
 from llm_common.core.tokens import TokenCounter
 from llm_common.errors import StoreError, ToolArgumentsError
 from llm_common.pointers.pointer import ContextPointer

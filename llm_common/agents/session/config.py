@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from llm_common._threads import computed_once
-from llm_common.agents.offloading import OffloadPolicy
-from llm_common.agents.overview import DROP_NAME, RESTORE_NAME
+from llm_common.agents.session.offloading import OffloadPolicy
+from llm_common.agents.session.overview import DROP_NAME, RESTORE_NAME
 from llm_common.core.tokens import DefaultCounter, TokenCounter
 from llm_common.history.folding import FoldPolicy
 from llm_common.ranking.embeddings import Embedder

@@ -1,0 +1,3 @@
+"""One conversation: `session.Session`, and the parts behind it."""
+
+__all__ = []
