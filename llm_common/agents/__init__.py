@@ -15,10 +15,9 @@ if TYPE_CHECKING:
     from llm_common.agents.events import RunEvent, StreamEvent
     from llm_common.agents.executor import AgenticExecutor
     from llm_common.agents.runs import RunLimits
-    from llm_common.agents.session.config import SessionConfig
+    from llm_common.agents.session.config import OffloadPolicy, SessionConfig
     from llm_common.agents.session.offloading import (
         Offloaded,
-        OffloadPolicy,
         OffloadTurn,
         text_of as text_of,
     )
@@ -140,7 +139,7 @@ _MODULES = {
     "LexicalRelevanceSelector": "llm_common.selection.relevance",
     "LexicalToolSelector": "llm_common.selection.lexical_tools",
     "ObjectContextPointerStore": "llm_common.pointers.object_records",
-    "OffloadPolicy": "llm_common.agents.session.offloading",
+    "OffloadPolicy": "llm_common.agents.session.config",
     "OffloadTurn": "llm_common.agents.session.offloading",
     "Offloaded": "llm_common.agents.session.offloading",
     "PlannedTask": "llm_common.plans",

@@ -37,7 +37,7 @@ from llm_common.agents.runs import (
     model_loop,
     takes_mapping,
 )
-from llm_common.agents.session.offloading import OffloadPolicy
+from llm_common.agents.session.config import OffloadPolicy
 from llm_common.agents.session.session import Session
 from llm_common.agents.tool_context import ToolContextManager
 from llm_common.core.structured import Attempt, SupportsChat

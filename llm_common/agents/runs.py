@@ -32,7 +32,8 @@ from llm_common._telemetry import (
 )
 from llm_common._threads import in_thread
 from llm_common.agents.context_pointers import ContextPointer
-from llm_common.agents.session.offloading import OffloadPolicy, OffloadTurn, text_of, unstored
+from llm_common.agents.session.config import OffloadPolicy
+from llm_common.agents.session.offloading import OffloadTurn, text_of, unstored
 from llm_common.agents.tool_context import ToolContextManager
 from llm_common.core.structured import Attempt, cost_of, usage_of
 from llm_common.core.tokens import DefaultCounter

@@ -6,7 +6,7 @@ from typing import Final, Self
 from llm_common import _env
 from llm_common.agents.answering import Answering
 from llm_common.agents.runs import RunLimits
-from llm_common.agents.session.offloading import OffloadPolicy
+from llm_common.agents.session.config import OffloadPolicy
 from llm_common.history.folding import FoldPolicy
 from llm_common.prompt.prompt_bundle import TokenBudget
 from llm_common.selection.results import ToolSelectionConfig, check_relevance_settings

@@ -28,7 +28,7 @@ from llm_common.agents import (
     ToolRegistry,
     format_selected_contexts,
 )
-from llm_common.agents.session.saved import SessionResults
+from llm_common.agents.session.saved import SavedResults
 from llm_common.context import (
     ContextSelectionRequest,
     ContextSelector,
@@ -328,9 +328,9 @@ async def test_a_name_that_is_no_id_never_reaches_the_store(name: str) -> None:
 
 async def test_a_result_of_the_same_users_other_session_is_elsewhere() -> None:
     store = InMemoryContextPointerStore()
-    mine, theirs = SessionResults(store, "ann:2"), SessionResults(store, "bob:1")
-    asked = SessionResults(store, "ann:1", siblings="ann:")
-    alone = SessionResults(store, "ann:1")
+    mine, theirs = SavedResults(store, "ann:2"), SavedResults(store, "bob:1")
+    asked = SavedResults(store, "ann:1", siblings="ann:")
+    alone = SavedResults(store, "ann:1")
     pointers = [
         await results.save(number, tool="search", args={"n": number})
         for number, results in enumerate((mine, theirs))
@@ -344,7 +344,7 @@ async def test_a_result_of_the_same_users_other_session_is_elsewhere() -> None:
 
 async def test_a_conversation_of_a_shared_id_lists_what_it_saved_or_read() -> None:
     store = InMemoryContextPointerStore()
-    first, second = (SessionResults(store, "scope", lists_own=True) for _ in range(2))
+    first, second = (SavedResults(store, "scope", lists_own=True) for _ in range(2))
     mine = await first.save("mine", tool="search", args={"n": 1})
     theirs = await second.save("theirs", tool="search", args={"n": 2})
     assert (first.list_all(), second.list_all()) == ([mine], [theirs])

@@ -1,49 +1,70 @@
-"""`SessionConfig`: the limits and policies of sessions, and the parameters of their tools."""
+"""`SessionConfig` and `OffloadPolicy`: the limits and policies of sessions."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Final
 
 from llm_common._threads import computed_once
-from llm_common.agents.session.offloading import OffloadPolicy
-from llm_common.agents.session.overview import DROP_NAME, RESTORE_NAME
 from llm_common.core.tokens import DefaultCounter, TokenCounter
 from llm_common.history.folding import FoldPolicy
+from llm_common.pointers.reading import READER_NAME
 from llm_common.ranking.embeddings import Embedder
 from llm_common.tables.database import QUERY_NAME
 from llm_common.tools.read_back import DEFAULT_MAX_TOKENS
-from llm_common.tools.tool_shortlist import ToolIndexes
 
 SEARCH_NAME: Final = "search_context"
 FINDER_NAME: Final = "find_tools"
+DROP_NAME: Final = "drop_context"
+RESTORE_NAME: Final = "restore_context"
 
 # Leaves half of a window of 64,000 tokens to instructions, tools and the answer.
 _FOLD: Final = FoldPolicy(max_tokens=32_000)
 
-# As JSON Schema.
-WORDS: Final = {
-    "type": "object",
-    "properties": {"query": {"type": "string", "description": "Words that were said or returned."}},
-    "required": ["query"],
-    "additionalProperties": False,
-}
-QUERY: Final = {
-    "type": "object",
-    "properties": {
-        "sql": {"type": "string"},
-        "cursor": {
-            "type": ["string", "null"],
-            "description": "From the answer before; pass the same sql.",
-        },
-    },
-    "required": ["sql"],
-    "additionalProperties": False,
-}
-TOOL_WORDS: Final = {
-    "type": "object",
-    "properties": {"query": {"type": "string", "description": "What the tool should do."}},
-    "required": ["query"],
-    "additionalProperties": False,
-}
+
+@dataclass(frozen=True, slots=True)
+class OffloadPolicy:
+    """Which results stay whole, and the size of the previews of the longer ones.
+
+    Attributes:
+        max_whole_tokens: Maximum tokens of a result that stays whole. A longer one is offloaded.
+        max_preview_tokens: Maximum tokens of a preview. Under about 200, a preview is one line with
+            size and pointer.
+        max_turn_tokens: Maximum tokens of all results and previews of one turn. None sets no limit.
+        tools: Thresholds of single tools by name, in place of `max_whole_tokens`. 0 always
+            offloads, and None offloads only what exceeds `max_turn_tokens`.
+        reader_name: The model's name for the tool that reads back. Previews contain it.
+
+    Raises:
+        TypeError: If a limit is not an int.
+        ValueError: If a limit is negative.
+    """
+
+    max_whole_tokens: int = 2_000
+    max_preview_tokens: int = 400
+    max_turn_tokens: int | None = 8_000
+    tools: Mapping[str, int | None] = field(default_factory=lambda: MappingProxyType({}))
+    reader_name: str = READER_NAME
+
+    def __post_init__(self) -> None:
+        _check_limit("max_whole_tokens", self.max_whole_tokens)
+        _check_limit("max_preview_tokens", self.max_preview_tokens)
+        if self.max_turn_tokens is not None:
+            _check_limit("max_turn_tokens", self.max_turn_tokens)
+        for tool, limit in self.tools.items():
+            if limit is not None:
+                _check_limit(f"tools[{tool!r}]", limit)
+
+    def threshold(self, tool_name: str) -> int | None:
+        """Return the tokens up to which a tool's results stay whole, or None without a limit."""
+        return self.tools.get(tool_name, self.max_whole_tokens)
+
+
+def _check_limit(name: str, limit: object) -> None:
+    if not isinstance(limit, int) or isinstance(limit, bool):
+        raise TypeError(f"{name} must be a whole number of tokens, not {type(limit).__name__}")
+    if limit < 0:
+        raise ValueError(f"{name} is {limit}; pass 0 or more tokens")
 
 
 @dataclass(frozen=True)
@@ -86,14 +107,15 @@ class SessionConfig:
 
     # `computed_once` writes to `__dict__`, so it works in a frozen dataclass without slots.
     @computed_once
-    def tool_indexes(self) -> ToolIndexes:
-        """Return the indexes of tools, which sessions share because building one takes time."""
-        return ToolIndexes(self.embedder, self.counter)
-
-    @computed_once
     def named_fold(self) -> FoldPolicy | None:
         """Return `fold` with the names of the session's tools."""
         names = {"reader_name": self.offload.reader_name, "search_name": self.search_name}
         if self.drops_outputs:
             names |= {"drop_name": DROP_NAME, "restore_name": RESTORE_NAME}
         return self.fold and self.fold.model_copy(update=names)
+
+    @property
+    def tool_names(self) -> tuple[str, ...]:
+        """Return the names of a session's tools, whose results are never offloaded."""
+        names = (self.offload.reader_name, self.search_name, self.query_name, self.finder_name)
+        return (*names, DROP_NAME, RESTORE_NAME) if self.drops_outputs else names

@@ -1,18 +1,16 @@
 """Offloading: replaces a long result by a pointer and a preview for the query."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import partial
-from types import MappingProxyType
 from typing import Final, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
 from llm_common._threads import in_thread
+from llm_common.agents.session.config import OffloadPolicy
 from llm_common.core.tokens import DefaultCounter, TokenCounter
 from llm_common.pointers.pointer import ContextPointer
 from llm_common.pointers.prompt_forms import framed_result
-from llm_common.pointers.reading import READER_NAME, ContextReading
+from llm_common.pointers.reading import ContextReading
 from llm_common.pointers.result_parts import MIN_PART_CHARS, ResultParts
 from llm_common.tables.names import result_name
 from llm_common.text.display import one_line, printable, to_json
@@ -28,51 +26,6 @@ MAX_UNSTORED_CHARS = 100_000
 _SHORT_SHARE = 4
 
 Form = Literal["whole", "preview", "identical", "changed", "not stored"]
-
-
-@dataclass(frozen=True, slots=True)
-class OffloadPolicy:
-    """Which results stay whole, and the size of the previews of the longer ones.
-
-    Attributes:
-        max_whole_tokens: Maximum tokens of a result that stays whole. A longer one is offloaded.
-        max_preview_tokens: Maximum tokens of a preview. Under about 200, a preview is one line with
-            size and pointer.
-        max_turn_tokens: Maximum tokens of all results and previews of one turn. None sets no limit.
-        tools: Thresholds of single tools by name, in place of `max_whole_tokens`. 0 always
-            offloads, and None offloads only what exceeds `max_turn_tokens`.
-        reader_name: The model's name for the tool that reads back. Previews contain it.
-
-    Raises:
-        TypeError: If a limit is not an int.
-        ValueError: If a limit is negative.
-    """
-
-    max_whole_tokens: int = 2_000
-    max_preview_tokens: int = 400
-    max_turn_tokens: int | None = 8_000
-    tools: Mapping[str, int | None] = field(default_factory=lambda: MappingProxyType({}))
-    reader_name: str = READER_NAME
-
-    def __post_init__(self) -> None:
-        _check_limit("max_whole_tokens", self.max_whole_tokens)
-        _check_limit("max_preview_tokens", self.max_preview_tokens)
-        if self.max_turn_tokens is not None:
-            _check_limit("max_turn_tokens", self.max_turn_tokens)
-        for tool, limit in self.tools.items():
-            if limit is not None:
-                _check_limit(f"tools[{tool!r}]", limit)
-
-    def threshold(self, tool_name: str) -> int | None:
-        """Return the tokens up to which a tool's results stay whole, or None without a limit."""
-        return self.tools.get(tool_name, self.max_whole_tokens)
-
-
-def _check_limit(name: str, limit: object) -> None:
-    if not isinstance(limit, int) or isinstance(limit, bool):
-        raise TypeError(f"{name} must be a whole number of tokens, not {type(limit).__name__}")
-    if limit < 0:
-        raise ValueError(f"{name} is {limit}; pass 0 or more tokens")
 
 
 class Offloaded(BaseModel):

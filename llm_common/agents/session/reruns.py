@@ -5,11 +5,11 @@ call gets a longer id. So the pointer of a saved result tells what there is to c
 """
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from typing import Final, TypeAlias
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 from llm_common.agents.session.offloading import ShorterForm
-from llm_common.agents.session.saved import SessionResults
+from llm_common.agents.session.saved import SavedResults, View
 from llm_common.errors import StoreError
 from llm_common.pointers.pointer import MIN_ID_CHARS, ContextPointer
 from llm_common.pointers.prompt_forms import framed_result, reference_line
@@ -21,14 +21,11 @@ _MAX_BYTES: Final = 5_000_000  # of a result that is compared, which takes half 
 _MAX_CHARS: Final = 20_000  # of the changes, far more than a preview has
 _LINE_CHARS: Final = 200
 
-View: TypeAlias = Callable[[Sequence[ContextPointer]], Mapping[str, bool]]
-"""Returns which of some results are in view, and whether the user wrote anything after them."""
-
 _log = logging.getLogger(__name__)
 
 
 def shorter_form(
-    results: SessionResults,
+    results: SavedResults,
     pointer: ContextPointer,
     text: str,
     *,
@@ -96,7 +93,7 @@ def _newest_before(
 
 
 def _changes(
-    results: SessionResults,
+    results: SavedResults,
     earlier: ContextPointer,
     pointer: ContextPointer,
     text: str,

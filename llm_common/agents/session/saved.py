@@ -1,4 +1,4 @@
-"""`SessionResults`: the pointers of one session, in its process and in its store."""
+"""`SavedResults`: the pointers of one session, in its process and in its store."""
 
 import asyncio
 import hashlib
@@ -7,21 +7,21 @@ import os
 import re
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 from weakref import WeakKeyDictionary
 
 from cachetools import LRUCache
 
 from llm_common._threads import ForkSafeLock, in_thread
+from llm_common.agents.session.ids import checked_session_id
 from llm_common.errors import MissReason, PointerNotFoundError, StoreError
 from llm_common.pointers.pointer import MIN_ID_CHARS, ContextPointer, checked_query_id
 from llm_common.pointers.store import ContextPointerStore, FileContextPointerStore
 from llm_common.pointers.tombstones import not_found
-from llm_common.redaction.redactor import Redactor
 from llm_common.text.canonical import decode_json, encode_json
 
 _MAX_CACHED_BYTES: Final = 8_000_000
@@ -35,6 +35,9 @@ _QUERY_OF_SESSION: Final = "(session query)"
 _COLLECTION_PAUSE_S: Final = 3_600.0
 _next_collection_s: WeakKeyDictionary[ContextPointerStore, float] = WeakKeyDictionary()
 _collections: set[asyncio.Task[None]] = set()
+
+View: TypeAlias = Callable[[Sequence[ContextPointer]], Mapping[str, bool]]
+"""Returns which of some results are in view, and whether the user wrote anything after them."""
 
 _log = logging.getLogger(__name__)
 
@@ -51,7 +54,7 @@ def _recorded_query(record: ContextPointer) -> str:
     return bytes(record.args["query_id"]).decode()
 
 
-class SessionResults:
+class SavedResults:
     """The pointers of one session over a store, in save order.
 
     A session with a `session_id` outlives its process. The store records its queries, so that
@@ -413,19 +416,6 @@ async def _collect(store: ContextPointerStore) -> None:
     except StoreError as exc:
         # No save depends on it, and expired results are never shown.
         _log.warning("could not remove expired results: %s", type(exc).__name__)
-
-
-def checked_session_id(session_id: str, redactor: Redactor) -> str:
-    """Return a session's id if the store accepts it.
-
-    Raises:
-        InvalidIdError: If it does not.
-    """
-    # Offloaded results have it as their query id.
-    checked_id = checked_query_id(session_id, redactor)
-    # The query ids of a session's runs begin with it, and must be allowed too.
-    checked_query_id(f"{checked_id}/q_{'0' * 16}", redactor)
-    return checked_id
 
 
 def store_of(store: object) -> ContextPointerStore:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from llm_common._threads import ForkSafeLock
-from llm_common.agents.session.saved import SessionResults
+from llm_common.agents.session.saved import SavedResults
 from llm_common.core.tokens import TokenCounter
 from llm_common.errors import StoreError, ToolArgumentsError
 from llm_common.pointers.pointer import ContextPointer
@@ -89,7 +89,7 @@ class SessionTables:
         results: The results of the session.
     """
 
-    def __init__(self, results: SessionResults) -> None:
+    def __init__(self, results: SavedResults) -> None:
         self._results = results
         self._lock = ForkSafeLock(self._reset)
         self._reset()
@@ -119,11 +119,6 @@ class SessionTables:
         with self._lock:
             self._drop_outdated(pointers)
             return self._all_tables(pointers)
-
-    def forget(self) -> None:
-        """Free the memory of all tables. The next query loads what it uses."""
-        with self._lock:
-            self._close()
 
     def query(self, sql: str) -> QueryRows:
         """Return the rows of one SELECT over the session's tables.

@@ -2,17 +2,15 @@
 
 import atexit
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Final
 
 from cachetools import LRUCache
 
 from llm_common._telemetry import TracedRun, is_recording, is_traced
 from llm_common._threads import ForkSafeLock, PerProcess
 from llm_common.pointers.pointer import text_digest
-from llm_common.pointers.reading import ContextReading
-from llm_common.tools.read_back import ReadBackTool
 
 # Each run keeps its file open. A server may have a thousand sessions, and as many files at most.
 _MAX_OPEN_RUNS: Final = 64
@@ -93,23 +91,3 @@ class SessionTrace:
                 run.end()
             runs[self._session_id] = begin_run(self._session_id, query=question or None)
             return runs[self._session_id]
-
-
-class RecordedReader(ReadBackTool):
-    """`read_context` of a session whose calls are recorded.
-
-    Args:
-        trace: Records the calls.
-        options: The arguments of `ReadBackTool`.
-    """
-
-    __slots__ = ("_trace",)
-
-    def __init__(self, trace: SessionTrace, **options: Any) -> None:
-        super().__init__(**options)
-        self._trace = trace
-
-    async def run(self, args: Mapping[str, Any]) -> ContextReading:
-        """Return the piece that the arguments request. See `ReadBackTool.run`."""
-        with self._trace.recorded():
-            return await super().run(args)

@@ -1,0 +1,272 @@
+"""`ShownResults`: what a model sees of the results of a session.
+
+A result is offloaded, which stores a long one and shows a preview. What is stored is read by its
+id, found by words, and queried as tables.
+"""
+
+import errno
+import logging
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from cachetools import LRUCache
+
+from llm_common._telemetry import record
+from llm_common._threads import ForkSafeLock, in_thread
+from llm_common.agents.session.config import SessionConfig
+from llm_common.agents.session.offloading import (
+    Offloaded,
+    OffloadTurn,
+    text_of,
+    unstored,
+    whole,
+)
+from llm_common.agents.session.reruns import shorter_form
+from llm_common.agents.session.saved import SavedResults, View
+from llm_common.agents.session.tables import SessionTables, StoredTable, answer_text
+from llm_common.agents.session.trace import SessionTrace
+from llm_common.errors import PointerNotFoundError, StoreError, UnserialisableError
+from llm_common.history.message_shapes import Message, last_question, newest_first
+from llm_common.history.search import FoundMessage, search_messages
+from llm_common.pointers.pointer import ContextPointer
+from llm_common.pointers.reading import ContextReading
+from llm_common.tables.database import QueryRows
+from llm_common.text.canonical import decode_json
+from llm_common.tools.read_back import read_context
+
+_MAX_TURNS: Final = 64  # of one conversation at once: more than any framework runs side by side
+
+_log = logging.getLogger(__name__)
+
+
+class ShownResults:
+    """Offloads, reads, finds and queries the results of one session.
+
+    Args:
+        saved: The results of the session.
+        config: The limits and policies.
+        trace: Records what a model sees.
+
+    Attributes:
+        saved: The results of the session.
+        reads: How often each result was read, by pointer id.
+    """
+
+    def __init__(self, saved: SavedResults, config: SessionConfig, trace: SessionTrace) -> None:
+        self.saved: Final = saved
+        self.reads: Final = Counter[str]()
+        self._config = config
+        self._trace = trace
+        self._tables = SessionTables(saved)
+        # A framework does not say when a turn ends, so only the oldest turns are dropped.
+        self._turns: LRUCache[str, OffloadTurn] = LRUCache(_MAX_TURNS)
+        self._lock = ForkSafeLock(self._forget_turns)
+
+    async def offload(
+        self,
+        result: Any,
+        *,
+        tool: str,
+        args: Mapping[str, Any],
+        query: str,
+        turn: str | OffloadTurn | None,
+        messages: Sequence[Message] | None,
+        pointer: ContextPointer | None,
+        view: View | None,
+    ) -> Offloaded:
+        """Return a result as the model sees it. See `Session.offload`.
+
+        Args:
+            result: The tool's result.
+            tool: The tool's name.
+            args: The arguments of the call.
+            query: The question of the preview.
+            turn: The turn, or its name.
+            messages: The conversation up to the call.
+            pointer: The pointer of a result that is stored already.
+            view: Tells which results the messages show. None without messages.
+        """
+        if not isinstance(turn, OffloadTurn):
+            turn = self._turn(turn, query, messages or ())
+        with self._trace.recorded(lambda: query or last_question(messages or ())):
+            # The session's tools limit their outputs already. The trace has them as readings.
+            is_own = pointer is None and tool in self._config.tool_names
+            if isinstance(result, ContextReading) or is_own:
+                return await self._own_result(result, turn, tool)
+            # An application may store results that no model has seen, such as those of its own run.
+            may_repeat = messages is not None or pointer is None
+            offloaded = await self._offload(
+                result, tool, args, turn, pointer=pointer, may_repeat=may_repeat, view=view
+            )
+            record("offload", session_id=self.saved.session_id, offloaded=offloaded)
+        if offloaded.pointer_id is not None:
+            _log.info(
+                "a result of %d characters is stored as %s, and the model sees %d",
+                offloaded.total_chars,
+                offloaded.pointer_id,
+                len(offloaded.text),
+            )
+        return offloaded
+
+    async def _own_result(self, result: Any, turn: OffloadTurn, tool: str) -> Offloaded:
+        """Return the answer of one of the session's tools, which stays whole."""
+        if isinstance(result, ContextReading):
+            await turn.keeps(tool, result)  # counts its tokens
+            return whole(tool, str(result))
+        return whole(tool, await in_thread(text_of, result))
+
+    async def _offload(
+        self,
+        result: Any,
+        tool: str,
+        args: Mapping[str, Any],
+        turn: OffloadTurn,
+        *,
+        pointer: ContextPointer | None,
+        may_repeat: bool,
+        view: View | None,
+    ) -> Offloaded:
+        # In a thread, since encoding megabytes would block the event loop.
+        text = await in_thread(text_of, result)
+        if await turn.keeps(tool, result, text=text):
+            return whole(tool, text)
+        is_stored = pointer is not None
+        if pointer is None:
+            try:
+                pointer = await self.saved.save(result, tool=tool, args=dict(args))
+            except UnserialisableError:
+                raise  # a fault of the result, which the caller can replace
+            except StoreError as exc:
+                return await self._unstored(result, turn, tool, text, exc)
+        # A model must not see a secret that the store removes.
+        redacted = await self.saved.store.as_stored(result)
+        if redacted is not result:
+            text = await in_thread(text_of, redacted)
+        shorter = None
+        if may_repeat:
+            shorter = await in_thread(
+                shorter_form,
+                self.saved,
+                pointer,
+                text,
+                is_text=isinstance(redacted, str),
+                view=view,
+                reader_name=turn.reader_name,
+            )
+        preview = await turn.preview(pointer, redacted, text=text, shorter=shorter)
+        # If the turn has no tokens left, a model needs the id at least to read the result.
+        return preview if preview.text or is_stored else turn.stored_line(preview)
+
+    async def _unstored(
+        self, result: Any, turn: OffloadTurn, tool: str, text: str, error: StoreError
+    ) -> Offloaded:
+        """Return a result that could not be stored as the model sees it, and log a warning."""
+        # Only the class and the system's code, because the message may contain a path of the user.
+        reason = type(error).__name__
+        if isinstance(error.__cause__, OSError):
+            reason += f", {errno.errorcode.get(error.__cause__.errno or 0, 'unknown error')}"
+        _log.warning("a result was not stored, and the run goes on: %s", reason)
+        # A model must not see a secret that the store removes.
+        without_secrets = await self.saved.store.as_stored(result)
+        is_changed = without_secrets is not result
+        if is_changed:
+            text = await in_thread(text_of, without_secrets)
+        max_tokens = self._config.fold.max_tokens if self._config.fold is not None else None
+        max_chars = await in_thread(turn.unstored_chars, text, max_tokens)
+        return unstored(tool, text, max_chars=max_chars, is_changed=is_changed)
+
+    def _forget_turns(self) -> None:
+        self._turns = LRUCache(_MAX_TURNS)
+
+    def _turn(self, name: str | None, query: str, messages: Sequence[Message]) -> OffloadTurn:
+        """Return the turn of a name, or a new one."""
+        # Frameworks run the calls of a turn in threads too, and they must share one budget.
+        with self._lock:
+            if name is not None and name in self._turns:
+                return self._turns[name]
+            calls = 1
+            if messages:
+                query = query or last_question(messages)
+                newest = (len(message.calls) for message in newest_first(messages))
+                calls = next(filter(None, newest), 1)
+            turn = OffloadTurn(
+                self._config.offload, query=query, calls=calls, counter=self._config.counter
+            )
+            if name is not None:
+                self._turns[name] = turn
+            return turn
+
+    def load_payload(self, pointer_id: str) -> tuple[ContextPointer, bytes]:
+        """Return a stored result for a reader, and count the reading."""
+        loaded = self.saved.load_payload(pointer_id)
+        self.reads[pointer_id] += 1
+        return loaded
+
+    def load_text(self, pointer_id: str) -> str:
+        """Return a stored result as text for a model, and count the reading."""
+        return text_of(decode_json(self.load_payload(pointer_id)[1]))
+
+    async def read(
+        self,
+        pointer_id: str | None,
+        *,
+        path: str | None,
+        lines: tuple[int, int] | None,
+        chars: tuple[int, int] | None,
+        pattern: str | None,
+        cursor: str | None,
+    ) -> ContextReading:
+        """Return a piece of a stored result. See `Session.read`."""
+        if pointer_id is None:
+            raise PointerNotFoundError(
+                "this result has no pointer: it is whole in the text that offload returned, or it "
+                "could not be stored. Use that text"
+            )
+        part = {"path": path, "lines": lines, "chars": chars, "regex": pattern}
+        selected = {name: value for name, value in part.items() if value is not None}
+        with self._trace.recorded():
+            return await read_context(
+                pointer_id,
+                load=self.load_payload,
+                select=selected or None,
+                cursor=cursor,
+                max_tokens=self._config.max_read_tokens,
+                counter=self._config.counter,
+            )
+
+    async def search(self, words: str, *, limit: int) -> tuple[FoundMessage, ...]:
+        """Return the results and folded messages that share words with a query, best first."""
+        return await in_thread(self._search, words, limit)
+
+    def _search(self, words: str, limit: int) -> tuple[FoundMessage, ...]:
+        # Sessions without a name may share query ids, so the pointers are named as well.
+        pointers = self.saved.list_all()
+        return search_messages(
+            words,
+            self.saved.store,
+            query_ids={pointer.query_id for pointer in pointers},
+            pointer_ids={pointer.pointer_id for pointer in pointers},
+            limit=limit,
+        )
+
+    async def tables(self) -> tuple[StoredTable, ...]:
+        """Return the stored records as tables, the newest result first."""
+        return await in_thread(self._tables.tables)
+
+    async def query(self, sql: str, *, cursor: str | None) -> str:
+        """Return the rows of one SELECT as a text for a model. See `Session.query`."""
+        return await in_thread(self._query, sql, cursor)
+
+    def _query(self, sql: str, cursor: str | None) -> str:
+        return answer_text(
+            sql,
+            self._tables.query(sql),
+            cursor=cursor,
+            max_tokens=self._config.max_read_tokens,
+            counter=self._config.counter,
+        )
+
+    async def query_rows(self, sql: str) -> QueryRows:
+        """Return the rows of one SELECT as values, 10,000 at most."""
+        return await in_thread(self._tables.query, sql)

@@ -1,0 +1,414 @@
+"""The tools of a session: those that it offers, and those that it chooses from an application's.
+
+`ToolChooser` hides tools that do not fit, and has a tool that finds them. `SessionTools` read, find
+and query the session's results. `drop_context` and `restore_context` change no state: `fold` reads
+their calls in the history. So the prompt keeps its beginning until the next step of folding, and a
+conversation that is resumed has the same drops.
+"""
+
+import logging
+from collections.abc import Awaitable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from llm_common._telemetry import record
+from llm_common._threads import in_thread
+from llm_common.agents.session.config import DROP_NAME, RESTORE_NAME, SessionConfig
+from llm_common.agents.session.trace import SessionTrace
+from llm_common.errors import ToolArgumentsError
+from llm_common.history.message_shapes import (
+    HistoryMessage,
+    Message,
+    last_question,
+    newest_first,
+)
+from llm_common.pointers.reading import ContextReading
+from llm_common.text.display import in_fence, one_line
+from llm_common.tools.read_back import ReadBackTool
+from llm_common.tools.tool import Tool
+from llm_common.tools.tool_shortlist import (
+    MAX_FOUND,
+    DefinitionT,
+    ToolIndexes,
+    ToolShortlist,
+    definition_of,
+)
+
+if TYPE_CHECKING:  # choosing tools needs neither results nor history
+    from llm_common.agents.session.history import SessionHistory
+    from llm_common.agents.session.results import ShownResults
+
+_MAX_MATCHES: Final = 10
+_MAX_FOUND_TOOLS: Final = 5
+_FOUND: Final = "- "  # before the name of a tool in an answer of the finder
+
+# "yes, do it" says nothing about the tool: two turns before it do. More messages add no tool to the
+# dialogues and runs of benchmarks/quality_shortlist.py, and take longer.
+_MAX_TEXTS: Final = 4
+_MAX_TEXT_CHARS: Final = 1_500
+_LINE_CHARS: Final = 100
+# What a restored output may take of the prompt. The model reads parts of a larger one.
+_MAX_RESTORED_SHARE: Final = 0.5
+
+# As JSON Schema.
+_WORDS: Final = {
+    "type": "object",
+    "properties": {"query": {"type": "string", "description": "Words that were said or returned."}},
+    "required": ["query"],
+    "additionalProperties": False,
+}
+_QUERY: Final = {
+    "type": "object",
+    "properties": {
+        "sql": {"type": "string"},
+        "cursor": {
+            "type": ["string", "null"],
+            "description": "From the answer before; pass the same sql.",
+        },
+    },
+    "required": ["sql"],
+    "additionalProperties": False,
+}
+_TOOL_WORDS: Final = {
+    "type": "object",
+    "properties": {"query": {"type": "string", "description": "What the tool should do."}},
+    "required": ["query"],
+    "additionalProperties": False,
+}
+_IDS: Final = {
+    "type": "object",
+    "properties": {"ids": {"type": "array", "items": {"type": "string"}, "minItems": 1}},
+    "required": ["ids"],
+    "additionalProperties": False,
+}
+_ID: Final = {
+    "type": "object",
+    "properties": {"id": {"type": "string"}},
+    "required": ["id"],
+    "additionalProperties": False,
+}
+
+_log = logging.getLogger(__name__)
+
+
+class ToolChooser:
+    """Chooses the tools of each prompt, within the tokens that the config allows.
+
+    Args:
+        session_id: The session.
+        config: The limits and names.
+        max_tokens: Maximum tokens of all tool definitions.
+        trace: Records what is chosen.
+    """
+
+    def __init__(
+        self, session_id: str, config: SessionConfig, *, max_tokens: int, trace: SessionTrace
+    ) -> None:
+        self._session_id = session_id
+        self._config = config
+        self._trace = trace
+        self._shortlist = ToolShortlist(
+            _indexes_of(config), max_tokens=max_tokens, limit=config.tool_limit
+        )
+
+    async def choose(
+        self,
+        definitions: Sequence[DefinitionT],
+        *,
+        messages: Sequence[Message],
+        keep: Collection[str],
+    ) -> list[DefinitionT]:
+        """Return the tools for the next model call. See `Session.choose_tools`."""
+        with self._trace.recorded(lambda: last_question(messages)):
+            return await in_thread(self._choose, definitions, messages, keep)
+
+    def _choose(
+        self,
+        tools: Sequence[DefinitionT],
+        messages: Sequence[Message],
+        keep: Collection[str],
+    ) -> list[DefinitionT]:
+        definitions = [definition_of(tool) for tool in tools]
+        by_name = {definition.name: definition for definition in definitions}
+        # The finder is shown only beside hidden tools, so it does not compete with the others.
+        finder = by_name.pop(self._config.finder_name, None)
+        history = [*newest_first(messages)]
+        called = {call.name for message in history for call in message.calls}
+        # Another process of this conversation may have found them.
+        found = _found_names(history, self._config.finder_name)
+        choice = self._shortlist.choose(
+            [*by_name.values()],
+            texts=_ends_of_texts(history)[:_MAX_TEXTS],
+            keep={*keep, *called, *found, *self._config.tool_names},
+        )
+        hidden = [name for name in by_name if name not in choice.names]
+        record(
+            "tool_list",
+            session_id=self._session_id,
+            shown=choice.names,
+            hidden=hidden,
+            tokens=choice.tokens,
+            limit_tokens=self._config.max_tool_tokens,
+        )
+        if choice.hidden:
+            _log.info(
+                "%d of %d tools are shown, %d tokens; %s finds the others",
+                len(choice.names),
+                choice.offered,
+                choice.tokens,
+                self._config.finder_name if finder is not None else "no tool",
+            )
+        names = {*choice.names}
+        if choice.hidden and finder is not None:
+            names.add(self._config.finder_name)
+        return [
+            tool
+            for tool, definition in zip(tools, definitions, strict=True)
+            if definition.name in names
+        ]
+
+    def finder(self) -> Tool:
+        """Return the tool that finds hidden tools."""
+        return Tool(
+            self._find_tools,
+            name=self._config.finder_name,
+            description=(
+                "Finds tools that are not in your list. Tools that it finds are in your list from "
+                "the next step on, and you call them by their own names."
+            ),
+            parameters=_TOOL_WORDS,
+            read_only=True,
+        )
+
+    async def _find_tools(self, query: str) -> str:
+        return await _recorded(self._trace, self._config.finder_name, self._find_answer(query))
+
+    async def _find_answer(self, query: str) -> str:
+        definitions = await in_thread(self._shortlist.find, query, limit=_MAX_FOUND_TOOLS)
+        if not definitions:
+            return "No tool fits these words. Try other words, such as a verb and its object."
+        lines = ["These tools are in your list from the next step on:"]
+        for definition in definitions:
+            lines.append(
+                f"{_FOUND}{definition.name}: {one_line(definition.description, max_chars=200)}"
+            )
+        return in_fence("\n".join(lines))
+
+
+def _indexes_of(config: SessionConfig) -> ToolIndexes:
+    """Return the indexes of tools, which all sessions of a config share: building takes time."""
+    # In the config itself, as `computed_once` does, so that they end with it.
+    indexes = ToolIndexes(config.embedder, config.counter)
+    shared: ToolIndexes = vars(config).setdefault("_tool_indexes", indexes)
+    return shared
+
+
+def _found_names(newest_first: Sequence[HistoryMessage], finder_name: str) -> list[str]:
+    """Return the newest tools that answers of the finder name, newest answer first."""
+    finder_ids: set[str] = set()
+    for message in newest_first:
+        finder_ids.update(call.call_id for call in message.calls if call.name == finder_name)
+    names: list[str] = []
+    for message in newest_first:
+        for output in message.outputs:
+            if output.call_id in finder_ids:
+                for line in output.text.splitlines():
+                    if line.startswith(_FOUND):
+                        names.append(line.removeprefix(_FOUND).partition(": ")[0])
+    return names[:MAX_FOUND]
+
+
+def _ends_of_texts(newest_first: Sequence[HistoryMessage]) -> list[str]:
+    """Return the ends of the texts of user and assistant."""
+    texts: list[str] = []
+    for message in newest_first:
+        if message.role in ("user", "assistant") and message.text:
+            texts.append(message.text[-_MAX_TEXT_CHARS:])
+    return texts
+
+
+class SessionTools:
+    """Creates the tools that read, find and query the results of one session.
+
+    Args:
+        results: The results as a model sees them.
+        config: The limits and names.
+        trace: Records the calls.
+    """
+
+    def __init__(self, results: "ShownResults", config: SessionConfig, trace: SessionTrace) -> None:
+        self._results = results
+        self._config = config
+        self._trace = trace
+
+    def reader(self, name: str | None = None) -> ReadBackTool:
+        """Return the tool that reads a result by its id. See `Session.reader`."""
+        return _RecordedReader(
+            self._trace,
+            load=self._results.load_payload,
+            name=name or self._config.offload.reader_name,
+            max_tokens=self._config.max_read_tokens,
+            counter=self._config.counter,
+        )
+
+    def searcher(self) -> Tool:
+        """Return the tool that finds words in results and folded messages."""
+        return Tool(
+            self._search,
+            name=self._config.search_name,
+            description=(
+                "Finds words in all earlier messages and tool outputs of this conversation that "
+                f"are not shown any more. Read more of a match with "
+                f"{self._config.offload.reader_name}."
+            ),
+            parameters=_WORDS,
+            read_only=True,
+        )
+
+    def querier(self) -> Tool:
+        """Return the tool that runs one SELECT over the stored records."""
+        return Tool(
+            self._query,
+            name=self._config.query_name,
+            description=(
+                "Runs one SELECT (SQLite) over stored records, joins included, and returns the "
+                "rows. Previews name their tables; SELECT * FROM tables lists all. number(x) reads "
+                "texts such as $1,234.50."
+            ),
+            parameters=_QUERY,
+            read_only=True,
+        )
+
+    def prompt_tools(self, history: "SessionHistory") -> tuple[Tool, Tool]:
+        """Return the tools that move outputs out of a prompt and back in."""
+        return _PromptTools(self._results, history, self._config).tools()
+
+    async def _query(self, sql: str, cursor: str | None = None) -> str:
+        answer = self._results.query(sql, cursor=cursor)
+        return await _recorded(self._trace, self._config.query_name, answer)
+
+    async def _search(self, query: str) -> str:
+        return await _recorded(self._trace, self._config.search_name, self._search_answer(query))
+
+    async def _search_answer(self, query: str) -> str:
+        matches = await self._results.search(query, limit=_MAX_MATCHES)
+        if not matches:
+            return "No stored result or message contains these words; try others."
+        lines: list[str] = []
+        for match in matches:
+            lines.append(match.line)
+            if not self._fits_answer(lines):
+                lines.pop()
+                break
+        if not lines:
+            # Halved until it fits, since a line of emoji takes several tokens a character.
+            line = matches[0].line
+            while len(line) > 1 and not self._fits_answer([line]):
+                line = one_line(line, max_chars=len(line) // 2)
+            lines.append(line)
+        return in_fence("\n".join(lines))
+
+    def _fits_answer(self, lines: Sequence[str]) -> bool:
+        # Counted with the fence, since the model gets both.
+        text = in_fence("\n".join(lines))
+        return self._config.counter.count(text) <= self._config.max_read_tokens
+
+
+class _PromptTools:
+    """Creates the tools by which a model moves outputs out of its prompt and back in.
+
+    Args:
+        results: The results as a model sees them.
+        history: Has the newest prompt.
+        config: The limits and names.
+    """
+
+    def __init__(
+        self, results: "ShownResults", history: "SessionHistory", config: SessionConfig
+    ) -> None:
+        self._results = results
+        self._history = history
+        self._config = config
+
+    def tools(self) -> tuple[Tool, Tool]:
+        """Return `drop_context` and `restore_context`."""
+        drop = Tool(
+            self._drop,
+            name=DROP_NAME,
+            description=(
+                "Makes room: outputs of tools leave your context when it is next shortened. Pass "
+                f"their ids from the overview. {RESTORE_NAME} shows them again."
+            ),
+            parameters=_IDS,
+            read_only=True,
+        )
+        restore = Tool(
+            self._restore,
+            name=RESTORE_NAME,
+            description="Shows a stored output again, whole and word for word, by its id.",
+            parameters=_ID,
+            read_only=True,
+        )
+        return drop, restore
+
+    def _shown_ids(self) -> set[str]:
+        """Return the ids of the outputs in the newest prompt."""
+        folded = self._history.newest
+        return {output.pointer_id for output in folded.outputs} if folded else set()
+
+    async def _drop(self, ids: Sequence[str]) -> str:
+        shown = self._shown_ids()
+        unknown = [pointer_id for pointer_id in ids if pointer_id not in shown]
+        if unknown:
+            listed = ", ".join(sorted(shown)) or "none"
+            raise ToolArgumentsError(
+                f"{DROP_NAME} did nothing: {one_line(', '.join(unknown), max_chars=_LINE_CHARS)} "
+                f"is not the id of an output in your context. These are: {listed}",
+                tool=DROP_NAME,
+            )
+        return (
+            f"{', '.join(dict.fromkeys(ids))}: dropped when the context is next shortened. "
+            f"{RESTORE_NAME} shows it again."
+        )
+
+    async def _restore(self, id: str) -> str:  # noqa: A002 - the name of the argument in the schema
+        if id in self._shown_ids():
+            return f"{id} is still in your context and stays there."
+        text = await in_thread(self._results.load_text, id)
+        if self._config.fold is not None:
+            tokens = await in_thread(self._config.counter.count, text)
+            max_tokens = int(self._config.fold.max_tokens * _MAX_RESTORED_SHARE)
+            if tokens > max_tokens:
+                raise ToolArgumentsError(
+                    f"{RESTORE_NAME} showed nothing: {id} has {tokens:,} tokens, and "
+                    f"{max_tokens:,} fit; read parts of it with {self._config.offload.reader_name}",
+                    tool=RESTORE_NAME,
+                )
+        return text
+
+
+class _RecordedReader(ReadBackTool):
+    """`read_context` of a session whose calls are recorded.
+
+    Args:
+        trace: Records the calls.
+        options: The arguments of `ReadBackTool`.
+    """
+
+    __slots__ = ("_trace",)
+
+    def __init__(self, trace: SessionTrace, **options: Any) -> None:
+        super().__init__(**options)
+        self._trace = trace
+
+    async def run(self, args: Mapping[str, Any]) -> ContextReading:
+        """Return the piece that the arguments request. See `ReadBackTool.run`."""
+        with self._trace.recorded():
+            return await super().run(args)
+
+
+async def _recorded(trace: SessionTrace, tool: str, answer: Awaitable[str]) -> str:
+    """Return the answer of a session's tool, and record its size."""
+    with trace.recorded():
+        text = await answer
+        record("read_back", tool=tool, chars=len(text))
+    return text
