@@ -15,7 +15,7 @@ from typing import Any, Final, Self
 from pydantic import BaseModel, ConfigDict
 
 from llm_common.agents.runs import Deadline, model_loop
-from llm_common.agents.tool_context import ToolContextManager
+from llm_common.agents.session.session import Session
 from llm_common.context import ContextBundle
 from llm_common.core.extraction import extract_json
 from llm_common.core.models import LLMMessage, MessageRole
@@ -213,9 +213,9 @@ class Unread:
     more: int
 
     @classmethod
-    def of(cls, context: ContextBundle, manager: ToolContextManager) -> Self:
+    def of(cls, context: ContextBundle, session: Session) -> Self:
         """Return the unread outputs of a session, except those that cannot be loaded."""
-        pointers = {pointer.pointer_id: pointer for pointer in manager.pointers}
+        pointers = {pointer.pointer_id: pointer for pointer in session.results.pointers.values()}
         forms: dict[str, str] = {}
         for account in (*context.kept, *context.dropped):
             if account.form == "whole" or account.reason == "unavailable":

@@ -18,6 +18,7 @@ from llm_common.agents.answer_reading import (
     takes_tools,
 )
 from llm_common.agents.context_pointers import ContextPointer
+from llm_common.agents.session.session import Session
 from llm_common.agents.tool_context import ToolContextManager
 from llm_common.context import (
     ContextBundle,
@@ -150,7 +151,7 @@ class Answering(BaseModel):
     async def answer(
         self,
         client: SupportsChat,
-        manager: ToolContextManager,
+        session: Session | ToolContextManager,
         *,
         query: str,
         results: Sequence[SubTaskResult] = (),
@@ -162,7 +163,8 @@ class Answering(BaseModel):
 
         Args:
             client: The client of the model.
-            manager: The session. The model may see and read the outputs that it saved or resumed.
+            session: The session. The model may see and read what a `Session` has stored, or what a
+                `ToolContextManager` saved or resumed.
             query: The user's question.
             results: The results of the tasks. The prompt lists their failures, so that the model
                 does not mistake failed look-ups for empty ones. If a task failed and no call of any
@@ -171,12 +173,12 @@ class Answering(BaseModel):
         Returns:
             The answer. A failure is its `status`.
         """
-        return await self._answer(client, manager, query, results)
+        return await self._answer(client, session, query, results)
 
     async def stream(
         self,
         client: SupportsChat,
-        manager: ToolContextManager,
+        session: Session | ToolContextManager,
         *,
         query: str,
         results: Sequence[SubTaskResult] = (),
@@ -190,8 +192,8 @@ class Answering(BaseModel):
         model's call and its connection.
 
         Args:
-            client: As for `answer`, as are `manager`, `query` and `results`.
-            manager: The session.
+            client: As for `answer`, as are `session`, `query` and `results`.
+            session: The session.
             query: The question.
             results: The results of the tasks.
             deltas: False yields the `Answer` alone, and asks without streaming.
@@ -202,7 +204,7 @@ class Answering(BaseModel):
         # The task reports texts by a callback. The queue turns them into the yields of a generator.
         texts: asyncio.Queue[str | None] = asyncio.Queue()
         on_text = texts.put_nowait if deltas else None
-        task = asyncio.create_task(self._answer(client, manager, query, results, on_text=on_text))
+        task = asyncio.create_task(self._answer(client, session, query, results, on_text=on_text))
         # Also after an error, or the loop below would wait forever.
         task.add_done_callback(lambda _: texts.put_nowait(None))
         try:
@@ -217,7 +219,7 @@ class Answering(BaseModel):
     async def _answer(
         self,
         client: SupportsChat,
-        manager: ToolContextManager,
+        session: Session | ToolContextManager,
         query: str,
         results: Sequence[SubTaskResult],
         *,
@@ -229,7 +231,11 @@ class Answering(BaseModel):
         if failed and not any(map(_has_output, results)):
             return Answer(status="no_data", problem=_failures_of(failed)[0], **outcome)
 
-        pointers, selection = await self._choose(manager, query)
+        if isinstance(session, ToolContextManager):
+            session = session.session
+        else:
+            await session.results.resume()
+        pointers, selection = await self._choose(session, query)
         attempts = selection.attempts if selection else ()
         if selection and selection.failed:
             problem = f"the outputs to show could not be chosen: {selection.problem}"
@@ -248,9 +254,9 @@ class Answering(BaseModel):
             on_text=on_text,
         )
         try:
-            base = await self._base(manager.session_id, query)
+            base = await self._base(session.session_id, query)
             question = _Question(query, tuple(pointers), tuple(failures), base)
-            outcome["text"] = await self._text(run, client, manager, question, outcome)
+            outcome["text"] = await self._text(run, client, session, question, outcome)
             outcome["status"] = "ok"
         except (LLMError, TokenBudgetError) as exc:
             outcome |= {"status": status_of(exc), "problem": str(exc)}
@@ -261,7 +267,7 @@ class Answering(BaseModel):
                 self.counter.observe(
                     counted_tokens=run.last_prompt_tokens, reported_tokens=usage.prompt_tokens
                 )
-            await self._remember(manager.session_id, query, outcome["text"])
+            await self._remember(session.session_id, query, outcome["text"])
         outcome |= {"reads": tuple(run.reads), "prompt_tokens": run.prompt_tokens}
         return Answer(attempts=(*attempts, *run.attempts), **outcome)
 
@@ -269,7 +275,7 @@ class Answering(BaseModel):
         self,
         run: AnswerRun,
         client: SupportsChat,
-        manager: ToolContextManager,
+        session: Session,
         question: "_Question",
         outcome: dict[str, Any],
     ) -> str:
@@ -279,7 +285,7 @@ class Answering(BaseModel):
         """
         native = takes_tools(client) if self.native_tools is None else self.native_tools
         while True:
-            prompt = await self._prompt(manager, question, native=native)
+            prompt = await self._prompt(session, question, native=native)
             outcome |= {
                 "context": prompt.context,
                 "notes": prompt.notes,
@@ -294,9 +300,9 @@ class Answering(BaseModel):
                 native = False
 
     async def _choose(
-        self, manager: ToolContextManager, query: str
+        self, session: Session, query: str
     ) -> tuple[list[ContextPointer], RelevanceSelection | None]:
-        pointers = list(manager.pointers)
+        pointers = list(session.results.pointers.values())
         if self.selector is None or isinstance(self.selector, ContextSelector):
             return pointers, None
         selection = await self.selector.select_detailed(query=query, pointers=pointers)
@@ -313,9 +319,7 @@ class Answering(BaseModel):
         trigger = TriggerInput(session_id=session_id, goal=query, budget=self.budget)
         return await builder.build(trigger, history=history)
 
-    async def _prompt(
-        self, manager: ToolContextManager, question: "_Question", *, native: bool
-    ) -> "_Prompt":
+    async def _prompt(self, session: Session, question: "_Question", *, native: bool) -> "_Prompt":
         """Return the prompt within the budget, with an offer to read if an output is not whole."""
         budget = self.budget.max_input_tokens
         failures = question.failures
@@ -324,17 +328,20 @@ class Answering(BaseModel):
         tokens_left = await in_thread(self._tokens_left, uncut)
         limit = min(budget * _CONTEXT_PERCENT // 100, tokens_left)
         # This first pack shows whether every output fits whole. If so, there is no offer to read.
-        context = await self._pack(manager, question, limit)
+        context = await self._pack(session, question, limit)
         for account in context.dropped:
             if account.reason == _LOST:
                 failures = (*failures, f"the stored output {account.id} cannot be loaded")
 
         # 0 without reads, and then nothing is offered.
         reserve = min(self.max_reads * DEFAULT_MAX_TOKENS, budget // _READING_SHARE)
-        unread = Unread.of(context, manager)
+        unread = Unread.of(context, session)
         if reserve >= _MIN_READING_TOKENS and unread.ids:
             offer = ReadOffer(
-                manager.load_payload, name=self.reader_name, max_reads=self.max_reads, native=native
+                session.results.load_payload,
+                name=self.reader_name,
+                max_reads=self.max_reads,
+                native=native,
             )
 
             def offering(bundle: PromptBundle, unread: Unread) -> PromptBundle:
@@ -346,8 +353,8 @@ class Answering(BaseModel):
             max_tokens = min(limit - reserve, await in_thread(self._tokens_left, uncut))
             smaller = context
             if context.metadata.total_tokens > max_tokens:
-                smaller = await self._pack(manager, question, max_tokens)
-                unread = Unread.of(smaller, manager)
+                smaller = await self._pack(session, question, max_tokens)
+                unread = Unread.of(smaller, session)
             bundle = offering(question.base, unread)
             bundle = bundle.model_copy(update={"background": smaller.render()})
             # A prompt that does not fit with the offer may fit without it.
@@ -368,11 +375,11 @@ class Answering(BaseModel):
         return bundle.budget.max_input_tokens - count_prompt_tokens(bundle, self.counter)
 
     async def _pack(
-        self, manager: ToolContextManager, question: "_Question", max_tokens: int
+        self, session: Session, question: "_Question", max_tokens: int
     ) -> ContextBundle:
         # The outputs of a relevance selector are packed, even if they share no word with the query.
         min_relevance: float | None = 0.0
-        selector = ContextSelector(store=manager)  # the session has small results in memory
+        selector = ContextSelector(store=session.results)  # which has small results in memory
         if self.selector is None or isinstance(self.selector, ContextSelector):
             min_relevance = None
             selector = self.selector or selector

@@ -6,7 +6,8 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from contextvars import ContextVar
 from dataclasses import replace
-from typing import Any, cast
+from functools import partial
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -16,34 +17,28 @@ from llm_common.agents.answering import Answer, Answering
 from llm_common.agents.events import (
     AnswerDeltaEvent,
     AnswerEvent,
-    ErrorData,
     ErrorEvent,
     RunEvent,
     SourcesEvent,
     StreamEvent,
     TextEvent,
     ThinkingEvent,
-    ToolCallEvent,
-    ToolResultData,
-    ToolResultEvent,
 )
 from llm_common.agents.runs import (
-    LOSING_REASONS,
     ObservedRun,
     RunLimits,
     RunState,
     ToolRunner,
-    describe_refusal,
     model_loop,
     takes_mapping,
 )
 from llm_common.agents.session.config import OffloadPolicy
 from llm_common.agents.session.session import Session
+from llm_common.agents.task_rounds import TaskRounds, limit_event
 from llm_common.agents.tool_context import ToolContextManager
 from llm_common.core.structured import Attempt, SupportsChat
 from llm_common.errors import ConfigError, LLMError, LLMTimeoutError, ToolFailedError
 from llm_common.plans import ExecutionPlan, PlannedTask, SubTaskResult, ToolCall
-from llm_common.pointers.pointer import checked_query_id
 from llm_common.pointers.reading import READER_NAME
 from llm_common.selection.planner import Planner
 from llm_common.selection.results import SelectsTools, ToolSelection
@@ -53,7 +48,6 @@ from llm_common.tools.registry import ToolRegistry
 
 _log = logging.getLogger(__name__)
 
-_MAX_LOGGED = 5
 PlanLike = ExecutionPlan | PlannedTask | Sequence[PlannedTask | str] | Planner
 SessionLike = Session | ToolContextManager | str
 
@@ -82,8 +76,8 @@ class AgenticExecutor:
         tool_registry: Has `get_tools_schema()` and an async `execute`. It is called as
             `execute(name, args)` if it has two positional parameters, else as
             `execute(name, **args)`. The signature is inspected once, here.
-        context_manager: The session of runs without a `session`. Its store also keeps the sessions
-            that are passed by id.
+        context_manager: The session of runs without a `session`, as a `Session` or a
+            `ToolContextManager`. Its store also keeps the sessions that are passed by id.
         selector: Chooses the calls of a task. None creates a `ToolSelector(client)`.
         limits: The limits of each run. None takes the defaults.
         offload: Which saved outputs are replaced by an `Offloaded` with a preview. One task is one
@@ -94,8 +88,7 @@ class AgenticExecutor:
             selector sees the tools once its context has the id of an output.
 
     Raises:
-        TypeError: If the registry has no `execute`, or `context_manager` is not a
-            `ToolContextManager`.
+        TypeError: If the registry has no `execute`, or `context_manager` is not a session.
         ValueError: If both client and selector are None.
         ConfigError: If `read_back` does not fit the registry. See `with_read_back`.
     """
@@ -104,7 +97,7 @@ class AgenticExecutor:
         self,
         client: SupportsChat | None,
         tool_registry: Any,
-        context_manager: ToolContextManager,
+        context_manager: Session | ToolContextManager,
         *,
         selector: SelectsTools | None = None,
         limits: RunLimits | None = None,
@@ -120,10 +113,10 @@ class AgenticExecutor:
             raise TypeError(
                 f"tool_registry needs an async execute(), which {kind} lacks; pass a ToolRegistry"
             )
-        if not isinstance(context_manager, ToolContextManager):
+        if not isinstance(context_manager, Session | ToolContextManager):
             kind = type(context_manager).__name__
             raise TypeError(
-                f"context_manager is a {kind}; "
+                f"context_manager is a {kind}; pass a Session, or "
                 "pass ToolContextManager(folder) or (pointer_store=...)"
             )
         self._reader_name: str | None = None
@@ -133,9 +126,12 @@ class AgenticExecutor:
             # Previews have to name the reader that the model is offered.
             offload = replace(offload, reader_name=self._reader_name)
         self.client = client
+        self._own_session = context_manager
+        if isinstance(context_manager, Session):
+            context_manager = ToolContextManager.over(context_manager)
         self.context_manager = context_manager
         self._tools = tool_registry
-        self.registry = self._registry_of(context_manager)
+        self.registry = self._registry_of(context_manager.session)
         self._takes_mapping = takes_mapping(self.registry.execute)
         self._selector = selector
         self._limits = limits or RunLimits()
@@ -181,7 +177,7 @@ class AgenticExecutor:
             RunBusyError: If the named session already runs this query, in any process that shares
                 its store. No tool was called.
         """
-        run = self._begin(await self._session_of(session), query_id, resume=resume)
+        run = self._begin(await self._manager_of(session), query_id, resume=resume)
         async with aclosing(self._run_plan(plan, query, run, resume=resume)) as items:
             async for item in items:
                 if isinstance(item, StreamEvent):
@@ -225,13 +221,13 @@ class AgenticExecutor:
         if answering is None:
             reader_name = self._offload.reader_name if self._offload else self._reader_name
             answering = Answering(reader_name=reader_name or READER_NAME)
-        manager = await self._session_of(session)
+        manager = await self._manager_of(session)
         # A question of megabytes would block the loop while it is hashed.
         query_id = await in_thread(manager.query_id_of, query)
         run = self._begin(manager, query_id, resume=resume)
         results: list[SubTaskResult] = []
         async with run.alone():
-            with ObservedRun.of(run.query_id, query, manager) as run.observed:
+            with ObservedRun.of(run.query_id, query, run.session) as run.observed:
                 tasks = self._run_tasks(query if plan is None else plan, query, run, resume=resume)
                 async with aclosing(tasks) as items:
                     async for item in items:
@@ -289,7 +285,7 @@ class AgenticExecutor:
         resume: bool = False,
     ) -> list[SubTaskResult]:
         """Run a plan, and return the results of its tasks. Arguments as for `run_stream`."""
-        run = self._begin(await self._session_of(session), query_id, resume=resume)
+        run = self._begin(await self._manager_of(session), query_id, resume=resume)
         async with aclosing(self._run_plan(plan, query, run, resume=resume)) as items:
             return [item async for item in items if isinstance(item, SubTaskResult)]
 
@@ -332,14 +328,15 @@ class AgenticExecutor:
             TypeError: If an entry is not a call, or `session` is not a session.
         """
         calls = [_call_of(entry) for entry in tool_calls]
-        run = self._begin(await self._session_of(session), query_id)
+        run = self._begin(await self._manager_of(session), query_id)
         async with aclosing(self._runner(run).results(calls, task_id, query)) as finished:
             results = {index: result async for index, result in finished}
         return [results[index] for index in sorted(results)]
 
-    async def _session_of(self, session: SessionLike | None) -> ToolContextManager:
+    async def _manager_of(self, session: SessionLike | None) -> ToolContextManager:
+        """Return a session under the names by which a run saves, which may be an application's."""
         if session is None:
-            return self.context_manager
+            session = self._own_session
         if isinstance(session, ToolContextManager):
             return session
         if isinstance(session, str):
@@ -351,17 +348,17 @@ class AgenticExecutor:
             )
         return await ToolContextManager.of(session)
 
-    def _registry_of(self, session: ToolContextManager) -> Any:
+    def _registry_of(self, session: Session) -> Any:
         """Return the tools of a run, with those that read and query its session's outputs."""
         if not self._reader_name:
             return self._tools
-        own = session.session
-        return with_read_back(self._tools, own.reader(self._reader_name), own.querier())
+        return with_read_back(self._tools, session.reader(self._reader_name), session.querier())
 
     def _begin(
-        self, session: ToolContextManager, query_id: str, *, resume: bool = False
+        self, manager: ToolContextManager, query_id: str, *, resume: bool = False
     ) -> RunState:
         """Return a new run of a session. A named session has its own query ids."""
+        session = manager.session
         is_named = session.is_named is True  # every attribute of a mock is truthy
         if resume and not is_named:
             raise ConfigError(
@@ -369,16 +366,20 @@ class AgenticExecutor:
                 "pass session='user:42', or the executor a ToolContextManager(session_id=...)",
                 variable="session",
             )
-        registry = self.registry
-        if session is not self.context_manager:
-            registry = self._registry_of(session)
         if is_named:
-            own_id = session.query_id_of(query_id)
-        else:
-            # Before the first tool runs. The store would refuse the id with the first output.
-            own_id = checked_query_id(query_id, session.redactor)
+            query_id = session.query_id_of(query_id)
+        # Before the first tool runs. The store would refuse the id with the first output.
+        session.results.check_query(query_id)
+        registry = self.registry
+        if session is not self.context_manager.session:
+            registry = self._registry_of(session)
         return RunState(
-            self._limits, session, registry, query_id=own_id, reader_name=self._reader_name
+            self._limits,
+            session,
+            manager.save_context,
+            registry,
+            query_id=query_id,
+            reader_name=self._reader_name,
         )
 
     def _runner(self, run: RunState) -> ToolRunner:
@@ -416,7 +417,7 @@ class AgenticExecutor:
         for number, task in enumerate(tasks):
             if limit := run.limit_reached():
                 text = f"{limit}; {len(tasks) - number} of {len(tasks)} tasks were not run"
-                yield _limit_event(task.id, text)
+                yield limit_event(task.id, text)
                 yield SubTaskResult(task_id=task.id, sub_task_id=0, success=False, error=text)
                 break
             failed = False
@@ -427,7 +428,7 @@ class AgenticExecutor:
             if failed:
                 _log.warning("plan halted: task %d failed", task.id)
                 break
-        if sources := run.session.get_all_sources(run.query_id):
+        if sources := run.session.results.sources(run.query_id):
             yield SourcesEvent(data=sources)
 
     async def _planned(self, planner: Planner, query: str | None, run: RunState) -> ExecutionPlan:
@@ -452,7 +453,13 @@ class AgenticExecutor:
     ) -> AsyncGenerator[RunEvent | SubTaskResult, None]:
         """Yield the events of a task's rounds, and then its result."""
         yield ThinkingEvent(data=f"Processing: {task.description}")
-        rounds = _TaskRounds(self, task, query, run)
+        rounds = TaskRounds(
+            run,
+            task,
+            query,
+            choose=partial(self._choose, run, task, query),
+            runner=self._runner(run),
+        )
         async with aclosing(model_loop(rounds, max_turns=self._limits.max_rounds)) as events:
             async for event in events:
                 yield event
@@ -461,13 +468,28 @@ class AgenticExecutor:
             yield TextEvent(data="No tools needed for this step.")
         yield record.result()
 
+    async def _choose(
+        self, run: RunState, task: PlannedTask, query: str | None, rounds_left: int
+    ) -> ToolSelection:
+        """Choose the calls of a round, by `_resolve_tools` of this class or a subclass."""
+        token = _ROUND.set((run, rounds_left))
+        try:
+            chosen = await self._resolve_tools(task, query=query)
+        finally:
+            _ROUND.reset(token)
+        if isinstance(chosen, ToolSelection):
+            return chosen
+        calls = tuple(map(_call_of, chosen))
+        return ToolSelection(calls=calls, status="ok" if calls else "empty", used="model")
+
     async def _resolve_tools(
         self, task: PlannedTask, *, query: str | None = None
     ) -> ToolSelection | Sequence[ToolCall | Mapping[str, Any]]:
         """Choose the calls of a task, with the outputs of the run's session in the prompt."""
         round_ = _ROUND.get()
         if round_ is None:  # a caller from outside a run, such as a test of a subclass
-            round_ = self._begin(self.context_manager, self.context_manager.session_id), 0
+            manager = await self._manager_of(None)
+            round_ = self._begin(manager, manager.session_id), 0
         run, rounds_left = round_
         context = await run.context_of(task, query)
         registry = run.registry
@@ -485,118 +507,7 @@ class AgenticExecutor:
 
 
 _ROUND: ContextVar[tuple[RunState, int] | None] = ContextVar("round", default=None)
-"""The run and the remaining rounds. Subclasses override `_resolve_tools` with fixed parameters."""
-
-
-class _TaskRounds:
-    """A task as a dialogue, which chooses and runs its calls."""
-
-    def __init__(
-        self, executor: AgenticExecutor, task: PlannedTask, query: str | None, run: RunState
-    ) -> None:
-        self.goes_on = False
-        self.record = run.begin_task(task.id)
-        self._executor = executor
-        self._task = task
-        self._query = query
-        self._run = run
-        self._problems: list[ErrorData] = []
-
-    async def ask(self, turns_left: int) -> Sequence[ToolCall]:
-        """Choose the calls of a round, within the limits of the run."""
-        with self._run.active():
-            selection = await self._choose(turns_left)
-        self._problems = self._problems_of(selection)
-        chosen = [] if selection.failed else self.record.add_calls(selection.calls)
-        calls = await self._run.admit(self._task.id, chosen)
-        asks_again = bool(calls) and turns_left > 0 and selection.again
-        # A limit that cut the calls has to be reported, which `run` does before another round.
-        self.goes_on = asks_again or len(calls) < len(chosen)
-        return calls
-
-    async def run(self, calls: Sequence[ToolCall]) -> AsyncGenerator[RunEvent, None]:
-        """Run the calls of a round. The record gets their results in call order."""
-        for problem in self._problems:
-            yield ErrorEvent(data=problem)
-        task_id = self._task.id
-        for call in calls:
-            yield ToolCallEvent(data={"tool": call.tool, "args": call.args, "task": task_id})
-
-        results: dict[int, dict[str, Any]] = {}
-        words = " ".join(filter(None, (self._query, self._task.description)))
-        runner = self._executor._runner(self._run)  # noqa: SLF001 - one class in two parts
-        async with aclosing(runner.results(calls, self._task.id, words)) as finished:
-            async for index, result in finished:
-                results[index] = result
-                if "error" in result:
-                    yield ErrorEvent(data=cast(ErrorData, result | {"task": task_id}))
-                else:
-                    yield ToolResultEvent(data=cast(ToolResultData, result | {"task": task_id}))
-                if "save_error" in result:
-                    save_error = result["save_error"]
-                    yield ErrorEvent(
-                        data={"tool": result["tool"], "error": save_error, "task": task_id}
-                    )
-        self.record.add([results[index] for index in sorted(results)])
-
-        if self.goes_on:
-            limit = self._run.limit_reached()
-            if limit:
-                self.goes_on = False
-                self.record.errors.append(limit)
-                yield _limit_event(self._task.id, limit)
-            else:
-                yield ThinkingEvent(data=f"Choosing again: {self._task.description}")
-
-    async def _choose(self, turns_left: int) -> ToolSelection:
-        run = self._run
-        resolve = self._executor._resolve_tools  # noqa: SLF001 - the seam of subclasses
-        token = _ROUND.set((run, turns_left))
-        try:
-            async with asyncio.timeout_at(run.deadline.at) as time:
-                selection = _selection_of(await resolve(self._task, query=self._query))
-        except TimeoutError:
-            if not time.expired():
-                raise  # the selector's own, and not the end of the run's time
-            return ToolSelection(status="timeout", used="model", problem=run.time_over())
-        finally:
-            _ROUND.reset(token)
-        run.spend(selection.attempts)
-        return selection
-
-    def _problems_of(self, selection: ToolSelection) -> list[ErrorData]:
-        """Return the data of a choice's errors, and add them to the record."""
-        task_id = self._task.id
-        problems: list[ErrorData] = []
-        for dropped in selection.dropped:
-            error = describe_refusal(dropped, self._run.session.redactor)
-            problems.append(
-                {"task": task_id, "tool": dropped.tool, "reason": dropped.reason, "error": error}
-            )
-            if dropped.reason in LOSING_REASONS:
-                self.record.errors.append(error)
-        if problems:
-            listed = "; ".join(problem["error"] for problem in problems[:_MAX_LOGGED])
-            _log.warning(
-                "task %d: %d proposed calls were refused: %s", task_id, len(problems), listed
-            )
-        if selection.failed:
-            status = selection.status
-            reason = f"(status {status}): {selection.problem}"
-            error = f"no tools could be chosen for task {task_id} {reason}"
-            self.record.errors.append(error)
-            # A later round that fails does not undo the results of earlier rounds.
-            self.record.failed = not self.record.results
-            problem: ErrorData = {"task": task_id, "status": status, "error": error}
-            # A selector has timeouts too. The text tells the end of the run's time from them.
-            if selection.problem == self._run.time_over():
-                problem["limit"] = True
-            problems.append(problem)
-        return problems
-
-
-def _limit_event(task_id: int, error: str) -> ErrorEvent:
-    return ErrorEvent(data={"task": task_id, "limit": True, "error": error})
+"""What `_choose` passes to `_resolve_tools`, whose parameters are those of its overrides."""
 
 
 def _call_of(entry: object) -> ToolCall:
@@ -608,13 +519,3 @@ def _call_of(entry: object) -> ToolCall:
         raise TypeError(
             f"pass ToolCall(tool=..., args={{...}}) or such a mapping, not {type(entry).__name__}"
         ) from exc
-
-
-def _selection_of(
-    chosen: ToolSelection | Sequence[ToolCall | Mapping[str, Any]],
-) -> ToolSelection:
-    """Return a selection itself, or the selection of a subclass's list of calls."""
-    if isinstance(chosen, ToolSelection):
-        return chosen
-    calls = tuple(map(_call_of, chosen))
-    return ToolSelection(calls=calls, status="ok" if calls else "empty", used="model")

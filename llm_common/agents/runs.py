@@ -16,7 +16,7 @@ from contextlib import (
     suppress,
 )
 from dataclasses import dataclass, fields
-from typing import Any, Final, Protocol, Self, TypeVar
+from typing import Any, Final, Protocol, Self, TypeAlias, TypeVar
 
 from llm_common._telemetry import (
     INFERENCE_CALLS,
@@ -34,7 +34,7 @@ from llm_common._threads import in_thread
 from llm_common.agents.context_pointers import ContextPointer
 from llm_common.agents.session.config import OffloadPolicy
 from llm_common.agents.session.offloading import OffloadTurn, text_of, unstored
-from llm_common.agents.tool_context import ToolContextManager
+from llm_common.agents.session.session import Session
 from llm_common.core.structured import Attempt, cost_of, usage_of
 from llm_common.core.tokens import DefaultCounter
 from llm_common.errors import (
@@ -66,6 +66,9 @@ _log = logging.getLogger(__name__)
 CallT = TypeVar("CallT")
 EventT = TypeVar("EventT")
 EventT_co = TypeVar("EventT_co", covariant=True)
+
+SavesContext: TypeAlias = Callable[..., Awaitable[ContextPointer]]
+"""Stores an output. Its parameters are those of `ToolContextManager.save_context`."""
 
 NO_TOOLS_CALLED: Final = "No tools called"
 """The result of a task that needs no tools."""
@@ -292,7 +295,7 @@ class ObservedRun:
 
     @classmethod
     @contextmanager
-    def of(cls, query_id: str, query: str | None, session: ToolContextManager) -> Iterator[Self]:
+    def of(cls, query_id: str, query: str | None, session: Session) -> Iterator[Self]:
         """Observe a run of a session for the duration of the block, which may yield."""
         attributes = {"gen_ai.conversation.id": session.session_id}
         trace: TracedRun = UntracedRun()
@@ -320,6 +323,7 @@ class RunState:
     Args:
         limits: The limits of the run.
         session: The session whose outputs the selector sees. The run stores its outputs there.
+        save: Stores an output, as `ToolContextManager.save_context` does.
         registry: The run's tools, with the reader of its session.
         query_id: The query that its outputs are stored under.
         reader_name: The name of the tool that reads outputs back, or None without such a tool.
@@ -332,7 +336,8 @@ class RunState:
     def __init__(
         self,
         limits: RunLimits,
-        session: ToolContextManager,
+        session: Session,
+        save: SavesContext,
         registry: Any,
         *,
         query_id: str,
@@ -340,6 +345,7 @@ class RunState:
     ) -> None:
         self.limits = limits
         self.session = session
+        self.save = save
         self.registry = registry
         self.query_id = query_id
         self.observed: ObservedRun | None = None
@@ -356,10 +362,10 @@ class RunState:
 
         An unnamed session takes no lease, since no other process can have it.
         """
-        if self.session.is_named is not True:
+        if not self.session.is_named:
             return nullcontext()
         return only_run(
-            self.session.pointer_store, session_id=self.session.session_id, query_id=self.query_id
+            self.session.store, session_id=self.session.session_id, query_id=self.query_id
         )
 
     def active(self) -> AbstractContextManager[None]:
@@ -442,7 +448,7 @@ class RunState:
         Raises:
             StoreError: If they cannot be listed.
         """
-        for pointer in await self.session.resume(self.query_id):
+        for pointer in await self.session.results.resume(self.query_id):
             # `pointer.args` are redacted and may be cut. Only older pointers have no digest.
             args_digest = pointer.args_sha256 or digest_of(pointer.args)
             # The oldest come first, so the newest output of a repeated call counts.
@@ -467,7 +473,7 @@ class RunState:
             Plain data, or None if the session has no outputs and the run no failures.
         """
         context: dict[str, Any] = {}
-        pointers = self.session.pointers
+        pointers = tuple(self.session.results.pointers.values())
         if pointers and self.limits.max_outputs_tokens:
             words = [task.description]
             words += [sub_task.description for sub_task in task.sub_tasks]
@@ -522,7 +528,7 @@ class RunState:
         if (pointer.result_bytes or math.inf) > _MAX_READ_BYTES:
             return line, line
         try:
-            result = self.session.load_result(pointer=pointer)
+            result = self.session.results.load_result(pointer=pointer)
         except StoreError:
             return call | {"unread": "it is no longer stored"}, line
         text = text_of(result)
@@ -648,7 +654,7 @@ class ToolRunner:
                 failure = "ToolResult"
                 span.fail(failure)
                 result["error"] = await in_thread(
-                    describe_returned_failure, call, output, self._session.redactor
+                    describe_returned_failure, call, output, self._session.store.redactor
                 )
                 result["output"] = await _without_secrets(output, self._session)
 
@@ -666,7 +672,7 @@ class ToolRunner:
         """Return why a call raised, without secrets."""
         # In a thread, since the arguments and the error may have megabytes.
         return await in_thread(
-            describe_failure, call.tool, call.args, error, self._session.redactor
+            describe_failure, call.tool, call.args, error, self._session.store.redactor
         )
 
     async def _offloaded(
@@ -675,7 +681,7 @@ class ToolRunner:
         """Return an output that stays whole, or an `Offloaded` with its preview."""
         if turn is None:
             return output
-        offloaded = await self._session.session.offload(
+        offloaded = await self._session.offload(
             output, tool=call.tool, args=call.args, turn=turn, pointer=pointer
         )
         # A whole output stays data: its text is for models, and callers of the executor are not.
@@ -689,7 +695,7 @@ class ToolRunner:
             return output
         with suppress(UnserialisableError):  # has no text to cut
             # A model must not see a secret that the store removes.
-            text = await in_thread(text_of, await self._session.as_stored(output))
+            text = await in_thread(text_of, await self._session.store.as_stored(output))
             cut = unstored(call.tool, text)
             return output if cut.is_whole else cut
         return output
@@ -709,7 +715,7 @@ class ToolRunner:
     ) -> dict[str, Any] | None:
         """Return the stored output of a call as its result, or None if the call is repeated."""
         try:
-            output = await in_thread(self._session.load_result, pointer=pointer)
+            output = await in_thread(self._session.results.load_result, pointer=pointer)
             is_failure = _is_failed_result(output)
         except StoreError:
             is_failure = True
@@ -724,7 +730,7 @@ class ToolRunner:
     ) -> ContextPointer | None:
         """Save an output, and add its pointer or the reason of the failure to the result."""
         try:
-            pointer = await self._session.save_context(
+            pointer = await self._run.save(
                 tool_name=call.tool,
                 args=call.args,
                 result=output,
@@ -773,12 +779,12 @@ def takes_mapping(execute: Callable[..., object]) -> bool:
     return positional > 1
 
 
-async def _without_secrets(failed: ToolResult, session: ToolContextManager) -> ToolResult:
+async def _without_secrets(failed: ToolResult, session: Session) -> ToolResult:
     """Return a failed `ToolResult` with the redactions of its stored copy."""
-    error = await in_thread(session.redactor.text, failed.error or "") or None
+    error = await in_thread(session.store.redactor.text, failed.error or "") or None
     redacted = failed.model_copy(update={"error": error})
     try:
-        stored = await session.as_stored(failed)
+        stored = await session.store.as_stored(failed)
     except UnserialisableError:  # the store will refuse it too
         return redacted
     if isinstance(stored, dict):

@@ -1,15 +1,9 @@
 """`ToolContextManager`: a session under the names of its specification (S4)."""
 
-import hashlib
-import logging
-import re
 from collections.abc import Awaitable, Iterable, Sequence
-from contextlib import suppress
-from copy import deepcopy
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, overload
+from typing import Any, Final, Self, overload
 
 from llm_common._threads import in_thread
 from llm_common.agents.context_pointers import (
@@ -18,36 +12,21 @@ from llm_common.agents.context_pointers import (
     FileContextPointerStore,
     format_selected_contexts,
 )
+from llm_common.agents.session.ids import hash_query
+from llm_common.agents.session.saved import StoredContext, copies_of, copy_of
 from llm_common.agents.session.session import Session
 from llm_common.core.structured import SupportsChat
-from llm_common.errors import (
-    CorruptPointerError,
-    InvalidIdError,
-    PointerNotFoundError,
-    StoreError,
-    UnsafePathError,
-)
+from llm_common.errors import StoreError
 from llm_common.pointers.store import ContextPointerStore
 from llm_common.redaction.redactor import Redactor
 from llm_common.selection.relevance_ranking import OnNoMatch, select_by_keywords
 
 __all__ = ["StoredContext", "ToolContextManager"]
 
-DEFAULT_PERSIST_THRESHOLD = 32_768
+DEFAULT_PERSIST_THRESHOLD: Final = 32_768
 """Bytes up to which a result also stays in memory: most answers of an API, hardly any file."""
 
-_MAX_CHARS = 20_000
-_HASH = re.compile(r"q_[0-9a-f]{16}")  # the form of `hash_query`
-
-_log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class StoredContext:
-    """A pointer with its result as plain data."""
-
-    pointer: ContextPointer
-    result: Any
+_MAX_CHARS: Final = 20_000
 
 
 class ToolContextManager:
@@ -61,10 +40,6 @@ class ToolContextManager:
 
     Results in memory are returned only while the store has them too. A pointer takes about 5 KB of
     memory until `clear_pointers` or `clear`.
-
-    Attributes:
-        session: The session behind these names. Its methods list the resumed outputs, and
-            everything that is stored under the session's id.
 
     Args:
         base_dir: Folder of a `FileContextPointerStore`. None takes that store's default.
@@ -102,8 +77,7 @@ class ToolContextManager:
                 "base_dir and pointer_store are both set, and only one can keep the results; "
                 "pass one of them"
             )
-        self.session = Session(store, session_id=session_id, persist_threshold=persist_threshold)
-        self._results = self.session.results
+        self._session = Session(store, session_id=session_id, persist_threshold=persist_threshold)
         self._clear_on_exit = clear_on_exit
 
     @classmethod
@@ -113,22 +87,35 @@ class ToolContextManager:
         Raises:
             StoreError: If the stored results cannot be listed.
         """
-        # The constructor's parameters are specified (S4), so the session is set afterwards.
-        manager = cls(pointer_store=session.store, session_id=session.session_id)
-        manager.session = session
-        manager._results = session.results
-        await manager._results.resume()
+        await session.results.resume()
+        return cls.over(session)
+
+    @classmethod
+    def over(cls, session: Session) -> Self:
+        """Return a manager of a session, which lists what the session saved or resumed."""
+        # The constructor's parameters are specified (S4), and they describe a new session.
+        manager = cls.__new__(cls)
+        manager._session = session  # noqa: SLF001 - one of this class
+        manager._clear_on_exit = False  # noqa: SLF001
         return manager
+
+    @property
+    def session(self) -> Session:
+        """Return the session behind these names.
+
+        Its methods list the resumed outputs, and everything that is stored under the session's id.
+        """
+        return self._session
 
     @property
     def pointer_store(self) -> ContextPointerStore:
         """Return the store of the results."""
-        return self._results.store
+        return self._session.store
 
     @property
     def redactor(self) -> Redactor:
         """Return the redactor of the store, which removes secrets before a save."""
-        return self._results.store.redactor
+        return self._session.store.redactor
 
     @property
     def context_dir(self) -> Path:
@@ -145,12 +132,12 @@ class ToolContextManager:
     @property
     def session_id(self) -> str:
         """Return the session's id, which is also the query id of results saved without one."""
-        return self._results.session_id
+        return self._session.results.session_id
 
     @property
     def is_named(self) -> bool:
         """Return whether the caller chose the id, so other processes can resume it."""
-        return self._results.is_named
+        return self._session.is_named
 
     @property
     def pointers(self) -> Sequence[ContextPointer]:
@@ -158,38 +145,21 @@ class ToolContextManager:
 
         `get_all_pointers` returns copies, which take longer.
         """
-        return tuple(self._results.pointers.values())
+        return tuple(self._session.results.pointers.values())
 
     @property
     def size(self) -> int:
         """Return the number of pointers of this session."""
-        return len(self._results.pointers)
+        return len(self._session.results.pointers)
 
-    @staticmethod
-    def hash_query(query: str) -> str:
-        """Return a query id: `q_` and 16 hex digits of the trimmed, lower-cased text's SHA-256.
-
-        Raises:
-            TypeError: If `query` is not a str.
-        """
-        if not isinstance(query, str):
-            raise TypeError(f"query must be a str, got {type(query).__name__}")
-        # A lone surrogate, as of a broken emoji, cannot be encoded otherwise.
-        trimmed = query.strip().lower().encode("utf-8", "surrogatepass")
-        return f"q_{hashlib.sha256(trimmed).hexdigest()[:16]}"
+    hash_query = staticmethod(hash_query)
 
     def query_id_of(self, query: str) -> str:
         """Return the query id of a question: its `hash_query`, after the id of a named session.
 
         A query id of the session is returned unchanged.
         """
-        hashed = self.hash_query(query)
-        if not self.is_named:
-            return hashed
-        prefix = f"{self.session_id}/"
-        if query.startswith(prefix) and _HASH.fullmatch(query, len(prefix)):
-            return query
-        return prefix + hashed
+        return self._session.query_id_of(query)
 
     async def save_context(
         self,
@@ -216,10 +186,10 @@ class ToolContextManager:
         Raises:
             StoreError: If nothing was saved. Its subclasses name the reason.
         """
-        pointer = await self._results.save(
+        pointer = await self._session.results.save(
             result, tool=tool_name, args=args, task_id=task_id, query_id=query_id
         )
-        return _copy(pointer)
+        return copy_of(pointer)
 
     async def as_stored(self, result: Any) -> Any:
         """Return the result with the store's redactions. Raises as `save_context`."""
@@ -227,17 +197,17 @@ class ToolContextManager:
 
     def get_all_pointers(self) -> list[ContextPointer]:
         """Return every pointer of the session, in save order."""
-        return _copies(self._results.pointers.values())
+        return copies_of(self._session.results.pointers.values())
 
     def get_pointers_for_query(self, query_id: str) -> list[ContextPointer]:
         """Return the session's pointers of one query, in save order."""
-        pointers = self._results.pointers.values()
-        return _copies(pointer for pointer in pointers if pointer.query_id == query_id)
+        pointers = self._session.results.pointers.values()
+        return copies_of(pointer for pointer in pointers if pointer.query_id == query_id)
 
     def get_pointers_for_task(self, task_id: str | int) -> list[ContextPointer]:
         """Return the session's pointers of one task, in save order. A number counts as its text."""
-        pointers = self._results.pointers.values()
-        return _copies(pointer for pointer in pointers if pointer.task_id == str(task_id))
+        pointers = self._session.results.pointers.values()
+        return copies_of(pointer for pointer in pointers if pointer.task_id == str(task_id))
 
     def list_pointers(self, query_id: str) -> list[ContextPointer]:
         """Return every stored pointer of a query, also from other sessions, oldest first.
@@ -245,7 +215,7 @@ class ToolContextManager:
         Raises:
             StoreError: If the query id is not allowed, or its folder cannot be read.
         """
-        return self._results.list_query(query_id)
+        return self._session.results.list_query(query_id)
 
     async def resume(self, query_id: str | None = None) -> list[ContextPointer]:
         """Add the stored pointers of a query to this session, and return them, oldest first.
@@ -258,7 +228,7 @@ class ToolContextManager:
         Raises:
             StoreError: If the query id is not allowed, or its folder cannot be read.
         """
-        return _copies(await self._results.resume(query_id))
+        return copies_of(await self._session.results.resume(query_id))
 
     def load_result(self, *, pointer: ContextPointer | str) -> Any:
         """Return the result of a pointer, from memory or by the store's `load_result`.
@@ -271,7 +241,7 @@ class ToolContextManager:
             StoreError: If the result cannot be read.
             TypeError: If `pointer` is something else.
         """
-        return self._results.load_result(pointer=pointer)
+        return self._session.results.load_result(pointer=pointer)
 
     async def aload_result(self, *, pointer: ContextPointer | str) -> Any:
         """Return the result of a pointer without blocking the event loop. See `load_result`."""
@@ -285,7 +255,7 @@ class ToolContextManager:
                 session has cleared it.
             StoreError: If the result cannot be read.
         """
-        return self._results.load_payload(pointer_id)
+        return self._session.results.load_payload(pointer_id)
 
     async def load_contexts(
         self, pointers: Iterable[ContextPointer | str | Path] | ContextPointer | str | Path
@@ -302,27 +272,7 @@ class ToolContextManager:
             TypeError: If an entry is something else.
         """
         entries = [pointers] if isinstance(pointers, ContextPointer | str | Path) else pointers
-        matches = [self._results.find(entry) for entry in entries]
-        loaded = await in_thread(self._load_all, matches)
-        if len(loaded) < len(matches):
-            _log.warning(
-                "left out %d stored results that are missing or damaged; %d of them are not "
-                "pointers of this session, which resume(query_id) may add",
-                len(matches) - len(loaded),
-                matches.count(None),
-            )
-        return loaded
-
-    def _load_all(self, pointers: Sequence[ContextPointer | None]) -> list[StoredContext]:
-        loaded = []
-        for pointer in pointers:
-            if pointer is None:
-                continue
-            with suppress(
-                PointerNotFoundError, CorruptPointerError, InvalidIdError, UnsafePathError
-            ):
-                loaded.append(StoredContext(pointer, self._results.load_result(pointer=pointer)))
-        return loaded
+        return await in_thread(self._session.results.load_present, entries)
 
     def load_relevant_contexts(self, query_id: str, *, max_chars: int = _MAX_CHARS) -> str:
         """Return every stored output of a query as text. Raises as `list_pointers`.
@@ -419,23 +369,11 @@ class ToolContextManager:
         Returns:
             Dicts with `tool`, `url`, `title` (the tool's name) and `pointer_id`, one for each URL.
         """
-        sources: dict[str, dict[str, str]] = {}
-        for pointer in self._results.pointers.values():
-            if pointer.query_id != query_id:
-                continue
-            for url in pointer.source_urls:
-                source = {
-                    "tool": pointer.tool_name,
-                    "url": url,
-                    "title": pointer.tool_name,
-                    "pointer_id": pointer.pointer_id,
-                }
-                sources.setdefault(url, source)
-        return list(sources.values())
+        return self._session.results.sources(query_id)
 
     def clear_pointers(self) -> None:
         """Remove pointers and cached results from memory. Files can still be cleared."""
-        self._results.forget()
+        self._session.results.forget()
 
     async def clear_context_dir(self) -> None:
         """Remove the files that this session saved or resumed, and empty folders. Idempotent.
@@ -447,7 +385,7 @@ class ToolContextManager:
         Raises:
             StoreError: If some files could not be removed. Call again to retry.
         """
-        await self._results.clear_files()
+        await self._session.results.clear_files()
 
     async def clear(self) -> None:
         """Remove the session's files, then its pointers. Idempotent.
@@ -490,13 +428,3 @@ def _checked_store(store: object) -> ContextPointerStore:
         f"pointer_store must be a ContextPointerStore, got {type(store).__name__}; pass a folder "
         "as base_dir=, or a store from llm_common.agents, such as FileContextPointerStore(folder)"
     )
-
-
-def _copies(pointers: Iterable[ContextPointer]) -> list[ContextPointer]:
-    return [_copy(pointer) for pointer in pointers]
-
-
-def _copy(pointer: ContextPointer) -> ContextPointer:
-    # A pointer is frozen, so only its containers could change. A deep copy takes twice as long.
-    containers = {"args": deepcopy(pointer.args), "source_urls": [*pointer.source_urls]}
-    return pointer.model_copy(update=containers)

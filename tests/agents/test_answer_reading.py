@@ -455,7 +455,7 @@ async def test_unread_outputs_are_listed_in_part_first_and_hidden_by_age() -> No
         kept=(account(whole, "whole", "share"), account(part, "passages", "share")),
         dropped=(account(gone, "left_out", "unavailable"), account(named, "pointer", "named")),
     )
-    unread = Unread.of(context, manager)
+    unread = Unread.of(context, manager.session)
     assert unread.ids == tuple(pointer.pointer_id for pointer in (part, named, newer, older))
     assert unread.lines == (
         f"- {part.pointer_id} {part.summary}: 9 bytes, shown in part",

@@ -282,7 +282,9 @@ async def test_the_end_of_the_program_still_passes_through_f_172(tmp_path: Path)
     ended = asyncio.get_running_loop().create_future()
     ended.set_exception(SystemExit(3))
     manager = executor.context_manager
-    run = RunState(RunLimits(), manager, executor.registry, query_id="q1")
+    run = RunState(
+        RunLimits(), manager.session, manager.save_context, executor.registry, query_id="q1"
+    )
     runner = ToolRunner(run, offload=None, takes_mapping=True)
     with pytest.raises(SystemExit):
         await runner.outcome(ToolCall(tool="x", args={}), ended)

@@ -7,8 +7,10 @@ import os
 import re
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from copy import deepcopy
+from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -17,8 +19,15 @@ from weakref import WeakKeyDictionary
 from cachetools import LRUCache
 
 from llm_common._threads import ForkSafeLock, in_thread
-from llm_common.agents.session.ids import checked_session_id
-from llm_common.errors import MissReason, PointerNotFoundError, StoreError
+from llm_common.agents.session.ids import checked_session_id, is_run_id
+from llm_common.errors import (
+    CorruptPointerError,
+    InvalidIdError,
+    MissReason,
+    PointerNotFoundError,
+    StoreError,
+    UnsafePathError,
+)
 from llm_common.pointers.pointer import MIN_ID_CHARS, ContextPointer, checked_query_id
 from llm_common.pointers.store import ContextPointerStore, FileContextPointerStore
 from llm_common.pointers.tombstones import not_found
@@ -52,6 +61,14 @@ def output_label(pointer: ContextPointer) -> str:
 
 def _recorded_query(record: ContextPointer) -> str:
     return bytes(record.args["query_id"]).decode()
+
+
+@dataclass(frozen=True, slots=True)
+class StoredContext:
+    """A pointer with its result as plain data."""
+
+    pointer: ContextPointer
+    result: Any
 
 
 class SavedResults:
@@ -127,7 +144,7 @@ class SavedResults:
         if query_id is None:
             query_id = self.session_id
         # Before the record of the session's queries, which would name it.
-        checked_query_id(query_id, self.store.redactor)
+        self.check_query(query_id)
         if task_id is not None:
             task_id = str(task_id)
         saving = asyncio.create_task(self._save(result, tool, args, task_id, query_id))
@@ -136,6 +153,19 @@ class SavedResults:
         saving.add_done_callback(self._saving.discard)
         # A thread cannot be cancelled, and `_keep` has to list the files that it still writes.
         return await asyncio.shield(saving)
+
+    def check_query(self, query_id: str) -> None:
+        """Raise InvalidIdError if the session cannot save under a query id.
+
+        The store has to allow it, and it must not be the run of another named session.
+        """
+        checked_query_id(query_id, self.store.redactor)
+        owner, _, run = query_id.rpartition("/")
+        if owner and is_run_id(run) and owner != self.session_id:
+            raise InvalidIdError(
+                "The query_id is not allowed, because it is the run of another session. Use the "
+                "query_id_of of this one"
+            )
 
     async def _save(
         self,
@@ -308,6 +338,47 @@ class SavedResults:
             raise self._missing(pointer)
         cached = self._cached(match)
         return self.store.load_result(pointer=match) if cached is None else decode_json(cached)
+
+    def load_present(self, entries: Iterable[ContextPointer | str | Path]) -> list[StoredContext]:
+        """Return the results of pointers, ids or paths in order, without missing and damaged ones.
+
+        Raises:
+            StoreError: If the store cannot be read at all.
+            TypeError: If an entry is something else.
+        """
+        pointers = [self.find(entry) for entry in entries]
+        loaded = []
+        for pointer in pointers:
+            if pointer is None:
+                continue
+            with suppress(
+                PointerNotFoundError, CorruptPointerError, InvalidIdError, UnsafePathError
+            ):
+                loaded.append(StoredContext(pointer, self.load_result(pointer=pointer)))
+        if len(loaded) < len(pointers):
+            _log.warning(
+                "left out %d stored results that are missing or damaged; %d of them are not "
+                "pointers of this session, which resume(query_id) may add",
+                len(pointers) - len(loaded),
+                pointers.count(None),
+            )
+        return loaded
+
+    def sources(self, query_id: str) -> list[dict[str, str]]:
+        """Return the source URLs of the results of a query, in save order, once each."""
+        sources: dict[str, dict[str, str]] = {}
+        for pointer in self.pointers.values():
+            if pointer.query_id != query_id:
+                continue
+            for url in pointer.source_urls:
+                source = {
+                    "tool": pointer.tool_name,
+                    "url": url,
+                    "title": pointer.tool_name,
+                    "pointer_id": pointer.pointer_id,
+                }
+                sources.setdefault(url, source)
+        return list(sources.values())
 
     def load_payload(self, pointer_id: str) -> tuple[ContextPointer, bytes]:
         """Return a pointer of this session with the bytes of its result.
@@ -485,6 +556,18 @@ class ResultCache:
 
 def _key(pointer: ContextPointer) -> tuple[str, str]:
     return pointer.query_id, pointer.pointer_id
+
+
+def copies_of(pointers: Iterable[ContextPointer]) -> list[ContextPointer]:
+    """Return copies of pointers, which a caller may change."""
+    return [copy_of(pointer) for pointer in pointers]
+
+
+def copy_of(pointer: ContextPointer) -> ContextPointer:
+    """Return a copy of a pointer, which a caller may change."""
+    # A pointer is frozen, so only its containers could change. A deep copy takes twice as long.
+    containers = {"args": deepcopy(pointer.args), "source_urls": [*pointer.source_urls]}
+    return pointer.model_copy(update=containers)
 
 
 def _urls_named_by(result: Any) -> Sequence[str]:

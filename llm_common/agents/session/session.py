@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from llm_common._threads import computed_once
 from llm_common.agents.session.config import SessionConfig
+from llm_common.agents.session.ids import hash_query, run_id_of
 from llm_common.agents.session.saved import SavedResults, store_of
 from llm_common.agents.session.trace import SessionTrace
 from llm_common.pointers.pointer import ContextPointer
@@ -125,6 +126,18 @@ class Session:
     def session_id(self) -> str:
         """Return the conversation's id, which is also its query id in the store."""
         return self.results.session_id
+
+    @property
+    def is_named(self) -> bool:
+        """Return whether the caller chose the id, so that other processes can resume it."""
+        return self.results.is_named
+
+    def query_id_of(self, query: str) -> str:
+        """Return the query id of a question's runs: a hash, after the id of a named session.
+
+        A query id of the session is returned unchanged.
+        """
+        return run_id_of(query, session_id=self.session_id) if self.is_named else hash_query(query)
 
     @property
     def store(self) -> ContextPointerStore:
