@@ -33,6 +33,7 @@ from llm_common.agents.runs import (
     takes_mapping,
 )
 from llm_common.agents.session.config import OffloadPolicy
+from llm_common.agents.session.ids import run_id_of
 from llm_common.agents.session.session import Session
 from llm_common.agents.task_rounds import TaskRounds, limit_event
 from llm_common.agents.tool_context import ToolContextManager
@@ -359,7 +360,7 @@ class AgenticExecutor:
     ) -> RunState:
         """Return a new run of a session. A named session has its own query ids."""
         session = manager.session
-        is_named = session.is_named is True  # every attribute of a mock is truthy
+        is_named = session.results.is_named is True  # every attribute of a mock is truthy
         if resume and not is_named:
             raise ConfigError(
                 "resume=True needs a named session, since unnamed sessions may share outputs: "
@@ -367,17 +368,14 @@ class AgenticExecutor:
                 variable="session",
             )
         if is_named:
-            query_id = session.query_id_of(query_id)
+            query_id = run_id_of(query_id, session_id=session.session_id)
         # Before the first tool runs. The store would refuse the id with the first output.
         session.results.check_query(query_id)
-        registry = self.registry
-        if session is not self.context_manager.session:
-            registry = self._registry_of(session)
         return RunState(
             self._limits,
             session,
             manager.save_context,
-            registry,
+            self._registry_of(session),
             query_id=query_id,
             reader_name=self._reader_name,
         )

@@ -362,7 +362,7 @@ class RunState:
 
         An unnamed session takes no lease, since no other process can have it.
         """
-        if not self.session.is_named:
+        if self.session.results.is_named is not True:
             return nullcontext()
         return only_run(
             self.session.store, session_id=self.session.session_id, query_id=self.query_id

@@ -1,19 +1,31 @@
-"""`SessionHistory`: what a session pins, folds and has in its prompt."""
+"""`SessionHistory`: what a session pins, folds and has in its prompt.
+
+An overview tells the model what that is, in at most 150 tokens, for the tail of a prompt. It names
+the outputs that `drop_context` and `restore_context` move.
+"""
 
 import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
+from itertools import chain, zip_longest
+from typing import Final
 
 from llm_common._threads import in_thread
 from llm_common.agents.session.config import SessionConfig
 from llm_common.agents.session.saved import View
 from llm_common.agents.session.trace import SessionTrace
 from llm_common.history.fold import Folded, fold, refers_to_results, results_in_view
-from llm_common.history.folding import FoldPolicy
+from llm_common.history.folding import HISTORY_TOOL, FoldPolicy
 from llm_common.history.message_shapes import Message, last_question
 from llm_common.history.pins import pinned_text
+from llm_common.pointers.pointer import ContextPointer
 from llm_common.pointers.store import ContextPointerStore
+from llm_common.text.display import in_fence, one_line
+
+_MAX_TOKENS: Final = 150  # of an overview: small enough for every prompt of a conversation
+_MAX_ITEMS: Final = 10  # of each kind: more do not fit
+_LINE_CHARS: Final = 100
 
 _log = logging.getLogger(__name__)
 
@@ -91,3 +103,75 @@ class SessionHistory:
                 len(folded.parts),
             )
         return list(folded.messages)
+
+    def overview(self, pointers: Sequence[ContextPointer], reads: Mapping[str, int]) -> str:
+        """Return what is in the newest prompt and behind pointers. See `Session.overview`.
+
+        Args:
+            pointers: The stored results, newest first.
+            reads: How often each result was read, by pointer id.
+        """
+        if self.newest is None and not pointers:
+            return "No results are stored."
+        sentences = []
+        if self.newest is not None:
+            sentences.append(_prompt_line(self.newest, self._config))
+        if pointers:
+            sentences.append(_stored_line(pointers, self._config.offload.reader_name))
+        text = head = "\n".join(sentences)
+        lines: list[str] = []
+        # In turn, so that outputs to drop and results to restore both have lines.
+        pairs = zip_longest(_shown_items(self.newest), _stored_items(pointers, reads))
+        for line in filter(None, chain.from_iterable(pairs)):
+            lines.append(line)
+            longer = f"{head}\n{in_fence(chr(10).join(lines))}"
+            if self._config.counter.count(longer) > _MAX_TOKENS:
+                break
+            text = longer
+        return text
+
+
+def _prompt_line(folded: Folded, config: SessionConfig) -> str:
+    """Return what the newest prompt has, by the roles of its messages."""
+    roles = [f"{role} {tokens:,}" for role, tokens in folded.role_tokens.items()]
+    limit = f" of {config.fold.max_tokens:,}" if config.fold is not None else ""
+    return f"Your context: {folded.tokens:,}{limit} tokens ({', '.join(roles)})."
+
+
+def _stored_line(pointers: Sequence[ContextPointer], reader_name: str) -> str:
+    """Return what is behind pointers, by kind."""
+    messages = [pointer for pointer in pointers if pointer.tool_name == HISTORY_TOOL]
+    parts = []
+    results = len(pointers) - len(messages)
+    if results:
+        parts.append(f"{results} results")
+    if messages:
+        parts.append(f"{len(messages)} parts of the conversation")
+    size_bytes = sum(pointer.result_bytes or 0 for pointer in pointers)
+    line = f"{' and '.join(parts)} are stored, newest first, {size_bytes:,} bytes."
+    return f"{line} {reader_name} reads them."
+
+
+def _shown_items(folded: Folded | None) -> list[str]:
+    """Return a line for each output in the prompt that can be dropped, the largest first."""
+    if folded is None:
+        return []
+    largest = sorted(folded.outputs, key=lambda output: -output.tokens)
+    lines = []
+    for output in largest[:_MAX_ITEMS]:
+        name = one_line(output.tool_name, max_chars=_LINE_CHARS)
+        age = folded.message_count - output.position
+        lines.append(
+            f"{output.pointer_id}: {name}, shown, {output.tokens:,} tokens, {age} messages ago"
+        )
+    return lines
+
+
+def _stored_items(pointers: Sequence[ContextPointer], reads: Mapping[str, int]) -> list[str]:
+    lines = []
+    for pointer in pointers[:_MAX_ITEMS]:
+        line = f"{pointer.pointer_id}: {one_line(pointer.summary, max_chars=_LINE_CHARS)}"
+        if times := reads.get(pointer.pointer_id):
+            line += f", read {times} times" if times > 1 else ", read once"
+        lines.append(line)
+    return lines

@@ -24,14 +24,13 @@ from llm_common.agents.session.offloading import (
 )
 from llm_common.agents.session.reruns import shorter_form
 from llm_common.agents.session.saved import SavedResults, View
-from llm_common.agents.session.tables import SessionTables, StoredTable, answer_text
+from llm_common.agents.session.tables import SessionTables, answer_text
 from llm_common.agents.session.trace import SessionTrace
 from llm_common.errors import PointerNotFoundError, StoreError, UnserialisableError
 from llm_common.history.message_shapes import Message, last_question, newest_first
 from llm_common.history.search import FoundMessage, search_messages
 from llm_common.pointers.pointer import ContextPointer
 from llm_common.pointers.reading import ContextReading
-from llm_common.tables.database import QueryRows
 from llm_common.text.canonical import decode_json
 from llm_common.tools.read_back import read_context
 
@@ -51,6 +50,7 @@ class ShownResults:
     Attributes:
         saved: The results of the session.
         reads: How often each result was read, by pointer id.
+        tables: The stored records as tables.
     """
 
     def __init__(self, saved: SavedResults, config: SessionConfig, trace: SessionTrace) -> None:
@@ -58,7 +58,7 @@ class ShownResults:
         self.reads: Final = Counter[str]()
         self._config = config
         self._trace = trace
-        self._tables = SessionTables(saved)
+        self.tables: Final = SessionTables(saved)
         # A framework does not say when a turn ends, so only the oldest turns are dropped.
         self._turns: LRUCache[str, OffloadTurn] = LRUCache(_MAX_TURNS)
         self._lock = ForkSafeLock(self._forget_turns)
@@ -235,11 +235,8 @@ class ShownResults:
                 counter=self._config.counter,
             )
 
-    async def search(self, words: str, *, limit: int) -> tuple[FoundMessage, ...]:
+    def search(self, words: str, *, limit: int) -> tuple[FoundMessage, ...]:
         """Return the results and folded messages that share words with a query, best first."""
-        return await in_thread(self._search, words, limit)
-
-    def _search(self, words: str, limit: int) -> tuple[FoundMessage, ...]:
         # Sessions without a name may share query ids, so the pointers are named as well.
         pointers = self.saved.list_all()
         return search_messages(
@@ -250,23 +247,12 @@ class ShownResults:
             limit=limit,
         )
 
-    async def tables(self) -> tuple[StoredTable, ...]:
-        """Return the stored records as tables, the newest result first."""
-        return await in_thread(self._tables.tables)
-
-    async def query(self, sql: str, *, cursor: str | None) -> str:
+    def query(self, sql: str, cursor: str | None) -> str:
         """Return the rows of one SELECT as a text for a model. See `Session.query`."""
-        return await in_thread(self._query, sql, cursor)
-
-    def _query(self, sql: str, cursor: str | None) -> str:
         return answer_text(
             sql,
-            self._tables.query(sql),
+            self.tables.query(sql),
             cursor=cursor,
             max_tokens=self._config.max_read_tokens,
             counter=self._config.counter,
         )
-
-    async def query_rows(self, sql: str) -> QueryRows:
-        """Return the rows of one SELECT as values, 10,000 at most."""
-        return await in_thread(self._tables.query, sql)

@@ -4,9 +4,8 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from llm_common._threads import computed_once
+from llm_common._threads import computed_once, in_thread
 from llm_common.agents.session.config import SessionConfig
-from llm_common.agents.session.ids import hash_query, run_id_of
 from llm_common.agents.session.saved import SavedResults, store_of
 from llm_common.agents.session.trace import SessionTrace
 from llm_common.pointers.pointer import ContextPointer
@@ -18,10 +17,8 @@ if TYPE_CHECKING:
     from llm_common.agents.session.results import ShownResults
     from llm_common.agents.session.tables import StoredTable
     from llm_common.agents.session.tools import SessionTools, ToolChooser
-    from llm_common.context.bundle import ContextBundle
-    from llm_common.context.request import ContextFile, MemorySnippet, TurnEntry
-    from llm_common.history.message_shapes import Message
-    from llm_common.history.search import FoundMessage
+    from llm_common.context import ContextBundle, ContextFile, MemorySnippet, TurnEntry
+    from llm_common.history import FoundMessage, Message
     from llm_common.pointers.reading import ContextReading
     from llm_common.tables.database import QueryRows
     from llm_common.tools.read_back import ReadBackTool
@@ -120,24 +117,13 @@ class Session:
     def _tools(self) -> "SessionTools":
         from llm_common.agents.session.tools import SessionTools
 
-        return SessionTools(self._shown, self.config, self._trace)
+        history = self._history if self.config.drops_outputs else None
+        return SessionTools(self._shown, self.config, self._trace, history)
 
     @property
     def session_id(self) -> str:
         """Return the conversation's id, which is also its query id in the store."""
         return self.results.session_id
-
-    @property
-    def is_named(self) -> bool:
-        """Return whether the caller chose the id, so that other processes can resume it."""
-        return self.results.is_named
-
-    def query_id_of(self, query: str) -> str:
-        """Return the query id of a question's runs: a hash, after the id of a named session.
-
-        A query id of the session is returned unchanged.
-        """
-        return run_id_of(query, session_id=self.session_id) if self.is_named else hash_query(query)
 
     @property
     def store(self) -> ContextPointerStore:
@@ -232,7 +218,7 @@ class Session:
         Raises:
             StoreError: If the store cannot be read.
         """
-        return await self._shown.search(words, limit=limit)
+        return await in_thread(self._shown.search, words, limit=limit)
 
     async def tables(self) -> "tuple[StoredTable, ...]":
         """Return the stored records as tables that `query` reads, the newest result first.
@@ -240,7 +226,7 @@ class Session:
         Raises:
             StoreError: If the store cannot be read.
         """
-        return await self._shown.tables()
+        return await in_thread(self._shown.tables.tables)
 
     async def query(self, sql: str, *, cursor: str | None = None) -> str:
         """Return the rows of one SELECT over the stored records, within `max_read_tokens`.
@@ -258,7 +244,7 @@ class Session:
                 much time or memory. The message tells a model what to do.
             StoreError: If a result cannot be loaded.
         """
-        return await self._shown.query(sql, cursor=cursor)
+        return await in_thread(self._shown.query, sql, cursor)
 
     async def query_rows(self, sql: str) -> "QueryRows":
         """Return the rows of one SELECT over the stored records as values, 10,000 at most.
@@ -270,7 +256,7 @@ class Session:
             ToolArgumentsError: As for `query`.
             StoreError: If a result cannot be loaded.
         """
-        return await self._shown.query_rows(sql)
+        return await in_thread(self._shown.tables.query, sql)
 
     async def choose_tools(
         self,
@@ -378,7 +364,7 @@ class Session:
         if self._chooser is not None:
             tools.append(self._chooser.finder())
         if self.config.drops_outputs:
-            tools += own.prompt_tools(self._history)
+            tools += own.prompt_tools()
         return tuple(tools)
 
     def querier(self) -> "Tool":
@@ -406,10 +392,7 @@ class Session:
         Raises:
             StoreError: If the store cannot be read.
         """
-        from llm_common.agents.session.overview import overview_text
-
-        newest_first = self.results.list_all()[::-1]
-        return overview_text(newest_first, self._history.newest, self._shown.reads, self.config)
+        return self._history.overview(self.results.list_all()[::-1], self._shown.reads)
 
     async def clear(self) -> None:
         """Remove everything that is stored under the session's id. Idempotent.

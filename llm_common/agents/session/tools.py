@@ -233,10 +233,18 @@ class SessionTools:
         results: The results as a model sees them.
         config: The limits and names.
         trace: Records the calls.
+        history: Has the newest prompt, whose outputs a model may drop. None without these tools.
     """
 
-    def __init__(self, results: "ShownResults", config: SessionConfig, trace: SessionTrace) -> None:
+    def __init__(
+        self,
+        results: "ShownResults",
+        config: SessionConfig,
+        trace: SessionTrace,
+        history: "SessionHistory | None",
+    ) -> None:
         self._results = results
+        self._history = history
         self._config = config
         self._trace = trace
 
@@ -278,19 +286,15 @@ class SessionTools:
             read_only=True,
         )
 
-    def prompt_tools(self, history: "SessionHistory") -> tuple[Tool, Tool]:
-        """Return the tools that move outputs out of a prompt and back in."""
-        return _PromptTools(self._results, history, self._config).tools()
-
     async def _query(self, sql: str, cursor: str | None = None) -> str:
-        answer = self._results.query(sql, cursor=cursor)
+        answer = in_thread(self._results.query, sql, cursor)
         return await _recorded(self._trace, self._config.query_name, answer)
 
     async def _search(self, query: str) -> str:
         return await _recorded(self._trace, self._config.search_name, self._search_answer(query))
 
     async def _search_answer(self, query: str) -> str:
-        matches = await self._results.search(query, limit=_MAX_MATCHES)
+        matches = await in_thread(self._results.search, query, limit=_MAX_MATCHES)
         if not matches:
             return "No stored result or message contains these words; try others."
         lines: list[str] = []
@@ -312,24 +316,7 @@ class SessionTools:
         text = in_fence("\n".join(lines))
         return self._config.counter.count(text) <= self._config.max_read_tokens
 
-
-class _PromptTools:
-    """Creates the tools by which a model moves outputs out of its prompt and back in.
-
-    Args:
-        results: The results as a model sees them.
-        history: Has the newest prompt.
-        config: The limits and names.
-    """
-
-    def __init__(
-        self, results: "ShownResults", history: "SessionHistory", config: SessionConfig
-    ) -> None:
-        self._results = results
-        self._history = history
-        self._config = config
-
-    def tools(self) -> tuple[Tool, Tool]:
+    def prompt_tools(self) -> tuple[Tool, Tool]:
         """Return `drop_context` and `restore_context`."""
         drop = Tool(
             self._drop,
@@ -352,7 +339,7 @@ class _PromptTools:
 
     def _shown_ids(self) -> set[str]:
         """Return the ids of the outputs in the newest prompt."""
-        folded = self._history.newest
+        folded = self._history.newest if self._history is not None else None
         return {output.pointer_id for output in folded.outputs} if folded else set()
 
     async def _drop(self, ids: Sequence[str]) -> str:
