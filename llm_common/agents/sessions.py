@@ -162,7 +162,8 @@ class Sessions:
     def session_id_of(self, conversation_id: object) -> str:
         """Return the framework's id where the store allows it, else a hash of it.
 
-        Session ids never collide, since the prefix of a hash is not accepted in an id.
+        Session ids never collide, since the prefix of a hash is not accepted in an id. The query id
+        of a run is hashed too, since it would open the run.
         """
         if conversation_id is None or conversation_id == "":
             return self._unnamed.session_id

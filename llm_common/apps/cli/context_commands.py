@@ -193,17 +193,21 @@ def query_records(
     `SELECT * FROM tables` lists the tables.
     """
     from llm_common.agents import Session, SessionConfig
+    from llm_common.agents.session.ids import is_run_id
     from llm_common.errors import ToolArgumentsError
 
     opened, _ = open_store(store, reading=True)
+    query_id = query_id_for(opened, query)
+    # No session has the id of a run, so one without a name reads it.
+    is_run = is_run_id(query_id)
     session = Session(
         opened,
-        session_id=query_id_for(opened, query),
+        session_id=None if is_run else query_id,
         config=SessionConfig(max_read_tokens=limit_tokens),
     )
 
     async def answer() -> None:
-        await session.results.resume()
+        await session.results.resume(query_id if is_run else None)
         if json:
             rows = await session.query_rows(sql)
             print_json({"columns": rows.columns, "rows": rows.rows, "is_cut": rows.is_cut})

@@ -158,6 +158,23 @@ def test_records_are_queried_across_results(
     assert "no such column: x" in refused.stderr
 
 
+def test_the_records_of_a_run_are_queried_by_its_id_f_216(
+    store: FileContextPointerStore, at: tuple[str, str]
+) -> None:
+    manager = ToolContextManager(pointer_store=store, session_id="alice")
+    run_id = manager.query_id_of("What did we sell?")
+
+    async def save() -> None:
+        for query_id in (run_id, "q"):
+            args = {"query_id": query_id}
+            await manager.save_context("sales_report", args, SALES["rows"], query_id=query_id)
+
+    asyncio.run(save())
+    for query, tables in ((run_id, 1), ("What did we sell?", 1), ("alice", 2)):
+        document = run_json("context query", query, "SELECT count(*) FROM tables", *at)
+        assert document["rows"] == [[tables]]
+
+
 def test_a_long_result_is_read_in_pieces_or_whole(
     at: tuple[str, str], saved: dict[str, ContextPointer]
 ) -> None:

@@ -18,7 +18,7 @@ from llm_common.apps.gateway.host_results import (
 from llm_common.apps.gateway.result_scope import ResultScope
 from llm_common.apps.gateway.servers.tool_listing import CONTEXT
 from llm_common.core import DefaultCounter
-from llm_common.errors import ToolArgumentsError, ToolFailedError
+from llm_common.errors import InvalidIdError, ToolArgumentsError, ToolFailedError
 
 COUNTER = DefaultCounter()
 ITEMS = [
@@ -439,3 +439,10 @@ def test_a_scope_is_a_user_with_a_configuration_and_a_folder_t_02(
     tokens = {ResultScope.of_token(token) for token in ("Bearer a", "Bearer b")}
     assert len(tokens) == 2
     assert not any("Bearer" in token.session_id for token in tokens)
+
+
+def test_the_scope_of_a_host_is_never_the_run_of_a_session_f_216() -> None:
+    run_id = "alice/q_22fbe4b4990061c5"
+    with pytest.raises(InvalidIdError, match="query id of a run"):
+        results_of(scope=ResultScope(run_id))
+    assert results_of(scope=ResultScope.of_token(run_id)).tools

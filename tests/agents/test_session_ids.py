@@ -1,0 +1,168 @@
+"""No session id names a run: another session's runs can be neither read nor written through one."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llm_common.agents import (
+    AgenticExecutor,
+    FileContextPointerStore,
+    LexicalToolSelector,
+    Session,
+    Sessions,
+    Tool,
+    ToolContextManager,
+    ToolRegistry,
+)
+from llm_common.errors import InvalidIdError, PointerNotFoundError
+
+QUESTION = "list the orders"
+RUN = ToolContextManager.hash_query(QUESTION)
+ROWS = [{"order": number, "total": number * 10} for number in range(5)]
+
+
+class Orders:
+    """A tool that counts its calls."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def list_orders(self) -> list[dict[str, int]]:
+        """List the orders."""
+        self.calls += 1
+        return ROWS
+
+
+def executor_of(folder: Path, orders: Orders, session: Any = None) -> AgenticExecutor:
+    tools = ToolRegistry([Tool(orders.list_orders, read_only=True)])
+    if session is None:
+        session = Session(folder)
+    return AgenticExecutor(None, tools, session, selector=LexicalToolSelector())
+
+
+async def run_of_alice(folder: Path, orders: Orders) -> str:
+    """Run a question of alice, and return the pointer id of its output."""
+    executor = executor_of(folder, orders)
+    [result] = await executor.execute_plan([QUESTION], QUESTION, session="alice")
+    pointer_id: str = result.result[0]["pointer_id"]
+    return pointer_id
+
+
+IDS = {
+    "of a named session": f"alice/{RUN}",
+    "of a session in a session's folder": f"tenant/alice/{RUN}",
+    "of a session without a name": RUN,
+    "in capitals": f"alice/{RUN.upper()}",
+}
+WAYS: dict[str, Callable[[Path, str], object]] = {
+    "Session": lambda folder, run_id: Session(folder, session_id=run_id),
+    "ToolContextManager": lambda folder, run_id: ToolContextManager(folder, session_id=run_id),
+    "Sessions.with_id": lambda folder, run_id: Sessions(folder).with_id(run_id),
+}
+
+
+@pytest.mark.parametrize("run_id", IDS.values(), ids=IDS)
+@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+def test_the_id_of_a_run_is_no_session_id_f_216(
+    tmp_path: Path, way: Callable[[Path, str], object], run_id: str
+) -> None:
+    with pytest.raises(InvalidIdError, match="query id of a run"):
+        way(tmp_path, run_id)
+
+
+@pytest.mark.parametrize("run_id", IDS.values(), ids=IDS)
+async def test_an_executor_refuses_the_id_of_a_run_as_a_session_f_216(
+    tmp_path: Path, run_id: str
+) -> None:
+    orders = Orders()
+    with pytest.raises(InvalidIdError, match="query id of a run"):
+        await executor_of(tmp_path, orders).execute_plan([QUESTION], "q1", session=run_id)
+    assert orders.calls == 0
+
+
+@pytest.mark.parametrize("session_id", ["user/42", "alice/q_1", f"alice/{RUN}/2", f"alice/{RUN}0"])
+async def test_other_ids_stay_session_ids_f_216(tmp_path: Path, session_id: str) -> None:
+    shown = await Session(tmp_path, session_id=session_id).offload(
+        "word " * 9_000, tool="web", args={}
+    )
+    again = Sessions(tmp_path).get(session_id)
+    assert again.session_id == session_id
+    assert (await again.read(shown.pointer_id)).text.startswith("word word")
+
+
+async def test_a_conversation_named_like_a_run_sees_nothing_of_it_f_216(tmp_path: Path) -> None:
+    pointer_id = await run_of_alice(tmp_path, Orders())
+    other = Sessions(tmp_path).get(f"alice/{RUN}")
+    assert other.results.list_all() == []
+    assert await other.results.resume() == []
+    assert await other.search("order total") == ()
+    assert await other.tables() == ()
+    assert (await other.query_rows("SELECT name FROM tables")).rows == ()
+    with pytest.raises(PointerNotFoundError):
+        await other.read(pointer_id)
+    await other.clear()
+    own = Session(tmp_path, session_id="alice")
+    assert [pointer.pointer_id for pointer in own.results.list_all()] == [pointer_id]
+
+
+async def test_a_conversation_named_like_a_run_plants_nothing_in_it_f_216(tmp_path: Path) -> None:
+    other = Sessions(tmp_path).get(f"alice/{RUN}")
+    await other.results.save("planted", tool="list_orders", args={}, task_id="1")
+    orders = Orders()
+    executor = executor_of(tmp_path, orders)
+    [result] = await executor.execute_plan([QUESTION], QUESTION, session="alice", resume=True)
+    assert orders.calls == 1
+    assert "resumed" not in result.result[0]
+
+
+@pytest.mark.parametrize("session_id", [None, "bob", "alic"])
+async def test_no_session_saves_under_the_run_of_another_f_216(
+    tmp_path: Path, session_id: str | None
+) -> None:
+    manager = ToolContextManager(tmp_path, session_id=session_id)
+    with pytest.raises(InvalidIdError, match="the run of another session"):
+        await manager.save_context("list_orders", {}, "planted", 1, f"alice/{RUN}")
+    assert FileContextPointerStore(tmp_path).list(query_id=f"alice/{RUN}") == []
+
+
+async def test_a_run_without_a_session_is_not_stored_as_that_of_one_f_216(tmp_path: Path) -> None:
+    orders = Orders()
+    with pytest.raises(InvalidIdError, match="the run of another session"):
+        await executor_of(tmp_path, orders).execute_plan([QUESTION], f"alice/{RUN}")
+    assert orders.calls == 0
+
+
+@pytest.mark.parametrize("kind", ["id", "session", "own", "manager"])
+async def test_a_stored_run_still_resumes_in_its_own_session_f_216(
+    tmp_path: Path, kind: str
+) -> None:
+    """The files are those that every version so far has written."""
+    store = FileContextPointerStore(tmp_path)
+    run_id = f"alice/{RUN}"
+    await store.save(
+        query_id="alice",
+        task_id=None,
+        tool_name="(session query)",
+        args={"query_id": list(run_id.encode())},
+        result=run_id,
+    )
+    saved = await store.save(
+        query_id=run_id, task_id="1", tool_name="list_orders", args={}, result=ROWS
+    )
+    orders = Orders()
+    sessions: dict[str, Any] = {
+        "id": "alice",
+        "session": Session(tmp_path, session_id="alice"),
+        "own": Session(tmp_path, session_id="alice"),
+        "manager": ToolContextManager(tmp_path, session_id="alice"),
+    }
+    session = sessions[kind]
+    executor = executor_of(tmp_path, orders, session if kind == "own" else None)
+    [result] = await executor.execute_plan(
+        [QUESTION], QUESTION, session=None if kind == "own" else session, resume=True
+    )
+    assert orders.calls == 0
+    assert result.result[0]["pointer_id"] == saved.pointer_id
+    assert [pointer.pointer_id for pointer in Session(store, session_id="alice").results.list_all()]
