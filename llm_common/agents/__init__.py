@@ -51,10 +51,13 @@ if TYPE_CHECKING:
     from llm_common.redaction.redactor import Redactor
     from llm_common.selection.lexical_tools import LexicalToolSelector
     from llm_common.selection.planner import Planner
-    from llm_common.selection.relevance import ContextRelevanceSelector, LexicalRelevanceSelector
-    from llm_common.selection.results import (
+    from llm_common.selection.relevance import (
+        ContextRelevanceSelector,
+        LexicalRelevanceSelector,
         RelevanceSelection,
         SelectsPointers,
+    )
+    from llm_common.selection.results import (
         SelectsTools,
         ToolSelection,
         ToolSelectionConfig,
@@ -148,11 +151,11 @@ _MODULES = {
     "RankedTool": "llm_common.tools.tool_index",
     "ReadBackTool": "llm_common.tools.read_back",
     "Redactor": "llm_common.redaction.redactor",
-    "RelevanceSelection": "llm_common.selection.results",
+    "RelevanceSelection": "llm_common.selection.relevance",
     "RenderedContexts": "llm_common.pointers.format",
     "RunEvent": "llm_common.agents.events",
     "RunLimits": "llm_common.agents.runs",
-    "SelectsPointers": "llm_common.selection.results",
+    "SelectsPointers": "llm_common.selection.relevance",
     "SelectsTools": "llm_common.selection.results",
     "Session": "llm_common.agents.session.session",
     "SessionConfig": "llm_common.agents.session.config",

@@ -37,7 +37,7 @@ from llm_common.plans import SubTaskResult
 from llm_common.pointers.reading import READER_NAME
 from llm_common.prompt import ContextBuilder, PromptBundle, TokenBudget, TriggerInput, fit
 from llm_common.prompt.prompt_bundle import count_prompt_tokens
-from llm_common.selection.results import RelevanceSelection, SelectsPointers
+from llm_common.selection.relevance import RelevanceSelection, SelectsPointers
 from llm_common.text.display import one_line
 from llm_common.tools.read_back import DEFAULT_MAX_TOKENS
 from llm_common.tools.tool import third_party_code

@@ -14,8 +14,12 @@ from llm_common.pointers.format import (
 from llm_common.pointers.pointer import ContextPointer, compute_pointer_id, deterministic_summary
 from llm_common.pointers.store import FileContextPointerStore
 from llm_common.redaction.redactor import Redactor
-from llm_common.selection.relevance import ContextRelevanceSelector, LexicalRelevanceSelector
-from llm_common.selection.results import RelevanceSelection, SelectsPointers
+from llm_common.selection.relevance import (
+    ContextRelevanceSelector,
+    LexicalRelevanceSelector,
+    RelevanceSelection,
+    SelectsPointers,
+)
 
 if TYPE_CHECKING:
     from llm_common.pointers.object_records import (

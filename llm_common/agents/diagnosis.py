@@ -17,7 +17,8 @@ from llm_common.agents.settings import Settings
 from llm_common.errors import ConfigError, StoreError
 from llm_common.pointers.store import FileContextPointerStore
 from llm_common.redaction.redactor import DEFAULT_REDACTOR
-from llm_common.selection.results import ToolSelectionConfig, check_relevance_settings
+from llm_common.selection.relevance import check_relevance_settings
+from llm_common.selection.results import ToolSelectionConfig
 
 if TYPE_CHECKING:
     from llm_common.core.http.probing import EndpointReport

@@ -9,7 +9,8 @@ from llm_common.agents.runs import RunLimits
 from llm_common.agents.session.config import OffloadPolicy
 from llm_common.history.folding import FoldPolicy
 from llm_common.prompt.prompt_bundle import TokenBudget
-from llm_common.selection.results import ToolSelectionConfig, check_relevance_settings
+from llm_common.selection.relevance import check_relevance_settings
+from llm_common.selection.results import ToolSelectionConfig
 
 _MAX_TOKENS: Final = 10_000_000
 _MAX_CALLS: Final = 1_000_000

@@ -5,16 +5,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
-from typing import Final, Literal
+from typing import Final, Literal, Protocol, runtime_checkable
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict, Field
 
 from llm_common import _env
 from llm_common._telemetry import record
 from llm_common._threads import in_thread
 from llm_common.core.client import check_client
+from llm_common.core.models import LLMUsage
 from llm_common.core.selection_cache import SelectionCache
-from llm_common.core.structured import SupportsChat
+from llm_common.core.structured import SupportsChat, usage_of
 from llm_common.core.tokens import UpperBoundCounter
 from llm_common.core.two_attempts import (
     CallOptions,
@@ -31,13 +32,9 @@ from llm_common.selection.relevance_ranking import rank_pointers
 from llm_common.selection.results import (
     MAX_TIMEOUT_S,
     MIN_TIMEOUT_S,
-    ChoiceReason,
-    DroppedId,
-    PointerChoice,
-    RelevanceSelection,
+    Selection,
     observed_selection,
     report_selection,
-    selection_cap,
 )
 from llm_common.text.display import (
     excerpt_text,
@@ -75,6 +72,99 @@ _MAX_DROPPED: Final = 100
 _NO_THREAD_IN_TIME: Final = (
     "no thread was free before the deadline; raise the deadline, or run fewer selections at a time"
 )
+
+
+def selection_cap(max_selected: int | None) -> int:
+    """Return the maximum number of pointers to keep: the argument, the variable, or 6.
+
+    Raises:
+        ValueError: If the argument is negative.
+        ConfigError: If the variable is not a number.
+    """
+    if max_selected is None:
+        return _env.read_int(_env.CONTEXT_SELECTION_MAX_POINTERS, minimum=0, maximum=10_000) or 0
+    if max_selected < 0:
+        raise ValueError(f"max_selected must be 0 or more, got {max_selected}")
+    return max_selected
+
+
+def check_relevance_settings() -> None:
+    """Check the variables that a selector of outputs reads only when it chooses.
+
+    Raises:
+        ConfigError: If a value is malformed or out of range.
+    """
+    selection_cap(None)
+    _env.read_float(_env.CONTEXT_SELECTION_TIMEOUT_S, minimum=MIN_TIMEOUT_S, maximum=MAX_TIMEOUT_S)
+    _env.read_flag(_env.CONTEXT_SELECTION_FAIL_CLOSED)
+
+
+ChoiceReason = Literal["chosen", "not chosen", "over the cap", "not shown"]
+
+
+class PointerChoice(BaseModel):
+    """Why an output was chosen or not."""
+
+    model_config = ConfigDict(frozen=True)
+
+    pointer_id: str
+    reason: ChoiceReason
+
+
+class DroppedId(BaseModel):
+    """An entry of the model's list that is ignored: not the id of a candidate, or a repeat."""
+
+    model_config = ConfigDict(frozen=True)
+
+    id: str
+    reason: Literal["unknown", "repeat"]
+
+
+class RelevanceSelection(Selection):
+    """The chosen pointers, and how they were chosen.
+
+    Attributes:
+        pointers: The chosen pointers, most useful first.
+        status: `ok`, `empty` (no candidate is relevant), `no_candidates` (there are none, or
+            `max_selected` is 0, and no call was made), `timeout` or `error` (the model did not
+            answer), or `invalid` (its answer does not have the requested form).
+        used: `model`, or `lexical` for the full-text ranking.
+        attempts: One record for each model call, with latency, usage and error.
+        choices: One entry for each candidate, in the order of the candidates.
+        dropped: The first 100 entries of the model's list that were ignored.
+        not_shown: The number of candidates that the model did not see.
+        tokens_saved: The tokens of these candidates, estimated from the first ones shown.
+        cached: Whether the reply came from the cache. `attempts` then has the calls before that.
+        fallback: Whether the fallback model was asked, or the ranking replaced the model.
+        problem: The reason if `failed`, without text of a user or reply. Else "".
+    """
+
+    pointers: list[ContextPointer] = Field(default_factory=list)
+    choices: tuple[PointerChoice, ...] = ()
+    dropped: tuple[DroppedId, ...] = ()
+    not_shown: int = 0
+
+    @property
+    def model(self) -> str | None:
+        """Return the model that was asked last. None without a call, or without a name."""
+        return self.attempts[-1].model if self.attempts else None
+
+    @property
+    def usage(self) -> LLMUsage | None:
+        """Return the tokens of all attempts together. None if the endpoint counted none."""
+        if any(attempt.usage for attempt in self.attempts):
+            return usage_of(self.attempts)
+        return None
+
+
+@runtime_checkable
+class SelectsPointers(Protocol):
+    """Selects the outputs that a query needs. Applications may implement it."""
+
+    async def select_detailed(
+        self, *, query: str, pointers: Sequence[ContextPointer]
+    ) -> RelevanceSelection:
+        """Select pointers for one query. A failure is the selection's status, never raised."""
 
 
 class ChoosesPointers(ABC):

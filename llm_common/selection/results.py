@@ -1,10 +1,10 @@
 """Defines the results, protocols, settings and telemetry that selectors share."""
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal, Protocol, Self, runtime_checkable
+from typing import Any, Final, Literal, Protocol, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -16,7 +16,6 @@ from llm_common.core.structured import Attempt, cost_of, usage_of
 from llm_common.core.two_attempts import CallOptions, SelectionStatus
 from llm_common.errors import ENDPOINT_WROTE
 from llm_common.plans import PlannedTask, ToolCall
-from llm_common.pointers.pointer import ContextPointer
 from llm_common.tools.validation import Problem
 
 _log = logging.getLogger(__name__)
@@ -137,43 +136,6 @@ def checked_config(config: object) -> ToolSelectionConfig:
     return config
 
 
-def selection_cap(max_selected: int | None) -> int:
-    """Return the maximum number of pointers to keep: the argument, the variable, or 6.
-
-    Raises:
-        ValueError: If the argument is negative.
-        ConfigError: If the variable is not a number.
-    """
-    if max_selected is None:
-        return _env.read_int(_env.CONTEXT_SELECTION_MAX_POINTERS, minimum=0, maximum=10_000) or 0
-    if max_selected < 0:
-        raise ValueError(f"max_selected must be 0 or more, got {max_selected}")
-    return max_selected
-
-
-def check_relevance_settings() -> None:
-    """Check the variables that a selector of outputs reads only when it chooses.
-
-    Raises:
-        ConfigError: If a value is malformed or out of range.
-    """
-    selection_cap(None)
-    _env.read_float(_env.CONTEXT_SELECTION_TIMEOUT_S, minimum=MIN_TIMEOUT_S, maximum=MAX_TIMEOUT_S)
-    _env.read_flag(_env.CONTEXT_SELECTION_FAIL_CLOSED)
-
-
-ChoiceReason = Literal["chosen", "not chosen", "over the cap", "not shown"]
-
-
-class PointerChoice(BaseModel):
-    """Why an output was chosen or not."""
-
-    model_config = ConfigDict(frozen=True)
-
-    pointer_id: str
-    reason: ChoiceReason
-
-
 DropReason = Literal[
     "malformed", "unknown_tool", "invalid_args", "unfilled", "tie", "writes", "repeat", "over_limit"
 ]
@@ -214,7 +176,7 @@ class DroppedCall:
         return text
 
 
-class _Selection(BaseModel):
+class Selection(BaseModel):
     """The fields that both kinds of selection share. The subclasses document them."""
 
     model_config = ConfigDict(frozen=True)
@@ -238,7 +200,7 @@ class _Selection(BaseModel):
         return cost_of(self.attempts)
 
 
-class ToolSelection(_Selection):
+class ToolSelection(Selection):
     """The tool calls to run, and how they were chosen.
 
     Attributes:
@@ -280,52 +242,6 @@ class ToolSelection(_Selection):
         return usage_of(self.attempts)
 
 
-class DroppedId(BaseModel):
-    """An entry of the model's list that is ignored: not the id of a candidate, or a repeat."""
-
-    model_config = ConfigDict(frozen=True)
-
-    id: str
-    reason: Literal["unknown", "repeat"]
-
-
-class RelevanceSelection(_Selection):
-    """The chosen pointers, and how they were chosen.
-
-    Attributes:
-        pointers: The chosen pointers, most useful first.
-        status: `ok`, `empty` (no candidate is relevant), `no_candidates` (there are none, or
-            `max_selected` is 0, and no call was made), `timeout` or `error` (the model did not
-            answer), or `invalid` (its answer does not have the requested form).
-        used: `model`, or `lexical` for the full-text ranking.
-        attempts: One record for each model call, with latency, usage and error.
-        choices: One entry for each candidate, in the order of the candidates.
-        dropped: The first 100 entries of the model's list that were ignored.
-        not_shown: The number of candidates that the model did not see.
-        tokens_saved: The tokens of these candidates, estimated from the first ones shown.
-        cached: Whether the reply came from the cache. `attempts` then has the calls before that.
-        fallback: Whether the fallback model was asked, or the ranking replaced the model.
-        problem: The reason if `failed`, without text of a user or reply. Else "".
-    """
-
-    pointers: list[ContextPointer] = []
-    choices: tuple[PointerChoice, ...] = ()
-    dropped: tuple[DroppedId, ...] = ()
-    not_shown: int = 0
-
-    @property
-    def model(self) -> str | None:
-        """Return the model that was asked last. None without a call, or without a name."""
-        return self.attempts[-1].model if self.attempts else None
-
-    @property
-    def usage(self) -> LLMUsage | None:
-        """Return the tokens of all attempts together. None if the endpoint counted none."""
-        if any(attempt.usage for attempt in self.attempts):
-            return usage_of(self.attempts)
-        return None
-
-
 class SelectsTools(Protocol):
     """Turns a task into tool calls. Applications may implement it."""
 
@@ -343,16 +259,6 @@ class SelectsTools(Protocol):
         `rounds_left` is how many times the caller can choose again for this task. A selection
         asks for it with `again`.
         """
-
-
-@runtime_checkable
-class SelectsPointers(Protocol):
-    """Selects the outputs that a query needs. Applications may implement it."""
-
-    async def select_detailed(
-        self, *, query: str, pointers: Sequence[ContextPointer]
-    ) -> RelevanceSelection:
-        """Select pointers for one query. A failure is the selection's status, never raised."""
 
 
 Source = Literal["tool_outputs", "tools"]
@@ -381,7 +287,7 @@ def observed_selection(
 
 
 def report_selection(
-    span: Span, source: Source, selection: _Selection, scores: Mapping[str, float | None]
+    span: Span, source: Source, selection: Selection, scores: Mapping[str, float | None]
 ) -> None:
     """Set the attributes of the span, and log one warning if the selection failed.
 

@@ -28,7 +28,8 @@ from llm_common.history.fold import Folded
 from llm_common.plans import PlannedTask
 from llm_common.pointers.pointer import ContextPointer
 from llm_common.redaction.redactor import DEFAULT_REDACTOR, Redactor
-from llm_common.selection.results import PointerChoice, RelevanceSelection, ToolSelection
+from llm_common.selection.relevance import PointerChoice, RelevanceSelection
+from llm_common.selection.results import ToolSelection
 from llm_common.text.canonical import stable_json
 from llm_common.text.display import one_line, printable
 from llm_common.tools.definitions import ToolDefinition
