@@ -95,7 +95,7 @@ print(sum(name.startswith("llm_common") for name in sys.modules), "httpx" in sys
         [sys.executable, "-c", program], check=True, capture_output=True, text=True
     )
     modules, has_httpx = ran.stdout.split()
-    assert int(modules) <= 47
+    assert int(modules) <= 40
     assert has_httpx == "False"
 
 
