@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from llm_common.agents.executor import AgenticExecutor
     from llm_common.agents.runs import RunLimits
     from llm_common.agents.session.config import OffloadPolicy, SessionConfig
+    from llm_common.agents.session.ids import is_run_id as is_run_id
     from llm_common.agents.session.offloading import (
         Offloaded,
         OffloadTurn,
@@ -68,7 +69,8 @@ if TYPE_CHECKING:
     from llm_common.tools.tool import Tool, ToolResult
     from llm_common.tools.tool_index import RankedTool, ToolIndex
 
-# `output_label` and `text_of` are for the applications of this library, and may change.
+# `is_run_id`, `output_label` and `text_of` are for the applications of this library, and may
+# change.
 __all__ = [
     "AgenticExecutor",
     "Answer",
@@ -180,6 +182,7 @@ _MODULES = {
     "doctor": "llm_common.agents.diagnosis",
     "fit": "llm_common.prompt.fitting",
     "format_selected_contexts": "llm_common.pointers.format",
+    "is_run_id": "llm_common.agents.session.ids",
     "output_label": "llm_common.agents.session.saved",
     "read_context": "llm_common.tools.read_back",
     "render_selected_contexts": "llm_common.pointers.format",

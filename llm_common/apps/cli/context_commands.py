@@ -192,8 +192,7 @@ def query_records(
 
     `SELECT * FROM tables` lists the tables.
     """
-    from llm_common.agents import Session, SessionConfig
-    from llm_common.agents.session.ids import is_run_id
+    from llm_common.agents import Session, SessionConfig, is_run_id
     from llm_common.errors import ToolArgumentsError
 
     opened, _ = open_store(store, reading=True)
