@@ -58,8 +58,8 @@ class Session:
             the conversation by this id. None creates a random id.
         config: Limits and policies. None takes the defaults.
         persist_threshold: Maximum bytes of a stored result that also stays in memory, 8 MB in all.
-        lists_own: Whether several conversations share the id. See `SessionResults`.
-        siblings: The beginning of the ids of the same user's other sessions. See `SessionResults`.
+        lists_own: Whether several conversations share the id. See `SavedResults`.
+        siblings: The beginning of the ids of the same user's other sessions. See `SavedResults`.
 
     Attributes:
         config: The limits and policies.
