@@ -11,7 +11,7 @@ import json
 import re
 from tempfile import TemporaryDirectory
 
-from llm_common.agents import AgenticExecutor, Planner, RunLimits, ToolContextManager, ToolRegistry
+from llm_common.agents import AgenticExecutor, Planner, RunLimits, Session, ToolRegistry
 from llm_common.core import LLMMessage, OpenAICompatibleClient, config_from_env
 from llm_common.testing import ScriptedClient
 
@@ -67,9 +67,7 @@ async def main() -> None:
     )
     plan = await Planner(client).plan(QUESTION, tools)
     with TemporaryDirectory() as folder:
-        executor = AgenticExecutor(
-            client, tools, ToolContextManager(folder), limits=RunLimits(max_calls=20)
-        )
+        executor = AgenticExecutor(client, tools, Session(folder), limits=RunLimits(max_calls=20))
         async for event in executor.answer_stream(QUESTION, plan=plan):
             if event.type == "answer":
                 print(event.data.text or event.data.problem)

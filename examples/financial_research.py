@@ -16,8 +16,8 @@ from llm_common.agents import (
     LexicalToolSelector,
     OffloadPolicy,
     PlannedTask,
+    Session,
     ToolCall,
-    ToolContextManager,
     ToolRegistry,
     ToolSelectionConfig,
     ToolSelector,
@@ -60,10 +60,11 @@ async def main() -> None:
         if config
         else LexicalToolSelector()
     )
-    async with client, ToolContextManager(clear_on_exit=True) as context:
+    session = Session()
+    async with client:
         offload = OffloadPolicy(max_whole_tokens=300, max_preview_tokens=250)
         executor = AgenticExecutor(
-            client, tools, context, selector=selector, offload=offload, read_back=True
+            client, tools, session, selector=selector, offload=offload, read_back=True
         )
         answer = await executor.run(QUESTION, plan=ExecutionPlan(tasks=TASKS))
 
@@ -78,7 +79,7 @@ async def main() -> None:
                 f"Instead of {call['tool']}'s output a model "
                 f"sees:\n{call.get('output') or call['error']}\n"
             )
-        for pointer in context.get_all_pointers():
+        for pointer in session.results.list_all():
             # The model writes such a SELECT itself. A preview names the table of its result.
             table = f"income_statement_{pointer.pointer_id[:6]}"
             sql = f"SELECT revenue FROM {table} WHERE quarter = '2024-Q4'"
@@ -91,6 +92,7 @@ async def main() -> None:
             f"\nAnswer ({answer.status}, prompt of {answer.prompt_tokens:,} tokens): "
             f"{answer.text or answer.problem}"
         )
+    await session.clear()  # removes what the run has stored
 
 
 asyncio.run(main())

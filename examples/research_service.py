@@ -27,7 +27,6 @@ from llm_common.agents import (
     Session,
     Settings,
     StreamEvent,
-    ToolContextManager,
     ToolRegistry,
     ToolSelector,
 )
@@ -78,7 +77,7 @@ def create_app(client: LLMClient, folder: Path) -> FastAPI:
     executor = AgenticExecutor(
         client,
         tools,
-        ToolContextManager(pointer_store=store),
+        Session(store),
         selector=ToolSelector(client, settings.tool_selection),
         limits=settings.limits,
         offload=settings.offload,
