@@ -18,7 +18,6 @@ from llm_common.memory.entry import (
     no_such_event,
     scope_of,
 )
-from llm_common.memory.memory_spans import forgets_memory, searches_memory, writes_memory
 from llm_common.memory.protocol import (
     SUMMARISED_EVENTS,
     Event,
@@ -34,7 +33,10 @@ from llm_common.memory.recall import (
     event_tags,
     filter_tags,
     follows_facts,
+    forgets_memory,
+    searches_memory,
     shortlist,
+    writes_memory,
 )
 from llm_common.ranking.lexical import folded, query_terms
 

@@ -30,7 +30,6 @@ from llm_common.memory.entry import (
     no_such_event,
     scope_of,
 )
-from llm_common.memory.memory_spans import forgets_memory, searches_memory, writes_memory
 from llm_common.memory.protocol import (
     SUMMARISED_EVENTS,
     Event,
@@ -45,9 +44,12 @@ from llm_common.memory.recall import (
     event_tags,
     filter_tags,
     follows_facts,
+    forgets_memory,
     scoped_terms,
     scoped_words,
+    searches_memory,
     shortlist,
+    writes_memory,
 )
 from llm_common.storage.sqlite_file import (
     open_sqlite,

@@ -20,13 +20,13 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Final, Literal, Protocol, TypeVar
 
 from pydantic import ValidationError
 
 from llm_common.errors import CorruptPointerError, StoreError, UnsafePathError
-from llm_common.pointers.pointer import ContextPointer
+from llm_common.pointers.pointer import ContextPointer, time_text
 from llm_common.storage import BlobEntry, BlobStore, LockedFolder, LockingBlobStore
 from llm_common.storage.blob import folder_of
 from llm_common.text.canonical import decode_json, encode_json
@@ -457,3 +457,27 @@ def matches_digest(pointer: ContextPointer, payload: bytes) -> bool:
         pointer.result_bytes == len(payload)
         and pointer.result_sha256 == hashlib.sha256(payload).hexdigest()
     )
+
+
+# A read costs a write only so often. The life after the last read is shorter by at most this time.
+_RENEW_EVERY: Final = timedelta(hours=1)
+
+
+def renewed(pointer: ContextPointer, read_at: datetime) -> ContextPointer | None:
+    """Return a pointer with the life that a read gives it, or None if that is not due.
+
+    Args:
+        pointer: The pointer, which has not expired.
+        read_at: Time of the read.
+    """
+    if pointer.renew_s is None or pointer.expires_at is None:
+        return None
+    try:
+        life = timedelta(seconds=pointer.renew_s)
+        started_at = datetime.fromisoformat(pointer.expires_at).astimezone(UTC) - life
+        # A life under two hours is extended after half of it, or it would never be.
+        if read_at < started_at + min(_RENEW_EVERY, life / 2):
+            return None
+        return pointer.model_copy(update={"expires_at": time_text(read_at + life)})
+    except (ValueError, OverflowError):  # edited by hand
+        return None

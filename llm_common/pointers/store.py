@@ -46,8 +46,8 @@ from llm_common.pointers.records import (
     PointerRecords,
     Transaction,
     read_records,
+    renewed,
 )
-from llm_common.pointers.renewal import renewed
 from llm_common.pointers.save import (
     Call,
     Retention,

@@ -9,8 +9,8 @@ from llm_common._exports import lazy_exports
 
 if TYPE_CHECKING:
     from llm_common.tables.finding import find_records
-    from llm_common.tables.names import result_name
     from llm_common.tables.sketch import are_mostly_records
+    from llm_common.tables.table import result_name
     from llm_common.tables.values import Cell, cell_text
 
 __all__ = [
@@ -26,7 +26,7 @@ _MODULES = {
     "are_mostly_records": "llm_common.tables.sketch",
     "cell_text": "llm_common.tables.values",
     "find_records": "llm_common.tables.finding",
-    "result_name": "llm_common.tables.names",
+    "result_name": "llm_common.tables.table",
 }
 
 __getattr__, __dir__ = lazy_exports(__name__, _MODULES)

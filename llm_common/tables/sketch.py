@@ -7,8 +7,7 @@ from typing import Final
 
 from llm_common.tables.finding import Records
 from llm_common.tables.lines import Lines
-from llm_common.tables.names import names_of_tables
-from llm_common.tables.table import Table
+from llm_common.tables.table import Table, names_of_tables
 from llm_common.tables.table_sketch import TableSketch
 from llm_common.tables.values import cell_text
 from llm_common.text.display import one_line

@@ -18,7 +18,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 from pydantic import SecretStr
 
-from llm_common._metrics import INSTRUMENTS
+from llm_common._telemetry import INSTRUMENTS
 from llm_common.agents import (
     AgenticExecutor,
     Answering,

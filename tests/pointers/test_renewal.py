@@ -13,7 +13,7 @@ from llm_common.agents import (
     ObjectContextPointerStore,
 )
 from llm_common.pointers.listing import PointerListing
-from llm_common.pointers.renewal import renewed
+from llm_common.pointers.records import renewed
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 DAY_S = 86_400.0

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from llm_common.errors import LockTimeoutError, PointerNotFoundError, StoreError
-from llm_common.storage.object_lease import LEASE_S, RENEW_S, ObjectLease
+from llm_common.storage.object_store import LEASE_S, RENEW_S, ObjectLease
 
 
 @dataclass

@@ -12,7 +12,7 @@ from llm_common.pointers.pointer import ContextPointer
 from llm_common.pointers.prompt_forms import framed_result
 from llm_common.pointers.reading import ContextReading
 from llm_common.pointers.result_parts import MIN_PART_CHARS, ResultParts
-from llm_common.tables.names import result_name
+from llm_common.tables.table import result_name
 from llm_common.text.display import one_line, printable, to_json
 
 _MAX_CHARS_PER_TOKEN = 16  # a longer text is too long without counting, which takes seconds for MBs

@@ -27,8 +27,7 @@ from llm_common.tables.database import (
     RecordDatabase,
 )
 from llm_common.tables.finding import find_records
-from llm_common.tables.names import names_of_tables, result_name
-from llm_common.tables.table import table_of_rows
+from llm_common.tables.table import names_of_tables, result_name, table_of_rows
 from llm_common.tables.values import Cell, cell_text
 from llm_common.text.canonical import decode_json
 from llm_common.text.display import in_fence, one_line

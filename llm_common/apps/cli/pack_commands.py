@@ -1,7 +1,8 @@
 """`llm-common pack`: packs the parts of a folder that answer a question."""
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 from rich.console import Console
@@ -20,6 +21,7 @@ from llm_common.apps.cli.terminal import (
     show_progress,
     stderr_console,
 )
+from llm_common.runtime import missing_extra
 
 if TYPE_CHECKING:
     from llm_common.folders import FolderPack, PackedFile
@@ -154,7 +156,7 @@ def pack(
 
     An index on disk, which only you can read, makes the next question fast.
     """
-    from llm_common.apps.cli.clipboard import find_clipboard
+    from llm_common.apps.cli.pack_commands import find_clipboard
     from llm_common.folders import pack_folder
 
     if copy and (json or output):
@@ -283,3 +285,42 @@ def _why_nothing(pack: "FolderPack") -> str:
         f"none of {pack.searched:,} files has a word of the question. "
         "Use words that occur in the files"
     )
+
+
+_WAY_OUT = "Use --output FILE instead"
+
+
+class Clipboard(NamedTuple):
+    """A clipboard, and the functions that write and read it."""
+
+    write: Callable[[str], object]
+    read: Callable[[], str]
+
+    def copy(self, text: str) -> None:
+        """Copy a text, or end the command if the clipboard does not contain it afterwards."""
+        try:
+            self.write(text)
+            copied = self.read()
+        except (RuntimeError, OSError, UnicodeError) as exc:  # pyperclip's errors are RuntimeErrors
+            end(f"The clipboard cannot be used ({exc}). {_WAY_OUT}.", ExitCode.FAILED)
+        # pyperclip ignores the exit codes of the programs that it runs, and they fail without a
+        # display. Lines are compared, because a clipboard may change their ends.
+        if copied.splitlines() != text.splitlines():
+            end(f"The clipboard did not take the text. {_WAY_OUT}.", ExitCode.FAILED)
+
+
+def find_clipboard() -> Clipboard:
+    """Return the clipboard, or end the command if there is none, as over SSH.
+
+    Raises:
+        ConfigError: If pyperclip is not installed.
+    """
+    try:
+        import pyperclip
+    except ModuleNotFoundError as exc:
+        raise missing_extra("--copy needs pyperclip", "cli") from exc
+    write, read = pyperclip.determine_clipboard()
+    if not write:  # pyperclip returns a false object if it finds no clipboard
+        needs = "It needs a desktop, and xclip, xsel or wl-clipboard on Linux"
+        end(f"There is no clipboard. {needs}. {_WAY_OUT}.", ExitCode.FAILED)
+    return Clipboard(write, read)

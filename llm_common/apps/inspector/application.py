@@ -17,7 +17,6 @@ from starlette.routing import Route
 
 from llm_common.agents import ContextPointer, FileContextPointerStore
 from llm_common.apps.inspector import output_list
-from llm_common.apps.inspector.downloads import download
 from llm_common.apps.inspector.excerpts import search_rows
 from llm_common.apps.inspector.output_list import QUERY_SORTS, OutputFilter, sums_by_tool
 from llm_common.apps.inspector.output_tokens import OutputTokens
@@ -39,6 +38,7 @@ from llm_common.errors import (
 )
 from llm_common.pointers import QueryPage, find_pointers, newest_pointers, read_pointer
 from llm_common.storage import query_id_of
+from llm_common.text import decode_json
 
 _BEFORE_ANY_EXPIRY: Final = datetime.min.replace(tzinfo=UTC)
 _MAX_PAGE: Final = 10_000_000  # keeps offsets within what slices take
@@ -338,3 +338,28 @@ def _problem(_: Request, exc: Exception) -> Response:
     elif isinstance(exc, HTTPException):
         title, status, message = "Not found", exc.status_code, exc.detail
     return HTMLResponse(render("problem.html", title=title, message=message), status_code=status)
+
+
+_UNSAFE: Final = re.compile(r"[^A-Za-z0-9_-]+")
+_MAX_NAME_CHARS: Final = 60
+
+
+def download(pointer: ContextPointer, payload: bytes) -> Response:
+    """Return a result as an attachment: a text as it is, anything else as the stored JSON.
+
+    Its type is one that no browser shows or runs, and its name has no character of the tool that
+    could leave the folder or the header.
+    """
+    content, ending = payload, "json"
+    # Only a stored text begins with a quote. Others need not be decoded.
+    if payload.startswith(b'"'):
+        text = decode_json(payload)
+        if isinstance(text, str):
+            content, ending = text.encode("utf-8", "replace"), "txt"
+    tool = _UNSAFE.sub("_", pointer.tool_name)[:_MAX_NAME_CHARS]
+    name = f"{tool}-{pointer.pointer_id}.{ending}"
+    return Response(
+        content,
+        media_type="application/octet-stream",
+        headers={"content-disposition": f'attachment; filename="{name}"'},
+    )

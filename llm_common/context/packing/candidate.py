@@ -29,7 +29,7 @@ from llm_common.pointers.pointer import ContextPointer
 from llm_common.pointers.result_parts import ResultParts
 from llm_common.ranking.lexical import search_stems
 from llm_common.ranking.passages import PartSize, PartSizes, RankedPassages
-from llm_common.tables.names import result_name
+from llm_common.tables.table import result_name
 from llm_common.text.display import printable, without_headings
 
 REFUSED = frozenset({"excluded", "below_cut_off", "not_required", "unavailable"})

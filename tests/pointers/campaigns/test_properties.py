@@ -11,13 +11,14 @@ from hypothesis import HealthCheck, Phase, settings
 
 from llm_common.context import allocate_budget
 from llm_common.errors import MalformedReplyError
-from llm_common.ranking.fusion import reciprocal_rank_fusion
+from llm_common.memory.postgres import reciprocal_rank_fusion
 from llm_common.ranking.lexical import Hit
 from tests.context import test_request, test_scoring
 from tests.context.packing import test_packer
 from tests.core import test_extraction
+from tests.memory import test_fusion
 from tests.pointers import test_format
-from tests.ranking import test_fusion, test_scan
+from tests.ranking import test_scan
 from tests.redaction import test_redactor
 from tests.text import test_fence
 

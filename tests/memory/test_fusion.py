@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import example, given, settings, strategies as st
 
-from llm_common.ranking.fusion import reciprocal_rank_fusion
+from llm_common.memory.postgres import reciprocal_rank_fusion
 from llm_common.ranking.lexical import Hit, max_normalised
 
 KEYS = st.lists(st.sampled_from("abcdefgh"), unique=True, max_size=8)
