@@ -371,7 +371,7 @@ class AgenticExecutor:
         if resume and not is_named:
             raise ConfigError(
                 "resume=True needs a named session, since unnamed sessions may share outputs: "
-                "pass session='user:42', or the executor a ToolContextManager(session_id=...)",
+                "pass session='user:42', or the executor a Session(session_id=...)",
                 variable="session",
             )
         if is_named:

@@ -12,6 +12,7 @@ from llm_common.agents import (
     ExecutionPlan,
     LexicalToolSelector,
     PlannedTask,
+    Session,
     SubTask,
     SubTaskResult,
     TokenBudget,
@@ -202,6 +203,19 @@ async def test_a_session_remembers_its_conversation(tmp_path: Path) -> None:
     assert ("assistant", "Snow.") in spoken
     events = await memory.recent(runner.context_manager.session_id)
     assert [event.text for event in events][-1] == "It was Oslo."
+
+
+async def test_a_session_is_answered_from_all_that_is_stored_under_its_id_t_01(
+    tmp_path: Path,
+) -> None:
+    stored = Session(tmp_path, session_id="user:1")
+    await stored.results.save("The key is under the mat.", tool="notes", args={"of": "key"})
+    client = ScriptedClient(["Under the mat."])
+    answer = await Answering().answer(
+        client, Session(tmp_path, session_id="user:1"), query="Where is the key?"
+    )
+    assert answer.text == "Under the mat."
+    assert "The key is under the mat." in sent(client)
 
 
 @pytest.mark.parametrize("history", [0, 200])
