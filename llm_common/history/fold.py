@@ -17,7 +17,6 @@ from llm_common.history.folding import (
     FoldedPart,
     FoldPlan,
     FoldPolicy,
-    ShownOutput,
     StoredPart,
     plan_fold,
 )
@@ -48,7 +47,6 @@ class Folded(BaseModel):
             at most one note about folded messages, then the messages that stay.
         tokens: Tokens of these messages.
         parts: The stored parts, in the order of folding.
-        outputs: The outputs that a model may drop, if the policy has a `drop_name`.
         role_tokens: Tokens of the messages by role.
         message_count: Number of messages before folding.
     """
@@ -58,7 +56,6 @@ class Folded(BaseModel):
     messages: tuple[Any, ...]
     tokens: int
     parts: tuple[FoldedPart, ...] = ()
-    outputs: tuple[ShownOutput, ...] = ()
     role_tokens: dict[str, int] = {}
     message_count: int = 0
 
@@ -147,7 +144,6 @@ async def fold(
         messages=tuple(message.raw for message in plan.messages),
         tokens=plan.tokens,
         parts=tuple(plan.parts),
-        outputs=plan.outputs,
         role_tokens=plan.role_tokens,
         message_count=len(history),
     )

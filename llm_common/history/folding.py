@@ -56,9 +56,6 @@ class FoldPolicy(BaseModel):
         note_share: Share of the limit for the note about folded messages.
         reader_name: The model's name for `read_context`.
         search_name: The model's name for `search_history`.
-        drop_name: The model's name for the tool whose calls drop outputs, which leave the prompt
-            at the next step of folding. None if there is none.
-        restore_name: The model's name for the tool that shows a dropped output again.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -68,8 +65,6 @@ class FoldPolicy(BaseModel):
     note_share: float = Field(default=0.35, ge=0.05, le=0.5)
     reader_name: str = READER_NAME
     search_name: str = SEARCH_NAME
-    drop_name: str | None = None
-    restore_name: str | None = None
 
     @classmethod
     def of_window(cls, window_tokens: int, *, share: float = 0.7) -> Self:
@@ -104,24 +99,6 @@ class FoldedPart(BaseModel):
     tokens: int
 
 
-class ShownOutput(BaseModel):
-    """An output that a folded prompt shows, and that the model may drop.
-
-    Attributes:
-        pointer_id: The id under which folding would store it.
-        tool_name: The tool that returned it.
-        position: Number of its message, from 1.
-        tokens: Its tokens.
-    """
-
-    model_config = ConfigDict(frozen=True)
-
-    pointer_id: str
-    tool_name: str
-    position: int
-    tokens: int
-
-
 class StoredPart(NamedTuple):
     """The arguments with which the store saves a part."""
 
@@ -132,15 +109,11 @@ class StoredPart(NamedTuple):
 
 
 class FoldPlan(NamedTuple):
-    """The messages to send, their tokens, and the folded parts in the order of folding.
-
-    With a tool that drops outputs, also the outputs that can be dropped.
-    """
+    """The messages to send, their tokens, and the folded parts in the order of folding."""
 
     messages: tuple[HistoryMessage, ...]
     tokens: int
     parts: dict[FoldedPart, StoredPart]
-    outputs: tuple[ShownOutput, ...]
     role_tokens: dict[str, int]
 
 
@@ -238,7 +211,6 @@ def plan_fold(
         tuple(prompt),
         role_tokens.total(),
         folder.parts,
-        folder.shown_outputs(),
         dict(role_tokens),
     )
 
@@ -267,7 +239,6 @@ class _Folder:
     live: list[_Unit] = field(default_factory=list)
     segments: list[Segment] = field(default_factory=list)
     parts: dict[FoldedPart, StoredPart] = field(default_factory=dict)  # in the order of folding
-    dropped: set[str] = field(default_factory=set)  # ids of outputs that the model dropped
     fixed_tokens: int = field(init=False)  # of the system messages and the pins
     note_tokens: int = 0
     live_tokens: int = 0
@@ -295,29 +266,13 @@ class _Folder:
                 unit.outputs.append(_Output(unit, called, called.output.text, output_tokens))
         self.live.append(unit)
         self.live_tokens += tokens
-        if self.policy.drop_name is not None:
-            self._read_drops(messages)
         if self.tokens > self.policy.max_tokens:
             self._make_room()
-
-    def _read_drops(self, messages: Sequence[HistoryMessage]) -> None:
-        """Note which outputs the calls of messages drop and restore."""
-        for message in messages:
-            for call in message.calls:
-                if call.name == self.policy.drop_name:
-                    ids = call.arguments.get("ids")
-                    self.dropped.update(map(str, ids if isinstance(ids, list) else ()))
-                elif call.name == self.policy.restore_name:
-                    self.dropped.discard(str(call.arguments.get("id")))
 
     def _make_room(self) -> None:
         """Fold until the target is met, or as far as anything can be folded."""
         limit = self.policy.max_tokens
         target = self.fixed_tokens + int(self.room * self.policy.target_share)
-        if self.dropped:
-            for output in self._outputs(self.live):
-                if self.id_of(output.stored) in self.dropped:
-                    self._replace(output)
         self._replace_until(target, self._repeats(), kind="repeat")
         self._replace_until(target, self._largest(self.live[:-1]))
         if self.tokens > target:
@@ -359,12 +314,8 @@ class _Folder:
         return repeats
 
     def _largest(self, units: Iterable[_Unit]) -> list[_Output]:
-        """Return the outputs, the largest first, and what the model restored last."""
-        restore_name = self.policy.restore_name
-        return sorted(
-            self._outputs(units),
-            key=lambda output: (output.tool_name == restore_name, -output.tokens),
-        )
+        """Return the outputs, the largest first."""
+        return sorted(self._outputs(units), key=lambda output: -output.tokens)
 
     def _replace_until(
         self, max_tokens: int, outputs: Iterable[_Output], kind: Kind = "output"
@@ -393,11 +344,8 @@ class _Folder:
         if message.tokens(self.counter) < output.unit.shown[index].tokens(self.counter):
             self._show(output.unit, index, message)
             output.unit.outputs.remove(output)
-            self._keep_output(output, kind)
-
-    def _keep_output(self, output: _Output, kind: Kind = "output") -> None:
-        position = output.position
-        self._keep(kind, output.stored, position, position, output.tokens)
+            position = output.position
+            self._keep(kind, output.stored, position, position, output.tokens)
 
     def _keep(self, kind: Kind, stored: StoredPart, first: int, last: int, tokens: int) -> str:
         """Add a part, and return its id."""
@@ -430,10 +378,6 @@ class _Folder:
                 live.append(unit)
         if not folded:
             return
-        if self.policy.drop_name is not None:
-            # The model has seen their ids, and may restore each of them.
-            for output in self._outputs(folded):
-                self._keep_output(output)
         # An output is stored whole, not the line in its place.
         messages = [message for unit in folded for message in unit.originals]
         # By number, so that the model can read one message by a path such as /3.
@@ -524,19 +468,3 @@ class _Folder:
             text = self.writer.write(self.segments, noted, max_tokens=self.note_tokens)
             note.append(new_message(text, like=self.segments[0].messages[0].raw))
         return [*self.head, *self.pins, *note, *live]
-
-    def shown_outputs(self) -> tuple[ShownOutput, ...]:
-        """Return the outputs that the model may drop, in the order of the messages."""
-        if self.policy.drop_name is None:
-            return ()
-        outputs = []
-        for output in self._outputs(self.live):
-            outputs.append(
-                ShownOutput(
-                    pointer_id=self.id_of(output.stored),
-                    tool_name=output.tool_name,
-                    position=output.position,
-                    tokens=output.tokens,
-                )
-            )
-        return tuple(outputs)

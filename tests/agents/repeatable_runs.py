@@ -32,7 +32,7 @@ from llm_common.testing import ScriptedClient
 QUESTION = "Which parts have no stock? Never order from Acme."
 CALLS_OF_A_TURN = 3
 TURNS = 4
-CONFIG = SessionConfig(fold=FoldPolicy(max_tokens=2_500), max_tool_tokens=1_500, drops_outputs=True)
+CONFIG = SessionConfig(fold=FoldPolicy(max_tokens=2_500), max_tool_tokens=1_500)
 # Far more than a save takes, so that a slow call is saved after the others.
 SLOW_S = 0.3
 

@@ -15,8 +15,6 @@ from llm_common.tools.read_back import DEFAULT_MAX_TOKENS
 
 SEARCH_NAME: Final = "search_context"
 FINDER_NAME: Final = "find_tools"
-DROP_NAME: Final = "drop_context"
-RESTORE_NAME: Final = "restore_context"
 
 # Leaves half of a window of 64,000 tokens to instructions, tools and the answer.
 _FOLD: Final = FoldPolicy(max_tokens=32_000)
@@ -85,8 +83,6 @@ class SessionConfig:
         finder_name: The name of the tool that finds hidden tools.
         embedder: Also compares tools with the request by meaning, such as `StaticVectors`.
         counter: Counts tokens. The default is exact with the extra `tokens`, else an upper bound.
-        drops_outputs: Whether the model has `drop_context` and `restore_context`, which take
-            outputs out of the prompt and show them again. See `Session.overview`.
         ttl_s: Seconds from the last save or read of a result to its expiry. None takes the store's
             own lifetime.
     """
@@ -102,7 +98,6 @@ class SessionConfig:
     finder_name: str = FINDER_NAME
     embedder: Embedder | None = None
     counter: TokenCounter = field(default_factory=DefaultCounter)
-    drops_outputs: bool = False
     ttl_s: float | None = None
 
     # `computed_once` writes to `__dict__`, so it works in a frozen dataclass without slots.
@@ -110,12 +105,9 @@ class SessionConfig:
     def named_fold(self) -> FoldPolicy | None:
         """Return `fold` with the names of the session's tools."""
         names = {"reader_name": self.offload.reader_name, "search_name": self.search_name}
-        if self.drops_outputs:
-            names |= {"drop_name": DROP_NAME, "restore_name": RESTORE_NAME}
         return self.fold and self.fold.model_copy(update=names)
 
     @property
     def tool_names(self) -> tuple[str, ...]:
         """Return the names of a session's tools, whose results are never offloaded."""
-        names = (self.offload.reader_name, self.search_name, self.query_name, self.finder_name)
-        return (*names, DROP_NAME, RESTORE_NAME) if self.drops_outputs else names
+        return (self.offload.reader_name, self.search_name, self.query_name, self.finder_name)

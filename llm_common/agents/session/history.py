@@ -1,14 +1,12 @@
 """`SessionHistory`: what a session pins, folds and has in its prompt.
 
-An overview tells the model what that is, in at most 150 tokens, for the tail of a prompt. It names
-the outputs that `drop_context` and `restore_context` move.
+An overview tells the model what that is, in at most 150 tokens, for the tail of a prompt.
 """
 
 import logging
 import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
-from itertools import chain, zip_longest
 from typing import Final
 
 from llm_common._threads import in_thread
@@ -120,9 +118,7 @@ class SessionHistory:
             sentences.append(_stored_line(pointers, self._config.offload.reader_name))
         text = head = "\n".join(sentences)
         lines: list[str] = []
-        # In turn, so that outputs to drop and results to restore both have lines.
-        pairs = zip_longest(_shown_items(self.newest), _stored_items(pointers, reads))
-        for line in filter(None, chain.from_iterable(pairs)):
+        for line in _stored_items(pointers, reads):
             lines.append(line)
             longer = f"{head}\n{in_fence(chr(10).join(lines))}"
             if self._config.counter.count(longer) > _MAX_TOKENS:
@@ -150,21 +146,6 @@ def _stored_line(pointers: Sequence[ContextPointer], reader_name: str) -> str:
     size_bytes = sum(pointer.result_bytes or 0 for pointer in pointers)
     line = f"{' and '.join(parts)} are stored, newest first, {size_bytes:,} bytes."
     return f"{line} {reader_name} reads them."
-
-
-def _shown_items(folded: Folded | None) -> list[str]:
-    """Return a line for each output in the prompt that can be dropped, the largest first."""
-    if folded is None:
-        return []
-    largest = sorted(folded.outputs, key=lambda output: -output.tokens)
-    lines = []
-    for output in largest[:_MAX_ITEMS]:
-        name = one_line(output.tool_name, max_chars=_LINE_CHARS)
-        age = folded.message_count - output.position
-        lines.append(
-            f"{output.pointer_id}: {name}, shown, {output.tokens:,} tokens, {age} messages ago"
-        )
-    return lines
 
 
 def _stored_items(pointers: Sequence[ContextPointer], reads: Mapping[str, int]) -> list[str]:

@@ -31,7 +31,6 @@ from llm_common.history.message_shapes import Message, last_question, newest_fir
 from llm_common.history.search import FoundMessage, search_messages
 from llm_common.pointers.pointer import ContextPointer
 from llm_common.pointers.reading import ContextReading
-from llm_common.text.canonical import decode_json
 from llm_common.tools.read_back import read_context
 
 _MAX_TURNS: Final = 64  # of one conversation at once: more than any framework runs side by side
@@ -202,10 +201,6 @@ class ShownResults:
         loaded = self.saved.load_payload(pointer_id)
         self.reads[pointer_id] += 1
         return loaded
-
-    def load_text(self, pointer_id: str) -> str:
-        """Return a stored result as text for a model, and count the reading."""
-        return text_of(decode_json(self.load_payload(pointer_id)[1]))
 
     async def read(
         self,

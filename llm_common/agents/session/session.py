@@ -117,8 +117,7 @@ class Session:
     def _tools(self) -> "SessionTools":
         from llm_common.agents.session.tools import SessionTools
 
-        history = self._history if self.config.drops_outputs else None
-        return SessionTools(self._shown, self.config, self._trace, history)
+        return SessionTools(self._shown, self.config, self._trace)
 
     @property
     def session_id(self) -> str:
@@ -354,7 +353,6 @@ class Session:
 
         One reads a result by its id, one finds words in results and folded messages, and one
         queries records. With `max_tool_tokens`, a fourth finds tools that `choose_tools` hides.
-        With `drops_outputs`, two more drop and restore outputs.
 
         Raises:
             ConfigError: If a name is not allowed.
@@ -363,8 +361,6 @@ class Session:
         tools: list[Tool] = [own.reader(), own.searcher(), own.querier()]
         if self._chooser is not None:
             tools.append(self._chooser.finder())
-        if self.config.drops_outputs:
-            tools += own.prompt_tools()
         return tuple(tools)
 
     def querier(self) -> "Tool":
@@ -385,8 +381,7 @@ class Session:
     def overview(self) -> str:
         """Return what is in the prompt and behind pointers, for a prompt's tail, in 150 tokens.
 
-        It has the tokens of the newest folded prompt by role, its largest outputs, and the stored
-        results, newest first. Put it into the last message, so that the messages before it stay in
+        It has the tokens of the newest folded prompt by role, and the stored results, newest first. Put it into the last message, so that the messages before it stay in
         the provider's cache.
 
         Raises:

@@ -1,9 +1,7 @@
 """The tools of a session: those that it offers, and those that it chooses from an application's.
 
 `ToolChooser` hides tools that do not fit, and has a tool that finds them. `SessionTools` read, find
-and query the session's results. `drop_context` and `restore_context` change no state: `fold` reads
-their calls in the history. So the prompt keeps its beginning until the next step of folding, and a
-conversation that is resumed has the same drops.
+and query the session's results.
 """
 
 import logging
@@ -12,9 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from llm_common._telemetry import record
 from llm_common._threads import in_thread
-from llm_common.agents.session.config import DROP_NAME, RESTORE_NAME, SessionConfig
+from llm_common.agents.session.config import SessionConfig
 from llm_common.agents.session.trace import SessionTrace
-from llm_common.errors import ToolArgumentsError
 from llm_common.history.message_shapes import (
     HistoryMessage,
     Message,
@@ -34,7 +31,6 @@ from llm_common.tools.tool_shortlist import (
 )
 
 if TYPE_CHECKING:  # choosing tools needs neither results nor history
-    from llm_common.agents.session.history import SessionHistory
     from llm_common.agents.session.results import ShownResults
 
 _MAX_MATCHES: Final = 10
@@ -46,8 +42,6 @@ _FOUND: Final = "- "  # before the name of a tool in an answer of the finder
 _MAX_TEXTS: Final = 4
 _MAX_TEXT_CHARS: Final = 1_500
 _LINE_CHARS: Final = 100
-# What a restored output may take of the prompt. The model reads parts of a larger one.
-_MAX_RESTORED_SHARE: Final = 0.5
 
 # As JSON Schema.
 _WORDS: Final = {
@@ -74,19 +68,6 @@ _TOOL_WORDS: Final = {
     "required": ["query"],
     "additionalProperties": False,
 }
-_IDS: Final = {
-    "type": "object",
-    "properties": {"ids": {"type": "array", "items": {"type": "string"}, "minItems": 1}},
-    "required": ["ids"],
-    "additionalProperties": False,
-}
-_ID: Final = {
-    "type": "object",
-    "properties": {"id": {"type": "string"}},
-    "required": ["id"],
-    "additionalProperties": False,
-}
-
 _log = logging.getLogger(__name__)
 
 
@@ -233,7 +214,6 @@ class SessionTools:
         results: The results as a model sees them.
         config: The limits and names.
         trace: Records the calls.
-        history: Has the newest prompt, whose outputs a model may drop. None without these tools.
     """
 
     def __init__(
@@ -241,10 +221,8 @@ class SessionTools:
         results: "ShownResults",
         config: SessionConfig,
         trace: SessionTrace,
-        history: "SessionHistory | None",
     ) -> None:
         self._results = results
-        self._history = history
         self._config = config
         self._trace = trace
 
@@ -315,62 +293,6 @@ class SessionTools:
         # Counted with the fence, since the model gets both.
         text = in_fence("\n".join(lines))
         return self._config.counter.count(text) <= self._config.max_read_tokens
-
-    def prompt_tools(self) -> tuple[Tool, Tool]:
-        """Return `drop_context` and `restore_context`."""
-        drop = Tool(
-            self._drop,
-            name=DROP_NAME,
-            description=(
-                "Makes room: outputs of tools leave your context when it is next shortened. Pass "
-                f"their ids from the overview. {RESTORE_NAME} shows them again."
-            ),
-            parameters=_IDS,
-            read_only=True,
-        )
-        restore = Tool(
-            self._restore,
-            name=RESTORE_NAME,
-            description="Shows a stored output again, whole and word for word, by its id.",
-            parameters=_ID,
-            read_only=True,
-        )
-        return drop, restore
-
-    def _shown_ids(self) -> set[str]:
-        """Return the ids of the outputs in the newest prompt."""
-        folded = self._history.newest if self._history is not None else None
-        return {output.pointer_id for output in folded.outputs} if folded else set()
-
-    async def _drop(self, ids: Sequence[str]) -> str:
-        shown = self._shown_ids()
-        unknown = [pointer_id for pointer_id in ids if pointer_id not in shown]
-        if unknown:
-            listed = ", ".join(sorted(shown)) or "none"
-            raise ToolArgumentsError(
-                f"{DROP_NAME} did nothing: {one_line(', '.join(unknown), max_chars=_LINE_CHARS)} "
-                f"is not the id of an output in your context. These are: {listed}",
-                tool=DROP_NAME,
-            )
-        return (
-            f"{', '.join(dict.fromkeys(ids))}: dropped when the context is next shortened. "
-            f"{RESTORE_NAME} shows it again."
-        )
-
-    async def _restore(self, id: str) -> str:  # noqa: A002 - the name of the argument in the schema
-        if id in self._shown_ids():
-            return f"{id} is still in your context and stays there."
-        text = await in_thread(self._results.load_text, id)
-        if self._config.fold is not None:
-            tokens = await in_thread(self._config.counter.count, text)
-            max_tokens = int(self._config.fold.max_tokens * _MAX_RESTORED_SHARE)
-            if tokens > max_tokens:
-                raise ToolArgumentsError(
-                    f"{RESTORE_NAME} showed nothing: {id} has {tokens:,} tokens, and "
-                    f"{max_tokens:,} fit; read parts of it with {self._config.offload.reader_name}",
-                    tool=RESTORE_NAME,
-                )
-        return text
 
 
 class _RecordedReader(ReadBackTool):
