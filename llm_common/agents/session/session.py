@@ -381,8 +381,9 @@ class Session:
     def overview(self) -> str:
         """Return what is in the prompt and behind pointers, for a prompt's tail, in 150 tokens.
 
-        It has the tokens of the newest folded prompt by role, and the stored results, newest first. Put it into the last message, so that the messages before it stay in
-        the provider's cache.
+        It has the tokens of the newest folded prompt by role, and the stored results, newest
+        first. Put it into the last message, so that the messages before it stay in the provider's
+        cache.
 
         Raises:
             StoreError: If the store cannot be read.
