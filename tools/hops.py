@@ -40,7 +40,6 @@ from llm_common.agents import (
     FileContextPointerStore,
     Session,
     Sessions,
-    ToolContextManager,
     ToolRegistry,
     ToolSelector,
 )
@@ -261,9 +260,7 @@ async def walk_through_all(folder: Path, recorder: Recorder) -> None:
                     task=task, tool_registry=registry, query=QUERY
                 )
         async with model(CALLS, "It snows.") as client:
-            executor = AgenticExecutor(
-                client, registry, ToolContextManager(folder / f"session{how}")
-            )
+            executor = AgenticExecutor(client, registry, Session(folder / f"session{how}"))
             with recorder.walk(f"run{how}"):
                 assert (await executor.run(QUERY)).text == "It snows."
 

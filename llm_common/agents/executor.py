@@ -33,6 +33,7 @@ from llm_common.agents.runs import (
     ObservedRun,
     RunLimits,
     RunState,
+    SavesOutput,
     ToolRunner,
     describe_refusal,
     model_loop,
@@ -45,6 +46,7 @@ from llm_common.agents.tool_context import ToolContextManager
 from llm_common.core.structured import Attempt, SupportsChat
 from llm_common.errors import ConfigError, LLMError, LLMTimeoutError, ToolFailedError
 from llm_common.plans import ExecutionPlan, PlannedTask, SubTaskResult, ToolCall
+from llm_common.pointers.pointer import ContextPointer
 from llm_common.pointers.reading import READER_NAME
 from llm_common.selection.planner import Planner
 from llm_common.selection.results import SelectsTools, ToolSelection
@@ -185,7 +187,7 @@ class AgenticExecutor:
             RunBusyError: If the named session already runs this query, in any process that shares
                 its store. No tool was called.
         """
-        run = self._begin(await self._manager_of(session), query_id, resume=resume)
+        run = self._begin(*await self._session_of(session), query_id, resume=resume)
         async with aclosing(self._run_plan(plan, query, run, resume=resume)) as items:
             async for item in items:
                 if isinstance(item, StreamEvent):
@@ -229,10 +231,10 @@ class AgenticExecutor:
         if answering is None:
             reader_name = self._offload.reader_name if self._offload else self._reader_name
             answering = Answering(reader_name=reader_name or READER_NAME)
-        manager = await self._manager_of(session)
+        own_session, save = await self._session_of(session)
         # A question of megabytes would block the loop while it is hashed.
-        query_id = await in_thread(manager.query_id_of, query)
-        run = self._begin(manager, query_id, resume=resume)
+        query_id = await in_thread(own_session.results.query_id_of, query)
+        run = self._begin(own_session, save, query_id, resume=resume)
         results: list[SubTaskResult] = []
         async with run.alone():
             with ObservedRun.of(run.query_id, query, run.session) as run.observed:
@@ -245,7 +247,7 @@ class AgenticExecutor:
                             results.append(item)
 
                 parts = answering.stream(
-                    self.client, manager, query=query, results=results, deltas=deltas
+                    self.client, run.session, query=query, results=results, deltas=deltas
                 )
                 async with aclosing(parts):
                     while True:
@@ -293,7 +295,7 @@ class AgenticExecutor:
         resume: bool = False,
     ) -> list[SubTaskResult]:
         """Run a plan, and return the results of its tasks. Arguments as for `run_stream`."""
-        run = self._begin(await self._manager_of(session), query_id, resume=resume)
+        run = self._begin(*await self._session_of(session), query_id, resume=resume)
         async with aclosing(self._run_plan(plan, query, run, resume=resume)) as items:
             return [item async for item in items if isinstance(item, SubTaskResult)]
 
@@ -336,17 +338,17 @@ class AgenticExecutor:
             TypeError: If an entry is not a call, or `session` is not a session.
         """
         calls = [_call_of(entry) for entry in tool_calls]
-        run = self._begin(await self._manager_of(session), query_id)
+        run = self._begin(*await self._session_of(session), query_id)
         async with aclosing(self._runner(run).results(calls, task_id, query)) as finished:
             results = {index: result async for index, result in finished}
         return [results[index] for index in sorted(results)]
 
-    async def _manager_of(self, session: SessionLike | None) -> ToolContextManager:
-        """Return a session under the names by which a run saves, which may be an application's."""
+    async def _session_of(self, session: SessionLike | None) -> tuple[Session, SavesOutput]:
+        """Return a session, and what saves its outputs, which may be an application's."""
         if session is None:
             session = self._own_session
         if isinstance(session, ToolContextManager):
-            return session
+            return session.session, partial(_save_in, session)
         if isinstance(session, str):
             session = Session(self.context_manager.pointer_store, session_id=session)
         if not isinstance(session, Session):
@@ -354,7 +356,9 @@ class AgenticExecutor:
             raise TypeError(
                 f"session is a {kind}; pass a Session, or the id of one, such as 'user:42'"
             )
-        return await ToolContextManager.of(session)
+        if session.results.is_named:  # under another id, nothing can be stored yet
+            await session.results.resume()
+        return session, session.results.save
 
     def _registry_of(self, session: Session) -> Any:
         """Return the tools of a run, with those that read and query its session's outputs."""
@@ -363,10 +367,9 @@ class AgenticExecutor:
         return with_read_back(self._tools, session.reader(self._reader_name), session.querier())
 
     def _begin(
-        self, manager: ToolContextManager, query_id: str, *, resume: bool = False
+        self, session: Session, save: SavesOutput, query_id: str, *, resume: bool = False
     ) -> RunState:
         """Return a new run of a session. A named session has its own query ids."""
-        session = manager.session
         is_named = session.results.is_named is True  # every attribute of a mock is truthy
         if resume and not is_named:
             raise ConfigError(
@@ -381,7 +384,7 @@ class AgenticExecutor:
         return RunState(
             self._limits,
             session,
-            manager.save_context,
+            save,
             self._registry_of(session),
             query_id=query_id,
             reader_name=self._reader_name,
@@ -493,8 +496,8 @@ class AgenticExecutor:
         """Choose the calls of a task, with the outputs of the run's session in the prompt."""
         round_ = _ROUND.get()
         if round_ is None:  # a caller from outside a run, such as a test of a subclass
-            manager = await self._manager_of(None)
-            round_ = self._begin(manager, manager.session_id), 0
+            session, save = await self._session_of(None)
+            round_ = self._begin(session, save, session.session_id), 0
         run, rounds_left = round_
         context = await run.context_of(task, query)
         registry = run.registry
@@ -649,3 +652,10 @@ def _call_of(entry: object) -> ToolCall:
         raise TypeError(
             f"pass ToolCall(tool=..., args={{...}}) or such a mapping, not {type(entry).__name__}"
         ) from exc
+
+
+async def _save_in(
+    manager: ToolContextManager, result: Any, *, tool: str, args: dict[str, Any], **ids: str
+) -> ContextPointer:
+    """Save an output by a manager, whose method may be an application's."""
+    return await manager.save_context(tool_name=tool, args=args, result=result, **ids)

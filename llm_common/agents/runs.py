@@ -67,8 +67,8 @@ CallT = TypeVar("CallT")
 EventT = TypeVar("EventT")
 EventT_co = TypeVar("EventT_co", covariant=True)
 
-SavesContext: TypeAlias = Callable[..., Awaitable[ContextPointer]]
-"""Stores an output. Its parameters are those of `ToolContextManager.save_context`."""
+SavesOutput: TypeAlias = Callable[..., Awaitable[ContextPointer]]
+"""Stores an output. Its parameters are those of a session's `results.save`."""
 
 NO_TOOLS_CALLED: Final = "No tools called"
 """The result of a task that needs no tools."""
@@ -323,7 +323,7 @@ class RunState:
     Args:
         limits: The limits of the run.
         session: The session whose outputs the selector sees. The run stores its outputs there.
-        save: Stores an output, as `ToolContextManager.save_context` does.
+        save: Stores an output.
         registry: The run's tools, with the reader of its session.
         query_id: The query that its outputs are stored under.
         reader_name: The name of the tool that reads outputs back, or None without such a tool.
@@ -337,7 +337,7 @@ class RunState:
         self,
         limits: RunLimits,
         session: Session,
-        save: SavesContext,
+        save: SavesOutput,
         registry: Any,
         *,
         query_id: str,
@@ -731,9 +731,9 @@ class ToolRunner:
         """Save an output, and add its pointer or the reason of the failure to the result."""
         try:
             pointer = await self._run.save(
-                tool_name=call.tool,
+                output,
+                tool=call.tool,
                 args=call.args,
-                result=output,
                 task_id=str(task_id),
                 query_id=self._run.query_id,
             )

@@ -12,7 +12,7 @@ from llm_common.agents.context_pointers import (
     FileContextPointerStore,
     format_selected_contexts,
 )
-from llm_common.agents.session.ids import hash_query, run_id_of
+from llm_common.agents.session.ids import hash_query
 from llm_common.agents.session.saved import StoredContext, copies_of, copy_of
 from llm_common.agents.session.session import Session
 from llm_common.core.structured import SupportsChat
@@ -159,7 +159,7 @@ class ToolContextManager:
 
         A query id of the session is returned unchanged.
         """
-        return run_id_of(query, session_id=self.session_id) if self.is_named else hash_query(query)
+        return self._session.results.query_id_of(query)
 
     async def save_context(
         self,

@@ -1,12 +1,11 @@
 """Messages, responses and settings of a model call, as frozen values."""
 
-from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from enum import StrEnum
 from functools import partial
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr
 
 _PER_MILLION = 1_000_000
 
@@ -200,47 +199,3 @@ class LLMConfig(BaseModel):
     prices: dict[str, TokenPrices] = Field(default_factory=dict)
     unknown_price: Literal["refuse", "dearest"] = "refuse"
     prefers_json_schema: bool = False
-
-
-def as_messages(messages: object) -> list[LLMMessage]:
-    """Return a conversation as messages: each is an `LLMMessage` or a dict of the API.
-
-    Raises:
-        TypeError: If `messages` is not a list of messages. The error names the first that is not
-            one, without its text.
-    """
-    if isinstance(messages, str | bytes | Mapping | BaseModel) or not isinstance(
-        messages, Iterable
-    ):
-        raise TypeError(
-            f"messages must be a list, got {type(messages).__name__}; pass a list such as "
-            f"[LLMMessage(role='user', content='…')]"
-        )
-    return [_as_message(message, index=index) for index, message in enumerate(messages)]
-
-
-def _as_message(message: object, *, index: int) -> LLMMessage:
-    if isinstance(message, LLMMessage):
-        return message
-    problem = f"is a {type(message).__name__}"
-    if isinstance(message, Mapping):
-        # SDKs dump None and [] for fields that are not set.
-        fields = {
-            name: value for name, value in message.items() if value is not None and value != []
-        }
-        unknown = [name for name in fields if name not in LLMMessage.model_fields]
-        if unknown:
-            problem = f"has an unknown key, {str(unknown[0])[:40]!r}"
-        elif not fields.keys() & {"content", "tool_calls", "function_call"}:
-            problem = "has no content"
-        else:
-            try:
-                return LLMMessage.model_validate(fields)
-            except ValidationError as exc:
-                problem = f"has no usable {exc.errors(include_input=False)[0]['loc'][0]}"
-    # Outside the handler, since a chained ValidationError would quote the message.
-    roles = ", ".join(MessageRole)
-    raise TypeError(
-        f"messages[{index}] {problem}; pass an LLMMessage, or a dict with `content` and a `role` "
-        f"of {roles}"
-    )

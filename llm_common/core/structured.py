@@ -28,7 +28,8 @@ from pydantic_core import ErrorDetails
 from llm_common._telemetry import count_inference, record, span
 from llm_common.core.external_errors import external_errors
 from llm_common.core.extraction import AnswerFilter, extract_json, read_text_calls, without_thinking
-from llm_common.core.models import LLMDelta, LLMMessage, LLMUsage, as_messages
+from llm_common.core.http.wire import as_messages
+from llm_common.core.models import LLMDelta, LLMMessage, LLMUsage
 from llm_common.errors import (
     ContextTooLongError,
     CostLimitError,

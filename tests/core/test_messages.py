@@ -8,7 +8,7 @@ import pytest
 
 from llm_common.agents import ToolCall
 from llm_common.core import LLMMessage, MessageRole, OpenAICompatibleClient, answer_text, ask
-from llm_common.core.models import as_messages
+from llm_common.core.http.wire import as_messages
 from llm_common.testing import ScriptedClient
 from tests.core.calling import ask_once
 from tests.core.loopback import answer, loopback, ok

@@ -13,24 +13,28 @@ from typing import Any, Final
 from cachetools import LRUCache
 
 from llm_common._telemetry import record
-from llm_common._threads import ForkSafeLock, in_thread
+from llm_common._threads import ForkSafeLock, computed_once, in_thread
 from llm_common.agents.session.config import SessionConfig
 from llm_common.agents.session.offloading import (
     Offloaded,
     OffloadTurn,
+    ShorterForm,
     text_of,
     unstored,
     whole,
 )
-from llm_common.agents.session.reruns import shorter_form
 from llm_common.agents.session.saved import SavedResults, View
 from llm_common.agents.session.tables import SessionTables, answer_text
 from llm_common.agents.session.trace import SessionTrace
 from llm_common.errors import PointerNotFoundError, StoreError, UnserialisableError
 from llm_common.history.message_shapes import Message, last_question, newest_first
 from llm_common.history.search import FoundMessage, search_messages
-from llm_common.pointers.pointer import ContextPointer
+from llm_common.pointers.pointer import MIN_ID_CHARS, ContextPointer
+from llm_common.pointers.prompt_forms import framed_result, reference_line
 from llm_common.pointers.reading import ContextReading
+from llm_common.tables.changes import changes_between
+from llm_common.text.canonical import Json, decode_json
+from llm_common.text.display import one_line, printable, without_headings
 from llm_common.tools.read_back import read_context
 
 _MAX_TURNS: Final = 64  # of one conversation at once: more than any framework runs side by side
@@ -49,7 +53,6 @@ class ShownResults:
     Attributes:
         saved: The results of the session.
         reads: How often each result was read, by pointer id.
-        tables: The stored records as tables.
     """
 
     def __init__(self, saved: SavedResults, config: SessionConfig, trace: SessionTrace) -> None:
@@ -57,7 +60,6 @@ class ShownResults:
         self.reads: Final = Counter[str]()
         self._config = config
         self._trace = trace
-        self.tables: Final = SessionTables(saved)
         # A framework does not say when a turn ends, so only the oldest turns are dropped.
         self._turns: LRUCache[str, OffloadTurn] = LRUCache(_MAX_TURNS)
         self._lock = ForkSafeLock(self._forget_turns)
@@ -175,6 +177,11 @@ class ShownResults:
         max_chars = await in_thread(turn.unstored_chars, text, max_tokens)
         return unstored(tool, text, max_chars=max_chars, is_changed=is_changed)
 
+    @computed_once
+    def tables(self) -> SessionTables:
+        """Return the stored records as tables."""
+        return SessionTables(self.saved)
+
     def _forget_turns(self) -> None:
         self._turns = LRUCache(_MAX_TURNS)
 
@@ -251,3 +258,100 @@ class ShownResults:
             max_tokens=self._config.max_read_tokens,
             counter=self._config.counter,
         )
+
+
+_MAX_BYTES: Final = 5_000_000  # of a result that is compared, which takes half a second
+_MAX_CHARS: Final = 20_000  # of the changes, far more than a preview has
+_LINE_CHARS: Final = 200
+
+_log = logging.getLogger(__name__)
+
+
+def shorter_form(
+    results: SavedResults,
+    pointer: ContextPointer,
+    text: str,
+    *,
+    is_text: bool,
+    view: View | None,
+    reader_name: str,
+) -> ShorterForm | None:
+    """Return what may take the place of the preview of a result, or None.
+
+    That is a line, if a preview of the same result is in the prompt. If the last result of the same
+    call was another one, it is what changed since. If the prompt is known, the last result must be
+    in it.
+
+    Args:
+        results: The results of the session. The call may read them.
+        pointer: The pointer of the new result.
+        text: The new result as text, without secrets that the store removes.
+        is_text: Whether the result is a text. Otherwise it is data, which the text has as JSON.
+        view: Tells which results the prompt up to the call shows. None if it is not known.
+        reader_name: The tool that reads results.
+    """
+    is_repeat = len(pointer.pointer_id) > MIN_ID_CHARS
+    if view is None and not is_repeat:
+        return None
+    try:
+        pointers = results.results_of_call(pointer) if is_repeat else [pointer]
+        in_view: Mapping[str, bool] | None = None
+        if view is not None:
+            in_view = view(pointers)
+            if pointer.pointer_id in in_view:
+                line = reference_line(pointer, total_chars=len(text), reader_name=reader_name)
+                return ShorterForm("identical", line, is_asked_again=in_view[pointer.pointer_id])
+        earlier = _newest_before(pointer, pointers)
+        if earlier is None or (in_view is not None and earlier.pointer_id not in in_view):
+            return None
+        changes = _changes(results, earlier, pointer, text, is_text=is_text)
+    # A preview takes its place, so a call never fails because of it.
+    except Exception as exc:  # noqa: BLE001
+        # An earlier result may have expired, or be damaged. Anything else is a fault.
+        level = logging.INFO if isinstance(exc, StoreError) else logging.WARNING
+        _log.log(level, "a result was not compared with an earlier one: %s", type(exc).__name__)
+        return None
+    if changes is None:
+        return None
+    content = without_headings(printable(changes))
+    summary = one_line(pointer.summary, max_chars=_LINE_CHARS)
+    framed = framed_result(
+        pointer,
+        f"{summary}\n{content}",
+        total_chars=len(text),
+        reader_name=reader_name,
+        earlier_id=earlier.pointer_id,
+    )
+    is_asked_again = in_view is not None and in_view[earlier.pointer_id]
+    return ShorterForm("changed", framed, is_asked_again=is_asked_again)
+
+
+def _newest_before(
+    pointer: ContextPointer, pointers: Sequence[ContextPointer]
+) -> ContextPointer | None:
+    """Return the newest other pointer that was saved before a pointer, of pointers in order."""
+    newest = None
+    for other in pointers:
+        if other.pointer_id != pointer.pointer_id and other.created_at <= pointer.created_at:
+            newest = other
+    return newest
+
+
+def _changes(
+    results: SavedResults,
+    earlier: ContextPointer,
+    pointer: ContextPointer,
+    text: str,
+    *,
+    is_text: bool,
+) -> str | None:
+    """Return what differs between a stored result and a new one, or None."""
+    sizes = (earlier.result_bytes, pointer.result_bytes)
+    # Older versions recorded no size.
+    if any(size is None or size > _MAX_BYTES for size in sizes):
+        return None
+    old: Json = decode_json(results.load_payload(earlier.pointer_id)[1])
+    if isinstance(old, str):
+        old = printable(old)
+    new: Json = text if is_text else decode_json(text.encode())
+    return changes_between(old, new, max_chars=_MAX_CHARS)

@@ -19,7 +19,7 @@ from weakref import WeakKeyDictionary
 from cachetools import LRUCache
 
 from llm_common._threads import ForkSafeLock, in_thread
-from llm_common.agents.session.ids import checked_session_id, is_run_id
+from llm_common.agents.session.ids import checked_session_id, hash_query, is_run_id, run_id_of
 from llm_common.errors import (
     CorruptPointerError,
     InvalidIdError,
@@ -153,6 +153,13 @@ class SavedResults:
         saving.add_done_callback(self._saving.discard)
         # A thread cannot be cancelled, and `_keep` has to list the files that it still writes.
         return await asyncio.shield(saving)
+
+    def query_id_of(self, query: str) -> str:
+        """Return the query id of a question: its `hash_query`, after the id of a named session.
+
+        A query id of the session is returned unchanged.
+        """
+        return run_id_of(query, session_id=self.session_id) if self.is_named else hash_query(query)
 
     def check_query(self, query_id: str) -> None:
         """Raise InvalidIdError if the session cannot save under a query id.

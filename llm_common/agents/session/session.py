@@ -64,6 +64,8 @@ class Session:
     Attributes:
         config: The limits and policies.
         results: The session's pointers and results, which `ToolContextManager` lists.
+        session_id: The conversation's id, which is also its query id in the store.
+        store: The store of the results.
 
     Raises:
         InvalidIdError: If `session_id` is not allowed.
@@ -90,6 +92,8 @@ class Session:
             lists_own=lists_own,
             siblings=siblings,
         )
+        self.session_id: Final = self.results.session_id
+        self.store: Final = self.results.store
         self._trace = SessionTrace(self.session_id)
 
     @computed_once
@@ -118,16 +122,6 @@ class Session:
         from llm_common.agents.session.tools import SessionTools
 
         return SessionTools(self._shown, self.config, self._trace)
-
-    @property
-    def session_id(self) -> str:
-        """Return the conversation's id, which is also its query id in the store."""
-        return self.results.session_id
-
-    @property
-    def store(self) -> ContextPointerStore:
-        """Return the store of the results."""
-        return self.results.store
 
     async def offload(
         self,
