@@ -13,8 +13,8 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Final
+from functools import cache, lru_cache
+from typing import Final, NamedTuple
 
 from llm_common.history.binding_words import ADVERSATIVES, JOINERS, SIGNS, SUBJECTS, WORDS, Cue
 from llm_common.history.message_shapes import NOTE_BEGIN, PINS_BEGIN, HistoryMessage
@@ -108,18 +108,30 @@ _CLAUSE_START: Final = (
     rf"(?:(?<!\w)(?:{'|'.join(JOINERS)})(?!\w)[\W\d_]*)*"
 )
 _SENTENCE_START: Final = r"^[\W\d_]*"
-_SUBJECT: Final = _words_pattern(" ".join(SUBJECTS))
-_CUES: Final[dict[Cue, re.Pattern[str]]] = {}
-for _cue, _words in WORDS.items():
-    _before = ""
-    if _cue in _AT_CLAUSE_START:
-        _before = _CLAUSE_START
-    elif _cue == "corrects":
-        _before = _SENTENCE_START
-    _CUES[_cue] = _words_pattern(_words, before=_before)
-_SIGNS: Final[dict[Cue, re.Pattern[str]]] = {}
-for _cue, _words in SIGNS.items():
-    _SIGNS[_cue] = re.compile("|".join(map(re.escape, _words.split())).replace("_", " "))
+
+
+class _Patterns(NamedTuple):
+    """The patterns of the words that bind. Compiling them takes some 25 ms, so only a fold does."""
+
+    subject: re.Pattern[str]
+    cues: dict[Cue, re.Pattern[str]]
+    signs: dict[Cue, re.Pattern[str]]
+
+
+@cache
+def _patterns() -> _Patterns:
+    cues: dict[Cue, re.Pattern[str]] = {}
+    for cue, words in WORDS.items():
+        before = ""
+        if cue in _AT_CLAUSE_START:
+            before = _CLAUSE_START
+        elif cue == "corrects":
+            before = _SENTENCE_START
+        cues[cue] = _words_pattern(words, before=before)
+    signs: dict[Cue, re.Pattern[str]] = {}
+    for cue, words in SIGNS.items():
+        signs[cue] = re.compile("|".join(map(re.escape, words.split())).replace("_", " "))
+    return _Patterns(_words_pattern(" ".join(SUBJECTS)), cues, signs)
 
 
 @dataclass(slots=True)
@@ -314,14 +326,15 @@ def _points(sentence: str) -> tuple[int, bool]:
     is_short = words < _MIN_WORDS and not (is_signed and len(text) >= _MIN_SIGNS)
     if is_short or _QUESTION.search(text):
         return 0, False
+    patterns = _patterns()
     cues: set[Cue] = set()
     if is_signed:
-        cues.update(cue for cue, signs in _SIGNS.items() if signs.search(sentence))
+        cues.update(cue for cue, signs in patterns.signs.items() if signs.search(sentence))
     subject = len(text)
-    if found := _SUBJECT.search(text):
+    if found := patterns.subject.search(text):
         subject = found.start()
     first_cue = len(text)
-    for cue, pattern in _CUES.items():
+    for cue, pattern in patterns.cues.items():
         match = pattern.search(text)
         if match is not None and (cue not in _COMMANDS or match.start("cue") <= subject):
             cues.add(cue)
