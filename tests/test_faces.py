@@ -50,6 +50,7 @@ LATE = [
     "llm_common.agents",
     "llm_common.agents.context_pointers",
     "llm_common.core",
+    "llm_common.history",
     "llm_common.memory",
     "llm_common.pointers",
     "llm_common.ranking",

@@ -7,7 +7,7 @@ from llm_common import _env
 from llm_common.agents.answering import Answering
 from llm_common.agents.runs import RunLimits
 from llm_common.agents.session.config import OffloadPolicy
-from llm_common.history.folding import FoldPolicy
+from llm_common.history.policy import FoldPolicy
 from llm_common.prompt.prompt_bundle import TokenBudget
 from llm_common.selection.relevance import check_relevance_settings
 from llm_common.selection.results import ToolSelectionConfig

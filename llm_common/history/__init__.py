@@ -1,9 +1,14 @@
 """Folds long histories: older messages go behind pointers, where the model can find them."""
 
-from llm_common.history.fold import Folded, fold, history_tools, search_history
-from llm_common.history.folding import FoldPolicy
-from llm_common.history.message_shapes import Message
-from llm_common.history.search import FoundMessage
+from typing import TYPE_CHECKING
+
+from llm_common._exports import lazy_exports
+
+if TYPE_CHECKING:
+    from llm_common.history.folded import Folded, fold, history_tools, search_history
+    from llm_common.history.message_shapes import Message
+    from llm_common.history.policy import FoldPolicy
+    from llm_common.history.search import FoundMessage
 
 __all__ = [
     "FoldPolicy",
@@ -14,3 +19,15 @@ __all__ = [
     "history_tools",
     "search_history",
 ]
+
+_MODULES = {
+    "FoldPolicy": "llm_common.history.policy",
+    "Folded": "llm_common.history.folded",
+    "FoundMessage": "llm_common.history.search",
+    "Message": "llm_common.history.message_shapes",
+    "fold": "llm_common.history.folded",
+    "history_tools": "llm_common.history.folded",
+    "search_history": "llm_common.history.folded",
+}
+
+__getattr__, __dir__ = lazy_exports(__name__, _MODULES)

@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict
 
-from llm_common.history.folding import HISTORY_TOOL
 from llm_common.history.message_shapes import HistoryMessage
+from llm_common.history.policy import HISTORY_TOOL
 from llm_common.pointers.pointer import ContextPointer
 from llm_common.pointers.search import PointerMatch, find_pointers, whole_result
 from llm_common.pointers.store import ContextPointerStore

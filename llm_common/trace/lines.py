@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 from llm_common.context.bundle import Form
 from llm_common.context.request import Kind
 from llm_common.core.structured import Attempt
-from llm_common.history.folding import FoldedPart
+from llm_common.history.policy import FoldedPart
 
 FORMAT: Final = 1
 """The version of the format. Readers ignore fields that a later version adds."""

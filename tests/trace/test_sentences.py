@@ -8,7 +8,7 @@ import pytest
 from llm_common.context.request import FOLDER_STRATEGY
 from llm_common.core.models import LLMUsage
 from llm_common.core.structured import Attempt
-from llm_common.history.folding import FoldedPart
+from llm_common.history.policy import FoldedPart
 from llm_common.trace import RecordedRun
 from llm_common.trace.account import (
     by_source,

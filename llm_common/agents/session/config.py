@@ -7,7 +7,7 @@ from typing import Final
 
 from llm_common._threads import computed_once
 from llm_common.core.tokens import DefaultCounter, TokenCounter
-from llm_common.history.folding import FoldPolicy
+from llm_common.history.policy import FoldPolicy
 from llm_common.pointers.reading import READER_NAME
 from llm_common.ranking.embeddings import Embedder
 from llm_common.tables.database import QUERY_NAME

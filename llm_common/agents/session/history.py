@@ -13,10 +13,10 @@ from llm_common._threads import in_thread
 from llm_common.agents.session.config import SessionConfig
 from llm_common.agents.session.saved import View
 from llm_common.agents.session.trace import SessionTrace
-from llm_common.history.fold import Folded, fold, refers_to_results, results_in_view
-from llm_common.history.folding import HISTORY_TOOL, FoldPolicy
+from llm_common.history.folded import Folded, fold, refers_to_results, results_in_view
 from llm_common.history.message_shapes import Message, last_question
 from llm_common.history.pins import pinned_text
+from llm_common.history.policy import HISTORY_TOOL, FoldPolicy
 from llm_common.pointers.pointer import ContextPointer
 from llm_common.pointers.store import ContextPointerStore
 from llm_common.text.display import in_fence, one_line

@@ -15,7 +15,7 @@ from llm_common.context.request import (
 )
 from llm_common.context.selector import ContextSelector
 from llm_common.core.tokens import TokenCounter
-from llm_common.history.folding import HISTORY_TOOL
+from llm_common.history.policy import HISTORY_TOOL
 
 
 async def pack_results(

@@ -12,15 +12,9 @@ from llm_common._telemetry import record, span
 from llm_common._threads import in_thread
 from llm_common.core.tokens import DefaultCounter, TokenCounter
 from llm_common.errors import TokenBudgetError, UnserialisableError
-from llm_common.history.folding import (
-    SEARCH_NAME,
-    FoldedPart,
-    FoldPlan,
-    FoldPolicy,
-    StoredPart,
-    plan_fold,
-)
+from llm_common.history.folding import FoldPlan, StoredPart, plan_fold
 from llm_common.history.message_shapes import HistoryMessage, Message, read_messages
+from llm_common.history.policy import SEARCH_NAME, FoldedPart, FoldPolicy
 from llm_common.history.references import has_references, named_results
 from llm_common.history.search import FoundMessage, search_messages
 from llm_common.pointers.pointer import (
