@@ -3,11 +3,13 @@
 import json
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from cachetools import TTLCache
 
 from llm_common._threads import ForkSafeLock
+
+_MAX_ENTRIES: Final = 1_000
 
 
 class SelectionCache:
@@ -16,30 +18,26 @@ class SelectionCache:
     Pass one to a selector, or to several. A reply is reused only for the same client, model,
     temperature, schema, settings, registry and prompt, byte for byte. The cache stores the reply
     and not the selection, so each use checks it against the current registry or candidates. It
-    stores only replies that led to a selection, never failures. In memory and thread-safe.
+    stores only replies that led to a selection, never failures, and at most 1,000. In memory and
+    thread-safe.
 
     Args:
         ttl_s: Seconds until a reply expires.
-        max_entries: Maximum number of replies. The least recently used are evicted first.
         clock: Returns monotonic seconds. For tests.
 
     Raises:
-        ValueError: If a limit is not positive.
+        ValueError: If `ttl_s` is not positive.
     """
 
     def __init__(
         self,
         *,
         ttl_s: float = 300.0,
-        max_entries: int = 1_000,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        if not ttl_s > 0 or max_entries < 1:
-            raise ValueError(
-                f"ttl_s is {ttl_s} and max_entries {max_entries}; both must be more than 0"
-            )
+        if not ttl_s > 0:
+            raise ValueError(f"ttl_s is {ttl_s}; it must be more than 0")
         self._ttl_s = ttl_s
-        self._max_entries = max_entries
         self._clock = clock
         self._lock = ForkSafeLock(self._reset)
         self._reset()
@@ -47,7 +45,7 @@ class SelectionCache:
     def _reset(self) -> None:
         # The key contains the client's id. Storing the client keeps that id from being reused.
         self._entries: TTLCache[str, tuple[object, str]] = TTLCache(
-            self._max_entries, self._ttl_s, timer=self._clock
+            _MAX_ENTRIES, self._ttl_s, timer=self._clock
         )
 
     def __len__(self) -> int:

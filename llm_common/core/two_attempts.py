@@ -31,31 +31,26 @@ class CallOptions:
         fallback_model: Model of a second call if the first reply needs a correction. None makes no
             second call.
         timeout_s: Seconds for one call.
-        deadline_s: Seconds for the whole choice. None allows `timeout_s` for each possible call.
         temperature: Sampling temperature.
         cache: Cache of replies. None asks the model every time.
 
     Raises:
-        ValueError: If `timeout_s` or `deadline_s` is not positive.
+        ValueError: If `timeout_s` is not positive.
     """
 
     model: str | None = None
     fallback_model: str | None = None
     timeout_s: float = 30.0
-    deadline_s: float | None = None
     temperature: float = 0.0
     cache: SelectionCache | None = None
 
     def __post_init__(self) -> None:
-        for name, seconds in (("timeout_s", self.timeout_s), ("deadline_s", self.total_s)):
-            if not seconds > 0:
-                raise ValueError(f"{name} is {seconds}; it must be more than 0")
+        if not self.timeout_s > 0:
+            raise ValueError(f"timeout_s is {self.timeout_s}; it must be more than 0")
 
     @property
     def total_s(self) -> float:
-        """Return the seconds that the whole choice may take."""
-        if self.deadline_s is not None:
-            return self.deadline_s
+        """Return the seconds that the whole choice may take: `timeout_s` for each possible call."""
         return self.timeout_s * (1 if self.fallback_model is None else 2)
 
     def ends_at(self) -> float:
@@ -70,14 +65,13 @@ class Verdict(Generic[ChoiceT]):
     Attributes:
         choice: The model's choice.
         count: Number of chosen entries that are valid.
-        usable: Whether the reply is an answer. "Nothing fits" is one.
-        feedback: Correction for the fallback model, which is asked only if this is not empty.
+        feedback: Correction for the fallback model, or "" if the reply is an answer. "Nothing fits"
+            is one.
         reason: Reason code of an unusable reply, for the attempt's record.
     """
 
     choice: ChoiceT
     count: int
-    usable: bool = True
     feedback: str = ""
     reason: str = ""
 
@@ -159,21 +153,14 @@ class Outcome(Generic[ChoiceT]):
         """Return why there is no usable reply, for the caller, or ""."""
         if self.error is not None:
             return str(self.error)  # begins with the model and the host
-        if self.status in {"ok", "empty"}:
-            return ""  # `feedback` may still correct single entries of a usable reply
         return self.feedback.partition("\n")[0]
 
     @property
     def status(self) -> SelectionStatus:
         """Return the outcome in one word."""
-        if self.verdict is not None and self.verdict.usable:
+        if self.verdict is not None and not self.verdict.feedback:
             return "ok" if self.verdict.count else "empty"
         return status_of(self.error)
-
-    @property
-    def count(self) -> int:
-        """Return the number of chosen entries that are valid."""
-        return self.verdict.count if self.verdict else 0
 
 
 async def ask_with_fallback(
@@ -186,8 +173,7 @@ async def ask_with_fallback(
     """Ask a model for a choice, and a fallback model if the reply needs a correction.
 
     The fallback model is asked once, and not after a refused key, a spent budget or the deadline.
-    Its reply counts unless the first one has more valid entries, so that a failed second call
-    loses nothing.
+    Its reply then counts.
 
     Args:
         client: The client to call.
@@ -207,9 +193,7 @@ async def ask_with_fallback(
     second = await _attempt(
         client, prompt, options, options.fallback_model, ends_at=ends_at, feedback=first.feedback
     )
-    # On a tie the second reply counts, since its model knew the correction.
-    best = first if first.count > second.count else second
-    return replace(best, attempts=first.attempts + second.attempts)
+    return replace(second, attempts=first.attempts + second.attempts)
 
 
 async def _attempt(
@@ -258,7 +242,7 @@ async def _attempt(
     except LLMError as exc:
         return Outcome(error=exc, attempts=tuple(attempts))
     verdict = prompt.judge(reply)
-    if not verdict.usable:
+    if verdict.feedback:
         # The call succeeded by its record, which was made before the verdict.
         attempts[-1] = replace(attempts[-1], error="malformed", reason=verdict.reason)
     elif options.cache is not None:

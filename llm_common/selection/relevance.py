@@ -561,7 +561,7 @@ def _judge(reply: _Reply, pointers: Sequence[ContextPointer]) -> Verdict[ChosenP
     choice = ChosenPointers(list(chosen.values()), tuple(dropped))
     if dropped and not chosen:  # unlike an empty list, which is a valid answer
         feedback = "No entry is the id of a candidate; copy ids from the candidates"
-        return Verdict(choice, 0, usable=False, feedback=feedback, reason="no_valid_id")
+        return Verdict(choice, 0, feedback=feedback, reason="no_valid_id")
     return Verdict(choice, len(chosen))
 
 

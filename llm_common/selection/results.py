@@ -36,13 +36,9 @@ class ToolSelectionConfig(BaseModel):
         fallback_model: Asked once if the first reply was not usable. May be the same model. None
             makes no second call.
         max_calls: Maximum number of calls. The model's first calls are kept.
-        timeout_s: Seconds for one attempt.
-        deadline_s: Seconds for a whole selection, including the attempts and the reading of the
-            registry. None is `timeout_s` for each model that may be asked.
+        timeout_s: Seconds for one attempt. A whole selection, including the reading of the
+            registry, may take as long for each model that may be asked.
         temperature: Sampling temperature. 0 by default, so that choices can be repeated.
-        retry_dropped: Also asks the fallback model if only some of the calls can run. The second
-            reply is used if it has at least as many calls that can run. Off by default, since it
-            costs a model call.
         fail_closed: For compatibility. A failed selection is always empty, never "all tools".
         max_catalogue_tokens: Maximum tokens of the tools in the prompt, as `UpperBoundCounter`
             counts. Within it, every tool has one line (about 340 tools by default). Above it, the
@@ -60,9 +56,7 @@ class ToolSelectionConfig(BaseModel):
     fallback_model: str | None = None
     max_calls: int = Field(default=5, ge=1, le=_MAX_CALLS)
     timeout_s: float = Field(default=30, ge=MIN_TIMEOUT_S, le=MAX_TIMEOUT_S)
-    deadline_s: float | None = Field(default=None, ge=MIN_TIMEOUT_S, le=2 * MAX_TIMEOUT_S)
     temperature: float = Field(default=0.0, ge=0.0, le=2.0)
-    retry_dropped: bool = False
     fail_closed: bool = True
     max_catalogue_tokens: int = Field(default=16_000, ge=1)
     shortlist_tools: int = Field(default=20, ge=1)
@@ -88,7 +82,6 @@ class ToolSelectionConfig(BaseModel):
             model=model,
             fallback_model=self.fallback_model,
             timeout_s=self.timeout_s,
-            deadline_s=self.deadline_s,
             temperature=self.temperature,
             cache=cache,
         )

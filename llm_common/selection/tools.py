@@ -4,7 +4,6 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from operator import attrgetter
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -47,10 +46,9 @@ from llm_common.selection.tool_calls import CheckedCalls, check_calls, read_nati
 from llm_common.text.canonical import stable_json
 from llm_common.tools.definitions import ToolDefinition
 
-_CORRECTABLE = frozenset({"malformed", "unknown_tool", "invalid_args"})
 _MAX_NAMED_DROPS = 5  # in the feedback to a model
 _MAX_ENUM_NAMES = 500  # of an enum in a JSON Schema; endpoints take 500 to 1,000
-_LATE = "reading the tools took until the deadline; raise the deadline, or offer fewer tools"
+_LATE = "reading the tools took until the deadline; raise timeout_s, or offer fewer tools"
 # The same for every task, so that endpoints cache it with the tools.
 _SYSTEM = """\
 You choose the tool calls that a task needs.
@@ -130,7 +128,7 @@ class ChoosesTools(ABC):
 
     used: Literal["model", "lexical"]
 
-    def __init__(self, config: ToolSelectionConfig | None) -> None:
+    def __init__(self, config: ToolSelectionConfig | None = None) -> None:
         self.config = checked_config(config)
 
     async def select_tool_calls(
@@ -207,7 +205,7 @@ class ChoosesTools(ABC):
         self, request: ToolRequest, registry: OffersTools
     ) -> tuple[ToolSelection, tuple[ToolDefinition, ...], Sequence[str]]:
         """Return the selection, all tools, and the names of the tools that were considered."""
-        ends_at = asyncio.get_running_loop().time() + self._total_s()
+        ends_at = asyncio.get_running_loop().time() + self.config.total_s
         try:  # an async registry may ask remote servers for their tools
             async with asyncio.timeout_at(ends_at):
                 catalogue = await read_catalogue(registry)
@@ -222,10 +220,6 @@ class ChoosesTools(ABC):
         except TimeoutError:
             return ToolSelection(status="timeout", used=self.used, problem=_LATE), (), ()
         return selection, catalogue.definitions, shown_names
-
-    def _total_s(self) -> float:
-        """Return the maximum seconds of a whole selection."""
-        return self.config.total_s
 
     @abstractmethod
     async def choose(
@@ -318,22 +312,14 @@ class ToolSelector(ChoosesTools):
     def _judge(self, reply: _Reply, catalogue: Catalogue) -> Verdict[CheckedCalls]:
         checked = check_calls(reply.calls, catalogue, max_calls=self.config.max_calls)
         checked = replace(checked, again=reply.again)
-        dropped = "\n- ".join(["", *map(str, checked.dropped[:_MAX_NAMED_DROPS])])
         if reply.calls and not checked.calls:
+            dropped = "\n- ".join(["", *map(str, checked.dropped[:_MAX_NAMED_DROPS])])
             feedback = (
                 f"none of the {len(reply.calls)} proposed calls can run; "
                 f"`dropped` says why{dropped}"
             )
-            return Verdict(checked, 0, usable=False, feedback=feedback, reason="no_valid_call")
-        # A usable verdict with feedback asks the fallback too, and keeps this one if that fails.
-        feedback = ""
-        reasons = set(map(attrgetter("reason"), checked.dropped))
-        correctable = not _CORRECTABLE.isdisjoint(reasons)
-        if self.config.retry_dropped and correctable:
-            feedback = (
-                f"some of the proposed calls cannot run; answer with all that are needed{dropped}"
-            )
-        return Verdict(checked, len(checked.calls), feedback=feedback)
+            return Verdict(checked, 0, feedback=feedback, reason="no_valid_call")
+        return Verdict(checked, len(checked.calls))
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,15 +57,11 @@ async def choose_tools(
     client: Any,
     *,
     timeout_s: float = 5.0,
-    deadline_s: float | None = None,
     fallback_model: str | None = None,
     query: str = "weather in Ulm",
 ) -> Outcome:
     config = ToolSelectionConfig(
-        model="test-model",
-        timeout_s=timeout_s,
-        deadline_s=deadline_s,
-        fallback_model=fallback_model,
+        model="test-model", timeout_s=timeout_s, fallback_model=fallback_model
     )
     task = PlannedTask(id=1, description="Compare the weather")
     selection = await ToolSelector(client, config).select_detailed(
@@ -79,12 +75,9 @@ async def choose_pointers(
     client: Any,
     *,
     timeout_s: float = 5.0,
-    deadline_s: float | None = None,
     fallback_model: str | None = None,
     query: str = "weather in Ulm",
 ) -> Outcome:
-    if deadline_s is not None and fallback_model is not None:
-        timeout_s = min(timeout_s, deadline_s / 2)
     selector = ContextRelevanceSelector(
         client, "test-model", timeout_s=timeout_s, fallback_model=fallback_model
     )

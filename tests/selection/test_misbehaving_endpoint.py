@@ -106,11 +106,11 @@ class Selectors:
         self._client = OpenAICompatibleClient(server.config())
 
     async def __call__(self, number: int) -> tuple[list[Any], int]:
+        fallback_model = "second" if number % 3 else None
         outcome = await CHOOSERS[kind_of(number)](
             self._client,
-            timeout_s=DEADLINE_S,
-            deadline_s=DEADLINE_S,
-            fallback_model="second" if number % 3 else None,
+            timeout_s=DEADLINE_S / 2 if fallback_model else DEADLINE_S,
+            fallback_model=fallback_model,
             query=f"question {number}",
         )
         return outcome.chosen, len(outcome.attempts)

@@ -717,7 +717,7 @@ async def test_one_deadline_is_shared_by_both_attempts_s2_11() -> None:
 
     assert ToolSelectionConfig(timeout_s=3).total_s == 3
     assert ToolSelectionConfig(timeout_s=3, fallback_model="second").total_s == 6
-    config = ToolSelectionConfig(timeout_s=0.2, deadline_s=0.3, fallback_model="second")
+    config = ToolSelectionConfig(timeout_s=0.15, fallback_model="second")
     loop = asyncio.get_running_loop()
     started = loop.time()
     selection = await select(ScriptedClient([hang, hang]), config=config)
@@ -725,25 +725,7 @@ async def test_one_deadline_is_shared_by_both_attempts_s2_11() -> None:
     assert (selection.status, len(selection.attempts)) == ("timeout", 2)
 
 
-async def test_valid_calls_of_the_first_attempt_stay_when_the_second_fails_s2_07() -> None:
-    mixed = reply(weather("Ulm"), {"tool": "search_web", "args": {}})
-    config = WITH_FALLBACK.model_copy(update={"retry_dropped": True})
-    for second, cities in (
-        ("no json", ["Ulm"]),
-        (LLMConnectionError("down"), ["Ulm"]),
-        (reply(weather("Bonn")), ["Bonn"]),
-    ):
-        client = ScriptedClient([mixed, second])
-        selection = await select(client, config=config)
-        assert [call.args["city"] for call in selection.calls] == cities
-        assert (selection.status, len(selection.attempts), selection.problem) == ("ok", 2, "")
-        first, again = texts(client), texts(client, 1)
-        assert again[0] == first[0]
-        assert again[1].startswith(first[1])
-        assert "search_web: invalid args" in again[1]
-
-
-async def test_a_partly_valid_answer_is_one_call_by_default_s2_05() -> None:
+async def test_a_partly_valid_answer_is_one_call_s2_05() -> None:
     client = ScriptedClient([reply(weather("Ulm"), {"tool": "search_web", "args": {}})])
     assert len((await select(client, config=WITH_FALLBACK)).calls) == 1
     assert len(client.calls) == 1

@@ -234,7 +234,7 @@ async def test_no_property_of_a_third_party_client_is_run() -> None:
 
 async def decided(replies: list[Any], *, ends_in_s: float = 5.0) -> Outcome[str]:
     def judge(_: ToolCall) -> Verdict[str]:
-        return Verdict("", 0, usable=False, feedback="no such tool\nat all")
+        return Verdict("", 0, feedback="no such tool\nat all")
 
     client, prompt = ScriptedClient(replies), Prompt("s", "u", ToolCall, judge)
     ends_at = asyncio.get_running_loop().time() + ends_in_s

@@ -50,7 +50,7 @@ class SharedObjects:
         self.tools = [definition(topic) for topic in TOPICS]
         self.index = ToolIndex(self.tools, self.embedder)
         self.selector = LexicalRelevanceSelector()
-        self.replies = SelectionCache(max_entries=20)
+        self.replies = SelectionCache()
         self.counter = CalibratedCounter()
         self.memory = SqliteMemory(base / "memory.sqlite3", lock_timeout_s=60)
 
