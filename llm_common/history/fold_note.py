@@ -1,8 +1,8 @@
 """Writes the note about folded messages: what binds, what comes next, and where the rest is.
 
 The note has four sections, each within its share: what the user said, word for word, the values
-that the next call may need, the last state of a plan, and a receipt for each folded part with its
-best sentences and a line for each message. What binds comes first, and a line behind the user's
+that the next call may need, the last state of a plan, and a receipt for each folded part with a
+line for each message. What binds comes first, and a line behind the user's
 words says that the rest is data. It depends on the messages up to the last step of folding, so
 it changes only at a step.
 
@@ -12,17 +12,14 @@ any other.
 """
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import chain
 from typing import Final, NamedTuple
 
 from llm_common.core.tokens import TokenCounter
 from llm_common.history.binding import (
-    MIN_RULE_POINTS,
     Binding,
-    binding_points,
     bindings_of,
-    sentences_in,
 )
 from llm_common.history.index_line import Entry, index_line, values_of
 from llm_common.history.message_shapes import NOTE_BEGIN, HistoryMessage, ToolCall, new_message
@@ -34,10 +31,8 @@ _RULES_SHARE: Final = 0.35
 _INDEX_SHARE: Final = 0.5
 _PLAN_SHARE: Final = 0.3
 _RECEIPTS_SHARE: Final = 0.5
-_SENTENCES_SHARE: Final = 0.6
 _LINE_CHARS: Final = 100
 _MAX_SENTENCE_CHARS: Final = 200
-_READ_CHARS: Final = 4_000  # from the beginning of a message: the model can read a long paste back
 _MAX_RECEIPTS: Final = 8  # messages that the receipt names
 _MIN_QUOTE_POINTS: Final = 1.0  # half of the words are rare, or one binds
 _MAX_MISSES: Final = 20  # quotes that do not fit before the shorter ones behind are left out
@@ -50,11 +45,13 @@ _VALUES: Final = "Values: "
 _SPEAKER = re.compile(r"\d+ (\w+): (.*)")
 _NOTE = re.compile(rf"{NOTE_BEGIN}[^\n]*\n<<<(\w+)\n(.*)\n\1>>>", re.DOTALL)
 
-# The quotes of the model in a part: sentences that bind before those with a number, a path or a
-# name in code. Ranks, which were not fitted.
-_OF_BINDING: Final = 3
-_OF_DETAIL: Final = 2
-_DETAILS: Final = (re.compile(r"\d"), re.compile(r"[`_/@]"))
+_MIN_PLAN_ITEMS: Final = 3
+# "- [x] step", as in Markdown. A numbered list may be anything, so it is no plan. A `\s*` in front
+# would search a run of blank lines again from each of them.
+_CHECKBOX = re.compile(r"^[^\S\n]*(?:[-*+]|\d+[.)])\s*\[[ xX~/-]\]\s+\S.*$", re.MULTILINE)
+# The field names of the planning tools of Claude Code, Codex, LangChain and opencode.
+_STATE_FIELDS: Final = ("status", "state")
+_TEXT_FIELDS: Final = ("content", "step", "task", "title", "text", "description")
 
 
 class Segment(NamedTuple):
@@ -104,22 +101,7 @@ class _Content(NamedTuple):
     receipts: Sequence[re.Match[str]]  # of earlier notes
     entries: Sequence[Entry]
     plan: Sequence[str]
-    sentences: Sequence[Sequence["Sentence"]]  # of each segment
     messages: Sequence[str]  # of each segment, a line for each message
-
-
-class Sentence(NamedTuple):
-    """A sentence of a message, with its weight."""
-
-    position: int
-    speaker: str
-    text: str
-    weight: int
-
-    @property
-    def line(self) -> str:
-        """Return the sentence with the position and the role of its message."""
-        return f"{self.position} {self.speaker}: {self.text}"
 
 
 class NoteWriter:
@@ -206,47 +188,35 @@ class NoteWriter:
             receipts,
             [entry for entry in values_of(written) if entry.value not in shown_text],
             [] if last_plan(shown) else last_plan(written),
-            [_sentences_of(segment.messages, notes) for segment in segments],
             [_lines_of(segment.messages, notes) for segment in segments],
         )
 
     def _lines(self, content: _Content, budget: _Budget) -> list[str]:
         said = _said_lines(content, budget)
-        quoted = {line.partition(": ")[2].casefold() for line in said}
         budget.take(_DATA)
         data = [
             *_index_lines(content, budget),
             *_plan_lines(content, budget),
-            *self._part_lines(content, quoted, budget),
+            *self._part_lines(content, budget),
         ]
         return [*said, _DATA, *data] if data else said
 
-    def _part_lines(self, content: _Content, quoted: Collection[str], budget: _Budget) -> list[str]:
-        """Return the receipt of each part, with its best sentences and a line for each message."""
+    def _part_lines(self, content: _Content, budget: _Budget) -> list[str]:
+        """Return the receipt of each part, with a line for each message."""
         # The newest parts are named, as the older ones matter less.
         receipts = budget.section(_RECEIPTS_SHARE)
         first = len(content.segments)
         while first and receipts.take(content.segments[first - 1].heading):
             first -= 1
-        named = content.segments[first:]
-        share = _SENTENCES_SHARE / max(len(named), 1)
-        sections = [budget.section(share) for _ in named]
-        quotes: list[list[Sentence]] = []
-        for sentences, section in zip(content.sentences[first:], sections, strict=True):
-            unquoted = [
-                sentence for sentence in sentences if sentence.text.casefold() not in quoted
-            ]
-            quotes.append([sentence for sentence in unquoted if section.take(sentence.line)])
-        message_lines: list[list[str]] = []
-        for text in reversed(content.messages[first:]):
-            message_lines.insert(0, [text] if text and budget.take(text) else [])
-
         lines: list[str] = []
+        for index in reversed(range(first, len(content.segments))):
+            part = [content.segments[index].heading]
+            text = content.messages[index]
+            if text and budget.take(text):
+                part.append(text)
+            lines = [*part, *lines]
         if first:
-            lines.append(f"{first} earlier parts: find them with {self._search_name}")
-        for segment, sentences, texts in zip(named, quotes, message_lines, strict=True):
-            # Sorted by position, so the quotes are in the order of the conversation.
-            lines += [segment.heading, *(sentence.line for sentence in sorted(sentences)), *texts]
+            lines.insert(0, f"{first} earlier parts: find them with {self._search_name}")
         return lines
 
 
@@ -370,38 +340,6 @@ def _lines_of(messages: Sequence[HistoryMessage], notes: Collection[int]) -> str
     return "\n".join(lines)
 
 
-def _sentences_of(
-    messages: Sequence[HistoryMessage], notes: Mapping[int, Sequence[str]]
-) -> list[Sentence]:
-    """Return the sentences of the model that have a weight, best first, each where it is newest."""
-    newest: dict[str, Sentence] = {}
-    for message in messages:
-        spoken: list[tuple[str, str]] = []
-        # Callers may store what `fold` returned, and fold it again with its note.
-        for line in notes.get(message.position, ()):
-            if match := _SPEAKER.match(line):
-                spoken.append((match[1], match[2]))
-        if message.role == "assistant":
-            spoken += [(message.role, line) for line in message.text[:_READ_CHARS].split("\n")]
-        for speaker, line in spoken:
-            for text in sentences_in(line):
-                weight = _OF_BINDING if binding_points(text) >= MIN_RULE_POINTS else 0
-                weight += sum(_OF_DETAIL for pattern in _DETAILS if pattern.search(text))
-                if weight:
-                    shown = one_line(text, max_chars=_MAX_SENTENCE_CHARS)
-                    newest[shown.casefold()] = Sentence(message.position, speaker, shown, weight)
-    return sorted(newest.values(), key=lambda sentence: (-sentence.weight, sentence[:3]))
-
-
-_MIN_ITEMS: Final = 3
-# "- [x] step", as in Markdown. A numbered list may be anything, so it is no plan. A `\s*` in front
-# would search a run of blank lines again from each of them.
-_CHECKBOX = re.compile(r"^[^\S\n]*(?:[-*+]|\d+[.)])\s*\[[ xX~/-]\]\s+\S.*$", re.MULTILINE)
-# The field names of the planning tools of Claude Code, Codex, LangChain and opencode.
-_STATE_FIELDS: Final = ("status", "state")
-_TEXT_FIELDS: Final = ("content", "step", "task", "title", "text", "description")
-
-
 def last_plan(messages: Sequence[HistoryMessage]) -> list[str]:
     """Return the items of the newest plan in messages, or no items."""
     for message in reversed(messages):
@@ -409,7 +347,7 @@ def last_plan(messages: Sequence[HistoryMessage]) -> list[str]:
             if items := [*_items_of_call(call)]:
                 return items
         items = [item.strip() for item in _CHECKBOX.findall(message.text)]
-        if len(items) >= _MIN_ITEMS:
+        if len(items) >= _MIN_PLAN_ITEMS:
             return items
     return []
 
