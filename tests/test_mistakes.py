@@ -441,7 +441,7 @@ MISTAKES = [
         "two tools of one name",
         lambda at: registry().register(lambda: None, name="weather"),
         ConfigError,
-        "a tool called weather is registered already; choose another name, or pass replace=True",
+        "a tool called weather is registered already; choose another name, or unregister it first",
     ),
     Mistake(
         "a tool with any arguments",

@@ -42,7 +42,6 @@ class Folded(BaseModel):
         tokens: Tokens of these messages.
         parts: The stored parts, in the order of folding.
         role_tokens: Tokens of the messages by role.
-        message_count: Number of messages before folding.
     """
 
     model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True)
@@ -51,7 +50,6 @@ class Folded(BaseModel):
     tokens: int
     parts: tuple[FoldedPart, ...] = ()
     role_tokens: dict[str, int] = {}
-    message_count: int = 0
 
 
 async def fold(
@@ -139,7 +137,6 @@ async def fold(
         tokens=plan.tokens,
         parts=tuple(plan.parts),
         role_tokens=plan.role_tokens,
-        message_count=len(history),
     )
     record(
         "fold",

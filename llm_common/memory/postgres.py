@@ -111,6 +111,7 @@ _VECTORS = """CREATE TABLE IF NOT EXISTS {schema}.vectors (
 )"""
 
 _NEAREST = 64  # lines by vector that join the ranking
+_PAPERS_K = 60  # a higher value makes the first ranks differ less
 # `:name` in statements that SQLite shares, but not a cast such as `::text`.
 _VALUE = re.compile(r"(?<!:):([a-z_]+)")
 _CURRENT = "(NOT events.superseded AND (events.valid_until IS NULL OR events.valid_until > now()))"
@@ -705,38 +706,23 @@ def _event(role: str, text: str, timestamp: datetime, metadata: dict[str, Scalar
     return Event(role=MessageRole(role), text=text, timestamp=timestamp, metadata=metadata)
 
 
-def reciprocal_rank_fusion(
-    rankings: Sequence[Sequence[str]], *, k: int = 60, weights: Sequence[float] | None = None
-) -> list[Hit]:
+def reciprocal_rank_fusion(rankings: Sequence[Sequence[str]]) -> list[Hit]:
     """Fuse rankings, so that a key with a high rank in many of them comes first.
 
-    The score of a key is the sum of `weight / (k + rank)` over the rankings that contain it. The
-    first rank is 1. Only ranks count, so rankings whose scores do not compare can be fused. From
+    The score of a key is the sum of `1 / (60 + rank)` over the rankings that contain it. The first
+    rank is 1. Only ranks count, so rankings whose scores do not compare can be fused. From
     Cormack, Clarke and Büttcher, "Reciprocal rank fusion outperforms Condorcet and individual rank
     learning methods", SIGIR 2009.
 
     Args:
         rankings: Keys, best first. A repeated key counts once, at its best rank.
-        k: A higher value makes the first ranks differ less. The default is the paper's.
-        weights: A factor for each ranking. None weighs all alike.
 
     Returns:
         A hit for each key, best first. Ties are in the order of the keys.
-
-    Raises:
-        ValueError: If `k` is negative, or `weights` and `rankings` differ in length.
     """
-    if k < 0:
-        raise ValueError(f"k is {k}; it must be 0 or more")
-    if weights is None:
-        weights = [1.0] * len(rankings)
-    if len(weights) != len(rankings):
-        raise ValueError(
-            f"{len(weights)} weights for {len(rankings)} rankings; give one weight a ranking"
-        )
     shares: dict[str, list[float]] = {}
-    for weight, ranking in zip(weights, rankings, strict=True):
+    for ranking in rankings:
         for rank, key in enumerate(dict.fromkeys(ranking), start=1):
-            shares.setdefault(key, []).append(weight / (k + rank))
+            shares.setdefault(key, []).append(1 / (_PAPERS_K + rank))
     # fsum is exact, so keys with the same ranks tie whatever the order of the rankings.
     return best_first(Hit(key, math.fsum(terms)) for key, terms in shares.items())

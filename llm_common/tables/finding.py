@@ -168,7 +168,7 @@ class _Search:
             yield table_of_records(path, items)
             yield from self._nested(path, items)
         elif _are_rows(items):
-            yield _table_with_header(path, None, items)
+            yield _table_with_header(path, items)
         elif _are_scalars(items):
             yield table_of_rows(path, ["value"], ([item] for item in items))
         else:
@@ -342,11 +342,11 @@ def _names_in(header: Json) -> list[str] | None:
     return texts if len(texts) == len(names) else None
 
 
-def _table_with_header(path: str, header: list[str] | None, rows: list[list[Json]]) -> Table:
-    if header is None and _is_header(rows[0], rows[1:]):
+def _table_with_header(path: str, rows: list[list[Json]]) -> Table:
+    if _is_header(rows[0], rows[1:]):
         header = [str(name) for name in rows[0]]
         rows = rows[1:]
-    if header is None:
+    else:
         header = [f"column_{number}" for number in range(1, len(rows[0]) + 1)]
     return table_of_rows(path, header, rows)
 

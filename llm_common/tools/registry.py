@@ -42,7 +42,6 @@ class ToolRegistry:
         description: str | None = None,
         parameters: Mapping[str, Any] | None = None,
         read_only: bool | None = None,
-        replace: bool = False,
     ) -> Tool:
         """Register a tool, and return it as a `Tool`.
 
@@ -53,8 +52,6 @@ class ToolRegistry:
             description: The description of a function's tool. See `Tool`.
             parameters: JSON Schema of a function's arguments. None derives it from the type hints.
             read_only: Whether calls of the function change nothing. See `Tool`.
-            replace: Whether a registered tool of the same name is replaced. Otherwise the name is
-                an error, because one tool would silently run for the other.
 
         Raises:
             ConfigError: If the name is taken or not allowed, or the arguments cannot be described.
@@ -63,10 +60,10 @@ class ToolRegistry:
         registered = _tool_from(
             tool, name=name, description=description, parameters=parameters, read_only=read_only
         )
-        if registered.name in self._tools and not replace:
+        if registered.name in self._tools:
             raise ConfigError(
                 f"a tool called {registered.name} is registered already; choose another name, or "
-                "pass replace=True",
+                "unregister it first",
                 variable="name",
                 value=registered.name,
             )

@@ -228,7 +228,8 @@ def test_two_tools_never_share_a_name() -> None:
     registry = ToolRegistry([a])
     with pytest.raises(ConfigError, match="registered already"):
         registry.register(b, name="a")
-    registry.register(b, name="a", replace=True)
+    registry.unregister("a")
+    registry.register(b, name="a")
     tool = registry.get("a")
     assert tool is not None
     assert tool.description == "Returns it."

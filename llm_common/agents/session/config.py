@@ -76,7 +76,6 @@ class SessionConfig:
         pinned: Texts that each prompt of `fold` has word for word, such as an application's rules.
         max_tool_tokens: Maximum tokens of all tool definitions, above which `choose_tools` hides
             some. None always shows all tools.
-        tool_limit: Number of tools that the newest messages choose before tools shown earlier.
         max_read_tokens: Maximum tokens of an answer of the tools that read and search.
         search_name: The name of the tool that searches.
         query_name: The name of the tool that queries records.
@@ -91,7 +90,6 @@ class SessionConfig:
     fold: FoldPolicy | None = _FOLD
     pinned: tuple[str, ...] = ()
     max_tool_tokens: int | None = 4_000
-    tool_limit: int = 20
     max_read_tokens: int = DEFAULT_MAX_TOKENS
     search_name: str = SEARCH_NAME
     query_name: str = QUERY_NAME

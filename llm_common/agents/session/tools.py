@@ -68,6 +68,8 @@ _TOOL_WORDS: Final = {
     "required": ["query"],
     "additionalProperties": False,
 }
+# Tools that the newest messages choose before tools that were shown earlier.
+_TOOLS_OF_NEWEST: Final = 20
 _log = logging.getLogger(__name__)
 
 
@@ -88,7 +90,7 @@ class ToolChooser:
         self._config = config
         self._trace = trace
         self._shortlist = ToolShortlist(
-            _indexes_of(config), max_tokens=max_tokens, limit=config.tool_limit
+            _indexes_of(config), max_tokens=max_tokens, limit=_TOOLS_OF_NEWEST
         )
 
     async def choose(

@@ -9,7 +9,6 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,6 +27,8 @@ from llm_common.runtime import in_thread
 
 _RECORD_EVERY_S: Final = 2.0
 _MAX_RECORDS: Final = 20
+# Tokens are sent in the clear, so only this machine may connect.
+_HOST: Final = "127.0.0.1"
 
 
 class ServerReport(BaseModel):
@@ -204,38 +205,28 @@ async def serve_http(
     config: GatewayConfig,
     *,
     tokens: Sequence[str],
-    host: str = "127.0.0.1",
     port: int = 0,
     source: ConfigSource | None = None,
     on_listening: Callable[[str], object] = lambda _: None,
 ) -> None:
-    """Serve hosts over streamable HTTP at `/mcp`, until the process gets a signal to end.
+    """Serve hosts of this machine over streamable HTTP at `/mcp`, until a signal to end.
 
     Args:
         config: Servers, rules and limits.
         tokens: Bearer tokens, one of which a host has to send. Hosts with different tokens cannot
             read each other's results.
-        host: A loopback address.
-        port: The port to listen on. 0 for a free one.
+        port: The port of 127.0.0.1 to listen on. 0 for a free one.
         source: The files of the configuration, whose changes take effect. None follows none.
         on_listening: Called with the gateway's URL once it listens.
 
     Raises:
-        ConfigError: If the address is not a loopback address, the port is taken or not allowed, or
-            a token is missing or too short.
+        ConfigError: If the port is taken or not allowed, or a token is missing or too short.
     """
     import uvicorn  # noqa: PLC0415 - serving on stdio does not need it
 
-    if not (host == "localhost" or _is_loopback(host)):
-        raise ConfigError(
-            f"{host} can be reached from outside; use 127.0.0.1", variable="host", value=host
-        )
     checked = checked_tokens(tokens)
-    family, url_host = socket.AF_INET, host
-    if ":" in host:
-        family, url_host = socket.AF_INET6, f"[{host}]"
     try:
-        listening = socket.create_server((host, port), family=family)
+        listening = socket.create_server((_HOST, port))
     except (OSError, OverflowError) as exc:
         problem = "65535 is the highest"
         if isinstance(exc, OSError):
@@ -244,16 +235,16 @@ async def serve_http(
         raise ConfigError(reason, variable="port", value=str(port)) from exc
     with listening:
         # The socket queues connections already, so hosts may connect from now on.
-        on_listening(f"http://{url_host}:{listening.getsockname()[1]}/mcp")
+        on_listening(f"http://{_HOST}:{listening.getsockname()[1]}/mcp")
         async with (
             Gateway(config) as gateway,
             _recorded(config, gateway),
             _watched(gateway, source),
         ):
-            app = HttpTenants(gateway.server.streamable_http_app(host=host), gateway, checked)
+            app = HttpTenants(gateway.server.streamable_http_app(host=_HOST), gateway, checked)
             # Hosts keep their streams open, so uvicorn would wait for them without end.
             settings = uvicorn.Config(
-                app, host=host, log_level="warning", timeout_graceful_shutdown=3
+                app, host=_HOST, log_level="warning", timeout_graceful_shutdown=3
             )
             # uvicorn handles SIGTERM and then raises it again, which would end the process here.
             _at_sigterm(lambda: None)
@@ -334,10 +325,3 @@ def _is_running(pid: int) -> bool:
     except OSError:
         return False
     return True
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False

@@ -108,17 +108,14 @@ class RecordedRuns:
     def __init__(self, directory: Path | None) -> None:
         self._directory = directory
 
-    def rows(
-        self, *, limit: int, offset: int = 0, folder: str | None = None
-    ) -> tuple[list[RunRow], int]:
+    def rows(self, *, limit: int, offset: int = 0) -> tuple[list[RunRow], int]:
         """Return one page of runs, newest first, and the number of all runs.
 
         Args:
             limit: Maximum number of rows.
             offset: Number of newer runs to skip.
-            folder: Name of a query's folder, to return only its runs.
         """
-        paths = [path for path in self._paths(folder) if not _why_no_run(path)]
+        paths = [path for path in self._paths(None) if not _why_no_run(path)]
         return [_read_row(path) for path in paths[offset : offset + limit]], len(paths)
 
     def strangers(self) -> list[str]:

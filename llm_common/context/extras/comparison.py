@@ -2,10 +2,9 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain, combinations
-from typing import Any
 
 from llm_common.context.bundle import ContextBundle
 from llm_common.context.request import (
@@ -16,9 +15,6 @@ from llm_common.context.request import (
 )
 from llm_common.context.scoring import STRATEGIES, Strategy
 from llm_common.context.selector import select_and_pack_context
-from llm_common.text.display import one_line
-
-_ID_CHARS = 48
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,42 +49,6 @@ class StrategyComparison:
 
     outcomes: tuple[StrategyOutcome, ...]
     overlaps: Mapping[tuple[str, str], float]
-
-    def explain(self) -> dict[str, Any]:
-        """Return the comparison as plain data for JSON, without the texts of the items."""
-        strategies: list[dict[str, Any]] = []
-        for outcome in self.outcomes:
-            entry = {
-                "strategy": outcome.strategy,
-                "metadata": asdict(outcome.bundle.metadata),
-                "kept": [*map(list, outcome.kept)],
-                "only_here": [*map(list, outcome.only_here)],
-            }
-            strategies.append(entry)
-        overlaps: list[dict[str, Any]] = []
-        for pair, overlap in self.overlaps.items():
-            overlaps.append({"strategies": list(pair), "overlap": overlap})
-        return {"strategies": strategies, "overlaps": overlaps}
-
-    def explain_text(self) -> str:
-        """Return the comparison as text.
-
-        Each strategy has a line, followed by the items that only it kept. Each pair has a line.
-        """
-        lines: list[str] = []
-        for outcome in self.outcomes:
-            metadata = outcome.bundle.metadata
-            lines.append(
-                f"{outcome.strategy}: {len(outcome.bundle.kept)} items, "
-                f"{metadata.total_tokens:,} of {metadata.budget:,} tokens"
-            )
-            for kind, item_id in outcome.only_here:
-                shown_id = one_line(item_id, max_chars=_ID_CHARS)
-                lines.append(f"  only here: {kind} {shown_id}")
-        for (left, right), share in self.overlaps.items():
-            agreement = f"overlap of {left} and {right}: {share:.0%}"
-            lines.append(agreement)
-        return "\n".join(lines)
 
 
 def compare_strategies(

@@ -89,12 +89,7 @@ async def test_addresses_other_than_loopback_are_refused(tmp_path: Path) -> None
             assert (await http.post(address, json={}, headers=headers)).status_code == status
 
 
-@pytest.mark.parametrize(
-    ("host", "tokens"),
-    [("0.0.0.0", TOKENS), ("example.org", TOKENS), ("127.0.0.1", ()), ("127.0.0.1", ("short",))],
-)
-async def test_other_machines_and_missing_tokens_are_refused(
-    host: str, tokens: tuple[str, ...]
-) -> None:
+@pytest.mark.parametrize("tokens", [(), ("short",)])
+async def test_missing_and_short_tokens_are_refused(tokens: tuple[str, ...]) -> None:
     with pytest.raises(ConfigError):
-        await serve_http(config_of(), tokens=tokens, host=host)
+        await serve_http(config_of(), tokens=tokens)
