@@ -1,8 +1,8 @@
-"""Rank documents in memory that are added and removed one by one, with BM25."""
+"""Rank documents in memory with BM25."""
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from functools import lru_cache
 from typing import Final
 
@@ -23,63 +23,29 @@ class Postings:
     """Scores documents against terms by BM25.
 
     A request takes about 50 ns for each document that contains one of its terms. A term that no
-    earlier request had takes three times as long. The order of insertion never changes a score. Not
-    safe to share between threads.
+    earlier request had takes three times as long. The order of the documents never changes a score.
+    Threads may share one.
 
     Args:
         bm25: The parameters of the formula.
+        documents: The terms of each document, by its key.
+
+    Attributes:
+        keys: The sorted keys. An index into them identifies a document in the scores.
     """
 
-    def __init__(self, bm25: BM25) -> None:
-        self._bm25 = bm25
-        self._documents: dict[str, Counter[str]] = {}
+    def __init__(self, bm25: BM25, documents: Mapping[str, Iterable[str]]) -> None:
+        self.keys = tuple(sorted(documents))
+        self._indexes = {key: index for index, key in enumerate(self.keys)}
+        self._documents = {key: Counter(documents[key]) for key in self.keys}
+        self._norms = bm25.length_norms([counts.total() for counts in self._documents.values()])
         self._postings: dict[str, dict[str, int]] = {}
-        self._is_stale = True  # the attributes below are computed on demand
-        self._keys: tuple[str, ...] = ()
-        self._indexes: dict[str, int] = {}
-        self._norms: list[float] = []
-        self._scores: dict[str, dict[int, float]] = {}
-        self._weights: list[float] = []
-
-    @property
-    def keys(self) -> tuple[str, ...]:
-        """Return the sorted keys. An index into them identifies a document in the scores."""
-        self._refresh()
-        return self._keys
-
-    def _refresh(self) -> None:
-        if not self._is_stale:
-            return
-        self._keys = tuple(sorted(self._documents))
-        self._indexes = {key: index for index, key in enumerate(self._keys)}
-        lengths = [self._documents[key].total() for key in self._keys]
-        self._norms = self._bm25.length_norms(lengths)
-        self._scores, self._weights = {}, []
-        self._is_stale = False
-
-    def put(self, key: str, terms: Iterable[str]) -> None:
-        """Add a document, or replace the document with that key."""
-        self.discard(key)
-        counts = self._documents[key] = Counter(terms)
-        for term, count in counts.items():
-            self._postings.setdefault(term, {})[key] = count
-
-    def discard(self, key: str) -> None:
-        """Remove a document, if it exists."""
-        for term in self._documents.pop(key, ()):
-            posting = self._postings[term]
-            del posting[key]
-            if not posting:
-                del self._postings[term]
-        self._is_stale = True
-
-    def rebuild(self) -> None:
-        """Compute everything from the documents again, after a change that did not end."""
-        self._postings = {}
         for key, counts in self._documents.items():
             for term, count in counts.items():
                 self._postings.setdefault(term, {})[key] = count
-        self._is_stale = True
+        # Computed on demand. Two threads may compute the same entry, which is then set twice.
+        self._scores: dict[str, dict[int, float]] = {}
+        self._weights: list[float] = []
 
     def scores(
         self,
@@ -95,7 +61,6 @@ class Postings:
             among: Indexes of the documents that count. None includes all.
             max_matches: Terms in more documents than this are ignored.
         """
-        self._refresh()
         totals: dict[int, float] = {}
         for term in terms:
             scores = self._term_scores(term)
@@ -116,12 +81,13 @@ class Postings:
             terms: The terms to look for, each distinct term once.
             among: Indexes of the documents that count. None includes all.
         """
-        self._refresh()
         if not self._weights:
             idfs = {term: self._idf(term) for term in self._postings}
-            for key in self._keys:
-                # fsum is exact, so the order in which terms were added does not change a share.
-                self._weights.append(math.fsum(map(idfs.__getitem__, self._documents[key])))
+            weights: list[float] = []
+            for counts in self._documents.values():
+                # fsum is exact, so the order of the terms does not change a share.
+                weights.append(math.fsum(map(idfs.__getitem__, counts)))
+            self._weights = weights
         totals: dict[int, float] = {}
         for term in terms:
             weight = self._idf(term)
@@ -140,7 +106,6 @@ class Postings:
 
         A small pool then counts as a larger one, so that scores compare between pools.
         """
-        self._refresh()
         norm = self._norms[self._indexes[key]]
         total = 0.0
         for term in terms:

@@ -6,7 +6,6 @@ from hypothesis import given, settings, strategies as st
 
 from llm_common.tools import Tool, ToolDefinition, ToolIndex
 from llm_common.tools.tool_index import MIN_SCORE
-from tests.forking import held_by_a_thread, run_in_child
 
 
 def tool(name: str, description: str = "", **parameters: Any) -> Tool:
@@ -64,16 +63,9 @@ def test_the_order_of_insertion_never_matters(tools: list[Tool], query: str) -> 
     assert ToolIndex(tools).rank(query) == ToolIndex(TOOLS).rank(query)
 
 
-def test_one_tool_is_added_replaced_and_removed() -> None:
-    index = ToolIndex(TOOLS)
-    index.add(tool("tides", "High water."))
-    assert names(index, "tides")[:1] == ["tides"]
-    index.add(tool("tides", "Opens the calendar."))
-    assert (names(index, "high water"), names(index, "calendar"), len(index)) == ([], ["tides"], 7)
-    index.remove("tides")
-    index.remove("tides")
-    assert ("tides" in index, names(index, "calendar")) == (False, [])
-    assert index.rank("stock price") == ToolIndex(TOOLS).rank("stock price")
+def test_the_last_tool_of_a_repeated_name_counts() -> None:
+    index = ToolIndex([*TOOLS, tool("tides", "High water."), tool("tides", "Opens the calendar.")])
+    assert (names(index, "high water"), names(index, "calendar")) == ([], ["tides"])
 
 
 def test_each_sub_query_brings_its_best_tool_and_the_whole_counts_no_more() -> None:
@@ -172,25 +164,6 @@ def test_a_value_of_any_depth_among_the_values_of_a_parameter_is_passed_over() -
     assert names(ToolIndex([paint], min_score=0), "green wall") == ["paint"]
 
 
-def test_a_child_repairs_an_index_that_another_thread_was_changing_f_201() -> None:
-    index = ToolIndex(TOOLS)
-    index.rank("stock price", 3)
-    with held_by_a_thread(index._lock):
-        # As far as `add` and `remove` may have come at the fork.
-        index._words.put("paint_wall", ["paint", "wall"])
-        index._words._postings["stock"] = {}
-        index._letters.discard("notes")
-
-        def use() -> None:
-            assert names(index, "paint a wall") == []
-            assert names(index, "searches the notes") == names(without_notes, "searches the notes")
-            index.add(tool("notes", "Searches the notes about stock."))
-            assert index.rank("stock price") == ToolIndex(TOOLS).rank("stock price")
-
-        without_notes = ToolIndex([row for row in TOOLS if row.name != "notes"])
-        assert run_in_child(use) == 0
-
-
 def test_a_tool_has_the_score_of_the_sub_query_that_it_fits_best() -> None:
     index = ToolIndex(TOOLS)
     best, worse = (index.rank(text, 10) for text in ("stock price", "stock"))
@@ -213,7 +186,7 @@ def test_a_sub_query_that_fits_badly_brings_no_tool_to_the_front() -> None:
     assert names(index, "", 2, texts) == ["getStockPrice", "getStockPriceHistory"]
 
 
-def test_an_embedder_sees_the_tools_as_they_are_now() -> None:
+def test_an_embedder_sees_the_tools_in_the_order_of_their_names() -> None:
     class Recorder:
         def __init__(self) -> None:
             self.texts: list[tuple[str, ...]] = []
@@ -226,18 +199,12 @@ def test_an_embedder_sees_the_tools_as_they_are_now() -> None:
     index = ToolIndex([tool("beta_two", "Second."), tool("alphaOne", "First.")], embedder)
     index.rank("first")
     index.rank("second")
-    index.add(tool("gamma", "Third."))
-    index.rank("third")
-    index.remove("beta_two")
-    index.rank("fourth")
     descriptions = []
     for texts in embedder.texts:
         descriptions.append([text.rpartition(" ")[2] for text in texts])
     assert descriptions == [
         ["First.", "Second."],
         ["First.", "Second."],
-        ["First.", "Second.", "Third."],
-        ["First.", "Third."],
     ]
 
 

@@ -78,9 +78,7 @@ class SharedObjects:
         assert chosen
         await self.manager.save_context("t", {"n": number % 40}, rows, None, query_id)
 
-        self.index.add(definition(f"extra{number % 9}"))
         assert self.index.rank(f"find {topic}", 1)[0].name == f"find_{topic}"
-        self.index.remove(f"find_extra{number % 9}")
         self.embedder.similarities(topic, [f"{topic} {number + row}" for row in range(20)])
         self.replies.put(f"key {number % 40}", {"number": number % 40}, client=self)
         assert self.replies.get(f"key {number % 40}", client=self) == {"number": number % 40}

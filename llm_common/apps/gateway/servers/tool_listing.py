@@ -202,10 +202,11 @@ class ToolListing:
     def search(self, query: str) -> tuple[str, tuple[str, ...]]:
         """Return the tools that match a query, as a text of up to 2,000 tokens, and their names."""
         if self._index is None:
-            self._index = ToolIndex()
+            definitions: list[ToolDefinition] = []
             for name, tool in self.tools.items():
                 description = printable(tool.description[:_MAX_INDEXED_CHARS])
-                self._index.add(ToolDefinition(name, description, tool.parameters))
+                definitions.append(ToolDefinition(name, description, tool.parameters))
+            self._index = ToolIndex(definitions)
         names = tuple(row.name for row in self._index.rank(query, limit=_MAX_MATCHES))
         if not names:
             sizes = Counter(tool.server for tool in self.tools.values())
