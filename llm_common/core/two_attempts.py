@@ -51,7 +51,9 @@ class CallOptions:
     @property
     def total_s(self) -> float:
         """Return the seconds that the whole choice may take: `timeout_s` for each possible call."""
-        return self.timeout_s * (1 if self.fallback_model is None else 2)
+        if self.fallback_model is None:
+            return self.timeout_s
+        return 2 * self.timeout_s
 
     def ends_at(self) -> float:
         """Return the deadline of a choice that starts now, on the running loop's clock."""

@@ -37,12 +37,13 @@ class Postings:
     def __init__(self, bm25: BM25, documents: Mapping[str, Iterable[str]]) -> None:
         self.keys = tuple(sorted(documents))
         self._indexes = {key: index for index, key in enumerate(self.keys)}
-        self._documents = {key: Counter(documents[key]) for key in self.keys}
-        self._norms = bm25.length_norms([counts.total() for counts in self._documents.values()])
+        self._documents: dict[str, Counter[str]] = {}
         self._postings: dict[str, dict[str, int]] = {}
-        for key, counts in self._documents.items():
+        for key in self.keys:
+            counts = self._documents[key] = Counter(documents[key])
             for term, count in counts.items():
                 self._postings.setdefault(term, {})[key] = count
+        self._norms = bm25.length_norms(list(map(Counter.total, self._documents.values())))
         # Computed on demand. Two threads may compute the same entry, which is then set twice.
         self._scores: dict[str, dict[int, float]] = {}
         self._weights: list[float] = []
