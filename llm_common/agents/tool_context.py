@@ -18,7 +18,6 @@ from llm_common.agents.session.session import Session
 from llm_common.core.structured import SupportsChat
 from llm_common.errors import StoreError
 from llm_common.pointers.store import ContextPointerStore
-from llm_common.redaction.redactor import Redactor
 from llm_common.selection.relevance_ranking import OnNoMatch, select_by_keywords
 
 __all__ = ["StoredContext", "ToolContextManager"]
@@ -113,11 +112,6 @@ class ToolContextManager:
         return self._session.store
 
     @property
-    def redactor(self) -> Redactor:
-        """Return the redactor of the store, which removes secrets before a save."""
-        return self._session.store.redactor
-
-    @property
     def context_dir(self) -> Path:
         """Return the folder of a file store.
 
@@ -133,11 +127,6 @@ class ToolContextManager:
     def session_id(self) -> str:
         """Return the session's id, which is also the query id of results saved without one."""
         return self._session.results.session_id
-
-    @property
-    def is_named(self) -> bool:
-        """Return whether the caller chose the id, so other processes can resume it."""
-        return self._session.results.is_named
 
     @property
     def pointers(self) -> Sequence[ContextPointer]:
