@@ -103,7 +103,7 @@ app.command(
     epilog=example(
         'pack "where are uploads checked" src tests',
         "pack QUESTION -o prompt.txt",
-        "pack QUESTION --tree --line-numbers --question --copy",
+        "pack QUESTION --tree --line-numbers --question",
     ),
 )(pack)
 app.command(rich_help_panel=_TRY, epilog=example("doctor", "doctor --offline --all"))(doctor)

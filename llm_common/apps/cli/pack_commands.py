@@ -1,8 +1,7 @@
 """`llm-common pack`: packs the parts of a folder that answer a question."""
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -17,11 +16,9 @@ from llm_common.apps.cli.terminal import (
     print_json,
     print_text,
     safe_text,
-    say,
     show_progress,
     stderr_console,
 )
-from llm_common.runtime import missing_extra
 
 if TYPE_CHECKING:
     from llm_common.folders import FolderPack, PackedFile
@@ -111,9 +108,6 @@ def pack(
             "--output", "-o", metavar="FILE", dir_okay=False, help="Write to a file, not to stdout."
         ),
     ] = None,
-    copy: Annotated[
-        bool, typer.Option("--copy", help="Copy the packed text to the clipboard instead.")
-    ] = False,
     exclude: Annotated[
         list[str] | None,
         typer.Option(
@@ -156,14 +150,8 @@ def pack(
 
     An index on disk, which only you can read, makes the next question fast.
     """
-    from llm_common.apps.cli.pack_commands import find_clipboard
     from llm_common.folders import pack_folder
 
-    if copy and (json or output):
-        other = "--json" if json else "--output"
-        raise typer.BadParameter(f"cannot be used with {other}", param_hint="--copy")
-    # Before the search, which may take long.
-    clipboard = find_clipboard() if copy else None
     try:
         with show_progress("Listing files", silent=json) as progress:
             packed = pack_folder(
@@ -186,15 +174,12 @@ def pack(
         end("Interrupted. Files read so far stay in the index.", ExitCode.INTERRUPTED)
     if json:
         print_json(_document(packed, explain=explain), output)
-    elif clipboard is None and packed.text:  # a file keeps its text if there is nothing to write
+    elif packed.text:  # a file keeps its text if there is nothing to write
         print_text(packed.text, output)
     if not json:
         _show(packed, stderr_console(), explain=explain)
     if not packed.text:
         end(f"Nothing was packed: {_why_nothing(packed)}.", ExitCode.NOTHING)
-    if clipboard:
-        clipboard.copy(packed.text)
-        say(f"Copied {packed.tokens:,} tokens to the clipboard.")
 
 
 def _document(pack: "FolderPack", *, explain: bool) -> dict[str, object]:
@@ -285,42 +270,3 @@ def _why_nothing(pack: "FolderPack") -> str:
         f"none of {pack.searched:,} files has a word of the question. "
         "Use words that occur in the files"
     )
-
-
-_WAY_OUT = "Use --output FILE instead"
-
-
-class Clipboard(NamedTuple):
-    """A clipboard, and the functions that write and read it."""
-
-    write: Callable[[str], object]
-    read: Callable[[], str]
-
-    def copy(self, text: str) -> None:
-        """Copy a text, or end the command if the clipboard does not contain it afterwards."""
-        try:
-            self.write(text)
-            copied = self.read()
-        except (RuntimeError, OSError, UnicodeError) as exc:  # pyperclip's errors are RuntimeErrors
-            end(f"The clipboard cannot be used ({exc}). {_WAY_OUT}.", ExitCode.FAILED)
-        # pyperclip ignores the exit codes of the programs that it runs, and they fail without a
-        # display. Lines are compared, because a clipboard may change their ends.
-        if copied.splitlines() != text.splitlines():
-            end(f"The clipboard did not take the text. {_WAY_OUT}.", ExitCode.FAILED)
-
-
-def find_clipboard() -> Clipboard:
-    """Return the clipboard, or end the command if there is none, as over SSH.
-
-    Raises:
-        ConfigError: If pyperclip is not installed.
-    """
-    try:
-        import pyperclip
-    except ModuleNotFoundError as exc:
-        raise missing_extra("--copy needs pyperclip", "cli") from exc
-    write, read = pyperclip.determine_clipboard()
-    if not write:  # pyperclip returns a false object if it finds no clipboard
-        needs = "It needs a desktop, and xclip, xsel or wl-clipboard on Linux"
-        end(f"There is no clipboard. {needs}. {_WAY_OUT}.", ExitCode.FAILED)
-    return Clipboard(write, read)

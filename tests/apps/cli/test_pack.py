@@ -279,7 +279,7 @@ def test_help_names_every_option() -> None:
     output = CliRunner().invoke(app, ["pack", "--help"], env={"COLUMNS": "140"}).stdout
     options = (
         "--budget --max-files --min-score --line-numbers --tree --question --explain --json --output "
-        "--copy --exclude --hidden"
+        "--exclude --hidden"
     )
     for text in ("QUERY", "PATH", "secrets", "256", "--generated", "--cache-dir", *options.split()):
         assert text in output
