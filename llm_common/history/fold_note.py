@@ -199,7 +199,9 @@ class NoteWriter:
             *_plan_lines(content, budget),
             *self._part_lines(content, budget),
         ]
-        return [*said, _DATA, *data] if data else said
+        if not data:
+            return said
+        return [*said, _DATA, *data]
 
     def _part_lines(self, content: _Content, budget: _Budget) -> list[str]:
         """Return the receipt of each part, with a line for each message."""
@@ -256,9 +258,13 @@ def _said_lines(content: _Content, budget: _Budget) -> list[str]:
             quotes.append(line)
         else:
             misses += 1
-    lines = [_SAID, *said] if said else []
+    lines: list[str] = []
+    if said:
+        lines += [_SAID, *said]
     lines += _receipt(content, left_out, left_out_count, budget)
-    return [*lines, _ALSO_SAID, *quotes] if quotes else lines
+    if quotes:
+        lines += [_ALSO_SAID, *quotes]
+    return lines
 
 
 def _receipt(
@@ -302,7 +308,9 @@ def _index_lines(content: _Content, budget: _Budget) -> list[str]:
             break
         keys.add(entry.key)
         entries.append(entry)
-    return [f"{_VALUES}{index_line(entries)}"] if entries else []
+    if not entries:
+        return []
+    return [f"{_VALUES}{index_line(entries)}"]
 
 
 def _plan_lines(content: _Content, budget: _Budget) -> list[str]:
