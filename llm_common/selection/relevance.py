@@ -70,7 +70,7 @@ _MAX_DIGEST_CHARS: Final = 1_000
 _SAMPLE: Final = 20  # lines to estimate tokens from
 _MAX_DROPPED: Final = 100
 _NO_THREAD_IN_TIME: Final = (
-    "no thread was free before the deadline; raise the deadline, or run fewer selections at a time"
+    "no thread was free before the deadline; raise timeout_s, or run fewer selections at a time"
 )
 
 
