@@ -53,6 +53,8 @@ _NAME = re.compile(
 # Between result and meta, a writer takes about a millisecond. After this many mismatches a reader
 # waits for the lock.
 _MAX_READS = 3
+# A read costs a write only so often. The life after the last read is shorter by at most this time.
+_RENEW_EVERY: Final = timedelta(hours=1)
 
 
 @dataclass(frozen=True)
@@ -457,10 +459,6 @@ def matches_digest(pointer: ContextPointer, payload: bytes) -> bool:
         pointer.result_bytes == len(payload)
         and pointer.result_sha256 == hashlib.sha256(payload).hexdigest()
     )
-
-
-# A read costs a write only so often. The life after the last read is shorter by at most this time.
-_RENEW_EVERY: Final = timedelta(hours=1)
 
 
 def renewed(pointer: ContextPointer, read_at: datetime) -> ContextPointer | None:

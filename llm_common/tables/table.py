@@ -23,6 +23,9 @@ _MAX_DEPTH: Final = 4
 
 _MAX_NAME_CHARS: Final = 200
 _NESTED: Final = frozenset({dict, list})
+_MAX_CHARS: Final = 40  # of the tool's name, and of the path
+_DIGITS: Final = 6
+_OTHER: Final = re.compile(r"[^A-Za-z0-9]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,11 +196,6 @@ def distinct_names(names: Sequence[str]) -> list[str]:
         taken.add(unused.lower())
         distinct.append(unused)
     return distinct
-
-
-_MAX_CHARS: Final = 40  # of the tool's name, and of the path
-_DIGITS: Final = 6
-_OTHER: Final = re.compile(r"[^A-Za-z0-9]+")
 
 
 def result_name(tool_name: str, pointer_id: str) -> str:

@@ -38,6 +38,9 @@ from llm_common.text.display import one_line, printable, without_headings
 from llm_common.tools.read_back import read_context
 
 _MAX_TURNS: Final = 64  # of one conversation at once: more than any framework runs side by side
+_MAX_BYTES: Final = 5_000_000  # of a result that is compared, which takes half a second
+_MAX_CHARS: Final = 20_000  # of the changes, far more than a preview has
+_LINE_CHARS: Final = 200
 
 _log = logging.getLogger(__name__)
 
@@ -258,13 +261,6 @@ class ShownResults:
             max_tokens=self._config.max_read_tokens,
             counter=self._config.counter,
         )
-
-
-_MAX_BYTES: Final = 5_000_000  # of a result that is compared, which takes half a second
-_MAX_CHARS: Final = 20_000  # of the changes, far more than a preview has
-_LINE_CHARS: Final = 200
-
-_log = logging.getLogger(__name__)
 
 
 def shorter_form(

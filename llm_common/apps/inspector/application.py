@@ -47,6 +47,8 @@ _PASSAGE_CHARS: Final = 160
 _MAX_MATCHING_QUERIES: Final = 10
 _MAX_TOOLS: Final = 500
 _MAX_LISTED: Final = 10_000  # records of a query, read in about a second
+_UNSAFE: Final = re.compile(r"[^A-Za-z0-9_-]+")
+_MAX_NAME_CHARS: Final = 60
 
 
 class Inspector:
@@ -338,10 +340,6 @@ def _problem(_: Request, exc: Exception) -> Response:
     elif isinstance(exc, HTTPException):
         title, status, message = "Not found", exc.status_code, exc.detail
     return HTMLResponse(render("problem.html", title=title, message=message), status_code=status)
-
-
-_UNSAFE: Final = re.compile(r"[^A-Za-z0-9_-]+")
-_MAX_NAME_CHARS: Final = 60
 
 
 def download(pointer: ContextPointer, payload: bytes) -> Response:
