@@ -139,6 +139,8 @@ class Column:
     @cached_property
     def is_list(self) -> bool:
         """Whether some cells have several elements."""
+        if self.is_date or self.is_numeric:
+            return False
         lists = 0
         for cell, cells in self._sample_counts.items():
             may_be_list = isinstance(cell, str) and ("," in cell or cell.startswith("["))

@@ -1,4 +1,4 @@
-"""The words of a question: phrases, numbers, ranges, dates, negations and orders."""
+"""The words of a question: phrases, numbers, comparisons, negations and orders."""
 
 import re
 from collections.abc import Iterator
@@ -7,16 +7,19 @@ from functools import lru_cache
 from typing import Final
 
 from llm_common.ranking.lexical import folded, stem
-from llm_common.tables.values import MONTHS, date_of, number_of
 
 _MAX_WORDS: Final = 300
 _MAX_PHRASE_WORDS: Final = 8
 _MIN_STEM_CHARS: Final = 4
 _MAX_ENDING_CHARS: Final = 3
-_NEGATED_WORDS: Final = 4  # a negation reaches this far: "do not belong to women"
 
-_WORD: Final = re.compile(r"[^\s,;!?()\[\]{}\"“”]+")
-_TRIMMED: Final = ".:'`*\N{RIGHT SINGLE QUOTATION MARK}"
+# A number with its commas is one word, as is `2-bedroom` two.
+_WORD: Final = re.compile(
+    r"[-\u2212+]?[$€£¥₹]?-?\d{1,3}(?:,\d{3})+(?!\d)[^\s,;!?()\[\]{}\"“”]*"
+    r"|\d+(?=-[A-Za-z]{3})"
+    r"|[^\s,;!?()\[\]{}\"“”]+"
+)
+_TRIMMED: Final = ".:'`*-\N{RIGHT SINGLE QUOTATION MARK}"
 _POSSESSIVE: Final = re.compile(r"(?:['\N{RIGHT SINGLE QUOTATION MARK}]|/)s$")
 
 
@@ -24,9 +27,9 @@ def _set_of(words: str) -> frozenset[str]:
     return frozenset(words.split())
 
 
-_CLAUSE_END: Final = re.compile(r"[,;.!?]\s")
-_NEGATIONS: Final = _set_of(
-    "not no non without except excluding exclude isn't aren't don't doesn't didn't never other"
+NEGATIONS: Final = _set_of(
+    "not no non neither nor without except excluding exclude outside other isn't aren't wasn't"
+    " weren't don't doesn't didn't haven't hasn't cannot can't lack lacks lacking missing"
 )
 _DESCENDING: Final = _set_of(
     "highest most maximum max largest biggest greatest best top latest newest longest last"
@@ -44,6 +47,42 @@ FILLERS: Final = _set_of(
     " id ids name names there they them as so if"
 )
 """Words that are no value alone."""
+
+NEUTRAL: Final = _set_of(
+    "a an the this that these those which who whom whose what where when of in on at from by for to"
+    " with as is are was were be been being has have had having do does did can could would will"
+    " all any how many count number list show find give get tell display return want need know see"
+    " like please me us you i do there their they them it its inclusive exactly currently"
+    " still now yet also only together both either just so far ever already name names named called"
+    " labelled labeled marked tagged we our among well included work works working worked go goes"
+    " going placed offer offers offered offering provide provides provided record records row rows entry entries result results one ones data"
+    " come comes came belong belongs belonged live lives lived living located based made exist"
+    " contain contains contained containing hold holds carry carries carried include includes"
+    " including whether look looking let's let hi hello hey thanks thank value values whose"
+)
+"""Words that restrict no records, whatever the records are."""
+
+_NUMBER_WORDS: Final = {
+    word: float(number)
+    for number, word in enumerate(
+        "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen"
+        " fifteen sixteen seventeen eighteen nineteen twenty".split()
+    )
+} | {"thirty": 30.0, "forty": 40.0, "fifty": 50.0, "sixty": 60.0, "dozen": 12.0}
+_SCALES: Final = {
+    "hundred": 1e2,
+    "thousand": 1e3,
+    "k": 1e3,
+    "million": 1e6,
+    "mn": 1e6,
+    "billion": 1e9,
+    "bn": 1e9,
+}
+_NUMBER: Final = re.compile(
+    r"(?P<sign>[-\u2212+]?)(?P<currency>[$€£¥₹]?)(?P<inner>-?)"
+    r"(?P<digits>\d{1,3}(?:,\d{3})+|0|[1-9]\d*)(?P<fraction>\.\d+)?(?P<unit>[a-z%€$£°]*)(?P<plus>\+?)"
+)
+_CURRENCIES: Final = _set_of("$ € £ ¥ ₹ dollar dollars euro euros pound pounds usd eur gbp bucks")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,30 +103,64 @@ class Word:
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
-    """A range of numbers that the question names, such as `at least 5`."""
+class Number:
+    """A number of the question.
+
+    Attributes:
+        value: The number.
+        words: Indexes of its words, with those of its scale and its currency.
+        unit: Letters behind its digits, as `kg` of `5kg`.
+        is_money: Whether it has a currency.
+        is_open: Whether it ends with `+`.
+    """
+
+    value: float
+    words: range
+    unit: str = ""
+    is_money: bool = False
+    is_open: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Numbers that the question asks for, such as `at least 5`.
+
+    Attributes:
+        sign: `=`, `<`, `>`, `<=`, `>=` or `between`.
+        low: The number, or the lower one of two.
+        high: The number, or the higher one of two.
+        words: Indexes of the words, from the sign to the last number.
+        ending: Indexes of the words of a sign behind the number, as in `5 or more`.
+        adjective: What is compared, as "older" says. "" if the sign does not tell.
+        unit: Letters behind the digits.
+        is_money: Whether a currency stands beside the number.
+        is_written: Whether a sign stands there, so that the number is no mere value.
+    """
 
     sign: str
     low: float
     high: float
-    start: int
-    end: int
+    words: range
+    ending: range
+    adjective: str
+    unit: str
     is_money: bool
+    is_written: bool
 
     def contains(self, number: float) -> bool:
-        """Return whether a number lies in the range."""
+        """Return whether a number is one of those asked for."""
         if self.sign == "between":
             return self.low <= number <= self.high
-        if self.sign == ">=":
-            return number >= self.low
-        if self.sign == "<=":
-            return number <= self.low
-        return number > self.low if self.sign == ">" else number < self.low
+        if self.sign in (">=", ">"):
+            return number > self.low or (number == self.low and self.sign == ">=")
+        if self.sign in ("<=", "<"):
+            return number < self.low or (number == self.low and self.sign == "<=")
+        return number == self.low
 
     def __str__(self) -> str:
         if self.sign == "between":
-            return f"between {self.low:g} and {self.high:g}"
-        return f"{self.sign} {self.low:g}"
+            return f"between {self.low:.15g} and {self.high:.15g}"
+        return f"{self.sign} {self.low:.15g}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,22 +188,34 @@ def are_alike(first: str, second: str) -> bool:
     if first == second:
         return True
     shorter, longer = sorted((first, second), key=len)
+    if longer in (f"{shorter}er", f"{shorter}or"):  # who owns is the owner
+        return len(shorter) > 2  # noqa: PLR2004
     if len(shorter) < _MIN_STEM_CHARS or len(longer) - len(shorter) > _MAX_ENDING_CHARS:
         return False
     return longer.startswith(shorter)
+
+
+def singular(word: str) -> str:
+    """Return a noun in lower case without the ending of its plural or of a possession."""
+    word = _POSSESSIVE.sub("", word.lower()).rstrip("'\N{RIGHT SINGLE QUOTATION MARK}")
+    if word.endswith("ies") and len(word) > _MIN_STEM_CHARS:
+        return word[:-3] + "y"
+    if word.endswith(("ches", "shes", "sses", "xes")):
+        return word[:-2]
+    return word[:-1] if word.endswith("s") and not word.endswith("ss") else word
 
 
 def words_of(text: str) -> list[Word]:
     """Return the first 300 words of a text."""
     words: list[Word] = []
     for match in _WORD.finditer(text):
-        trimmed = match[0].strip(_TRIMMED)
+        trimmed = match[0].rstrip(_TRIMMED).lstrip(_TRIMMED.replace("-", ""))
         if not trimmed:
             continue
         if len(words) == _MAX_WORDS:
             break
         start = match.start() + match[0].index(trimmed)
-        lower = folded(trimmed)
+        lower = folded(trimmed).replace("\N{RIGHT SINGLE QUOTATION MARK}", "'")
         words.append(Word(lower, stem_of(lower), start, start + len(trimmed)))
     return words
 
@@ -141,24 +226,19 @@ class QuestionWords:
     Attributes:
         text: The question.
         words: Its words.
-        phrases: Each run of up to eight words in lower case, with the index of its first word.
-        stems: The stem of each word, with the index of the first word that has it.
-        numbers: Each number, with the index of its word.
+        phrases: Each run of up to eight words in lower case, with the indexes of its first words.
+        numbers: Its numbers, in their order.
     """
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.words = words_of(text)
-        self.phrases: dict[str, int] = {}
-        self.stems: dict[str, int] = {}
-        self.numbers: dict[float, int] = {}
+        self.phrases: dict[str, list[int]] = {}
         for index, word in enumerate(self.words):
             for last in self.words[index : index + _MAX_PHRASE_WORDS]:
-                self.phrases.setdefault(text[word.start : last.end].lower(), index)
-            self.stems.setdefault(word.stem, index)
-            number = number_of(word.text)
-            if number is not None:
-                self.numbers.setdefault(number, index)
+                phrase = text[word.start : last.end].lower()
+                self.phrases.setdefault(phrase, []).append(index)
+        self.numbers = list(self._numbers())
 
     def index_at(self, position: int) -> int:
         """Return the index of the word at a position of the text, or of the next word."""
@@ -167,36 +247,22 @@ class QuestionWords:
                 return index
         return len(self.words)
 
-    def is_negated(self, index: int) -> bool:
-        """Return whether one of the four words before a word negates it."""
-        start = self.words[index].start
-        for word in self.words[max(index - _NEGATED_WORDS, 0) : index]:
-            # A negation ends with its clause: "not for women, on sale".
-            between = self.text[word.end : start]
-            if word.text in _NEGATIONS and not _CLAUSE_END.search(between):
-                return True
-        return False
+    def between(self, first: int, last: int) -> str:
+        """Return the text from the end of a word to the beginning of another, in lower case."""
+        start = self.words[first].end if first >= 0 else 0
+        end = self.words[last].start if last < len(self.words) else len(self.text)
+        return self.text[start:end].lower()
 
-    def ranges(self) -> list[Range]:
-        """Return the ranges of numbers."""
-        ranges: list[Range] = []
-        lower = self.text.lower()
-        for sign, pattern in _RANGES:
-            for match in pattern.finditer(lower):
-                start, end = match.span()
-                if any(start < other.end and other.start < end for other in ranges):
-                    continue
-                numbers = [float(group.replace(",", "")) for group in match.groups() if group]
-                if sign == "between":
-                    numbers.sort()
-                is_money = _CURRENCY.search(lower[start : end + _CURRENCY_CHARS]) is not None
-                ranges.append(Range(sign, numbers[0], numbers[-1], start, end, is_money))
-        return ranges
+    @property
+    def is_counting(self) -> bool:
+        """Whether the question asks for a number of records."""
+        return _COUNTING.search(self.text) is not None
 
-    def dates(self) -> Iterator[tuple[str, int]]:
-        """Yield each year, month or day as the beginning of a date, with the index of its word."""
-        for match in _DATE.finditer(self.text):
-            yield date_of(match[0]) or match[0], self.index_at(match.start())
+    @property
+    def noun_start(self) -> int:
+        """Index of the first word that may be the noun for the records."""
+        match = _COUNTING.search(self.text)
+        return self.index_at(match.end()) if match is not None else 0
 
     def orders(self) -> Iterator[OrderWord]:
         """Yield the words that ask for an order."""
@@ -205,36 +271,139 @@ class QuestionWords:
             if is_descending or word.text in _ASCENDING:
                 yield OrderWord(index, is_descending, word.text in _OF_PRICES)
 
+    # --- numbers
 
-_CURRENCY: Final = re.compile(r"[$€£]|\b(?:dollars?|euros?|pounds?|usd|eur|gbp)\b")
-_CURRENCY_CHARS: Final = 10  # behind a number, in which a currency may stand
-_AMOUNT: Final = r"[$€£]?\s?(-?\d[\d,]{0,20}(?:\.\d{1,9})?)\s?[%$€£]?"
-_UNIT: Final = r"(?:\s+\w+){0,2}?,?\s+"  # "10 dollars and above"
+    def _numbers(self) -> Iterator[Number]:
+        index = 0
+        while index < len(self.words):
+            number = self._number_at(index)
+            if number is not None:
+                yield number
+                index = number.words.stop
+            else:
+                index += 1
+
+    def _number_at(self, index: int) -> Number | None:
+        word = self.words[index].text
+        value, unit, is_money, is_open = _NUMBER_WORDS.get(word), "", False, False
+        if value is None:
+            match = _NUMBER.fullmatch(word)
+            if match is None:
+                return None
+            value = float(match["digits"].replace(",", "") + (match["fraction"] or ""))
+            if match["sign"] in ("-", "\u2212") or match["inner"]:
+                value = -value
+            unit, is_money, is_open = match["unit"], bool(match["currency"]), bool(match["plus"])
+        if unit in _CURRENCIES:
+            unit, is_money = "", True
+        if unit == "m" and is_money:
+            unit = "mn"
+        end = index + 1
+        following = self.words[end].text if end < len(self.words) else ""
+        if unit in _SCALES:
+            value, unit = value * _SCALES[unit], ""
+        elif following in _SCALES and following != "k":
+            value *= _SCALES[following]
+            end += 1
+            following = self.words[end].text if end < len(self.words) else ""
+        if following in _CURRENCIES:
+            is_money, end = True, end + 1
+        return Number(value, range(index, end), unit, is_money, is_open)
+
+    def comparisons(self) -> Iterator[Comparison]:
+        """Yield what the question says of its numbers, in their order."""
+        numbers = iter(enumerate(self.numbers))
+        for position, number in numbers:
+            following = self.numbers[position + 1 : position + 2]
+            if following and self._spans(number, following[0]):
+                next(numbers)
+                yield self._span(number, following[0])
+            else:
+                yield self._comparison(number)
+
+    def _spans(self, first: Number, second: Number) -> bool:
+        """Return whether two numbers are the ends of a range, such as `5 to 10`."""
+        gap = self.between(first.words.stop - 1, second.words.start)
+        match = _JOINT.fullmatch(gap)
+        if match is None:
+            return False
+        before = _SPAN_SIGN.search(self.between(-1, first.words.start))
+        return before is not None or match["joint"] != "and"
+
+    def _span(self, first: Number, second: Number) -> Comparison:
+        before = _SPAN_SIGN.search(self.between(-1, first.words.start))
+        start = first.words.start if before is None else self.index_at(before.start())
+        low, high = first.value, second.value
+        if first.value < second.value / 500 and second.value % 1_000 == 0:  # "300 to 500k"
+            low *= 1_000 if first.value >= 1 else 1
+        low, high = sorted((low, high))
+        return Comparison(
+            "between",
+            low,
+            high,
+            range(start, second.words.stop),
+            range(0),
+            "",
+            first.unit or second.unit,
+            first.is_money or second.is_money,
+            is_written=True,
+        )
+
+    def _comparison(self, number: Number) -> Comparison:
+        start, end = number.words.start, number.words.stop
+        sign, adjective, ending = "", "", range(0)
+        before = _SIGN_BEFORE.search(self.between(-1, start))
+        if before is not None:
+            start = self.index_at(before.start())
+            sign = next(sign for name, sign in _SIGNS.items() if before[name])
+            adjective = before["up"] or before["down"] or ""
+            if before["not"]:
+                sign = _OPPOSITES[sign]
+        after = _SIGN_AFTER.match(self.text.lower(), self.words[end - 1].end)
+        if not sign and after is not None:
+            sign = ">=" if after["least"] else "<="
+            adjective = after["least"] or after["most"]
+            ending = range(self.index_at(after.start("joint")), self.index_at(after.end() - 1) + 1)
+        if not sign and number.is_open:
+            sign = ">="
+        return Comparison(
+            sign or "=",
+            number.value,
+            number.value,
+            range(start, end),
+            ending,
+            adjective.split()[-1] if adjective else "",
+            number.unit,
+            number.is_money,
+            is_written=bool(sign),
+        )
 
 
-def _after(words: str) -> re.Pattern[str]:
-    return re.compile(rf"{_AMOUNT}{_UNIT}(?:and|or)\s+(?:{words})\b")
-
-
-def _before(words: str) -> re.Pattern[str]:
-    return re.compile(rf"(?:{words})\s*{_AMOUNT}")
-
-
-_RANGES: Final[tuple[tuple[str, re.Pattern[str]], ...]] = (
-    ("between", re.compile(rf"\b(?:between|from)\s+{_AMOUNT}\s*+\w*\s*+(?:and|to|-)\s+{_AMOUNT}")),
-    (">=", _after("above|more|higher|over|up|greater|later|newer")),
-    ("<=", _after("below|less|lower|under|fewer|earlier|older")),
-    (">=", _before(r"\bat\s+least|\bminimum(?:\s+of)?|\bno\s+less\s+than|>=|≥|\bsince")),
-    ("<=", _before(r"\bat\s+most|\bmaximum(?:\s+of)?|\bup\s+to|\bno\s+more\s+than|<=|≤")),
-    (">", _before(r"\b(?:more|greater|higher|larger|bigger|longer|later)\s+than|\bexceed\w*")),
-    (">", _before(r"\bover|\babove|\bafter|>")),
-    ("<", _before(r"\b(?:less|fewer|lower|smaller|shorter|cheaper|earlier)\s+than")),
-    ("<", _before(r"\bunder|\bbelow|\bbefore|<")),
+_COUNTING: Final = re.compile(r"\b(?:how\s+many|how\s+often|number\s+of|count)\b", re.IGNORECASE)
+_UP: Final = (
+    "more expensive|more|greater|higher|larger|bigger|longer|older|later|heavier|taller|newer"
+    "|warmer|hotter|faster|better|costlier|pricier|wider|deeper"
 )
-_MONTH: Final = "|".join(sorted(MONTHS, key=len, reverse=True))
-_DATE: Final = re.compile(
-    rf"\b(?:\d{{4}}-\d\d(?:-\d\d)?"
-    rf"|(?:\d\d?(?:st|nd|rd|th)? )?(?:{_MONTH})\.?(?: \d\d?(?:st|nd|rd|th)?,?)? \d{{4}}"
-    r"|(?:19|20)\d\d)\b",
-    re.IGNORECASE,
+_DOWN: Final = (
+    "less expensive|less|fewer|lower|smaller|shorter|younger|earlier|lighter|cheaper|cooler|colder"
+    "|slower|worse"
 )
+_SIGN_BEFORE: Final = re.compile(
+    r"(?:\b(?P<not>not?|never)\s+)?"
+    rf"(?:(?P<gt>\b(?:(?P<up>{_UP})\s+than|over|above|exceed(?:s|ing|ed)?)|>)"
+    rf"|(?P<lt>\b(?:(?P<down>{_DOWN})\s+than|under|below|beneath)|<)"
+    r"|(?P<ge>\b(?:at\s+least|a\s+minimum\s+of|minimum(?:\s+of)?)|>=|≥)"
+    r"|(?P<le>\b(?:at\s+most|a\s+maximum\s+of|maximum(?:\s+of)?|up\s+to)|<=|≤)"
+    r"|(?P<eq>\b(?:exactly|precisely|equal\s+to|equals)|==?))"
+    r"(?:\s+the\s+\w+\s+of)?\s*$"
+)
+_SIGNS: Final = {"ge": ">=", "le": "<=", "gt": ">", "lt": "<", "eq": "="}
+_OPPOSITES: Final = {">": "<=", "<": ">=", ">=": "<", "<=": ">", "=": "!="}
+_SIGN_AFTER: Final = re.compile(
+    r"(?:\s+[a-z]\w*){0,2}?,?\s+(?P<joint>and|or)\s+"
+    r"(?:(?P<least>more|higher|above|over|up|greater|older|longer|later|larger|bigger|heavier"
+    r"|newer)|(?P<most>less|fewer|lower|below|under|younger|smaller|shorter|earlier|cheaper"
+    r"|lighter))\b(?!\s+than)"
+)
+_JOINT: Final = re.compile(r"\s*(?:[a-z$€£%]+\s*)?\b(?P<joint>and|to|through|until)\s+|\s*[-–—]\s*")
+_SPAN_SIGN: Final = re.compile(r"\b(?:between|from|ranging\s+from|in\s+the\s+range(?:\s+of)?)\s*$")

@@ -14,7 +14,8 @@ from typing import Final
 
 from llm_common.tables.columns import Column
 from llm_common.tables.lines import Lines
-from llm_common.tables.question import Condition, TableQuestion, read_question
+from llm_common.tables.question import TableQuestion, read_question
+from llm_common.tables.question_logic import Condition
 from llm_common.tables.table import Table
 from llm_common.tables.values import Cell, cell_text, elements_of, format_number, number_of
 from llm_common.text.display import one_line
@@ -69,7 +70,8 @@ class TableSketch:
         self._columns = [Column(table, index) for index in range(len(table.columns))]
         self._question: TableQuestion | None = None
         if question.strip():
-            self._question = read_question(question, table, self._columns)
+            nouns = f"{name} {table.path}"
+            self._question = read_question(question, table, self._columns, nouns=nouns)
 
     @cached_property
     def relevance(self) -> float:
@@ -191,6 +193,8 @@ class TableSketch:
         total = len(self._table.rows)
         if question.conditions or question.rows:
             lines.add(f"For the {self._question_name}:")
+        if question.unread:
+            return
         for condition in question.conditions[:_MAX_CONDITIONS]:
             lines.add(f"{_condition(condition)}: {len(condition.rows):,} of {total:,} records")
         if len(question.conditions) > 1:

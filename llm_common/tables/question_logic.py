@@ -1,0 +1,314 @@
+"""`conditions_of`: how the parts of a question belong together, and which words nobody read.
+
+"Not", "or", "and", "neither" and "but" stand between the parts. Two parts about one column are
+alternatives, or both are needed, as these words say. A count may be claimed only if every word that
+could restrict the records was read, so that all other words have to be known as harmless.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import Final
+
+from llm_common.tables.columns import Column
+from llm_common.tables.question_terms import LIST_WORDS, Term
+from llm_common.tables.question_words import NEGATIONS, NEUTRAL, QuestionWords, are_alike
+
+_JOINTS: Final = frozenset("and or nor but".split())
+_LIMITING: Final = frozenset("longer only all both every just necessarily".split())
+_GAP_WORDS: Final = frozenset("and or nor but than either both even also if as well".split())
+_PLURALS: Final = frozenset("people men women children staff persons folks".split())
+_MEASURES: Final = frozenset(
+    "times days weeks months years hours minutes seconds dollars euros points percent others".split()
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """Something that the question asks of the records.
+
+    Attributes:
+        columns: Indexes of the columns that it compares.
+        text: The condition for a reader, such as `status = open`.
+        rows: Indexes of the rows that meet it.
+    """
+
+    columns: tuple[int, ...]
+    text: str
+    rows: frozenset[int]
+
+
+@dataclass(slots=True)
+class _Part:
+    """One term, with the words that join it to the one before."""
+
+    term: Term
+    joint: str  # "and", "or", "but", "," or "" for none of them
+    is_negated: bool
+    continues: bool  # whether it goes on a list that began before: "Lima or Oslo"
+
+
+@dataclass(slots=True)
+class _Group:
+    """Parts about the same columns that follow each other."""
+
+    parts: list[_Part] = field(default_factory=list)
+
+    @property
+    def columns(self) -> tuple[int, ...]:
+        return self.parts[0].term.columns
+
+
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """What a question asks of the records.
+
+    Attributes:
+        conditions: The conditions, all of which a record has to meet.
+        unread: The words that may restrict the records and were not understood.
+        used: Indexes of the words that were read as parts.
+    """
+
+    conditions: tuple[Condition, ...]
+    unread: tuple[str, ...]
+    used: frozenset[int]
+
+
+def conditions_of(
+    question: QuestionWords,
+    terms: Sequence[Term],
+    columns: Sequence[Column],
+    nouns: frozenset[str],
+) -> Conditions:
+    """Return the conditions that the parts of a question make, and the words that are left.
+
+    Args:
+        question: The question.
+        terms: Its parts, in their order.
+        columns: The columns of the table.
+        nouns: Stems of words for the records, such as those of the tool's name.
+    """
+    return _Logic(question, terms, columns, nouns).result()
+
+
+class _Logic:
+    """The parts of one question about one table, put together."""
+
+    def __init__(
+        self,
+        question: QuestionWords,
+        terms: Sequence[Term],
+        columns: Sequence[Column],
+        nouns: frozenset[str],
+    ) -> None:
+        self._question = question
+        self._words = question.words
+        self._terms = terms
+        self._columns = columns
+        self._nouns = nouns
+        self._row_count = len(columns[0].cells) if columns else 0
+        self._used = {index for term in terms for index in term.words}
+        self._read = set(self._used)
+        self._first_term = min((term.first for term in terms), default=len(self._words))
+        self._doubts: set[int] = set()
+        """Indexes of words whose meaning is open."""
+
+    def result(self) -> Conditions:
+        groups = self._groups()
+        conditions = self._conditions(groups)
+        self._read |= self._counted_noun()
+        unread = {index for index in range(len(self._words)) if not self._is_harmless(index)}
+        unread |= self._doubts
+        texts = [self._words[index].text for index in sorted(unread)]
+        return Conditions(tuple(conditions), tuple(texts), frozenset(self._used))
+
+    # --- parts and groups
+
+    def _groups(self) -> list[_Group]:
+        groups: list[_Group] = []
+        previous: _Part | None = None
+        for term in self._terms:
+            part = self._part(term, previous)
+            is_same = previous is not None and previous.term.columns == term.columns
+            if groups and is_same:
+                groups[-1].parts.append(part)
+            else:
+                groups.append(_Group([part]))
+            if not term.is_certain:
+                self._doubts.add(term.first)
+            previous = part
+        return groups
+
+    def _part(self, term: Term, previous: _Part | None) -> _Part:
+        """Return a term with what stands between it and the one before."""
+        start = previous.term.last + 1 if previous is not None else 0
+        gap = range(start, term.first)
+        texts = [self._words[index].text for index in gap]
+        negations = [index for index in gap if self._is_negation(index)]
+        joint = next((text for text in reversed(texts) if text in _JOINTS), "")
+        if not joint and previous is not None and "," in self._between(previous.term.last, term):
+            joint = ","
+        continues = previous is not None and all(text in LIST_WORDS for text in texts)
+        is_negated = bool(negations)
+        if previous is not None:
+            self._read.update(index for index in gap if self._words[index].text in _GAP_WORDS)
+            is_same = previous.term.columns == term.columns
+            if continues and previous.is_negated and not negations:
+                is_negated = is_same
+                if not is_same and joint not in ("but",):
+                    self._doubts.add(term.first)
+        for index in negations:
+            self._read.update((index, index + 1) if self._is_than(index + 1) else (index,))
+        limited = any(
+            index + 1 < term.first and self._words[index + 1].text in _LIMITING for index in negations
+        )
+        if len(negations) > 1 or limited:
+            self._doubts.add(term.first)
+        return _Part(term, "and" if joint == "nor" else joint, is_negated, continues)
+
+    def _between(self, last: int, term: Term) -> str:
+        return self._question.between(last, term.first)
+
+    def _is_negation(self, index: int) -> bool:
+        text = self._words[index].text
+        return index not in self._used and (text in NEGATIONS or text.endswith("n't"))
+
+    def _is_than(self, index: int) -> bool:
+        return index < len(self._words) and self._words[index].text in ("than", "for")
+
+    # --- conditions
+
+    def _conditions(self, groups: list[_Group]) -> list[Condition]:
+        conditions = [self._condition(group) for group in groups]
+        alternatives = [
+            index for index, group in enumerate(groups) if index and group.parts[0].joint == "or"
+        ]
+        if alternatives and len(alternatives) == len(groups) - 1:
+            return [_either(conditions)]
+        self._doubts.update(groups[index].parts[0].term.first for index in alternatives)
+        for index, group in enumerate(groups):
+            for other in groups[:index]:
+                is_value = all(each.parts[0].term.sign == "=" for each in (group, other))
+                if other.columns == group.columns and is_value:
+                    self._doubts.add(group.parts[0].term.first)
+        return conditions
+
+    def _condition(self, group: _Group) -> Condition:
+        """Return what the parts about one column ask together."""
+        parts = group.parts
+        joints = {part.joint for part in parts[1:]}
+        is_either = self._are_alternatives(parts, joints)
+        sets = [self._rows_of(part) for part in parts]
+        rows = reduce(frozenset.union if is_either else frozenset.intersection, sets)
+        return Condition(group.columns, self._text(parts, is_either=is_either), rows)
+
+    def _are_alternatives(self, parts: Sequence[_Part], joints: set[str]) -> bool:
+        """Return whether a record needs one of the parts, and note what stays open."""
+        if len(parts) == 1:
+            return False
+        terms = [part.term for part in parts]
+        if "" in joints or ("or" in joints and joints - {"or", ","}):
+            self._doubts.add(terms[1].first)
+        negated = [part.is_negated ^ part.term.is_negated for part in parts]
+        if all(negated):
+            return False
+        if "or" in joints:
+            return True
+        is_list = any(self._columns[index].is_list for index in terms[0].columns)
+        is_point = all(
+            term.sign == "=" or (term.sign == "" and term.operand.startswith(("in ", "from ")))
+            for term in terms
+        )
+        if is_point and not is_list and not any(negated):
+            # "Paid and open orders" are those that are one or the other.
+            if not all(part.continues for part in parts[1:]):
+                self._doubts.add(terms[1].first)
+            return True
+        return False
+
+    def _rows_of(self, part: _Part) -> frozenset[int]:
+        if part.is_negated ^ part.term.is_negated:
+            return frozenset(range(self._row_count)) - part.term.rows
+        return part.term.rows
+
+    def _text(self, parts: Sequence[_Part], *, is_either: bool) -> str:
+        joint = " or " if is_either else " and "
+        name = " or ".join(self._columns[index].name for index in parts[0].term.columns[:3])
+        heads = [self._head(part) for part in parts]
+        if len(set(heads)) == 1:
+            if heads[0].endswith("not") and len(parts) > 1:
+                joint = " or "
+            return f"{name} {heads[0]} {joint.join(part.term.operand for part in parts)}".replace(
+                "  ", " "
+            )
+        texts = [
+            f"{name} {head} {part.term.operand}".replace("  ", " ")
+            for head, part in zip(heads, parts, strict=True)
+        ]
+        return joint.join(texts)
+
+    def _head(self, part: _Part) -> str:
+        if not part.is_negated ^ part.term.is_negated:
+            return part.term.sign
+        return {"=": "is not", "is": "is not", "has": "has not"}.get(part.term.sign, "not")
+
+    # --- words
+
+    def _counted_noun(self) -> set[int]:
+        """Return the word for the records themselves, such as "customers" in "how many customers".
+
+        It may be any noun, but none that names a column: "how many customers" asks for customers
+        where each record is an order.
+        """
+        index = self._noun_start()
+        phrase = []
+        while index < len(self._words):
+            text = self._words[index].text
+            is_known = index in self._read or text in NEUTRAL
+            if self._stem_is_noun(index):
+                return {index}
+            if is_known and phrase:
+                break
+            if not is_known:
+                phrase.append(index)
+            index += 1
+        if len(phrase) != 1 or self._columns_named(phrase[0]):
+            return set()
+        text = self._words[phrase[0]].text
+        is_plural = text in _PLURALS or (text.endswith("s") and not text.endswith("ss"))
+        return {phrase[0]} if is_plural and text not in _MEASURES else set()
+
+    def _noun_start(self) -> int:
+        return self._question.noun_start
+
+    def _stem_is_noun(self, index: int) -> bool:
+        return index not in self._used and self._words[index].stem in self._nouns
+
+    def _columns_named(self, index: int) -> list[Column]:
+        stem = self._words[index].stem
+        named = []
+        for column in self._columns:
+            if any(are_alike(part, stem) for part in (*column.last_stems, *column.outer_stems)):
+                named.append(column)
+        return named
+
+    def _is_harmless(self, index: int) -> bool:
+        """Return whether a word restricts no records that the conditions leave."""
+        word = self._words[index]
+        if index in self._read or word.text in NEUTRAL or word.stem in self._nouns:
+            return True
+        named = self._columns_named(index)
+        if not named:
+            return False
+        compared = {column for term in self._terms for column in term.columns}
+        if any(column.index in compared for column in named):
+            return True
+        # "Which customer has paid orders" asks for a column, "orders with a discount" does not.
+        return not self._question.is_counting and index < self._first_term
+
+
+def _either(conditions: Sequence[Condition]) -> Condition:
+    columns = tuple(dict.fromkeys(index for each in conditions for index in each.columns))
+    rows = reduce(frozenset.union, (each.rows for each in conditions))
+    return Condition(columns, " or ".join(each.text for each in conditions), rows)

@@ -1,0 +1,713 @@
+"""`terms_of`: what each part of a question asks of a column.
+
+A part is a value, a comparison, a span of days, a flag, a number of elements, or a missing value.
+Each takes its words, so that the year of a date is no number and no value. A part whose column the
+question leaves open is uncertain.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from llm_common.tables.columns import Column
+from llm_common.tables.question_dates import DateWords, dates_in
+from llm_common.tables.question_words import (
+    FILLERS,
+    NEGATIONS,
+    NEUTRAL,
+    Comparison,
+    QuestionWords,
+    are_alike,
+    singular,
+    stem_of,
+    words_of,
+)
+from llm_common.tables.values import Cell, cell_text, date_of, elements_of, flag_of, number_of
+
+_MAX_CELL_CHARS: Final = 4_000
+_WORDS_BEFORE: Final = 8
+_WORDS_AFTER: Final = 4
+_MAX_SHOWN_VALUES: Final = 3
+_CODE_DIGITS: Final = 3  # so many digits may be a value of a column that the question leaves out
+_MAX_COUNTED: Final = 1_000
+
+_FLAG_FILLERS: Final = frozenset({"is", "has", "with", "on", "are", "was", "i", "ha", "wa"})
+"""Words that a flag's name may have and a question may leave out: `is_active`, `on_sale`."""
+
+_BOUNDARIES: Final = frozenset(
+    "and or but with that which who whose where from in at on for to by than then plus".split()
+)
+_DATE_NOUNS: Final = frozenset("date dates day days time month year".split())
+LIST_WORDS: Final = frozenset("and or nor the a an in from of on by to both either even".split())
+"""Words between two parts of a question that begin no clause of their own."""
+
+_MONEY: Final = frozenset(map(stem_of, "price cost amount total fee fare charge".split()))
+_TIME: Final = frozenset(map(stem_of, ("duration", "length", "runtime")))
+_CONCEPTS: Final = {
+    stem_of(word): stems
+    for words, stems in (
+        ("older younger aged old", frozenset({"age"})),
+        ("expensive cheaper cost costs costing priced costlier pricier worth", _MONEY),
+        ("heavier lighter weigh weighs weighing", frozenset({"weight", "mass"})),
+        ("taller", frozenset({stem_of("height")})),
+        ("longer shorter lasting lasted lasts take takes took", _TIME),
+        ("larger bigger smaller", frozenset(map(stem_of, ("size", "area")))),
+        ("hotter warmer colder cooler", frozenset(map(stem_of, ("temperature", "temp")))),
+        ("from", frozenset(map(stem_of, ("origin", "source", "departure", "sender")))),
+        ("to", frozenset(map(stem_of, ("destination", "target", "arrival", "recipient")))),
+        ("earn earns earning make makes making", frozenset(map(stem_of, ("salary", "income")))),
+    )
+    for word in words.split()
+}
+"""Stems of adjectives and verbs, with those of the columns that they compare."""
+
+_NO_VALUES: Final = FILLERS | NEGATIONS | NEUTRAL
+_RESULT_VERBS: Final = frozenset("failed returned responded answered ended exited finished".split())
+_UNITS: Final = frozenset(
+    map(
+        stem_of,
+        "second minute hour day week month year km kilometer kilometre mile meter metre cm mm foot"
+        " feet inch kg gram pound ton liter litre percent kb mb gb tb ms sec min".split(),
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """What a part of the question asks of one column, or of several that share a value.
+
+    Attributes:
+        columns: Indexes of the columns.
+        first: Index of its first word.
+        last: Index of its last word.
+        words: Indexes of all words that it explains.
+        sign: How the cells compare, such as `=`, or "" if the operand says it.
+        operand: With what they compare, for a reader.
+        rows: Indexes of the rows that meet it.
+        is_negated: Whether its own words negate it, as "inactive" does.
+        is_certain: Whether the question leaves nothing open.
+    """
+
+    columns: tuple[int, ...]
+    first: int
+    last: int
+    words: frozenset[int]
+    sign: str
+    operand: str
+    rows: frozenset[int]
+    is_negated: bool = False
+    is_certain: bool = True
+
+
+def terms_of(
+    question: QuestionWords, columns: Sequence[Column], row_count: int, nouns: frozenset[str]
+) -> list[Term]:
+    """Return what the parts of a question ask, in their order.
+
+    Args:
+        question: The question.
+        columns: The columns of the table.
+        row_count: Number of rows of the table.
+        nouns: Stems of words for the records.
+    """
+    reading = _Terms(question, columns, row_count, nouns)
+    reading.read()
+    return sorted(reading.terms, key=lambda term: (term.first, term.last))
+
+
+@dataclass(slots=True)
+class _Found:
+    """Cells of a column that hold a phrase of the question, as a whole or as a part."""
+
+    whole: set[Cell] = field(default_factory=set)
+    part: set[Cell] = field(default_factory=set)
+    is_exact: bool = False  # whether one is written as in the question
+
+
+class _Terms:
+    """The parts of one question about one table."""
+
+    def __init__(
+        self,
+        question: QuestionWords,
+        columns: Sequence[Column],
+        row_count: int,
+        nouns: frozenset[str],
+    ) -> None:
+        self._nouns = nouns
+        self.terms: list[Term] = []
+        self._question = question
+        self._words = question.words
+        self._columns = columns
+        self._row_count = row_count
+        self._used: set[int] = set()
+        self._names = {part for column in columns for part in column.last_stems}
+
+    def read(self) -> None:
+        dates = dates_in(self._question)
+        numbers = {index for date in dates if not date.is_number for index in date.words}
+        self._read_dates(date for date in dates if not date.is_number)
+        self._read_comparisons(numbers)
+        self._read_dates(
+            date for date in dates if date.is_number and self._used.isdisjoint(date.words)
+        )
+        self._read_presence()
+        self._read_values()
+        self._read_flags()
+
+    def _add(self, term: Term) -> None:
+        self.terms.append(term)
+        self._used |= term.words
+
+    # --- which column
+
+    def _window(self, first: int, last: int) -> tuple[list[int], list[int]]:
+        """Return the words that may name the column of a part: before it, nearest first, and behind."""
+        before: list[int] = []
+        for index in range(first - 1, max(first - 1 - _WORDS_BEFORE, -1), -1):
+            if index in self._used or self._words[index].text in _BOUNDARIES:
+                break
+            before.append(index)
+        behind: list[int] = []
+        for index in range(last + 1, min(last + 1 + _WORDS_AFTER, len(self._words))):
+            is_end = "," in self._question.between(index - 1, index)
+            if is_end or index in self._used or self._words[index].text in _BOUNDARIES:
+                break
+            behind.append(index)
+        return before, behind
+
+    def _named_by(self, column: Column, indexes: Iterable[int]) -> tuple[float, set[int]]:
+        """Return how well words name a column, and which of them do."""
+        score, named = 0.0, set()
+        parts: set[str] = set()
+        for index in indexes:
+            stem = self._words[index].stem
+            if self._words[index].text == column.name.lower() and len(column.name) > 1:
+                parts.update(column.last_stems)
+                named.add(index)
+                score += 2.0
+                continue
+            for part in (*column.last_stems, *column.outer_stems):
+                if part in self._nouns and len(column.last_stems) > 1:
+                    continue
+                if len(part) > 1 and are_alike(part, stem) and part not in parts:
+                    parts.add(part)
+                    named.add(index)
+                    score += 1.0 if part in column.last_stems else 0.4
+            concept = _CONCEPTS.get(stem, frozenset())
+            if not concept.isdisjoint(column.last_stems):
+                named.add(index)
+                score += 0.8 + 0.3 * concept.issuperset(column.last_stems)
+        if parts.issuperset(column.last_stems):
+            score += 0.3
+        return score, named
+
+    def _column_named(
+        self, indexes: Sequence[int], fits: Callable[[Column], bool]
+    ) -> tuple[Column | None, set[int], bool]:
+        """Return the fitting column that words name best, these words, and whether it is alone."""
+        best, chosen, words, is_alone = 0.0, None, set[int](), True
+        for column in self._columns:
+            if not fits(column):
+                continue
+            score, named = self._named_by(column, indexes)
+            if score > best:
+                best, chosen, words, is_alone = score, column, named, True
+            elif score == best and score > 0:
+                is_alone = False
+        return chosen, words, is_alone
+
+    # --- dates
+
+    def _read_dates(self, dates: Iterable[DateWords]) -> None:
+        previous: Term | None = None
+        for date in dates:
+            term = self._date_term(date, previous)
+            if term is not None:
+                self._add(term)
+                previous = term
+
+    def _date_term(self, date: DateWords, previous: Term | None) -> Term | None:
+        first, last = date.words.start, date.words.stop - 1
+        before, behind = self._window(first, last)
+        near = [*before, *behind]
+        if date.is_year:
+            column, named, is_alone = self._column_named(near, _is_date_or_year)
+        else:
+            column, named, is_alone = self._column_named(near, _is_date)
+        if column is None and previous is not None and self._goes_on(previous, first):
+            [index] = previous.columns
+            column, is_alone = self._columns[index], previous.is_certain
+        if column is None:
+            fitting = [each for each in self._columns if _is_date(each)]
+            if not fitting and date.is_year:
+                fitting = [each for each in self._columns if _is_year(each)]
+            if not fitting:
+                return None
+            column = fitting[0]
+            is_alone = len(fitting) == 1 and not self._tells_event(before)
+        if not date.has_year:
+            years = {(date_of(cell) or "")[:4] for cell in column.counts}
+            is_alone = is_alone and len(years) == 1
+            date = date.of_year(min(years))
+        rows = set()
+        for row, cell in enumerate(column.cells):
+            moment = _moment_of(cell)
+            if moment is None:
+                continue
+            if len(moment) < len(date.low):
+                is_alone = False  # a month, where a day is asked for
+            if date.contains(moment):
+                rows.add(row)
+        words = {*named, *date.words}
+        words.update(index for index in near[:2] if self._words[index].text in _DATE_NOUNS)
+        return Term(
+            columns=(column.index,),
+            first=first,
+            last=last,
+            words=frozenset(words),
+            sign="",
+            operand=str(date),
+            rows=frozenset(rows),
+            is_certain=is_alone,
+        )
+
+    def _goes_on(self, previous: Term, first: int) -> bool:
+        """Return whether only words of a list stand between a term and a later word."""
+        between = (self._words[index].text for index in range(previous.last + 1, first))
+        return previous.last < first and all(text in LIST_WORDS for text in between)
+
+    def _tells_event(self, before: Sequence[int]) -> bool:
+        """Return whether the word before a date says what happened then, as in "closed in May"."""
+        if not before:
+            return False
+        word = self._words[before[0]].text
+        return word.endswith(("ed", "ing")) or word in _PARTICIPLES
+
+    # --- comparisons
+
+    def _read_comparisons(self, of_dates: set[int]) -> None:
+        previous: Column | None = None
+        for comparison in self._question.comparisons():
+            numbers = set(comparison.words)
+            if numbers & of_dates or numbers & self._used:
+                continue
+            column, words, is_certain = self._compared(comparison, previous)
+            if column is None:
+                continue
+            self._add_comparison(column, comparison, words, is_certain=is_certain)
+            previous = column
+
+    def _compared(
+        self, comparison: Comparison, previous: Column | None
+    ) -> tuple[Column | None, set[int], bool]:
+        """Return the column of a comparison, the words that name it, and whether that is certain."""
+        first, last = comparison.words.start, comparison.words.stop - 1
+        before, behind = self._window(first, last)
+        if comparison.ending:
+            behind += self._window(first, comparison.ending.stop - 1)[1]
+        signs = [each for each in comparison.words if self._words[each].stem in _CONCEPTS]
+        near = [*signs, *before, *behind]
+        if not comparison.is_written:
+            # "4 stars" and "a rating of 4", and no number that merely stands near a name.
+            near = [*[each for each in before[:4] if self._leads_to(each, first)], *behind[:2]]
+        column, named, is_alone = self._column_named(near, _is_counted)
+        if column is None and comparison.is_written:
+            if previous is not None and not behind and not before:
+                return previous, set(), True
+            column = self._only_measure(is_money=comparison.is_money)
+            is_alone = self._units_fit(column, behind) if column is not None else False
+        elif column is not None:
+            is_alone = is_alone and self._units_fit(column, behind)
+        units = {index for index in behind[:2] if self._words[index].stem in {*_UNITS, "old"}}
+        return column, named | units, is_alone
+
+    def _leads_to(self, index: int, number: int) -> bool:
+        """Return whether only such words as "of" and "is" stand between a word and a number."""
+        between = (self._words[each].text for each in range(index + 1, number))
+        names = {"of", "is", "are", "was", "equal", "to", "number", "no", "score", "the", "a"}
+        return all(
+            text in names or stem_of(text) in self._names or text in ("exactly",)
+            for text in between
+        )
+
+    def _units_fit(self, column: Column, behind: Sequence[int]) -> bool:
+        """Return whether the unit behind a number is the one of a column."""
+        stems = set(column.last_stems)
+        for index in behind[:2]:
+            stem = self._words[index].stem
+            if stem not in _UNITS or stem in stems or any(are_alike(stem, part) for part in stems):
+                continue
+            if not (stem == "year" and "age" in stems):
+                return False
+        return True
+
+    def _only_measure(self, *, is_money: bool) -> Column | None:
+        """Return the one numeric column, without ids, that an amount without a name can mean."""
+        measures = []
+        for column in self._columns:
+            is_price = column.is_money or bool(_MONEY & set(column.last_stems))
+            if column.is_numeric and not column.is_id and (is_price or not is_money):
+                measures.append(column)
+        return measures[0] if len(measures) == 1 else None
+
+    def _add_comparison(
+        self, column: Column, comparison: Comparison, named: set[int], *, is_certain: bool
+    ) -> None:
+        is_list = column.is_list and not column.is_numeric
+        rows = set()
+        for row, cell in enumerate(column.cells):
+            number = float(len(_elements(cell))) if is_list else number_of(cell)
+            if number is not None and comparison.contains(number):
+                rows.add(row)
+        operand = str(comparison)
+        sign = ""
+        if is_list:
+            operand = f"{operand} elements"
+            sign = "has"
+        words = named | set(comparison.words) | set(comparison.ending)
+        last = max(comparison.words.stop, comparison.ending.stop) - 1
+        self._add(
+            Term((column.index,), comparison.words.start, last, frozenset(words), sign, operand,
+                 frozenset(rows), is_certain=is_certain and _is_comparable(column))
+        )  # fmt: skip
+
+    # --- values
+
+    def _read_values(self) -> None:
+        found: dict[str, dict[int, _Found]] = {}
+        for column in self._columns:
+            self._find_values(column, found)
+        # A longer value is meant with all of its words: `New York City`, and not also `New York`.
+        taken: list[tuple[range, str]] = []
+        for phrase in sorted(found, key=lambda phrase: (-len(phrase), phrase)):
+            length = len(words_of(phrase))
+            for first in self._question.phrases[phrase]:
+                indexes = range(first, first + length)
+                if self._used.isdisjoint(indexes) and self._may_be_value(indexes, found[phrase]):
+                    taken.append((indexes, phrase))
+                    self._used.update(indexes)
+        previous: Term | None = None
+        for indexes, phrase in sorted(taken, key=lambda entry: entry[0].start):
+            term = self._value_term(phrase, indexes, found[phrase], previous)
+            if term is None:
+                self._used.difference_update(indexes)
+            else:
+                self._add(term)
+                previous = term
+
+    def _find_values(self, column: Column, found: dict[str, dict[int, _Found]]) -> None:
+        """Add the phrases of the question that are values of a column."""
+        if column.is_flag:
+            return
+        is_told_apart = column.is_list or column.is_category
+        if not is_told_apart and self._names_no_cell(column):
+            return
+        for cell in column.counts:
+            if isinstance(cell, bool):
+                continue
+            if isinstance(cell, str):
+                self._find_in_text(column, cell, found)
+                continue
+            for number in self._question.numbers:
+                if number.value == cell and len(number.words) == 1:
+                    phrase = self._words[number.words.start].text
+                    entry = found.setdefault(phrase, {}).setdefault(column.index, _Found())
+                    entry.whole.add(cell)
+
+    def _find_in_text(
+        self, column: Column, cell: str, found: dict[str, dict[int, _Found]]
+    ) -> None:
+        if len(cell) > _MAX_CELL_CHARS:
+            return
+        elements = elements_of(cell) if column.is_list else (cell,)
+        for text in column.parts_of(cell, with_words=True):
+            phrase = self._phrase_of(column, text)
+            if phrase is None:
+                continue
+            entry = found.setdefault(phrase, {}).setdefault(column.index, _Found())
+            (entry.whole if text in elements else entry.part).add(cell)
+            for index in self._question.phrases[phrase]:
+                entry.is_exact |= self._question.text.startswith(text, self._words[index].start)
+
+    def _phrase_of(self, column: Column, text: str) -> str | None:
+        """Return the phrase of the question that is a text, or its plural, or None."""
+        lower = text.strip().lower()
+        if lower in self._question.phrases:
+            return lower
+        if column.is_category and lower.replace("'s", "").isalpha():
+            one = singular(lower)
+            for word in self._words:
+                if singular(word.text) == one:
+                    return self._question.text[word.start : word.end].lower()
+        return None
+
+    def _names_no_cell(self, column: Column) -> bool:
+        """Return whether the question has no whole value of a column. Fast for many values."""
+        texts = [cell for cell in column.counts if isinstance(cell, str)]
+        lower = set(map(str.lower, map(str.strip, texts)))
+        numbers = {number.value for number in self._question.numbers}
+        return lower.isdisjoint(self._question.phrases) and numbers.isdisjoint(column.counts)
+
+    def _may_be_value(self, indexes: range, found: dict[int, _Found]) -> bool:
+        words = [self._words[index] for index in indexes]
+        if len(words) == 1 and len(words[0].text) == 1 and not words[0].text.isdigit():
+            return False
+        following = self._words[indexes.stop].text if indexes.stop < len(self._words) else ""
+        if words[-1].text == "other" and following == "than":
+            return False
+        if not all(word.text in _NO_VALUES for word in words):
+            return True
+        # "On hold" and "of type other" are values, "of" and "other" are not.
+        whole = [self._columns[index] for index, entry in found.items() if entry.whole]
+        before = range(max(indexes.start - 1, 0), indexes.start)
+        named = any(self._named_by(column, before)[1] for column in whole)
+        return bool(whole) and (len(words) > 1 or named)
+
+    def _value_term(
+        self, phrase: str, indexes: range, found: dict[int, _Found], previous: Term | None
+    ) -> Term | None:
+        before, behind = self._window(indexes.start, indexes.stop - 1)
+        near = [*before[:3], *behind[:2]]
+        if indexes.start and self._words[indexes.start - 1].text in ("from", "to"):
+            near.append(indexes.start - 1)
+        named = {
+            index: words
+            for index in found
+            if (words := self._named_by(self._columns[index], near)[1])
+        }
+        if not named and previous is not None and self._goes_on(previous, indexes.start):
+            named = {index: set() for index in previous.columns if index in found}
+        if phrase.lstrip("-").replace(",", "").isdigit():
+            is_code = len(phrase) >= _CODE_DIGITS
+            found = {
+                index: entry
+                for index, entry in found.items()
+                if index in named or self._is_key(index) or (is_code and self._is_code(index))
+            }
+        elif all(self._words[index].stem in self._names for index in indexes):
+            # The question speaks of the column, unless rows have exactly this value.
+            found = {index: entry for index, entry in found.items() if entry.whole}
+        if not found:
+            return None
+        chosen = _narrowed(found, named)
+        rows: set[int] = set()
+        cells: set[Cell] = set()
+        is_whole = True
+        is_certain = len(chosen) == 1
+        for index, entry in chosen.items():
+            column = self._columns[index]
+            wanted = entry.whole or entry.part
+            if column.is_list:
+                is_certain &= not (entry.whole and entry.part)
+                wanted = entry.whole | entry.part
+                is_whole = False
+            elif not entry.whole:
+                is_whole = False
+                is_certain &= len(entry.part) == 1
+            cells |= wanted
+            rows.update(row for row, cell in enumerate(column.cells) if cell in wanted)
+        words = set(indexes).union(*(named.get(index, ()) for index in chosen))
+        operand = self._question.text[
+            self._words[indexes.start].start : self._words[indexes.stop - 1].end
+        ]
+        if is_whole:
+            texts = sorted(map(cell_text, cells))
+            operand = " or ".join(texts[:_MAX_SHOWN_VALUES])
+            is_certain &= len(texts) <= _MAX_SHOWN_VALUES
+        if phrase.isdigit():
+            words |= self._result_words(indexes.start)
+        return Term(
+            columns=tuple(sorted(chosen)),
+            first=indexes.start,
+            last=indexes.stop - 1,
+            words=frozenset(words),
+            sign="=" if is_whole else "has",
+            operand=operand,
+            rows=frozenset(rows),
+            is_certain=is_certain,
+        )
+
+    def _result_words(self, first: int) -> set[int]:
+        """Return the words before a code that say that it was the outcome: "failed with"."""
+        words = set()
+        for index in range(max(first - 2, 0), first):
+            if self._words[index].text in _RESULT_VERBS:
+                words.add(index)
+        return words
+
+    def _is_key(self, index: int) -> bool:
+        column = self._columns[index]
+        return column.is_id and len(column.counts) == self._row_count
+
+    def _is_code(self, index: int) -> bool:
+        return self._columns[index].is_category
+
+    # --- flags
+
+    def _read_flags(self) -> None:
+        compared = {column for term in self.terms for column in term.columns}
+        for column in self._columns:
+            if column.index in compared or not column.is_flag:
+                continue
+            indexes, is_negated = self._flag_words(column)
+            if not indexes:
+                continue
+            rows = frozenset(
+                row for row, cell in enumerate(column.cells) if flag_of(cell) is True
+            )
+            words = set(indexes)
+            for index in range(indexes[-1] + 1, min(indexes[-1] + 4, len(self._words))):
+                text = self._words[index].text
+                if text in ("true", "yes", "false", "no"):
+                    words.update(range(indexes[-1] + 1, index + 1))
+                    is_negated ^= text in ("false", "no")
+                    break
+                if text not in ("is", "=", "set", "to", "flag"):
+                    break
+            self._add(
+                Term((column.index,), indexes[0], max(words), frozenset(words), "=", "yes", rows,
+                     is_negated=is_negated)
+            )  # fmt: skip
+
+    def _flag_words(self, column: Column) -> tuple[list[int], bool]:
+        """Return the words that name a flag with all of its words, and whether they negate it."""
+        indexes, is_negated = [], False
+        for part in column.last_stems:
+            if part in _FLAG_FILLERS:
+                continue
+            for index, word in enumerate(self._words):
+                if index in self._used:
+                    continue
+                prefix = next(
+                    (
+                        each
+                        for each in ("un", "in", "non-", "non", "not-")
+                        if word.text.startswith(each)
+                        and stem_of(word.text.removeprefix(each)) == part
+                    ),
+                    None,
+                )
+                if prefix or are_alike(part, word.stem):
+                    indexes.append(index)
+                    is_negated |= prefix is not None
+                    break
+            else:
+                return [], False
+        return sorted(indexes), is_negated
+
+    # --- missing values
+
+    def _read_presence(self) -> None:
+        """Read "no manager", "without an email", "have a manager" and "were returned"."""
+        for index in range(1, len(self._words)):
+            if index in self._used:
+                continue
+            for column in self._columns:
+                if column.is_flag or not self._is_whole_name(column, index):
+                    continue
+                sign = self._presence_sign(column, index)
+                if sign is not None:
+                    self._add_presence(column, index, is_negated=sign in _LACKING)
+                    break
+
+    def _presence_sign(self, column: Column, index: int) -> str | None:
+        """Return the word that says that a column has a value or none, if one does."""
+        start = index - 1
+        while start > 0 and self._words[start].text in ("a", "an", "any", "some", "been", "yet"):
+            start -= 1
+        sign = self._words[start].text
+        if sign in _ABSENT or sign in _LACKING:
+            return sign
+        is_end = self._ends_clause(index)
+        if start < index - 1 and sign in _HAVING and is_end:
+            return sign
+        is_event = column.is_date and None in column.cells and self._tells_event([index])
+        return sign if is_event and is_end else None
+
+    def _is_whole_name(self, column: Column, index: int) -> bool:
+        parts = [part for part in column.last_stems if part not in _FLAG_FILLERS]
+        if column.is_date:
+            parts = [part for part in parts if part not in _DATE_ENDINGS]
+        if parts in (["name"], ["id"]) and column.outer_stems:
+            parts = [column.outer_stems[-1]]
+        return len(parts) == 1 and are_alike(parts[0], self._words[index].stem)
+
+    def _ends_clause(self, index: int) -> bool:
+        following = self._words[index + 1].text if index + 1 < len(self._words) else "and"
+        return following in ("and", "or", "but") or "," in self._question.between(index, index + 1)
+
+    def _add_presence(self, column: Column, index: int, *, is_negated: bool) -> None:
+        present: set[int] = set()
+        for row, cell in enumerate(column.cells):
+            is_missing = cell is None or cell == "" or (column.is_list and not _elements(cell))
+            if not is_missing:
+                present.add(row)
+        is_zero_open = column.is_numeric and any(number_of(cell) == 0 for cell in column.counts)
+        self._add(
+            Term(
+                columns=(column.index,),
+                first=index,
+                last=index,
+                words=frozenset({index}),
+                sign="is",
+                operand="present",
+                rows=frozenset(present),
+                is_negated=is_negated,
+                is_certain=not is_zero_open,
+            )
+        )
+
+
+_PARTICIPLES: Final = frozenset("sold sent paid won lost built bought gone left done held".split())
+
+
+_ABSENT: Final = frozenset(("no", "without"))
+_LACKING: Final = frozenset(("lack", "lacks", "lacking", "missing"))
+_HAVING: Final = frozenset(("have", "has", "having", "with", "had"))
+_DATE_ENDINGS: Final = frozenset(map(stem_of, ("at", "on", "date", "time", "day")))
+
+
+def _narrowed(found: dict[int, _Found], named: dict[int, set[int]]) -> dict[int, _Found]:
+    """Return the columns that a phrase means: as it is written, as a whole, and as named."""
+    for is_better in (
+        lambda index: found[index].is_exact,
+        lambda index: bool(found[index].whole),
+        lambda index: index in named,
+    ):
+        better = {index: entry for index, entry in found.items() if is_better(index)}
+        found = better or found
+    return found
+
+
+def _elements(cell: Cell) -> tuple[str, ...]:
+    return () if cell == "" else elements_of(cell)
+
+
+def _is_counted(column: Column) -> bool:
+    return column.is_numeric or column.is_list
+
+
+def _is_comparable(column: Column) -> bool:
+    """Return whether the numbers of a column have one unit."""
+    units = {cell.strip("0123456789.,+- ") for cell in column.counts if isinstance(cell, str)}
+    return column.is_list or len(units) <= 1
+
+
+def _is_date(column: Column) -> bool:
+    return column.is_date
+
+
+def _is_year(column: Column) -> bool:
+    return column.is_numeric and "year" in column.last_stems
+
+
+def _is_date_or_year(column: Column) -> bool:
+    return column.is_date or _is_year(column)
+
+
+def _moment_of(cell: Cell) -> str | None:
+    if isinstance(cell, str):
+        return date_of(cell) or (cell if cell.isdigit() else None)
+    number = number_of(cell)
+    return None if number is None else f"{number:.0f}"
