@@ -46,6 +46,7 @@ class Column:
     Attributes:
         index: Its index.
         name: Its name.
+        own_name: The last name of its path.
         last_stems: The stems of the last name of its path.
         outer_stems: The stems of the other names, such as `offer` of `offer.price`.
     """
@@ -55,7 +56,8 @@ class Column:
         self.index = index
         self.name = table.columns[index]
         path = table.paths[index]
-        self.last_stems = _name_stems(path.rpartition(".")[2])
+        self.own_name = path.rpartition(".")[2]
+        self.last_stems = _name_stems(self.own_name)
         self.outer_stems = tuple(part for part in _name_stems(path) if part not in self.last_stems)
 
     @cached_property

@@ -91,7 +91,8 @@ def read_question(
         columns: The columns of the table.
         nouns: Words for the records, such as the name of the tool.
     """
-    words = QuestionWords(question[:_MAX_QUESTION_CHARS])
+    # Runs of blanks would cost the patterns of dates and numbers quadratic time.
+    words = QuestionWords(" ".join(question[:_MAX_QUESTION_CHARS].split()))
     return _Reading(words, table, columns, nouns).result()
 
 

@@ -15,10 +15,10 @@ from llm_common.tables.columns import Column
 from llm_common.tables.question_terms import LIST_WORDS, Term
 from llm_common.tables.question_words import NEGATIONS, NEUTRAL, QuestionWords, are_alike
 
-_JOINTS: Final = frozenset("and or nor but".split())
+_JOINTS: Final = {"and": "and", "or": "or", "nor": "and", "but": "but", "well": "and"}
 _LIMITING: Final = frozenset("longer only all both every just necessarily".split())
-_GAP_WORDS: Final = frozenset("and or nor but than either both even also if as well".split())
-_PLURALS: Final = frozenset("people men women children staff persons folks".split())
+_GAP_WORDS: Final = frozenset("and or nor but than either both even also if as well else".split())
+_PLURALS: Final = frozenset("people staff persons folks".split())
 _MEASURES: Final = frozenset(
     "times days weeks months years hours minutes seconds dollars euros points percent others".split()
 )
@@ -146,9 +146,12 @@ class _Logic:
         gap = range(start, term.first)
         texts = [self._words[index].text for index in gap]
         negations = [index for index in gap if self._is_negation(index)]
-        joint = next((text for text in reversed(texts) if text in _JOINTS), "")
+        joint = next((_JOINTS[text] for text in reversed(texts) if text in _JOINTS), "")
         if not joint and previous is not None and "," in self._between(previous.term.last, term):
             joint = ","
+        joints = [text for text in texts if text in _JOINTS and text != "well"]
+        if len(joints) > 1:  # something between two joints was not read
+            self._doubts.add(term.first)
         continues = previous is not None and all(text in LIST_WORDS for text in texts)
         is_negated = bool(negations)
         if previous is not None:
@@ -165,7 +168,7 @@ class _Logic:
         )
         if len(negations) > 1 or limited:
             self._doubts.add(term.first)
-        return _Part(term, "and" if joint == "nor" else joint, is_negated, continues)
+        return _Part(term, joint, is_negated, continues)
 
     def _between(self, last: int, term: Term) -> str:
         return self._question.between(last, term.first)
@@ -201,6 +204,10 @@ class _Logic:
         is_either = self._are_alternatives(parts, joints)
         sets = [self._rows_of(part) for part in parts]
         rows = reduce(frozenset.union if is_either else frozenset.intersection, sets)
+        if not rows and len(parts) > 1 and not is_either:
+            # "Men and women shoes" are for one of them. Who has both is not asked for certain.
+            self._doubts.add(parts[1].term.first)
+            is_either, rows = True, reduce(frozenset.union, sets)
         return Condition(group.columns, self._text(parts, is_either=is_either), rows)
 
     def _are_alternatives(self, parts: Sequence[_Part], joints: set[str]) -> bool:
@@ -273,7 +280,7 @@ class _Logic:
             if not is_known:
                 phrase.append(index)
             index += 1
-        if len(phrase) != 1 or self._columns_named(phrase[0]):
+        if len(phrase) != 1 or not all(map(self._is_key, self._columns_named(phrase[0]))):
             return set()
         text = self._words[phrase[0]].text
         is_plural = text in _PLURALS or (text.endswith("s") and not text.endswith("ss"))
@@ -281,6 +288,9 @@ class _Logic:
 
     def _noun_start(self) -> int:
         return self._question.noun_start
+
+    def _is_key(self, column: Column) -> bool:
+        return len(column.counts) == column.counts.total() == self._row_count
 
     def _stem_is_noun(self, index: int) -> bool:
         return index not in self._used and self._words[index].stem in self._nouns

@@ -7,6 +7,7 @@ question leaves open is uncertain.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Final
 
 from llm_common.tables.columns import Column
@@ -35,10 +36,12 @@ _FLAG_FILLERS: Final = frozenset({"is", "has", "with", "on", "are", "was", "i", 
 """Words that a flag's name may have and a question may leave out: `is_active`, `on_sale`."""
 
 _BOUNDARIES: Final = frozenset(
-    "and or but with that which who whose where from in at on for to by than then plus".split()
+    "and or but with whose where from in at on for to by then plus".split()
 )
 _DATE_NOUNS: Final = frozenset("date dates day days time month year".split())
-LIST_WORDS: Final = frozenset("and or nor the a an in from of on by to both either even".split())
+LIST_WORDS: Final = frozenset(
+    "and or nor the a an in from of on by to both either even as well".split()
+)
 """Words between two parts of a question that begin no clause of their own."""
 
 _MONEY: Final = frozenset(map(stem_of, "price cost amount total fee fare charge".split()))
@@ -151,9 +154,11 @@ class _Terms:
         self._read_dates(
             date for date in dates if date.is_number and self._used.isdisjoint(date.words)
         )
+        self._read_signs()
         self._read_presence()
         self._read_values()
         self._read_flags()
+        self._read_events()
 
     def _add(self, term: Term) -> None:
         self.terms.append(term)
@@ -182,13 +187,13 @@ class _Terms:
         parts: set[str] = set()
         for index in indexes:
             stem = self._words[index].stem
-            if self._words[index].text == column.name.lower() and len(column.name) > 1:
+            if self._words[index].text == column.own_name.lower() and len(column.own_name) > 1:
                 parts.update(column.last_stems)
                 named.add(index)
                 score += 2.0
                 continue
             for part in (*column.last_stems, *column.outer_stems):
-                if part in self._nouns and len(column.last_stems) > 1:
+                if part in self._nouns and len(column.last_stems) > 1 and not column.is_date:
                     continue
                 if len(part) > 1 and are_alike(part, stem) and part not in parts:
                     parts.add(part)
@@ -230,11 +235,11 @@ class _Terms:
     def _date_term(self, date: DateWords, previous: Term | None) -> Term | None:
         first, last = date.words.start, date.words.stop - 1
         before, behind = self._window(first, last)
+        fits = _is_date_or_year if date.is_year else _is_date
+        column, named, is_alone = self._column_named(before, fits)
+        if column is None:
+            column, named, is_alone = self._column_named(behind, fits)
         near = [*before, *behind]
-        if date.is_year:
-            column, named, is_alone = self._column_named(near, _is_date_or_year)
-        else:
-            column, named, is_alone = self._column_named(near, _is_date)
         if column is None and previous is not None and self._goes_on(previous, first):
             [index] = previous.columns
             column, is_alone = self._columns[index], previous.is_certain
@@ -282,7 +287,7 @@ class _Terms:
         if not before:
             return False
         word = self._words[before[0]].text
-        return word.endswith(("ed", "ing")) or word in _PARTICIPLES
+        return word not in NEUTRAL and (word.endswith(("ed", "ing")) or word in _PARTICIPLES)
 
     # --- comparisons
 
@@ -306,12 +311,16 @@ class _Terms:
         before, behind = self._window(first, last)
         if comparison.ending:
             behind += self._window(first, comparison.ending.stop - 1)[1]
-        signs = [each for each in comparison.words if self._words[each].stem in _CONCEPTS]
+        signs = [index for index in comparison.words if self._names_exactly(index)]
         near = [*signs, *before, *behind]
         if not comparison.is_written:
             # "4 stars" and "a rating of 4", and no number that merely stands near a name.
+            orders = {word.index for word in self._question.orders()}
             near = [*[each for each in before[:4] if self._leads_to(each, first)], *behind[:2]]
+            near = [index for index in near if index not in orders]
         column, named, is_alone = self._column_named(near, _is_counted)
+        if not is_alone and not comparison.is_written:
+            return None, set(), False
         if column is None and comparison.is_written:
             if previous is not None and not behind and not before:
                 return previous, set(), True
@@ -321,6 +330,11 @@ class _Terms:
             is_alone = is_alone and self._units_fit(column, behind)
         units = {index for index in behind[:2] if self._words[index].stem in {*_UNITS, "old"}}
         return column, named | units, is_alone
+
+    def _names_exactly(self, index: int) -> bool:
+        """Return whether a word of a sign names columns too, as in "over the age of 30"."""
+        stem = self._words[index].stem
+        return stem in _CONCEPTS or stem in self._names
 
     def _leads_to(self, index: int, number: int) -> bool:
         """Return whether only such words as "of" and "is" stand between a word and a number."""
@@ -342,6 +356,19 @@ class _Terms:
                 return False
         return True
 
+    def _read_signs(self) -> None:
+        """Read "a negative balance"."""
+        for index, word in enumerate(self._words):
+            sign = _SIGNS.get(word.text)
+            if sign is None or index in self._used:
+                continue
+            words = range(index, index + 1)
+            comparison = Comparison(sign, 0, 0, words, range(0), "", "", False, True)
+            _, behind = self._window(index, index)
+            column, named, is_alone = self._column_named(behind, _is_numeric)
+            if column is not None:
+                self._add_comparison(column, comparison, named, is_certain=is_alone)
+
     def _only_measure(self, *, is_money: bool) -> Column | None:
         """Return the one numeric column, without ids, that an amount without a name can mean."""
         measures = []
@@ -349,6 +376,8 @@ class _Terms:
             is_price = column.is_money or bool(_MONEY & set(column.last_stems))
             if column.is_numeric and not column.is_id and (is_price or not is_money):
                 measures.append(column)
+        if is_money and len(measures) > 1:  # the price, and not the cost of shipping
+            measures = [column for column in measures if _MONEY.issuperset(column.last_stems)]
         return measures[0] if len(measures) == 1 else None
 
     def _add_comparison(
@@ -400,6 +429,7 @@ class _Terms:
         """Add the phrases of the question that are values of a column."""
         if column.is_flag:
             return
+        with_words = bool(self._named_by(column, range(len(self._words)))[1])
         is_told_apart = column.is_list or column.is_category
         if not is_told_apart and self._names_no_cell(column):
             return
@@ -407,7 +437,7 @@ class _Terms:
             if isinstance(cell, bool):
                 continue
             if isinstance(cell, str):
-                self._find_in_text(column, cell, found)
+                self._find_in_text(column, cell, found, with_words=with_words)
                 continue
             for number in self._question.numbers:
                 if number.value == cell and len(number.words) == 1:
@@ -416,12 +446,12 @@ class _Terms:
                     entry.whole.add(cell)
 
     def _find_in_text(
-        self, column: Column, cell: str, found: dict[str, dict[int, _Found]]
+        self, column: Column, cell: str, found: dict[str, dict[int, _Found]], *, with_words: bool
     ) -> None:
         if len(cell) > _MAX_CELL_CHARS:
             return
         elements = elements_of(cell) if column.is_list else (cell,)
-        for text in column.parts_of(cell, with_words=True):
+        for text in column.parts_of(cell, with_words=with_words):
             phrase = self._phrase_of(column, text)
             if phrase is None:
                 continue
@@ -461,16 +491,21 @@ class _Terms:
         # "On hold" and "of type other" are values, "of" and "other" are not.
         whole = [self._columns[index] for index, entry in found.items() if entry.whole]
         before = range(max(indexes.start - 1, 0), indexes.start)
+        if all(self._words[index].text in NEUTRAL for index in before):
+            return bool(whole) and len(words) > 1
         named = any(self._named_by(column, before)[1] for column in whole)
-        return bool(whole) and (len(words) > 1 or named)
+        return named or (bool(whole) and len(words) > 1)
 
     def _value_term(
         self, phrase: str, indexes: range, found: dict[int, _Found], previous: Term | None
     ) -> Term | None:
         before, behind = self._window(indexes.start, indexes.stop - 1)
         near = [*before[:3], *behind[:2]]
-        if indexes.start and self._words[indexes.start - 1].text in ("from", "to"):
-            near.append(indexes.start - 1)
+        sign = indexes.start - 1
+        while sign > 0 and self._words[sign].text in ("neither", "either", "both", "the"):
+            sign -= 1
+        if sign >= 0 and self._words[sign].text in ("from", "to"):
+            near.append(sign)
         named = {
             index: words
             for index in found
@@ -599,7 +634,7 @@ class _Terms:
     # --- missing values
 
     def _read_presence(self) -> None:
-        """Read "no manager", "without an email", "have a manager" and "were returned"."""
+        """Read "no manager", "without an email" and "have a manager"."""
         for index in range(1, len(self._words)):
             if index in self._used:
                 continue
@@ -619,11 +654,16 @@ class _Terms:
         sign = self._words[start].text
         if sign in _ABSENT or sign in _LACKING:
             return sign
-        is_end = self._ends_clause(index)
-        if start < index - 1 and sign in _HAVING and is_end:
-            return sign
-        is_event = column.is_date and None in column.cells and self._tells_event([index])
-        return sign if is_event and is_end else None
+        is_article = start < index - 1
+        return sign if is_article and sign in _HAVING and self._ends_clause(index) else None
+
+    def _read_events(self) -> None:
+        """Read "were returned" where some dates of a return are missing."""
+        for index, column in product(range(len(self._words)), self._columns):
+            is_event = index not in self._used and self._tells_event([index])
+            if is_event and column.is_date and None in column.cells:
+                if self._is_whole_name(column, index) and self._ends_clause(index):
+                    self._add_presence(column, index, is_negated=False)
 
     def _is_whole_name(self, column: Column, index: int) -> bool:
         parts = [part for part in column.last_stems if part not in _FLAG_FILLERS]
@@ -635,6 +675,8 @@ class _Terms:
 
     def _ends_clause(self, index: int) -> bool:
         following = self._words[index + 1].text if index + 1 < len(self._words) else "and"
+        if following in _DATE_NOUNS:
+            return self._ends_clause(index + 1)
         return following in ("and", "or", "but") or "," in self._question.between(index, index + 1)
 
     def _add_presence(self, column: Column, index: int, *, is_negated: bool) -> None:
@@ -643,13 +685,16 @@ class _Terms:
             is_missing = cell is None or cell == "" or (column.is_list and not _elements(cell))
             if not is_missing:
                 present.add(row)
+        words = {index}
+        if index + 1 < len(self._words) and self._words[index + 1].text in _DATE_NOUNS:
+            words.add(index + 1)
         is_zero_open = column.is_numeric and any(number_of(cell) == 0 for cell in column.counts)
         self._add(
             Term(
                 columns=(column.index,),
                 first=index,
-                last=index,
-                words=frozenset({index}),
+                last=max(words),
+                words=frozenset(words),
                 sign="is",
                 operand="present",
                 rows=frozenset(present),
@@ -659,6 +704,7 @@ class _Terms:
         )
 
 
+_SIGNS: Final = {"negative": "<", "positive": ">", "non-negative": ">="}
 _PARTICIPLES: Final = frozenset("sold sent paid won lost built bought gone left done held".split())
 
 
@@ -682,6 +728,10 @@ def _narrowed(found: dict[int, _Found], named: dict[int, set[int]]) -> dict[int,
 
 def _elements(cell: Cell) -> tuple[str, ...]:
     return () if cell == "" else elements_of(cell)
+
+
+def _is_numeric(column: Column) -> bool:
+    return column.is_numeric
 
 
 def _is_counted(column: Column) -> bool:

@@ -12,6 +12,7 @@ _MAX_WORDS: Final = 300
 _MAX_PHRASE_WORDS: Final = 8
 _MIN_STEM_CHARS: Final = 4
 _MAX_ENDING_CHARS: Final = 3
+_MAX_SIGN_CHARS: Final = 60
 
 # A number with its commas is one word, as is `2-bedroom` two.
 _WORD: Final = re.compile(
@@ -55,7 +56,7 @@ NEUTRAL: Final = _set_of(
     " like please me us you i do there their they them it its inclusive exactly currently"
     " still now yet also only together both either just so far ever already name names named called"
     " labelled labeled marked tagged we our among well included work works working worked go goes"
-    " going placed offer offers offered offering provide provides provided record records row rows entry entries result results one ones data"
+    " going got i'm i'd here happen happened occur occurred placed offer offers offered offering provide provides provided record records row rows entry entries result results one ones data"
     " come comes came belong belongs belonged live lives lived living located based made exist"
     " contain contains contained containing hold holds carry carries carried include includes"
     " including whether look looking let's let hi hello hey thanks thank value values whose"
@@ -209,7 +210,9 @@ def words_of(text: str) -> list[Word]:
     """Return the first 300 words of a text."""
     words: list[Word] = []
     for match in _WORD.finditer(text):
-        trimmed = match[0].rstrip(_TRIMMED).lstrip(_TRIMMED.replace("-", ""))
+        trimmed = match[0].rstrip(_TRIMMED).lstrip(_TRIMMED)
+        if match[0].startswith("-") and trimmed[:1].isdigit():
+            trimmed = f"-{trimmed}"  # a number below zero
         if not trimmed:
             continue
         if len(words) == _MAX_WORDS:
@@ -327,11 +330,15 @@ class QuestionWords:
         match = _JOINT.fullmatch(gap)
         if match is None:
             return False
-        before = _SPAN_SIGN.search(self.between(-1, first.words.start))
-        return before is not None or match["joint"] != "and"
+        return match["joint"] != "and" or self._before(_SPAN_SIGN, first.words.start) is not None
+
+    def _before(self, pattern: re.Pattern[str], index: int) -> re.Match[str] | None:
+        """Return the sign that ends before a word."""
+        end = self.words[index].start
+        return pattern.search(self.text.lower(), max(end - _MAX_SIGN_CHARS, 0), end)
 
     def _span(self, first: Number, second: Number) -> Comparison:
-        before = _SPAN_SIGN.search(self.between(-1, first.words.start))
+        before = self._before(_SPAN_SIGN, first.words.start)
         start = first.words.start if before is None else self.index_at(before.start())
         low, high = first.value, second.value
         if first.value < second.value / 500 and second.value % 1_000 == 0:  # "300 to 500k"
@@ -352,7 +359,7 @@ class QuestionWords:
     def _comparison(self, number: Number) -> Comparison:
         start, end = number.words.start, number.words.stop
         sign, adjective, ending = "", "", range(0)
-        before = _SIGN_BEFORE.search(self.between(-1, start))
+        before = self._before(_SIGN_BEFORE, start)
         if before is not None:
             start = self.index_at(before.start())
             sign = next(sign for name, sign in _SIGNS.items() if before[name])

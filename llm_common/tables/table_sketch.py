@@ -193,8 +193,8 @@ class TableSketch:
         total = len(self._table.rows)
         if question.conditions or question.rows:
             lines.add(f"For the {self._question_name}:")
-        if question.unread:
-            return
+        if question.unread or question.order is not None:
+            return  # what the question means is open, or some of these records
         for condition in question.conditions[:_MAX_CONDITIONS]:
             lines.add(f"{_condition(condition)}: {len(condition.rows):,} of {total:,} records")
         if len(question.conditions) > 1:
