@@ -269,7 +269,7 @@ class _Logic:
         where each record is an order.
         """
         index = self._noun_start()
-        phrase = []
+        phrase: list[int] = []
         while index < len(self._words):
             text = self._words[index].text
             is_known = index in self._read or text in NEUTRAL

@@ -56,6 +56,8 @@ _CONCEPTS: Final = {
         ("longer shorter lasting lasted lasts take takes took", _TIME),
         ("larger bigger smaller", frozenset(map(stem_of, ("size", "area")))),
         ("hotter warmer colder cooler", frozenset(map(stem_of, ("temperature", "temp")))),
+        # What log files call by many names is `source` in their tables.
+        ("service component logger module process daemon", frozenset({stem_of("source")})),
         ("from", frozenset(map(stem_of, ("origin", "source", "departure", "sender")))),
         ("to", frozenset(map(stem_of, ("destination", "target", "arrival", "recipient")))),
         ("earn earns earning make makes making", frozenset(map(stem_of, ("salary", "income")))),
@@ -64,6 +66,7 @@ _CONCEPTS: Final = {
 }
 """Stems of adjectives and verbs, with those of the columns that they compare."""
 
+_SIGN_WORDS: Final = frozenset("over under above below more less most least than".split())
 _NO_VALUES: Final = FILLERS | NEGATIONS | NEUTRAL
 _RESULT_VERBS: Final = frozenset("failed returned responded answered ended exited finished".split())
 _UNITS: Final = frozenset(
@@ -144,6 +147,8 @@ class _Terms:
         self._columns = columns
         self._row_count = row_count
         self._used: set[int] = set()
+        self._compared: set[int] = set()
+        """Indexes of the words of numbers with a sign, which are no values."""
         self._names = {part for column in columns for part in column.last_stems}
 
     def read(self) -> None:
@@ -192,7 +197,10 @@ class _Terms:
                 named.add(index)
                 score += 2.0
                 continue
+            is_sign = self._words[index].text in _SIGN_WORDS
             for part in (*column.last_stems, *column.outer_stems):
+                if is_sign and part != stem:  # "over" names no overtime
+                    continue
                 if part in self._nouns and len(column.last_stems) > 1 and not column.is_date:
                     continue
                 if len(part) > 1 and are_alike(part, stem) and part not in parts:
@@ -297,13 +305,15 @@ class _Terms:
             numbers = set(comparison.words)
             if numbers & of_dates or numbers & self._used:
                 continue
-            column, words, is_certain = self._compared(comparison, previous)
+            if comparison.is_written:
+                self._compared |= numbers
+            column, words, is_certain = self._column_of(comparison, previous)
             if column is None:
                 continue
             self._add_comparison(column, comparison, words, is_certain=is_certain)
             previous = column
 
-    def _compared(
+    def _column_of(
         self, comparison: Comparison, previous: Column | None
     ) -> tuple[Column | None, set[int], bool]:
         """Return the column of a comparison, the words that name it, and whether that is certain."""
@@ -413,7 +423,8 @@ class _Terms:
             length = len(words_of(phrase))
             for first in self._question.phrases[phrase]:
                 indexes = range(first, first + length)
-                if self._used.isdisjoint(indexes) and self._may_be_value(indexes, found[phrase]):
+                is_free = self._used.isdisjoint(indexes) and self._compared.isdisjoint(indexes)
+                if is_free and self._may_be_value(indexes, found[phrase]):
                     taken.append((indexes, phrase))
                     self._used.update(indexes)
         previous: Term | None = None
@@ -488,6 +499,9 @@ class _Terms:
             return False
         if not all(word.text in _NO_VALUES for word in words):
             return True
+        is_name = self._question.text[words[0].start].isupper() and indexes.start > 0
+        if is_name and any(entry.is_exact for entry in found.values()):
+            return True  # the language Go, and no verb
         # "On hold" and "of type other" are values, "of" and "other" are not.
         whole = [self._columns[index] for index, entry in found.items() if entry.whole]
         before = range(max(indexes.start - 1, 0), indexes.start)

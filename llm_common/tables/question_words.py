@@ -56,7 +56,7 @@ NEUTRAL: Final = _set_of(
     " like please me us you i do there their they them it its inclusive exactly currently"
     " still now yet also only together both either just so far ever already name names named called"
     " labelled labeled marked tagged we our among well included work works working worked go goes"
-    " going got i'm i'd here happen happened occur occurred placed offer offers offered offering provide provides provided record records row rows entry entries result results one ones data"
+    " available present up going got i'm i'd here happen happened occur occurred placed offer offers offered offering provide provides provided record records row rows entry entries result results one ones data"
     " come comes came belong belongs belonged live lives lived living located based made exist"
     " contain contains contained containing hold holds carry carries carried include includes"
     " including whether look looking let's let hi hello hey thanks thank value values whose"
