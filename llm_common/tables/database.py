@@ -20,7 +20,7 @@ from typing import Final
 from llm_common._threads import ForkSafeLock
 from llm_common.errors import ToolArgumentsError
 from llm_common.tables.table import Table
-from llm_common.tables.values import Cell, number_of
+from llm_common.tables.values import Cell, format_number, number_of
 from llm_common.text.display import one_line, printable
 
 try:
@@ -397,7 +397,7 @@ def _storable(row: Sequence[Cell]) -> list[Cell]:
         if isinstance(cell, str):
             cells.append(cell if cell.isascii() else printable(cell))
         elif isinstance(cell, int) and not _fits_64_bits(cell):
-            cells.append(_digits(cell))
+            cells.append(format_number(cell))
         else:
             cells.append(cell)
     return cells
@@ -413,13 +413,6 @@ def _long_integer(sql: str) -> str | None:
         if not _fits_64_bits(int(literal)):
             return str(literal)
     return None
-
-
-def _digits(number: int) -> str:
-    try:
-        return str(number)
-    except ValueError:  # Python writes at most 4,300 digits
-        return "a long number"
 
 
 def _number(cell: object) -> float | None:
