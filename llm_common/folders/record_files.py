@@ -3,16 +3,16 @@
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain, repeat
 from pathlib import PurePosixPath
 from typing import Final
 
-from llm_common.folders.exclusion import MAX_FILE_BYTES
 from llm_common.tables.columns import Column
 from llm_common.tables.finding import find_records
 from llm_common.tables.question import read_question
 from llm_common.tables.sketch import are_mostly_records
 from llm_common.tables.table import Table
-from llm_common.tables.values import Cell, cell_text
+from llm_common.tables.values import IN_LABEL, IN_LIST, Cell, row_text, shown_cell
 from llm_common.text.display import one_line
 
 _SUFFIXES: Final = frozenset({".csv", ".tsv", ".json", ".jsonl", ".ndjson"})
@@ -94,7 +94,11 @@ class _Layout:
         self._is_complete = True
         self._asked: list[RecordGroup] = []
         self._others: list[RecordGroup] = []
-        lines = [f"{name}: {self._line(cell, _MAX_FIELD_CHARS)}\n" for name, cell in fields]
+        lines = []
+        for name, cell in fields:
+            self._note_length([cell], _MAX_FIELD_CHARS)
+            value = shown_cell(cell, IN_LIST, max_chars=_MAX_FIELD_CHARS)
+            lines.append(f"{shown_cell(name, IN_LABEL, max_chars=_MAX_FIELD_CHARS)}: {value}\n")
         self._beside = "".join(lines[:_MAX_FIELDS_IN_HEADING])
         further = [self._append(line) for line in lines[_MAX_FIELDS_IN_HEADING:]]
         for span in _grouped(further, set()):
@@ -105,12 +109,15 @@ class _Layout:
         heading = self._append(self._beside + _heading(table))
         self._beside = ""
         self._is_complete &= table.is_complete
+        columns = [Column(table, index) for index in range(len(table.columns))]
+        mixed = [column.is_mixed for column in columns]
         rows = []
         for index, row in enumerate(table.rows):
             cells = row + table.extra_cells.get(index, ())
-            values = [self._line(cell, _MAX_CELL_CHARS) for cell in cells]
-            rows.append(self._append(f"{index + 1}: {' | '.join(values)}\n"))
-        columns = [Column(table, index) for index in range(len(table.columns))]
+            self._note_length(cells, _MAX_CELL_CHARS)
+            # Cells beyond the columns are texts, since only files of texts have them.
+            line = row_text(cells, max_chars=_MAX_CELL_CHARS, mixed=chain(mixed, repeat(False)))
+            rows.append(self._append(f"{index + 1}: {line}\n"))
         asked = read_question(question, table, columns).rows[:_MAX_ASKED]
         for index in asked:
             self._asked.append(RecordGroup(rows[index], heading))
@@ -122,13 +129,10 @@ class _Layout:
         groups = (*self._asked, *self._others)
         return RecordText("".join(self._parts), groups, total, self._is_complete)
 
-    def _line(self, cell: Cell, max_chars: int) -> str:
-        """Return a value on one line, and note whether it is cut."""
-        line = one_line(cell_text(cell), max_chars=MAX_FILE_BYTES)
-        if len(line) <= max_chars:
-            return line
-        self._is_complete = False
-        return one_line(line, max_chars=max_chars)
+    def _note_length(self, cells: Iterable[Cell], max_chars: int) -> None:
+        """Note whether a cell is cut."""
+        if any(isinstance(cell, str) and len(cell) > max_chars for cell in cells):
+            self._is_complete = False
 
     def _append(self, part: str) -> Span:
         start = self._length
@@ -138,7 +142,7 @@ class _Layout:
 
 
 def _heading(table: Table) -> str:
-    names = " | ".join([one_line(name, max_chars=_MAX_FIELD_CHARS) for name in table.columns])
+    names = row_text(table.columns, max_chars=_MAX_FIELD_CHARS)
     more = table.total_columns - len(table.columns)
     if more > 0:
         names += f" … {more:,} more fields"

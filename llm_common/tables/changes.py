@@ -9,9 +9,10 @@ this way, such as a field that is now a list, has no answer.
 import csv
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, TypeAlias, cast
 
 import orjson
@@ -21,8 +22,8 @@ from llm_common.tables.columns import is_id_name
 from llm_common.tables.finding import are_members, are_records, key_name, records_of_members
 from llm_common.tables.table import Table
 from llm_common.tables.text_forms import DELIMITERS, tables_in_text
-from llm_common.tables.values import Cell
-from llm_common.text.canonical import Json, decode_json, json_text, stable_json
+from llm_common.tables.values import Cell, shown_cell
+from llm_common.text.canonical import Json, decode_json, stable_json
 from llm_common.text.line_changes import line_changes
 
 _MAX_ROWS: Final = 200  # more do not fit the place of a preview
@@ -32,10 +33,10 @@ _MAX_ROW_DEPTH: Final = 8
 _MAX_HEADER_LINES: Final = 2  # those of a Markdown table
 _MISSING: Final = "(missing)"
 _ARROW: Final = "→"
-# Written as JSON, since it would look like a separator, a gap or another kind of value.
-_UNCLEAR: Final = re.compile(rf'[|;{_ARROW}"\x00-\x1f\x7f-\x9f\u2028\u2029]|^[(#\s]|\s$|: |^$')
-_LITERAL: Final = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null|[\[{].*", re.DOTALL)
+# Also what looks like a missing value, a list or an object, which are written as they are here.
+_SEPARATORS: Final = re.compile(rf'[|;{_ARROW}"]|: |^[(#\[{{]')
 
+CellText: TypeAlias = Callable[[Json], str]
 Key: TypeAlias = tuple[type, Cell]
 Cells: TypeAlias = dict[str, Json]
 """The cells of a row by their columns. A missing one is absent."""
@@ -94,7 +95,7 @@ def _table_changes(old: str, new: str, max_chars: int) -> str | None:
     # Without a key, the numbers of the lines say more.
     if changes is None or changes.key is None:
         return None
-    return changes.text("", max_chars, _CellText(is_text=True))
+    return changes.text("", max_chars, partial(_cell_text, is_mixed=False))
 
 
 class _Comparison:
@@ -104,7 +105,6 @@ class _Comparison:
         self._chars_left = max_chars
         self._fields: list[str] = []
         self._tables: list[str] = []
-        self._cell_text = _CellText(is_text=False)
 
     def text(self) -> str | None:
         lines = list(self._tables)
@@ -122,7 +122,7 @@ class _Comparison:
             return self._add_lists(path, old, new, depth)
         if not isinstance(old, dict) or not isinstance(new, dict):
             is_scalar = not isinstance(old, (dict, list)) and not isinstance(new, (dict, list))
-            return is_scalar and self._add_field(path, self._cell_text(old), self._cell_text(new))
+            return is_scalar and self._add_field(path, _cell_text(old), _cell_text(new))
         return self._add_objects(path, old, new, depth)
 
     def _add_objects(
@@ -139,8 +139,8 @@ class _Comparison:
             elif isinstance(old.get(name, new.get(name)), (dict, list)):
                 is_written = False
             else:
-                before = self._cell_text(old[name]) if name in old else _MISSING
-                after = self._cell_text(new[name]) if name in new else _MISSING
+                before = _cell_text(old[name]) if name in old else _MISSING
+                after = _cell_text(new[name]) if name in new else _MISSING
                 is_written = self._add_field(inner, before, after)
             if not is_written:
                 return False
@@ -165,7 +165,7 @@ class _Comparison:
         changes = _row_changes(old, new)
         if changes is None:
             return False
-        text = changes.text(path, self._chars_left, self._cell_text)
+        text = changes.text(path, self._chars_left, _cell_text)
         if text is None:
             return False
         self._chars_left -= len(text)
@@ -173,7 +173,7 @@ class _Comparison:
         return True
 
     def _add_field(self, path: str, old: str, new: str) -> bool:
-        line = f"{self._cell_text(path)}: {old} {_ARROW} {new}"
+        line = f"{_cell_text(path)}: {old} {_ARROW} {new}"
         self._chars_left -= len(line)
         self._fields.append(line)
         return self._chars_left >= 0 and len(self._fields) <= _MAX_FIELDS
@@ -225,7 +225,7 @@ class _RowChanges:
         """Whether anything differs."""
         return bool(self.changed or self.came or self.went or self.is_reordered)
 
-    def text(self, path: str, max_chars: int, cell_text: "_CellText") -> str | None:
+    def text(self, path: str, max_chars: int, cell_text: CellText) -> str | None:
         """Return the changes as lines, or None if they are too many."""
         if len(self.changed) + len(self.came) + len(self.went) > _MAX_ROWS:
             return None
@@ -256,7 +256,7 @@ class _RowChanges:
             f"same, {counts}.{order}"
         )
 
-    def _changed_line(self, old: _Row, new: _Row, cell_text: "_CellText") -> str:
+    def _changed_line(self, old: _Row, new: _Row, cell_text: CellText) -> str:
         assert self.key is not None
         changes = [
             f"{cell_text(column)}: {_cell(old.cells, column, cell_text)} {_ARROW} "
@@ -266,28 +266,17 @@ class _RowChanges:
         return f"{_cell(new.cells, self.key, cell_text)}: {'; '.join(changes)}"
 
 
-class _CellText:
-    """Writes cells so that a reader can tell values of different kinds apart.
-
-    Args:
-        is_text: Whether all cells are texts, so that digits need no quotes.
-    """
-
-    def __init__(self, *, is_text: bool) -> None:
-        self._is_text = is_text
-
-    def __call__(self, value: Json) -> str:
-        if not isinstance(value, str):
-            return _text(value)
-        looks_like_data = not self._is_text and _LITERAL.fullmatch(value) is not None
-        return json_text(value) if looks_like_data or _UNCLEAR.search(value) else value
+def _cell_text(value: Json, *, is_mixed: bool = True) -> str:
+    if not isinstance(value, str):
+        return _text(value)
+    return shown_cell(value, _SEPARATORS, max_chars=len(value), is_mixed=is_mixed)
 
 
-def _cell(cells: Mapping[str, Json], column: str, cell_text: _CellText) -> str:
+def _cell(cells: Mapping[str, Json], column: str, cell_text: CellText) -> str:
     return cell_text(cells[column]) if column in cells else _MISSING
 
 
-def _row_line(cells: Mapping[str, Json], columns: Sequence[str], cell_text: _CellText) -> str:
+def _row_line(cells: Mapping[str, Json], columns: Sequence[str], cell_text: CellText) -> str:
     return " | ".join(_cell(cells, column, cell_text) for column in columns)
 
 

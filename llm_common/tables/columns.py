@@ -10,7 +10,15 @@ from typing import Final
 from llm_common.ranking.lexical import folded
 from llm_common.tables.question_words import stem_of
 from llm_common.tables.table import Table
-from llm_common.tables.values import Cell, cell_text, date_of, elements_of, flag_of, number_of
+from llm_common.tables.values import (
+    Cell,
+    are_mixed,
+    cell_text,
+    date_of,
+    elements_of,
+    flag_of,
+    number_of,
+)
 
 MAX_VALUE_CHARS: Final = 80
 """A longer value is prose, which no question quotes."""
@@ -80,7 +88,7 @@ class Column:
             return None
         values: Counter[str] = Counter()
         counts = self.counts
-        if self.is_mixed_flag:
+        if self.is_mixed:  # 1 and true are different values
             counts = Counter(map(cell_text, self.cells))
             del counts[""]
         for cell, count in counts.items():
@@ -128,10 +136,9 @@ class Column:
         return self._is_mostly(lambda cell: flag_of(cell) is not None)
 
     @cached_property
-    def is_mixed_flag(self) -> bool:
-        """Whether the cells are flags beside numbers, of which 1 and true are different values."""
-        kinds = set(map(type, self._sample))
-        return bool in kinds and not kinds.isdisjoint((int, float))
+    def is_mixed(self) -> bool:
+        """Whether the cells are of several kinds, such as flags, numbers and texts."""
+        return are_mixed(self.cells)
 
     @cached_property
     def is_date(self) -> bool:

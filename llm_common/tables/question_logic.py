@@ -12,7 +12,7 @@ from functools import reduce
 from typing import Final
 
 from llm_common.tables.columns import Column
-from llm_common.tables.question_terms import LIST_WORDS, Term
+from llm_common.tables.question_terms import LIST_WORDS, Term, shown
 from llm_common.tables.question_words import NEGATIONS, NEUTRAL, QuestionWords, are_alike
 
 _JOINTS: Final = {"and": "and", "or": "or", "nor": "and", "but": "but", "well": "and"}
@@ -241,7 +241,7 @@ class _Logic:
 
     def _text(self, parts: Sequence[_Part], *, is_either: bool) -> str:
         joint = " or " if is_either else " and "
-        name = " or ".join(self._columns[index].name for index in parts[0].term.columns[:3])
+        name = " or ".join(shown(self._columns[index].name) for index in parts[0].term.columns[:3])
         heads = [self._head(part) for part in parts]
         if len(set(heads)) == 1:
             if heads[0].endswith("not") and len(parts) > 1:

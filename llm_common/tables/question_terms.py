@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Final
 
-from llm_common.tables.columns import Column
+from llm_common.tables.columns import MAX_VALUE_CHARS, Column
 from llm_common.tables.question_dates import DateWords, dates_in
 from llm_common.tables.question_words import (
     FILLERS,
@@ -23,7 +23,16 @@ from llm_common.tables.question_words import (
     stem_of,
     words_of,
 )
-from llm_common.tables.values import Cell, cell_text, date_of, elements_of, flag_of, number_of
+from llm_common.tables.values import (
+    IN_LABEL,
+    Cell,
+    cell_text,
+    date_of,
+    elements_of,
+    flag_of,
+    number_of,
+    shown_cell,
+)
 
 _MAX_CELL_CHARS: Final = 4_000
 _WORDS_BEFORE: Final = 8
@@ -103,6 +112,11 @@ class Term:
     rows: frozenset[int]
     is_negated: bool = False
     is_certain: bool = True
+
+
+def shown(text: str) -> str:
+    """Return a value or a name as it stands in a condition."""
+    return shown_cell(text, IN_LABEL, max_chars=MAX_VALUE_CHARS)
 
 
 def terms_of(
@@ -557,11 +571,10 @@ class _Terms:
             cells |= wanted
             rows.update(row for row, cell in enumerate(column.cells) if cell in wanted)
         words = set(indexes).union(*(named.get(index, ()) for index in chosen))
-        operand = self._question.text[
-            self._words[indexes.start].start : self._words[indexes.stop - 1].end
-        ]
+        start, end = self._words[indexes.start].start, self._words[indexes.stop - 1].end
+        operand = shown(self._question.text[start:end])
         if is_whole:
-            texts = sorted(map(cell_text, cells))
+            texts = sorted(map(shown, map(cell_text, cells)))
             operand = " or ".join(texts[:_MAX_SHOWN_VALUES])
             is_certain &= len(texts) <= _MAX_SHOWN_VALUES
         if phrase.isdigit():

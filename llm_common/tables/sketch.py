@@ -9,7 +9,7 @@ from llm_common.tables.finding import Records
 from llm_common.tables.lines import Lines
 from llm_common.tables.table import Table, names_of_tables
 from llm_common.tables.table_sketch import TableSketch
-from llm_common.tables.values import cell_text
+from llm_common.tables.values import IN_LABEL, IN_LIST, cell_text, shown_cell
 from llm_common.text.display import one_line
 
 # About 400 tokens, as in previews. Whole records take the room beyond it.
@@ -110,7 +110,8 @@ class ResultSketch:
         for path, cell in self._fields:
             # A request's own id says nothing, and takes as many tokens as a row.
             if cell is not None and cell != "" and not _UUID.fullmatch(cell_text(cell)):
-                items.append(f"{path}: {one_line(cell_text(cell), max_chars=_MAX_FIELD_CHARS)}")
+                name = shown_cell(path, IN_LABEL, max_chars=_MAX_FIELD_CHARS)
+                items.append(f"{name}: {shown_cell(cell, IN_LIST, max_chars=_MAX_FIELD_CHARS)}")
         lines.add_list(
             "Beside the records:", items, len(items), max_chars=int(lines.left * _FIELDS_SHARE)
         )

@@ -15,9 +15,18 @@ from typing import Final
 from llm_common.tables.columns import Column
 from llm_common.tables.lines import Lines
 from llm_common.tables.question import TableQuestion, read_question
-from llm_common.tables.question_logic import Condition
 from llm_common.tables.table import Table
-from llm_common.tables.values import Cell, cell_text, elements_of, format_number, number_of
+from llm_common.tables.values import (
+    IN_LABEL,
+    IN_LIST,
+    Cell,
+    cell_text,
+    elements_of,
+    format_number,
+    number_of,
+    row_text,
+    shown_cell,
+)
 from llm_common.text.display import one_line
 
 _MAX_CELL_CHARS: Final = 60
@@ -196,7 +205,8 @@ class TableSketch:
         if question.unread or question.order is not None:
             return  # what the question means is open, or some of these records
         for condition in question.conditions[:_MAX_CONDITIONS]:
-            lines.add(f"{_condition(condition)}: {len(condition.rows):,} of {total:,} records")
+            text = one_line(condition.text, max_chars=_MAX_CONDITION_CHARS)
+            lines.add(f"{text}: {len(condition.rows):,} of {total:,} records")
         if len(question.conditions) > 1:
             lines.add(f"All of these: {question.total:,} of {total:,} records")
 
@@ -273,10 +283,10 @@ class TableSketch:
             members = []
             for column in self._columns:
                 if column.index not in shown and _is_short(cells[column.index]):
-                    members.append(f"{_name(column.name)}: {_cell(cells[column.index])}")
+                    members.append(f"{_name(column.name)}: {_value(cells[column.index])}")
             label = "Other fields:"
             if self._key_column is not None:
-                label = f"Other fields of {_cell(cells[self._key_column])}:"
+                label = f"Other fields of {_value(cells[self._key_column])}:"
             lines.add_list(label, members, len(members), max_chars=limit)
 
     # --- counts of values
@@ -312,7 +322,7 @@ class TableSketch:
             if limit < _MIN_FACET_CHARS:
                 break
             values = self._facet(index).most_common()
-            items = (f"{_cell(value)} ({count:,})" for value, count in values)
+            items = (f"{_value(value)} ({count:,})" for value, count in values)
             before = lines.left
             label = f"{_name(self._columns[index].name)}:"
             if lines.add_list(label, items, len(values), max_chars=limit):
@@ -333,11 +343,14 @@ class TableSketch:
         return lines.add_rows(head, rendered, len(rows), noun="of these records")
 
     def _row_names(self, columns: Sequence[int]) -> str:
-        return " | ".join(_name(self._columns[index].name) for index in columns)
+        return row_text(
+            [self._table.columns[index] for index in columns], max_chars=_MAX_CELL_CHARS
+        )
 
     def _row(self, row: int, columns: Sequence[int], max_chars: int = _MAX_CELL_CHARS) -> str:
-        cells = self._table.rows[row]
-        return " | ".join([_cell(cells[index], max_chars) for index in columns])
+        cells = [self._table.rows[row][index] for index in columns]
+        mixed = [self._columns[index].is_mixed for index in columns]
+        return row_text(cells, max_chars=max_chars, mixed=mixed)
 
     def _write_ends(self, lines: Lines) -> None:
         """Write errors, or else the first and the last records."""
@@ -404,7 +417,7 @@ class TableSketch:
         widths = []
         sample = self._table.rows[:_SAMPLE_ROWS]
         for index in range(len(self._columns)):
-            chars = sum(len(_cell(row[index])) for row in sample)
+            chars = sum(len(_value(row[index])) for row in sample)
             widths.append(chars // max(len(sample), 1) + 3)
         return widths
 
@@ -428,25 +441,17 @@ def _counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}" + ("" if count == 1 else "s")
 
 
-def _condition(condition: Condition) -> str:
-    return one_line(condition.text, max_chars=_MAX_CONDITION_CHARS)
-
-
 def _name(column: str) -> str:
-    return one_line(column, max_chars=_MAX_CELL_CHARS)
+    return shown_cell(column, IN_LABEL, max_chars=_MAX_CELL_CHARS)
 
 
 def _with_count(value: str, count: int) -> str:
-    text = one_line(value, max_chars=_MAX_VALUE_CHARS)
+    text = _value(value, _MAX_VALUE_CHARS)
     return f"{text} ({count:,})" if count > 1 else text
 
 
-def _cell(cell: Cell, max_chars: int = _MAX_CELL_CHARS) -> str:
-    """Return a cell on one line. A clipped cell ends with `…`."""
-    text = cell_text(cell)
-    if text.startswith('["'):
-        text = ", ".join(elements_of(cell))
-    return one_line(text, max_chars=max_chars)
+def _value(cell: Cell, max_chars: int = _MAX_CELL_CHARS) -> str:
+    return shown_cell(cell, IN_LIST, max_chars=max_chars)
 
 
 def _is_readable(cell: Cell) -> bool:

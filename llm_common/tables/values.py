@@ -1,10 +1,22 @@
-"""Read the values of cells: numbers written as text, and the elements of lists."""
+"""Read the values of cells, such as numbers written as text, and write cells for a reader.
+
+A text that a reader could take for something else is shown as JSON: if it is empty, has blank edges
+or control characters, contains what separates values in its place, or looks like a missing value or
+a mark of something cut. So a row can be read back. A missing value is `null`, an empty text is
+`""`, and the text `null` is `"null"`. Digits have quotes only in a column that has numbers too.
+"""
 
 import json
 import math
 import re
+from collections.abc import Iterable
 from functools import lru_cache
+from itertools import repeat
+from types import NoneType
 from typing import Final, TypeAlias
+
+from llm_common.text.canonical import json_text
+from llm_common.text.display import one_line
 
 Cell: TypeAlias = str | int | float | bool | None
 
@@ -21,6 +33,20 @@ _EXACT_TO: Final = 1e15  # a larger float holds no digits behind the point
 _SMALL: Final = 0.001  # six digits behind the point would keep three of a smaller number, or none
 # A longer text with commas is a sentence.
 _MAX_ELEMENT_CHARS: Final = 40
+
+IN_LIST: Final = re.compile(r",\s|\(-?\d.*\)$")
+"""Separates the values of a list, which may have counts: `city: Bern (2), Oslo`."""
+
+IN_LABEL: Final = re.compile(rf"[|=:]|\sor\s|{IN_LIST.pattern}")
+"""Separates what stands before a colon: `city (1 to 9)`, `city = Bern or Oslo`."""
+
+_IN_ROW: Final = re.compile(r"(?<!\S)\||\|(?!\S)")
+# Characters that a reader does not see, or that begin another line.
+_HIDDEN: Final = re.compile(
+    r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+_UNCLEAR: Final = re.compile(rf'^$|^["\s]|\s$|###|…|^(?i:null)$|{_HIDDEN.pattern}')
+_LITERAL: Final = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false")
 
 
 @lru_cache(maxsize=16_384)
@@ -81,6 +107,49 @@ def cell_text(cell: Cell) -> str:
     if isinstance(cell, bool):
         return "true" if cell else "false"
     return cell if isinstance(cell, str) else format_number(cell)
+
+
+def row_text(
+    cells: Iterable[Cell], *, max_chars: int, mixed: Iterable[bool] = repeat(False)
+) -> str:
+    """Return cells as a row, each as from `shown_cell`.
+
+    Args:
+        cells: The cells, or the names of the columns.
+        max_chars: Maximum characters of each text.
+        mixed: Whether each column has values of several kinds, as from `are_mixed`.
+    """
+    shown = []
+    for cell, is_mixed in zip(cells, mixed, strict=False):
+        shown.append(shown_cell(cell, _IN_ROW, max_chars=max_chars, is_mixed=is_mixed))
+    return " | ".join(shown)
+
+
+def shown_cell(
+    cell: Cell, separators: re.Pattern[str], *, max_chars: int, is_mixed: bool = False
+) -> str:
+    """Return a cell on one line. A clipped text ends with `…`, which is behind its quotes.
+
+    Args:
+        cell: The cell.
+        separators: What separates values where the cell is shown.
+        max_chars: Maximum characters of a text, without quotes and escapes.
+        is_mixed: Whether the column may have numbers or flags beside texts.
+    """
+    if not isinstance(cell, str):
+        return "null" if cell is None else cell_text(cell)
+    text, end = cell, ""
+    if len(cell) > max_chars:
+        text, end = one_line(cell, max_chars=max_chars).removesuffix("…").rstrip(), "…"
+    is_literal = is_mixed and _LITERAL.fullmatch(text)
+    if is_literal or _UNCLEAR.search(text) or separators.search(text):
+        text = _HIDDEN.sub(lambda match: f"\\u{ord(match[0]):04x}", json_text(text))
+    return text + end
+
+
+def are_mixed(cells: Iterable[Cell]) -> bool:
+    """Return whether cells are of several kinds, such as texts beside numbers."""
+    return len(set(map(type, cells)) - {NoneType}) > 1
 
 
 def format_number(number: float) -> str:

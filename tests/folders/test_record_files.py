@@ -19,8 +19,8 @@ ROWS: list[dict[str, Any]] = [
 ]
 QUESTION = "Which customers in Oslo have a balance over 2980?"
 ANSWERS = re.compile(
-    r"1196: 1195 \| customer 1195 \| Oslo \| 2987.5 \| \n"
-    r"1199: 1198 \| customer 1198 \| Oslo \| 2995(?:.0)? \| \n"
+    r'1196: 1195 \| customer 1195 \| Oslo \| 2987.5 \| ""\n'
+    r'1199: 1198 \| customer 1198 \| Oslo \| 2995(?:.0)? \| ""\n'
 )
 
 
@@ -67,7 +67,7 @@ def test_every_packed_record_is_whole(tmp_path: Path) -> None:
     for budget in (256, 400, 900, 3_000):
         _, text = block_of(folder, QUESTION, budget)
         numbers = re.findall(
-            r"^(\d+): (\d+) \| customer (\d+) \| (\w+) \| ([\d.]+) \| $", text, re.MULTILINE
+            r'^(\d+): (\d+) \| customer (\d+) \| (\w+) \| ([\d.]+) \| ""$', text, re.MULTILINE
         )
         count = re.search(r"\((\d+) of 1,200 records\)", text)
         assert count
@@ -147,7 +147,7 @@ def test_a_record_that_does_not_fit_is_not_cut(tmp_path: Path) -> None:
     folder = write(tmp_path / "data", {"notes.json": json.dumps(rows)})
     path = folder / "notes.json"
     assert "long" not in pack_folder("What is the note of id 7?", path, budget_tokens=256).text
-    assert "8: 7 | long" in pack_folder("What is the note of id 7?", path, budget_tokens=900).text
+    assert '8: 7 | "long' in pack_folder("What is the note of id 7?", path, budget_tokens=900).text
 
 
 @pytest.mark.parametrize("settings", [20, 100, 101])

@@ -28,7 +28,7 @@ from llm_common.tables.database import (
 )
 from llm_common.tables.finding import find_records
 from llm_common.tables.table import names_of_tables, result_name, table_of_rows
-from llm_common.tables.values import Cell, cell_text
+from llm_common.tables.values import Cell, are_mixed, row_text
 from llm_common.text.canonical import decode_json
 from llm_common.text.display import in_fence, one_line
 
@@ -345,6 +345,8 @@ class _Page:
         self._sql = sql
         self._rows = rows
         self._start = start
+        # Of all rows, so that every page of an answer writes a value in the same way.
+        self._mixed = [are_mixed(cells) for cells in zip(*rows.rows, strict=True)]
 
     def text(self, end: int, *, max_chars: int = _MAX_CELL_CHARS) -> str:
         total = f"{len(self._rows.rows):,}"
@@ -357,20 +359,16 @@ class _Page:
             head += f' Next: the same sql and cursor "{end}.{_digest(self._sql)}".'
         elif self._rows.is_cut:
             head += " Later ones are not counted: use LIMIT, GROUP BY or count(*)."
-        lines = [" | ".join(_shown(column, max_chars) for column in self._rows.columns)]
+        lines = [row_text(self._rows.columns, max_chars=max_chars)]
         for row in self._rows.rows[self._start : end]:
-            lines.append(" | ".join(_shown(cell_text(cell), max_chars) for cell in row))
+            lines.append(row_text(row, max_chars=max_chars, mixed=self._mixed))
         return f"{head}\n{in_fence(chr(10).join(lines))}"
-
-
-def _shown(text: str, max_chars: int) -> str:
-    return one_line(text, max_chars=max_chars)
 
 
 def _most_rows(rows: QueryRows, start: int, max_tokens: int, counter: TokenCounter) -> int:
     """Estimate how many rows fit, so that a page of ten thousand is not counted whole."""
     sample = rows.rows[start : start + 20]
-    text = "\n".join(" | ".join(_shown(cell_text(cell), 300) for cell in row) for row in sample)
+    text = "\n".join(row_text(row, max_chars=_MAX_CELL_CHARS) for row in sample)
     tokens = max(counter.count(text) / max(len(sample), 1), 1.0)
     return max(int(1.5 * max_tokens / tokens), 1)
 

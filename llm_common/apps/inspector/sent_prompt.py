@@ -11,8 +11,11 @@ from llm_common.apps.inspector.run_values import answer, messages
 from llm_common.ranking import search_stems
 from llm_common.trace import RecordedRun
 
-_CELL_SEPARATOR: Final = " | "
-_MIN_SEPARATORS: Final = 1
+# A quoted cell may have bars in it. The first one follows the title of a table or a number.
+_CELL: Final = re.compile(
+    r'(?:^| \| )((?:[^|:"]{1,80}: )?"(?:[^"\\]|\\.)*"…?(?= \| |$)|.*?(?= \| |$))'
+)
+_MIN_CELLS: Final = 2
 _TITLE: Final = re.compile(r"([^|:]{1,80}): (.*)", re.DOTALL)
 _MIN_STEM_CHARS: Final = 4  # a shorter word has few forms, and begins many others
 _MAX_ENDING_CHARS: Final = 6
@@ -151,7 +154,7 @@ class Marker:
         title, names = _title_and_names(head)
         rows = []
         for record in records:
-            cells = record.split(_CELL_SEPARATOR)
+            cells = _CELL.findall(record)
             rows.append(tuple(self.fragments(cell, are_marked=are_marked) for cell in cells))
         return TablePart(title, tuple(names), tuple(rows))
 
@@ -176,24 +179,19 @@ class Marker:
 
 def _table_end(lines: Sequence[str], start: int) -> int:
     """Return the end of the table that begins at a line, or the start if there is none."""
-    width = _separators(lines[start])
-    if width < _MIN_SEPARATORS:
+    width = len(_CELL.findall(lines[start]))
+    if width < _MIN_CELLS:
         return start
     end = start + 1
-    while end < len(lines) and _separators(lines[end]) == width:
+    while end < len(lines) and len(_CELL.findall(lines[end])) == width:
         end += 1
     return end if end > start + 1 else start
-
-
-def _separators(line: str) -> int:
-    # A last cell that is empty leaves only a part of its separator at the end of a line.
-    return f"{line} ".count(_CELL_SEPARATOR)
 
 
 def _title_and_names(line: str) -> tuple[str, list[str]]:
     match = _TITLE.fullmatch(line)
     title, names = (match[1], match[2]) if match else ("Records", line)
-    return title, names.split(_CELL_SEPARATOR)
+    return title, _CELL.findall(names)
 
 
 def _word_patterns(query: str) -> list[str]:
