@@ -305,3 +305,12 @@ def test_an_index_lists_runs_with_their_answers_and_tokens() -> None:
     assert "Because." in page
     assert '<a href="2.html"><bdi>Run x</bdi></a>' in page
     assert "<h1>" in render_index([])
+
+
+def test_a_bar_within_quotes_is_no_cell_of_a_shown_table() -> None:
+    text = 'customers: "id | no" | name\n1: 7 | "Eve | paid"\n2: "8 | 9" | null'
+    [table] = Marker("", ()).parts(text, are_marked=True)
+    assert isinstance(table, TablePart)
+    assert (table.title, table.columns) == ("customers", ('"id | no"', "name"))
+    cells = [["".join(piece.text for piece in cell) for cell in row] for row in table.rows]
+    assert cells == [["1: 7", '"Eve | paid"'], ['2: "8 | 9"', "null"]]
