@@ -23,6 +23,7 @@ from llm_common.tables.question_words import (
     OrderWord,
     QuestionWords,
     are_alike,
+    set_of,
     stem_of,
     words_of,
 )
@@ -43,7 +44,7 @@ _MONEY_STEMS: Final = frozenset(map(stem_of, ("price", "cost", "amount", "total"
 
 
 _WORD_SEAM: Final = re.compile(r"[\W_\d]+|(?<=[a-z])(?=[A-Z])")
-_VERBS: Final = frozenset("get list search find fetch read query show".split())
+_VERBS: Final = set_of("get list search find fetch read query show")
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,10 +115,10 @@ class _Reading:
         """Indexes of the words that stand for values, and name no column."""
 
     def result(self) -> TableQuestion:
-        terms = terms_of(
-            self._question, self._columns, len(self._table.rows), self._nouns
+        terms = terms_of(self._question, self._columns, len(self._table.rows), self._nouns)
+        self._used = frozenset(
+            index for term in terms for index in range(term.first, term.last + 1)
         )
-        self._used = frozenset(index for term in terms for index in range(term.first, term.last + 1))
         self._scores = self._named_scores()
         order = self._order()
         read = conditions_of(self._question, terms, self._columns, self._nouns)

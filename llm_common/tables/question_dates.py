@@ -158,7 +158,7 @@ def _joint(question: QuestionWords, first: DateWords, second: DateWords) -> str:
     if match is None:
         return ""
     joint = match[0].split()[0] if match[0].split() else ","
-    return "-" if joint in ("-", "–", "—") else joint
+    return "-" if joint in ("-", "\u2013", "\u2014") else joint
 
 
 # --- forms of dates
@@ -247,4 +247,6 @@ _SIGN_AFTER: Final = re.compile(
 _OF_YEARS: Final = re.compile(
     r"(?:in|since|during|until|till|throughout|within|dated|starting)\b|.*\byear\b"
 )
-_JOINT: Final = re.compile(r"\s*(?:,|,?\s*(?:and|or|to)|[-–—])\s*(?:the\s+)?(?:in\s+|on\s+)?")
+_JOINT: Final = re.compile(
+    r"\s*(?:,|,?\s*(?:and|or|to)|[-\u2013\u2014])\s*(?:the\s+)?(?:in\s+|on\s+)?"
+)

@@ -5,7 +5,6 @@ alternatives, or both are needed, as these words say. A count may be claimed onl
 could restrict the records was read, so that all other words have to be known as harmless.
 """
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import reduce
@@ -13,14 +12,14 @@ from typing import Final
 
 from llm_common.tables.columns import Column
 from llm_common.tables.question_terms import LIST_WORDS, Term, shown
-from llm_common.tables.question_words import NEGATIONS, NEUTRAL, QuestionWords, are_alike
+from llm_common.tables.question_words import NEGATIONS, NEUTRAL, QuestionWords, are_alike, set_of
 
 _JOINTS: Final = {"and": "and", "or": "or", "nor": "and", "but": "but", "well": "and"}
-_LIMITING: Final = frozenset("longer only all both every just necessarily".split())
-_GAP_WORDS: Final = frozenset("and or nor but than either both even also if as well else".split())
-_PLURALS: Final = frozenset("people staff persons folks".split())
-_MEASURES: Final = frozenset(
-    "times days weeks months years hours minutes seconds dollars euros points percent others".split()
+_LIMITING: Final = set_of("longer only all both every just necessarily")
+_GAP_WORDS: Final = set_of("and or nor but than either both even also if as well else")
+_PLURALS: Final = set_of("people staff persons folks")
+_MEASURES: Final = set_of(
+    "times days weeks months years hours minutes seconds dollars euros points percent others"
 )
 
 
@@ -159,12 +158,13 @@ class _Logic:
             is_same = previous.term.columns == term.columns
             if continues and previous.is_negated and not negations:
                 is_negated = is_same
-                if not is_same and joint not in ("but",):
+                if not is_same and joint != "but":
                     self._doubts.add(term.first)
         for index in negations:
             self._read.update((index, index + 1) if self._is_than(index + 1) else (index,))
         limited = any(
-            index + 1 < term.first and self._words[index + 1].text in _LIMITING for index in negations
+            index + 1 < term.first and self._words[index + 1].text in _LIMITING
+            for index in negations
         )
         if len(negations) > 1 or limited:
             self._doubts.add(term.first)

@@ -5,7 +5,7 @@ Each takes its words, so that the year of a date is no number and no value. A pa
 question leaves open is uncertain.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from typing import Final
@@ -19,6 +19,7 @@ from llm_common.tables.question_words import (
     Comparison,
     QuestionWords,
     are_alike,
+    set_of,
     singular,
     stem_of,
     words_of,
@@ -34,6 +35,11 @@ from llm_common.tables.values import (
     shown_cell,
 )
 
+
+def _stems(words: str) -> frozenset[str]:
+    return frozenset(map(stem_of, words.split()))
+
+
 _MAX_CELL_CHARS: Final = 4_000
 _WORDS_BEFORE: Final = 8
 _WORDS_AFTER: Final = 4
@@ -44,17 +50,13 @@ _MAX_COUNTED: Final = 1_000
 _FLAG_FILLERS: Final = frozenset({"is", "has", "with", "on", "are", "was", "i", "ha", "wa"})
 """Words that a flag's name may have and a question may leave out: `is_active`, `on_sale`."""
 
-_BOUNDARIES: Final = frozenset(
-    "and or but with whose where from in at on for to by then plus".split()
-)
-_DATE_NOUNS: Final = frozenset("date dates day days time month year".split())
-LIST_WORDS: Final = frozenset(
-    "and or nor the a an in from of on by to both either even as well".split()
-)
+_BOUNDARIES: Final = set_of("and or but with whose where from in at on for to by then plus")
+_DATE_NOUNS: Final = set_of("date dates day days time month year")
+LIST_WORDS: Final = set_of("and or nor the a an in from of on by to both either even as well")
 """Words between two parts of a question that begin no clause of their own."""
 
-_MONEY: Final = frozenset(map(stem_of, "price cost amount total fee fare charge".split()))
-_TIME: Final = frozenset(map(stem_of, ("duration", "length", "runtime")))
+_MONEY: Final = _stems("price cost amount total fee fare charge")
+_TIME: Final = _stems("duration length runtime")
 _CONCEPTS: Final = {
     stem_of(word): stems
     for words, stems in (
@@ -63,27 +65,25 @@ _CONCEPTS: Final = {
         ("heavier lighter weigh weighs weighing", frozenset({"weight", "mass"})),
         ("taller", frozenset({stem_of("height")})),
         ("longer shorter lasting lasted lasts take takes took", _TIME),
-        ("larger bigger smaller", frozenset(map(stem_of, ("size", "area")))),
-        ("hotter warmer colder cooler", frozenset(map(stem_of, ("temperature", "temp")))),
+        ("larger bigger smaller", _stems("size area")),
+        ("hotter warmer colder cooler", _stems("temperature temp")),
         # What log files call by many names is `source` in their tables.
         ("service component logger module process daemon", frozenset({stem_of("source")})),
-        ("from", frozenset(map(stem_of, ("origin", "source", "departure", "sender")))),
-        ("to", frozenset(map(stem_of, ("destination", "target", "arrival", "recipient")))),
-        ("earn earns earning make makes making", frozenset(map(stem_of, ("salary", "income")))),
+        ("from", _stems("origin source departure sender")),
+        ("to", _stems("destination target arrival recipient")),
+        ("earn earns earning make makes making", _stems("salary income")),
     )
     for word in words.split()
 }
 """Stems of adjectives and verbs, with those of the columns that they compare."""
 
-_SIGN_WORDS: Final = frozenset("over under above below more less most least than".split())
+_LEADING: Final = set_of("of is are was equal to number no the a exactly")
+_SIGN_WORDS: Final = set_of("over under above below more less most least than")
 _NO_VALUES: Final = FILLERS | NEGATIONS | NEUTRAL
-_RESULT_VERBS: Final = frozenset("failed returned responded answered ended exited finished".split())
-_UNITS: Final = frozenset(
-    map(
-        stem_of,
-        "second minute hour day week month year km kilometer kilometre mile meter metre cm mm foot"
-        " feet inch kg gram pound ton liter litre percent kb mb gb tb ms sec min".split(),
-    )
+_RESULT_VERBS: Final = set_of("failed returned responded answered ended exited finished")
+_UNITS: Final = _stems(
+    "second minute hour day week month year km kilometer kilometre mile meter metre cm mm foot"
+    " feet inch kg gram pound ton liter litre percent kb mb gb tb ms sec min"
 )
 
 
@@ -186,7 +186,10 @@ class _Terms:
     # --- which column
 
     def _window(self, first: int, last: int) -> tuple[list[int], list[int]]:
-        """Return the words that may name the column of a part: before it, nearest first, and behind."""
+        """Return the words that may name the column of a part: those before it, and behind.
+
+        Those before it begin with the nearest.
+        """
         before: list[int] = []
         for index in range(first - 1, max(first - 1 - _WORDS_BEFORE, -1), -1):
             if index in self._used or self._words[index].text in _BOUNDARIES:
@@ -257,22 +260,9 @@ class _Terms:
     def _date_term(self, date: DateWords, previous: Term | None) -> Term | None:
         first, last = date.words.start, date.words.stop - 1
         before, behind = self._window(first, last)
-        fits = _is_date_or_year if date.is_year else _is_date
-        column, named, is_alone = self._column_named(before, fits)
+        column, named, is_alone = self._column_of_date(date, before, behind, previous)
         if column is None:
-            column, named, is_alone = self._column_named(behind, fits)
-        near = [*before, *behind]
-        if column is None and previous is not None and self._goes_on(previous, first):
-            [index] = previous.columns
-            column, is_alone = self._columns[index], previous.is_certain
-        if column is None:
-            fitting = [each for each in self._columns if _is_date(each)]
-            if not fitting and date.is_year:
-                fitting = [each for each in self._columns if _is_year(each)]
-            if not fitting:
-                return None
-            column = fitting[0]
-            is_alone = len(fitting) == 1 and not self._tells_event(before)
+            return None
         if not date.has_year:
             years = {(date_of(cell) or "")[:4] for cell in column.counts}
             is_alone = is_alone and len(years) == 1
@@ -287,7 +277,9 @@ class _Terms:
             if date.contains(moment):
                 rows.add(row)
         words = {*named, *date.words}
-        words.update(index for index in near[:2] if self._words[index].text in _DATE_NOUNS)
+        words.update(
+            index for index in (*before[:1], *behind[:1]) if self._words[index].text in _DATE_NOUNS
+        )
         return Term(
             columns=(column.index,),
             first=first,
@@ -298,6 +290,24 @@ class _Terms:
             rows=frozenset(rows),
             is_certain=is_alone,
         )
+
+    def _column_of_date(
+        self, date: DateWords, before: list[int], behind: list[int], previous: Term | None
+    ) -> tuple[Column | None, set[int], bool]:
+        """Return the column of a date, the words that name it, and whether it is certain."""
+        fits = _is_date_or_year if date.is_year else _is_date
+        for near in (before, behind):
+            column, named, is_alone = self._column_named(near, fits)
+            if column is not None:
+                return column, named, is_alone
+        if previous is not None and self._goes_on(previous, date.words.start):
+            return self._columns[previous.columns[0]], set(), previous.is_certain
+        fitting = [each for each in self._columns if _is_date(each)]
+        if not fitting and date.is_year:
+            fitting = [each for each in self._columns if _is_year(each)]
+        if not fitting:
+            return None, set(), False
+        return fitting[0], set(), len(fitting) == 1 and not self._tells_event(before)
 
     def _goes_on(self, previous: Term, first: int) -> bool:
         """Return whether only words of a list stand between a term and a later word."""
@@ -330,7 +340,7 @@ class _Terms:
     def _column_of(
         self, comparison: Comparison, previous: Column | None
     ) -> tuple[Column | None, set[int], bool]:
-        """Return the column of a comparison, the words that name it, and whether that is certain."""
+        """Return the column of a comparison, its words, and whether nothing is left open."""
         first, last = comparison.words.start, comparison.words.stop - 1
         before, behind = self._window(first, last)
         if comparison.ending:
@@ -363,11 +373,7 @@ class _Terms:
     def _leads_to(self, index: int, number: int) -> bool:
         """Return whether only such words as "of" and "is" stand between a word and a number."""
         between = (self._words[each].text for each in range(index + 1, number))
-        names = {"of", "is", "are", "was", "equal", "to", "number", "no", "score", "the", "a"}
-        return all(
-            text in names or stem_of(text) in self._names or text in ("exactly",)
-            for text in between
-        )
+        return all(text in _LEADING or stem_of(text) in self._names for text in between)
 
     def _units_fit(self, column: Column, behind: Sequence[int]) -> bool:
         """Return whether the unit behind a number is the one of a column."""
@@ -527,30 +533,8 @@ class _Terms:
     def _value_term(
         self, phrase: str, indexes: range, found: dict[int, _Found], previous: Term | None
     ) -> Term | None:
-        before, behind = self._window(indexes.start, indexes.stop - 1)
-        near = [*before[:3], *behind[:2]]
-        sign = indexes.start - 1
-        while sign > 0 and self._words[sign].text in ("neither", "either", "both", "the"):
-            sign -= 1
-        if sign >= 0 and self._words[sign].text in ("from", "to"):
-            near.append(sign)
-        named = {
-            index: words
-            for index in found
-            if (words := self._named_by(self._columns[index], near)[1])
-        }
-        if not named and previous is not None and self._goes_on(previous, indexes.start):
-            named = {index: set() for index in previous.columns if index in found}
-        if phrase.lstrip("-").replace(",", "").isdigit():
-            is_code = len(phrase) >= _CODE_DIGITS
-            found = {
-                index: entry
-                for index, entry in found.items()
-                if index in named or self._is_key(index) or (is_code and self._is_code(index))
-            }
-        elif all(self._words[index].stem in self._names for index in indexes):
-            # The question speaks of the column, unless rows have exactly this value.
-            found = {index: entry for index, entry in found.items() if entry.whole}
+        named = self._columns_named_near(indexes, found, previous)
+        found = self._possible(phrase, indexes, found, named)
         if not found:
             return None
         chosen = _narrowed(found, named)
@@ -590,6 +574,42 @@ class _Terms:
             is_certain=is_certain,
         )
 
+    def _columns_named_near(
+        self, indexes: range, found: dict[int, _Found], previous: Term | None
+    ) -> dict[int, set[int]]:
+        """Return which of the columns of a value the words near it name, with these words."""
+        before, behind = self._window(indexes.start, indexes.stop - 1)
+        near = [*before[:3], *behind[:2]]
+        sign = indexes.start - 1
+        while sign > 0 and self._words[sign].text in ("neither", "either", "both", "the"):
+            sign -= 1
+        if sign >= 0 and self._words[sign].text in ("from", "to"):
+            near.append(sign)
+        named = {
+            index: words
+            for index in found
+            if (words := self._named_by(self._columns[index], near)[1])
+        }
+        if not named and previous is not None and self._goes_on(previous, indexes.start):
+            named = {index: set() for index in previous.columns if index in found}
+        return named
+
+    def _possible(
+        self, phrase: str, indexes: range, found: dict[int, _Found], named: dict[int, set[int]]
+    ) -> dict[int, _Found]:
+        """Return the columns whose value a phrase may be."""
+        if phrase.lstrip("-").replace(",", "").isdigit():
+            is_code = len(phrase) >= _CODE_DIGITS
+            return {
+                index: entry
+                for index, entry in found.items()
+                if index in named or self._is_key(index) or (is_code and self._is_code(index))
+            }
+        if all(self._words[index].stem in self._names for index in indexes):
+            # The question speaks of the column, unless rows have exactly this value.
+            return {index: entry for index, entry in found.items() if entry.whole}
+        return found
+
     def _result_words(self, first: int) -> set[int]:
         """Return the words before a code that say that it was the outcome: "failed with"."""
         words = set()
@@ -615,9 +635,7 @@ class _Terms:
             indexes, is_negated = self._flag_words(column)
             if not indexes:
                 continue
-            rows = frozenset(
-                row for row, cell in enumerate(column.cells) if flag_of(cell) is True
-            )
+            rows = frozenset(row for row, cell in enumerate(column.cells) if flag_of(cell) is True)
             words = set(indexes)
             for index in range(indexes[-1] + 1, min(indexes[-1] + 4, len(self._words))):
                 text = self._words[index].text
@@ -668,12 +686,12 @@ class _Terms:
             for column in self._columns:
                 if column.is_flag or not self._is_whole_name(column, index):
                     continue
-                sign = self._presence_sign(column, index)
+                sign = self._presence_sign(index)
                 if sign is not None:
                     self._add_presence(column, index, is_negated=sign in _LACKING)
                     break
 
-    def _presence_sign(self, column: Column, index: int) -> str | None:
+    def _presence_sign(self, index: int) -> str | None:
         """Return the word that says that a column has a value or none, if one does."""
         start = index - 1
         while start > 0 and self._words[start].text in ("a", "an", "any", "some", "been", "yet"):
@@ -688,9 +706,10 @@ class _Terms:
         """Read "were returned" where some dates of a return are missing."""
         for index, column in product(range(len(self._words)), self._columns):
             is_event = index not in self._used and self._tells_event([index])
-            if is_event and column.is_date and None in column.cells:
-                if self._is_whole_name(column, index) and self._ends_clause(index):
-                    self._add_presence(column, index, is_negated=False)
+            has_gaps = column.is_date and None in column.cells
+            is_name = is_event and has_gaps and self._is_whole_name(column, index)
+            if is_name and self._ends_clause(index):
+                self._add_presence(column, index, is_negated=False)
 
     def _is_whole_name(self, column: Column, index: int) -> bool:
         parts = [part for part in column.last_stems if part not in _FLAG_FILLERS]
@@ -732,25 +751,21 @@ class _Terms:
 
 
 _SIGNS: Final = {"negative": "<", "positive": ">", "non-negative": ">="}
-_PARTICIPLES: Final = frozenset("sold sent paid won lost built bought gone left done held".split())
+_PARTICIPLES: Final = set_of("sold sent paid won lost built bought gone left done held")
 
 
 _ABSENT: Final = frozenset(("no", "without"))
 _LACKING: Final = frozenset(("lack", "lacks", "lacking", "missing"))
 _HAVING: Final = frozenset(("have", "has", "having", "with", "had"))
-_DATE_ENDINGS: Final = frozenset(map(stem_of, ("at", "on", "date", "time", "day")))
+_DATE_ENDINGS: Final = _stems("at on date time day")
 
 
 def _narrowed(found: dict[int, _Found], named: dict[int, set[int]]) -> dict[int, _Found]:
     """Return the columns that a phrase means: as it is written, as a whole, and as named."""
-    for is_better in (
-        lambda index: found[index].is_exact,
-        lambda index: bool(found[index].whole),
-        lambda index: index in named,
-    ):
-        better = {index: entry for index, entry in found.items() if is_better(index)}
-        found = better or found
-    return found
+    exact = {index: entry for index, entry in found.items() if entry.is_exact}
+    whole = {index: entry for index, entry in (exact or found).items() if entry.whole}
+    best = whole or exact or found
+    return {index: entry for index, entry in best.items() if index in named} or best
 
 
 def _elements(cell: Cell) -> tuple[str, ...]:

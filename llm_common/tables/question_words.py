@@ -24,23 +24,24 @@ _TRIMMED: Final = ".:'`*-\N{RIGHT SINGLE QUOTATION MARK}"
 _POSSESSIVE: Final = re.compile(r"(?:['\N{RIGHT SINGLE QUOTATION MARK}]|/)s$")
 
 
-def _set_of(words: str) -> frozenset[str]:
+def set_of(words: str) -> frozenset[str]:
+    """Return the words of a text."""
     return frozenset(words.split())
 
 
-NEGATIONS: Final = _set_of(
+NEGATIONS: Final = set_of(
     "not no non neither nor without except excluding exclude outside other isn't aren't wasn't"
     " weren't don't doesn't didn't haven't hasn't cannot can't lack lacks lacking missing"
 )
-_DESCENDING: Final = _set_of(
+_DESCENDING: Final = set_of(
     "highest most maximum max largest biggest greatest best top latest newest longest last"
     " youngest recent heaviest expensive costliest"
 )
-_ASCENDING: Final = _set_of(
+_ASCENDING: Final = set_of(
     "lowest least minimum min smallest cheapest earliest first shortest oldest worst fewest slowest"
 )
-_OF_PRICES: Final = _set_of("expensive costliest cheapest")
-FILLERS: Final = _set_of(
+_OF_PRICES: Final = set_of("expensive costliest cheapest")
+FILLERS: Final = set_of(
     "a an the of in on at is are was were be and or not to for from by with all any each how many"
     " much what which who when where why whose whom give get list show find tell me us please"
     " number count total have has had do does did that this these those it its their than between"
@@ -49,27 +50,32 @@ FILLERS: Final = _set_of(
 )
 """Words that are no value alone."""
 
-NEUTRAL: Final = _set_of(
-    "a an the this that these those which who whom whose what where when of in on at from by for to"
-    " with as is are was were be been being has have had having do does did can could would will"
-    " all any how many count number list show find give get tell display return want need know see"
-    " like please me us you i do there their they them it its inclusive exactly currently"
-    " still now yet also only together both either just so far ever already name names named called"
-    " labelled labeled marked tagged we our among well included work works working worked go goes"
-    " available present up going got i'm i'd here happen happened occur occurred placed offer offers offered offering provide provides provided record records row rows entry entries result results one ones data"
-    " come comes came belong belongs belonged live lives lived living located based made exist"
-    " contain contains contained containing hold holds carry carries carried include includes"
-    " including whether look looking let's let hi hello hey thanks thank value values whose"
+NEUTRAL: Final = set_of(
+    "a an the this that these those which who whom whose what where when of in on at from by"
+    " for to with as is are was were be been being has have had having do does did can could"
+    " would will all any how many count number list show find give get tell display return"
+    " want need know see like please me us you i there their they them it its inclusive"
+    " exactly currently still now yet also only together both either just so far ever already"
+    " name names named called labelled labeled marked tagged we our among well included work"
+    " works working worked go goes available present up going got i'm i'd here happen"
+    " happened occur occurred placed offer offers offered offering provide provides provided"
+    " record records row rows entry entries result results one ones data come comes came"
+    " belong belongs belonged live lives lived living located based made exist contain"
+    " contains contained containing hold holds carry carries carried include includes"
+    " including whether look looking let's let hi hello hey thanks thank value values"
 )
 """Words that restrict no records, whatever the records are."""
 
 _NUMBER_WORDS: Final = {
-    word: float(number)
-    for number, word in enumerate(
-        "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen"
-        " fifteen sixteen seventeen eighteen nineteen twenty".split()
+    word: float(value)
+    for word, value in (
+        pair.split("=")
+        for pair in set_of(
+            "zero=0 one=1 two=2 three=3 four=4 five=5 six=6 seven=7 eight=8 nine=9 ten=10 eleven=11"
+            " twelve=12 dozen=12 fifteen=15 twenty=20 thirty=30 forty=40 fifty=50 sixty=60"
+        )
     )
-} | {"thirty": 30.0, "forty": 40.0, "fifty": 50.0, "sixty": 60.0, "dozen": 12.0}
+}
 _SCALES: Final = {
     "hundred": 1e2,
     "thousand": 1e3,
@@ -83,7 +89,7 @@ _NUMBER: Final = re.compile(
     r"(?P<sign>[-\u2212+]?)(?P<currency>[$€£¥₹]?)(?P<inner>-?)"
     r"(?P<digits>\d{1,3}(?:,\d{3})+|0|[1-9]\d*)(?P<fraction>\.\d+)?(?P<unit>[a-z%€$£°]*)(?P<plus>\+?)"
 )
-_CURRENCIES: Final = _set_of("$ € £ ¥ ₹ dollar dollars euro euros pound pounds usd eur gbp bucks")
+_CURRENCIES: Final = set_of("$ € £ ¥ ₹ dollar dollars euro euros pound pounds usd eur gbp bucks")
 
 
 @dataclass(frozen=True, slots=True)
@@ -412,5 +418,7 @@ _SIGN_AFTER: Final = re.compile(
     r"|newer)|(?P<most>less|fewer|lower|below|under|younger|smaller|shorter|earlier|cheaper"
     r"|lighter))\b(?!\s+than)"
 )
-_JOINT: Final = re.compile(r"\s*(?:[a-z$€£%]+\s*)?\b(?P<joint>and|to|through|until)\s+|\s*[-–—]\s*")
+_JOINT: Final = re.compile(
+    r"\s*(?:[a-z$€£%]+\s*)?\b(?P<joint>and|to|through|until)\s+|\s*[-\u2013\u2014]\s*"
+)
 _SPAN_SIGN: Final = re.compile(r"\b(?:between|from|ranging\s+from|in\s+the\s+range(?:\s+of)?)\s*$")

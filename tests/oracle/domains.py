@@ -270,7 +270,13 @@ def _tickets(chance: random.Random, count: int) -> Kind:
         records,
         days={"opened": [time.date() for time in times]},
         categories=(
-            Category("city", CITIES, ("are from {}", "come from {}", "are in {}"), False, ("are not from {}",)),
+            Category(
+                "city",
+                CITIES,
+                ("are from {}", "come from {}", "are in {}"),
+                False,
+                ("are not from {}",),
+            ),
             Category(
                 "status",
                 ("open", "closed", "on hold", "in progress"),
@@ -285,7 +291,9 @@ def _tickets(chance: random.Random, count: int) -> Kind:
                 negations=("are not on the {} plan", "are on a plan other than {}"),
             ),
             Category("owner.name", PEOPLE, ("are owned by {}", "belong to {}")),
-            Category("owner.team", ("core", "web"), ("belong to the {} team", "are owned by the {} team")),
+            Category(
+                "owner.team", ("core", "web"), ("belong to the {} team", "are owned by the {} team")
+            ),
         ),
         amounts=(
             Amount(
@@ -322,7 +330,13 @@ def _tickets(chance: random.Random, count: int) -> Kind:
                 ("have a score of {}", "have score {}"),
             ),
         ),
-        flags=(Flag("active", ("are active", "are still active"), ("are not active", "are inactive", "aren't active")),),
+        flags=(
+            Flag(
+                "active",
+                ("are active", "are still active"),
+                ("are not active", "are inactive", "aren't active"),
+            ),
+        ),
         tags=(Tags("tags", ("bug", "ui", "api", "docs", "perf"), "tag", "tags"),),
         times=(Day("opened", "were opened", _iso),),
         unanswerable=(
@@ -360,7 +374,10 @@ def _employees(chance: random.Random, count: int) -> Kind:
                 "experience_years": chance.randint(0, 30),
                 "is_remote": chance.random() < 0.4,
                 "skills": chance.sample(["SQL", "Python", "Excel", "Go"], chance.randint(0, 4)),
-                "address": {"city": chance.choice(CITIES), "country": chance.choice(("Norway", "Peru", "Japan"))},
+                "address": {
+                    "city": chance.choice(CITIES),
+                    "country": chance.choice(("Norway", "Peru", "Japan")),
+                },
                 "manager": chance.choice((*PEOPLE[:4], None)),
                 "hired_on": _english(hired),
                 "left_on": _english(gone) if number % 3 == 0 else None,
@@ -372,7 +389,9 @@ def _employees(chance: random.Random, count: int) -> Kind:
         records,
         days={
             "hired_on": [time.date() for time in times],
-            "left_on": [time.date() if number % 3 == 0 else date.max for number, time in enumerate(left)],
+            "left_on": [
+                time.date() if number % 3 == 0 else date.max for number, time in enumerate(left)
+            ],
         },
         categories=(
             Category("title", titles, ("have the title {}", "have the title of {}"), False),
@@ -382,7 +401,11 @@ def _employees(chance: random.Random, count: int) -> Kind:
                 ("work in {}", "are in the {} department", "belong to the {} department"),
                 negations=("do not work in {}", "don't work in {}", "are not in the {} department"),
             ),
-            Category("address.country", ("Norway", "Peru", "Japan"), ("live in {}", "are from {}", "are based in {}")),
+            Category(
+                "address.country",
+                ("Norway", "Peru", "Japan"),
+                ("live in {}", "are from {}", "are based in {}"),
+            ),
             Category("address.city", CITIES, ("live in {}", "are located in {}")),
         ),
         amounts=(
@@ -409,7 +432,9 @@ def _employees(chance: random.Random, count: int) -> Kind:
                 ("have {} years of experience", "have exactly {} years of experience"),
             ),
         ),
-        flags=(Flag("is_remote", ("are remote", "work remote"), ("are not remote", "aren't remote")),),
+        flags=(
+            Flag("is_remote", ("are remote", "work remote"), ("are not remote", "aren't remote")),
+        ),
         tags=(Tags("skills", ("SQL", "Python", "Excel", "Go"), "skill", "skills"),),
         times=(Day("hired_on", "were hired", _english), Day("left_on", "left", _english)),
         unanswerable=(
@@ -442,7 +467,9 @@ def _listings(chance: random.Random, count: int) -> Kind:
             "area_m2": chance.randint(20, 300),
             "has_garden": chance.choice(("yes", "no")),
             "furnished": chance.random() < 0.5,
-            "features": ", ".join(chance.sample(["balcony", "lift", "garage", "pool"], chance.randint(1, 3))),
+            "features": ", ".join(
+                chance.sample(["balcony", "lift", "garage", "pool"], chance.randint(1, 3))
+            ),
             "agent": {"name": chance.choice(PEOPLE), "email": f"a{number}@example.org"},
             "listed": _american(time),
         }
@@ -453,8 +480,18 @@ def _listings(chance: random.Random, count: int) -> Kind:
         records,
         days={"listed": [time.date() for time in times]},
         categories=(
-            Category("city", CITIES, ("are in {}", "are located in {}"), negations=("are not in {}", "are outside {}")),
-            Category("type", ("house", "flat", "studio"), ("are of type {}", "have the type {}"), negations=("are not of type {}",)),
+            Category(
+                "city",
+                CITIES,
+                ("are in {}", "are located in {}"),
+                negations=("are not in {}", "are outside {}"),
+            ),
+            Category(
+                "type",
+                ("house", "flat", "studio"),
+                ("are of type {}", "have the type {}"),
+                negations=("are not of type {}",),
+            ),
             Category("agent.name", PEOPLE, ("are offered by the agent {}", "have the agent {}")),
         ),
         amounts=(
@@ -462,7 +499,12 @@ def _listings(chance: random.Random, count: int) -> Kind:
                 "price",
                 90_000,
                 900_000,
-                ("cost more than {}", "have a price above {}", "are priced over {}", "are more expensive than {}"),
+                (
+                    "cost more than {}",
+                    "have a price above {}",
+                    "are priced over {}",
+                    "are more expensive than {}",
+                ),
                 ("cost less than {}", "have a price below {}", "are cheaper than {}"),
                 ("cost at least {}", "have a price of {} or more"),
                 ("cost no more than {}", "have a price of at most {}"),
@@ -492,7 +534,11 @@ def _listings(chance: random.Random, count: int) -> Kind:
             ),
         ),
         flags=(
-            Flag("has_garden", ("have a garden",), ("have no garden", "do not have a garden", "are without a garden")),
+            Flag(
+                "has_garden",
+                ("have a garden",),
+                ("have no garden", "do not have a garden", "are without a garden"),
+            ),
             Flag("furnished", ("are furnished",), ("are not furnished", "are unfurnished")),
         ),
         tags=(Tags("features", ("balcony", "lift", "garage", "pool"), "feature", "features"),),
@@ -540,7 +586,13 @@ def _flights(chance: random.Random, count: int) -> Kind:
         categories=(
             Category("origin", CITIES, ("have the origin {}", "have {} as origin")),
             Category("destination", CITIES, ("have the destination {}", "have {} as destination")),
-            Category("carrier", ("Norwind", "Andes Air", "Blue Jet"), ("are by {}", "have the carrier {}"), True, ("are not by {}",)),
+            Category(
+                "carrier",
+                ("Norwind", "Andes Air", "Blue Jet"),
+                ("are by {}", "have the carrier {}"),
+                True,
+                ("are not by {}",),
+            ),
         ),
         amounts=(
             Amount(
@@ -566,7 +618,13 @@ def _flights(chance: random.Random, count: int) -> Kind:
                 ("have {} passengers",),
             ),
         ),
-        flags=(Flag("cancelled", ("are cancelled", "were cancelled"), ("are not cancelled", "were not cancelled")),),
+        flags=(
+            Flag(
+                "cancelled",
+                ("are cancelled", "were cancelled"),
+                ("are not cancelled", "were not cancelled"),
+            ),
+        ),
         times=(Day("departed_at", "departed", _iso_time),),
         unanswerable=(
             "How many flights arrived in May 2024?",
@@ -591,7 +649,9 @@ def _films(chance: random.Random, count: int) -> Kind:
                 "title": f"Film {number}",
                 "year": chance.randint(1980, 2024),
                 "director": chance.choice((*PEOPLE, "")),
-                "genre": chance.choice(("Drama", "Comedy", "Horror", "Science Fiction", "Romantic Comedy")),
+                "genre": chance.choice(
+                    ("Drama", "Comedy", "Horror", "Science Fiction", "Romantic Comedy")
+                ),
                 "rating": round(chance.uniform(1, 10), 1),
                 "running_time": chance.randint(70, 200),
                 "languages": chance.sample(["French", "English", "Spanish"], chance.randint(1, 3)),
@@ -603,8 +663,18 @@ def _films(chance: random.Random, count: int) -> Kind:
         "films",
         records,
         categories=(
-            Category("director", PEOPLE, ("are by the director {}", "have {} as director", "were directed by {}")),
-            Category("genre", ("Drama", "Horror", "Science Fiction"), ("have the genre {}", "are of the genre {}"), False, ("are not of the genre {}",)),
+            Category(
+                "director",
+                PEOPLE,
+                ("are by the director {}", "have {} as director", "were directed by {}"),
+            ),
+            Category(
+                "genre",
+                ("Drama", "Horror", "Science Fiction"),
+                ("have the genre {}", "are of the genre {}"),
+                False,
+                ("are not of the genre {}",),
+            ),
         ),
         amounts=(
             Amount(

@@ -199,9 +199,15 @@ class _Questions:
         first, second = self._written(amount, low), self._written(amount, high)
         choice = self._chance.choice
         makers: list[Callable[[], Said]] = [
-            lambda: Said("above", choice(amount.above).format(first), lambda r: r[name] > low, name),
-            lambda: Said("below", choice(amount.below).format(first), lambda r: r[name] < low, name),
-            lambda: Said("least", choice(amount.least).format(first), lambda r: r[name] >= low, name),
+            lambda: Said(
+                "above", choice(amount.above).format(first), lambda r: r[name] > low, name
+            ),
+            lambda: Said(
+                "below", choice(amount.below).format(first), lambda r: r[name] < low, name
+            ),
+            lambda: Said(
+                "least", choice(amount.least).format(first), lambda r: r[name] >= low, name
+            ),
             lambda: Said("most", choice(amount.most).format(first), lambda r: r[name] <= low, name),
             lambda: Said(
                 "between",
@@ -250,11 +256,27 @@ class _Questions:
 
         choices: list[tuple[str, str, Test]] = [
             ("tag", f"have the {tags.one} {first}", lambda r: first in elements(r)),
-            ("tags and", f"have the {tags.many} {first} and {second}", lambda r: {first, second} <= elements(r)),
-            ("tags and", f"have both the {tags.many} {first} and {second}", lambda r: {first, second} <= elements(r)),
-            ("tags or", f"have the {tags.one} {first} or {second}", lambda r: bool({first, second} & elements(r))),
+            (
+                "tags and",
+                f"have the {tags.many} {first} and {second}",
+                lambda r: {first, second} <= elements(r),
+            ),
+            (
+                "tags and",
+                f"have both the {tags.many} {first} and {second}",
+                lambda r: {first, second} <= elements(r),
+            ),
+            (
+                "tags or",
+                f"have the {tags.one} {first} or {second}",
+                lambda r: bool({first, second} & elements(r)),
+            ),
             ("no tag", f"do not have the {tags.one} {first}", lambda r: first not in elements(r)),
-            ("tags neither", f"have neither the {tags.one} {first} nor {second}", lambda r: not {first, second} & elements(r)),
+            (
+                "tags neither",
+                f"have neither the {tags.one} {first} nor {second}",
+                lambda r: not {first, second} & elements(r),
+            ),
             ("n tags", f"have exactly {number} {noun}", lambda r: len(elements(r)) == number),
             ("n tags", f"have at least {number} {noun}", lambda r: len(elements(r)) >= number),
             ("n tags", f"have more than {number} {tags.many}", lambda r: len(elements(r)) > number),
@@ -270,7 +292,9 @@ class _Questions:
         of = self._kind.day(day.name)
         choice = self._chance.random()
         if choice < 0.4 or "{}" not in words:
-            return Said("date", f"{day.verb} {words.format('in')}", lambda r: low <= of(r) <= high, day.name)
+            return Said(
+                "date", f"{day.verb} {words.format('in')}", lambda r: low <= of(r) <= high, day.name
+            )
         signs: list[tuple[str, str, Test]] = [
             ("before", "before", lambda r: of(r) < low),
             ("after", "after", lambda r: high < of(r) < date.max),
@@ -357,4 +381,14 @@ def _ordinal(day: int) -> str:
     return {1: "st", 2: "nd", 3: "rd"}.get(day % 10, "th")
 
 
-_SPANS: Final = (_a_day, _a_month, _a_month, _a_year, _a_quarter, _a_half, _between, _between, _two_months)
+_SPANS: Final = (
+    _a_day,
+    _a_month,
+    _a_month,
+    _a_year,
+    _a_quarter,
+    _a_half,
+    _between,
+    _between,
+    _two_months,
+)
