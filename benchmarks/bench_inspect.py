@@ -164,7 +164,6 @@ def main() -> None:
                 "search for a rare word": "/search?words=4711",
                 "search for a common word": "/search?words=parcel",
                 WHOLE_SEARCH: "/search?words=4711&in=results",
-                "tools": "/tools",
                 "a part of 100 MB": fill_large(store),
             }
             kept &= measure(store, pages, f"{options.pointers:,} pointers in {queries:,} queries")

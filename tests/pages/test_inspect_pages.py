@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.pages
 
-PLACES: Final = ("/queries", "/runs", "/tools", "/search?words=database", "/queries/absent")
+PLACES: Final = ("/queries", "/runs", "/search?words=database", "/queries/absent")
 _PER_KIND: Final = 2
 _STEPS: Final = 12  # each kind of step has a template of its own
 _MAX_PAGES: Final = 70
@@ -94,7 +94,7 @@ def test_pages_of_hostile_texts_fit_and_read_well(samples: Path, chromium: "Brow
     with inspecting(folder / "store", folder / "trace") as address, visiting(chromium) as visitor:
         visitor.open(address, "hostile")
         root = address.partition("/?")[0]
-        for place in ("/queries/q", "/runs", "/tools", "/search?words=tool"):
+        for place in ("/queries/q", "/runs", "/search?words=tool"):
             visitor.look(root + place, f"hostile-{place}")
         [page] = samples.glob("hostile/*.html")
         visitor.look(page.as_uri(), "hostile-run")

@@ -26,7 +26,6 @@ from llm_common.apps.inspector.rendering import PAGE_ROWS, render
 from llm_common.apps.inspector.result_parts import View, read_part
 from llm_common.apps.inspector.run_page import run_page
 from llm_common.apps.inspector.run_rows import summaries
-from llm_common.apps.inspector.tool_rows import tool_rows
 from llm_common.apps.inspector.visitors import TokenGate
 from llm_common.errors import (
     ConfigError,
@@ -45,7 +44,6 @@ _MAX_PAGE: Final = 10_000_000  # keeps offsets within what slices take
 _MAX_WORDS_CHARS: Final = 200
 _PASSAGE_CHARS: Final = 160
 _MAX_MATCHING_QUERIES: Final = 10
-_MAX_TOOLS: Final = 500
 _MAX_LISTED: Final = 10_000  # records of a query, read in about a second
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_-]+")
 _MAX_NAME_CHARS: Final = 60
@@ -89,7 +87,6 @@ class Inspector:
             "/runs": self._show_runs,
             "/runs/{folder}/{run_id}": self._show_run,
             "/runs/{folder}/{run_id}/{seq:int}": self._show_step,
-            "/tools": self._show_tools,
         }
         routes = [Route("/", lambda _: RedirectResponse("/queries", status_code=303))]
         for path, show in pages.items():
@@ -259,11 +256,6 @@ class Inspector:
         values = request.path_params
         step = self.runs.step(values["folder"], values["run_id"], values["seq"])
         return render("step.html", step=step, run=step.run, line=step.line)
-
-    def _show_tools(self, _: Request) -> str:
-        costs = self.runs.tool_costs()
-        rows, counted = tool_rows(self._store, costs)
-        return render("tools.html", rows=rows[:_MAX_TOOLS], costs=costs, counted=counted)
 
 
 def serve(

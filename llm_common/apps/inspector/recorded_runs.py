@@ -5,7 +5,7 @@ import re
 from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -19,14 +19,11 @@ from llm_common.trace import (
     RecordedRun,
     RunBegin,
     RunEnd,
-    SelectionLine,
-    ToolCallLine,
     read_trace,
 )
 
 _EDGE_BYTES: Final = 100_000  # the first line has a question of up to 20,000 characters
 _MAX_RUN_BYTES: Final = 32_000_000  # four times the default of `Trace`
-_MAX_COUNTED_BYTES: Final = 40_000_000  # about a second
 _MAX_DEPTH: Final = 3  # a folder of traces may be inside the folder that a reader names
 _MAX_DIRECTORIES: Final = 5_000
 _MAX_STRANGERS: Final = 20  # a page names so many files
@@ -63,39 +60,6 @@ class Step(NamedTuple):
     def folder(self) -> str:
         """Return the name of the folder of the run's query."""
         return self.run.path.parent.name
-
-
-@dataclass
-class ToolCost:
-    """The cost of a tool over several runs.
-
-    Attributes:
-        definition_tokens: Upper bound of its signature's tokens, the largest of all runs.
-        offered: Number of choices in which it was offered.
-        calls: Number of calls.
-        failed: Number of failed calls.
-        bytes: Size of its results.
-    """
-
-    definition_tokens: int = 0
-    offered: int = 0
-    calls: int = 0
-    failed: int = 0
-    bytes: int = 0
-
-    @property
-    def offered_tokens(self) -> int:
-        """Return the tokens of its definition, times the number of offers."""
-        return self.definition_tokens * self.offered
-
-
-@dataclass
-class ToolCosts:
-    """The costs of the newest runs by tool, with the number of runs read and of all runs."""
-
-    by_tool: dict[str, ToolCost] = field(default_factory=dict)
-    read: int = 0
-    total: int = 0
 
 
 class RecordedRuns:
@@ -153,19 +117,6 @@ class RecordedRuns:
             if line.seq == seq and not isinstance(line, RunBegin | RunEnd):
                 return Step(run, line)
         raise PointerNotFoundError(f"The run has no step {seq}. Choose one of its page")
-
-    def tool_costs(self) -> ToolCosts:
-        """Return the cost of the tools in the newest runs, up to 40 MB of traces."""
-        paths = self._paths(None)
-        costs, counted_bytes = ToolCosts(total=len(paths)), 0
-        for path in paths:
-            with suppress(OSError, StoreError):
-                counted_bytes += path.stat().st_size
-                if counted_bytes > _MAX_COUNTED_BYTES:
-                    break
-                _count_tools(read_trace(path), costs.by_tool)
-                costs.read += 1
-        return costs
 
     def _paths(self, folder: str | None) -> list[Path]:
         """Return the files of runs, newest first."""
@@ -256,20 +207,3 @@ def _parse_line(text: bytes) -> Line | None:
         return LINE.validate_python(orjson.loads(text))
     except (ValidationError, orjson.JSONDecodeError):
         return None
-
-
-def _count_tools(run: RecordedRun, costs: dict[str, ToolCost]) -> None:
-    """Add the tools of a run to the costs."""
-    for line in run.of(SelectionLine):
-        if line.of != "tools":
-            continue
-        for candidate in line.candidates:
-            cost = costs.setdefault(candidate.id, ToolCost())
-            # A tool that the catalogue left out cost no tokens.
-            cost.offered += candidate.reason != "not shown"
-            cost.definition_tokens = max(cost.definition_tokens, candidate.tokens or 0)
-    for call in run.of(ToolCallLine):
-        cost = costs.setdefault(call.tool, ToolCost())
-        cost.calls += 1
-        cost.failed += call.failure is not None
-        cost.bytes += call.result_bytes or 0

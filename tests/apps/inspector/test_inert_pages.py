@@ -19,7 +19,7 @@ async def shapes(folder: Path, texts: list[str]) -> dict[str, Counter[tuple[str,
     run = f"/runs/parcel/{row.run_id}"
     packing = 4 + 2 * len(texts)
     steps = [f"{run}/{seq}" for seq in (2, 3, 4, 5, packing)]
-    places = ["/queries", "/queries/q", "/runs", "/tools", "/search?words=tool"]
+    places = ["/queries", "/queries/q", "/runs", "/search?words=tool"]
     for kind, page in pages(client, *places, run, *steps):
         shape = Shape(page)
         # A plot has a bar for each span of time in which an output was saved.
@@ -38,11 +38,7 @@ async def test_hostile_texts_change_no_page(tmp_path: Path) -> None:
     )
     assert {*hostile} == {*harmless}
     for kind, shape in hostile.items():
-        # A trace cleans names, so two tools of the store can have one name in the trace.
-        if kind == "/tools":
-            assert {*shape} == {*harmless[kind]}
-        else:
-            assert shape == harmless[kind], kind
+        assert shape == harmless[kind], kind
 
 
 def test_a_hostile_search_changes_no_page(tmp_path: Path) -> None:

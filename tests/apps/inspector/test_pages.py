@@ -238,18 +238,6 @@ def test_a_step_is_shown_despite_unreadable_runs(client: TestClient, run: Record
     assert answer.status_code == 200
 
 
-@pytest.mark.usefixtures("run")
-def test_tools_are_listed_by_their_cost(client: TestClient) -> None:
-    rows = re.findall(r"<tr>.*?</tr>", client.get("/tools").text, re.DOTALL)
-    rows_by_tool = {
-        seen(f"<body>{row}").split()[0]: seen(f"<body>{row}").split() for row in rows[1:]
-    }
-    # Outputs, bytes and their unit, calls, failed ones, tokens of the definition, offers.
-    assert rows_by_tool["track_parcel"][1:7] == ["0", "0", "bytes", "1", "1", "failed"]
-    assert rows_by_tool["track_parcel"][8] == "1"
-    assert rows_by_tool["lookup"][2] != "0"
-
-
 def test_pages_change_nothing(client: TestClient, run: RecordedRun, tmp_path: Path) -> None:
     before = tree(tmp_path)
     for address in (
@@ -258,7 +246,6 @@ def test_pages_change_nothing(client: TestClient, run: RecordedRun, tmp_path: Pa
         "/search?words=parcel",
         "/runs",
         f"/runs/parcel/{run.run_id}",
-        "/tools",
     ):
         assert client.get(address).status_code == 200
     assert client.post("/queries").status_code == 405

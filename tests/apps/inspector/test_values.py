@@ -16,21 +16,18 @@ from llm_common.trace import RecordedRun
 from llm_common.trace.lines import (
     LINE,
     AnswerLine,
-    Candidate,
     Line,
     ModelCallLine,
     PackedItem,
     PackingLine,
     RunBegin,
     RunEnd,
-    SelectionLine,
     SentMessage,
     SentPrompt,
     ToolCallLine,
 )
 from llm_common.trace.recording import digest
 from tests.apps.inspector.hostile_data import browser
-from tests.apps.inspector.test_pages import seen
 
 
 def run_of(*lines: Line, name: str = "run.jsonl") -> RecordedRun:
@@ -197,39 +194,6 @@ def test_a_run_that_is_too_long_for_a_page_is_not_read(tmp_path: Path) -> None:
         opened.truncate(32_000_001)  # sparse: it takes no space on the disk
     with pytest.raises(StoreError, match="over 32,000,000 bytes, too many for a page"):
         RecordedRuns(tmp_path).run("q", "20260101T1")
-
-
-def test_the_costs_of_tools_are_counted_over_runs(tmp_path: Path) -> None:
-    offered = SelectionLine(
-        of="tools",
-        status="ok",
-        used="model",
-        candidates=(
-            Candidate(id="find", reason="chosen", tokens=30),
-            Candidate(id="hidden", reason="not shown", tokens=50),
-        ),
-    )
-    outputs = offered.model_copy(update={"of": "outputs"})
-    found = ToolCallLine(tool="find", result_bytes=100)
-    failed = ToolCallLine(tool="find", failure="TimeoutError")
-    write(tmp_path / "q" / "20260101T1.jsonl", BEGIN, offered, outputs, found, failed, END)
-    write(tmp_path / "q" / "20260102T1.jsonl", BEGIN, offered, found, END)
-    costs = RecordedRuns(tmp_path).tool_costs()
-    assert (costs.read, costs.total) == (2, 2)
-    find, hidden = costs.by_tool["find"], costs.by_tool["hidden"]
-    assert (find.definition_tokens, find.offered, find.offered_tokens) == (30, 2, 60)
-    assert (find.calls, find.failed, find.bytes) == (3, 1, 200)
-    assert (hidden.offered, hidden.offered_tokens) == (0, 0)
-
-
-async def test_tools_are_listed_by_their_cost_with_their_stored_outputs(tmp_path: Path) -> None:
-    store = FileContextPointerStore(tmp_path / "store", durability="rename")
-    for number in range(3):
-        await store.save(query_id=f"q{number}", tool_name="small", args={}, result="x")
-    await store.save(query_id="q9", tool_name="large", args={}, result="x" * 5_000)
-    page = seen(browser(Inspector(tmp_path / "store", None)).get("/tools").text)
-    assert page.index("large") < page.index("small")
-    assert "small 3 9 bytes 0 - 0 0" in page
 
 
 async def test_a_search_lists_no_other_queries(tmp_path: Path) -> None:
