@@ -2,7 +2,7 @@
 
 import re
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -16,9 +16,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from llm_common.agents import ContextPointer, FileContextPointerStore
-from llm_common.apps.inspector import output_list
 from llm_common.apps.inspector.excerpts import search_rows
-from llm_common.apps.inspector.output_list import QUERY_SORTS, OutputFilter, sums_by_tool
 from llm_common.apps.inspector.output_tokens import OutputTokens
 from llm_common.apps.inspector.record_tables import read_records
 from llm_common.apps.inspector.recorded_runs import RecordedRuns
@@ -35,7 +33,7 @@ from llm_common.errors import (
     StoreError,
     UnsafePathError,
 )
-from llm_common.pointers import QueryPage, find_pointers, newest_pointers, read_pointer
+from llm_common.pointers import find_pointers, newest_pointers, read_pointer
 from llm_common.storage import query_id_of
 from llm_common.text import decode_json
 
@@ -44,7 +42,6 @@ _MAX_PAGE: Final = 10_000_000  # keeps offsets within what slices take
 _MAX_WORDS_CHARS: Final = 200
 _PASSAGE_CHARS: Final = 160
 _MAX_MATCHING_QUERIES: Final = 10
-_MAX_LISTED: Final = 10_000  # records of a query, read in about a second
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_-]+")
 _MAX_NAME_CHARS: Final = 60
 
@@ -100,60 +97,37 @@ class Inspector:
     def _show_queries(self, request: Request) -> str:
         words, page_number = _search_words(request), _read_number(request)
         offset = (page_number - 1) * PAGE_ROWS
-        sort = _choice(request, "sort", QUERY_SORTS)
-        if sort:
-            page = self._largest_queries(sort, words, offset)
-        else:
-            page = self._store.newest_queries(limit=PAGE_ROWS, offset=offset, part=words)
+        page = self._store.newest_queries(limit=PAGE_ROWS, offset=offset, part=words)
         return render(
             "queries.html",
             queries=page.queries,
             total=page.total,
             page_number=page_number,
             words=words,
-            sort=sort,
-            sorts=QUERY_SORTS,
             base_dir=self._store.base_dir,
         )
-
-    def _largest_queries(self, sort: str, part: str, offset: int) -> QueryPage:
-        """Return a page of the queries by size or number. It reads every folder of the store."""
-        queries = []
-        for query in self._store.queries():
-            if part.lower() in query.query_id.lower():
-                queries.append(query)
-        # The sort is stable, so equal queries stay in the order of their last change.
-        queries.sort(key=lambda query: getattr(query, sort), reverse=True)
-        return QueryPage(queries=tuple(queries[offset : offset + PAGE_ROWS]), total=len(queries))
 
     def _show_query(self, request: Request) -> str:
         folder, page_number = request.path_params["folder"], _read_number(request)
         query_id = query_id_of(folder)
         # The page marks expired pointers, so the listing must not leave them out.
         stored = newest_pointers(
-            self._blobs, query_id, limit=_MAX_LISTED, offset=0, now=_BEFORE_ANY_EXPIRY
+            self._blobs,
+            query_id,
+            limit=PAGE_ROWS,
+            offset=(page_number - 1) * PAGE_ROWS,
+            now=_BEFORE_ANY_EXPIRY,
         )
         if not stored.total:
             raise PointerNotFoundError(
                 "The store has no such query, or it was erased. Choose one under Queries"
             )
-        choice = OutputFilter(
-            tool=request.query_params.get("tool", ""),
-            size=_choice(request, "size", output_list.SIZES),
-            age=_choice(request, "age", output_list.AGES),
-            sort=_choice(request, "sort", output_list.SORTS),
-        )
-        matching = choice.apply(stored.pointers)
         return render(
             "query.html",
             query_id=query_id,
             folder=folder,
             stored=stored,
-            choice=choice,
-            matching=matching,
-            pointers=matching[(page_number - 1) * PAGE_ROWS : page_number * PAGE_ROWS],
             page_number=page_number,
-            sums=sums_by_tool(stored.pointers),
         )
 
     def _show_search(self, request: Request) -> str:
@@ -301,12 +275,6 @@ def serve(
 
 def _respond(show: Callable[[Request], str], request: Request) -> Response:
     return HTMLResponse(show(request))
-
-
-def _choice(request: Request, name: str, choices: Mapping[str, str]) -> str:
-    """Return a choice of a form, or an empty text, which is the default of each."""
-    value = request.query_params.get(name, "")
-    return value if value in choices else ""
 
 
 def _search_words(request: Request) -> str:

@@ -17,8 +17,8 @@ from urllib.parse import quote
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from llm_common.agents import output_label
-from llm_common.apps.inspector import formats, output_list, run_values
+from llm_common.agents import ContextPointer, output_label
+from llm_common.apps.inspector import formats, run_values
 from llm_common.apps.inspector.run_outputs import FORM_NAMES, labels
 from llm_common.apps.inspector.run_page import IndexEntry, Neighbours, run_page, score_legend
 from llm_common.storage import folder_of
@@ -32,9 +32,8 @@ _PACKAGE: Final = "llm_common.apps.inspector"
 # Their heads are at the right, above the numbers.
 _NUMERIC_COLUMNS: Final = frozenset(
     {
-        *("Bytes", "Calls", "Cost", "Definition", "Not shown", "Offered", "On disk", "Outputs"),
-        *("Returned", "Score", "Seconds", "Shown", "Step", "Tokens", "Tokens (estimate)"),
-        "Tokens in all",
+        *("Bytes", "Cost", "Not shown", "On disk", "Outputs", "Returned", "Score", "Seconds"),
+        *("Shown", "Step", "Tokens", "Tokens (estimate)"),
     }
 )
 # A longer question would leave no room for the answer on the first screen of a phone.
@@ -130,13 +129,19 @@ def _environment() -> Environment:
         "numeric_columns": _NUMERIC_COLUMNS,
         "output_label": output_label,
         "now": lambda: datetime.now(UTC),  # a function, since the environment is cached
-        "output_list": output_list,
+        "result_shape": result_shape,
         "page_rows": PAGE_ROWS,
         "run_values": run_values,
         "score_legend": score_legend,
         "style": Markup(_style()),  # noqa: S704 - our own text
     }
     return environment
+
+
+def result_shape(pointer: ContextPointer) -> str:
+    """Return the form of a result without its size, which has a column of its own."""
+    form = pointer.digest.partition("; ")[0]
+    return form.removesuffix(f", {pointer.result_bytes or 0:,} bytes")
 
 
 def _without_controls(value: object) -> object:

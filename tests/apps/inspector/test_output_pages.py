@@ -1,16 +1,13 @@
-"""Lists of outputs and runs: sorted, filtered, searched, summed, and saved as files."""
+"""Lists of outputs and runs: searched, summed, and saved as files."""
 
 import re
-from collections.abc import Iterable
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from starlette.testclient import TestClient
 
-from llm_common.agents import ContextPointer, FileContextPointerStore
+from llm_common.agents import FileContextPointerStore
 from llm_common.apps.inspector.application import Inspector
-from llm_common.apps.inspector.output_list import OutputFilter, over_time, sums_by_tool
 from llm_common.core import DefaultCounter
 from llm_common.core.models import LLMUsage
 from llm_common.text.display import to_json
@@ -19,65 +16,6 @@ from tests.apps.inspector.hostile_data import browser
 from tests.apps.inspector.test_pages import seen
 from tests.apps.inspector.test_run_story import output
 from tests.apps.inspector.test_values import BEGIN, END, call, packing, write
-
-NOW = datetime.now(UTC)
-
-
-def pointer(number: int, tool: str, size: int, hours_ago: float) -> ContextPointer:
-    return ContextPointer(
-        pointer_id=f"{number:012x}",
-        query_id="q",
-        task_id=None,
-        tool_name=tool,
-        args={},
-        summary=f"{tool} {number}",
-        digest=f"text of {size} characters, {size:,} bytes; x",
-        created_at=(NOW - timedelta(hours=hours_ago)).isoformat(),
-        result_bytes=size,
-        result_path="",
-    )
-
-
-POINTERS = [  # newest first
-    pointer(1, "small", 10, 0.5),
-    pointer(2, "large", 200_000, 2),
-    pointer(3, "small", 12_000, 30),
-    pointer(4, "other", 12_000, 400),
-]
-
-
-def numbers(pointers: Iterable[ContextPointer]) -> list[int]:
-    return [int(found.pointer_id, 16) for found in pointers]
-
-
-@pytest.mark.parametrize(
-    ("choice", "expected"),
-    [
-        (OutputFilter(), [1, 2, 3, 4]),
-        (OutputFilter(sort="oldest"), [4, 3, 2, 1]),
-        (OutputFilter(sort="largest"), [2, 3, 4, 1]),
-        (OutputFilter(sort="smallest"), [1, 3, 4, 2]),
-        (OutputFilter(sort="tool"), [2, 4, 1, 3]),
-        (OutputFilter(tool="small"), [1, 3]),
-        (OutputFilter(size="10000"), [2, 3, 4]),
-        (OutputFilter(age="1"), [1]),
-        (OutputFilter(age="168"), [1, 2, 3]),
-        (OutputFilter(tool="small", size="10000", age="1"), []),
-    ],
-)
-def test_outputs_are_sorted_and_filtered(choice: OutputFilter, expected: list[int]) -> None:
-    assert numbers(choice.apply(POINTERS)) == expected
-
-
-def test_plots_have_the_sums_by_tool_and_the_outputs_of_each_span() -> None:
-    sums = [(tool.tool, tool.outputs, tool.bytes) for tool in sums_by_tool(POINTERS)]
-    assert sums == [("large", 1, 200_000), ("small", 2, 12_010), ("other", 1, 12_000)]
-    times = over_time(POINTERS)
-    assert times is not None
-    assert sum(span.outputs for span in times.bins) == 4
-    assert (times.bins[0].start, times.bins[-1].start) == (0.0, 1 - times.width)
-    assert over_time(POINTERS[:1]) is None
-    assert over_time([POINTERS[0].model_copy(update={"created_at": "yesterday"})]) is None
 
 
 @pytest.fixture
@@ -95,22 +33,6 @@ async def save(store: FileContextPointerStore, tool: str, result: object, **args
     return f"/queries/q/{saved.pointer_id}"
 
 
-async def test_a_list_is_filtered_by_its_form_and_keeps_the_choice_on_its_pages(
-    client: TestClient, store: FileContextPointerStore
-) -> None:
-    for number in range(60):
-        await save(store, "many", "x" * 2_000, n=number)
-    await save(store, "few", "y")
-    page = client.get("/queries/q?tool=many&size=1000&sort=largest").text
-    assert "60 match." in seen(page)
-    assert '<option value="many" selected>' in page
-    assert "?tool=many&amp;size=1000&amp;sort=largest&amp;page=2" in page
-    assert "few" not in re.findall(r"<tbody>.*</tbody>", page, re.DOTALL)[0]
-    assert 'aria-sort="descending"' in page
-    assert "61 outputs" in seen(client.get("/queries/q?sort=wrong&size=x&age=-1").text)
-    assert "No output matches." in client.get("/queries/q?tool=absent").text
-
-
 async def test_no_column_repeats_another(
     client: TestClient, store: FileContextPointerStore
 ) -> None:
@@ -122,18 +44,6 @@ async def test_no_column_repeats_another(
     assert row.count("get_prices") == 1
     assert row.count("MSFT") == 1
     assert row.count("bytes") == 1
-
-
-async def test_queries_are_sorted_by_size_and_number(
-    client: TestClient, store: FileContextPointerStore
-) -> None:
-    await store.save(query_id="big", tool_name="t", args={}, result="x" * 9_000)
-    for number in range(3):
-        await store.save(query_id="many", tool_name="t", args={"n": number}, result="x")
-    by_size = client.get("/queries?sort=bytes").text
-    assert by_size.index("/queries/big") < by_size.index("/queries/many")
-    by_number = client.get("/queries?sort=pointers").text
-    assert by_number.index("/queries/many") < by_number.index("/queries/big")
 
 
 async def test_a_search_marks_the_words_and_shows_the_text_around_them(
