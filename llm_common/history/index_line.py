@@ -1,7 +1,8 @@
 """Lists the values of folded messages that the next call may need: ids, names, dates, paths.
 
 A value counts by its form, since ids and dates are needed more than words, and by its use: in the
-arguments of calls, by the user and by the assistant. Values of the newest outputs count more.
+arguments of calls, and in texts of the user or the assistant. Values of the newest outputs count
+more.
 """
 
 import re
@@ -25,11 +26,9 @@ _MAX_WORDS: Final = 5
 _KEY_CHARS: Final = 40
 # Weights of uses, set once by the order in the docstring. On the airline's runs none is sharp.
 _OF_CALL: Final = 3
-_OF_USER: Final = 2
-_OF_ASSISTANT: Final = 1
+_OF_TEXT: Final = 1
 _OF_NEWEST: Final = 2
 _FADING: Final = 0.8  # an output counts half after three others
-_MAX_COUNTED_CALLS: Final = 2
 # An address, a path, a date, an id with digits or an underscore, or a number. It is searched in
 # single words that have another sign than letters. A form that is not found from the beginning of
 # a run of its characters is not searched within it, so that a word of any length takes linear time.
@@ -43,9 +42,6 @@ _VALUE = re.compile(
     r"|(?<!\w)\w+_\w+"
     r"|[$€£¥]?\d[\d.,:]*\d%?"
 )
-# A single quote within a word is an apostrophe.
-_QUOTED = re.compile(r"[\"“„«`]([^\"“”„«»`\n]{3,60})[\"”“»`]|(?<!\w)'([^'\n]{3,60})'(?!\w)")
-_NAME = re.compile(r"\b[A-Z][^\W\d_]+(?: [A-Z][^\W\d_]+){1,3}\b")
 _DIGIT = re.compile(r"\d")
 _LETTER = re.compile(r"[^\W\d]")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d|\d\d?[./]\d\d?[./]\d{2,4}")
@@ -63,9 +59,8 @@ class _Use:
     """Where a value was used."""
 
     key: str = ""
-    in_calls: int = 0
-    by_user: bool = False
-    by_assistant: bool = False
+    in_call: bool = False
+    in_text: bool = False
     position: int = 0  # of the newest message with it
     age: int | None = None  # of the newest output with it: 0 for the last output
 
@@ -86,13 +81,11 @@ def values_of(messages: Sequence[HistoryMessage]) -> list[Entry]:
         for call in message.calls:
             for key, value in dict.fromkeys(_fields(call.arguments, "", [_MAX_OF_OUTPUT])):
                 uses[value].key = key
-                uses[value].in_calls += 1
+                uses[value].in_call = True
                 uses[value].position = message.position
         # A text of the user or the assistant.
-        text = message.text[:_READ_CHARS]
-        for value in [*values_in_text(text), *_names_in_text(text)]:
-            uses[value].by_user |= message.role == "user"
-            uses[value].by_assistant |= message.role == "assistant"
+        for value in values_in_text(message.text[:_READ_CHARS]):
+            uses[value].in_text = True
             uses[value].position = message.position
     scores = {value: _score(value, use) for value, use in uses.items()}
     best_first = sorted(scores, key=lambda value: (-scores[value], -uses[value].position))
@@ -100,21 +93,18 @@ def values_of(messages: Sequence[HistoryMessage]) -> list[Entry]:
 
 
 def _score(value: str, use: _Use) -> float:
-    score = _form_points(value) + _OF_CALL * min(use.in_calls, _MAX_COUNTED_CALLS)
-    score += _OF_USER * use.by_user + _OF_ASSISTANT * use.by_assistant
+    score = _form_points(value) + _OF_CALL * use.in_call
+    score += _OF_TEXT * use.in_text
     if use.age is not None:
         score += _OF_NEWEST * _FADING**use.age
     return score
 
 
 def _form_points(value: str) -> float:
-    has_digit = _DIGIT.search(value) is not None
     if _DATE.search(value):
-        return 1
-    if has_digit and _LETTER.search(value):
-        return 2
-    if any(sign in value for sign in "_/@"):
-        return 1.5
+        return 1.0
+    if _DIGIT.search(value) and _LETTER.search(value):
+        return 2.0
     return 0.0
 
 
@@ -141,8 +131,6 @@ def _fields(value: object, key: str, remaining: list[int], depth: int = 0) -> It
         return
     if isinstance(value, dict):
         for name, member in value.items():
-            if _DIGIT.search(name) and _MIN_CHARS <= len(name) <= _MAX_CHARS:
-                yield Entry(key, name)  # a record by its id
             yield from _fields(member, name, remaining, depth + 1)
     elif isinstance(value, list):
         for member in value:
@@ -155,22 +143,13 @@ def _fields(value: object, key: str, remaining: list[int], depth: int = 0) -> It
 
 
 def values_in_text(text: str) -> Iterator[str]:
-    """Yield the ids, dates, paths, numbers and abbreviations of a text."""
+    """Yield the ids, dates, paths and numbers of a text."""
     for word in text.split():
-        if word.isalpha():
-            # Most words end here, which makes a long text cheap.
-            if word.isupper() and _MIN_CHARS <= len(word) <= _MAX_CHARS:
-                yield word
-        elif (match := _VALUE.search(word)) and _MIN_CHARS <= len(match[0]) <= _MAX_CHARS:
+        if word.isalpha():  # most words end here, which makes a long text cheap
+            continue
+        match = _VALUE.search(word)
+        if match is not None and _MIN_CHARS <= len(match[0]) <= _MAX_CHARS:
             yield match[0]
-
-
-def _names_in_text(text: str) -> Iterator[str]:
-    """Yield what a text quotes, and names of several words."""
-    for match in _QUOTED.finditer(text):
-        yield match[1] or match[2]
-    for match in _NAME.finditer(text):
-        yield match[0]
 
 
 def index_line(entries: Iterable[Entry]) -> str:
