@@ -12,14 +12,9 @@ from haystack.dataclasses import ChatMessage
 from haystack.tools.tool import Tool
 
 from llm_common.agents import ContextPointerStore, Session, SessionConfig, Sessions
-from llm_common.errors import ToolError
+from llm_common.errors import ConfigError, ToolError
 from llm_common.integrations.delegation import calling, inlined, session_of_caller
-from llm_common.integrations.haystack_common import (
-    NotSerializable,
-    read_message,
-    result_text,
-    write_message,
-)
+from llm_common.integrations.haystack_messages import read_message, result_text, write_message
 from llm_common.integrations.translation import choose_tools, fold_messages, read_back, run_sync
 from llm_common.tools import Tool as SessionTool, ToolDefinition
 
@@ -29,7 +24,7 @@ SESSION_KEY: Final = "session_id"
 _OFFLOADED: Final = "llm_common_pointer_id"  # in the `meta` of a message that is a preview
 
 
-class LLMCommonHook(NotSerializable):
+class LLMCommonHook:
     """A hook that offloads long results, chooses tools and folds the history before model calls.
 
     Use `hook = LLMCommonHook()`, then `Agent(..., tools=[..., *hook.tools], hooks={"before_llm":
@@ -105,6 +100,15 @@ class LLMCommonHook(NotSerializable):
             replaced.append(ChatMessage.from_tool(str(preview), origin=call, meta=meta))
         return replaced
 
+    def to_dict(self) -> dict[str, Any]:
+        """Raise `ConfigError`, because a store and its settings are not plain values."""
+        raise _not_serializable()
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Any:  # noqa: ARG003 - Haystack's protocol
+        """Raise `ConfigError`, as `to_dict` does."""
+        raise _not_serializable()
+
     def _session(self, state: State) -> Session:
         session_id = (state.data.get("hook_context") or {}).get(SESSION_KEY)
         caller = None if session_id else session_of_caller(self.sessions)
@@ -125,6 +129,12 @@ class LLMCommonHook(NotSerializable):
         return Tool(
             tool.name, tool.description, parameters, function=read_sync, async_function=read
         )
+
+
+def _not_serializable() -> ConfigError:
+    return ConfigError(
+        "an LLMCommonHook cannot be serialised; make it and its agent in code", variable="store"
+    )
 
 
 def _delegating(tool: Tool, session: Session) -> Tool:

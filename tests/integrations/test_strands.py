@@ -1,4 +1,4 @@
-"""Test Strands agents with our plugin, our storage and a scripted model."""
+"""Test Strands agents with our plugin and a scripted model."""
 
 import json
 import re
@@ -12,11 +12,8 @@ from strands import Agent, tool
 from strands.agent.conversation_manager import NullConversationManager
 from strands.models import Model
 from strands.session.file_session_manager import FileSessionManager
-from strands.types.exceptions import StorageError
-from strands.vended_plugins.context_offloader import ContextOffloader
 
 from llm_common.agents import (
-    FileContextPointerStore,
     InMemoryContextPointerStore,
     OffloadPolicy,
     SessionConfig,
@@ -25,7 +22,6 @@ from llm_common.agents import (
 from llm_common.core import DefaultCounter
 from llm_common.history import FoldPolicy
 from llm_common.integrations.strands import LLMCommonPlugin
-from llm_common.integrations.strands_storage import PointerStorage
 from tests.integrations.documented import blocks_of
 from tests.integrations.unstored import assert_cut
 
@@ -344,48 +340,6 @@ def test_earlier_results_are_folded_and_keep_their_calls() -> None:
         assert len(str(blocks)) < 30_000
     assert "not shown now" in str(model.seen)
     assert str(agent.messages).count("rain and sun") == 2_400
-
-
-@pytest.mark.parametrize("data", [b"", b"text", "ünï".encode(), b"\x00\xff\xfe", b'{"json": 1}'])
-async def test_storage_returns_the_written_bytes(data: bytes) -> None:
-    storage = PointerStorage(InMemoryContextPointerStore())
-    await storage.write("a/b.json", b"before")
-    await storage.write("a/b.json", data)
-    assert await storage.read("a/b.json") == data
-    await storage.write("b", data)
-    assert await storage.list("a/") == ["a/b.json"]
-    assert await storage.list() == ["a/b.json", "b"]
-    await storage.delete("a/b.json")
-    await storage.delete("a/b.json")
-    assert await storage.read("a/b.json") is None
-    assert await storage.list() == ["b"]
-
-
-async def test_storage_searches_by_words_and_refuses_secret_keys() -> None:
-    storage = PointerStorage(InMemoryContextPointerStore())
-    await storage.write("one", b"The ferry leaves at noon.")
-    await storage.write("two", b"Bread and butter.")
-    assert [found.key for found in await storage.search("When does the ferry leave?")] == ["one"]
-    with pytest.raises(StorageError, match="another"):
-        await storage.write("sk-ant-api03-" + "aB3" * 31 + "AA", b"x")
-    with pytest.raises(StorageError):
-        await PointerStorage(InMemoryContextPointerStore(), query_id="../up").list()
-
-
-def test_the_offloader_of_strands_works_with_our_storage(tmp_path: Path) -> None:
-    store = FileContextPointerStore(tmp_path)
-    plugin = ContextOffloader(storage=PointerStorage(store, query_id="user:42"))
-    model = ScriptedModel(
-        [("list_parts", {"warehouse": "Oslo"})],
-        [("retrieve_offloaded_content", {"reference": "call1-0_0"})],
-        "Done.",
-    )
-    agent = Agent(model=model, tools=[list_parts], plugins=[plugin], callback_handler=None)
-    agent("How many?")
-    assert "part 4321 of Oslo" in results(agent.messages)[-1]
-    assert [pointer.args["name"] for pointer in store.list(query_id="user:42")] == [
-        "offloader/call1-0_0"
-    ]
 
 
 def test_a_result_that_cannot_be_stored_is_cut_and_the_run_goes_on_t_12() -> None:

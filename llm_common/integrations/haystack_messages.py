@@ -1,30 +1,9 @@
-"""Share Haystack's messages and a base class among the hooks for Haystack."""
+"""Translates Haystack's messages to those of chat completions, and back."""
 
 import json
 from typing import Any
 
 from haystack.dataclasses import ChatMessage, ChatRole, TextContent
-
-from llm_common.errors import ConfigError
-
-
-class NotSerializable:
-    """A base class for objects that Haystack cannot write to a pipeline file."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Raise `ConfigError`, because a store and its settings are not plain values."""
-        raise _not_serializable(type(self))
-
-    @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> Any:  # noqa: ARG003 - Haystack's protocol
-        """Raise `ConfigError`, as `to_dict` does."""
-        raise _not_serializable(cls)
-
-
-def _not_serializable(kind: type) -> ConfigError:
-    return ConfigError(
-        f"a {kind.__name__} cannot be serialised; make it and its agent in code", variable="store"
-    )
 
 
 def read_message(message: ChatMessage) -> dict[str, Any]:
