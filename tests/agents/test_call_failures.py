@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import threading
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
@@ -275,6 +276,26 @@ async def test_a_long_error_is_described_outside_the_event_loop(tmp_path: Path) 
     failed, returned = result.result
     assert failed["error"].startswith("failing raised ConnectionError: down down")
     assert returned["output"].error == f"{'password=' * 10}{REDACTED}"
+
+
+async def test_an_error_gives_its_text_outside_the_event_loop_s0_20(tmp_path: Path) -> None:
+    readers: list[threading.Thread] = []
+
+    class RecordingError(BaseException):
+        def __str__(self) -> str:
+            readers.append(threading.current_thread())
+            return "over"
+
+    async def failing() -> str:
+        """Fails."""
+        raise RecordingError
+
+    registry = ToolRegistry([failing, price])
+    reply = calls(("failing", {}), ("price", {"ticker": "A"}))
+    _, result = await run(executor_of(tmp_path, reply, registry=registry))
+    assert str(result.result[0]["error"]).endswith("RecordingError: over")
+    assert readers
+    assert threading.current_thread() not in readers
 
 
 async def test_the_end_of_the_program_still_passes_through_f_172(tmp_path: Path) -> None:
