@@ -542,6 +542,15 @@ def test_text_too_dense_to_be_checked_is_cut_and_says_so(unit: str) -> None:
     assert redacted.endswith("the next line\n")
 
 
+def test_brackets_of_too_many_words_are_cut_at_the_limit_a_16() -> None:
+    # 440 words in each pair of brackets: the limit of a stretch is reached within one.
+    brackets = f"secrets: [{'harmless ' * 440}{CANARY}]\n"
+    redacted = redact_text(brackets * 15)
+    assert redacted.startswith(f"secrets: [{'harmless ' * 440}{REDACTED}]\n")
+    assert re.search(r"harmless \[redacted: [\d,]+ characters, too dense to be checked\]", redacted)
+    assert CANARY not in redacted
+
+
 def test_a_table_of_many_short_lines_is_cut_and_goes_on() -> None:
     rows = "1,\n" * 25_000
     redacted = redact_text(f"password,b\n{rows}hunter2x,4\n")
