@@ -327,6 +327,20 @@ async def test_with_pgvector_a_line_is_found_by_its_vector_alone() -> None:
     assert embedder.calls == 2
 
 
+async def test_current_hits_come_first_though_an_older_one_is_nearer() -> None:
+    answers = {
+        **HAS_PGVECTOR,
+        **matching(),
+        "vector_dims": Rows((INT8,), [("1",), ("4",)]),
+        "SELECT position, id": stored((1, "old", False), (4, "new", True)),
+    }
+    async with memory_with(answers, embedder=Embedder()) as (memory, _):
+        filters = MemoryFilters(session_id="s", history=True)
+        hits = await memory.retrieve("port", 5, filters)
+        assert [(hit.event.text, hit.current) for hit in hits] == [("new", True), ("old", False)]
+        assert hits[1].score > hits[0].score
+
+
 async def test_the_table_of_vectors_is_created_with_the_extension() -> None:
     async with (
         scripted_postgres({**UP_TO_DATE, **HAS_PGVECTOR}) as server,
