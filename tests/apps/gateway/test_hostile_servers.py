@@ -212,20 +212,24 @@ async def test_invalid_resources_and_prompts_are_left_out() -> None:
         assert session.connections["bad"].wire.left_out == {"no uri": "uri", "None": "name"}
 
 
-async def test_a_flood_is_dropped_for_a_slow_host() -> None:
+@pytest.mark.parametrize("flood", ["a flood of logs", "a flood of progress"])
+async def test_a_flood_is_dropped_for_a_slow_host(flood: str) -> None:
     waiting, taken = [], asyncio.Event()
 
-    async def notify(message: object) -> None:
+    async def notify(*message: object) -> None:
         waiting.append(message)
         await taken.wait()
 
-    config, store = config_of(bad=hostile("a flood of logs")), InMemoryContextPointerStore()
+    config, store = config_of(bad=hostile(flood)), InMemoryContextPointerStore()
     session = HostSession(config, abilities=HostAbilities(mode="legacy"), store=store)
     slow = SimpleNamespace(
-        protocol_version="2025-11-25", session=SimpleNamespace(send_notification=notify)
+        protocol_version="2025-11-25",
+        meta={"progress_token": 1},
+        session=SimpleNamespace(send_notification=notify, report_progress=notify),
     )
-    with session.serving(cast("HostContext", slow)):
-        answer = await session.call(types.CallToolRequestParams(name="ok"))
+    host = cast("HostContext", slow)
+    with session.serving(host):
+        answer = await session.call(types.CallToolRequestParams(name="ok"), host)
     assert isinstance(answer, types.CallToolResult)
     assert text_of(answer) == "done"
     assert len(waiting) == 100
