@@ -1,3 +1,4 @@
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import httpx2
@@ -80,6 +81,16 @@ async def test_a_leaving_host_ends_its_servers_and_keeps_its_results(tmp_path: P
         await until(lambda: not Path(f"/proc/{pid}").exists())
         assert results_in(tmp_path)
         assert text_of(await other.call_tool("add_one", {"number": 1})) == "2"
+
+
+async def test_results_over_http_are_forgotten_at_sigterm_if_asked(tmp_path: Path) -> None:
+    # The host stays connected, because the gateway forgets the results of one that leaves anyway.
+    async with AsyncExitStack() as hosts:
+        async with served(tmp_path, "--forget") as address:  # sends SIGTERM at its end
+            host = await hosts.enter_async_context(host_at(address, TOKENS[0], "legacy"))
+            await host.call_tool("list_items", {"count": 6_000})
+            assert results_in(tmp_path)
+        assert results_in(tmp_path) == []
 
 
 async def test_addresses_other_than_loopback_are_refused(tmp_path: Path) -> None:
