@@ -141,6 +141,7 @@ class _Found:
 
     whole: set[Cell] = field(default_factory=set)
     part: set[Cell] = field(default_factory=set)
+    texts: set[str] = field(default_factory=set)  # how the cells write it
     is_exact: bool = False  # whether one is written as in the question
 
 
@@ -475,6 +476,7 @@ class _Terms:
                     phrase = self._words[number.words.start].text
                     entry = found.setdefault(phrase, {}).setdefault(column.index, _Found())
                     entry.whole.add(cell)
+                    entry.texts.add(cell_text(cell))
 
     def _find_in_text(
         self, column: Column, cell: str, found: dict[str, dict[int, _Found]], *, with_words: bool
@@ -488,6 +490,7 @@ class _Terms:
                 continue
             entry = found.setdefault(phrase, {}).setdefault(column.index, _Found())
             (entry.whole if text in elements else entry.part).add(cell)
+            entry.texts.add(text)
             for index in self._question.phrases[phrase]:
                 entry.is_exact |= self._question.text.startswith(text, self._words[index].start)
 
@@ -539,28 +542,24 @@ class _Terms:
             return None
         chosen = _narrowed(found, named)
         rows: set[int] = set()
-        cells: set[Cell] = set()
-        is_whole = True
-        is_certain = len(chosen) == 1
+        texts: set[str] = set()
+        is_whole, is_certain = True, len(chosen) == 1
         for index, entry in chosen.items():
             column = self._columns[index]
-            wanted = entry.whole or entry.part
+            cells = entry.whole or entry.part
+            texts |= set(map(cell_text, cells)) if entry.whole else entry.texts
             if column.is_list:
+                # "Black" is an element, and perhaps a word of the element "Core Black".
                 is_certain &= not (entry.whole and entry.part)
-                wanted = entry.whole | entry.part
+                cells, texts = entry.whole | entry.part, entry.texts
                 is_whole = False
             elif not entry.whole:
                 is_whole = False
                 is_certain &= len(entry.part) == 1
-            cells |= wanted
-            rows.update(row for row, cell in enumerate(column.cells) if cell in wanted)
+            rows.update(row for row, cell in enumerate(column.cells) if cell in cells)
         words = set(indexes).union(*(named.get(index, ()) for index in chosen))
-        start, end = self._words[indexes.start].start, self._words[indexes.stop - 1].end
-        operand = shown(self._question.text[start:end])
-        if is_whole:
-            texts = sorted(map(shown, map(cell_text, cells)))
-            operand = " or ".join(texts[:_MAX_SHOWN_VALUES])
-            is_certain &= len(texts) <= _MAX_SHOWN_VALUES
+        is_certain &= len(texts) <= _MAX_SHOWN_VALUES
+        operand = " or ".join(map(shown, sorted(texts)[:_MAX_SHOWN_VALUES]))
         if phrase.isdigit():
             words |= self._result_words(indexes.start)
         return Term(

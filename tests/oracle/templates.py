@@ -1,13 +1,13 @@
 """Questions about records of a kind, each with the number of records that it means."""
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import Final
 
 from tests.oracle.asked import Asked, Domain
-from tests.oracle.domains import Amount, Category, Day, Flag, Kind, Record, Tags, kinds, value_of
+from tests.oracle.domains import Amount, Category, Kind, Record, kinds, value_of
 
 Test = Callable[[Record], bool]
 
@@ -22,9 +22,20 @@ _FRAMES: Final = (
     "Please show me the {noun} which {clause}.",
 )
 _WORDS: Final = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
-_MONTHS: Final = (
-    "January February March April May June July August September October November December"
-).split()
+_MONTHS: Final = [
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
+]
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,8 +82,9 @@ async def test_a_matching_record_without_the_value_of_the_order_is_shown(gap: ob
     session = Session(InMemoryContextPointerStore(), session_id="s")
     question = "What is the highest amount of the refused orders?"
     text = str(await session.offload(rows, tool="orders", args={}, query=question))
-    assert "status = refused: 1 of 2,000 records" in text
-    assert re.search(r"\n(.+ \| )?7 \| ", text)
+    [row] = re.findall(r"\nRecords: .+\n(.+)", text)
+    assert "7" in row.split(" | ")
+    assert "refused" in row.split(" | ")
 
 
 async def test_a_result_that_cannot_be_sketched_is_shown_by_its_ends(

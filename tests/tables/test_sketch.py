@@ -28,9 +28,9 @@ def test_counts_and_rows_answer_the_question() -> None:
     assert sketch(ORDERS, "Which open orders from Oslo have a total over 700?") == (
         "Table get_3ac5: 300 records, 5 fields: total (0 to 747.5), no, state, city, link\n"
         "For the question:\n"
-        "total > 700: 19 of 300 records\n"
         "state = open: 100 of 300 records\n"
         "city = Oslo: 150 of 300 records\n"
+        "total > 700: 19 of 300 records\n"
         "All of these: 3 of 300 records\n"
         "Records: no | total | state | city\n"
         "W0285 | 712.5 | open | Oslo\n"
