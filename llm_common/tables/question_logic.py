@@ -66,12 +66,10 @@ class Conditions:
     Attributes:
         conditions: The conditions, all of which a record has to meet.
         unread: The words that may restrict the records and were not understood.
-        used: Indexes of the words that were read as parts.
     """
 
     conditions: tuple[Condition, ...]
     unread: tuple[str, ...]
-    used: frozenset[int]
 
 
 def conditions_of(
@@ -120,7 +118,7 @@ class _Logic:
         unread = {index for index in range(len(self._words)) if not self._is_harmless(index)}
         unread |= self._doubts
         texts = [self._words[index].text for index in sorted(unread)]
-        return Conditions(tuple(conditions), tuple(texts), frozenset(self._used))
+        return Conditions(tuple(conditions), tuple(texts))
 
     # --- parts and groups
 
