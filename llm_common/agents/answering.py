@@ -233,7 +233,7 @@ class Answering(BaseModel):
 
         if isinstance(session, ToolContextManager):
             session = session.session
-        elif session.results.is_named:
+        else:
             await session.results.resume()
         pointers, selection = await self._choose(session, query)
         attempts = selection.attempts if selection else ()

@@ -356,8 +356,7 @@ class AgenticExecutor:
             raise TypeError(
                 f"session is a {kind}; pass a Session, or the id of one, such as 'user:42'"
             )
-        if session.results.is_named:  # under another id, nothing can be stored yet
-            await session.results.resume()
+        await session.results.resume()
         return session, session.results.save
 
     def _registry_of(self, session: Session) -> Any:

@@ -18,6 +18,8 @@ from contextlib import (
 from dataclasses import dataclass, fields
 from typing import Any, Final, Protocol, Self, TypeAlias, TypeVar
 
+# As a module, whose names are imported on first use: a trace imports everything that it records.
+from llm_common import trace
 from llm_common._telemetry import (
     INFERENCE_CALLS,
     TOOL_CALLS,
@@ -298,18 +300,15 @@ class ObservedRun:
     def of(cls, query_id: str, query: str | None, session: Session) -> Iterator[Self]:
         """Observe a run of a session for the duration of the block, which may yield."""
         attributes = {"gen_ai.conversation.id": session.session_id}
-        trace: TracedRun = UntracedRun()
+        traced: TracedRun = UntracedRun()
         if is_traced():
-            # A trace imports everything that it records, so untraced runs go without it.
-            from llm_common.trace import begin_run  # noqa: PLC0415
-
-            trace = begin_run(query_id, query=query)
+            traced = trace.begin_run(query_id, query=query)
         with operation("invoke_agent", attributes=attributes, detached=True) as span:
-            run = cls(trace, span)
+            run = cls(traced, span)
             try:
                 yield run
             finally:
-                trace.end(run.status)
+                traced.end(run.status)
                 for name in (INFERENCE_CALLS, TOOL_CALLS):
                     measure(name, run.calls[name])
             # A caller that stops reading the events did not make the run fail.

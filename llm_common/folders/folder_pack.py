@@ -27,6 +27,8 @@ from math import isfinite
 from pathlib import Path
 from typing import Final
 
+# As a module, whose names are imported on first use: a trace imports everything that it records.
+from llm_common import trace
 from llm_common._telemetry import is_traced, operation, record
 from llm_common._user_folders import default_cache_dir
 from llm_common.context.bundle import ContextBundle, Form, ItemAccount
@@ -339,13 +341,10 @@ def _traced(
     """Return a traced run for this pack. Inside another run, it has no effect."""
     if not is_traced():
         return nullcontext()
-    # A trace imports everything that it records, so untraced packs go without it.
-    from llm_common.trace import begin_run  # noqa: PLC0415
-
     paths = list(folders.values()) or [file.root / file.path for file in files.values()]
     name = re.sub(r"[^\w.-]+", "-", paths[0].name, flags=re.ASCII)[:_MAX_NAME_CHARS]
     key = hashlib.sha256(b"\0".join(map(os.fsencode, paths))).hexdigest()[:8]
-    return begin_run(f"pack-{name}-{key}", query=query.strip()).recorded()
+    return trace.begin_run(f"pack-{name}-{key}", query=query.strip()).recorded()
 
 
 def _choose(

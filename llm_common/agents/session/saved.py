@@ -295,9 +295,14 @@ class SavedResults:
     async def resume(self, query_id: str | None = None) -> list[ContextPointer]:
         """Add the stored pointers of a query, or all of the session's, and return them.
 
+        An unnamed session has none without a query id, since only its own process stores under
+        its random id.
+
         Raises:
             StoreError: If the query id is not allowed, or its folder cannot be read.
         """
+        if query_id is None and not self.is_named:
+            return []
         if query_id is None:
             pointers = await in_thread(self.list_stored)
         else:

@@ -8,6 +8,8 @@ from typing import Final
 
 from cachetools import LRUCache
 
+# As a module, whose names are imported on first use: a trace imports everything that it records.
+from llm_common import trace
 from llm_common._telemetry import TracedRun, is_recording, is_traced
 from llm_common._threads import ForkSafeLock, PerProcess
 from llm_common.pointers.pointer import text_digest
@@ -72,9 +74,6 @@ class SessionTrace:
             yield
 
     def _run(self, question: str) -> TracedRun:
-        # A trace imports everything that it records, so untraced sessions go without it.
-        from llm_common.trace import begin_run  # noqa: PLC0415
-
         runs = _RUNS.get()
         with runs.lock:
             run = runs.get(self._session_id)
@@ -89,5 +88,5 @@ class SessionTrace:
                 return run
             if run is not None:
                 run.end()
-            runs[self._session_id] = begin_run(self._session_id, query=question or None)
+            runs[self._session_id] = trace.begin_run(self._session_id, query=question or None)
             return runs[self._session_id]
