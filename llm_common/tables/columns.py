@@ -92,9 +92,16 @@ class Column:
             counts = Counter(map(cell_text, self.cells))
             del counts[""]
         for cell, count in counts.items():
-            for value in elements_of(cell):
+            for value in self.elements(cell):
                 values[value] += count
         return values
+
+    def elements(self, cell: Cell) -> tuple[str, ...]:
+        """Return the elements of a cell, or the cell alone in a column of no lists."""
+        if cell is None or cell == "":
+            return ()
+        text = cell_text(cell)
+        return elements_of(cell) if self.is_list or text.startswith("[") else (text,)
 
     @cached_property
     def _sample(self) -> list[Cell]:
@@ -174,7 +181,7 @@ class Column:
             cell: A cell of the column.
             with_words: Whether one word of a longer value counts.
         """
-        elements = elements_of(cell) if self.is_list else (cell,)
+        elements = self.elements(cell)
         yield from elements
         if "://" in cell or not (self.is_list or self.is_category):
             return

@@ -29,7 +29,6 @@ from llm_common.tables.values import (
     Cell,
     cell_text,
     date_of,
-    elements_of,
     flag_of,
     number_of,
     shown_cell,
@@ -168,9 +167,8 @@ class _Terms:
 
     def read(self) -> None:
         dates = dates_in(self._question)
-        numbers = {index for date in dates if not date.is_number for index in date.words}
         self._read_dates(date for date in dates if not date.is_number)
-        self._read_comparisons(numbers)
+        self._read_comparisons()
         self._read_dates(
             date for date in dates if date.is_number and self._used.isdisjoint(date.words)
         )
@@ -324,11 +322,11 @@ class _Terms:
 
     # --- comparisons
 
-    def _read_comparisons(self, of_dates: set[int]) -> None:
+    def _read_comparisons(self) -> None:
         previous: Column | None = None
         for comparison in self._question.comparisons():
             numbers = set(comparison.words)
-            if numbers & of_dates or numbers & self._used:
+            if numbers & self._used:
                 continue
             if comparison.is_written:
                 self._compared |= numbers
@@ -360,9 +358,9 @@ class _Terms:
             if previous is not None and not behind and not before:
                 return previous, set(), True
             column = self._only_measure(is_money=comparison.is_money)
-            is_alone = self._units_fit(column, behind) if column is not None else False
-        elif column is not None:
-            is_alone = is_alone and self._units_fit(column, behind)
+            is_alone = True
+        if column is not None:
+            is_alone = is_alone and self._units_fit(column, comparison, behind)
         units = {index for index in behind[:2] if self._words[index].stem in {*_UNITS, "old"}}
         return column, named | units, is_alone
 
@@ -376,16 +374,15 @@ class _Terms:
         between = (self._words[each].text for each in range(index + 1, number))
         return all(text in _LEADING or stem_of(text) in self._names for text in between)
 
-    def _units_fit(self, column: Column, behind: Sequence[int]) -> bool:
+    def _units_fit(self, column: Column, comparison: Comparison, behind: Sequence[int]) -> bool:
         """Return whether the unit behind a number is the one of a column."""
-        stems = set(column.last_stems)
-        for index in behind[:2]:
-            stem = self._words[index].stem
-            if stem not in _UNITS or stem in stems or any(are_alike(stem, part) for part in stems):
-                continue
-            if not (stem == "year" and "age" in stems):
-                return False
-        return True
+        stems = [self._words[index].stem for index in behind[:2]]
+        units = [stem for stem in stems if stem in _UNITS]
+        if comparison.unit and comparison.unit != "%":
+            units.append(stem_of(comparison.unit))
+        if units == ["year"] and "age" in column.last_stems:
+            return True
+        return all(_is_alike(unit, column.last_stems) for unit in units)
 
     def _read_signs(self) -> None:
         """Read "a negative balance"."""
@@ -394,7 +391,9 @@ class _Terms:
             if sign is None or index in self._used:
                 continue
             words = range(index, index + 1)
-            comparison = Comparison(sign, 0, 0, words, range(0), "", "", False, True)
+            comparison = Comparison(
+                sign, 0, 0, words, range(0), "", is_money=False, is_written=True
+            )
             _, behind = self._window(index, index)
             column, named, is_alone = self._column_named(behind, _is_numeric)
             if column is not None:
@@ -417,7 +416,7 @@ class _Terms:
         is_list = column.is_list and not column.is_numeric
         rows = set()
         for row, cell in enumerate(column.cells):
-            number = float(len(_elements(cell))) if is_list else number_of(cell)
+            number = float(len(column.elements(cell))) if is_list else number_of(cell)
             if number is not None and comparison.contains(number):
                 rows.add(row)
         operand = str(comparison)
@@ -483,7 +482,7 @@ class _Terms:
     ) -> None:
         if len(cell) > _MAX_CELL_CHARS:
             return
-        elements = elements_of(cell) if column.is_list else (cell,)
+        elements = column.elements(cell)
         for text in column.parts_of(cell, with_words=with_words):
             phrase = self._phrase_of(column, text)
             if phrase is None:
@@ -725,11 +724,7 @@ class _Terms:
         return following in ("and", "or", "but") or "," in self._question.between(index, index + 1)
 
     def _add_presence(self, column: Column, index: int, *, is_negated: bool) -> None:
-        present: set[int] = set()
-        for row, cell in enumerate(column.cells):
-            is_missing = cell is None or cell == "" or (column.is_list and not _elements(cell))
-            if not is_missing:
-                present.add(row)
+        present = {row for row, cell in enumerate(column.cells) if column.elements(cell)}
         words = {index}
         if index + 1 < len(self._words) and self._words[index + 1].text in _DATE_NOUNS:
             words.add(index + 1)
@@ -767,8 +762,8 @@ def _narrowed(found: dict[int, _Found], named: dict[int, set[int]]) -> dict[int,
     return {index: entry for index, entry in best.items() if index in named} or best
 
 
-def _elements(cell: Cell) -> tuple[str, ...]:
-    return () if cell == "" else elements_of(cell)
+def _is_alike(stem: str, others: Iterable[str]) -> bool:
+    return any(are_alike(stem, other) for other in others)
 
 
 def _is_numeric(column: Column) -> bool:

@@ -138,7 +138,6 @@ class Comparison:
         high: The number, or the higher one of two.
         words: Indexes of the words, from the sign to the last number.
         ending: Indexes of the words of a sign behind the number, as in `5 or more`.
-        adjective: What is compared, as "older" says. "" if the sign does not tell.
         unit: Letters behind the digits.
         is_money: Whether a currency stands beside the number.
         is_written: Whether a sign stands there, so that the number is no mere value.
@@ -148,11 +147,10 @@ class Comparison:
     low: float
     high: float
     words: range
-    ending: range
-    adjective: str
-    unit: str
-    is_money: bool
-    is_written: bool
+    ending: range = range(0)
+    unit: str = ""
+    is_money: bool = False
+    is_written: bool = True
 
     def contains(self, number: float) -> bool:
         """Return whether a number is one of those asked for."""
@@ -354,28 +352,23 @@ class QuestionWords:
             "between",
             low,
             high,
-            range(start, second.words.stop),
-            range(0),
-            "",
-            first.unit or second.unit,
-            first.is_money or second.is_money,
-            is_written=True,
+            words=range(start, second.words.stop),
+            unit=first.unit or second.unit,
+            is_money=first.is_money or second.is_money,
         )
 
     def _comparison(self, number: Number) -> Comparison:
         start, end = number.words.start, number.words.stop
-        sign, adjective, ending = "", "", range(0)
+        sign, ending = "", range(0)
         before = self._before(_SIGN_BEFORE, start)
         if before is not None:
             start = self.index_at(before.start())
             sign = next(sign for name, sign in _SIGNS.items() if before[name])
-            adjective = before["up"] or before["down"] or ""
             if before["not"]:
                 sign = _OPPOSITES[sign]
         after = _SIGN_AFTER.match(self.text.lower(), self.words[end - 1].end)
         if not sign and after is not None:
             sign = ">=" if after["least"] else "<="
-            adjective = after["least"] or after["most"]
             ending = range(self.index_at(after.start("joint")), self.index_at(after.end() - 1) + 1)
         if not sign and number.is_open:
             sign = ">="
@@ -383,11 +376,10 @@ class QuestionWords:
             sign or "=",
             number.value,
             number.value,
-            range(start, end),
-            ending,
-            adjective.split()[-1] if adjective else "",
-            number.unit,
-            number.is_money,
+            words=range(start, end),
+            ending=ending,
+            unit=number.unit,
+            is_money=number.is_money,
             is_written=bool(sign),
         )
 
@@ -403,8 +395,8 @@ _DOWN: Final = (
 )
 _SIGN_BEFORE: Final = re.compile(
     r"(?:\b(?P<not>not?|never)\s+)?"
-    rf"(?:(?P<gt>\b(?:(?P<up>{_UP})\s+than|over|above|exceed(?:s|ing|ed)?)|>)"
-    rf"|(?P<lt>\b(?:(?P<down>{_DOWN})\s+than|under|below|beneath)|<)"
+    rf"(?:(?P<gt>\b(?:(?:{_UP})\s+than|over|above|exceed(?:s|ing|ed)?)|>)"
+    rf"|(?P<lt>\b(?:(?:{_DOWN})\s+than|under|below|beneath)|<)"
     r"|(?P<ge>\b(?:at\s+least|a\s+minimum\s+of|minimum(?:\s+of)?)|>=|≥)"
     r"|(?P<le>\b(?:at\s+most|a\s+maximum\s+of|maximum(?:\s+of)?|up\s+to)|<=|≤)"
     r"|(?P<eq>\b(?:exactly|precisely|equal\s+to|equals)|==?))"

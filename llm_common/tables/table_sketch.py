@@ -21,7 +21,6 @@ from llm_common.tables.values import (
     IN_LIST,
     Cell,
     cell_text,
-    elements_of,
     format_number,
     number_of,
     row_text,
@@ -220,7 +219,7 @@ class TableSketch:
             cells = Counter(self._table.rows[row][index] for row in question.rows)
             values: Counter[str] = Counter()
             for cell, count in cells.items():
-                for value in elements_of(cell):
+                for value in self._columns[index].elements(cell):
                     values[value] += count
             # Values that all differ stand in the rows below.
             is_telling = 0 < len(values) != question.total and "" not in values

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -89,9 +89,9 @@ def shown_and_left(preview: str) -> int | None:
 def _false_counts(text: str, flat: list[Record], label: str) -> Iterator[str]:
     truth: Counter[str] = Counter()
     for value in _values(flat, label):
-        elements = value if isinstance(value, list) else [value]
+        elements: Sequence[Json] = value if isinstance(value, list) else [value]
         if isinstance(value, str) and label == "features":
-            elements = list(value.split(", "))
+            elements = value.split(", ")
         truth.update(_text(element) for element in elements if element not in (None, ""))
     for match in _COUNT.finditer(text):
         if truth[match["value"]] != _number(match["count"]):

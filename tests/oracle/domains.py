@@ -637,6 +637,8 @@ def _flights(chance: random.Random, count: int) -> Kind:
             "How many carriers fly from Oslo?",
             "How many flights with a high delay were cancelled?",
             "How many flights depart in the morning?",
+            "How many flights have a delay of more than 2 hours?",
+            "How many flights have a delay under 1h?",
         ),
     )
 

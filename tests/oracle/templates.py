@@ -78,6 +78,7 @@ class _Questions:
             self._exception,
             self._either,
             self._neither,
+            self._none_of,
             self._unanswerable,
         ]
 
@@ -159,6 +160,15 @@ class _Questions:
         clause = clause.replace("are ", "are neither ", 1).format(f"{first} nor {second}")
         either = _is_one_of(category.name, first, second)
         return self._asked("neither", clause, lambda r: not either(r))
+
+    def _none_of(self) -> Asked | None:
+        category = self._category()
+        if not category.negations:
+            return None
+        first, second = self._chance.sample(category.values, 2)
+        clause = self._chance.choice(category.negations).format(f"{first} or {second}")
+        either = _is_one_of(category.name, first, second)
+        return self._asked("none of", clause, lambda r: not either(r))
 
     def _unanswerable(self) -> Asked:
         return Asked("unanswerable", self._chance.choice(self._kind.unanswerable), None)

@@ -60,7 +60,7 @@ class Verdict:
 def verdict_of(domains: list[Domain]) -> Verdict:
     verdict = Verdict()
     for domain in domains:
-        records = find_records(domain.records)
+        records = find_records(list(domain.records))
         for asked in domain.asked:
             sketch = ResultSketch(records, asked.question, name=f"{domain.tool}_3ac5f0")
             verdict.add(asked, sketch.text(_PREVIEW_CHARS))
