@@ -49,7 +49,7 @@ def scripted(messages: list[LLMMessage]) -> str:
         )
     if total := re.search(r'"total_usd":\s*([\d.]+)', prompt):
         return f"The open order costs {total[1]} dollars."
-    if order := re.search(r"(A-\d+-\d+) \| open", prompt):
+    if order := re.search(r"order: (A-\d+-\d+)", prompt):
         call = {"tool": "order_total", "args": {"order": order[1]}}
     elif account := re.search(r'"account_id":"([^"]+)"', prompt):
         call = {"tool": "list_orders", "args": {"account_id": account[1]}}

@@ -37,9 +37,14 @@ NAMED: Final = 0.5
 _MAX_QUESTION_CHARS: Final = 4_000
 _MAX_SEARCHED_WORDS: Final = 8
 _MAX_NEAR: Final = 50
+_FIRST_ROWS: Final = 12  # a preview shows about as many
 _CELL_END: Final = "\n"  # no word contains it
 _WORDS_BEFORE: Final = 8  # that may name the column of a number, and those behind it
 _WORDS_AFTER: Final = 4
+# With a named record they ask for the rows beside it.
+_NEIGHBOUR_WORDS: Final = frozenset(
+    ("next", "after", "before", "above", "below", "previous", "following", "preceding")
+)
 _MONEY_STEMS: Final = frozenset(map(stem_of, ("price", "cost", "amount", "total", "fee")))
 
 
@@ -70,6 +75,11 @@ class TableQuestion:
             the question's other words, best first.
         unread: Words that may restrict the records and were not understood. No number of records
             may be claimed then.
+        matched: Indexes of the columns in which the first rows have words of the question, most
+            telling first.
+        words: The stems of these words, rarest first.
+        neighbours: Indexes of the rows before and after the rows that meet every condition, if
+            these are adjacent and the question asks for such a row.
     """
 
     columns: tuple[int, ...]
@@ -79,6 +89,14 @@ class TableQuestion:
     total: int
     near: tuple[int, ...] = ()
     unread: tuple[str, ...] = ()
+    matched: tuple[int, ...] = ()
+    words: tuple[str, ...] = ()
+    neighbours: tuple[int, ...] = ()
+
+    @property
+    def is_claimed(self) -> bool:
+        """Whether the conditions say all that the question asks, and no order asks for a few."""
+        return not self.unread and self.order is None
 
 
 def read_question(
@@ -113,6 +131,9 @@ class _Reading:
         self._names = {part for column in self._columns for part in column.last_stems}
         self._used: frozenset[int] = frozenset()
         """Indexes of the words that stand for values, and name no column."""
+        # Weights of the stems that some rows have, and the rows of each stem and column.
+        self._rarity: dict[str, float] = {}
+        self._hits: list[tuple[str, int, set[int]]] = []
 
     def result(self) -> TableQuestion:
         terms = terms_of(self._question, self._columns, len(self._table.rows), self._nouns)
@@ -126,7 +147,16 @@ class _Reading:
         named.sort(key=lambda index: -self._scores[index])
         rows, total, near = self._rows(read.conditions, order)
         return TableQuestion(
-            tuple(named), read.conditions, order, tuple(rows), total, near, read.unread
+            tuple(named),
+            read.conditions,
+            order,
+            tuple(rows),
+            total,
+            near,
+            read.unread,
+            matched=self._matched(rows[:_FIRST_ROWS]),
+            words=tuple(sorted(self._rarity, key=lambda stem: -self._rarity[stem])),
+            neighbours=self._neighbours(rows[:total]),
         )
 
     # --- columns
@@ -243,7 +273,7 @@ class _Reading:
 
     def _word_weights(self) -> dict[int, float]:
         """Return for each row the weight of the question's other words in its texts."""
-        used = {self._words[index].stem for index in self._used}
+        used = set(search_stems(" ".join(self._words[index].text for index in self._used)))
         stems = [
             stem for stem in search_stems(self._question.text) if stem not in self._names | used
         ]
@@ -253,19 +283,41 @@ class _Reading:
         weights: dict[int, float] = {}
         most = len(self._table.rows) / 2
         for stem in stems[:_MAX_SEARCHED_WORDS]:
-            rows = set().union(*(text.rows_with(stem, limit=most) for text in texts))
+            by_column = {text.column.index: text.rows_with(stem, limit=most) for text in texts}
+            rows = set().union(*by_column.values())
             # A word of most records tells them not apart.
-            if len(rows) <= most:
+            if 0 < len(rows) <= most:
+                self._rarity[stem] = len(rows) ** -0.5
+                self._hits += [(stem, column, with_stem) for column, with_stem in by_column.items()]
                 for row in rows:
-                    weights[row] = weights.get(row, 0.0) + len(rows) ** -0.5
+                    weights[row] = weights.get(row, 0.0) + self._rarity[stem]
         return weights
+
+    def _matched(self, rows: Sequence[int]) -> tuple[int, ...]:
+        """Return the columns in which rows have words of the question, most telling first."""
+        weights: dict[int, float] = {}
+        for stem, column, rows_with in self._hits:
+            count = len(rows_with.intersection(rows))
+            if count:
+                weights[column] = weights.get(column, 0.0) + self._rarity[stem] * count
+        return tuple(sorted(weights, key=lambda column: -weights[column]))
+
+    def _neighbours(self, rows: Sequence[int]) -> tuple[int, ...]:
+        """Return the rows before and after adjacent rows, if the question asks for such."""
+        if not rows or max(rows) - min(rows) >= len(rows):
+            return ()
+        for index, word in enumerate(self._words):
+            if word.text in _NEIGHBOUR_WORDS and index not in self._used:
+                beside = (min(rows) - 1, max(rows) + 1)
+                return tuple(row for row in beside if 0 <= row < len(self._table.rows))
+        return ()
 
 
 class _ColumnText:
     """The different cells of a column as one text, which is searched faster than each of them."""
 
     def __init__(self, column: Column) -> None:
-        self._column = column
+        self.column = column
         self._cells = list(column.counts)
         texts = [cell if isinstance(cell, str) else cell_text(cell) for cell in self._cells]
         text = _CELL_END.join(texts)
@@ -296,4 +348,4 @@ class _ColumnText:
             start = self._text.find(stem, end)
         if not cells:
             return set()
-        return {row for row, cell in enumerate(self._column.cells) if cell in cells}
+        return {row for row, cell in enumerate(self.column.cells) if cell in cells}

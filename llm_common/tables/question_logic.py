@@ -294,10 +294,12 @@ class _Logic:
         return index not in self._used and self._words[index].stem in self._nouns
 
     def _columns_named(self, index: int) -> list[Column]:
-        stem = self._words[index].stem
+        word = self._words[index]
         named = []
         for column in self._columns:
-            if any(are_alike(part, stem) for part in (*column.last_stems, *column.outer_stems)):
+            parts = (*column.last_stems, *column.outer_stems)
+            is_name = word.text == column.own_name.lower()
+            if is_name or any(are_alike(part, word.stem) for part in parts):
                 named.append(column)
         return named
 

@@ -554,7 +554,7 @@ class _Terms:
                 is_whole = False
             elif not entry.whole:
                 is_whole = False
-                is_certain &= len(entry.part) == 1
+                is_certain &= len(entry.part) == 1 or bool(named.get(index))
             rows.update(row for row, cell in enumerate(column.cells) if cell in cells)
         words = set(indexes).union(*(named.get(index, ()) for index in chosen))
         is_certain &= len(texts) <= _MAX_SHOWN_VALUES

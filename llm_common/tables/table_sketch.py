@@ -2,11 +2,13 @@
 
 1. How many records there are, and their fields with ranges.
 2. Each condition that the question sets, with the number of records that meet it.
-3. The values that the asked columns have in these records, and the records, in whole rows.
-4. How often each value of the asked columns occurs, and then of the others.
-5. Without matching records: errors, or the first and last records.
+3. Up to three records that answer, a line for each field, and nothing more.
+4. More records in rows.
+5. How often each value of the asked columns occurs in all records, and then of the others.
+6. Without matching records: errors, or the first and last records.
 """
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from functools import cached_property
@@ -19,6 +21,7 @@ from llm_common.tables.table import Table
 from llm_common.tables.values import (
     IN_LABEL,
     IN_LIST,
+    IN_ROW,
     Cell,
     cell_text,
     format_number,
@@ -38,24 +41,22 @@ _MAX_CONDITIONS: Final = 6
 _MAX_ASKED_COLUMNS: Final = 4
 _MAX_SHOWN_COLUMNS: Final = 7
 _MAX_ROW_CHARS: Final = 160
-_FULL_ROW_CHARS: Final = 100
-_FEW_ROWS: Final = 12  # so few matching records are shown with more than the asked columns
-_WHOLE_RECORDS: Final = 3  # so few are shown with all of their fields
+_OTHER_LINES: Final = 3  # beside rows: their head, and a line of counts
+_FEW_RECORDS: Final = 3  # so few are shown with a line for each field
+_MAX_MATCHED_COLUMNS: Final = 2
+_NAMING_SHARE: Final = 0.8  # of the most distinct values that a column of texts has
 _MAX_ROWS: Final = 500  # rendered for a sketch
 _SAMPLE_ROWS: Final = 50
-_KEY_COLUMNS: Final = 8  # the first columns, among which is the record's own id
+_KEY_COLUMNS: Final = 8  # the first columns, among which are a record's id and its name
 _MAX_FACET_VALUES: Final = 400
 _MAX_FACET_CHARS: Final = 40
 _MAX_DENSE_VALUES: Final = 30
-_MIN_FACET_CHARS: Final = 30
 _MAX_ERRORS: Final = 20
 
 # Shares of the characters that are left.
 _FIELDS_SHARE: Final = 0.25
-_VALUES_SHARE: Final = 0.3
-_ASKED_FACETS_SHARE: Final = 0.5
+_FACET_SHARE: Final = 0.5
 _FACETS_SHARE_BEFORE_ROWS: Final = 0.35
-_WHOLE_SHARE: Final = 0.7
 
 _OUTCOME_NAMES: Final = frozenset({"level", "severity", "status", "state", "result"})
 _ERRORS: Final = frozenset({"error", "critical", "fatal", "severe", "panic", "failed", "failure"})
@@ -110,19 +111,15 @@ class TableSketch:
         self._write_fields(lines)
         if self._table.total_rows > len(self._table.rows):
             lines.add(f"Counted and compared: the first {len(self._table.rows):,} records.")
-        asked_facets: set[int] = set()
         rows = 0
         question = self._question
         if question is not None:
             self._write_conditions(lines, question)
-            self._write_values_of_matches(lines, question)
             rows = self._write_matches(lines, question)
-            facets = self._asked_facets(question)
-            asked_facets = self._write_facets(lines, facets, _ASKED_FACETS_SHARE)
-            if 0 < question.total <= _WHOLE_RECORDS:
-                self._write_other_fields(lines, question)
-        others = [index for index in self._dense_facets if index not in asked_facets]
-        self._write_facets(lines, others, 1.0 if rows else _FACETS_SHARE_BEFORE_ROWS)
+            # Beside few records a reader takes counts for their values.
+            if rows and len(question.rows) <= _FEW_RECORDS:
+                return
+        self._write_facets(lines, 1.0 if rows else _FACETS_SHARE_BEFORE_ROWS)
         if not rows:
             self._write_ends(lines)
 
@@ -164,20 +161,13 @@ class TableSketch:
 
     def _write_fields(self, lines: Lines) -> None:
         asked = self._question.columns if self._question else ()
-        others = [index for index in range(len(self._columns)) if index not in asked]
-        described = (self._described(index) for index in (*asked, *others))
+        described = []
+        for index in dict.fromkeys((*asked, *range(len(self._columns)))):
+            described.append(_name(self._columns[index].name) + self._ranges.get(index, ""))
         limit = int(lines.left * _FIELDS_SHARE)
         total = self._table.total_columns
         if not lines.add_list(f"{self.headline}:", described, total, max_chars=limit):
             lines.add(self.headline)
-
-    def _described(self, index: int) -> str:
-        """Return the name of a column, with the range of its numbers or dates."""
-        column = self._columns[index]
-        span = self._ranges.get(index)
-        if span is None:
-            return _name(column.name)
-        return f"{_name(column.name)} ({span})"
 
     @cached_property
     def _ranges(self) -> dict[int, str]:
@@ -192,7 +182,7 @@ class TableSketch:
             known = [number for number in numbers if number is not None]
             if len(known) == len(numbers) and min(known) < max(known):
                 low, high = format_number(min(known)), format_number(max(known))
-                ranges[column.index] = f"{low} to {high}"
+                ranges[column.index] = f" ({low} to {high})"
         return ranges
 
     # --- what answers the question
@@ -201,110 +191,120 @@ class TableSketch:
         total = len(self._table.rows)
         if question.conditions or question.rows:
             lines.add(f"For the {self._question_name}:")
-        if question.unread or question.order is not None:
-            return  # what the question means is open, or some of these records
+        if not question.is_claimed:
+            return
         for condition in question.conditions[:_MAX_CONDITIONS]:
             text = one_line(condition.text, max_chars=_MAX_CONDITION_CHARS)
             lines.add(f"{text}: {len(condition.rows):,} of {total:,} records")
         if len(question.conditions) > 1:
             lines.add(f"All of these: {question.total:,} of {total:,} records")
 
-    def _write_values_of_matches(self, lines: Lines, question: TableQuestion) -> None:
-        """Write which values the asked columns have in the matching records."""
-        compared = {index for condition in question.conditions for index in condition.columns}
-        limit = int(lines.left * _VALUES_SHARE)
-        for index in question.columns[:_MAX_ASKED_COLUMNS] if question.total > 1 else ():
-            if index in compared or index == self._key_column:
-                continue
-            cells = Counter(self._table.rows[row][index] for row in question.rows)
-            values: Counter[str] = Counter()
-            for cell, count in cells.items():
-                for value in self._columns[index].elements(cell):
-                    values[value] += count
-            # Values that all differ stand in the rows below.
-            is_telling = 0 < len(values) != question.total and "" not in values
-            if not is_telling or max(map(len, values)) > _MAX_VALUE_CHARS:
-                continue
-            ordered = values.most_common()
-            items = [_with_count(value, count) for value, count in ordered[:_MAX_FACET_VALUES]]
-            label = f"Of these, {_name(self._columns[index].name)}:"
-            lines.add_list(label, items, len(ordered), max_chars=limit)
-
     def _write_matches(self, lines: Lines, question: TableQuestion) -> int:
         """Write the records that the question asks for, and return their number."""
-        is_near = bool(question.conditions) and not question.total
-        label = "Nearest records:" if is_near else "Records:"
-        return self._write_rows(lines, label, self._match_columns(question), question.rows)
+        rows = question.rows
+        kind = "Nearest record" if question.conditions and not question.total else "Record"
+        columns = self._match_columns(question)
+        if len(rows) > _FEW_RECORDS:
+            # Wider rows must not cost records.
+            width = min(lines.left // (len(rows) + _OTHER_LINES), _MAX_ROW_CHARS)
+            columns = self._with_others(columns, rows, width)
+            noun = "of these records" if question.is_claimed else "that match in part"
+            return self._write_rows(lines, f"{kind}s:", columns, rows, noun)
+        heads = {}
+        of = f" of {len(rows)}" if question.is_claimed else ""
+        for number, row in enumerate(rows, start=1):
+            heads[row] = f"{kind} {number}{of}:"
+        for row in question.neighbours:
+            heads[row] = "Neighbour before:" if row < rows[0] else "Neighbour after:"
+        ordered = sorted(heads) if question.neighbours else list(rows)
+        count = 0
+        for number, row in enumerate(ordered):
+            limit = lines.left // (len(ordered) - number)
+            fields = self._fields_of(row, columns, limit - len(heads[row]) - 1)
+            count += bool(lines.add_rows(heads[row], fields, len(fields), noun="fields"))
+        return count
+
+    def _fields_of(self, row: int, columns: Sequence[int], max_chars: int) -> list[str]:
+        """Return a line for each field of a record, as many as fit, with some columns first."""
+        fields = []
+        for index in dict.fromkeys((*columns, *range(len(self._columns)))):
+            cell = self._table.rows[row][index]
+            is_short = len(cell_text(cell)) <= _MAX_CELL_CHARS and "://" not in cell_text(cell)
+            if not _is_readable(cell) or not (is_short or index in columns):
+                continue
+            # A long text leaves room for the other fields.
+            max_cell_chars = min(max(max_chars // 2, _MAX_CELL_CHARS), _MAX_LONG_CELL_CHARS)
+            field = f"{_name(self._columns[index].name)}: {self._cell(index, cell, max_cell_chars)}"
+            if len(field) < max_chars:
+                fields.append(field)
+                max_chars -= len(field) + 1
+        return fields
 
     def _match_columns(self, question: TableQuestion) -> list[int]:
-        """Return the columns of the matching records: the key, those asked for, then others."""
-        rows = question.rows
-        columns: list[int] = []
-        for index in question.columns:
-            # A column that is empty here, or holds objects, takes room and says nothing.
-            if len(columns) < _MAX_ASKED_COLUMNS and any(
-                map(_is_readable, self._cells(index, rows))
-            ):
-                columns.append(index)
+        """Return the columns of matching records: what matched, what names them, what is asked."""
+        # A link is long, and words occur in it by chance.
+        matched = [index for index in question.matched if not self._has_links(index)]
+        columns = matched[:_MAX_MATCHED_COLUMNS]
         for condition in question.conditions:
-            for index in condition.columns[:2]:
-                # A value that is the same in all of these records stands in the condition.
-                if index not in columns and len(self._cells(index, rows)) > 1:
-                    columns.append(index)
-        if question.order is not None and question.order.column not in columns:
+            # A value that all of these records have stands in the condition, a word of it does not.
+            cells = set().union(*(self._cells(index, question.rows) for index in condition.columns))
+            if not all(condition.text.endswith(f" = {cell_text(cell)}") for cell in cells):
+                columns += condition.columns[:2]
+        columns += self._naming_columns
+        if question.order is not None:
             columns.append(question.order.column)
-        if self._key_column is not None and self._key_column not in columns:
-            columns.insert(0, self._key_column)
-        columns = columns[:_MAX_SHOWN_COLUMNS]
-        if len(rows) <= _FEW_ROWS or len(columns) <= 1:
-            columns += self._others_beside(columns)
-        return columns
+        columns += question.columns[:_MAX_ASKED_COLUMNS]
+        # A column that is empty here, or holds objects, takes room and says nothing.
+        columns = [index for index in columns if self._is_readable_in(index, question.rows)]
+        return list(dict.fromkeys(columns))[:_MAX_SHOWN_COLUMNS]
 
-    def _others_beside(self, columns: Sequence[int]) -> list[int]:
-        """Return the other readable columns that fit a row."""
-        others = []
+    def _with_others(
+        self, columns: Sequence[int], rows: Sequence[int], max_chars: int
+    ) -> list[int]:
+        """Return columns, and the others with short values in these rows that fit a row."""
+        wider = list(columns)
         width = sum(self._widths[index] for index in columns)
-        for index in self._readable_columns:
-            if index not in columns and width + self._widths[index] <= _FULL_ROW_CHARS:
-                others.append(index)
+        for index in range(len(self._columns)):
+            if index in columns or self._has_links(index):
+                continue
+            if self._is_readable_in(index, rows) and width + self._widths[index] <= max_chars:
+                wider.append(index)
                 width += self._widths[index]
-        return others
+        return wider
 
     def _cells(self, column: int, rows: Sequence[int]) -> set[Cell]:
         return {self._table.rows[row][column] for row in rows[:_SAMPLE_ROWS]}
 
-    def _write_other_fields(self, lines: Lines, question: TableQuestion) -> None:
-        """Write the fields of few matching records that their rows do not show."""
-        shown = self._match_columns(question)
-        limit = int(lines.left * _WHOLE_SHARE) // len(question.rows)
-        for row in question.rows:
-            cells = self._table.rows[row]
-            members = []
-            for column in self._columns:
-                if column.index not in shown and _is_short(cells[column.index]):
-                    members.append(f"{_name(column.name)}: {_value(cells[column.index])}")
-            label = "Other fields:"
-            if self._key_column is not None:
-                label = f"Other fields of {_value(cells[self._key_column])}:"
-            lines.add_list(label, members, len(members), max_chars=limit)
+    def _is_readable_in(self, column: int, rows: Sequence[int]) -> bool:
+        return any(map(_is_readable, self._cells(column, rows)))
+
+    def _has_links(self, column: int) -> bool:
+        return any("://" in cell_text(cell) for cell in self._cells(column, self._sample))
+
+    def _cell(self, index: int, cell: Cell, max_chars: int) -> str:
+        """Return a cell on one line. Of a long cell, the part around a word of the question."""
+        text = cell_text(cell)
+        words = self._question.words if self._question else ()
+        for word in words if len(text) > max_chars else ():
+            match = re.search(rf"\b{re.escape(word)}", text, re.IGNORECASE)
+            if match and match.end() > max_chars // 2:
+                start = min(match.start() - max_chars // 4, len(text) - max_chars + 1)
+                return "…" + shown_cell(text[start:].strip(), IN_ROW, max_chars=max_chars)
+        is_mixed = self._columns[index].is_mixed
+        return shown_cell(cell, IN_ROW, max_chars=max_chars, is_mixed=is_mixed)
 
     # --- counts of values
 
-    def _asked_facets(self, question: TableQuestion) -> list[int]:
-        columns = list(question.columns)
-        for condition in question.conditions:
-            columns += [index for index in condition.columns if index not in columns]
-        return [index for index in columns if self._facet(index)]
-
-    @cached_property
-    def _dense_facets(self) -> list[int]:
-        """Indexes of the columns with few values, those with the fewest first."""
-        sizes = []
-        for index in range(len(self._columns)):
-            distinct = len(self._facet(index))
-            if 1 < distinct <= _MAX_DENSE_VALUES:
-                sizes.append((distinct, index))
-        return [index for _, index in sorted(sizes)]
+    def _facet_columns(self) -> list[int]:
+        """Return the columns that are asked for, then those with few values, the fewest first."""
+        columns: list[int] = []
+        if self._question is not None:
+            columns += self._question.columns
+            for condition in self._question.conditions:
+                columns += condition.columns
+        sizes = [(len(self._facet(index)), index) for index in range(len(self._columns))]
+        columns += [index for size, index in sorted(sizes) if 1 < size <= _MAX_DENSE_VALUES]
+        return [index for index in dict.fromkeys(columns) if self._facet(index)]
 
     def _facet(self, index: int) -> Counter[str]:
         """Return how often each value of a column occurs, or nothing if that says little."""
@@ -313,33 +313,28 @@ class TableSketch:
             return Counter()
         return values if max(map(len, values)) <= _MAX_FACET_CHARS else Counter()
 
-    def _write_facets(self, lines: Lines, columns: Sequence[int], share: float) -> set[int]:
-        """Write the counts of columns as far as they fit, and return these columns."""
-        written = set()
+    def _write_facets(self, lines: Lines, share: float) -> None:
+        """Write the counts of columns as far as they fit."""
         limit = int(lines.left * share)
-        for index in columns:
-            if limit < _MIN_FACET_CHARS:
-                break
+        of = "Of all records, " if len(self._table.rows) == self._table.total_rows else ""
+        for index in self._facet_columns():
             values = self._facet(index).most_common()
             items = (f"{_value(value)} ({count:,})" for value, count in values)
             before = lines.left
-            label = f"{_name(self._columns[index].name)}:"
-            if lines.add_list(label, items, len(values), max_chars=limit):
-                written.add(index)
+            label = f"{of}{_name(self._columns[index].name)}:"
+            lines.add_list(label, items, len(values), max_chars=int(limit * _FACET_SHARE))
             limit -= before - lines.left
-        return written
 
     # --- rows
 
     def _write_rows(
-        self, lines: Lines, label: str, columns: Sequence[int], rows: Sequence[int]
+        self, lines: Lines, label: str, columns: Sequence[int], rows: Sequence[int], noun: str
     ) -> int:
         if not rows:
             return 0
         head = f"{label} {self._row_names(columns)}"
-        max_chars = _MAX_CELL_CHARS if len(rows) > _WHOLE_RECORDS else _MAX_LONG_CELL_CHARS
-        rendered = [self._row(row, columns, max_chars) for row in rows[:_MAX_ROWS]]
-        return lines.add_rows(head, rendered, len(rows), noun="of these records")
+        rendered = [self._row(row, columns) for row in rows[:_MAX_ROWS]]
+        return lines.add_rows(head, rendered, len(rows), noun=noun)
 
     def _row_names(self, columns: Sequence[int]) -> str:
         return row_text(
@@ -347,43 +342,35 @@ class TableSketch:
         )
 
     def _row(self, row: int, columns: Sequence[int], max_chars: int = _MAX_CELL_CHARS) -> str:
-        cells = [self._table.rows[row][index] for index in columns]
-        mixed = [self._columns[index].is_mixed for index in columns]
-        return row_text(cells, max_chars=max_chars, mixed=mixed)
+        cells = self._table.rows[row]
+        return " | ".join([self._cell(index, cells[index], max_chars) for index in columns])
 
     def _write_ends(self, lines: Lines) -> None:
         """Write errors, or else the first and the last records."""
-        columns = self._readable_columns
+        columns = self._with_others([], self._sample, _MAX_ROW_CHARS) or [0]
         if self._error_rows:
-            self._write_rows(lines, "Errors:", columns, self._error_rows)
+            self._write_rows(lines, "Errors:", columns, self._error_rows, "of these records")
             return
         total = len(self._table.rows)
         head = f"First and last records: {self._row_names(columns)}"
         gap = f"… {total:,} records …"
         left = lines.left - len(head) - len(gap) - 2
-        first: list[str] = []
-        last: list[str] = []
+        rows: list[int] = []
         # One from the beginning, one from the end, until a row does not fit.
-        while len(first) + len(last) < min(total, _MAX_ROWS):
-            if len(first) <= len(last):
-                first.append(self._row(len(first), columns))
-                left -= len(first[-1]) + 1
-            else:
-                last.append(self._row(total - 1 - len(last), columns))
-                left -= len(last[-1]) + 1
+        for number in range(min(total, _MAX_ROWS)):
+            row = total - 1 - number // 2 if number % 2 else number // 2
+            left -= len(self._row(row, columns)) + 1
             if left < 0:
-                (first if len(first) > len(last) else last).pop()
                 break
-        if not first:
+            rows.append(row)
+        if not rows:
             return
         lines.add(head)
-        for row in first:
-            lines.add(row)
-        missing = total - len(first) - len(last)
-        if missing:
-            lines.add(f"… {missing:,} records …")
-        for row in reversed(last):
-            lines.add(row)
+        missing = total - len(rows)
+        for number, row in enumerate(sorted(rows), start=1):
+            lines.add(self._row(row, columns))
+            if missing and number == (len(rows) + 1) // 2:
+                lines.add(f"… {missing:,} records …")
 
     @cached_property
     def _error_rows(self) -> list[int]:
@@ -402,38 +389,33 @@ class TableSketch:
     # --- columns
 
     @cached_property
-    def _key_column(self) -> int | None:
-        """Index of the first column with a short and different value in each record."""
+    def _naming_columns(self) -> list[int]:
+        """Indexes of the columns that name a record: the most distinct short text, and a key."""
+        keys: list[int] = []
+        texts: dict[int, int] = {}
         for column in self._columns[:_KEY_COLUMNS]:
-            is_unique = column.counts.total() == len(column.counts) == len(self._table.rows)
-            if is_unique and self._widths[column.index] <= _MAX_CELL_CHARS // 2:
-                return column.index
-        return None
+            if self._widths[column.index] > _MAX_CELL_CHARS // 2:
+                continue
+            if column.counts.total() == len(column.counts) == len(self._table.rows):
+                keys.append(column.index)
+            if not (column.is_numeric or column.is_date or column.is_flag):
+                texts[column.index] = len(column.counts)
+        most = max(texts.values(), default=0)
+        names = [index for index in texts if texts[index] >= _NAMING_SHARE * most]
+        return [*names[:1], *keys[:1]]
 
     @cached_property
     def _widths(self) -> list[int]:
         """Characters of each column in a row, on average."""
         widths = []
-        sample = self._table.rows[:_SAMPLE_ROWS]
         for index in range(len(self._columns)):
-            chars = sum(len(_value(row[index])) for row in sample)
-            widths.append(chars // max(len(sample), 1) + 3)
+            chars = sum(len(_value(self._table.rows[row][index])) for row in self._sample)
+            widths.append(chars // max(len(self._sample), 1) + 3)
         return widths
 
-    @cached_property
-    def _readable_columns(self) -> list[int]:
-        """Indexes of the columns with short values, in their order, as many as fit a row."""
-        columns: list[int] = []
-        width = 0
-        for index in range(len(self._columns)):
-            cells = self._cells(index, range(min(_SAMPLE_ROWS, len(self._table.rows))))
-            is_link = any("://" in cell_text(cell) for cell in cells)
-            if is_link or not any(map(_is_readable, cells)):
-                continue
-            if width + self._widths[index] <= _MAX_ROW_CHARS:
-                columns.append(index)
-                width += self._widths[index]
-        return columns or [0]
+    @property
+    def _sample(self) -> range:
+        return range(min(_SAMPLE_ROWS, len(self._table.rows)))
 
 
 def _counted(count: int, noun: str) -> str:
@@ -444,11 +426,6 @@ def _name(column: str) -> str:
     return shown_cell(column, IN_LABEL, max_chars=_MAX_CELL_CHARS)
 
 
-def _with_count(value: str, count: int) -> str:
-    text = _value(value, _MAX_VALUE_CHARS)
-    return f"{text} ({count:,})" if count > 1 else text
-
-
 def _value(cell: Cell, max_chars: int = _MAX_CELL_CHARS) -> str:
     return shown_cell(cell, IN_LIST, max_chars=max_chars)
 
@@ -456,9 +433,3 @@ def _value(cell: Cell, max_chars: int = _MAX_CELL_CHARS) -> str:
 def _is_readable(cell: Cell) -> bool:
     """Return whether a cell holds a value, and no list of objects."""
     return cell is not None and cell != "" and not cell_text(cell).startswith(("[{", "[]"))
-
-
-def _is_short(cell: Cell) -> bool:
-    """Return whether a cell is worth showing unasked: a short value, and no link."""
-    text = cell_text(cell)
-    return _is_readable(cell) and len(text) <= _MAX_CELL_CHARS and "://" not in text

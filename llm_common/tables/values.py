@@ -40,7 +40,9 @@ IN_LIST: Final = re.compile(r",\s|\(-?\d.*\)$")
 IN_LABEL: Final = re.compile(rf"[|=:]|\sor\s|{IN_LIST.pattern}")
 """Separates what stands before a colon: `city (1 to 9)`, `city = Bern or Oslo`."""
 
-_IN_ROW: Final = re.compile(r"(?<!\S)\||\|(?!\S)")
+IN_ROW: Final = re.compile(r"(?<!\S)\||\|(?!\S)")
+"""Separates the cells of a row."""
+
 # Characters that a reader does not see, or that begin another line.
 _HIDDEN: Final = re.compile(
     r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
@@ -121,7 +123,7 @@ def row_text(
     """
     shown = []
     for cell, is_mixed in zip(cells, mixed, strict=False):
-        shown.append(shown_cell(cell, _IN_ROW, max_chars=max_chars, is_mixed=is_mixed))
+        shown.append(shown_cell(cell, IN_ROW, max_chars=max_chars, is_mixed=is_mixed))
     return " | ".join(shown)
 
 

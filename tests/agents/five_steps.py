@@ -78,7 +78,7 @@ def choose(prompt: str) -> tuple[list[dict[str, Any]], bool]:
     """Return the next calls for a prompt, and whether later calls depend on them."""
     prompt = prompt.replace('\\"', '"')
     account = re.search(r'"account_id":"(A-\d+)"', prompt)
-    order = re.search(r"(O-\d+) \| open", prompt)
+    order = re.search(r"id: (O-\d+)", prompt)
     sku = re.search(r'"sku":"(S-\d+)"', prompt)
     if re.search(r'"price_usd":', prompt):
         return [], False
