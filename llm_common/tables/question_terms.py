@@ -476,6 +476,7 @@ class _Terms:
                     entry = found.setdefault(phrase, {}).setdefault(column.index, _Found())
                     entry.whole.add(cell)
                     entry.texts.add(cell_text(cell))
+                    entry.is_exact = True
 
     def _find_in_text(
         self, column: Column, cell: str, found: dict[str, dict[int, _Found]], *, with_words: bool
