@@ -1,12 +1,14 @@
 """Does the preview of a large result hold what the question asks for, at 400 tokens?
 
 The sets: `previews/products.*` in `LLM_COMMON_EVAL_DATA` (five answers of a product search, 19,000
-to 28,000 tokens each, with public questions), and three of ours, which are made here: a log, a CSV
-export and nested JSON, with twenty questions each.
+to 28,000 tokens each, with public questions), `previews/wtq.*` in the same folder (60 tables of
+Wikipedia with questions, as JSON and as CSV in turn), and three of ours, which are made here: a
+log, a CSV export and nested JSON, with twenty questions each.
 
 A look-up is held if the answer and the id of the question stand in the preview. A list counts by
 the share of its items. A count is held if its number stands within 40 characters of a value that
-the question names. Counts of zero are left out, since an absent number would hold them.
+the question names, or of a word of a question about Wikipedia. Counts of zero are left out, since
+an absent number would hold them.
 
 The previews of released frameworks (`preview_peers.py`) have rows where their packages are
 installed, as by `make bench-peers`. They have the sizes that the frameworks give them, at any
@@ -18,6 +20,7 @@ number of tokens.
 
 import asyncio
 import csv
+import gzip
 import io
 import json
 import os
@@ -155,6 +158,30 @@ def _named_by_count(question: str) -> list[str]:
     words = [word.strip(".") for word in re.findall(r"[\w½/.'-]+", question)]
     named = [word for word in words if word.lower() not in _WORDS_OF_COUNTS]
     return [word for word in named if len(word) > 2 or word[:1].isdigit()]
+
+
+def wikipedia(folder: Path) -> Iterator[Case]:
+    """Yield public questions about tables of Wikipedia, as JSON and as CSV in turn."""
+    data = json.loads(gzip.decompress((folder / "wtq.tune.json.gz").read_bytes()))
+    for number, row in enumerate(data["questions"]):
+        kind, question = KINDS[row["task_type"]], row["question"]
+        gold = str(row["gold_answer"])
+        if kind == "count" and gold == "0":
+            continue
+        result: Any = data["tables"][row["table"]]
+        if number % 2:
+            result = _as_csv(result)
+        answers = gold.split("|") if kind == "list" else [gold]
+        named = _named_by_count(question) if kind == "count" else []
+        yield Case(kind, question, result, tuple(answers), tuple(named))
+
+
+def _as_csv(records: Sequence[Mapping[str, str]]) -> str:
+    table = io.StringIO()
+    writer = csv.DictWriter(table, records[0].keys())
+    writer.writeheader()
+    writer.writerows(records)
+    return table.getvalue()
 
 
 # --- questions of ours
@@ -382,6 +409,8 @@ def main() -> None:
     if DATA:
         cases = list(products(Path(DATA) / "previews"))
         measure("products", cases, max_tokens, previews=previews)
+        cases = list(wikipedia(Path(DATA) / "previews"))
+        measure("Wikipedia", cases, max_tokens, previews=previews)
     own = {"log": log_cases, "CSV": csv_cases, "nested JSON": nested_cases}
     for name, make in own.items():
         measure(name, list(make(random.Random(7))), max_tokens, previews=previews)
