@@ -354,6 +354,8 @@ class _Terms:
         column, named, is_alone = self._column_named(near, _is_counted)
         if not is_alone and not comparison.is_written:
             return None, set(), False
+        if column is not None and column.is_list and named.isdisjoint(behind):
+            return None, set(), False  # "size 11" is no number of sizes
         if column is None and comparison.is_written:
             if previous is not None and not behind and not before:
                 return previous, set(), True
@@ -483,7 +485,9 @@ class _Terms:
     ) -> None:
         if len(cell) > _MAX_CELL_CHARS:
             return
-        elements = column.elements(cell)
+        elements = {cell, *column.elements(cell)}
+        if column.is_list:
+            elements.update(part.strip() for part in cell.replace(",", "/").split("/"))
         for text in column.parts_of(cell, with_words=with_words):
             phrase = self._phrase_of(column, text)
             if phrase is None:
@@ -550,7 +554,7 @@ class _Terms:
             texts |= set(map(cell_text, cells)) if entry.whole else entry.texts
             if column.is_list:
                 # "Black" is an element, and perhaps a word of the element "Core Black".
-                is_certain &= not (entry.whole and entry.part)
+                is_certain &= not entry.whole or entry.part <= entry.whole
                 cells, texts = entry.whole | entry.part, entry.texts
                 is_whole = False
             elif not entry.whole:

@@ -267,7 +267,8 @@ class TableSketch:
         for index in range(len(self._columns)):
             if index in columns or self._has_links(index):
                 continue
-            if self._is_readable_in(index, rows) and width + self._widths[index] <= max_chars:
+            is_narrow = len(wider) < 2 or width + self._widths[index] <= max_chars  # noqa: PLR2004
+            if self._is_readable_in(index, rows) and is_narrow:
                 wider.append(index)
                 width += self._widths[index]
         return wider
