@@ -41,6 +41,7 @@ _MAX_CONDITIONS: Final = 6
 _MAX_ASKED_COLUMNS: Final = 4
 _MAX_SHOWN_COLUMNS: Final = 7
 _MAX_ROW_CHARS: Final = 160
+_MIN_ROW_CHARS: Final = 40
 _OTHER_LINES: Final = 3  # beside rows: their head, and a line of counts
 _FEW_RECORDS: Final = 3  # so few are shown with a line for each field
 _MAX_MATCHED_COLUMNS: Final = 2
@@ -205,9 +206,9 @@ class TableSketch:
         kind = "Nearest record" if question.conditions and not question.total else "Record"
         columns = self._match_columns(question)
         if len(rows) > _FEW_RECORDS:
-            # Wider rows must not cost records.
-            width = min(lines.left // (len(rows) + _OTHER_LINES), _MAX_ROW_CHARS)
-            columns = self._with_others(columns, rows, width)
+            # Rows wider than these must not cost records.
+            width = max(lines.left // (len(rows) + _OTHER_LINES), _MIN_ROW_CHARS)
+            columns = self._with_others(columns, rows, min(width, _MAX_ROW_CHARS))
             noun = "of these records" if question.is_claimed else "that match in part"
             return self._write_rows(lines, f"{kind}s:", columns, rows, noun)
         heads = {}
@@ -267,8 +268,7 @@ class TableSketch:
         for index in range(len(self._columns)):
             if index in columns or self._has_links(index):
                 continue
-            is_narrow = len(wider) < 2 or width + self._widths[index] <= max_chars  # noqa: PLR2004
-            if self._is_readable_in(index, rows) and is_narrow:
+            if self._is_readable_in(index, rows) and width + self._widths[index] <= max_chars:
                 wider.append(index)
                 width += self._widths[index]
         return wider
@@ -401,8 +401,7 @@ class TableSketch:
                 keys.append(column.index)
             if not (column.is_numeric or column.is_date or column.is_flag):
                 texts[column.index] = len(column.counts)
-        most = max(texts.values(), default=0)
-        names = [index for index in texts if texts[index] >= _NAMING_SHARE * most]
+        names = [index for index in texts if texts[index] >= _NAMING_SHARE * max(texts.values())]
         return [*names[:1], *keys[:1]]
 
     @cached_property

@@ -207,10 +207,10 @@ def test_a_cut_shows_whole_records_with_their_keys_once_s0_54(max_chars: int, qu
     (block,) = blocks_of(render({"rows": CUSTOMERS}, max_chars=max_chars, query=query).text)
     lines = block["body"].splitlines()
     assert ": 900 records" in lines[0]
-    records = re.findall(r"^(\d+) \| customer (\d+) \| (\w+)$", block["body"], re.MULTILINE)
+    whole = [{str(cell) for cell in customer.values()} for customer in CUSTOMERS]
+    records = [set(line.split(" | ")) for line in lines if " | " in line and "customer" in line]
     assert len(records) >= (max_chars > 400)
-    assert all(number == name for number, name, _ in records)
-    assert all(city == ("Bern", "Oslo")[int(number) % 2] for number, _, city in records)
+    assert all(record in whole for record in records)
     assert block["body"].count("name |") <= 2  # above each list of records
 
 

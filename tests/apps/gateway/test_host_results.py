@@ -118,7 +118,7 @@ async def test_small_results_stay_and_large_ones_become_previews() -> None:
     assert await preview_of(at, ServerOutput({"result": 5}, ["5"])) is None
     preview = await kept(at, intent="item 1234")
     assert COUNTER.count(preview) <= 400
-    assert "1234 | item 1234 | a few words on it" in preview
+    assert "name: item 1234\nid: 1234\nnote: a few words on it\n" in preview
     assert "For the call:" in preview
     assert f"read it with {CONTEXT} and the id {id_in(preview)}" in preview
     assert "2,000 records, 3 fields" in preview

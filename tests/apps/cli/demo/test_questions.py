@@ -255,7 +255,7 @@ def test_people_see_the_same_in_plain_text(tmp_path: Path, demo_output: dict[str
         assert f"{result['tokens_returned']:,}" in text
     assert re.search(r"0 of 8 +5 of 8 +7 of 8", text)
     assert re.search(r" no +no +query\b", text)
-    assert "2014-04-30 | New York | 118.9" in text
+    assert "2014-04-30 | rain | New York | 118.9" in text
     assert "the prompt lacks 6 of 6 records" in text
     assert f"inspect --store {tmp_path / 'context'} --traces {tmp_path / 'traces'}" in text
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]", text)
