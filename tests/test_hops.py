@@ -13,7 +13,7 @@ MAX_FILES = {
     "select outputs, HTTP": 18,
     "run": 49,
     "run, HTTP": 56,
-    "hook: offload a result": 34,  # with the trace of the session, and the look for a repeated call
+    "hook: offload a result": 37,  # with the trace of the session, and the look for a repeated call
     # with the config, rules, values and plan of its note, references, and the overview
     "hook: fold 200 messages": 28,
     "gateway: preview a result": 37,
