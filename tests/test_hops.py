@@ -17,7 +17,7 @@ MAX_FILES = {
     # with the config, rules, values and plan of its note, references, and the overview
     "hook: fold 200 messages": 28,
     "gateway: preview a result": 39,
-    "pack an output and turns": 36,  # with the records of the output
+    "pack an output and turns": 39,  # with the records of the output
     "pack a folder": 24,  # with the named definitions, and the text around the files
 }
 
