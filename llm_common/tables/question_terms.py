@@ -44,7 +44,6 @@ _WORDS_BEFORE: Final = 8
 _WORDS_AFTER: Final = 4
 _MAX_SHOWN_VALUES: Final = 3
 _CODE_DIGITS: Final = 3  # so many digits may be a value of a column that the question leaves out
-_MAX_COUNTED: Final = 1_000
 
 _FLAG_FILLERS: Final = frozenset({"is", "has", "with", "on", "are", "was", "i", "ha", "wa"})
 """Words that a flag's name may have and a question may leave out: `is_active`, `on_sale`."""
