@@ -4,7 +4,6 @@ The records and the questions are made from a seed, with the truth beside them. 
 records cannot answer: averages, vague words, relative times. Nothing may be claimed then.
 """
 
-import os
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -81,14 +80,14 @@ def test_no_claim_is_false_and_most_questions_are_answered(
 
 
 @pytest.mark.torture
+@pytest.mark.parametrize("seed", range(2, 6))
 @pytest.mark.parametrize(
-    ("domains", "questions", "least"),
-    [(of_templates, 8_000, 0.85), (of_other_hand, 10_000, 0.75)],
+    ("domains", "least"),
+    [(of_templates, 0.85), (of_other_hand, 0.75)],
     ids=["templates", "other hand"],
 )
-def test_no_claim_of_ten_thousand_is_false(domains: Domains, questions: int, least: float) -> None:
-    seed = int(os.environ.get("LLM_COMMON_ORACLE_SEED", "2"))
-    verdict = verdict_of(domains(seed, questions))
+def test_no_claim_of_ten_thousand_is_false(domains: Domains, least: float, seed: int) -> None:
+    verdict = verdict_of(domains(seed, 1_500))
     assert verdict.false == []
     assert verdict.share_right >= least
 
