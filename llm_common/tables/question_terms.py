@@ -546,10 +546,7 @@ class _Terms:
         chosen = _narrowed(found, named)
         rows: set[int] = set()
         texts: set[str] = set()
-        # Of two columns called `Color` the question means both, of origin and destination one.
-        names = {self._columns[index].own_name for index in chosen}
-        is_whole, is_certain = True, len(names) == 1 and named.keys() >= chosen.keys()
-        is_certain |= len(chosen) == 1
+        is_whole, is_certain = True, len(chosen) == 1
         for index, entry in chosen.items():
             column = self._columns[index]
             cells = entry.whole or entry.part
