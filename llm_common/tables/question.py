@@ -34,7 +34,6 @@ _QUOTED: Final = 1.4  # a name that the question quotes as it stands
 NAMED: Final = 0.5
 """The score from which a question names a column."""
 
-_MAX_QUESTION_CHARS: Final = 4_000
 _MAX_SEARCHED_WORDS: Final = 8
 _MAX_NEAR: Final = 50
 _FIRST_ROWS: Final = 12  # a preview shows about as many
@@ -110,9 +109,7 @@ def read_question(
         columns: The columns of the table.
         nouns: Words for the records, such as the name of the tool.
     """
-    # Runs of blanks would cost the patterns of dates and numbers quadratic time.
-    words = QuestionWords(" ".join(question[:_MAX_QUESTION_CHARS].split()))
-    return _Reading(words, table, columns, nouns).result()
+    return _Reading(QuestionWords(question), table, columns, nouns).result()
 
 
 class _Reading:

@@ -118,6 +118,8 @@ class _Logic:
         unread = {index for index in range(len(self._words)) if not self._is_harmless(index)}
         unread |= self._doubts
         texts = [self._words[index].text for index in sorted(unread)]
+        if self._question.is_cut:
+            texts.append("…")
         return Conditions(tuple(conditions), tuple(texts))
 
     # --- parts and groups
@@ -266,7 +268,7 @@ class _Logic:
         It may be any noun, but none that names a column: "how many customers" asks for customers
         where each record is an order.
         """
-        index = self._noun_start()
+        index = self._question.noun_start
         phrase: list[int] = []
         while index < len(self._words):
             text = self._words[index].text
@@ -283,9 +285,6 @@ class _Logic:
         text = self._words[phrase[0]].text
         is_plural = text in _PLURALS or (text.endswith("s") and not text.endswith("ss"))
         return {phrase[0]} if is_plural and text not in _MEASURES else set()
-
-    def _noun_start(self) -> int:
-        return self._question.noun_start
 
     def _is_key(self, column: Column) -> bool:
         return len(column.counts) == column.counts.total() == self._row_count

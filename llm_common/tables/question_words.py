@@ -8,6 +8,7 @@ from typing import Final
 
 from llm_common.ranking.lexical import folded, stem
 
+_MAX_CHARS: Final = 4_000
 _MAX_WORDS: Final = 300
 _MAX_PHRASE_WORDS: Final = 8
 _MIN_STEM_CHARS: Final = 4
@@ -116,6 +117,7 @@ class Number:
     Attributes:
         value: The number.
         words: Indexes of its words, with those of its scale and its currency.
+        scale: By how much its digits are multiplied, as 1,000 in `5k`.
         unit: Letters behind its digits, as `kg` of `5kg`.
         is_money: Whether it has a currency.
         is_open: Whether it ends with `+`.
@@ -123,6 +125,7 @@ class Number:
 
     value: float
     words: range
+    scale: float = 1.0
     unit: str = ""
     is_money: bool = False
     is_open: bool = False
@@ -133,7 +136,7 @@ class Comparison:
     """Numbers that the question asks for, such as `at least 5`.
 
     Attributes:
-        sign: `=`, `<`, `>`, `<=`, `>=` or `between`.
+        sign: `=`, `!=`, `<`, `>`, `<=`, `>=` or `between`.
         low: The number, or the lower one of two.
         high: The number, or the higher one of two.
         words: Indexes of the words, from the sign to the last number.
@@ -160,7 +163,7 @@ class Comparison:
             return number > self.low or (number == self.low and self.sign == ">=")
         if self.sign in ("<=", "<"):
             return number < self.low or (number == self.low and self.sign == "<=")
-        return number == self.low
+        return (number == self.low) is (self.sign == "=")
 
     def __str__(self) -> str:
         if self.sign == "between":
@@ -231,15 +234,19 @@ class QuestionWords:
     """A question, taken apart.
 
     Attributes:
-        text: The question.
+        text: Its first 4,000 characters, with single blanks.
         words: Its words.
         phrases: Each run of up to eight words in lower case, with the indexes of its first words.
         numbers: Its numbers, in their order.
+        is_cut: Whether the question goes on behind the last of these words.
     """
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, question: str) -> None:
+        # Runs of blanks would cost the patterns of dates and numbers quadratic time.
+        text = " ".join(question[:_MAX_CHARS].split())
         self.text = text
         self.words = words_of(text)
+        self.is_cut = len(question) > _MAX_CHARS or len(self.words) == _MAX_WORDS
         self.phrases: dict[str, list[int]] = {}
         for index, word in enumerate(self.words):
             for last in self.words[index : index + _MAX_PHRASE_WORDS]:
@@ -307,15 +314,16 @@ class QuestionWords:
             unit = "mn"
         end = index + 1
         following = self.words[end].text if end < len(self.words) else ""
+        scale = 1.0
         if unit in _SCALES:
-            value, unit = value * _SCALES[unit], ""
+            scale, unit = _SCALES[unit], ""
         elif following in _SCALES and following != "k":
-            value *= _SCALES[following]
+            scale = _SCALES[following]
             end += 1
             following = self.words[end].text if end < len(self.words) else ""
         if following in _CURRENCIES:
             is_money, end = True, end + 1
-        return Number(value, range(index, end), unit, is_money, is_open)
+        return Number(value * scale, range(index, end), scale, unit, is_money, is_open)
 
     def comparisons(self) -> Iterator[Comparison]:
         """Yield what the question says of its numbers, in their order."""
@@ -332,7 +340,8 @@ class QuestionWords:
         """Return whether two numbers are the ends of a range, such as `5 to 10`."""
         gap = self.between(first.words.stop - 1, second.words.start)
         match = _JOINT.fullmatch(gap)
-        if match is None:
+        # "300 to 500k" may begin at 300 or at 300k.
+        if match is None or first.scale < second.scale:
             return False
         return match["joint"] != "and" or self._before(_SPAN_SIGN, first.words.start) is not None
 
@@ -344,10 +353,7 @@ class QuestionWords:
     def _span(self, first: Number, second: Number) -> Comparison:
         before = self._before(_SPAN_SIGN, first.words.start)
         start = first.words.start if before is None else self.index_at(before.start())
-        low, high = first.value, second.value
-        if first.value < second.value / 500 and second.value % 1_000 == 0:  # "300 to 500k"
-            low *= 1_000 if first.value >= 1 else 1
-        low, high = sorted((low, high))
+        low, high = sorted((first.value, second.value))
         return Comparison(
             "between",
             low,

@@ -68,7 +68,7 @@ def false_numbers(preview: str, records: list[Record]) -> Iterator[str]:
         if claim.total != len(records):
             yield claim.condition
     for line in lines:
-        label, colon, rest = line.partition(": ")
+        label, colon, rest = line.removeprefix("Of all records, ").partition(": ")
         if colon and label in names | {name.rpartition(".")[2] for name in names}:
             yield from _false_counts(rest, flat, label)
 

@@ -165,3 +165,29 @@ def test_a_question_of_blanks_takes_linear_time() -> None:
     for _ in range(5):
         reading("between 1" + " " * 3_900)
     assert time.process_time() - start < 0.5
+
+
+@pytest.mark.parametrize(
+    ("question", "texts"),
+    [
+        ("Which have not exactly 4.5 as rating?", ["rating != 4.5"]),
+        ("Which have a price between 5 and 10,000?", ["price between 5 and 10000"]),
+        ("Which have a price between 1k and 10k?", ["price between 1000 and 10000"]),
+    ],
+)
+def test_numbers_are_compared_as_they_are_written(question: str, texts: list[str]) -> None:
+    read = reading(question)
+    assert [condition.text for condition in read.conditions] == texts
+    expected = {"rating != 4.5": 4, "price between 5 and 10000": 5}
+    assert read.total == expected.get(texts[0], 0)
+
+
+@pytest.mark.parametrize("end", ["5 and 10k", "5 and 1 thousand"])
+def test_a_range_of_two_scales_claims_no_number(end: str) -> None:
+    assert not reading(f"How many have a price between {end}?").is_claimed
+
+
+@pytest.mark.parametrize("filler", ["please " * 400, "x" * 4_100])
+def test_a_question_that_is_read_in_part_claims_no_number(filler: str) -> None:
+    assert reading("How many shoes have a rating of 4.5?").is_claimed
+    assert not reading(f"How many shoes have a rating of 4.5? {filler}").is_claimed
