@@ -133,6 +133,11 @@ class Column:
         return any(abs(number_of(cell) or 0.0) > _MAX_AMOUNT for cell in self._sample[:50])
 
     @cached_property
+    def is_unique(self) -> bool:
+        """Whether each record has a value of its own."""
+        return len(self.counts) == self.counts.total() == len(self.cells)
+
+    @cached_property
     def is_money(self) -> bool:
         """Whether most cells are amounts with a currency."""
         return self._is_mostly(lambda cell: isinstance(cell, str) and cell[:1] in "$€£")

@@ -18,13 +18,13 @@ from typing import Final
 from llm_common.ranking.lexical import folded, search_stems
 from llm_common.tables.columns import Column
 from llm_common.tables.question_logic import Condition, conditions_of
-from llm_common.tables.question_terms import terms_of
+from llm_common.tables.question_terms import MONEY, terms_of
 from llm_common.tables.question_words import (
     OrderWord,
     QuestionWords,
     are_alike,
+    is_alike,
     set_of,
-    stem_of,
     words_of,
 )
 from llm_common.tables.table import Table
@@ -41,11 +41,7 @@ _CELL_END: Final = "\n"  # no word contains it
 _WORDS_BEFORE: Final = 8  # that may name the column of a number, and those behind it
 _WORDS_AFTER: Final = 4
 # With a named record they ask for the rows beside it.
-_NEIGHBOUR_WORDS: Final = frozenset(
-    ("next", "after", "before", "above", "below", "previous", "following", "preceding")
-)
-_MONEY_STEMS: Final = frozenset(map(stem_of, ("price", "cost", "amount", "total", "fee")))
-
+_NEIGHBOUR_WORDS: Final = set_of("next after before above below previous following preceding")
 
 _WORD_SEAM: Final = re.compile(r"[\W_\d]+|(?<=[a-z])(?=[A-Z])")
 _VERBS: Final = set_of("get list search find fetch read query show")
@@ -133,7 +129,7 @@ class _Reading:
         self._hits: list[tuple[str, int, set[int]]] = []
 
     def result(self) -> TableQuestion:
-        terms = terms_of(self._question, self._columns, len(self._table.rows), self._nouns)
+        terms = terms_of(self._question, self._columns, self._nouns)
         self._used = frozenset(
             index for term in terms for index in range(term.first, term.last + 1)
         )
@@ -167,7 +163,7 @@ class _Reading:
                 uses[part] = uses.get(part, 0) + 1
         named = set()
         for part in uses:
-            if len(part) > 1 and any(are_alike(part, stem) for stem in stems):
+            if len(part) > 1 and is_alike(part, stems):
                 named.add(part)
 
         def weight(part: str) -> float:
@@ -222,7 +218,7 @@ class _Reading:
         column = self._best_column(around, lambda column: column.is_numeric or column.is_date)
         if column is None and word.is_of_prices:
             for column in self._columns:
-                if column.is_numeric and _MONEY_STEMS & set(column.last_stems):
+                if column.is_numeric and MONEY & set(column.last_stems):
                     return column
             return None
         return column

@@ -12,7 +12,7 @@ from typing import Final
 
 from llm_common.tables.columns import Column
 from llm_common.tables.question_terms import LIST_WORDS, Term, shown
-from llm_common.tables.question_words import NEGATIONS, NEUTRAL, QuestionWords, are_alike, set_of
+from llm_common.tables.question_words import NEGATIONS, NEUTRAL, QuestionWords, is_alike, set_of
 
 _JOINTS: Final = {"and": "and", "or": "or", "nor": "and", "but": "but", "well": "and"}
 _LIMITING: Final = set_of("longer only all both every just necessarily")
@@ -243,16 +243,14 @@ class _Logic:
         joint = " or " if is_either else " and "
         name = " or ".join(shown(self._columns[index].name) for index in parts[0].term.columns[:3])
         heads = [self._head(part) for part in parts]
+        operands = [part.term.operand for part in parts]
         if len(set(heads)) == 1:
-            if heads[0].endswith("not") and len(parts) > 1:
+            if heads[0].endswith("not"):
                 joint = " or "
-            return f"{name} {heads[0]} {joint.join(part.term.operand for part in parts)}".replace(
-                "  ", " "
-            )
-        texts = [
-            f"{name} {head} {part.term.operand}".replace("  ", " ")
-            for head, part in zip(heads, parts, strict=True)
-        ]
+            heads, operands = heads[:1], [joint.join(operands)]
+        texts = []
+        for head, operand in zip(heads, operands, strict=True):
+            texts.append(" ".join(filter(None, (name, head, operand))))
         return joint.join(texts)
 
     def _head(self, part: _Part) -> str:
@@ -280,14 +278,13 @@ class _Logic:
             if not is_known:
                 phrase.append(index)
             index += 1
-        if len(phrase) != 1 or not all(map(self._is_key, self._columns_named(phrase[0]))):
+        if len(phrase) != 1 or not all(
+            column.is_unique for column in self._columns_named(phrase[0])
+        ):
             return set()
         text = self._words[phrase[0]].text
         is_plural = text in _PLURALS or (text.endswith("s") and not text.endswith("ss"))
         return {phrase[0]} if is_plural and text not in _MEASURES else set()
-
-    def _is_key(self, column: Column) -> bool:
-        return len(column.counts) == column.counts.total() == self._row_count
 
     def _stem_is_noun(self, index: int) -> bool:
         return index not in self._used and self._words[index].stem in self._nouns
@@ -296,9 +293,8 @@ class _Logic:
         word = self._words[index]
         named = []
         for column in self._columns:
-            parts = (*column.last_stems, *column.outer_stems)
             is_name = word.text == column.own_name.lower()
-            if is_name or any(are_alike(part, word.stem) for part in parts):
+            if is_name or is_alike(word.stem, (*column.last_stems, *column.outer_stems)):
                 named.append(column)
         return named
 

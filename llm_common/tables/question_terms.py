@@ -19,6 +19,7 @@ from llm_common.tables.question_words import (
     Comparison,
     QuestionWords,
     are_alike,
+    is_alike,
     set_of,
     singular,
     stem_of,
@@ -53,13 +54,15 @@ _DATE_NOUNS: Final = set_of("date dates day days time month year")
 LIST_WORDS: Final = set_of("and or nor the a an in from of on by to both either even as well")
 """Words between two parts of a question that begin no clause of their own."""
 
-_MONEY: Final = _stems("price cost amount total fee fare charge")
+MONEY: Final = _stems("price cost amount total fee fare charge")
+"""Stems of the names of prices."""
+
 _TIME: Final = _stems("duration length runtime")
 _CONCEPTS: Final = {
     stem_of(word): stems
     for words, stems in (
         ("older younger aged old", frozenset({"age"})),
-        ("expensive cheaper cost costs costing priced costlier pricier worth", _MONEY),
+        ("expensive cheaper cost costs costing priced costlier pricier worth", MONEY),
         ("heavier lighter weigh weighs weighing", frozenset({"weight", "mass"})),
         ("taller", frozenset({stem_of("height")})),
         ("longer shorter lasting lasted lasts take takes took", _TIME),
@@ -118,17 +121,16 @@ def shown(text: str) -> str:
 
 
 def terms_of(
-    question: QuestionWords, columns: Sequence[Column], row_count: int, nouns: frozenset[str]
+    question: QuestionWords, columns: Sequence[Column], nouns: frozenset[str]
 ) -> list[Term]:
     """Return what the parts of a question ask, in their order.
 
     Args:
         question: The question.
         columns: The columns of the table.
-        row_count: Number of rows of the table.
         nouns: Stems of words for the records.
     """
-    reading = _Terms(question, columns, row_count, nouns)
+    reading = _Terms(question, columns, nouns)
     reading.read()
     return sorted(reading.terms, key=lambda term: (term.first, term.last))
 
@@ -150,7 +152,6 @@ class _Terms:
         self,
         question: QuestionWords,
         columns: Sequence[Column],
-        row_count: int,
         nouns: frozenset[str],
     ) -> None:
         self._nouns = nouns
@@ -158,7 +159,6 @@ class _Terms:
         self._question = question
         self._words = question.words
         self._columns = columns
-        self._row_count = row_count
         self._used: set[int] = set()
         self._compared: set[int] = set()
         """Indexes of the words of numbers with a sign, which are no values."""
@@ -383,7 +383,7 @@ class _Terms:
             units.append(stem_of(comparison.unit))
         if units == ["year"] and "age" in column.last_stems:
             return True
-        return all(_is_alike(unit, column.last_stems) for unit in units)
+        return all(is_alike(unit, column.last_stems) for unit in units)
 
     def _read_signs(self) -> None:
         """Read "a negative balance"."""
@@ -404,11 +404,11 @@ class _Terms:
         """Return the one numeric column, without ids, that an amount without a name can mean."""
         measures = []
         for column in self._columns:
-            is_price = column.is_money or bool(_MONEY & set(column.last_stems))
+            is_price = column.is_money or bool(MONEY & set(column.last_stems))
             if column.is_numeric and not column.is_id and (is_price or not is_money):
                 measures.append(column)
         if is_money and len(measures) > 1:  # the price, and not the cost of shipping
-            measures = [column for column in measures if _MONEY.issuperset(column.last_stems)]
+            measures = [column for column in measures if MONEY.issuperset(column.last_stems)]
         return measures[0] if len(measures) == 1 else None
 
     def _add_comparison(
@@ -420,17 +420,23 @@ class _Terms:
             number = float(len(column.elements(cell))) if is_list else number_of(cell)
             if number is not None and comparison.contains(number):
                 rows.add(row)
-        operand = str(comparison)
-        sign = ""
+        sign, operand = "", str(comparison)
         if is_list:
-            operand = f"{operand} elements"
-            sign = "has"
+            sign, operand = "has", f"{comparison} elements"
         words = named | set(comparison.words) | set(comparison.ending)
         last = max(comparison.words.stop, comparison.ending.stop) - 1
         self._add(
-            Term((column.index,), comparison.words.start, last, frozenset(words), sign, operand,
-                 frozenset(rows), is_certain=is_certain and _is_comparable(column))
-        )  # fmt: skip
+            Term(
+                columns=(column.index,),
+                first=comparison.words.start,
+                last=last,
+                words=frozenset(words),
+                sign=sign,
+                operand=operand,
+                rows=frozenset(rows),
+                is_certain=is_certain and _is_comparable(column),
+            )
+        )
 
     # --- values
 
@@ -602,11 +608,13 @@ class _Terms:
         """Return the columns whose value a phrase may be."""
         if phrase.lstrip("-").replace(",", "").isdigit():
             is_code = len(phrase) >= _CODE_DIGITS
-            return {
-                index: entry
-                for index, entry in found.items()
-                if index in named or self._is_key(index) or (is_code and self._is_code(index))
-            }
+            possible = {}
+            for index, entry in found.items():
+                column = self._columns[index]
+                is_key = column.is_id and column.is_unique
+                if index in named or is_key or (is_code and column.is_category):
+                    possible[index] = entry
+            return possible
         if all(self._words[index].stem in self._names for index in indexes):
             # The question speaks of the column, unless rows have exactly this value.
             return {index: entry for index, entry in found.items() if entry.whole}
@@ -619,13 +627,6 @@ class _Terms:
             if self._words[index].text in _RESULT_VERBS:
                 words.add(index)
         return words
-
-    def _is_key(self, index: int) -> bool:
-        column = self._columns[index]
-        return column.is_id and len(column.counts) == self._row_count
-
-    def _is_code(self, index: int) -> bool:
-        return self._columns[index].is_category
 
     # --- flags
 
@@ -648,9 +649,17 @@ class _Terms:
                 if text not in ("is", "=", "set", "to", "flag"):
                     break
             self._add(
-                Term((column.index,), indexes[0], max(words), frozenset(words), "=", "yes", rows,
-                     is_negated=is_negated)
-            )  # fmt: skip
+                Term(
+                    columns=(column.index,),
+                    first=indexes[0],
+                    last=max(words),
+                    words=frozenset(words),
+                    sign="=",
+                    operand="yes",
+                    rows=rows,
+                    is_negated=is_negated,
+                )
+            )
 
     def _flag_words(self, column: Column) -> tuple[list[int], bool]:
         """Return the words that name a flag with all of its words, and whether they negate it."""
@@ -752,9 +761,9 @@ _SIGNS: Final = {"negative": "<", "positive": ">", "non-negative": ">="}
 _PARTICIPLES: Final = set_of("sold sent paid won lost built bought gone left done held")
 
 
-_ABSENT: Final = frozenset(("no", "without"))
-_LACKING: Final = frozenset(("lack", "lacks", "lacking", "missing"))
-_HAVING: Final = frozenset(("have", "has", "having", "with", "had"))
+_ABSENT: Final = set_of("no without")
+_LACKING: Final = set_of("lack lacks lacking missing")
+_HAVING: Final = set_of("have has having with had")
 _DATE_ENDINGS: Final = _stems("at on date time day")
 
 
@@ -764,10 +773,6 @@ def _narrowed(found: dict[int, _Found], named: dict[int, set[int]]) -> dict[int,
     whole = {index: entry for index, entry in (exact or found).items() if entry.whole}
     best = whole or exact or found
     return {index: entry for index, entry in best.items() if index in named} or best
-
-
-def _is_alike(stem: str, others: Iterable[str]) -> bool:
-    return any(are_alike(stem, other) for other in others)
 
 
 def _is_numeric(column: Column) -> bool:

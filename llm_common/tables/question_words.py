@@ -1,7 +1,7 @@
 """The words of a question: phrases, numbers, comparisons, negations and orders."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
@@ -201,6 +201,11 @@ def are_alike(first: str, second: str) -> bool:
     if len(shorter) < _MIN_STEM_CHARS or len(longer) - len(shorter) > _MAX_ENDING_CHARS:
         return False
     return longer.startswith(shorter)
+
+
+def is_alike(stem: str, others: Iterable[str]) -> bool:
+    """Return whether a stem and one of the others belong to one word."""
+    return any(are_alike(stem, other) for other in others)
 
 
 def singular(word: str) -> str:

@@ -397,7 +397,7 @@ class TableSketch:
         for column in self._columns[:_KEY_COLUMNS]:
             if self._widths[column.index] > _MAX_CELL_CHARS // 2:
                 continue
-            if column.counts.total() == len(column.counts) == len(self._table.rows):
+            if column.is_unique:
                 keys.append(column.index)
             if not (column.is_numeric or column.is_date or column.is_flag):
                 texts[column.index] = len(column.counts)
