@@ -97,7 +97,7 @@ async def ask(executor: AgenticExecutor, user: int) -> list[StreamEvent]:
     assert executor.client is not None
     selector = ContextRelevanceSelector(executor.client) if user % 2 else None
     budget = TokenBudget(max_input_tokens=3_000, max_output_tokens=300)
-    answering = Answering(budget=budget, selector=selector, native_tools=False)
+    answering = Answering(budget=budget, selector=selector, native_tools=False, timeout_s=600)
     stream = executor.answer_stream(
         question_of(user), plan=PLAN, answering=answering, session=f"user:{user}"
     )
