@@ -8,7 +8,7 @@ compared in any language.
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from heapq import nsmallest
@@ -17,13 +17,11 @@ from typing import Final
 
 from llm_common.ranking.lexical import folded, search_stems
 from llm_common.tables.columns import Column
+from llm_common.tables.question_columns import ColumnWords
 from llm_common.tables.question_logic import Condition, conditions_of
-from llm_common.tables.question_terms import MONEY, terms_of
+from llm_common.tables.question_terms import terms_of
 from llm_common.tables.question_words import (
-    OrderWord,
     QuestionWords,
-    are_alike,
-    is_alike,
     set_of,
     words_of,
 )
@@ -114,33 +112,27 @@ class _Reading:
     def __init__(
         self, question: QuestionWords, table: Table, columns: Sequence[Column], nouns: str
     ) -> None:
+        stems = {
+            word.stem for word in words_of(_WORD_SEAM.sub(" ", nouns)) if word.text not in _VERBS
+        }
+        self._naming = ColumnWords(question, columns, frozenset(stems))
         self._question = question
         self._words = question.words
         self._table = table
         self._columns = columns
-        self._nouns = frozenset(
-            word.stem for word in words_of(_WORD_SEAM.sub(" ", nouns)) if word.text not in _VERBS
-        )
-        self._names = {part for column in self._columns for part in column.last_stems}
-        self._used: frozenset[int] = frozenset()
-        """Indexes of the words that stand for values, and name no column."""
         # Weights of the stems that some rows have, and the rows of each stem and column.
         self._rarity: dict[str, float] = {}
         self._hits: list[tuple[str, int, set[int]]] = []
 
     def result(self) -> TableQuestion:
-        terms = terms_of(self._question, self._columns, self._nouns)
-        self._used = frozenset(
-            index for term in terms for index in range(term.first, term.last + 1)
-        )
-        self._scores = self._named_scores()
+        terms = terms_of(self._naming)
+        # A name of a compared column names it still, the words of a value name no column.
+        self._naming.used = {index for term in terms for index in range(term.first, term.last + 1)}
         order = self._order()
-        read = conditions_of(self._question, terms, self._columns, self._nouns)
-        named = [index for index, score in enumerate(self._scores) if score >= NAMED]
-        named.sort(key=lambda index: -self._scores[index])
+        read = conditions_of(self._naming, terms)
         rows, total, near = self._rows(read.conditions, order)
         return TableQuestion(
-            tuple(named),
+            tuple(self._naming.named()),
             read.conditions,
             order,
             tuple(rows),
@@ -152,76 +144,19 @@ class _Reading:
             neighbours=self._neighbours(rows[:total]),
         )
 
-    # --- columns
-
-    def _named_scores(self) -> list[float]:
-        """Return how well the question names each column, from 0 to 1.3."""
-        stems = [word.stem for index, word in enumerate(self._words) if index not in self._used]
-        uses: dict[str, int] = {}
-        for column in self._columns:
-            for part in (*column.last_stems, *column.outer_stems):
-                uses[part] = uses.get(part, 0) + 1
-        named = set()
-        for part in uses:
-            if len(part) > 1 and is_alike(part, stems):
-                named.add(part)
-
-        def weight(part: str) -> float:
-            # A word of many names, such as `product` in `product_id`, names none of the columns.
-            return min(2.0 / uses[part], 1.0)
-
-        scores = []
-        for column in self._columns:
-            own = sum(weight(part) for part in column.last_stems if part in named)
-            share = own / max(sum(map(weight, column.last_stems)), own, 0.01)
-            outer = sum(weight(part) for part in column.outer_stems if part in named)
-            score = min(own, 1.0) * (0.5 + 0.5 * share) + 0.3 * min(outer, 1.0)
-            is_quoted = len(column.name) > 1 and column.name.lower() in self._question.phrases
-            scores.append(max(score, _QUOTED) if is_quoted else score)
-        return scores
-
-    def _best_column(self, around: Iterable[int], fits: Callable[[Column], bool]) -> Column | None:
-        """Return the fitting column that the words around a number name, else the best named."""
-        nearby = [self._words[index].stem for index in around]
-        best, chosen = (0.0, 0.0), None
-        for column in self._columns:
-            near = 0.0
-            for part in (*column.last_stems, *column.outer_stems):
-                weight = 1.0 if part in column.last_stems else 0.4
-                for distance, stem in enumerate(nearby):
-                    if len(part) > 1 and are_alike(part, stem):
-                        near += weight / (1 + 0.1 * distance)
-                        break
-            score = (near, self._scores[column.index])
-            if score > best and fits(column):
-                best, chosen = score, column
-        return chosen
-
     # --- rows
 
     def _order(self) -> Order | None:
         for word in self._question.orders():
-            column = self._ordered_column(word) if word.index not in self._used else None
-            if column is not None:
-                return Order(column.index, word.is_descending)
+            if word.index in self._naming.used:
+                continue
+            before, behind = self._naming.around(word.index, word.index)
+            free = range(len(self._words))
+            for near in ([word.index, *behind, *before], free):
+                column, _, _ = self._naming.best(near, _is_ordered)
+                if column is not None:
+                    return Order(column.index, word.is_descending)
         return None
-
-    def _before(self, index: int) -> list[int]:
-        """Return the indexes of the words before a word, the nearest first."""
-        return list(range(index - 1, max(index - 1 - _WORDS_BEFORE, -1), -1))
-
-    def _behind(self, index: int) -> list[int]:
-        return list(range(index, min(index + _WORDS_AFTER, len(self._words))))
-
-    def _ordered_column(self, word: OrderWord) -> Column | None:
-        around = self._behind(word.index + 1) + self._before(word.index)
-        column = self._best_column(around, lambda column: column.is_numeric or column.is_date)
-        if column is None and word.is_of_prices:
-            for column in self._columns:
-                if column.is_numeric and MONEY & set(column.last_stems):
-                    return column
-            return None
-        return column
 
     def _rows(
         self, conditions: Sequence[Condition], order: Order | None
@@ -266,9 +201,11 @@ class _Reading:
 
     def _word_weights(self) -> dict[int, float]:
         """Return for each row the weight of the question's other words in its texts."""
-        used = set(search_stems(" ".join(self._words[index].text for index in self._used)))
+        used = set(search_stems(" ".join(self._words[index].text for index in self._naming.used)))
         stems = [
-            stem for stem in search_stems(self._question.text) if stem not in self._names | used
+            stem
+            for stem in search_stems(self._question.text)
+            if stem not in self._naming.names | used
         ]
         if not stems:
             return {}
@@ -300,10 +237,14 @@ class _Reading:
         if not rows or max(rows) - min(rows) >= len(rows):
             return ()
         for index, word in enumerate(self._words):
-            if word.text in _NEIGHBOUR_WORDS and index not in self._used:
+            if word.text in _NEIGHBOUR_WORDS and index not in self._naming.used:
                 beside = (min(rows) - 1, max(rows) + 1)
                 return tuple(row for row in beside if 0 <= row < len(self._table.rows))
         return ()
+
+
+def _is_ordered(column: Column) -> bool:
+    return column.is_numeric or column.is_date
 
 
 class _ColumnText:

@@ -11,8 +11,9 @@ from functools import reduce
 from typing import Final
 
 from llm_common.tables.columns import Column
+from llm_common.tables.question_columns import ColumnWords
 from llm_common.tables.question_terms import LIST_WORDS, Term, shown
-from llm_common.tables.question_words import NEGATIONS, NEUTRAL, QuestionWords, is_alike, set_of
+from llm_common.tables.question_words import NEGATIONS, NEUTRAL, is_alike, set_of
 
 _JOINTS: Final = {"and": "and", "or": "or", "nor": "and", "but": "but", "well": "and"}
 _LIMITING: Final = set_of("longer only all both every just necessarily")
@@ -72,38 +73,25 @@ class Conditions:
     unread: tuple[str, ...]
 
 
-def conditions_of(
-    question: QuestionWords,
-    terms: Sequence[Term],
-    columns: Sequence[Column],
-    nouns: frozenset[str],
-) -> Conditions:
+def conditions_of(naming: ColumnWords, terms: Sequence[Term]) -> Conditions:
     """Return the conditions that the parts of a question make, and the words that are left.
 
     Args:
-        question: The question.
+        naming: The words of the question.
         terms: Its parts, in their order.
-        columns: The columns of the table.
-        nouns: Stems of words for the records, such as those of the tool's name.
     """
-    return _Logic(question, terms, columns, nouns).result()
+    return _Logic(naming, terms).result()
 
 
 class _Logic:
     """The parts of one question about one table, put together."""
 
-    def __init__(
-        self,
-        question: QuestionWords,
-        terms: Sequence[Term],
-        columns: Sequence[Column],
-        nouns: frozenset[str],
-    ) -> None:
-        self._question = question
-        self._words = question.words
+    def __init__(self, naming: ColumnWords, terms: Sequence[Term]) -> None:
+        self._question = naming.question
+        self._words = naming.question.words
         self._terms = terms
-        self._columns = columns
-        self._nouns = nouns
+        self._columns = columns = naming.columns
+        self._nouns = naming.nouns
         self._row_count = len(columns[0].cells) if columns else 0
         self._used = {index for term in terms for index in term.words}
         self._read = set(self._used)

@@ -5,19 +5,19 @@ Each takes its words, so that the year of a date is no number and no value. A pa
 question leaves open is uncertain.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from typing import Final
 
 from llm_common.tables.columns import MAX_VALUE_CHARS, Column
+from llm_common.tables.question_columns import CONCEPTS, MONEY, ColumnWords, stems_of
 from llm_common.tables.question_dates import DateWords, dates_in
 from llm_common.tables.question_words import (
     FILLERS,
     NEGATIONS,
     NEUTRAL,
     Comparison,
-    QuestionWords,
     are_alike,
     is_alike,
     set_of,
@@ -35,54 +35,21 @@ from llm_common.tables.values import (
     shown_cell,
 )
 
-
-def _stems(words: str) -> frozenset[str]:
-    return frozenset(map(stem_of, words.split()))
-
-
 _MAX_CELL_CHARS: Final = 4_000
-_WORDS_BEFORE: Final = 8
-_WORDS_AFTER: Final = 4
 _MAX_SHOWN_VALUES: Final = 3
 _CODE_DIGITS: Final = 3  # so many digits may be a value of a column that the question leaves out
 
 _FLAG_FILLERS: Final = frozenset({"is", "has", "with", "on", "are", "was", "i", "ha", "wa"})
 """Words that a flag's name may have and a question may leave out: `is_active`, `on_sale`."""
 
-_BOUNDARIES: Final = set_of("and or but with whose where from in at on for to by then plus")
 _DATE_NOUNS: Final = set_of("date dates day days time month year")
 LIST_WORDS: Final = set_of("and or nor the a an in from of on by to both either even as well")
 """Words between two parts of a question that begin no clause of their own."""
 
-MONEY: Final = _stems("price cost amount total fee fare charge")
-"""Stems of the names of prices."""
-
-_TIME: Final = _stems("duration length runtime")
-_CONCEPTS: Final = {
-    stem_of(word): stems
-    for words, stems in (
-        ("older younger aged old", frozenset({"age"})),
-        ("expensive cheaper cost costs costing priced costlier pricier worth", MONEY),
-        ("heavier lighter weigh weighs weighing", frozenset({"weight", "mass"})),
-        ("taller", frozenset({stem_of("height")})),
-        ("longer shorter lasting lasted lasts take takes took", _TIME),
-        ("larger bigger smaller", _stems("size area")),
-        ("hotter warmer colder cooler", _stems("temperature temp")),
-        # What log files call by many names is `source` in their tables.
-        ("service component logger module process daemon", frozenset({stem_of("source")})),
-        ("from", _stems("origin source departure sender")),
-        ("to", _stems("destination target arrival recipient")),
-        ("earn earns earning make makes making", _stems("salary income")),
-    )
-    for word in words.split()
-}
-"""Stems of adjectives and verbs, with those of the columns that they compare."""
-
 _LEADING: Final = set_of("of is are was equal to number no the a exactly")
-_SIGN_WORDS: Final = set_of("over under above below more less most least than")
 _NO_VALUES: Final = FILLERS | NEGATIONS | NEUTRAL
 _RESULT_VERBS: Final = set_of("failed returned responded answered ended exited finished")
-_UNITS: Final = _stems(
+_UNITS: Final = stems_of(
     "second minute hour day week month year km kilometer kilometre mile meter metre cm mm foot"
     " feet inch kg gram pound ton liter litre percent kb mb gb tb ms sec min"
 )
@@ -120,17 +87,13 @@ def shown(text: str) -> str:
     return shown_cell(text, IN_LABEL, max_chars=MAX_VALUE_CHARS)
 
 
-def terms_of(
-    question: QuestionWords, columns: Sequence[Column], nouns: frozenset[str]
-) -> list[Term]:
+def terms_of(words: ColumnWords) -> list[Term]:
     """Return what the parts of a question ask, in their order.
 
     Args:
-        question: The question.
-        columns: The columns of the table.
-        nouns: Stems of words for the records.
+        words: The words of the question. Those that a part takes are used then.
     """
-    reading = _Terms(question, columns, nouns)
+    reading = _Terms(words)
     reading.read()
     return sorted(reading.terms, key=lambda term: (term.first, term.last))
 
@@ -148,28 +111,21 @@ class _Found:
 class _Terms:
     """The parts of one question about one table."""
 
-    def __init__(
-        self,
-        question: QuestionWords,
-        columns: Sequence[Column],
-        nouns: frozenset[str],
-    ) -> None:
-        self._nouns = nouns
+    def __init__(self, naming: ColumnWords) -> None:
         self.terms: list[Term] = []
-        self._question = question
-        self._words = question.words
-        self._columns = columns
-        self._used: set[int] = set()
+        self._naming = naming
+        self._question = naming.question
+        self._words = naming.question.words
+        self._columns = naming.columns
         self._compared: set[int] = set()
         """Indexes of the words of numbers with a sign, which are no values."""
-        self._names = {part for column in columns for part in column.last_stems}
 
     def read(self) -> None:
         dates = dates_in(self._question)
         self._read_dates(date for date in dates if not date.is_number)
         self._read_comparisons()
         self._read_dates(
-            date for date in dates if date.is_number and self._used.isdisjoint(date.words)
+            date for date in dates if date.is_number and self._naming.used.isdisjoint(date.words)
         )
         self._read_signs()
         self._read_presence()
@@ -179,71 +135,7 @@ class _Terms:
 
     def _add(self, term: Term) -> None:
         self.terms.append(term)
-        self._used |= term.words
-
-    # --- which column
-
-    def _window(self, first: int, last: int) -> tuple[list[int], list[int]]:
-        """Return the words that may name the column of a part: those before it, and behind.
-
-        Those before it begin with the nearest.
-        """
-        before: list[int] = []
-        for index in range(first - 1, max(first - 1 - _WORDS_BEFORE, -1), -1):
-            if index in self._used or self._words[index].text in _BOUNDARIES:
-                break
-            before.append(index)
-        behind: list[int] = []
-        for index in range(last + 1, min(last + 1 + _WORDS_AFTER, len(self._words))):
-            is_end = "," in self._question.between(index - 1, index)
-            if is_end or index in self._used or self._words[index].text in _BOUNDARIES:
-                break
-            behind.append(index)
-        return before, behind
-
-    def _named_by(self, column: Column, indexes: Iterable[int]) -> tuple[float, set[int]]:
-        """Return how well words name a column, and which of them do."""
-        score, named = 0.0, set()
-        parts: set[str] = set()
-        for index in indexes:
-            stem = self._words[index].stem
-            if self._words[index].text == column.own_name.lower() and len(column.own_name) > 1:
-                parts.update(column.last_stems)
-                named.add(index)
-                score += 2.0
-                continue
-            is_sign = self._words[index].text in _SIGN_WORDS
-            for part in (*column.last_stems, *column.outer_stems):
-                if is_sign and part != stem:  # "over" names no overtime
-                    continue
-                if part in self._nouns and len(column.last_stems) > 1 and not column.is_date:
-                    continue
-                if len(part) > 1 and are_alike(part, stem) and part not in parts:
-                    parts.add(part)
-                    named.add(index)
-                    score += 1.0 if part in column.last_stems else 0.4
-            concept = _CONCEPTS.get(stem, frozenset())
-            if not concept.isdisjoint(column.last_stems):
-                named.add(index)
-                score += 0.8 + 0.3 * concept.issuperset(column.last_stems)
-        if parts.issuperset(column.last_stems):
-            score += 0.3
-        return score, named
-
-    def _column_named(
-        self, indexes: Sequence[int], fits: Callable[[Column], bool]
-    ) -> tuple[Column | None, set[int], bool]:
-        """Return the fitting column that words name best, these words, and whether it is alone."""
-        best, chosen, words, is_alone = 0.0, None, set[int](), True
-        for column in self._columns:
-            if not fits(column):
-                continue
-            score, named = self._named_by(column, indexes)
-            if score > best:
-                best, chosen, words, is_alone = score, column, named, True
-            elif score == best and score > 0:
-                is_alone = False
-        return chosen, words, is_alone
+        self._naming.used |= term.words
 
     # --- dates
 
@@ -257,7 +149,7 @@ class _Terms:
 
     def _date_term(self, date: DateWords, previous: Term | None) -> Term | None:
         first, last = date.words.start, date.words.stop - 1
-        before, behind = self._window(first, last)
+        before, behind = self._naming.around(first, last)
         column, named, is_alone = self._column_of_date(date, before, behind, previous)
         if column is None:
             return None
@@ -295,7 +187,7 @@ class _Terms:
         """Return the column of a date, the words that name it, and whether it is certain."""
         fits = _is_date_or_year if date.is_year else _is_date
         for near in (before, behind):
-            column, named, is_alone = self._column_named(near, fits)
+            column, named, is_alone = self._naming.best(near, fits)
             if column is not None:
                 return column, named, is_alone
         if previous is not None and self._goes_on(previous, date.words.start):
@@ -325,7 +217,7 @@ class _Terms:
         previous: Column | None = None
         for comparison in self._question.comparisons():
             numbers = set(comparison.words)
-            if numbers & self._used:
+            if numbers & self._naming.used:
                 continue
             if comparison.is_written:
                 self._compared |= numbers
@@ -340,9 +232,9 @@ class _Terms:
     ) -> tuple[Column | None, set[int], bool]:
         """Return the column of a comparison, its words, and whether nothing is left open."""
         first, last = comparison.words.start, comparison.words.stop - 1
-        before, behind = self._window(first, last)
+        before, behind = self._naming.around(first, last)
         if comparison.ending:
-            behind += self._window(first, comparison.ending.stop - 1)[1]
+            behind += self._naming.around(first, comparison.ending.stop - 1)[1]
         signs = [index for index in comparison.words if self._names_exactly(index)]
         near = [*signs, *before, *behind]
         if not comparison.is_written:
@@ -350,7 +242,7 @@ class _Terms:
             orders = {word.index for word in self._question.orders()}
             near = [*[each for each in before[:4] if self._leads_to(each, first)], *behind[:2]]
             near = [index for index in near if index not in orders]
-        column, named, is_alone = self._column_named(near, _is_counted)
+        column, named, is_alone = self._naming.best(near, _is_counted)
         if not is_alone and not comparison.is_written:
             return None, set(), False
         if column is not None and column.is_list and named.isdisjoint(behind):
@@ -368,12 +260,12 @@ class _Terms:
     def _names_exactly(self, index: int) -> bool:
         """Return whether a word of a sign names columns too, as in "over the age of 30"."""
         stem = self._words[index].stem
-        return stem in _CONCEPTS or stem in self._names
+        return stem in CONCEPTS or stem in self._naming.names
 
     def _leads_to(self, index: int, number: int) -> bool:
         """Return whether only such words as "of" and "is" stand between a word and a number."""
         between = (self._words[each].text for each in range(index + 1, number))
-        return all(text in _LEADING or stem_of(text) in self._names for text in between)
+        return all(text in _LEADING or stem_of(text) in self._naming.names for text in between)
 
     def _units_fit(self, column: Column, comparison: Comparison, behind: Sequence[int]) -> bool:
         """Return whether the unit behind a number is the one of a column."""
@@ -389,14 +281,14 @@ class _Terms:
         """Read "a negative balance"."""
         for index, word in enumerate(self._words):
             sign = _SIGNS.get(word.text)
-            if sign is None or index in self._used:
+            if sign is None or index in self._naming.used:
                 continue
             words = range(index, index + 1)
             comparison = Comparison(
                 sign, 0, 0, words, range(0), "", is_money=False, is_written=True
             )
-            _, behind = self._window(index, index)
-            column, named, is_alone = self._column_named(behind, _is_numeric)
+            _, behind = self._naming.around(index, index)
+            column, named, is_alone = self._naming.best(behind, _is_numeric)
             if column is not None:
                 self._add_comparison(column, comparison, named, is_certain=is_alone)
 
@@ -450,15 +342,17 @@ class _Terms:
             length = len(words_of(phrase))
             for first in self._question.phrases[phrase]:
                 indexes = range(first, first + length)
-                is_free = self._used.isdisjoint(indexes) and self._compared.isdisjoint(indexes)
+                is_free = self._naming.used.isdisjoint(indexes) and self._compared.isdisjoint(
+                    indexes
+                )
                 if is_free and self._may_be_value(indexes, found[phrase]):
                     taken.append((indexes, phrase))
-                    self._used.update(indexes)
+                    self._naming.used.update(indexes)
         previous: Term | None = None
         for indexes, phrase in sorted(taken, key=lambda entry: entry[0].start):
             term = self._value_term(phrase, indexes, found[phrase], previous)
             if term is None:
-                self._used.difference_update(indexes)
+                self._naming.used.difference_update(indexes)
             else:
                 self._add(term)
                 previous = term
@@ -467,7 +361,7 @@ class _Terms:
         """Add the phrases of the question that are values of a column."""
         if column.is_flag:
             return
-        with_words = bool(self._named_by(column, range(len(self._words)))[1])
+        with_words = bool(self._naming.named_by(column, range(len(self._words)))[1])
         is_told_apart = column.is_list or column.is_category
         if not is_told_apart and self._names_no_cell(column):
             return
@@ -539,7 +433,7 @@ class _Terms:
         before = range(max(indexes.start - 1, 0), indexes.start)
         if all(self._words[index].text in NEUTRAL for index in before):
             return bool(whole) and len(words) > 1
-        named = any(self._named_by(column, before)[1] for column in whole)
+        named = any(self._naming.named_by(column, before)[1] for column in whole)
         return named or (bool(whole) and len(words) > 1)
 
     def _value_term(
@@ -586,7 +480,7 @@ class _Terms:
         self, indexes: range, found: dict[int, _Found], previous: Term | None
     ) -> dict[int, set[int]]:
         """Return which of the columns of a value the words near it name, with these words."""
-        before, behind = self._window(indexes.start, indexes.stop - 1)
+        before, behind = self._naming.around(indexes.start, indexes.stop - 1)
         near = [*before[:3], *behind[:2]]
         sign = indexes.start - 1
         while sign > 0 and self._words[sign].text in ("neither", "either", "both", "the"):
@@ -596,7 +490,7 @@ class _Terms:
         named = {
             index: words
             for index in found
-            if (words := self._named_by(self._columns[index], near)[1])
+            if (words := self._naming.named_by(self._columns[index], near)[1])
         }
         if not named and previous is not None and self._goes_on(previous, indexes.start):
             named = {index: set() for index in previous.columns if index in found}
@@ -615,7 +509,7 @@ class _Terms:
                 if index in named or is_key or (is_code and column.is_category):
                     possible[index] = entry
             return possible
-        if all(self._words[index].stem in self._names for index in indexes):
+        if all(self._words[index].stem in self._naming.names for index in indexes):
             # The question speaks of the column, unless rows have exactly this value.
             return {index: entry for index, entry in found.items() if entry.whole}
         return found
@@ -668,7 +562,7 @@ class _Terms:
             if part in _FLAG_FILLERS:
                 continue
             for index, word in enumerate(self._words):
-                if index in self._used:
+                if index in self._naming.used:
                     continue
                 prefix = next(
                     (
@@ -692,7 +586,7 @@ class _Terms:
     def _read_presence(self) -> None:
         """Read "no manager", "without an email" and "have a manager"."""
         for index in range(1, len(self._words)):
-            if index in self._used:
+            if index in self._naming.used:
                 continue
             for column in self._columns:
                 if column.is_flag or not self._is_whole_name(column, index):
@@ -716,7 +610,7 @@ class _Terms:
     def _read_events(self) -> None:
         """Read "were returned" where some dates of a return are missing."""
         for index, column in product(range(len(self._words)), self._columns):
-            is_event = index not in self._used and self._tells_event([index])
+            is_event = index not in self._naming.used and self._tells_event([index])
             has_gaps = column.is_date and None in column.cells
             is_name = is_event and has_gaps and self._is_whole_name(column, index)
             if is_name and self._ends_clause(index):
@@ -764,7 +658,7 @@ _PARTICIPLES: Final = set_of("sold sent paid won lost built bought gone left don
 _ABSENT: Final = set_of("no without")
 _LACKING: Final = set_of("lack lacks lacking missing")
 _HAVING: Final = set_of("have has having with had")
-_DATE_ENDINGS: Final = _stems("at on date time day")
+_DATE_ENDINGS: Final = stems_of("at on date time day")
 
 
 def _narrowed(found: dict[int, _Found], named: dict[int, set[int]]) -> dict[int, _Found]:

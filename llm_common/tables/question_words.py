@@ -41,7 +41,6 @@ _DESCENDING: Final = set_of(
 _ASCENDING: Final = set_of(
     "lowest least minimum min smallest cheapest earliest first shortest oldest worst fewest slowest"
 )
-_OF_PRICES: Final = set_of("expensive costliest cheapest")
 FILLERS: Final = set_of(
     "a an the of in on at is are was were be and or not to for from by with all any each how many"
     " much what which who when where why whose whom give get list show find tell me us please"
@@ -177,7 +176,6 @@ class OrderWord:
 
     index: int
     is_descending: bool
-    is_of_prices: bool
 
 
 @lru_cache(maxsize=65_536)
@@ -288,7 +286,7 @@ class QuestionWords:
         for index, word in enumerate(self.words):
             is_descending = word.text in _DESCENDING
             if is_descending or word.text in _ASCENDING:
-                yield OrderWord(index, is_descending, word.text in _OF_PRICES)
+                yield OrderWord(index, is_descending)
 
     # --- numbers
 
