@@ -8,7 +8,7 @@ compared in any language.
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from heapq import nsmallest
@@ -41,6 +41,8 @@ _WORDS_AFTER: Final = 4
 # With a named record they ask for the rows beside it.
 _NEIGHBOUR_WORDS: Final = set_of("next after before above below previous following preceding")
 
+_PLACES: Final = set_of("first last")  # in the table, where no column has the order
+
 _WORD_SEAM: Final = re.compile(r"[\W_\d]+|(?<=[a-z])(?=[A-Z])")
 _VERBS: Final = set_of("get list search find fetch read query show")
 
@@ -49,7 +51,9 @@ _VERBS: Final = set_of("get list search find fetch read query show")
 class Order:
     """An order that the question asks for."""
 
-    column: int
+    column: int | None
+    """Index of the column, or None for the order in which the rows stand."""
+
     is_descending: bool
 
 
@@ -156,6 +160,8 @@ class _Reading:
                 column, _, _ = self._naming.best(near, _is_ordered)
                 if column is not None:
                     return Order(column.index, word.is_descending)
+            if self._words[word.index].text in _PLACES:
+                return Order(None, word.is_descending)
         return None
 
     def _rows(
@@ -183,8 +189,10 @@ class _Reading:
         )
         return rows, len(exact), tuple(near)
 
-    def _in_order(self, rows: Iterable[int], order: Order) -> list[int]:
+    def _in_order(self, rows: Sequence[int], order: Order) -> list[int]:
         """Return rows in an order, those without a value last."""
+        if order.column is None:
+            return list(reversed(rows)) if order.is_descending else list(rows)
         column = self._columns[order.column]
         keyed: list[tuple[float, str, int]] = []
         without_value: list[int] = []

@@ -94,7 +94,7 @@ class _Logic:
         self._nouns = naming.nouns
         self._row_count = len(columns[0].cells) if columns else 0
         self._used = {index for term in terms for index in term.words}
-        self._read = set(self._used)
+        self._read = self._used.union(self._question.counting)
         self._first_term = min((term.first for term in terms), default=len(self._words))
         self._doubts: set[int] = set()
         """Indexes of words whose meaning is open."""
@@ -254,11 +254,11 @@ class _Logic:
         It may be any noun, but none that names a column: "how many customers" asks for customers
         where each record is an order.
         """
-        index = self._question.noun_start
+        index = self._question.counting.stop
         phrase: list[int] = []
         while index < len(self._words):
             text = self._words[index].text
-            is_known = index in self._read or text in NEUTRAL
+            is_known = self._is_harmless(index)
             if self._stem_is_noun(index):
                 return {index}
             if is_known and phrase:
@@ -298,7 +298,7 @@ class _Logic:
         if any(column.index in compared for column in named):
             return True
         # "Which customer has paid orders" asks for a column, "orders with a discount" does not.
-        return not self._question.is_counting and index < self._first_term
+        return not self._question.counting and index < self._first_term
 
 
 def _either(conditions: Sequence[Condition]) -> Condition:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Final
 
 from llm_common.ranking.lexical import folded, stem
@@ -62,7 +62,7 @@ NEUTRAL: Final = set_of(
     " record records row rows entry entries result results one ones data come comes came"
     " belong belongs belonged live lives lived living located based made exist contain"
     " contains contained containing hold holds carry carries carried include includes"
-    " including whether look looking let's let hi hello hey thanks thank value values"
+    " including listed whether look looking let's let hi hello hey thanks thank value values"
 )
 """Words that restrict no records, whatever the records are."""
 
@@ -270,16 +270,13 @@ class QuestionWords:
         end = self.words[last].start if last < len(self.words) else len(self.text)
         return self.text[start:end].lower()
 
-    @property
-    def is_counting(self) -> bool:
-        """Whether the question asks for a number of records."""
-        return _COUNTING.search(self.text) is not None
-
-    @property
-    def noun_start(self) -> int:
-        """Index of the first word that may be the noun for the records."""
+    @cached_property
+    def counting(self) -> range:
+        """Indexes of the words that ask for a number of records, such as "how many"."""
         match = _COUNTING.search(self.text)
-        return self.index_at(match.end()) if match is not None else 0
+        if match is None:
+            return range(0)
+        return range(self.index_at(match.start()), self.index_at(match.end()))
 
     def orders(self) -> Iterator[OrderWord]:
         """Yield the words that ask for an order."""
@@ -393,7 +390,9 @@ class QuestionWords:
         )
 
 
-_COUNTING: Final = re.compile(r"\b(?:how\s+many|how\s+often|number\s+of|count)\b", re.IGNORECASE)
+_COUNTING: Final = re.compile(
+    r"\b(?:how\s+many|how\s+often|(?:total\s+)?number\s+of|count)\b", re.IGNORECASE
+)
 _UP: Final = (
     "more expensive|more|greater|higher|larger|bigger|longer|older|later|heavier|taller|newer"
     "|warmer|hotter|faster|better|costlier|pricier|wider|deeper"

@@ -252,7 +252,7 @@ class TableSketch:
             if not all(condition.text.endswith(f" = {cell_text(cell)}") for cell in cells):
                 columns += condition.columns[:2]
         columns += self._naming_columns
-        if question.order is not None:
+        if question.order is not None and question.order.column is not None:
             columns.append(question.order.column)
         columns += question.columns[:_MAX_ASKED_COLUMNS]
         # A column that is empty here, or holds objects, takes room and says nothing.
