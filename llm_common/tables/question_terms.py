@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Final
 
+from llm_common.ranking.lexical import folded
 from llm_common.tables.columns import MAX_VALUE_CHARS, Column
 from llm_common.tables.question_columns import CONCEPTS, MONEY, ColumnWords, stems_of
 from llm_common.tables.question_dates import DateWords, dates_in
@@ -399,22 +400,22 @@ class _Terms:
 
     def _phrase_of(self, column: Column, text: str) -> str | None:
         """Return the phrase of the question that is a text, or its plural, or None."""
-        lower = text.strip().lower()
-        if lower in self._question.phrases:
-            return lower
-        if column.is_category and lower.replace("'s", "").isalpha():
-            one = singular(lower)
+        phrase = folded(text.strip())
+        if phrase in self._question.phrases:
+            return phrase
+        if column.is_category and phrase.replace("'s", "").isalpha():
+            one = singular(phrase)
             for word in self._words:
                 if singular(word.text) == one:
-                    return self._question.text[word.start : word.end].lower()
+                    return folded(self._question.text[word.start : word.end])
         return None
 
     def _names_no_cell(self, column: Column) -> bool:
         """Return whether the question has no whole value of a column. Fast for many values."""
         texts = [cell for cell in column.counts if isinstance(cell, str)]
-        lower = set(map(str.lower, map(str.strip, texts)))
+        phrases = set(map(folded, map(str.strip, texts)))
         numbers = {number.value for number in self._question.numbers}
-        return lower.isdisjoint(self._question.phrases) and numbers.isdisjoint(column.counts)
+        return phrases.isdisjoint(self._question.phrases) and numbers.isdisjoint(column.counts)
 
     def _may_be_value(self, indexes: range, found: dict[int, _Found]) -> bool:
         words = [self._words[index] for index in indexes]

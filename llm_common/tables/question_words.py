@@ -239,7 +239,7 @@ class QuestionWords:
     Attributes:
         text: Its first 4,000 characters, with single blanks.
         words: Its words.
-        phrases: Each run of up to eight words in lower case, with the indexes of its first words.
+        phrases: Each run of up to eight words, folded, with the indexes of its first words.
         numbers: Its numbers, in their order.
         is_cut: Whether the question goes on behind the last of these words.
     """
@@ -253,7 +253,7 @@ class QuestionWords:
         self.phrases: dict[str, list[int]] = {}
         for index, word in enumerate(self.words):
             for last in self.words[index : index + _MAX_PHRASE_WORDS]:
-                phrase = text[word.start : last.end].lower()
+                phrase = folded(text[word.start : last.end])
                 self.phrases.setdefault(phrase, []).append(index)
         self.numbers = list(self._numbers())
 
