@@ -80,6 +80,9 @@ def test_conditions_say_what_they_compare() -> None:
         ("the most expensive one", "S-200"),
         ("the latest release, when released?", "S-200"),
         ("the cheapest shoe for women", "S-500"),
+        ("the first one in the catalogue", "S-100"),
+        ("the last one in the catalogue", "S-500"),
+        ("the last one for men", "S-300"),
     ],
 )
 def test_an_order_puts_the_best_first(question: str, best: str) -> None:
@@ -112,6 +115,12 @@ def test_values_in_other_scripts_are_found() -> None:
         {"城市": "München", "n": 3},
     ]
     assert reading("wie ist es in München?", table_of_records("", rows)).rows == (2,)
+
+
+def test_values_are_found_without_their_accents() -> None:
+    rows: list[dict[str, Json]] = [{"rider": "Lukáš Bauer"}, {"rider": "Ana Kos"}]
+    read = reading("how did Lukas Bauer do?", table_of_records("", rows))
+    assert [condition.text for condition in read.conditions] == ["rider = Lukáš Bauer"]
 
 
 def test_a_question_names_no_value_by_accident() -> None:
