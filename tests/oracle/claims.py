@@ -1,8 +1,9 @@
 """The numbers that a preview states, and whether they are true of the records."""
 
+import operator
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,6 +16,16 @@ _ALL: Final = "All of these"
 _HEADLINE: Final = re.compile(r"Table \S+: (?P<rows>[\d,]+) records?, (?P<fields>[\d,]+) fields?: ")
 _RANGE: Final = re.compile(r"(?P<name>\w+) \((?P<low>-?[\d.]+) to (?P<high>-?[\d.]+)\)")
 _COUNT: Final = re.compile(r"(?P<value>[\w @.-]+?) \((?P<count>[\d,]+)\)(?:, | …|$)")
+_COMPARED: Final = re.compile(r"(?P<name>[\w.]+) (?P<sign>[<>]=?) (?P<number>-?[\d.]+)")
+_EQUAL: Final = re.compile(r"(?P<name>[\w.]+) (?P<sign>=|is not) (?P<values>(?!present).+)")
+_SIGNS: Final[dict[str, Callable[[float, float], bool]]] = {
+    "<": operator.lt,
+    ">": operator.gt,
+    "<=": operator.le,
+    ">=": operator.ge,
+}
+_OTHER_CONDITION: Final = re.compile(r" (?:and|=|is|has|in|[<>]=?|before|after|from) ")
+_YES: Final = {"true", "True", "yes", "Yes", "Y", "1"}
 _MORE_RECORDS: Final = re.compile(r"… (?P<count>[\d,]+) more of these records")
 
 
@@ -71,6 +82,55 @@ def false_numbers(preview: str, records: list[Record]) -> Iterator[str]:
         label, colon, rest = line.removeprefix("Of all records, ").partition(": ")
         if colon and label in names | {name.rpartition(".")[2] for name in names}:
             yield from _false_counts(rest, flat, label)
+
+
+def false_conditions(claims: list[Claim], records: list[Record]) -> Iterator[Claim]:
+    """Yield the claims about one field whose number is not that of the condition as it reads.
+
+    Reads amounts that are compared, and values with their alternatives.
+    """
+    flat = list(map(_flattened, records))
+    for claim in claims:
+        meets = _meaning_of(claim.condition)
+        if meets is not None and sum(map(meets, flat)) != claim.count:
+            yield claim
+
+
+def _meaning_of(condition: str) -> Callable[[Record], bool] | None:
+    """Return what a condition says of a record, or None for a condition of another form."""
+    compared = _COMPARED.fullmatch(condition)
+    if compared is not None:
+        compare, limit, field = (
+            _SIGNS[compared["sign"]],
+            float(compared["number"]),
+            compared["name"],
+        )
+
+        def is_in_range(record: Record) -> bool:
+            amounts = map(_amount, _values([record], field))
+            return any(amount is not None and compare(amount, limit) for amount in amounts)
+
+        return is_in_range
+    equal = _EQUAL.fullmatch(condition)
+    if equal is None or _OTHER_CONDITION.search(equal["values"]):
+        return None
+    wanted = set(equal["values"].split(" or "))
+    if wanted == {"yes"}:
+        wanted |= _YES
+    is_negated, name = equal["sign"] == "is not", equal["name"]
+
+    def has_value(record: Record) -> bool:
+        texts = {_text(value) for value in _values([record], name)}
+        return texts.isdisjoint(wanted) is is_negated
+
+    return has_value
+
+
+def _amount(value: Json) -> float | None:
+    try:
+        return float(str(value).replace(",", "").strip("$€ kgm%"))
+    except ValueError:
+        return None
 
 
 def shown_and_left(preview: str) -> int | None:

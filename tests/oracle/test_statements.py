@@ -15,7 +15,14 @@ from llm_common.tables import find_records
 from llm_common.tables.sketch import ResultSketch  # one reading of the records for all questions
 from tests.oracle import other_hand, templates
 from tests.oracle.asked import Asked, Domain
-from tests.oracle.claims import claimed_count, claims_in, false_numbers, shown_and_left
+from tests.oracle.claims import (
+    Record,
+    claimed_count,
+    claims_in,
+    false_conditions,
+    false_numbers,
+    shown_and_left,
+)
 
 Domains = Callable[[int, int], list[Domain]]
 
@@ -42,8 +49,10 @@ class Verdict:
         """Share of the answerable questions that were answered with the true number."""
         return self.outcomes["right"] / (self.outcomes["right"] + self.outcomes["silent"])
 
-    def add(self, asked: Asked, preview: str) -> None:
+    def add(self, asked: Asked, preview: str, records: list[Record]) -> None:
         claims = claims_in(preview)
+        for claim in false_conditions(claims, records):
+            self.false.append(f"{asked.question}: {claim}")
         claimed = claimed_count(claims)
         if not claims:
             self.outcomes["rightly silent" if asked.truth is None else "silent"] += 1
@@ -62,7 +71,7 @@ def verdict_of(domains: list[Domain]) -> Verdict:
         records = find_records(list(domain.records))
         for asked in domain.asked:
             sketch = ResultSketch(records, asked.question, name=f"{domain.tool}_3ac5f0")
-            verdict.add(asked, sketch.text(_PREVIEW_CHARS))
+            verdict.add(asked, sketch.text(_PREVIEW_CHARS), domain.records)
     return verdict
 
 
