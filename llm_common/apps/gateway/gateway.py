@@ -29,6 +29,7 @@ from llm_common.apps.gateway.servers.connection import HostAbilities
 from llm_common.apps.gateway.servers.long_lists import validated_tools
 from llm_common.apps.gateway.servers.questions import HostContext
 from llm_common.apps.gateway.servers.records import ServerRecords
+from llm_common.apps.gateway.servers.requests import complete, get_prompt, unwatch, watch
 from llm_common.errors import StoreError
 from llm_common.runtime import default_cache_dir, in_thread
 
@@ -71,23 +72,19 @@ class Gateway:
             instructions=instructions(config),
             on_list_tools=self._of_session(_list_tools),
             on_call_tool=self._of_session(HostSession.call),
-            on_list_resources=self._of_session(lambda session, _, __: session.lists.resources()),
+            on_list_resources=self._of_session(lambda session, _, __: session.tools.resources()),
             on_list_resource_templates=self._of_session(
-                lambda session, _, __: session.lists.templates()
+                lambda session, _, __: session.tools.templates()
             ),
             on_read_resource=self._of_session(HostSession.read_resource),
-            on_list_prompts=self._of_session(lambda session, _, __: session.lists.prompts()),
-            on_subscribe_resource=self._of_session(
-                lambda session, params, _: session.lists.subscribe(params)
-            ),
-            on_unsubscribe_resource=self._of_session(
-                lambda session, params, _: session.lists.unsubscribe(params)
-            ),
+            on_list_prompts=self._of_session(lambda session, _, __: session.tools.prompts()),
+            on_subscribe_resource=self._of_session(_subscribe),
+            on_unsubscribe_resource=self._of_session(_unsubscribe),
             on_get_prompt=self._of_session(
-                lambda session, params, host: session.lists.prompt(params, host)
+                lambda session, params, host: get_prompt(session.tools, params, host)
             ),
             on_completion=self._of_session(
-                lambda session, params, host: session.lists.complete(params, host)
+                lambda session, params, host: complete(session.tools, params, host)
             ),
             on_subscriptions_listen=self._of_session(HostSession.listen),
         )
@@ -248,6 +245,17 @@ async def _list_tools(session: HostSession, _: Any, host: HostContext) -> Any:
     result = await session.list_tools()
     # In a thread, because validating thousands of tools takes a second.
     return await in_thread(validated_tools, result, host.protocol_version)
+
+
+async def _subscribe(session: HostSession, params: types.SubscribeRequestParams, _: Any) -> Any:
+    """Subscribe a host of an older protocol to a resource."""
+    await watch(session.tools, str(params.uri), session)
+    return types.EmptyResult()
+
+
+async def _unsubscribe(session: HostSession, params: types.UnsubscribeRequestParams, _: Any) -> Any:
+    await unwatch(session.tools, session, str(params.uri))
+    return types.EmptyResult()
 
 
 class _GatewayServer(Server[Any]):

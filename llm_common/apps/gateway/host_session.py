@@ -1,10 +1,9 @@
 """Keep the servers, tools and results of one host, apart from all other hosts: `HostSession`."""
 
 import asyncio
-import hashlib
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -30,16 +29,17 @@ from llm_common.apps.gateway.result_blocks import (
     read_blocks,
 )
 from llm_common.apps.gateway.result_scope import ResultScope
+from llm_common.apps.gateway.servers.catalogue import Catalogue, ServerOffer
 from llm_common.apps.gateway.servers.connection import HostAbilities, ServerConnection
 from llm_common.apps.gateway.servers.listed_texts import visible_entry, visible_schema
-from llm_common.apps.gateway.servers.lists import ServerLists
 from llm_common.apps.gateway.servers.questions import (
     HostChannel,
     HostContext,
     responses_for_server,
     with_server_names,
 )
-from llm_common.apps.gateway.servers.records import ServerRecords, entry_digest
+from llm_common.apps.gateway.servers.records import ServerRecords
+from llm_common.apps.gateway.servers.requests import read_resource, unwatch, watch
 from llm_common.apps.gateway.servers.tool_listing import (
     READ_CALL,
     TOOL_CALL,
@@ -50,7 +50,6 @@ from llm_common.apps.gateway.servers.tool_listing import (
     is_marked_read_only,
     shown_description,
 )
-from llm_common.apps.gateway.servers.tools import ServerTools
 from llm_common.core import DefaultCounter, TokenCounter
 from llm_common.errors import ServerDownError, ToolError
 from llm_common.runtime import in_thread
@@ -84,9 +83,7 @@ class HostSession:
 
     Attributes:
         results: The stored results.
-        connections: The servers by name.
-        tools: The tools of the servers.
-        lists: The resources and prompts of the servers.
+        tools: What the servers offer.
         running: Number of the host's requests that are not answered yet.
         last_used: When the last request ended, by `time.monotonic`.
     """
@@ -108,20 +105,15 @@ class HostSession:
             config, store, scope=scope, counts=counts, counter=self._counter
         )
         self._channel: Final = HostChannel()
-        self.connections: Final[dict[str, ServerConnection]] = {}
         self._abilities = abilities
-        for name, server in config.servers.items():
-            self.connections[name] = self._connection(name, server)
-        self.lists: Final = ServerLists(self.connections, wait_s=config.list_wait_s)
-        self.tools: Final = ServerTools(
+        self.tools: Final = Catalogue(
             config,
-            self.connections,
+            connect=self._connection,
             records=records or ServerRecords(None),
             counter=self._counter,
             on_listed=self._on_listed,
         )
-        self._late: set[str] = set()
-        self._told: dict[str, str] | None = None
+        self._told: list[types.Tool] | None = None
         self._waiting: Counter[tuple[str, type]] = Counter()
         self._found: frozenset[str] = frozenset()
         self._bus = InMemorySubscriptionBus()
@@ -155,24 +147,19 @@ class HostSession:
 
     async def list_tools(self) -> types.ListToolsResult:
         """Return the gateway's own tools, then the servers' tools that the host lists, by name."""
-        tools, digests = list[types.Tool](), dict[str, str]()
+        tools: list[types.Tool] = []
         for _ in range(_LIST_TRIES):
-            self._late |= self.tools.unfinished()
-            listing = await self.tools.listing(wait_s=self.tools.list_wait_s())
-            tools, digests = await in_thread(self._digested, listing)
+            listing = await self.tools.listing_for_host()
+            tools = await in_thread(self._tools_of, listing)
             # A server may have listed its tools while these were made.
             if self.tools.current() is listing:
                 break
-        self._late |= self.tools.unfinished()
-        self._told = digests
+        self.tools.note_late()
+        self._told = tools
         return types.ListToolsResult(tools=tools)
 
-    def _digested(self, listing: ToolListing) -> tuple[list[types.Tool], dict[str, str]]:
-        """Return the tools that the host lists, and their digests by name."""
-        tools = self._tools_of(listing)
-        return tools, _digests(tools)
-
     def _tools_of(self, listing: ToolListing) -> list[types.Tool]:
+        """Return the tools that the host lists."""
         tools = self._own_tools(searched=listing.searched)
         for name, tool in listing.listed(self._found).items():
             tools.append(self._definition(name, tool, listing))
@@ -320,7 +307,7 @@ class HostSession:
         intent: str,
         host: HostContext | None,
     ) -> CallResult:
-        connection = self.connections[tool.server]
+        connection = self.tools.servers[tool.server].connection
         if question := await connection.roots_first(params, host):
             return question
         request = types.CallToolRequest(
@@ -413,7 +400,7 @@ class HostSession:
         Raises:
             MCPError: If no server has the resource.
         """
-        server, result = await self.lists.read(params, host)
+        server, result = await read_resource(self.tools, params, host)
         if isinstance(result, types.InputRequiredResult):
             return result
         texts = previewable_texts(result.contents)
@@ -436,12 +423,9 @@ class HostSession:
 
     async def close(self) -> None:
         """End the servers and remove the results."""
-        self.tools.cancel()
         # The results are removed now, because a host may kill the gateway before its servers have
         # ended. They are removed again for calls that finished in between.
-        await asyncio.gather(
-            self.results.close(), *(connection.close() for connection in self.connections.values())
-        )
+        await asyncio.gather(self.results.close(), self.tools.close())
         await self.results.close()
 
     async def reload(self, config: GatewayConfig) -> None:
@@ -449,27 +433,13 @@ class HostSession:
 
         Servers with another entry end, and their successors start unless the gateway is lazy.
         """
-        earlier = dict(self.connections)
         self._config = config
-        self.connections.clear()
-        for name, server in config.servers.items():
-            connection = earlier.get(name)
-            if connection is None or entry_digest(connection.config) != entry_digest(server):
-                connection = self._connection(name, server)
-            self.connections[name] = connection
-        ended: list[ServerConnection] = []
-        for name, connection in earlier.items():
-            if self.connections.get(name) is not connection:
-                ended.append(connection)
-        names = {connection.name for connection in ended}
-        self.tools.reload(config, names)
-        self.lists.forget(names)
+        ended = self.tools.reload(config)
         if not config.lazy:
             await self.tools.listing(wait_s=0.0)
         await self._announce_tools()
-        if names:
-            await self._notify_host(types.ResourceListChangedNotification())
-            await self._notify_host(types.PromptListChangedNotification())
+        if ended:
+            await self._announce_lists()
         await asyncio.gather(
             *(connection.close("it left the configuration") for connection in ended)
         )
@@ -495,30 +465,34 @@ class HostSession:
         finally:
             self._waiting[key] -= 1
 
-    async def _on_listed(self, server: str) -> None:
+    async def _on_listed(self, offer: ServerOffer) -> None:
         """Announce what a server has added to the lists of the host, or removed from them."""
         await self._announce_tools()
-        late = self._late | self.lists.late
-        if server in late and server not in self.tools.problems():
-            self._late.discard(server)
-            self.lists.late.discard(server)
-            await self._notify_host(types.ResourceListChangedNotification())
-            await self._notify_host(types.PromptListChangedNotification())
+        if offer.is_late and not offer.problem:
+            offer.is_late = False
+            await self._announce_lists()
+
+    async def _announce_lists(self) -> None:
+        await self._notify_host(types.ResourceListChangedNotification())
+        await self._notify_host(types.PromptListChangedNotification())
 
     async def _announce_tools(self) -> None:
         """Announce that the tools differ from the last list that the host was given, if so."""
-        if self._told is None:
+        told = self._told
+        if told is None:
             return
-        _, digests = await in_thread(self._digested, await self.tools.latest())
+        listing = await self.tools.latest()
+        # In a thread, because comparing thousands of definitions takes long.
+        changed = await in_thread(lambda: self._tools_of(listing) != told)
         # The host may have been told meanwhile.
-        if self._told not in (None, digests):
+        if changed and self._told is told:
             self._told = None
             await self._notify_host(types.ToolListChangedNotification())
 
     async def announce_roots(self) -> None:
         """Tell all running servers that the host's roots have changed."""
         await asyncio.gather(
-            *(connection.announce_roots() for connection in self.connections.values())
+            *(offer.connection.announce_roots() for offer in self.tools.servers.values())
         )
 
     async def _notify_host(self, message: types.ServerNotification) -> None:
@@ -541,13 +515,13 @@ class HostSession:
         try:
             # As the protocol requires, a resource that no server can watch is not an error.
             await asyncio.gather(
-                *(self.lists.watch(uri, watcher) for uri in uris), return_exceptions=True
+                *(watch(self.tools, uri, watcher) for uri in uris), return_exceptions=True
             )
             return await self._listen(host, params)
         finally:
             # Shielded: the request is usually cancelled, and the servers must still be told.
             with anyio.move_on_after(_UNWATCH_WAIT_S, shield=True):
-                await self.lists.unwatch(watcher)
+                await unwatch(self.tools, watcher)
 
 
 def _meta_to_forward(host: HostContext | None) -> Any:
@@ -558,15 +532,6 @@ def _meta_to_forward(host: HostContext | None) -> Any:
     forwarded = {key: value for key, value in meta.items() if not key.startswith(_PROTOCOL_META)}
     forwarded.pop("progress_token", None)  # the gateway's own request has another one
     return forwarded or None
-
-
-def _digests(tools: Iterable[types.Tool]) -> dict[str, str]:
-    """Return a digest of each definition in a list, by name."""
-    digests: dict[str, str] = {}
-    for tool in tools:
-        definition = tool.model_dump_json().encode("utf-8", "replace")
-        digests[tool.name] = hashlib.sha256(definition).hexdigest()
-    return digests
 
 
 def _with_logger(

@@ -45,9 +45,7 @@ async def mcp_tools(config: GatewayConfig) -> AsyncIterator[ToolRegistry]:
         scope=ResultScope.of_process(config.config_paths),
     )
     try:
-        # A registry cannot announce a server that is late. A start and a listing have limits.
-        limits_s = [connection.start_timeout_s for connection in session.connections.values()]
-        listing = await session.tools.listing(wait_s=2 * max(limits_s, default=0.0) + 1)
+        listing = await session.tools.listing_of_all()  # a registry cannot announce a late server
         for problem in config.left_out.values():
             _log.warning("a server is left out: %s", problem)
         for name, problem in session.tools.problems().items():

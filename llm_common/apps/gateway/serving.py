@@ -100,18 +100,17 @@ def report_on(
         unusable: Servers whose entry cannot be used, with the problem of each.
     """
     listing = session.tools.current()
-    problems = session.tools.problems()
-    changed = session.tools.changed()
     tools = Counter(tool.server for tool in listing.tools.values())
     servers: list[ServerReport] = []
-    for name, connection in session.connections.items():
-        left_out = [f"{entry} ({problem})" for entry, problem in connection.wire.left_out.items()]
+    for name, offer in session.tools.servers.items():
+        left_out = offer.connection.wire.left_out
+        changed = offer.changed if offer.offered is not None else ()
         report = ServerReport(
             name=name,
             tools=tools[name],
-            problem=problems.get(name, ""),
-            left_out=tuple(left_out),
-            changed=tuple(sorted(changed.get(name, ()))),
+            problem=offer.problem,
+            left_out=tuple(f"{entry} ({problem})" for entry, problem in left_out.items()),
+            changed=tuple(sorted(changed)),
         )
         servers.append(report)
     for name, problem in (unusable or {}).items():
@@ -138,13 +137,10 @@ async def examine(config: GatewayConfig) -> GatewayReport:
     for report in await in_thread(reports, config):
         if report.running:
             held |= {name for name in report.waiting if name in config.servers}
-    # Wait longer than any server may take to start and then to list its tools.
-    limits_s = [server.start_timeout_s or 0.0 for server in config.servers.values()]
-    start_s = max([config.start_timeout_s, *limits_s])
-    config = config.model_copy(update={"memory_only": True, "list_wait_s": 2 * start_s + 1})
+    config = config.model_copy(update={"memory_only": True})
     session = HostSession(config, abilities=HostAbilities(), store=store_of(config))
     try:
-        await session.tools.listing()
+        await session.tools.listing_of_all()
         report = report_on(session, session.results.counts, config.left_out)
         return report.model_copy(update={"waiting": tuple(sorted(held))})
     finally:

@@ -79,7 +79,7 @@ async def test_a_call_during_a_reload_waits_for_the_new_rules() -> None:
     try:
         assert await session.tools.find("ok")
         rules = ToolRules(deny=("*",))
-        session.tools.reload(config.model_copy(update={"rules": rules}), ())
+        session.tools.reload(config.model_copy(update={"rules": rules}))
         assert await session.tools.find("ok") is None
     finally:
         await session.close()

@@ -194,4 +194,5 @@ async def gateway_lists(gateway: Gateway, host: Client) -> None:
     """Wait until the servers have listed their tools."""
     await host.list_tools()
     (session,) = gateway.sessions
-    await until(lambda: not session.tools.unfinished())
+    offers = session.tools.servers.values()
+    await until(lambda: not any(offer.is_listing for offer in offers))

@@ -11,6 +11,7 @@ from mcp import Client, MCPError
 from mcp.client.subscriptions import ResourceUpdated
 
 from llm_common.apps.gateway import Gateway
+from llm_common.apps.gateway.servers.requests import watch
 from tests.apps.gateway.hosts import ERAS, config_of, host_of, hostile, odd, text_of, until
 
 pytestmark = pytest.mark.mcp
@@ -84,7 +85,7 @@ async def test_every_watcher_learns_that_a_subscription_was_refused() -> None:
     ):
         await host.list_tools()
         (session,) = gateway.sessions
-        watching = [session.lists.watch("bad://refused", object()) for _ in range(3)]
+        watching = [watch(session.tools, "bad://refused", object()) for _ in range(3)]
         answers = await asyncio.gather(*watching, return_exceptions=True)
         assert [str(answer) for answer in answers] == ["refused"] * 3
 

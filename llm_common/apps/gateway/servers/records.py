@@ -12,13 +12,13 @@ import mcp_types as types
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from llm_common.apps.gateway.configuration.gateway_config import ServerConfig
-from llm_common.apps.gateway.servers.lists import server_tools
+from llm_common.apps.gateway.servers.listed_texts import visible_schema
 from llm_common.apps.gateway.servers.tool_listing import ServerTool, shown_description
 from llm_common.apps.gateway.servers.transport import Wire, remove_invalid_entries
 from llm_common.errors import StoreError
 from llm_common.runtime import ForkSafeLock
 from llm_common.storage import FileBlobStore
-from llm_common.text import stable_json
+from llm_common.text import stable_json, visible
 
 _log = logging.getLogger(__name__)
 
@@ -204,6 +204,26 @@ class ServerRecords:
             return _parsed(self._blobs.get(_key(digest), max_bytes=_MAX_BYTES))
         except StoreError:  # mostly because there is none
             return None
+
+
+def server_tools(
+    server: str, definitions: Iterable[types.Tool], wire: Wire
+) -> tuple[ServerTool, ...]:
+    """Return the tools of a server's definitions, and only the first of each name."""
+    tools: dict[str, ServerTool] = {}
+    for tool in definitions:
+        if tool.name in tools:
+            wire.leave_out(tool.name, "another tool has its name")
+            continue
+        tools[tool.name] = ServerTool(
+            server=server,
+            name=tool.name,
+            description=visible(tool.description or ""),
+            parameters=visible_schema(tool.input_schema),
+            read_only=tool.annotations.read_only_hint if tool.annotations else None,
+            definition=tool,
+        )
+    return tuple(tools.values())
 
 
 def entry_digest(config: ServerConfig) -> str:

@@ -3,7 +3,7 @@
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from itertools import chain
@@ -114,6 +114,7 @@ class ToolListing:
         counter: TokenCounter,
     ) -> None:
         self._config = config
+        self._servers = tools
         self._counter = counter
         available = [*filter(self._is_available, chain.from_iterable(tools.values()))]
         max_chars = max(_MAX_NAME_CHARS - len(config.host_prefix), _MIN_NAME_CHARS)
@@ -137,6 +138,19 @@ class ToolListing:
         is_over = config.tools == "auto" and self.tokens > config.max_tool_tokens
         self.searched: Final = config.tools == "search" or is_over
         self._index: ToolIndex | None = None
+
+    def is_of(self, config: GatewayConfig, tools: Mapping[str, Sequence[ServerTool]]) -> bool:
+        """Return whether these are the objects from which this listing was created."""
+        if self._config is not config or self._servers.keys() != tools.keys():
+            return False
+        return all(self.is_of_server(server, config, tools[server]) for server in tools)
+
+    def is_of_server(
+        self, server: str, config: GatewayConfig, tools: Sequence[ServerTool] | None
+    ) -> bool:
+        """Return whether the listing has exactly these tools of a server."""
+        # By identity, because comparing thousands of definitions takes long.
+        return self._config is config and self._servers.get(server) is tools
 
     def _is_available(self, tool: ServerTool) -> bool:
         rules = (self._config.rules, self._config.servers[tool.server].rules)
@@ -282,28 +296,48 @@ def shown_description(tool: ServerTool) -> str:
 
 def _named(tools: Sequence[ServerTool], max_chars: int) -> dict[str, ServerTool]:
     """Return the tools by names that are unique and that model APIs accept."""
-    names = [_shortened(_UNSAFE_NAME.sub("_", tool.name), max_chars) or "_" for tool in tools]
-    counts = Counter(names)
-    named: dict[str, ServerTool] = {}
     # In a fixed order, so that a restart gives every tool the same name.
-    ordered = sorted(
-        zip(names, tools, strict=True), key=lambda pair: (pair[1].server, pair[1].name)
-    )
-    for plain, tool in ordered:
-        is_unique = counts[plain] == 1 and plain not in OWN_NAMES
+    ordered = sorted(tools, key=lambda tool: (tool.server, tool.name))
+    spelled: list[tuple[str, str]] = []
+    for tool in ordered:
+        name = _shortened(_UNSAFE_NAME.sub("_", tool.name), max_chars) or "_"
+        spelled.append((_UNSAFE_PREFIX.sub("_", tool.server), name))
+    names = unique_names(spelled, reserved=OWN_NAMES, max_chars=max_chars)
+    return dict(zip(names, ordered, strict=True))
+
+
+def unique_names(
+    names: Sequence[tuple[str, str]],
+    *,
+    reserved: Collection[str] = (),
+    max_chars: int | None = None,
+) -> list[str]:
+    """Return a name in the host for each name of a server, in their order.
+
+    A name that only one server has stays. The others get their server's prefix.
+
+    Args:
+        names: Pairs of a server and a name.
+        reserved: Names that no server may have.
+        max_chars: Maximum characters of a name. None for no limit.
+    """
+    counts = Counter(name for _, name in names)
+    unique: dict[str, None] = {}
+    for server, plain in names:
+        is_unique = counts[plain] == 1 and plain not in reserved
         base = plain
         if not is_unique:
-            base = _shortened(f"{_UNSAFE_PREFIX.sub('_', tool.server)}_{plain}", max_chars)
+            base = _shortened(f"{server}_{plain}", max_chars)
         name, suffix = base, 2
-        # A name with a prefix or a number must not take the plain name of another tool.
-        while name in named or (not is_unique and counts[name]) or name in OWN_NAMES:
+        # A name with a prefix or a number must not take the plain name of another entry.
+        while name in unique or (not is_unique and counts[name]) or name in reserved:
             name, suffix = _shortened(f"{base}_{suffix}", max_chars), suffix + 1
-        named[name] = tool
-    return named
+        unique[name] = None
+    return [*unique]
 
 
-def _shortened(name: str, max_chars: int) -> str:
-    if len(name) <= max_chars:
+def _shortened(name: str, max_chars: int | None) -> str:
+    if max_chars is None or len(name) <= max_chars:
         return name
     # Long names often differ only at their ends, which are cut.
     digest = hashlib.sha256(name.encode()).hexdigest()[:_DIGEST_CHARS]

@@ -1,0 +1,539 @@
+"""Know what the servers of a host offer: `Catalogue`, with one `ServerOffer` for each server."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Literal
+
+import mcp_types as types
+from mcp import ClientSession
+
+from llm_common.apps.gateway.configuration.gateway_config import GatewayConfig, ServerConfig
+from llm_common.apps.gateway.servers.connection import ServerConnection
+from llm_common.apps.gateway.servers.listed_texts import visible_entry
+from llm_common.apps.gateway.servers.records import ServerRecords, entry_digest, server_tools
+from llm_common.apps.gateway.servers.tool_listing import ServerTool, ToolListing, unique_names
+from llm_common.apps.gateway.servers.transport import MAX_ENTRIES
+from llm_common.core import TokenCounter
+from llm_common.errors import ServerDownError, ToolError, ToolFailedError
+from llm_common.runtime import in_thread
+
+_log = logging.getLogger(__name__)
+
+# A hostile server could send pages for ever.
+MAX_PAGES: Final = 100
+MAX_LIST_BYTES: Final = 32_000_000
+REQUEST_WAIT_S: Final = 15.0
+"""Seconds for a server that may be starting, or that is asked on a guess."""
+
+_CHANGED: Final = "[This definition changed after it was approved.]"
+
+Kind = Literal["resource", "template", "prompt"]
+_Fetch = Callable[[ClientSession, types.PaginatedRequestParams], Awaitable[Any]]
+
+
+@dataclass(eq=False, slots=True)
+class ServerOffer:
+    """What one server offers to a host.
+
+    A reload drops the offer of a server that ends. What is still done for it then has no effect.
+
+    Attributes:
+        connection: The server.
+        listed: The tools that it has listed, or None.
+        offered: The tools that the host may see: those of `listed`, or else of an earlier run,
+            marked or held back where they changed. None if neither is known.
+        changed: Names of the tools that changed after they were approved.
+        is_remembered: Whether `offered` is of an earlier run.
+        is_unchecked: Whether `offered` has yet to be made from `listed`.
+        is_stale: Whether the server has changed its tools since it was last asked.
+        is_late: Whether a list of the host lacks the server because it had not answered in time.
+        task: Lists the tools, or did so last.
+        names: What else it has listed, by kind: the names there, by what the host calls them. That
+            is the URI of a resource or template.
+    """
+
+    connection: ServerConnection
+    listed: tuple[ServerTool, ...] | None = None
+    offered: tuple[ServerTool, ...] | None = None
+    changed: frozenset[str] = frozenset()
+    is_remembered: bool = False
+    is_unchecked: bool = True
+    is_stale: bool = False
+    is_late: bool = False
+    task: asyncio.Task[None] | None = None
+    names: dict[Kind, Mapping[str, str]] = field(default_factory=dict)
+
+    @property
+    def is_listing(self) -> bool:
+        """Return whether the server is listing its tools, or starting."""
+        return self.task is not None and not self.task.done()
+
+    @property
+    def error(self) -> BaseException | None:
+        """Return why the server could not list its tools, or None."""
+        if self.task is None or not self.task.done() or self.task.cancelled():
+            return None
+        return self.task.exception()
+
+    @property
+    def problem(self) -> str:
+        """Return why the server has not listed its tools, or ""."""
+        if self.is_listing and self.is_remembered:
+            return "it is still starting; its tools are those of its last run"
+        if self.is_listing and self.offered is None:
+            return "it is still starting"
+        error = self.error
+        # Without the time of the next start, which is long past when somebody reads this.
+        if isinstance(error, ServerDownError) and self.connection.problem:
+            return self.connection.problem
+        return str(error) if error else ""
+
+
+class Catalogue:
+    """What all servers of one host offer.
+
+    A server's tools of an earlier run are there at once. The server's own answer replaces them, and
+    its failure removes them.
+
+    Resources and prompts are listed for each request. A resource keeps its URI, and the first
+    server that lists it answers. Prompts with the same name get their server's prefix. A server
+    that does not answer is left out.
+
+    Args:
+        config: Servers, rules, mode and limits.
+        connect: Returns the connection to a server.
+        records: The last known tools of the servers.
+        counter: Counts the tokens of definitions.
+        on_listed: Called with a server's offer once it has listed its tools, or has failed to.
+
+    Attributes:
+        servers: The offers by the name of their server, in the order of the configuration.
+    """
+
+    def __init__(
+        self,
+        config: GatewayConfig,
+        *,
+        connect: Callable[[str, ServerConfig], ServerConnection],
+        records: ServerRecords,
+        counter: TokenCounter,
+        on_listed: Callable[[ServerOffer], Coroutine[Any, Any, None]],
+    ) -> None:
+        self._config = config
+        self._connect = connect
+        self._records = records
+        self._counter = counter
+        self._on_listed = on_listed
+        self._telling: set[asyncio.Task[None]] = set()
+        self._updating = asyncio.Lock()
+        self._listing = ToolListing(config, {}, counter)
+        self.servers: dict[str, ServerOffer] = {}
+        self.reload(config)
+
+    def reload(self, config: GatewayConfig) -> list[ServerConnection]:
+        """Take over another configuration, and approvals.
+
+        Returns:
+            The connections to servers that left, or whose entry changed. The caller closes them.
+        """
+        # An equal configuration needs no other listing.
+        if config != self._config:
+            self._config = config
+        earlier, self.servers = self.servers, {}
+        for name, entry in config.servers.items():
+            offer = earlier.get(name)
+            if offer and entry_digest(offer.connection.config) == entry_digest(entry):
+                del earlier[name]
+            else:
+                offer = ServerOffer(self._connect(name, entry))
+            offer.is_unchecked = True
+            self.servers[name] = offer
+        _cancel(earlier.values())
+        return [offer.connection for offer in earlier.values()]
+
+    async def close(self) -> None:
+        """End all servers, and all waiting for them."""
+        _cancel(self.servers.values())
+        await asyncio.gather(*(offer.connection.close() for offer in self.servers.values()))
+
+    async def listing(self, *, wait_s: float = REQUEST_WAIT_S) -> ToolListing:
+        """Return the tools of all servers that are known, and wait for those of the others.
+
+        Args:
+            wait_s: Seconds to wait.
+        """
+        await self.latest()
+        for offer in self.servers.values():
+            # A lazy gateway starts no server to confirm what is remembered of it.
+            if not (self._config.lazy and offer.is_remembered):
+                self._list_if_needed(offer)
+        if await self._wait_for_unknown(wait_s):
+            for offer in self.servers.values():
+                if offer.is_stale:  # it changed its tools during the wait
+                    self._list_if_needed(offer)
+            await self._wait_for_unknown(wait_s)
+        return await self.latest()
+
+    async def _wait_for_unknown(self, wait_s: float) -> bool:
+        """Wait for servers whose tools are not known, and return whether these have answered."""
+        waiting: set[asyncio.Task[None]] = set()
+        for offer in self.servers.values():
+            if offer.task and not offer.task.done() and not offer.is_remembered:
+                waiting.add(offer.task)
+        if not waiting or wait_s == 0:
+            return False
+        _, late = await asyncio.wait(waiting, timeout=wait_s)
+        return not late
+
+    async def listing_of_all(self) -> ToolListing:
+        """Return the tools of all servers, once each has listed them or has failed to."""
+        limits_s = [offer.connection.start_timeout_s for offer in self.servers.values()]
+        # A start and a listing have the same limit each.
+        return await self.listing(wait_s=2 * max(limits_s, default=0.0) + 1)
+
+    async def listing_for_host(self) -> ToolListing:
+        """Return the tools for a list of the host, and note which servers are late for it.
+
+        A list of only the tools that search and call depends on no server, so it waits for none.
+        """
+        rules = [self._config.rules, *(server.rules for server in self._config.servers.values())]
+        wait_s = self._config.list_wait_s
+        if self._config.tools == "search" and not any(rule.pinned for rule in rules):
+            wait_s = 0.0
+        self.note_late()
+        return await self.listing(wait_s=wait_s)
+
+    def note_late(self) -> None:
+        """Note that the servers that are listing their tools are late for a list of the host."""
+        for offer in self.servers.values():
+            offer.is_late = offer.is_late or offer.is_listing
+
+    def current(self) -> ToolListing:
+        """Return the listing that was created last, which may lack the newest changes."""
+        return self._listing
+
+    async def latest(self) -> ToolListing:
+        """Return a listing of the tools that are known now, without waiting for servers."""
+        # Two requests at the same time must not count the same definitions twice.
+        async with self._updating:
+            while True:
+                offers = self.servers.values()
+                unchecked = next((offer for offer in offers if offer.is_unchecked), None)
+                if unchecked is not None:
+                    await self._check(unchecked)
+                    continue
+                config, tools = self._config, dict[str, tuple[ServerTool, ...]]()
+                for name, offer in self.servers.items():
+                    if offer.offered is not None:
+                        tools[name] = offer.offered
+                if self._listing.is_of(config, tools):
+                    return self._listing
+                # In a thread, because counting thousands of definitions takes seconds.
+                self._listing = await in_thread(ToolListing, config, tools, self._counter)
+
+    async def find(self, name: str) -> tuple[str, ServerTool] | None:
+        """Return a tool with its name in the host, or None.
+
+        A tool that is only remembered counts once its server has listed it.
+
+        Raises:
+            ToolError: If the server of a remembered tool has failed.
+        """
+        match = self._current_match(name) or (await self.latest()).find(name)
+        if match is None:
+            return (await self.listing()).find(name)
+        offer = self.servers[match[1].server]
+        if not offer.is_remembered:
+            return match
+        task = self._list_if_needed(offer)
+        # Not `await task`, because cancelling one call must not cancel the listing.
+        await asyncio.wait({task})
+        if isinstance(offer.error, ToolError):
+            raise offer.error
+        return (await self.latest()).find(name)
+
+    def _current_match(self, name: str) -> tuple[str, ServerTool] | None:
+        """Return a tool of the current listing, if its server offers the same tools still."""
+        match = self._listing.find(name)
+        if match is None:
+            return None
+        server = match[1].server
+        offer = self.servers.get(server)
+        # Valid even if another server has just listed thousands of tools.
+        if offer and self._listing.is_of_server(server, self._config, offer.offered):
+            return match
+        return None
+
+    async def search(self, query: str) -> tuple[str, tuple[str, ...]]:
+        """Return the tools that match a query as a text, and their names.
+
+        The text also names the servers whose tools are not known.
+        """
+        listing = await self.listing()
+        answer, names = await in_thread(listing.search, query)
+        for name, offer in self.servers.items():
+            if offer.offered is None:
+                answer += f"\nNot searched: {name}, {offer.problem or 'it is not started'}."
+        return answer, names
+
+    def problems(self) -> dict[str, str]:
+        """Return the problems of the servers that have not listed their tools, by name."""
+        problems: dict[str, str] = {}
+        for name, offer in self.servers.items():
+            if offer.problem:
+                problems[name] = offer.problem
+        return problems
+
+    def mark_stale(self, name: str) -> None:
+        """Note that a server's tools have changed, so that the next listing asks it again."""
+        if offer := self.servers.get(name):
+            offer.is_stale = True
+
+    def _list_if_needed(self, offer: ServerOffer) -> asyncio.Task[None]:
+        """List the tools of a server that changed them, failed or was never asked."""
+        task = offer.task
+        if task is not None:
+            failed = task.done() and (task.cancelled() or task.exception() is not None)
+            if not task.done() or not (failed or offer.is_stale):
+                return task
+        # First, so that a change during the listing causes another one.
+        offer.is_stale = False
+        offer.task = task = asyncio.create_task(self._list(offer))
+        task.add_done_callback(lambda task: self._tell(offer, task))
+        return task
+
+    async def _list(self, offer: ServerOffer) -> None:
+        """List a server's tools. The earlier ones stay until the list is complete."""
+        connection = offer.connection
+        try:
+            tools = await _tools_of(connection)
+            offer.listed, offer.is_unchecked = tools, True
+            await self.latest()
+        except BaseException:
+            offer.listed = offer.offered = None
+            offer.is_remembered = False
+            raise
+        await in_thread(self._records.note_tools, connection.config, tools, connection.wire.version)
+
+    def _tell(self, offer: ServerOffer, task: asyncio.Task[None]) -> None:
+        if task.cancelled():
+            return
+        task.exception()  # marks it as retrieved, because it may never be asked for
+        telling = asyncio.create_task(self._on_listed(offer))
+        # The event loop has only a weak reference to a task.
+        self._telling.add(telling)
+        telling.add_done_callback(self._telling.discard)
+
+    async def _check(self, offer: ServerOffer) -> None:
+        """Offer a server's tools, or those of its last run if it was never asked."""
+        offer.is_unchecked, tools = False, offer.listed
+        if tools is None and offer.task is not None:
+            return
+        try:
+            checked = await in_thread(self._checked, offer, tools)
+        except BaseException:
+            # The request was cancelled. The next one checks the tools.
+            offer.is_unchecked = True
+            raise
+        # The server may have listed its tools meanwhile, or failed.
+        if checked is None or offer.listed is not tools or offer.is_unchecked:
+            return
+        changed, offer.offered = checked
+        for name in sorted(changed - offer.changed):
+            server = offer.connection.name
+            _log.warning("server %s: its tool %s changed after it was approved", server, name)
+        offer.changed, offer.is_remembered = changed, tools is None
+
+    def _checked(
+        self, offer: ServerOffer, tools: tuple[ServerTool, ...] | None
+    ) -> tuple[frozenset[str], tuple[ServerTool, ...]] | None:
+        """Return the names of the tools that changed since they were approved, and the offer.
+
+        Changed tools are marked in the offer, or held back.
+        """
+        connection = offer.connection
+        if tools is None:
+            tools = self._records.tools_of(connection.name, connection.config)
+        if tools is None:
+            return None
+        changed = self._records.changed(connection.config, tools)
+        offered: list[ServerTool] = []
+        for tool in tools:
+            if tool.name not in changed:
+                offered.append(tool)
+            elif not self._config.approve_changes:
+                # Nobody has approved the hint that it only reads either.
+                hint = None if tool.read_only else tool.read_only
+                description = f"{_CHANGED} {tool.description}"
+                offered.append(replace(tool, description=description, read_only=hint))
+        # The same object if nothing changed, so that no listing is created for it.
+        if offer.offered == tuple(offered):
+            return changed, offer.offered
+        return changed, tuple(offered)
+
+    async def resources(self) -> types.ListResourcesResult:
+        """Return the resources of all servers."""
+        resources: list[types.Resource] = []
+        for offer, entries in await self._list_all(
+            "resources", lambda session, params: session.list_resources(params=params)
+        ):
+            offer.names["resource"] = {str(resource.uri): resource.name for resource in entries}
+            # A host reads a resource by its URI, so its name is a text like the others.
+            resources += [visible_entry(resource, "name") for resource in entries]
+        return types.ListResourcesResult(resources=resources)
+
+    async def templates(self) -> types.ListResourceTemplatesResult:
+        """Return the resource templates of all servers."""
+        templates: list[types.ResourceTemplate] = []
+        for offer, entries in await self._list_all(
+            "resource_templates",
+            lambda session, params: session.list_resource_templates(params=params),
+        ):
+            offer.names["template"] = {entry.uri_template: entry.name for entry in entries}
+            templates += [visible_entry(template, "name") for template in entries]
+        return types.ListResourceTemplatesResult(resource_templates=templates)
+
+    async def prompts(self) -> types.ListPromptsResult:
+        """Return the prompts of all servers, under their names in the host."""
+        listed = await self._list_all(
+            "prompts", lambda session, params: session.list_prompts(params=params)
+        )
+        own_names: list[tuple[str, str]] = []
+        for offer, entries in listed:
+            own_names += [(offer.connection.name, prompt.name) for prompt in entries]
+        names = iter(unique_names(own_names))
+        prompts: list[types.Prompt] = []
+        for offer, entries in listed:
+            prompt_names: dict[str, str] = {}
+            for prompt in entries:
+                name = next(names)
+                prompt_names[name] = prompt.name
+                arguments = prompt.arguments
+                if arguments is not None:
+                    arguments = [visible_entry(argument) for argument in arguments]
+                changes = {"name": name, "arguments": arguments}
+                prompts.append(visible_entry(prompt).model_copy(update=changes))
+            offer.names["prompt"] = prompt_names
+        return types.ListPromptsResult(prompts=prompts)
+
+    def lister(self, kind: Kind, key: str) -> ServerOffer | None:
+        """Return the first server that has listed an entry, or None.
+
+        Args:
+            kind: The kind of the entry.
+            key: The URI or URI template, or the prompt's name in the host.
+        """
+        for offer in self.servers.values():
+            if key in offer.names.get(kind, ()):
+                return offer
+        return None
+
+    async def find_lister(self, kind: Kind, key: str) -> ServerOffer | None:
+        """Return the same as `lister`, and list the entries again to find it."""
+        offer = self.lister(kind, key)
+        if offer is None:
+            again = {"resource": self.resources, "template": self.templates, "prompt": self.prompts}
+            await again[kind]()
+            offer = self.lister(kind, key)
+        return offer
+
+    async def _list_all(self, field: str, fetch: _Fetch) -> list[tuple[ServerOffer, list[Any]]]:
+        """Return what each server lists. Of servers that fail or are too slow, this is nothing."""
+
+        async def list_one(offer: ServerOffer) -> list[Any]:
+            capabilities = (await offer.connection.client()).server_capabilities
+            is_supported = capabilities.prompts if field == "prompts" else capabilities.resources
+            if is_supported is None:
+                return []
+            return await _all_pages(offer.connection, fetch, field)
+
+        offers = [*self.servers.values()]
+        tasks = [asyncio.create_task(list_one(offer)) for offer in offers]
+        if not tasks:
+            return []
+        try:
+            # Not `gather`, which would lose the complete lists when the time is over.
+            await asyncio.wait(tasks, timeout=self._config.list_wait_s)
+            # A server that has started is only slow, and nothing announces its entries later.
+            slow = [
+                task
+                for offer, task in zip(offers, tasks, strict=True)
+                if offer.connection.is_running
+            ]
+            if slow:
+                await asyncio.wait(slow, timeout=REQUEST_WAIT_S)
+        finally:
+            late = {task for task in tasks if task.cancel()}
+        listed: list[tuple[ServerOffer, list[Any]]] = []
+        for offer, task in zip(offers, tasks, strict=True):
+            entries: list[Any] = []
+            if task in late:
+                offer.is_late = True
+            elif task.exception() is None:
+                entries = task.result()
+            listed.append((offer, entries))
+        return listed
+
+
+def _cancel(offers: Iterable[ServerOffer]) -> None:
+    for offer in offers:
+        if offer.task is not None:
+            offer.task.cancel()
+
+
+async def _all_pages(connection: ServerConnection, fetch: _Fetch, field: str) -> list[Any]:
+    """Return the entries of a server's list, up to 100 pages, 10,000 entries or 32 MB.
+
+    A repeated cursor ends the list too.
+
+    Args:
+        connection: The server.
+        fetch: Requests one page.
+        field: The field of a page that has its entries.
+
+    Raises:
+        ToolError: If the server is down, or its answer is not MCP.
+        MCPError: If the server refused.
+    """
+    entries: list[Any] = []
+    params, cursors, size = types.PaginatedRequestParams(), set[str](), 0
+    while True:
+        page = await connection.use(lambda session, params=params: fetch(session, params))  # type: ignore[misc]
+        entries.extend(getattr(page, field))
+        size += len(page.model_dump_json())
+        cursor = page.next_cursor
+        if not cursor and len(entries) <= MAX_ENTRIES:
+            return entries
+        is_too_long = len(entries) > MAX_ENTRIES or size > MAX_LIST_BYTES
+        is_last = not cursor or cursor in cursors or len(cursors) + 1 == MAX_PAGES
+        if is_too_long or is_last:
+            connection.wire.leave_out(
+                f"the rest of its {field}", "the list is too long or does not end"
+            )
+            return entries[:MAX_ENTRIES]
+        cursors.add(cursor)
+        params = types.PaginatedRequestParams(cursor=cursor)
+
+
+async def _tools_of(connection: ServerConnection) -> tuple[ServerTool, ...]:
+    """Return a server's tools, and only the first of each name.
+
+    Raises:
+        ToolError: If the server is down or too slow, or its answer is not MCP.
+        MCPError: If the server refused.
+    """
+    # Outside the timeout, because a start has its own.
+    await connection.client()
+    connection.wire.left_out.clear()
+    try:
+        async with asyncio.timeout(connection.start_timeout_s):
+            definitions = await _all_pages(
+                connection, lambda session, params: session.list_tools(params=params), "tools"
+            )
+    except TimeoutError as exc:
+        problem = f"it did not list its tools within {connection.start_timeout_s:g} s"
+        raise ToolFailedError(problem, tool="") from exc
+    # In a thread, because cleaning thousands of schemas takes a second.
+    return await in_thread(server_tools, connection.name, definitions, connection.wire)
