@@ -16,12 +16,12 @@ from typing import Any, Final
 from llm_common.apps.gateway.configuration.host_files import parsed
 from llm_common.errors import ConfigError
 
-_SPACE: Final = re.compile(r"(?:\s|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
-_STRING: Final = re.compile(r'"(?:[^"\\]|\\.)*"')
-# A number or word, or in JSON with comments a name without quotes.
-_SCALAR: Final = re.compile(r"[^\s,:\[\]{}\"/]+")
+# A string, a bracket, a comma or colon, and a number or word, or in JSON with comments a name
+# without quotes. Space and comments precede a token.
+_TOKEN: Final = re.compile(
+    r'(?:\s|//[^\n]*|/\*.*?\*/)*("(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s,:\[\]{}"/]+)', re.DOTALL
+)
 _INDENT: Final = re.compile(r"\n([ \t]+)\S")
-_CLOSING: Final = {"{": "}", "[": "]"}
 REMOVED: Final = object()
 """The value of an entry that is taken out."""
 
@@ -98,144 +98,104 @@ def _changed_json(text: str, keys: Sequence[str], entries: Mapping[str, Any]) ->
     if not text.strip():
         text = "{}\n"
     for depth in range(1, len(keys) + 1):
-        parent = _object_at(text, keys[: depth - 1])
+        parent = _Object.at(text, keys[: depth - 1])
         if keys[depth - 1] not in parent.members:
-            text = _inserted(text, parent, keys[depth - 1], {}, (unit, depth))
+            text = parent.with_member(keys[depth - 1], {}, (unit, depth))
     for name, value in entries.items():
-        container = _object_at(text, keys)
-        member = container.members.get(name)
-        if value is REMOVED:
-            text = _removed(text, container, name) if member else text
-        elif member:
-            literal = _literal(value, (unit, len(keys) + 1))
-            text = text[: member.value_start] + literal + text[member.end :]
-        else:
-            text = _inserted(text, container, name, value, (unit, len(keys) + 1))
+        container = _Object.at(text, keys)
+        if value is not REMOVED:
+            text = container.with_member(name, value, (unit, len(keys) + 1))
+        elif name in container.members:
+            text = container.without(name)
     return text
 
 
 @dataclass(frozen=True, slots=True)
-class _Member:
-    """The place of a member of an object: its name, its value, and what follows the value."""
-
-    start: int
-    value_start: int
-    end: int
-
-
-@dataclass(frozen=True, slots=True)
 class _Object:
-    """The place of an object and of its members.
+    """An object in a text of JSON.
 
-    `trailing_comma` says whether a comma follows the last member.
+    Attributes:
+        text: The whole text.
+        tokens: The tokens of the text.
+        start: The index of the brace that begins the object.
+        end: The index of the brace that ends it.
+        members: The index of the first token of each member, and of the token after it.
     """
 
+    text: str
+    tokens: Sequence[re.Match[str]]
     start: int
     end: int
-    members: dict[str, _Member]
-    trailing_comma: bool
+    members: dict[str, tuple[int, int]]
 
+    @classmethod
+    def at(cls, text: str, keys: Sequence[str]) -> "_Object":
+        """Return the object to which a path of keys leads."""
+        tokens = [*_TOKEN.finditer(text)]
+        place = cls._read(text, tokens, 0)
+        for key in keys:
+            # After the name and the colon.
+            place = cls._read(text, tokens, place.members[key][0] + 2)
+        return place
 
-def _object_at(text: str, keys: Sequence[str]) -> _Object:
-    place = _read_object(text, _space_end(text, 0))
-    for key in keys:
-        place = _read_object(text, place.members[key].value_start)
-    return place
+    @classmethod
+    def _read(cls, text: str, tokens: Sequence[re.Match[str]], start: int) -> "_Object":
+        members: dict[str, tuple[int, int]] = {}
+        position = start + 1
+        while tokens[position][1] != "}":
+            first, name = position, tokens[position][1]
+            position, depth = first + 2, 0
+            while True:
+                depth += (tokens[position][1] in "{[") - (tokens[position][1] in "}]")
+                position += 1
+                if depth == 0:
+                    break
+            key = json.loads(name) if name.startswith('"') else name.strip("'")
+            members[key] = first, position
+            if tokens[position][1] == ",":
+                position += 1
+        return cls(text, tokens, start, position, members)
 
+    def with_member(self, name: str, value: object, indent: tuple[str, int]) -> str:
+        """Return the text with a member set.
 
-def _read_object(text: str, start: int) -> _Object:
-    members: dict[str, _Member] = {}
-    position, trailing_comma = _space_end(text, start + 1), False
-    while text[position] != "}":
-        name_end = _value_end(text, position)
-        name = text[position:name_end]
-        value_start = _space_end(text, _space_end(text, name_end) + 1)
-        end = _value_end(text, value_start)
-        key = json.loads(name) if name.startswith('"') else name.strip("'")
-        members[key] = _Member(position, value_start, end)
-        position = _space_end(text, end)
-        trailing_comma = text[position] == ","
-        if trailing_comma:
-            position = _space_end(text, position + 1)
-    return _Object(start, position, members, trailing_comma)
+        Args:
+            name: The name of the member.
+            value: Its value.
+            indent: The unit of the file's indentation, and how many of them the member gets.
+        """
+        literal = _literal(value, indent)
+        if name in self.members:
+            first, after = self.members[name]
+            start, end = self.tokens[first + 2].start(1), self.tokens[after - 1].end()
+            return f"{self.text[:start]}{literal}{self.text[end:]}"
+        unit, depth = indent
+        member = f"\n{unit * depth}{json.dumps(name, ensure_ascii=False)}: {literal}"
+        if not self.members:
+            # Keeps a comment in an empty object.
+            start, end = self.tokens[self.start].end(), self.tokens[self.end].start(1)
+            kept = self.text[start:end].rstrip()
+            closing = f"\n{unit * (depth - 1)}{self.text[end:]}"
+            return f"{self.text[:start]}{kept}{member}{closing}"
+        last = self.tokens[self.end - 1]
+        if last[1] == ",":
+            return f"{self.text[: last.end()]}{member},{self.text[last.end() :]}"
+        return f"{self.text[: last.end()]},{member}{self.text[last.end() :]}"
 
-
-def _value_end(text: str, start: int) -> int:
-    """Return the end of the value or name that begins at a position."""
-    closing: list[str] = []
-    position = start
-    while True:
-        sign = text[position]
-        if sign in _CLOSING:
-            closing.append(_CLOSING[sign])
-            position += 1
-        elif closing and sign == closing[-1]:
-            closing.pop()
-            position += 1
-        elif sign in ",:" and closing:
-            position += 1
-        else:
-            match = _STRING.match(text, position) or _SCALAR.match(text, position)
-            if match is None:
-                return position
-            position = match.end()
-        if not closing:
-            return position
-        position = _space_end(text, position)
-
-
-def _space_end(text: str, start: int) -> int:
-    match = _SPACE.match(text, start)
-    return match.end() if match else start
-
-
-def _inserted(
-    text: str, container: _Object, name: str, value: object, indent: tuple[str, int]
-) -> str:
-    """Return the text with a new last member of an object, on a line of its own.
-
-    Args:
-        text: The text.
-        container: The place of the object.
-        name: The name of the member.
-        value: Its value.
-        indent: The unit of the file's indentation, and how many of them the member gets.
-    """
-    unit, depth = indent
-    key = json.dumps(name, ensure_ascii=False)
-    member = f"\n{unit * depth}{key}: {_literal(value, indent)}"
-    if not container.members:
-        # Keeps a comment in an empty object.
-        kept = text[container.start + 1 : container.end].rstrip()
-        closing = f"\n{unit * (depth - 1)}{text[container.end :]}"
-        return f"{text[: container.start + 1]}{kept}{member}{closing}"
-    last = list(container.members.values())[-1]
-    if container.trailing_comma:
-        end = _space_end(text, last.end) + 1
-        return f"{text[:end]}{member},{text[end:]}"
-    return f"{text[: last.end]},{member}{text[last.end :]}"
+    def without(self, name: str) -> str:
+        """Return the text without a member, its comma, and the white space before it."""
+        first, after = self.members[name]
+        start = self.tokens[first].start(1)
+        if self.tokens[after][1] == ",":
+            return self.text[:start].rstrip() + self.text[self.tokens[after].end() :]
+        before, end = self.tokens[first - 1], self.tokens[after - 1].end()
+        head = self.text[: before.end()]
+        if before[1] == ",":  # of the member before, which is now the last one
+            head = self.text[: before.start(1)]
+        return head + self.text[before.end() : start].rstrip() + self.text[end:]
 
 
 def _literal(value: object, indent: tuple[str, int]) -> str:
     unit, depth = indent
     text = json.dumps(value, indent=unit, ensure_ascii=False)
     return text.replace("\n", f"\n{unit * depth}")
-
-
-def _removed(text: str, container: _Object, name: str) -> str:
-    names = list(container.members)
-    index = names.index(name)
-    member = container.members[name]
-    after = _space_end(text, member.end)
-    if text[after] == ",":
-        # With the white space before it, so that no empty line stays.
-        before = len(text[: member.start].rstrip())
-        return text[:before] + text[after + 1 :]
-    if index == 0:
-        before = len(text[: member.start].rstrip())
-        return text[:before] + text[member.end :]
-    # The last member without a comma: the comma before it is removed too.
-    previous = container.members[names[index - 1]]
-    comma = _space_end(text, previous.end)
-    kept = text[comma + 1 : member.start].rstrip()
-    return text[: previous.end] + text[previous.end : comma] + kept + text[member.end :]

@@ -13,12 +13,12 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
 from llm_common.apps.gateway.configuration.host_files import (
-    HostFormat,
     entries_in,
     fields_of,
     is_disabled,
     rules_of,
 )
+from llm_common.apps.gateway.configuration.known_hosts import Host
 from llm_common.errors import ConfigError
 from llm_common.pointers import MIN_LIMIT_TOKENS
 from llm_common.text import one_line
@@ -140,6 +140,11 @@ class ServerConfig(BaseModel):
     call_timeout_s: float | None = Field(default=None, gt=0)
     rules: ToolRules = Field(default_factory=ToolRules, alias="llmCommon")
 
+    @property
+    def may_need_login(self) -> bool:
+        """Return whether the server has an address, and the entry no token, which comes first."""
+        return bool(self.url) and "authorization" not in {name.lower() for name in self.headers}
+
 
 class GatewayConfig(BaseModel):
     """The settings of a gateway, frozen.
@@ -235,12 +240,13 @@ class GatewayConfig(BaseModel):
                 left_out.pop(name, None)
                 left_out_rules.pop(name, None)
                 try:
-                    server = server_of(entry, host_entries.format, where)
+                    server = server_of(entry, host_entries.host, where)
                 except ConfigError as exc:
                     left_out[name] = exc.message
-                    rules = _rules_of(entry, host_entries.format, where)
-                    if rules is not None:
-                        left_out_rules[name] = rules
+                    # Without rules if these are invalid too.
+                    with suppress(ConfigError, ValidationError):
+                        rules = rules_of(entry, host_entries.host, where=where)
+                        left_out_rules[name] = ToolRules.model_validate(rules)
                 else:
                     servers[name] = server
         servers = {name: server for name, server in servers.items() if not is_gateway(server)}
@@ -289,7 +295,7 @@ def is_gateway(server: ServerConfig) -> bool:
     return ("llm-common", "gateway") in pairwise(words)
 
 
-def server_of(entry: object, file_format: HostFormat, where: str) -> ServerConfig:
+def server_of(entry: object, host: Host, where: str) -> ServerConfig:
     """Return a server of a host's file.
 
     Raises:
@@ -298,22 +304,13 @@ def server_of(entry: object, file_format: HostFormat, where: str) -> ServerConfi
     if not isinstance(entry, dict):
         raise ConfigError(f"{where} is not an object; correct the entry", variable="config")
     try:
-        server = ServerConfig.model_validate(fields_of(entry, file_format, where=where))
+        server = ServerConfig.model_validate(fields_of(entry, host, where=where))
     except ValidationError as exc:
         raise _invalid(exc, where) from exc
     if bool(server.command) == bool(server.url):
         reason = f'{where} has not exactly one of "command" and "url"; give it one'
         raise ConfigError(reason, variable="command")
     return server
-
-
-def _rules_of(entry: object, file_format: HostFormat, where: str) -> ToolRules | None:
-    """Return the rules of an entry that is otherwise invalid, None if they are invalid too."""
-    if not isinstance(entry, dict):
-        return None
-    with suppress(ConfigError, ValidationError):
-        return ToolRules.model_validate(rules_of(entry, file_format, where=where))
-    return None
 
 
 def _invalid(error: ValidationError, where: str) -> ConfigError:

@@ -11,10 +11,11 @@ import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 import orjson
 
+from llm_common.apps.gateway.configuration.known_hosts import HOSTS, Host, host_of
 from llm_common.errors import ConfigError
 from llm_common.runtime import read_named
 from llm_common.text import one_line
@@ -22,11 +23,6 @@ from llm_common.text import one_line
 _MAX_KEYS: Final = 6  # that an error names
 _MAX_KEY_CHARS: Final = 40
 
-# `$NAME` or `${NAME}`, with or without a default: Gemini CLI and Qwen Code accept all three.
-_DOLLAR: Final = re.compile(r"\$\{([^}]*)\}|\$([A-Za-z_][A-Za-z0-9_]*)")
-_BRACED: Final = re.compile(r"\$\{([^}]*)\}")
-# `{env:NAME}` and `{file:PATH}` of opencode.
-_SINGLE: Final = re.compile(r"\{((?:env|file):[^}]*)\}")
 _NAME: Final = re.compile(r"(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
 _PREDEFINED: Final[Mapping[str, Callable[[], str]]] = {
     "workspaceFolder": lambda: str(Path.cwd()),
@@ -65,42 +61,17 @@ _REFUSED: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class HostFormat:
-    """How a kind of file writes what is not the same in all of them.
-
-    Attributes:
-        variables: The pattern of variables in texts, or None if the host replaces none.
-        timeout_unit_s: Seconds that a `timeout` of 1 means.
-        url_type: The transport that an address without a type has. None for HTTP.
-        limits_start: Whether `timeout` limits the start of a server too.
-    """
-
-    variables: re.Pattern[str] | None = _BRACED
-    timeout_unit_s: float = 0.001
-    url_type: str | None = None
-    limits_start: bool = False
-
-
-_COMMON: Final = HostFormat()
-_CODEX: Final = HostFormat(variables=None)
-_OPENCODE: Final = HostFormat(variables=_SINGLE, limits_start=True)
-_ZED: Final = HostFormat(timeout_unit_s=1.0)
-_CLINE: Final = HostFormat(timeout_unit_s=1.0)
-_GEMINI: Final = HostFormat(variables=_DOLLAR, url_type="sse")
-
-
-@dataclass(frozen=True, slots=True)
 class HostEntries:
     """The servers of a file.
 
     Attributes:
         entries: The entry of each server as the host wrote it, by name.
-        format: How to read them.
+        host: The host, which says how to read them.
         excluded: Names of servers that the file disables outside their entries.
     """
 
     entries: Mapping[str, Any]
-    format: HostFormat
+    host: Host
     excluded: frozenset[str] = field(default=frozenset())
 
 
@@ -113,24 +84,23 @@ def entries_in(path: Path) -> HostEntries:
     Raises:
         ConfigError: If the file cannot be read or parsed, or holds no servers.
     """
-    return located(document_in(path), path)
+    return located(parsed(text_in(path), path), path)
 
 
-def document_in(path: Path) -> dict[str, Any]:
-    """Return the parsed content of a JSON, JSONC or TOML file, {} for an empty one.
+def text_in(path: Path) -> str:
+    """Return the text of a file.
 
     Raises:
-        ConfigError: If the file cannot be read or parsed, or is not an object.
+        ConfigError: If the file cannot be read, or is not UTF-8.
     """
     try:
-        text = path.read_bytes().decode()
+        return path.read_bytes().decode()
     except OSError as exc:
         reason = f"{path} cannot be read ({exc.strerror}); name another file"
         raise ConfigError(reason, variable="config") from exc
     except UnicodeDecodeError as exc:
         reason = f"{path} is not UTF-8 at byte {exc.start}; save it as UTF-8"
         raise ConfigError(reason, variable="config") from exc
-    return parsed(text, path)
 
 
 def parsed(text: str, path: Path) -> dict[str, Any]:
@@ -146,7 +116,10 @@ def parsed(text: str, path: Path) -> dict[str, Any]:
         try:
             return tomllib.loads(text)
         except tomllib.TOMLDecodeError as exc:
-            reason = f"{path} is not TOML: {_position(exc)}; correct it"
+            # The rest of the message may quote the file, and so a secret.
+            match = re.search(r"line \d+, column \d+|end of document", str(exc))
+            position = match[0] if match else "somewhere"
+            reason = f"{path} is not TOML: {position}; correct it"
             raise ConfigError(reason, variable="config") from exc
     document = _json(text, path)
     if not isinstance(document, dict):
@@ -173,12 +146,6 @@ def _json(text: str, path: Path) -> Any:
         raise ConfigError(reason, variable="config") from exc
 
 
-def _position(error: tomllib.TOMLDecodeError) -> str:
-    # The rest of the message may quote the file, and so a secret.
-    match = re.search(r"line \d+, column \d+|end of document", str(error))
-    return match[0] if match else "somewhere"
-
-
 def located(document: Mapping[str, Any], path: Path) -> HostEntries:
     """Return the servers in the content of a file, whose name and folder tell some formats apart.
 
@@ -186,55 +153,32 @@ def located(document: Mapping[str, Any], path: Path) -> HostEntries:
         ConfigError: If it holds no servers.
     """
     mcp = document.get("mcp")
-    mcp = mcp if isinstance(mcp, dict) else {}
-    folder = path.resolve().parent.name
-    if "mcpServers" in document:
-        entries, file_format = document["mcpServers"], _COMMON
-        # The gateway's own file for the servers of Qwen Code has the name of that host.
-        if folder in (".gemini", ".qwen") or path.name == "qwen-code.json":
-            file_format = _GEMINI
-        elif path.name in ("cline_mcp_settings.json", "mcp_settings.json") or folder == ".roo":
-            file_format = _CLINE
-    elif "mcp_servers" in document:
-        entries, file_format = document["mcp_servers"], _CODEX
-    elif "context_servers" in document:
-        entries, file_format = document["context_servers"], _ZED
-    elif "mcp" in document:
+    if not isinstance(mcp, dict):
+        mcp = {}
+    host = host_of(document, path)
+    entries = document[host.key] if host else None
+    if host is not None and host.key == "mcp":
         # VS Code's settings and opencode 2 have one more level than opencode 1.
         entries = mcp.get("servers", mcp)
-        file_format = _OPENCODE if path.name.startswith("opencode.") else _format_of(entries)
-    else:
-        entries, file_format = document.get("servers"), _COMMON
-    if not isinstance(entries, dict):
-        raise ConfigError(f"{path} {_found(document)}", variable="config")
-    return HostEntries(entries, file_format, _excluded(mcp, entries))
-
-
-def _format_of(entries: object) -> HostFormat:
-    """Return opencode's format if an entry has a type that only opencode writes."""
-    values = entries.values() if isinstance(entries, dict) else ()
-    for entry in values:
-        if isinstance(entry, dict) and entry.get("type") in ("local", "remote"):
-            return _OPENCODE
-    return _COMMON
-
-
-def _found(document: Mapping[str, Any]) -> str:
-    names = [one_line(name, max_chars=_MAX_KEY_CHARS) for name in list(document)[:_MAX_KEYS]]
-    content = f"has {', '.join(names)}" if names else "is empty"
-    return (
-        f'holds no MCP servers: it {content}. Add "mcpServers", or name a file with "servers", '
-        '"mcp", "context_servers" or [mcp_servers]'
-    )
-
-
-def _excluded(mcp: Mapping[str, Any], names: Mapping[str, Any]) -> frozenset[str]:
-    """Return the servers that Gemini CLI's and Qwen Code's `mcp` settings leave out."""
+    if host is None or not isinstance(entries, dict):
+        names = [one_line(name, max_chars=_MAX_KEY_CHARS) for name in list(document)[:_MAX_KEYS]]
+        content = f"has {', '.join(names)}" if names else "is empty"
+        reason = (
+            f'{path} holds no MCP servers: it {content}. Add "mcpServers", or name a file with '
+            '"servers", "mcp", "context_servers" or [mcp_servers]'
+        )
+        raise ConfigError(reason, variable="config")
+    for entry in entries.values():
+        # Only opencode writes these types, whatever its file is called.
+        is_typed = isinstance(entry, dict) and entry.get("type") in ("local", "remote")
+        if host.key == "mcp" and is_typed:
+            host = HOSTS["opencode"]
+    # Gemini CLI and Qwen Code leave servers out in their settings called `mcp`.
     allowed, excluded = mcp.get("allowed"), mcp.get("excluded")
     left_out = set(excluded) if isinstance(excluded, list) else set()
     if isinstance(allowed, list):
-        left_out |= names.keys() - set(allowed)
-    return frozenset(left_out)
+        left_out |= entries.keys() - set(allowed)
+    return HostEntries(entries, host, frozenset(left_out))
 
 
 def is_disabled(entry: object) -> bool:
@@ -244,12 +188,12 @@ def is_disabled(entry: object) -> bool:
     return entry.get("disabled") is True or entry.get("enabled") is False
 
 
-def fields_of(entry: Mapping[str, Any], file_format: HostFormat, *, where: str) -> dict[str, Any]:
+def fields_of(entry: Mapping[str, Any], host: Host, *, where: str) -> dict[str, Any]:
     """Return an entry with the field names of `ServerConfig`, and with its variables filled in.
 
     Args:
         entry: The entry as the host wrote it.
-        file_format: How the host writes it.
+        host: The host.
         where: A description of the position, for an error.
 
     Raises:
@@ -258,7 +202,7 @@ def fields_of(entry: Mapping[str, Any], file_format: HostFormat, *, where: str) 
     for name, remedy in _REFUSED.items():
         if entry.get(name):
             raise ConfigError(f"{where} uses {name}, which is not read; {remedy}", variable=name)
-    fields: dict[str, Any] = expanded(dict(entry), file_format, where=where)
+    fields: dict[str, Any] = expanded(dict(entry), host, where=where)
     for alias, name in _ALIASES:
         if alias in fields and name not in fields:
             fields[name] = fields.pop(alias)
@@ -266,37 +210,33 @@ def fields_of(entry: Mapping[str, Any], file_format: HostFormat, *, where: str) 
                 fields.setdefault("type", "http")
     if not isinstance(fields.get("oauth"), dict):
         fields.pop("oauth", None)  # such as false, with which opencode starts no login
-    _split_command(fields)
-    _set_type(fields, file_format)
-    _set_timeouts(fields, file_format)
-    _set_rules(fields)
-    _add_named_variables(fields, where)
-    return fields
-
-
-def _split_command(fields: dict[str, Any]) -> None:
     command = fields.get("command")
     if isinstance(command, list) and command:  # opencode
         fields["command"], fields["args"] = command[0], command[1:]
     elif isinstance(command, dict):  # Zed, before 2026
         fields |= {"command": command.get("path"), "args": command.get("args") or []}
         fields["env"] = command.get("env") or {}
+    _set_type(fields, host)
+    _set_timeouts(fields, host)
+    _set_rules(fields)
+    _add_named_variables(fields, where)
+    return fields
 
 
-def _set_type(fields: dict[str, Any], file_format: HostFormat) -> None:
+def _set_type(fields: dict[str, Any], host: Host) -> None:
     kind = fields.get("type")
     if isinstance(kind, str):
         kind = _TYPES.get(kind, kind)
     url = fields.get("url")
     if kind is None and isinstance(url, str) and url:
-        kind = file_format.url_type
+        kind = host.url_type
         # Hosts try both transports. The older one's addresses end in this by convention.
         if kind is None and url.partition("?")[0].rstrip("/").endswith("/sse"):
             kind = "sse"
     fields["type"] = kind
 
 
-def _set_timeouts(fields: dict[str, Any], file_format: HostFormat) -> None:
+def _set_timeouts(fields: dict[str, Any], host: Host) -> None:
     """Set the seconds for a start and a call from the field names and units of hosts."""
     start, call = fields.pop("startup_timeout_sec", None), fields.pop("tool_timeout_sec", None)
     if "startup_timeout_ms" in fields:
@@ -308,8 +248,8 @@ def _set_timeouts(fields: dict[str, Any], file_format: HostFormat) -> None:
         start = _seconds(timeout.get("startup"), 0.001)
         call = _seconds(timeout.get("request"), 0.001)
     elif timeout is not None:
-        call = _seconds(timeout, file_format.timeout_unit_s)
-        if file_format.limits_start:
+        call = _seconds(timeout, host.timeout_unit_s)
+        if host.limits_start:
             start = call
     if start is not None:
         fields["start_timeout_s"] = start
@@ -317,10 +257,10 @@ def _set_timeouts(fields: dict[str, Any], file_format: HostFormat) -> None:
         fields["call_timeout_s"] = call
 
 
-def call_timeout_of(entry: object, file_format: HostFormat) -> float | None:
+def call_timeout_of(entry: object, host: Host) -> float | None:
     """Return the seconds of a call in a host's entry, None without a valid limit."""
     fields = dict(entry) if isinstance(entry, dict) else {}
-    _set_timeouts(fields, file_format)
+    _set_timeouts(fields, host)
     seconds = fields.get("call_timeout_s")
     return seconds if isinstance(seconds, int | float) else None
 
@@ -332,15 +272,17 @@ def _seconds(value: object, unit_s: float) -> object:
     return value if value * unit_s < 1 else value * unit_s
 
 
-def rules_of(entry: Mapping[str, Any], file_format: HostFormat, *, where: str) -> object:
+def rules_of(entry: object, host: Host, *, where: str) -> object:
     """Return the rules of an entry for `ToolRules`, whatever its other fields contain.
 
     Raises:
-        ConfigError: If a variable in the rules is not set.
+        ConfigError: If the entry is not an object, or a variable in the rules is not set.
     """
+    if not isinstance(entry, dict):
+        raise ConfigError(f"{where} is not an object; correct the entry", variable="config")
     names = (*_ALLOWED, *_DENIED, "llmCommon")
     rule_fields = {name: value for name, value in entry.items() if name in names}
-    fields: dict[str, Any] = expanded(rule_fields, file_format, where=where)
+    fields: dict[str, Any] = expanded(rule_fields, host, where=where)
     _set_rules(fields)
     return fields["llmCommon"]
 
@@ -388,27 +330,25 @@ def _add_named_variables(fields: dict[str, Any], where: str) -> None:
         fields["headers"] = fields.get("headers", {}) | headers
 
 
-def expanded(value: Any, file_format: HostFormat, *, where: str) -> Any:
+def expanded(value: Any, host: Host, *, where: str) -> Any:
     """Return plain data with the variables in its texts replaced.
 
     Args:
         value: Lists, dicts and texts. Other values are returned unchanged.
-        file_format: How the host writes variables.
+        host: The host, which says how variables are written.
         where: A description of the position, for an error.
 
     Raises:
         ConfigError: If a variable is not set and has no default, or only its host can fill it in.
     """
     if isinstance(value, str):
-        if file_format.variables is None:
+        if host.variables is None:
             return value
-        return file_format.variables.sub(lambda match: _replacement(match, where), value)
+        return host.variables.sub(lambda match: _replacement(match, where), value)
     if isinstance(value, list):
-        return [expanded(item, file_format, where=where) for item in value]
+        return [expanded(item, host, where=where) for item in value]
     if isinstance(value, dict):
-        return {
-            key: expanded(item, file_format, where=f"{where}, {key}") for key, item in value.items()
-        }
+        return {key: expanded(item, host, where=f"{where}, {key}") for key, item in value.items()}
     return value
 
 
@@ -422,7 +362,8 @@ def _replacement(match: re.Match[str], where: str) -> str:
     if kind == "input":
         return _input(key, where)
     if kind in ("cmd", "command", "config", "file"):
-        _refuse(kind, where)
+        reason = f"{where} uses {kind}:, which only its host can fill in; name a variable instead"
+        raise ConfigError(reason, variable=kind)
     return match[0]  # such as ${1} or ${a.b}, which is for the server
 
 
@@ -434,11 +375,6 @@ def _input(key: str, where: str) -> str:
         reason = f"{where} needs the input {one_line(key, max_chars=_MAX_KEY_CHARS)}"
         raise ConfigError(f"{reason}; set the variable {name} to it", variable=name)
     return value
-
-
-def _refuse(kind: str, where: str) -> NoReturn:
-    reason = f"{where} uses {kind}:, which only its host can fill in; name a variable instead"
-    raise ConfigError(reason, variable=kind)
 
 
 def _variable(name: str, default: str | None, where: str) -> str:

@@ -25,6 +25,7 @@ from llm_common.apps.gateway.configuration.host_files import (
     is_disabled,
     located,
     parsed,
+    text_in,
 )
 from llm_common.apps.gateway.configuration.known_hosts import CALL_S, START_S, Host, Scope
 from llm_common.errors import ConfigError
@@ -148,15 +149,19 @@ def plan_install(
     files = [str(file.resolve()) for file in config] or [_as_argument(host, scope, servers_path)]
     served = [located(parsed(servers_text or "", servers_path), servers_path)] if not config else []
     served += [entries_in(file) for file in config]
-    arguments = _arguments(host.prefix_in(scope), files, options)
-    entry = _gateway_entry(host, keys, served, [_program(scope), *arguments])
+    command = [_program(scope), "gateway"]
+    for file in files:
+        command += ["--config", file]
+    if host.prefix:
+        command += ["--host-prefix", host.prefix.replace("gateway", entry_name)]
+    entry = _gateway_entry(host, keys, served, [*command, *options])
     if isinstance(old, dict) and _is_ours(old):
         entry = _merged(old, entry, files, options)
     new: dict[str, Any] = {**dict.fromkeys(servers, REMOVED), entry_name: entry}
     after = with_entries(text or "", keys, new, path=path)
     if after != text:
         changes.append(FileChange(path, text, after))
-    remote = [name for name, server in servers.items() if _may_need_login(server)]
+    remote = [name for name, server in servers.items() if server.may_need_login]
     return HostPlan(
         tuple(changes),
         moved=tuple(servers),
@@ -167,15 +172,6 @@ def plan_install(
     )
 
 
-def _arguments(prefix: str, files: Sequence[str], options: Sequence[str]) -> list[str]:
-    arguments = ["gateway"]
-    for file in files:
-        arguments += ["--config", file]
-    if prefix:
-        arguments += ["--host-prefix", prefix]
-    return [*arguments, *options]
-
-
 def _gateway_entry(
     host: Host, keys: Sequence[str], served: Sequence[HostEntries], command: Sequence[str]
 ) -> dict[str, Any]:
@@ -184,10 +180,10 @@ def _gateway_entry(
     names: set[str] = set()
     for host_entries in served:
         for server in host_entries.entries.values():
-            limits_s.append(call_timeout_of(server, host_entries.format) or 0.0)
+            limits_s.append(call_timeout_of(server, host_entries.host) or 0.0)
             names |= _named_variables(server)
     entry = host.entry(command, math.ceil(max(limits_s)))
-    if tuple(keys) != host.keys:  # opencode 2
+    if len(keys) > 1:  # opencode 2
         entry.pop("enabled")
         entry["timeout"] = {"startup": START_S * 1_000, "request": entry["timeout"]}
     if host.name == "codex" and names:
@@ -230,8 +226,8 @@ def _keys(host: Host, text: str | None, path: Path) -> tuple[str, ...]:
     """Return the path to the servers: opencode 2 has one more level than opencode 1."""
     mcp = parsed(text or "", path).get("mcp")
     if host.name == "opencode" and isinstance(mcp, dict) and "servers" in mcp:
-        return (*host.keys, "servers")
-    return host.keys
+        return host.key, "servers"
+    return (host.key,)
 
 
 def _entries(text: str, keys: Sequence[str], path: Path) -> dict[str, Any]:
@@ -255,20 +251,16 @@ def _servers_to_move(
             kept[name] = "it is disabled"
             continue
         try:
-            server = server_of(entry, host_entries.format, f"server {name}")
+            server = server_of(entry, host_entries.host, f"server {name}")
         except ConfigError as exc:
             kept[name] = exc.message
             continue
-        if _has_approvals(entry):
+        # Codex asks the user before calls of such a server's tools.
+        if "default_tools_approval_mode" in entry or isinstance(entry.get("tools"), dict):
             kept[name] = "it has rules for approvals, which the gateway's entry would not have"
         elif not is_gateway(server):
             servers[name] = server
     return servers, kept
-
-
-def _has_approvals(entry: Mapping[str, Any]) -> bool:
-    """Return whether Codex asks the user before calls of this server's tools."""
-    return "default_tools_approval_mode" in entry or isinstance(entry.get("tools"), dict)
 
 
 def _is_ours(entry: object) -> bool:
@@ -306,11 +298,6 @@ def _named_variables(entry: object) -> set[str]:
     return names
 
 
-def _may_need_login(server: ServerConfig) -> bool:
-    names = {name.lower() for name in server.headers}
-    return bool(server.url) and "authorization" not in names
-
-
 def _as_argument(host: Host, scope: Scope, path: Path) -> str:
     """Return the path of the servers' file for an entry, relative in a project that is shared."""
     if scope == "user":
@@ -328,16 +315,7 @@ def _program(scope: Scope) -> str:
 
 
 def _text(path: Path) -> str | None:
-    try:
-        return path.read_bytes().decode("utf-8")
-    except FileNotFoundError:
-        return None
-    except OSError as exc:
-        reason = f"{path} cannot be read ({exc.strerror}); change its permissions"
-        raise ConfigError(reason, variable="config") from exc
-    except UnicodeDecodeError as exc:
-        reason = f"{path} is not UTF-8 at byte {exc.start}; save it as UTF-8"
-        raise ConfigError(reason, variable="config") from exc
+    return text_in(path) if path.exists() else None
 
 
 def _free_name(path: Path) -> Path:

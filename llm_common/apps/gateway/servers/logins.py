@@ -20,6 +20,7 @@ from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata, OAu
 from mcp.shared.auth_utils import resource_url_from_server_url
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from llm_common.apps.gateway.configuration.gateway_config import ServerConfig
 from llm_common.apps.gateway.servers.http_bodies import ENCODINGS, MAX_LOGIN_BYTES, limit_bodies
 from llm_common.errors import LLMCommonError, PointerNotFoundError, StoreError
 from llm_common.runtime import default_config_dir, in_thread
@@ -250,10 +251,15 @@ class StoredLogin(httpx2.Auth):
             yield request
 
 
-def stored_login(url: str) -> StoredLogin | None:
-    """Return what sends a stored login to a server, or None where logins cannot be stored."""
+def stored_login(server: ServerConfig) -> StoredLogin | None:
+    """Return what sends a stored login to a server.
+
+    Returns None for a server whose entry has a token, or where logins cannot be stored.
+    """
+    if not server.may_need_login:
+        return None
     try:
-        return StoredLogin(url, LoginStore())
+        return StoredLogin(server.url, LoginStore())
     except (LLMCommonError, StoreError):  # no home folder, or not a POSIX system
         return None
 

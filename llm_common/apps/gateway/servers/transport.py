@@ -143,8 +143,7 @@ def _transport(config: ServerConfig, wire: Wire) -> AbstractAsyncContextManager[
     if config.command:
         return _of_process(config, wire)
     if config.type == "sse":
-        auth = None if _has_token(config) else stored_login(config.url)
-        headers = {**ENCODINGS, **config.headers}
+        headers, auth = {**ENCODINGS, **config.headers}, stored_login(config)
         return sse_client(config.url, headers=headers, auth=auth, httpx_client_factory=_sse_http)
     return _over_http(config, wire)
 
@@ -158,25 +157,17 @@ def _sse_http(
     return httpx2.AsyncClient(headers=headers, timeout=timeout, auth=auth, event_hooks=hooks)
 
 
-def _has_token(config: ServerConfig) -> bool:
-    """Return whether an entry has a token of its own, which comes before a login."""
-    return "authorization" in {name.lower() for name in config.headers}
-
-
 @asynccontextmanager
 async def _over_http(config: ServerConfig, wire: Wire) -> AsyncIterator[Any]:
-    has_token = _has_token(config)
-    auth = None if has_token else stored_login(config.url)
-
     async def note_status(response: httpx2.Response) -> None:
         # A server may refuse the stream of a GET request, which it does not need.
         if response.request.method == "POST":
-            wire.details = _refusal(response, wire.name, has_token=has_token)
+            wire.details = _refusal(response, wire.name, has_token=not config.may_need_login)
 
     async with (
         httpx2.AsyncClient(
             headers={**ENCODINGS, **config.headers},
-            auth=auth,
+            auth=stored_login(config),
             timeout=_HTTP_TIMEOUT,
             event_hooks={"response": [note_status, limit_bodies(streams=("GET", "POST"))]},
         ) as http,
