@@ -3,9 +3,8 @@
 import json
 import shlex
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Final
-
-from pydantic import BaseModel, ConfigDict, Field
 
 from llm_common.agents import Redactor
 from llm_common.apps.gateway.configuration.gateway_config import GatewayConfig, ServerConfig
@@ -18,7 +17,8 @@ from llm_common.text import one_line, visible
 _MAX_CHARS: Final = 4_000
 
 
-class ChangedTool(BaseModel):
+@dataclass(frozen=True, slots=True)
+class ChangedTool:
     """A tool that differs from what the user approved.
 
     Attributes:
@@ -28,15 +28,14 @@ class ChangedTool(BaseModel):
         parts: The other parts that changed, such as `input_schema`, as JSON of what they are now.
     """
 
-    model_config = ConfigDict(frozen=True)
-
     name: str
     before: ApprovedTool
     after: ApprovedTool
-    parts: Mapping[str, str] = Field(default_factory=dict)
+    parts: Mapping[str, str]
 
 
-class PendingApproval(BaseModel):
+@dataclass(frozen=True, slots=True)
+class PendingApproval:
     """What waits for the user's approval at one server.
 
     Attributes:
@@ -44,8 +43,6 @@ class PendingApproval(BaseModel):
         starts: What its entry starts or where it sends to, if that is not approved, else "".
         tools: Its changed tools.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     server: str
     starts: str = ""

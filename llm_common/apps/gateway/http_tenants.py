@@ -9,7 +9,7 @@ from typing import Final
 
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from starlette.datastructures import Headers
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from llm_common.apps.gateway.gateway import Gateway
@@ -22,9 +22,17 @@ _MIN_TOKEN_CHARS: Final = 16
 _SESSION_HEADER: Final = "mcp-session-id"
 _VERSION_HEADER: Final = "mcp-protocol-version"
 _FIRST_ERROR: Final = 400  # the lowest HTTP status of an error
-_RETRY_AFTER_S: Final = 5
 # The SDK accepts requests for this host whatever the gateway's loopback address is.
 _OWN_HOST: Final = (b"host", b"localhost:1")
+_UNAUTHORIZED: Final = PlainTextResponse(
+    "send the gateway's token as a bearer\n", 401, {"www-authenticate": "Bearer"}
+)
+_NO_SESSION: Final = PlainTextResponse("there is no such session\n", 404)
+_BUSY: Final = PlainTextResponse(
+    "all sessions of this token are busy; end one, or try again later\n",
+    503,
+    {"retry-after": "5"},
+)
 
 
 @dataclass(slots=True)
@@ -73,7 +81,7 @@ class HttpTenants:
         headers = Headers(scope=scope)
         authorization = headers.get("authorization", "")
         if not is_known_token(authorization, self._tokens):
-            await _unauthorized()(scope, receive, send)
+            await _UNAUTHORIZED(scope, receive, send)
             return
         tenant = self._tenants.setdefault(authorization, _Tenant(authorization))
         session_id = headers.get(_SESSION_HEADER)
@@ -81,7 +89,7 @@ class HttpTenants:
         version = headers.get(_VERSION_HEADER)
         is_modern = version is not None and version not in HANDSHAKE_PROTOCOL_VERSIONS
         if session_id is not None and session_id not in tenant.opened_at:
-            await _no_session()(scope, receive, send)
+            await _NO_SESSION(scope, receive, send)
         elif is_modern:
             await self._serve_modern(tenant, scope, receive, send)
         elif session_id is not None:
@@ -118,7 +126,9 @@ class HttpTenants:
             await send(message)
 
         async with self._room(tenant) as place:
-            answer = _busy() if place is None else self._app
+            answer: ASGIApp = self._app
+            if place is None:
+                answer = _BUSY
             await answer(scope, receive, send_and_note)
 
     async def _serve_modern(
@@ -128,7 +138,7 @@ class HttpTenants:
         if "" not in tenant.opened_at:
             async with self._room(tenant) as place:
                 if place is None:
-                    await _busy()(scope, receive, send)
+                    await _BUSY(scope, receive, send)
                     return
                 tenant.opened_at[""] = time.monotonic()
         await self._app(scope, receive, send)
@@ -223,17 +233,3 @@ def checked_tokens(tokens: Sequence[str]) -> tuple[str, ...]:
             variable="token",
         )
     return tuple(dict.fromkeys(tokens))
-
-
-def _unauthorized() -> Response:
-    text = "send the gateway's token as a bearer\n"
-    return PlainTextResponse(text, 401, {"www-authenticate": "Bearer"})
-
-
-def _no_session() -> Response:
-    return PlainTextResponse("there is no such session\n", 404)
-
-
-def _busy() -> Response:
-    text = "all sessions of this token are busy; end one, or try again later\n"
-    return PlainTextResponse(text, 503, {"retry-after": str(_RETRY_AFTER_S)})

@@ -1,8 +1,8 @@
 """Limit what the answer of a server over HTTP takes in memory: `limit_bodies`."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
-from typing import Final
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from typing import Any, Final
 
 import httpx2
 
@@ -10,9 +10,33 @@ MAX_BODY_BYTES: Final = 64_000_000
 MAX_LOGIN_BYTES: Final = 1_000_000  # of a document of an authorization server
 TOO_LONG: Final = "it is longer than the limit for an answer"
 # A megabyte of Brotli or Zstandard may unpack to gigabytes at once.
-ENCODINGS: Final = {"Accept-Encoding": "gzip, deflate"}
+_ENCODINGS: Final = {"Accept-Encoding": "gzip, deflate"}
 _UNPACKED: Final = ("", "identity", "gzip", "deflate")
 _PIECE_BYTES: Final = 65_536
+
+
+def limited_client(
+    max_bytes: int = MAX_BODY_BYTES,
+    *,
+    streams: Collection[str] = (),
+    headers: Mapping[str, str] | None = None,
+    hooks: Sequence[Callable[[httpx2.Response], Awaitable[None]]] = (),
+    **settings: Any,
+) -> httpx2.AsyncClient:
+    """Return a client that limits the bodies of its responses.
+
+    Args:
+        max_bytes: Maximum size of a body after decompression.
+        streams: Methods whose event streams may be longer, because their reader limits each event.
+        headers: Headers of each request.
+        hooks: Called with each response before its body is read.
+        settings: Further settings of `httpx2.AsyncClient`.
+    """
+    return httpx2.AsyncClient(
+        headers={**_ENCODINGS, **(headers or {})},
+        event_hooks={"response": [*hooks, limit_bodies(max_bytes, streams=streams)]},
+        **settings,
+    )
 
 
 def limit_bodies(

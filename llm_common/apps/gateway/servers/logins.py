@@ -21,7 +21,7 @@ from mcp.shared.auth_utils import resource_url_from_server_url
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from llm_common.apps.gateway.configuration.gateway_config import ServerConfig
-from llm_common.apps.gateway.servers.http_bodies import ENCODINGS, MAX_LOGIN_BYTES, limit_bodies
+from llm_common.apps.gateway.servers.http_bodies import MAX_LOGIN_BYTES, limited_client
 from llm_common.errors import LLMCommonError, PointerNotFoundError, StoreError
 from llm_common.runtime import default_config_dir, in_thread
 from llm_common.storage import FileBlobStore
@@ -171,7 +171,7 @@ def _renew(login: Login, timeout_s: float) -> Login | None:
         callback_handler=None,
         client_info=login.client,
     )
-    headers = {"Accept": "application/json", **ENCODINGS}
+    headers = {"Accept": "application/json"}
     form, headers = context.prepare_token_auth(form, headers)
     try:
         # In an event loop, because a client without one limits each read, and not all of them.
@@ -199,11 +199,8 @@ def _renew(login: Login, timeout_s: float) -> Login | None:
 async def _posted(
     url: str, form: dict[str, str], headers: dict[str, str], timeout_s: float
 ) -> httpx2.Response:
-    limits: dict[str, Any] = {
-        "timeout": timeout_s,
-        "event_hooks": {"response": [limit_bodies(MAX_LOGIN_BYTES)]},
-    }
-    async with asyncio.timeout(timeout_s), httpx2.AsyncClient(**limits) as http:
+    client = limited_client(MAX_LOGIN_BYTES, timeout=timeout_s)
+    async with asyncio.timeout(timeout_s), client as http:
         return await http.post(url, data=form, headers=headers)
 
 
@@ -238,7 +235,9 @@ class StoredLogin(httpx2.Auth):
         login = await in_thread(self._store.load, self._url)
         if login is not None and login.has_expired():
             login = await in_thread(self._store.renewed, login) or login
-        if login is None or not _is_same_origin(str(request.url), self._url):
+        # The scheme and the host.
+        is_own = urlsplit(str(request.url))[:2] == urlsplit(self._url)[:2]
+        if login is None or not is_own:
             yield request
             return
         request.headers["Authorization"] = f"Bearer {login.tokens.access_token}"
@@ -262,8 +261,3 @@ def stored_login(server: ServerConfig) -> StoredLogin | None:
         return StoredLogin(server.url, LoginStore())
     except (LLMCommonError, StoreError):  # no home folder, or not a POSIX system
         return None
-
-
-def _is_same_origin(url: str, other: str) -> bool:
-    first, second = urlsplit(url), urlsplit(other)
-    return (first.scheme, first.netloc) == (second.scheme, second.netloc)

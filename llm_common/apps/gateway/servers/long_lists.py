@@ -1,9 +1,9 @@
 """Read and write lists of thousands of entries in parts, since the SDK handles each at once."""
 
-from types import TracebackType
-from typing import Any, Final, Protocol, Self
+from typing import Any, Final
 
 import mcp_types as types
+from anyio.abc import ObjectSendStream
 from mcp.shared.message import SessionMessage
 from mcp_types.methods import SERVER_RESULTS
 from pydantic import TypeAdapter, ValidationError
@@ -14,17 +14,7 @@ PAGE_ENTRIES: Final = 250
 _CURSOR: Final = "llm-common/"  # no server's own cursor reaches this module again
 
 
-class MessageStream(Protocol):
-    """The stream to a server."""
-
-    async def send(self, item: SessionMessage, /) -> None:
-        """Send a message."""
-
-    async def aclose(self) -> None:
-        """Close the stream."""
-
-
-class LongLists:
+class LongLists(ObjectSendStream[SessionMessage]):
     """A stream to a server that answers requests for the other pages of a long list itself.
 
     The SDK gets the first page of a list, with a cursor to the next one.
@@ -34,7 +24,11 @@ class LongLists:
         to_client: Receives the pages that were kept back.
     """
 
-    def __init__(self, to_server: MessageStream, to_client: MessageStream) -> None:
+    def __init__(
+        self,
+        to_server: ObjectSendStream[SessionMessage],
+        to_client: ObjectSendStream[SessionMessage],
+    ) -> None:
         self._to_server = to_server
         self._to_client = to_client
         self._pages: dict[str, dict[str, Any]] = {}
@@ -61,7 +55,7 @@ class LongLists:
                 page = {**result, "nextCursor": cursor}
         return page
 
-    async def send(self, item: SessionMessage, /) -> None:
+    async def send(self, item: SessionMessage) -> None:
         """Send a message to the server, or answer a request for a page that was kept back."""
         request = item.message
         if isinstance(request, types.JSONRPCRequest) and request.params:
@@ -75,17 +69,6 @@ class LongLists:
     async def aclose(self) -> None:
         """Close the stream to the server."""
         await self._to_server.aclose()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.aclose()
 
 
 def validated_tools(

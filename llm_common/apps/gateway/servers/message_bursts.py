@@ -88,13 +88,12 @@ class MessageBursts:
                 return
             # Before the message is sent, because the client may take long to accept it.
             self._windows[method] = _Window()
-            last = _dropped_logs(window.dropped) if method == _LOG else window.last
+            last = window.last
+            if method == _LOG:
+                text = f"{window.dropped:,} more log messages of this second were dropped"
+                params = {"level": "warning", "data": text}
+                last = SessionMessage(
+                    types.JSONRPCNotification(jsonrpc="2.0", method=_LOG, params=params)
+                )
             with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
                 await self._send(last)
-
-
-def _dropped_logs(count: int) -> SessionMessage:
-    text = f"{count:,} more log messages of this second were dropped"
-    params = {"level": "warning", "data": text}
-    notification = types.JSONRPCNotification(jsonrpc="2.0", method=_LOG, params=params)
-    return SessionMessage(notification)

@@ -21,7 +21,7 @@ from pydantic import AnyUrl
 
 from llm_common import __version__
 from llm_common.apps.gateway.configuration.gateway_config import OAuthClient, ServerConfig
-from llm_common.apps.gateway.servers.http_bodies import ENCODINGS, MAX_LOGIN_BYTES, limit_bodies
+from llm_common.apps.gateway.servers.http_bodies import MAX_LOGIN_BYTES, limited_client
 from llm_common.apps.gateway.servers.logins import Login, LoginError, expiry_of, resource_of
 from llm_common.text import one_line
 
@@ -175,16 +175,11 @@ def _check(url: str) -> None:
 async def _ask(server: ServerConfig, provider: OAuthClientProvider) -> None:
     """Send a first request, which the SDK answers with the login if the server wants one."""
     accepted = {"Accept": "application/json, text/event-stream"}
-    headers = {**ENCODINGS, **server.headers, **accepted}
+    headers = {**server.headers, **accepted}
     method = "GET" if server.type == "sse" else "POST"
     body = None if server.type == "sse" else dict(_INITIALIZE)
     async with (
-        httpx2.AsyncClient(
-            headers=headers,
-            auth=provider,
-            timeout=30.0,
-            event_hooks={"response": [limit_bodies(MAX_LOGIN_BYTES)]},
-        ) as http,
+        limited_client(MAX_LOGIN_BYTES, headers=headers, auth=provider, timeout=30.0) as http,
         # Only the status counts. The answer may be a stream without an end.
         http.stream(method, server.url, json=body),
     ):

@@ -126,8 +126,7 @@ class ServerQuestions:
     def begin(self) -> None:
         """Expect the questions of a process that has just started."""
         self._sent_roots = None
-        if self._asks_roots_at_start:
-            self._roots_answered.clear()
+        self.expect_roots_question()
 
     def expect_roots_question(self) -> None:
         """Let calls wait until the server has asked for roots that have changed."""

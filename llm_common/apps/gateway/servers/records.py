@@ -96,10 +96,12 @@ class ServerRecords:
 
     def load(self, servers: Iterable[ServerConfig]) -> None:
         """Read the records of servers again, since another process may have changed them."""
+        if self._blobs is None:
+            return
         for config in servers:
             digest = entry_digest(config)
-            record = self._read(digest)
-            with self._lock:
+            with suppress(StoreError):  # mostly because there is none
+                record = _parsed(self._blobs.get(_key(digest), max_bytes=_MAX_BYTES))
                 if record is not None:
                     self._records[digest] = record
 
@@ -196,14 +198,6 @@ class ServerRecords:
                 self._blobs.update(_key(digest), changed_bytes, max_bytes=_MAX_BYTES)
             except StoreError as exc:
                 _log.warning("the record of a server cannot be written: %s", exc.message)
-
-    def _read(self, digest: str) -> ServerRecord | None:
-        if self._blobs is None:
-            return None
-        try:
-            return _parsed(self._blobs.get(_key(digest), max_bytes=_MAX_BYTES))
-        except StoreError:  # mostly because there is none
-            return None
 
 
 def server_tools(

@@ -10,6 +10,7 @@ import signal
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 import anyio
@@ -24,7 +25,7 @@ from pydantic import ValidationError
 from pydantic_core import from_json
 
 from llm_common.apps.gateway.configuration.gateway_config import ServerConfig
-from llm_common.apps.gateway.servers.http_bodies import ENCODINGS, MAX_BODY_BYTES, limit_bodies
+from llm_common.apps.gateway.servers.http_bodies import MAX_BODY_BYTES, limited_client
 from llm_common.apps.gateway.servers.logins import stored_login
 from llm_common.apps.gateway.servers.long_lists import LongLists
 from llm_common.apps.gateway.servers.message_bursts import MessageBursts
@@ -143,18 +144,13 @@ def _transport(config: ServerConfig, wire: Wire) -> AbstractAsyncContextManager[
     if config.command:
         return _of_process(config, wire)
     if config.type == "sse":
-        headers, auth = {**ENCODINGS, **config.headers}, stored_login(config)
-        return sse_client(config.url, headers=headers, auth=auth, httpx_client_factory=_sse_http)
+        return sse_client(
+            config.url,
+            headers=dict(config.headers),
+            auth=stored_login(config),
+            httpx_client_factory=partial(limited_client, streams=("GET",)),
+        )
     return _over_http(config, wire)
-
-
-def _sse_http(
-    headers: dict[str, str] | None = None,
-    timeout: httpx2.Timeout | None = None,
-    auth: httpx2.Auth | None = None,
-) -> httpx2.AsyncClient:
-    hooks = {"response": [limit_bodies(streams=("GET",))]}
-    return httpx2.AsyncClient(headers=headers, timeout=timeout, auth=auth, event_hooks=hooks)
 
 
 @asynccontextmanager
@@ -165,11 +161,12 @@ async def _over_http(config: ServerConfig, wire: Wire) -> AsyncIterator[Any]:
             wire.details = _refusal(response, wire.name, has_token=not config.may_need_login)
 
     async with (
-        httpx2.AsyncClient(
-            headers={**ENCODINGS, **config.headers},
+        limited_client(
+            streams=("GET", "POST"),
+            headers=config.headers,
+            hooks=[note_status],
             auth=stored_login(config),
             timeout=_HTTP_TIMEOUT,
-            event_hooks={"response": [note_status, limit_bodies(streams=("GET", "POST"))]},
         ) as http,
         streamable_http_client(config.url, http_client=http, **_EVENT_LIMIT) as streams,
     ):
