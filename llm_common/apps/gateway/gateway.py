@@ -181,7 +181,10 @@ class Gateway:
         key = session_key(host)
         session = self._sessions.get(key)
         if session is None:
-            self._end_idle()
+            now = time.monotonic()
+            for idle_key, idle in [*self._sessions.items()]:
+                if not idle.running and now - idle.last_used > _IDLE_S:
+                    self._end(idle_key)
             session = self._sessions[key] = HostSession(
                 self._config,
                 abilities=HostAbilities.of(host),
@@ -191,13 +194,6 @@ class Gateway:
                 records=self.records,
             )
         return session
-
-    def _end_idle(self) -> None:
-        """End sessions that are idle for long."""
-        now = time.monotonic()
-        for key, session in [*self._sessions.items()]:
-            if not session.running and now - session.last_used > _IDLE_S:
-                self._end(key)
 
     def find(self, authorization: str, session_id: str) -> HostSession | None:
         """Return the session of a host over HTTP, or None if it has sent no request yet.

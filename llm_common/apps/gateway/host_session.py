@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -82,6 +82,7 @@ class HostSession:
         counter: Counts tokens. None for the default counter.
 
     Attributes:
+        config: The configuration in use.
         results: The stored results.
         tools: What the servers offer.
         running: Number of the host's requests that are not answered yet.
@@ -99,7 +100,7 @@ class HostSession:
         records: ServerRecords | None = None,
         counter: TokenCounter | None = None,
     ) -> None:
-        self._config = config
+        self.config = config
         self._counter = counter or DefaultCounter()
         self.results: Final = HostResults(
             config, store, scope=scope, counts=counts, counter=self._counter
@@ -126,7 +127,7 @@ class HostSession:
             name,
             server,
             abilities=self._abilities,
-            start_timeout_s=server.start_timeout_s or self._config.start_timeout_s,
+            start_timeout_s=server.start_timeout_s or self.config.start_timeout_s,
             on_notification=self._on_notification,
             channel=self._channel,
         )
@@ -168,25 +169,25 @@ class HostSession:
     def _own_tools(self, *, searched: bool) -> list[types.Tool]:
         tools = [context_definition(tool) for tool in self.results.tools.values()]
         if searched:
-            tools += search_definitions(intent=self._config.intent and self.results.keeps)
+            tools += search_definitions(intent=self.config.intent and self.results.keeps)
         return tools
 
-    def listed_tokens(self, *, searched: bool | None = None) -> int:
+    def listed_tokens(self, *, searched: bool) -> int:
         """Return the tokens that a host spends on the gateway before any call.
 
         These are the definitions that it lists, with the gateway's own, and the instructions.
 
         Args:
-            searched: Whether to count the list of search mode. None counts the host's own list.
+            searched: Whether to count the list of search mode.
         """
         listing = self.tools.current()
-        if searched is None:
-            searched = listing.searched
-        tokens = self._counter.count(instructions(self._config) or "")
+        tokens = self._counter.count(instructions(self.config) or "")
         for own in self._own_tools(searched=searched):
             description = own.description or ""
             tokens += definition_tokens(own.name, description, own.input_schema, self._counter)
-        names = listing.pinned_names | self._found if searched else listing.tools.keys()
+        names: Collection[str] = listing.tools
+        if searched:
+            names = listing.pinned_names | self._found
         # Summed from the counts of the listing, because counting thousands takes seconds.
         return tokens + sum(listing.definition_tokens.get(name, 0) for name in names)
 
@@ -220,7 +221,12 @@ class HostSession:
         try:
             return await self.answer(params, host)
         except ToolError as exc:
-            return _failed(exc)
+            meta: dict[str, Any] = {"llm-common/error": type(exc).__name__}
+            if isinstance(exc, ServerDownError):
+                meta["llm-common/server"] = exc.server
+                meta["llm-common/retryAfterS"] = exc.retry_after_s
+            failure = _text_result(exc.message, is_error=True)
+            return failure.model_copy(update={"meta": meta})
 
     async def answer(
         self, params: types.CallToolRequestParams, host: HostContext | None = None
@@ -262,7 +268,7 @@ class HostSession:
         answer, names = await self.tools.search(query)
         self.results.counts.tokens_read_back += self._counter.count(answer)
         # Only for new names, because each change costs the host its prompt cache.
-        if self._config.list_found and not self._found.issuperset(names):
+        if self.config.list_found and not self._found.issuperset(names):
             self._found |= frozenset(names)
             await self._notify_host(types.ToolListChangedNotification())
         return answer
@@ -280,7 +286,7 @@ class HostSession:
             return await self._unknown(name)
         # The host may have asked its user for one of the two tools only.
         if params.name == READ_CALL and not is_marked_read_only(match[1]):
-            caller = f"{self._config.host_prefix}{TOOL_CALL}"
+            caller = f"{self.config.host_prefix}{TOOL_CALL}"
             return _text_result(
                 f"{name} was not run: it is not marked read-only. Run it with {caller}",
                 is_error=True,
@@ -329,8 +335,8 @@ class HostSession:
                     await host.session.report_progress(progress, total, message)
 
         async def send(session: ClientSession) -> CallResult:
-            server = self._config.servers[tool.server]
-            timeout_s = server.call_timeout_s or self._config.call_timeout_s
+            server = self.config.servers[tool.server]
+            timeout_s = server.call_timeout_s or self.config.call_timeout_s
             return await session.send_request(
                 request, _ANSWER, timeout_s, progress_callback=report if wants_progress else None
             )
@@ -367,7 +373,7 @@ class HostSession:
         blocks, output = await in_thread(read_blocks, result)
         preview = await self.results.preview(
             output,
-            self._config.result_limits(tool.server, tool.name),
+            self.config.result_limits(tool.server, tool.name),
             tool=name,
             args=arguments,
             intent=intent,
@@ -384,7 +390,7 @@ class HostSession:
         """Return a server's refusal, with a preview instead of a long message."""
         preview = await self.results.preview(
             ServerOutput(error.data, [error.message]),
-            self._config.result_limits(tool.server, tool.name),
+            self.config.result_limits(tool.server, tool.name),
             tool=name,
             args=arguments,
         )
@@ -409,7 +415,7 @@ class HostSession:
         uri = str(params.uri)
         preview = await self.results.preview(
             await in_thread(output_of_resource, texts),
-            self._config.result_limits(server, uri),
+            self.config.result_limits(server, uri),
             tool=_RESOURCE_TOOL,
             args={"uri": uri},
         )
@@ -433,7 +439,7 @@ class HostSession:
 
         Servers with another entry end, and their successors start unless the gateway is lazy.
         """
-        self._config = config
+        self.config = config
         ended = self.tools.reload(config)
         if not config.lazy:
             await self.tools.listing(wait_s=0.0)
@@ -450,7 +456,10 @@ class HostSession:
             if not self.tools.current().lists_any_of(server, self._found):
                 return  # the host's list does not change
         if isinstance(message, types.LoggingMessageNotification):
-            message = _with_logger(message, server)
+            # The logger begins with the server's name.
+            logger = "/".join(filter(None, [server, message.params.logger]))
+            params = message.params.model_copy(update={"logger": logger})
+            message = message.model_copy(update={"params": params})
         with self._message_slot(server, type(message)) as is_free:
             if is_free:
                 await self._notify_host(message)
@@ -534,23 +543,7 @@ def _meta_to_forward(host: HostContext | None) -> Any:
     return forwarded or None
 
 
-def _with_logger(
-    message: types.LoggingMessageNotification, server: str
-) -> types.LoggingMessageNotification:
-    """Return a log message whose logger begins with the server's name."""
-    logger = "/".join(filter(None, [server, message.params.logger]))
-    params = message.params.model_copy(update={"logger": logger})
-    return message.model_copy(update={"params": params})
-
-
 def _text_result(text: str, *, is_error: bool = False) -> types.CallToolResult:
     return types.CallToolResult(
         content=[types.TextContent(type="text", text=text)], is_error=is_error
     )
-
-
-def _failed(error: ToolError) -> types.CallToolResult:
-    meta: dict[str, Any] = {"llm-common/error": type(error).__name__}
-    if isinstance(error, ServerDownError):
-        meta |= {"llm-common/server": error.server, "llm-common/retryAfterS": error.retry_after_s}
-    return _text_result(error.message, is_error=True).model_copy(update={"meta": meta})

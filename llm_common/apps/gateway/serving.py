@@ -7,7 +7,7 @@ import socket
 import threading
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
@@ -89,15 +89,12 @@ class GatewayReport(BaseModel):
     tokens_read_back: int = 0
 
 
-def report_on(
-    session: HostSession, counts: GatewayCounts, unusable: Mapping[str, str] | None = None
-) -> GatewayReport:
+def report_on(session: HostSession, counts: GatewayCounts) -> GatewayReport:
     """Return a report on a session's servers, with the counts of its gateway.
 
     Args:
         session: A session of the gateway.
         counts: The gateway's counts.
-        unusable: Servers whose entry cannot be used, with the problem of each.
     """
     listing = session.tools.current()
     tools = Counter(tool.server for tool in listing.tools.values())
@@ -113,12 +110,12 @@ def report_on(
             changed=tuple(sorted(changed)),
         )
         servers.append(report)
-    for name, problem in (unusable or {}).items():
+    for name, problem in session.config.left_out.items():
         servers.append(ServerReport(name=name, problem=problem))
     return GatewayReport(
         servers=tuple(servers),
         tokens_of_all=listing.server_tokens,
-        tokens_listed=session.listed_tokens(),
+        tokens_listed=session.listed_tokens(searched=listing.searched),
         searched=listing.searched,
         tokens_otherwise=session.listed_tokens(searched=not listing.searched),
         calls=counts.calls,
@@ -141,7 +138,7 @@ async def examine(config: GatewayConfig) -> GatewayReport:
     session = HostSession(config, abilities=HostAbilities(), store=store_of(config))
     try:
         await session.tools.listing_of_all()
-        report = report_on(session, session.results.counts, config.left_out)
+        report = report_on(session, session.results.counts)
         return report.model_copy(update={"waiting": tuple(sorted(held))})
     finally:
         await session.close()
@@ -288,7 +285,7 @@ async def _record(path: Path, gateway: Gateway) -> None:
         finally:  # also when the gateway ends and this task is cancelled
             # All sessions have the same servers, so a report on one of them is enough.
             for session in gateway.sessions[:1]:
-                report = report_on(session, gateway.counts, gateway.config.left_out)
+                report = report_on(session, gateway.counts)
                 changes = {"started_at": started_at, "waiting": tuple(sorted(gateway.waiting))}
                 report = report.model_copy(update=changes)
                 if report != last:

@@ -261,6 +261,12 @@ class GatewayConfig(BaseModel):
         except ValidationError as exc:
             raise _invalid(exc, "the gateway's settings") from exc
 
+    def rules_of(self, server: str) -> tuple[ToolRules, ...]:
+        """Return the rules for the tools of a server, the more specific ones last."""
+        if server not in self.servers:  # a reload may have removed it during a call
+            return (self.rules,)
+        return self.rules, self.servers[server].rules
+
     def result_limits(self, server: str, tool: str) -> ResultLimits | None:
         """Return the limits of a tool's results, or None if every result stays whole.
 
@@ -271,14 +277,12 @@ class GatewayConfig(BaseModel):
         if self.max_whole_tokens is None:
             return None
         max_whole, max_preview = self.max_whole_tokens, self.max_preview_tokens
-        # The rules of the server come last, because they are the more specific ones.
-        every_rules = [self.rules]
-        if server in self.servers:  # a reload may have removed it during the call
-            every_rules.append(self.servers[server].rules)
-        for rules in every_rules:
+        is_whole = False
+        for rules in self.rules_of(server):
             max_whole = rules.max_whole_tokens or max_whole
             max_preview = rules.max_preview_tokens or max_preview
-        if any(rules.keeps_whole(server, tool) for rules in every_rules):
+            is_whole = is_whole or rules.keeps_whole(server, tool)
+        if is_whole:
             max_whole = max(max_whole, MAX_WHOLE_TOKENS)
         return ResultLimits(max_whole, min(max_preview, max_whole))
 

@@ -129,7 +129,7 @@ class ServerRecords:
         if record.tools is None:
             return None
         result: dict[str, Any] = {"tools": [dict(tool) for tool in record.tools], **_COMPLETE}
-        remove_invalid_entries(result, Wire(version=record.protocol))
+        remove_invalid_entries(result, "tools", Wire(version=record.protocol))
         try:
             definitions = types.ListToolsResult.model_validate(result).tools
         except ValidationError:

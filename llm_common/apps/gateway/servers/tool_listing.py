@@ -122,14 +122,16 @@ class ToolListing:
         self.tools: Final = dict(sorted(_named(available, max_chars).items()))
         self.definition_tokens: Final[dict[str, int]] = {}
         self._by_server: dict[str, tuple[str, ServerTool]] = {}  # by `server/name`
+        pinned_names: set[str] = set()
         for name, tool in self.tools.items():
             self.definition_tokens[name] = definition_tokens(
                 name, shown_description(tool), self.parameters(tool), counter
             )
             self._by_server[f"{tool.server}/{tool.name}"] = name, tool
-        self.pinned_names: Final = frozenset(
-            name for name, tool in self.tools.items() if self._is_pinned(tool)
-        )
+            rules = config.rules_of(tool.server)
+            if any(rule.pins(tool.server, tool.name) for rule in rules):
+                pinned_names.add(name)
+        self.pinned_names: Final = frozenset(pinned_names)
         self.tokens: Final = sum(self.definition_tokens.values())
         self.server_tokens: Final = sum(
             definition_tokens(tool.name, tool.description, tool.parameters, counter)
@@ -153,7 +155,7 @@ class ToolListing:
         return self._config is config and self._servers.get(server) is tools
 
     def _is_available(self, tool: ServerTool) -> bool:
-        rules = (self._config.rules, self._config.servers[tool.server].rules)
+        rules = self._config.rules_of(tool.server)
         if not all(rule.admits(tool.server, tool.name) for rule in rules):
             return False
         return changes_nothing(tool) or not any(rule.read_only for rule in rules)
@@ -188,10 +190,6 @@ class ToolListing:
         if not self.searched:
             return True
         return any(tool.server == server for tool in self.listed(names).values())
-
-    def _is_pinned(self, tool: ServerTool) -> bool:
-        rules = (self._config.rules, self._config.servers[tool.server].rules)
-        return any(rule.pins(tool.server, tool.name) for rule in rules)
 
     def find(self, name: str) -> tuple[str, ServerTool] | None:
         """Return a tool with its name in the host, given that name or `server/name`."""

@@ -136,7 +136,7 @@ async def check_lists(answer: types.JSONRPCResponse, lists: LongLists, wire: Wir
     for name in _LISTS:
         if isinstance(answer.result.get(name), list):
             # In a thread, because validating thousands of entries takes seconds.
-            await in_thread(remove_invalid_entries, answer.result, wire)
+            await in_thread(remove_invalid_entries, answer.result, name, wire)
             answer.result = lists.first_page(answer.result, name)
 
 
@@ -320,30 +320,26 @@ def _repaired(line: bytes) -> bytes:
         return b""
 
 
-def remove_invalid_entries(result: dict[str, Any], wire: Wire) -> None:
+def remove_invalid_entries(result: dict[str, Any], name: str, wire: Wire) -> None:
     """Remove invalid entries from a list, because one of them would fail the whole answer.
 
     Args:
-        result: The result of any request. Only lists change.
+        result: The result of a request for a list.
+        name: The field of its entries.
         wire: The protocol version. Receives the entries that were left out.
     """
-    # An answer does not name its method, so its field shows which list it is.
-    for name, method in _LISTS.items():
-        entries = result.get(name)
-        if not isinstance(entries, list):
-            continue
-        valid: list[Any] = []
-        if len(entries) > MAX_ENTRIES:
-            wire.leave_out("the rest", "the list is too long")
-        # If the answer is invalid even without entries, no entry can be checked by itself.
-        if _problem(method, wire.version, {**result, name: []}):
-            entries = []
-        for begin in range(0, min(len(entries), MAX_ENTRIES), _CHECKED_ENTRIES):
-            some = entries[begin : min(begin + _CHECKED_ENTRIES, MAX_ENTRIES)]
-            if _problem(method, wire.version, {**result, name: some}):
-                some = _valid_entries(some, name, result, wire)
-            valid += some
-        result[name] = valid
+    method, entries, valid = _LISTS[name], result[name], list[Any]()
+    if len(entries) > MAX_ENTRIES:
+        wire.leave_out("the rest", "the list is too long")
+    # If the answer is invalid even without entries, no entry can be checked by itself.
+    if _problem(method, wire.version, {**result, name: []}):
+        entries = []
+    for begin in range(0, min(len(entries), MAX_ENTRIES), _CHECKED_ENTRIES):
+        some = entries[begin : min(begin + _CHECKED_ENTRIES, MAX_ENTRIES)]
+        if _problem(method, wire.version, {**result, name: some}):
+            some = _valid_entries(some, name, result, wire)
+        valid += some
+    result[name] = valid
 
 
 def _valid_entries(
