@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
@@ -59,7 +58,6 @@ _ANSWER: Final = TypeAdapter[types.CallToolResult | types.InputRequiredResult](
     types.CallToolResult | types.InputRequiredResult
 )
 _OWN_META: Final = "llm-common/"
-_MAX_WAITING: Final = 100  # notifications of one kind from one server
 _LIST_TRIES: Final = 3  # while servers list their tools during the listing
 _UNWATCH_WAIT_S: Final = 1.0
 _MAX_TITLE_CHARS: Final = 200
@@ -115,7 +113,6 @@ class HostSession:
             on_listed=self._on_listed,
         )
         self._told: list[types.Tool] | None = None
-        self._waiting: Counter[tuple[str, type]] = Counter()
         self._found: frozenset[str] = frozenset()
         self._bus = InMemorySubscriptionBus()
         self._listen = ListenHandler(self._bus)
@@ -330,7 +327,7 @@ class HostSession:
 
         async def report(progress: float, total: float | None, message: str | None) -> None:
             # `object` is no kind of notification, so progress has a limit apart from the others.
-            with self._message_slot(tool.server, object) as is_free:
+            with self._channel.slot(tool.server, object) as is_free:
                 if is_free and host is not None:
                     await host.session.report_progress(progress, total, message)
 
@@ -460,19 +457,9 @@ class HostSession:
             logger = "/".join(filter(None, [server, message.params.logger]))
             params = message.params.model_copy(update={"logger": logger})
             message = message.model_copy(update={"params": params})
-        with self._message_slot(server, type(message)) as is_free:
+        with self._channel.slot(server, type(message)) as is_free:
             if is_free:
                 await self._notify_host(message)
-
-    @contextmanager
-    def _message_slot(self, server: str, kind: type) -> Iterator[bool]:
-        """Yield whether one more message may wait for the host. The rest of a flood is dropped."""
-        key = server, kind
-        self._waiting[key] += 1
-        try:
-            yield self._waiting[key] <= _MAX_WAITING
-        finally:
-            self._waiting[key] -= 1
 
     async def _on_listed(self, offer: ServerOffer) -> None:
         """Announce what a server has added to the lists of the host, or removed from them."""

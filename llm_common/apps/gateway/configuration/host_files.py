@@ -8,8 +8,8 @@ the file does. It checks no values. `ServerConfig` does that.
 import os
 import re
 import tomllib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -41,6 +41,13 @@ _ALIASES: Final = (
     ("http_headers", "headers"),  # Codex
     ("transport", "type"),
 )
+# Names of limits in several hosts, with the name here, and the seconds of a 1.
+_TIMEOUTS: Final = (
+    ("startup_timeout_sec", "start_timeout_s", 1.0),
+    ("startup_timeout_ms", "start_timeout_s", 0.001),
+    ("discoveryTimeoutMs", "start_timeout_s", 0.001),
+    ("tool_timeout_sec", "call_timeout_s", 1.0),
+)
 _TYPES: Final = {
     "local": "stdio",
     "remote": None,  # told apart by the address
@@ -48,6 +55,7 @@ _TYPES: Final = {
     "streamableHttp": "http",
     "streamable_http": "http",
 }
+_BEARER: Final = "bearer token"  # no name of a header
 _ALLOWED: Final = ("enabled_tools", "includeTools", "tools")
 _DENIED: Final = ("disabled_tools", "excludeTools", "disabledTools")
 # Fields that change what a server may do. Without them it would run in another way than its host
@@ -72,7 +80,7 @@ class HostEntries:
 
     entries: Mapping[str, Any]
     host: Host
-    excluded: frozenset[str] = field(default=frozenset())
+    excluded: frozenset[str] = frozenset()
 
 
 def entries_in(path: Path) -> HostEntries:
@@ -238,23 +246,17 @@ def _set_type(fields: dict[str, Any], host: Host) -> None:
 
 def _set_timeouts(fields: dict[str, Any], host: Host) -> None:
     """Set the seconds for a start and a call from the field names and units of hosts."""
-    start, call = fields.pop("startup_timeout_sec", None), fields.pop("tool_timeout_sec", None)
-    if "startup_timeout_ms" in fields:
-        start = _seconds(fields.pop("startup_timeout_ms"), 0.001)
-    if "discoveryTimeoutMs" in fields:
-        start = _seconds(fields.pop("discoveryTimeoutMs"), 0.001)
+    for alias, name, unit_s in _TIMEOUTS:
+        if alias in fields:
+            fields[name] = _seconds(fields.pop(alias), unit_s)
     timeout = fields.pop("timeout", None)
     if isinstance(timeout, dict):  # opencode 2
-        start = _seconds(timeout.get("startup"), 0.001)
-        call = _seconds(timeout.get("request"), 0.001)
+        fields["start_timeout_s"] = _seconds(timeout.get("startup"), 0.001)
+        fields["call_timeout_s"] = _seconds(timeout.get("request"), 0.001)
     elif timeout is not None:
-        call = _seconds(timeout, host.timeout_unit_s)
+        fields["call_timeout_s"] = _seconds(timeout, host.timeout_unit_s)
         if host.limits_start:
-            start = call
-    if start is not None:
-        fields["start_timeout_s"] = start
-    if call is not None:
-        fields["call_timeout_s"] = call
+            fields["start_timeout_s"] = fields["call_timeout_s"]
 
 
 def call_timeout_of(entry: object, host: Host) -> float | None:
@@ -311,23 +313,35 @@ def _names(fields: Mapping[str, Any], keys: tuple[str, ...]) -> list[str] | None
     return None
 
 
+def named_variables(entry: object) -> Iterator[tuple[str, str, str]]:
+    """Yield what Codex reads from variables that an entry names.
+
+    Each is a field of `ServerConfig`, a key in this field, and the name of the variable.
+    """
+    if not isinstance(entry, dict):
+        return
+    for variable in entry.get("env_vars") or ():
+        name = str(variable.get("name") if isinstance(variable, dict) else variable)
+        yield "env", name, name
+    for header, name in (entry.get("env_http_headers") or {}).items():
+        yield "headers", header, str(name)
+    if token := entry.get("bearer_token_env_var"):
+        yield "headers", _BEARER, str(token)
+
+
 def _add_named_variables(fields: dict[str, Any], where: str) -> None:
-    """Add what Codex reads from variables that an entry names: `env`, headers and a token."""
-    environment: dict[str, str] = {}
-    for variable in fields.pop("env_vars", None) or ():
-        name = variable.get("name") if isinstance(variable, dict) else variable
-        if (value := read_named(str(name))) is not None:
-            environment[str(name)] = value
-    headers: dict[str, str] = {}
-    for header, name in (fields.pop("env_http_headers", None) or {}).items():
-        if value := read_named(str(name)):
-            headers[header] = value
-    if name := fields.pop("bearer_token_env_var", None):
-        headers["Authorization"] = f"Bearer {_variable(str(name), None, where)}"
-    if environment:
-        fields["env"] = environment | fields.get("env", {})
-    if headers:
-        fields["headers"] = fields.get("headers", {}) | headers
+    """Add the values of the variables that an entry names."""
+    values: dict[str, dict[str, str]] = {"env": {}, "headers": {}}
+    for field, key, name in named_variables(fields):
+        if key == _BEARER:
+            values[field]["Authorization"] = f"Bearer {_variable(name, None, where)}"
+        # Codex leaves an empty header out.
+        elif (value := read_named(name)) or (value is not None and field == "env"):
+            values[field][key] = value
+    if values["env"]:
+        fields["env"] = values["env"] | fields.get("env", {})
+    if values["headers"]:
+        fields["headers"] = fields.get("headers", {}) | values["headers"]
 
 
 def expanded(value: Any, host: Host, *, where: str) -> Any:

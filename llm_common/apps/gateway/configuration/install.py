@@ -24,6 +24,7 @@ from llm_common.apps.gateway.configuration.host_files import (
     entries_in,
     is_disabled,
     located,
+    named_variables,
     parsed,
     text_in,
 )
@@ -181,7 +182,7 @@ def _gateway_entry(
     for host_entries in served:
         for server in host_entries.entries.values():
             limits_s.append(call_timeout_of(server, host_entries.host) or 0.0)
-            names |= _named_variables(server)
+            names |= {name for _, _, name in named_variables(server)}
     entry = host.entry(command, math.ceil(max(limits_s)))
     if len(keys) > 1:  # opencode 2
         entry.pop("enabled")
@@ -284,18 +285,6 @@ def _merged(
         # Its options stay too.
         merged.update({name: old[name] for name in ("command", "args") if name in old})
     return merged
-
-
-def _named_variables(entry: object) -> set[str]:
-    """Return the variables that a Codex entry reads or passes on."""
-    if not isinstance(entry, dict):
-        return set()
-    names = {str(name) for name in (entry.get("env_http_headers") or {}).values()}
-    for variable in entry.get("env_vars") or ():
-        names.add(str(variable.get("name") if isinstance(variable, dict) else variable))
-    if token := entry.get("bearer_token_env_var"):
-        names.add(str(token))
-    return names
 
 
 def _as_argument(host: Host, scope: Scope, path: Path) -> str:

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Final, TypeVar
@@ -17,7 +18,7 @@ from pydantic import BaseModel, ValidationError
 HostContext = ServerRequestContext[Any, Any]
 QuestionT = TypeVar("QuestionT", types.ServerRequest, types.InputRequest)
 
-_MAX_QUESTIONS: Final = 100  # of one server that wait for the host's answer
+_MAX_WAITING: Final = 100  # messages of one kind from one server
 _ROOTS_KEY: Final = "llm-common/roots"
 _SERVER_KEY: Final = "llm-common/server"
 # A server applies an answer with roots a moment after it arrives, and the SDKs give no sign of it.
@@ -40,6 +41,22 @@ class HostChannel:
         self.newest: HostContext | None = None
         self.roots: types.ListRootsResult | None = None
         self._has_roots = asyncio.Event()
+        self._waiting: Counter[tuple[str, type]] = Counter()
+
+    @contextmanager
+    def slot(self, server: str, kind: type) -> Iterator[bool]:
+        """Yield whether one more message may wait for the host. The rest of a flood is dropped.
+
+        Args:
+            server: The server that sends it.
+            kind: The kind of message, each of which has a limit.
+        """
+        key = server, kind
+        self._waiting[key] += 1
+        try:
+            yield self._waiting[key] <= _MAX_WAITING
+        finally:
+            self._waiting[key] -= 1
 
     def accepts_questions(self) -> bool:
         """Return whether servers can ask the host at any time, as in the older protocols."""
@@ -104,7 +121,6 @@ class ServerQuestions:
         self._server = server
         self._channel = channel
         self._calls: dict[object, HostContext] = {}
-        self._waiting = 0
         self._asks_roots = self._asks_roots_at_start = False
         self._sent_roots: types.ListRootsResult | None = None
         self._roots_answered = asyncio.Event()
@@ -244,24 +260,22 @@ class ServerQuestions:
             return types.ErrorData(
                 code=types.INVALID_REQUEST, message="no host is connected that could answer"
             )
-        if self._waiting >= _MAX_QUESTIONS:
-            return types.ErrorData(
-                code=types.INVALID_REQUEST, message="too many requests wait for the host"
-            )
         related: ServerMessageMetadata | None = None
         if call is not None:
             # Over HTTP, the question is sent on the stream of that call.
             related = ServerMessageMetadata(related_request_id=call.request_id)
-        self._waiting += 1
         try:
-            return await host.session.send_request(
-                with_server_name(request, self._server), answer, timeout_s, metadata=related
-            )
+            with self._channel.slot(self._server, ServerQuestions) as is_free:
+                if not is_free:
+                    return types.ErrorData(
+                        code=types.INVALID_REQUEST, message="too many requests wait for the host"
+                    )
+                return await host.session.send_request(
+                    with_server_name(request, self._server), answer, timeout_s, metadata=related
+                )
         except MCPError as exc:
             return exc.error
         except ValidationError:
             return types.ErrorData(
                 code=types.INTERNAL_ERROR, message="the host's answer is not valid MCP"
             )
-        finally:
-            self._waiting -= 1

@@ -38,7 +38,6 @@ _MAX_LOOP_BYTES: Final = 65_536  # of a line that is read on the event loop, in 
 _CHECKED_ENTRIES: Final = 250  # of a list, checked at once while other threads wait
 _LAST_WORDS_WAIT_S: Final = 0.5
 _MAX_REFUSAL_CHARS: Final = 200
-_RESOURCE_METADATA: Final = re.compile(r'resource_metadata="?([^",\s]+)')
 _END_WAIT_S: Final = 1.0  # at most twice, because hosts give the gateway four seconds to end
 # An open stream without data for five minutes may be dead.
 _HTTP_TIMEOUT: Final = httpx2.Timeout(30.0, read=300.0)
