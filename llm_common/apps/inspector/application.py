@@ -16,14 +16,14 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from llm_common.agents import ContextPointer, FileContextPointerStore
-from llm_common.apps.inspector.excerpts import search_rows
 from llm_common.apps.inspector.output_tokens import OutputTokens
 from llm_common.apps.inspector.record_tables import read_records
-from llm_common.apps.inspector.recorded_runs import RecordedRuns
 from llm_common.apps.inspector.rendering import PAGE_ROWS, render
-from llm_common.apps.inspector.result_parts import View, read_part
+from llm_common.apps.inspector.result_page import View, read_part
 from llm_common.apps.inspector.run_page import run_page
 from llm_common.apps.inspector.run_rows import summaries
+from llm_common.apps.inspector.runs_page import RecordedRuns
+from llm_common.apps.inspector.search_page import search_rows
 from llm_common.apps.inspector.visitors import TokenGate
 from llm_common.errors import (
     ConfigError,

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-from llm_common.apps.inspector.result_parts import MAX_INDENTED_BYTES
+from llm_common.apps.inspector.result_page import MAX_INDENTED_BYTES
 from llm_common.tables import Cell, are_mostly_records, cell_text, find_records
 from llm_common.text import decode_json
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
+from llm_common.apps.inspector.marking import ShownMessage, shown_messages
 from llm_common.apps.inspector.run_outputs import (
     Flows,
     call_label,
@@ -13,7 +14,6 @@ from llm_common.apps.inspector.run_outputs import (
     sent_packing,
 )
 from llm_common.apps.inspector.run_values import why_no_answer
-from llm_common.apps.inspector.sent_prompt import ShownMessage, shown_messages
 from llm_common.apps.inspector.timeline import StepTime, timeline
 from llm_common.trace import Line, OffloadLine, PackingLine, RecordedRun, ToolCallLine, account
 

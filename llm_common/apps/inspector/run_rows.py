@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from llm_common.apps.inspector.output_tokens import OutputTokens
-from llm_common.apps.inspector.recorded_runs import RecordedRuns, RunRow
 from llm_common.apps.inspector.run_outputs import flows
+from llm_common.apps.inspector.runs_page import RecordedRuns, RunRow
 from llm_common.errors import StoreError
 from llm_common.trace import ModelCallLine, RecordedRun, account
 

@@ -10,7 +10,7 @@ from starlette.testclient import TestClient
 
 from llm_common.agents import FileContextPointerStore
 from llm_common.apps.inspector.application import Inspector
-from llm_common.apps.inspector.result_parts import MAX_INDENTED_BYTES, PART_CHARS
+from llm_common.apps.inspector.result_page import MAX_INDENTED_BYTES, PART_CHARS
 from llm_common.trace import RecordedRun
 from llm_common.trace.lines import ModelCallLine, PackingLine
 from tests.apps.inspector.hostile_data import browser

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from llm_common.apps.inspector import IndexEntry, Neighbours, render_html, render_index
+from llm_common.apps.inspector.marking import Marker, TablePart, shown_messages
 from llm_common.apps.inspector.run_outputs import Flow, call_label, flows, sent_packing
 from llm_common.apps.inspector.run_values import BAR_WIDTH, answer, totals, why_no_answer
-from llm_common.apps.inspector.sent_prompt import Marker, TablePart, shown_messages
 from llm_common.apps.inspector.timeline import timeline
 from llm_common.core.models import LLMUsage
 from llm_common.core.structured import Attempt

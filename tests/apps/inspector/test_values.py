@@ -8,7 +8,7 @@ import pytest
 from llm_common.agents import FileContextPointerStore
 from llm_common.apps.inspector import run_values
 from llm_common.apps.inspector.application import Inspector
-from llm_common.apps.inspector.recorded_runs import RecordedRuns
+from llm_common.apps.inspector.runs_page import RecordedRuns
 from llm_common.core.models import LLMUsage
 from llm_common.core.structured import Attempt
 from llm_common.errors import PointerNotFoundError, StoreError

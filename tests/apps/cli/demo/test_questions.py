@@ -22,7 +22,7 @@ from llm_common.apps.cli.demo.agent import QuestionResult, ask
 from llm_common.apps.cli.demo.public_data import get_bird_strikes, get_earthquakes, public_tools
 from llm_common.apps.cli.demo.questions import QUESTIONS, Question
 from llm_common.apps.cli.demo.report import show_demo
-from llm_common.apps.inspector.recorded_runs import RecordedRuns
+from llm_common.apps.inspector.runs_page import RecordedRuns
 from tests.apps.cli.running import run, run_json
 
 DATA = Path(str(files("llm_common.apps.cli.demo"))) / "data"

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from llm_common.agents import output_label
-from llm_common.apps.inspector.sent_prompt import Fragment, Marker
+from llm_common.apps.inspector.marking import Fragment, Marker
 from llm_common.pointers import PointerMatch
 
 _EXCERPT_CHARS: Final = 240
