@@ -11,22 +11,26 @@ if TYPE_CHECKING:
     from llm_common.tables.finding import find_records
     from llm_common.tables.sketch import are_mostly_records
     from llm_common.tables.table import result_name
-    from llm_common.tables.values import Cell, cell_text
+    from llm_common.tables.values import IN_ROW, Cell, are_mixed, shown_cell
 
 __all__ = [
+    "IN_ROW",
     "Cell",
+    "are_mixed",
     "are_mostly_records",
-    "cell_text",
     "find_records",
     "result_name",
+    "shown_cell",
 ]
 
 _MODULES = {
     "Cell": "llm_common.tables.values",
+    "IN_ROW": "llm_common.tables.values",
+    "are_mixed": "llm_common.tables.values",
     "are_mostly_records": "llm_common.tables.sketch",
-    "cell_text": "llm_common.tables.values",
     "find_records": "llm_common.tables.finding",
     "result_name": "llm_common.tables.table",
+    "shown_cell": "llm_common.tables.values",
 }
 
 __getattr__, __dir__ = lazy_exports(__name__, _MODULES)

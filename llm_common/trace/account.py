@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from llm_common.context.request import FOLDER_STRATEGY
+from llm_common.trace.amounts import missing_tokens
 from llm_common.trace.lines import (
     OVER_THE_CAP,
     AnswerLine,
@@ -23,36 +24,24 @@ from llm_common.trace.lines import (
     ToolCallLine,
     ToolListLine,
 )
-from llm_common.trace.trace_file import RecordedRun
+from llm_common.trace.run import RecordedRun
 
 __all__ = [
-    "CHARS_PER_TOKEN",
-    "NO_MODEL",
     "Node",
     "Unseen",
-    "answer_problem",
-    "by_source",
-    "is_without_model",
-    "missing_tokens",
     "near_misses",
     "title",
     "tree",
     "unseen",
     "verdicts",
     "why_in",
+    "why_no_answer",
     "why_not_chosen",
     "why_out",
 ]
 
 NEAR_MISSES: Final = 5
 
-NO_MODEL: Final = "no model"
-"""Name of the model of a client that asks no model, as in `llm-common demo`."""
-
-CHARS_PER_TOKEN: Final = 4.0
-"""Characters of a token of English text, where a trace has nothing to measure by."""
-
-_SOURCES: Final = ("project", "file", "memory", "output", "turn")
 _RULES: Final = {
     "excluded": "A pattern of the request excludes it.",
     "below_cut_off": "Its score of {score:.2f} is below the minimum.",
@@ -148,7 +137,7 @@ def tree(run: RecordedRun) -> tuple[Node, ...]:
     return nodes_under(0)
 
 
-def title(line: Line) -> str:
+def title(line: Line) -> str:  # noqa: C901 - one case a kind
     """Return one sentence about a line."""
     match line:
         case SelectionLine():
@@ -166,8 +155,14 @@ def title(line: Line) -> str:
                 f"Folded a history to {line.messages_sent:,} of {line.messages_given:,} messages, "
                 f"{line.tokens:,} tokens: {parts:,} parts are behind pointers"
             )
-        case OffloadLine() | ToolListLine() | ReadBackLine():
-            sentence = _session_title(line)
+        case OffloadLine():
+            sentence = _offload_title(line)
+        case ToolListLine():
+            tools = len(line.shown) + len(line.hidden) + line.unlisted
+            sentence = f"Showed {len(line.shown):,} of {tools:,} tools, "
+            sentence += f"{line.tokens:,} of {line.limit_tokens:,} tokens"
+        case ReadBackLine():
+            sentence = _read_back_title(line)
         case ModelCallLine():
             sentence = _call_title(line)
         case ToolCallLine(failure=str(failure)):
@@ -189,18 +184,6 @@ def _selection_title(line: SelectionLine) -> str:
     if line.cached:
         chooser += " (from the cache)"
     return f"Chose {len(line.chosen):,} of {total:,} {line.of} by {chooser}"
-
-
-def _session_title(line: OffloadLine | ToolListLine | ReadBackLine) -> str:
-    if isinstance(line, OffloadLine):
-        return _offload_title(line)
-    if isinstance(line, ReadBackLine):
-        return _read_back_title(line)
-    tools = len(line.shown) + len(line.hidden) + line.unlisted
-    return (
-        f"Showed {len(line.shown):,} of {tools:,} tools, {line.tokens:,} of "
-        f"{line.limit_tokens:,} tokens"
-    )
 
 
 def _offload_title(line: OffloadLine) -> str:
@@ -225,7 +208,7 @@ def _read_back_title(line: ReadBackLine) -> str:
 
 def _call_title(line: ModelCallLine) -> str:
     attempt = line.attempt
-    if attempt.model == NO_MODEL:
+    if line.is_without_model:
         tokens = attempt.usage.prompt_tokens if attempt.usage else 0
         return f"Asked no model: the prompt of {tokens:,} tokens was ready to send"
     sentence = f"Called {attempt.model or 'the default model'}: "
@@ -237,35 +220,12 @@ def _call_title(line: ModelCallLine) -> str:
 
 
 def _answer_title(line: AnswerLine) -> str:
-    if is_without_model(line):
+    if line.is_without_model:
         return f"Built a prompt of {line.prompt_tokens:,} tokens for no model"
     sentence = f"Answered from {line.prompt_tokens:,} tokens"
     if line.status != "ok":
         sentence += f": {line.status}. {line.problem}"
     return sentence
-
-
-def missing_tokens(item: PackedItem, line: PackingLine) -> int:
-    """Estimate the tokens of an item that are not shown, by the length of shown tokens."""
-    sample = [shown_item for shown_item in line.items if shown_item.form == "whole"]
-    if not sample:  # tokens of parts include marks, so they tell the length less exactly
-        sample = [shown_item for shown_item in line.items if shown_item.chars_shown]
-    chars_per_token = CHARS_PER_TOKEN
-    if chars := sum(shown_item.chars_shown for shown_item in sample):
-        chars_per_token = chars / max(sum(shown_item.tokens for shown_item in sample), 1)
-    return round(max(item.chars - item.chars_shown, 0) / chars_per_token)
-
-
-def by_source(line: PackingLine) -> dict[str, int]:
-    """Return the tokens of each source, then of headings and fences, then the free tokens."""
-    sums = dict.fromkeys(_SOURCES, 0)
-    for item in line.items:
-        sums[item.source] += item.tokens
-    listed = sum(sums.values())
-    # Includes the tokens of shown items over `MAX_LISTED`, which the line does not have.
-    sums["marks"] = max(line.tokens - listed, 0)
-    sums["free"] = max(line.budget - sum(sums.values()), 0)
-    return sums
 
 
 def near_misses(line: PackingLine) -> list[PackedItem]:
@@ -519,20 +479,35 @@ def _endings(run: RecordedRun) -> list[str]:
         sentences.append("The trace has no end: the run is not over, or its process was killed.")
     elif run.end.status != "ok":
         sentences.append(f"The run ended with the status {run.end.status}.")
-    problems = map(answer_problem, run.of(AnswerLine))
+    problems = map(_answer_problem, run.of(AnswerLine))
     return [*sentences, *filter(None, problems)]
 
 
-def is_without_model(line: AnswerLine) -> bool:
-    """Return whether a client answered that asks no model. See `NO_MODEL`."""
-    models = {attempt.model for attempt in line.attempts}
-    return models == {NO_MODEL}
-
-
-def answer_problem(line: AnswerLine) -> str | None:
+def _answer_problem(line: AnswerLine) -> str | None:
     """Return why there is no answer, as a sentence, or None if there is one."""
     if line.status == "ok":
         return None
     if line.status == "no_data":
         return f"No model was called for an answer: {line.problem}"
     return f"There is no answer ({line.status}): {line.problem}"
+
+
+def why_no_answer(run: RecordedRun) -> str:
+    """Return why a run, or its trace, has no text of an answer, as a sentence."""
+    line = run.answer
+    if line is not None:
+        if line.is_without_model:
+            return "No model was asked: no endpoint is configured. The prompt was ready to send."
+        # The same sentences as in `verdicts`, from which a page leaves them out.
+        return _answer_problem(line) or (
+            f"A model answered with {line.text_chars:,} characters. The trace was recorded without "
+            "texts."
+        )
+    if any(isinstance(line, OffloadLine | ToolListLine | FoldLine) for line in run.lines):
+        return (
+            "Not recorded: a hook or a gateway records what the model sees, and not what it "
+            "answers."
+        )
+    if run.of(ModelCallLine):
+        return "No model was asked for an answer. It was asked only what to choose."
+    return "No model was asked. The run only chose what a model would see."

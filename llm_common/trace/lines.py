@@ -21,6 +21,10 @@ OVER_THE_CAP: Final = "over the cap"
 """The reason of a candidate that matches but exceeds the limit of the choice."""
 
 
+NO_MODEL: Final = "no model"
+"""Name of the model of a client that asks no model, as in `llm-common demo`."""
+
+
 class _Frozen(BaseModel):
     model_config = ConfigDict(frozen=True)
 
@@ -290,6 +294,11 @@ class ModelCallLine(_Line):
     reply_chars: int = 0
     reply: str | None = None
 
+    @property
+    def is_without_model(self) -> bool:
+        """Return whether a client was called that asks no model. See `NO_MODEL`."""
+        return self.attempt.model == NO_MODEL
+
 
 class ToolCallLine(_Line):
     """A call of a tool. Its output is behind the pointer. `failure` is the class of an error."""
@@ -303,7 +312,6 @@ class ToolCallLine(_Line):
     result_bytes: int | None = None
     result_digest: str | None = None
     failure: str | None = None
-    seconds: float | None = None
 
 
 class AnswerLine(_Line):
@@ -318,6 +326,11 @@ class AnswerLine(_Line):
     text_digest: str | None = None
     text_chars: int = 0
     text: str | None = None
+
+    @property
+    def is_without_model(self) -> bool:
+        """Return whether a client answered that asks no model. See `NO_MODEL`."""
+        return {attempt.model for attempt in self.attempts} == {NO_MODEL}
 
 
 Line = (

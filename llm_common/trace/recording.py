@@ -482,7 +482,6 @@ class Recording:
         task: int | str | None = None,
         pointer: ContextPointer | None = None,
         failure: str | None = None,
-        seconds: float | None = None,
     ) -> ToolCallLine:
         arguments = stable_json(args)
         line = ToolCallLine(
@@ -491,7 +490,6 @@ class Recording:
             args_digest=digest(arguments),
             args=self._text(arguments),
             failure=None if failure is None else self._one_line(failure, _MAX_NAME_CHARS),
-            seconds=seconds,
         )
         if pointer is None:
             return line

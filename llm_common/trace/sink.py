@@ -6,7 +6,6 @@ A failure to write loses the trace, and never affects the run.
 import errno
 import logging
 import os
-import re
 import secrets
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
@@ -30,6 +29,7 @@ from llm_common.storage.blob import folder_of
 from llm_common.text.display import one_line, printable
 from llm_common.trace.lines import Line, RunBegin, RunEnd
 from llm_common.trace.recording import Recording, digest
+from llm_common.trace.trace_file import RUN_FILE
 
 _log = logging.getLogger(__name__)
 
@@ -39,7 +39,6 @@ _END_BYTES: Final = 1_000  # reserved for the last line, which says how many are
 _RUNS_PER_CLEANUP: Final = 16  # listing the folder for every run would be slow
 _MAX_ATTEMPTS: Final = 8  # to create a file while another process removes its folder
 _MOMENT: Final = "%Y%m%dT%H%M%S%fZ"  # sorts by time as a text
-_FILE = re.compile(r"\d{8}T\d{12}Z-[0-9a-f]{8}\.jsonl")
 # O_EXCL and O_NOFOLLOW: never write to a file or a link that another program created.
 _FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
 # One thread keeps the lines of a file in order.
@@ -163,7 +162,7 @@ class Trace:
         self.flush()
         deleted = 0
         for path in [*(self.directory / folder_name(query_id)).glob("*.jsonl")]:
-            if _FILE.fullmatch(path.name):  # other programs may have files here
+            if RUN_FILE.fullmatch(path.name):  # other programs may have files here
                 path.unlink()
                 deleted += 1
         return deleted
@@ -191,7 +190,7 @@ class Trace:
                     raise
 
     def _delete_oldest(self) -> None:
-        files = [path for path in self.directory.glob("*/*.jsonl") if _FILE.fullmatch(path.name)]
+        files = [path for path in self.directory.glob("*/*.jsonl") if RUN_FILE.fullmatch(path.name)]
         # `~` sorts after `-`, so that a run of this very microsecond is not in the future.
         now = f"{datetime.now(UTC):{_MOMENT}}~"
         # A file from the future was written with a wrong clock. It is deleted first, because it

@@ -1,54 +1,24 @@
 """`read_trace`: reads the lines of one run, and skips damaged ones."""
 
 import os
-from dataclasses import dataclass
+import re
+from contextlib import suppress
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
 import orjson
 from pydantic import ValidationError
 
 from llm_common.errors import StoreError
 from llm_common.trace.lines import LINE, Line, RunBegin, RunEnd
+from llm_common.trace.run import RecordedRun
 
 _MAX_FILE_BYTES: Final = 256_000_000  # decoded lines take several times as much memory
 _MAX_NOTES: Final = 10  # a file that is not a trace would have one a line
+_END_BYTES: Final = 100_000  # the first line has a question of up to 20,000 characters
 
-LineT = TypeVar("LineT", bound=Line)
-
-
-@dataclass(frozen=True, slots=True)
-class RecordedRun:
-    """The recorded lines of a run.
-
-    Attributes:
-        path: The file.
-        lines: The readable lines, in order.
-        notes: Sentences about lines that could not be read.
-    """
-
-    path: Path
-    lines: tuple[Line, ...]
-    notes: tuple[str, ...] = ()
-
-    @property
-    def run_id(self) -> str:
-        """Return the id of the run, which is the name of its file."""
-        return self.path.stem
-
-    @property
-    def begin(self) -> RunBegin | None:
-        """Return the first line, or None if it is missing."""
-        return next(iter(self.of(RunBegin)), None)
-
-    @property
-    def end(self) -> RunEnd | None:
-        """Return the last line, or None if the run is not over or was killed."""
-        return next(iter(self.of(RunEnd)), None)
-
-    def of(self, kind: type[LineT]) -> list[LineT]:
-        """Return the lines of a kind."""
-        return [line for line in self.lines if isinstance(line, kind)]
+RUN_FILE: Final = re.compile(r"\d{8}T\d{12}Z-[0-9a-f]{8}\.jsonl")
+"""The names that `Trace` gives to its files."""
 
 
 def read_trace(path: str | Path) -> RecordedRun:
@@ -104,3 +74,39 @@ def read_trace(path: str | Path) -> RecordedRun:
             f"{file} contains no line of a trace. Give a .jsonl file that a Trace wrote"
         )
     return RecordedRun(file, tuple(lines), tuple(notes[:_MAX_NOTES]))
+
+
+def read_ends(path: Path) -> RecordedRun:
+    """Read only the first and the last line of a run, neither if they cannot be read."""
+    head = tail = b""
+    # A `Trace` may delete the file meanwhile.
+    with suppress(OSError), path.open("rb") as file:
+        head = file.read(_END_BYTES)
+        file.seek(max(os.fstat(file.fileno()).st_size - _END_BYTES, 0))
+        tail = file.read()
+    lines: list[Line] = []
+    for text in (head.partition(b"\n")[0], tail.rstrip(b"\n").rpartition(b"\n")[2]):
+        with suppress(ValidationError, orjson.JSONDecodeError):
+            lines.append(LINE.validate_python(orjson.loads(text)))
+    ends = tuple(line for line in lines if isinstance(line, RunBegin | RunEnd))
+    return RecordedRun(path, ends, is_whole=False)
+
+
+def why_no_run(path: Path) -> str:
+    """Return why a file is not a run, by its name or its first line. "" if it is one."""
+    if RUN_FILE.fullmatch(path.name):
+        return ""
+    try:
+        with path.open("rb") as file:
+            first = file.read(_END_BYTES).partition(b"\n")[0]
+    except OSError:
+        return "cannot be read"
+    if not first:
+        return "is empty"
+    try:
+        LINE.validate_python(orjson.loads(first))
+    except orjson.JSONDecodeError:
+        return "does not begin with a line of JSON"
+    except ValidationError:
+        return "begins with JSON that is not a line of a trace"
+    return ""

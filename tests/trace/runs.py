@@ -185,7 +185,6 @@ async def tool_failed(_: FileContextPointerStore) -> None:
             args={"city": "Oslo"},
             task=1,
             failure="TimeoutError",
-            seconds=5.0,
         )
 
 

@@ -11,8 +11,6 @@ from llm_common.core.structured import Attempt
 from llm_common.history.policy import FoldedPart
 from llm_common.trace import RecordedRun
 from llm_common.trace.account import (
-    by_source,
-    missing_tokens,
     near_misses,
     title,
     unseen,
@@ -21,6 +19,7 @@ from llm_common.trace.account import (
     why_not_chosen,
     why_out,
 )
+from llm_common.trace.amounts import by_source, missing_tokens
 from llm_common.trace.lines import (
     AnswerLine,
     Candidate,

@@ -29,23 +29,14 @@ if TYPE_CHECKING:
 # ruff: noqa: PLC0415
 
 # Each source has a letter too, since `NO_COLOR`, a pipe or a reader may not show colours.
-_COLOURS = {
-    "project": "magenta",
-    "file": "blue",
-    "memory": "green",
-    "output": "yellow",
-    "turn": "red",
-    "marks": "bright_black",
-    "free": "white",
-}
-_LETTERS = {
-    "project": "P",
-    "file": "F",
-    "memory": "M",
-    "output": "O",
-    "turn": "T",
-    "marks": "#",
-    "free": ".",
+_MARKS = {
+    "project": ("P", "magenta"),
+    "file": ("F", "blue"),
+    "memory": ("M", "green"),
+    "output": ("O", "yellow"),
+    "turn": ("T", "red"),
+    "marks": ("#", "bright_black"),
+    "free": (".", "white"),
 }
 _BAR_CELLS = 60  # of 80 columns, which leaves 20 for the lines of the tree
 _MAX_ROWS = 40  # about one screen
@@ -118,8 +109,8 @@ def show_run(run: "RecordedRun", *, console: Console) -> None:
     from llm_common.trace import account
 
     console.print(safe_text(f"Run {run.run_id}", style="bold"))
-    if run.begin and run.begin.query:
-        console.print(safe_text(run.begin.query))
+    if run.question:
+        console.print(safe_text(run.question))
     for note in account.verdicts(run):
         console.print(safe_text(f"Note: {note}", style="yellow"))
     root = Tree(Text("The run", style="bold"))
@@ -149,22 +140,15 @@ def _add_nodes(branch: Tree, nodes: "Sequence[account.Node]") -> None:
 
 def _budget_bar(line: "PackingLine") -> Text:
     """Return the budget as a bar of sixty cells, with its legend below."""
-    from llm_common.trace import account
+    from llm_common.trace import shares
 
-    sums = account.by_source(line)
-    total = max(sum(sums.values()), 1)
     bar, legend = Text(), Text("\n")
-    tokens_before = start = 0
-    for source, tokens in sums.items():
-        # Cumulative sums are rounded, not widths: the bar then always has sixty cells.
-        tokens_before += tokens
-        end = round(tokens_before * _BAR_CELLS / total)
+    for share in shares(line, _BAR_CELLS):
+        letter, colour = _MARKS[share.source]
         # Reversed, so that the colour fills each cell behind its letter.
-        bar.append(_LETTERS[source] * (end - start), style=f"reverse {_COLOURS[source]}")
-        start = end
-        if tokens:
-            legend.append(_LETTERS[source], style=f"reverse {_COLOURS[source]}")
-            legend.append(f" {source} {tokens:,}  ")
+        bar.append(letter * share.width, style=f"reverse {colour}")
+        legend.append(letter, style=f"reverse {colour}")
+        legend.append(f" {share.source} {share.tokens:,}  ")
     return bar + legend
 
 

@@ -17,11 +17,9 @@ from starlette.routing import Route
 
 from llm_common.agents import ContextPointer, FileContextPointerStore
 from llm_common.apps.inspector.output_tokens import OutputTokens
-from llm_common.apps.inspector.record_tables import read_records
 from llm_common.apps.inspector.rendering import PAGE_ROWS, render
-from llm_common.apps.inspector.result_page import View, read_part
+from llm_common.apps.inspector.result_page import View, download, read_part, read_records
 from llm_common.apps.inspector.run_page import run_page
-from llm_common.apps.inspector.run_rows import summaries
 from llm_common.apps.inspector.runs_page import RecordedRuns
 from llm_common.apps.inspector.search_page import search_rows
 from llm_common.apps.inspector.visitors import TokenGate
@@ -35,15 +33,13 @@ from llm_common.errors import (
 )
 from llm_common.pointers import find_pointers, newest_pointers, read_pointer
 from llm_common.storage import query_id_of
-from llm_common.text import decode_json
+from llm_common.trace import flows, labels
 
 _BEFORE_ANY_EXPIRY: Final = datetime.min.replace(tzinfo=UTC)
 _MAX_PAGE: Final = 10_000_000  # keeps offsets within what slices take
 _MAX_WORDS_CHARS: Final = 200
 _PASSAGE_CHARS: Final = 160
 _MAX_MATCHING_QUERIES: Final = 10
-_UNSAFE: Final = re.compile(r"[^A-Za-z0-9_-]+")
-_MAX_NAME_CHARS: Final = 60
 
 
 class Inspector:
@@ -192,7 +188,13 @@ class Inspector:
         values = request.path_params
         pointer = self._read_pointer(values["folder"], values["pointer_id"])
         _, payload = self._store.load_payload(pointer.pointer_id, query_id=pointer.query_id)
-        return download(pointer, payload)
+        content, name = download(pointer, payload)
+        # Of a type that no browser shows or runs.
+        return Response(
+            content,
+            media_type="application/octet-stream",
+            headers={"content-disposition": f'attachment; filename="{name}"'},
+        )
 
     def _read_pointer(self, folder: str, pointer_id: str) -> ContextPointer:
         """Return a pointer whose result may be missing, damaged or expired."""
@@ -206,9 +208,13 @@ class Inspector:
     def _show_runs(self, request: Request) -> str:
         page_number = _read_number(request)
         runs, total = self.runs.rows(limit=PAGE_ROWS, offset=(page_number - 1) * PAGE_ROWS)
+        tokens = self._tokens.of(runs)
+        rows = []
+        for run in runs:
+            rows.append((run, flows(run, returned_tokens=tokens) if run.is_whole else None))
         return render(
             "runs.html",
-            runs=summaries(self.runs, runs, self._tokens),
+            rows=rows,
             total=total,
             page_number=page_number,
             traces=self._traces,
@@ -228,8 +234,8 @@ class Inspector:
 
     def _show_step(self, request: Request) -> str:
         values = request.path_params
-        step = self.runs.step(values["folder"], values["run_id"], values["seq"])
-        return render("step.html", step=step, run=step.run, line=step.line)
+        run, line = self.runs.step(values["folder"], values["run_id"], values["seq"])
+        return render("step.html", run=run, line=line, labels=labels(run))
 
 
 def serve(
@@ -300,24 +306,3 @@ def _problem(_: Request, exc: Exception) -> Response:
     elif isinstance(exc, HTTPException):
         title, status, message = "Not found", exc.status_code, exc.detail
     return HTMLResponse(render("problem.html", title=title, message=message), status_code=status)
-
-
-def download(pointer: ContextPointer, payload: bytes) -> Response:
-    """Return a result as an attachment: a text as it is, anything else as the stored JSON.
-
-    Its type is one that no browser shows or runs, and its name has no character of the tool that
-    could leave the folder or the header.
-    """
-    content, ending = payload, "json"
-    # Only a stored text begins with a quote. Others need not be decoded.
-    if payload.startswith(b'"'):
-        text = decode_json(payload)
-        if isinstance(text, str):
-            content, ending = text.encode("utf-8", "replace"), "txt"
-    tool = _UNSAFE.sub("_", pointer.tool_name)[:_MAX_NAME_CHARS]
-    name = f"{tool}-{pointer.pointer_id}.{ending}"
-    return Response(
-        content,
-        media_type="application/octet-stream",
-        headers={"content-disposition": f'attachment; filename="{name}"'},
-    )

@@ -1,15 +1,12 @@
-"""The prompt as it was sent: its messages, with rows of records as tables and marked words."""
+"""Marks words and evidence in a text, and shows rows of records in it as tables."""
 
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, groupby
 from typing import Final, Literal
 
-from llm_common.apps.inspector.run_outputs import answer_calls, sent_packing
-from llm_common.apps.inspector.run_values import answer, messages
 from llm_common.ranking import search_stems
-from llm_common.trace import RecordedRun
 
 # A quoted cell may have bars in it. The first one follows the title of a table or a number.
 _CELL: Final = re.compile(
@@ -67,48 +64,6 @@ class TablePart:
                 yield from cell
 
 
-@dataclass(frozen=True, slots=True)
-class ShownMessage:
-    """A message of the prompt. `is_context` is False for instructions and definitions of tools."""
-
-    role: str
-    chars: int
-    is_context: bool
-    parts: tuple[TextPart | TablePart, ...]
-
-
-def shown_messages(
-    run: RecordedRun, *, evidence: Sequence[str] = (), max_chars: int
-) -> list[ShownMessage]:
-    """Return the messages of the last prompt, or of the packing if no model was called.
-
-    The list is empty if the trace has no texts.
-
-    Args:
-        run: The run.
-        evidence: Values to mark as evidence. Defaults to the values with digits of the answer that
-            the question does not have.
-        max_chars: Maximum characters of a message. The rest is left out.
-    """
-    query = (run.begin.query if run.begin else None) or ""
-    marker = Marker(query, evidence or _values_of(answer(run) or "", query))
-    shown = []
-    for role, content in _sent_texts(run):
-        is_context = role not in {"", "system", "developer"}
-        parts = marker.parts(content[:max_chars], are_marked=is_context)
-        shown.append(ShownMessage(role or "definition of a tool", len(content), is_context, parts))
-    return shown
-
-
-def _sent_texts(run: RecordedRun) -> list[tuple[str, str]]:
-    """Return the role and the content of each message."""
-    for call in reversed(answer_calls(run)):
-        if call.prompt.text:
-            return [(message.role, message.content) for message in messages(call.prompt.text)]
-    packing = sent_packing(run)
-    return [("packed", packing.text)] if packing and packing.text else []
-
-
 class Marker:
     """Finds words of a question and evidence in a text.
 
@@ -132,31 +87,33 @@ class Marker:
         """Return a text in parts. A line of cells with the names above it is a table."""
         parts: list[TextPart | TablePart] = []
         plain: list[str] = []
-        lines = text.split("\n")
-        position = 0
-        while position < len(lines):
-            end = _table_end(lines, position)
-            if end == position:
-                plain.append(lines[position])
-                position += 1
+        for width, group in groupby(text.split("\n"), key=_cell_count):
+            lines = [*group]
+            if width < _MIN_CELLS or len(lines) == 1:
+                plain += lines
                 continue
             if plain:
                 parts.append(TextPart(self.fragments("\n".join(plain), are_marked=are_marked)))
                 plain = []
-            parts.append(self._table(lines[position:end], are_marked=are_marked))
-            position = end
+            parts.append(self._table(lines, are_marked=are_marked))
         if plain:
             parts.append(TextPart(self.fragments("\n".join(plain), are_marked=are_marked)))
         return tuple(parts)
 
     def _table(self, lines: Sequence[str], *, are_marked: bool) -> TablePart:
         head, *records = lines
-        title, names = _title_and_names(head)
+        match = _TITLE.fullmatch(head)
+        title, names = (match[1], match[2]) if match else ("Records", head)
         rows = []
         for record in records:
             cells = _CELL.findall(record)
             rows.append(tuple(self.fragments(cell, are_marked=are_marked) for cell in cells))
-        return TablePart(title, tuple(names), tuple(rows))
+        return TablePart(title, tuple(_CELL.findall(names)), tuple(rows))
+
+    def find(self, text: str) -> int | None:
+        """Return where the first match begins, or None without one."""
+        match = self._pattern.search(text) if self._pattern else None
+        return match.start() if match else None
 
     def fragments(self, text: str, *, are_marked: bool = True) -> tuple[Fragment, ...]:
         """Return a text in pieces, of which those that match are marked."""
@@ -177,21 +134,8 @@ class Marker:
         return tuple(fragments)
 
 
-def _table_end(lines: Sequence[str], start: int) -> int:
-    """Return the end of the table that begins at a line, or the start if there is none."""
-    width = len(_CELL.findall(lines[start]))
-    if width < _MIN_CELLS:
-        return start
-    end = start + 1
-    while end < len(lines) and len(_CELL.findall(lines[end])) == width:
-        end += 1
-    return end if end > start + 1 else start
-
-
-def _title_and_names(line: str) -> tuple[str, list[str]]:
-    match = _TITLE.fullmatch(line)
-    title, names = (match[1], match[2]) if match else ("Records", line)
-    return title, _CELL.findall(names)
+def _cell_count(line: str) -> int:
+    return len(_CELL.findall(line))
 
 
 def _word_patterns(query: str) -> list[str]:
@@ -207,6 +151,7 @@ def _word_patterns(query: str) -> list[str]:
     return patterns
 
 
-def _values_of(text: str, query: str) -> list[str]:
+def values_of(text: str, query: str) -> list[str]:
+    """Return the values with digits of a text that a question does not have."""
     values = chain(_COMPOUND.findall(text), _VALUE.findall(text))
     return [value for value in values if re.search(r"\d", value) and value not in query]

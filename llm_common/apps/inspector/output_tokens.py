@@ -7,12 +7,11 @@ from typing import Final
 from cachetools import LRUCache
 
 from llm_common.agents import ContextPointer, ContextPointerStore
-from llm_common.apps.inspector.run_outputs import labels
 from llm_common.core import DefaultCounter
 from llm_common.errors import InvalidIdError, StoreError
 from llm_common.pointers import stored_text
 from llm_common.storage import query_id_of
-from llm_common.trace import RecordedRun
+from llm_common.trace import RecordedRun, labels
 
 _MAX_NEW_BYTES: Final = 2_000_000  # of one page, about half a second
 _MAX_COUNTS: Final = 10_000
@@ -56,7 +55,7 @@ class OutputTokens:
     def _pointers(self, run: RecordedRun) -> list[ContextPointer]:
         """Return the stored outputs that a run names."""
         try:
-            stored = self._store.list(query_id=query_id_of(run.path.parent.name))
+            stored = self._store.list(query_id=query_id_of(run.folder))
         except (InvalidIdError, StoreError):  # the traces belong to another store
             return []
         named = labels(run)

@@ -18,15 +18,17 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from llm_common.agents import ContextPointer, output_label
-from llm_common.apps.inspector import formats, run_values
-from llm_common.apps.inspector.run_outputs import FORM_NAMES, labels
-from llm_common.apps.inspector.run_page import IndexEntry, Neighbours, run_page, score_legend
+from llm_common.apps.inspector import formats, run_page
+from llm_common.apps.inspector.run_page import IndexEntry, Neighbours
 from llm_common.storage import folder_of
 from llm_common.text import inert, stable_json
-from llm_common.trace import RecordedRun, account
+from llm_common.trace import FORM_NAMES, RecordedRun, account, missing_tokens, shares
 
 PAGE_ROWS: Final = 50
 """Number of rows on one page of a list."""
+
+BAR_WIDTH: Final = 1_000
+"""Width of a bar in its own units. The page scales it."""
 
 _PACKAGE: Final = "llm_common.apps.inspector"
 # Their heads are at the right, above the numbers.
@@ -71,7 +73,7 @@ def render_html(
         returned_tokens: Tokens of whole outputs by pointer id, where the caller has counted them.
             The others are estimated by their length.
     """
-    page = run_page(run, evidence=evidence, returned_tokens=returned_tokens)
+    page = run_page.run_page(run, evidence=evidence, returned_tokens=returned_tokens)
     return render("run_file.html", run=run, page=page, folder="", neighbours=neighbours)
 
 
@@ -122,17 +124,18 @@ def _environment() -> Environment:
         "address": _address,
         "content_policy": Markup(content_policy()),  # noqa: S704 - our own text
         "folder_of": folder_of,
+        "bar_width": BAR_WIDTH,
         "form_names": FORM_NAMES,
         "max_question_chars": _MAX_QUESTION_CHARS,
         "max_text_chars": _MAX_TEXT_CHARS,
-        "names_of": labels,
+        "missing_tokens": missing_tokens,
         "numeric_columns": _NUMERIC_COLUMNS,
         "output_label": output_label,
         "now": lambda: datetime.now(UTC),  # a function, since the environment is cached
         "result_shape": result_shape,
         "page_rows": PAGE_ROWS,
-        "run_values": run_values,
-        "score_legend": score_legend,
+        "run_values": run_page,
+        "shares": shares,
         "style": Markup(_style()),  # noqa: S704 - our own text
     }
     return environment

@@ -1,11 +1,21 @@
-"""Cuts a stored result into parts that a page can show."""
+"""The page of a stored result: its records as tables, its text in parts, and its download."""
 
+import re
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 import orjson
 
+from llm_common.agents import ContextPointer
+from llm_common.tables import (
+    IN_ROW,
+    Cell,
+    are_mixed,
+    are_mostly_records,
+    find_records,
+    shown_cell,
+)
 from llm_common.text import decode_json
 
 View = Literal["pretty", "stored"]
@@ -18,6 +28,52 @@ PART_CHARS: Final = 20_000
 
 _MAX_LINE_CHARS: Final = 2 * PART_CHARS
 _MAX_INDENT_CHARS: Final = 50_000_000  # 4 MB of numbers at the 250th level would take 1 GB
+_MAX_CELL_CHARS: Final = 200
+_MAX_COLUMNS: Final = 40  # a browser lays out wider tables slowly
+_UNSAFE: Final = re.compile(r"[^A-Za-z0-9_-]+")
+_MAX_NAME_CHARS: Final = 60
+
+
+class ShownCell(NamedTuple):
+    """A cell, and the number of its characters if it is clipped."""
+
+    text: str
+    clipped_chars: int = 0
+
+
+class TableName(NamedTuple):
+    """A table of the result: its number from 1, where it is, and its number of records."""
+
+    number: int
+    path: str
+    total_rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class RecordPage:
+    """Some rows of one table, with the names of all tables of the result.
+
+    Attributes:
+        tables: The tables, the largest first.
+        table: The one that is shown.
+        columns: Names of its first 40 columns.
+        missing_columns: Number of its other fields.
+        rows: The rows of this page.
+        first_row: Number of the first of these rows, from 1.
+        readable_rows: Number of rows that pages can show, the first 100,000.
+        number: Number of the page, from 1.
+        are_most: Whether the result is records for the most part.
+    """
+
+    tables: tuple[TableName, ...]
+    table: TableName
+    columns: tuple[str, ...]
+    missing_columns: int
+    rows: tuple[tuple[ShownCell, ...], ...]
+    first_row: int
+    readable_rows: int
+    number: int
+    are_most: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +97,56 @@ class ResultPart:
     last_line: int
     lines: int
     form: str
+
+
+def read_records(
+    payload: bytes, *, table_number: int, number: int, page_rows: int
+) -> RecordPage | None:
+    """Return a page of a result's records, or None if it has none or exceeds 4 MB.
+
+    Args:
+        payload: The stored bytes.
+        table_number: Number of the table, from 1. A number beyond the last one means the last.
+        number: Number of the page, from 1. A number beyond the last page means the last page.
+        page_rows: Number of rows on a page.
+    """
+    if len(payload) > MAX_INDENTED_BYTES:
+        return None
+    tables = find_records(decode_json(payload)).tables
+    if not tables:
+        return None
+    names = []
+    for position, table in enumerate(tables, start=1):
+        names.append(TableName(position, table.path, table.total_rows))
+    index = min(table_number, len(tables)) - 1
+    table = tables[index]
+    last = max((len(table.rows) + page_rows - 1) // page_rows, 1)
+    number = min(number, last)
+    start = (number - 1) * page_rows
+    columns = table.columns[:_MAX_COLUMNS]
+    mixed = [are_mixed(table.column(index)) for index in range(len(columns))]
+    rows = []
+    for row in table.rows[start : start + page_rows]:
+        rows.append(tuple(map(_shown, row, mixed)))
+    return RecordPage(
+        tables=tuple(names),
+        table=names[index],
+        columns=columns,
+        missing_columns=table.total_columns - len(columns),
+        rows=tuple(rows),
+        first_row=start + 1,
+        readable_rows=len(table.rows),
+        number=number,
+        are_most=are_mostly_records(tables, len(payload)),
+    )
+
+
+def _shown(cell: Cell, is_mixed: bool) -> ShownCell:
+    """Return a cell as previews show it, so that NULL, "" and "null" differ."""
+    text = shown_cell(cell, IN_ROW, max_chars=_MAX_CELL_CHARS, is_mixed=is_mixed)
+    if isinstance(cell, str) and len(cell) > _MAX_CELL_CHARS:
+        return ShownCell(text, len(cell))
+    return ShownCell(text)
 
 
 def read_part(payload: bytes, *, view: View, number: int, line: int = 0) -> ResultPart:
@@ -128,3 +234,18 @@ def _part_ends(text: str) -> list[int]:
         ends.append(start)
     ends.append(len(text))
     return ends
+
+
+def download(pointer: ContextPointer, payload: bytes) -> tuple[bytes, str]:
+    """Return the content and name of a file: a text as it is, anything else as the stored JSON.
+
+    The name has no character of the tool that could leave the folder or the header.
+    """
+    content, ending = payload, "json"
+    # Only a stored text begins with a quote. Others need not be decoded.
+    if payload.startswith(b'"'):
+        text = decode_json(payload)
+        if isinstance(text, str):
+            content, ending = text.encode("utf-8", "replace"), "txt"
+    tool = _UNSAFE.sub("_", pointer.tool_name)[:_MAX_NAME_CHARS]
+    return content, f"{tool}-{pointer.pointer_id}.{ending}"

@@ -1,21 +1,45 @@
-"""The page of one run, and an index of several: what their templates show."""
+"""The page of a run, the pages of its steps, and an index of several runs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
-from llm_common.apps.inspector.marking import ShownMessage, shown_messages
-from llm_common.apps.inspector.run_outputs import (
+import orjson
+
+from llm_common.apps.inspector.marking import Marker, TablePart, TextPart, values_of
+from llm_common.trace import (
+    AnswerLine,
     Flows,
+    Line,
+    ModelCallLine,
+    OffloadLine,
+    PackingLine,
+    RecordedRun,
+    ToolCallLine,
+    account,
     call_label,
     flows,
     labels,
-    sent_packing,
+    missing_tokens,
 )
-from llm_common.apps.inspector.run_values import why_no_answer
-from llm_common.apps.inspector.timeline import StepTime, timeline
-from llm_common.trace import Line, OffloadLine, PackingLine, RecordedRun, ToolCallLine, account
+
+MAX_UNSEEN: Final = 500
+"""Maximum number of rows in the table of what was left out."""
+
+MAX_FLOWS: Final = 6
+"""Number of outputs that are shown before the rest is folded away."""
+
+SOURCE_NAMES: Final = {
+    "project": "Project",
+    "file": "Files",
+    "memory": "Memories",
+    "output": "Outputs",
+    "turn": "Turns",
+    "marks": "Headings and fences",
+    "free": "Free",
+}
+"""The parts of a budget, in words."""
 
 _MAX_MESSAGE_CHARS: Final = 100_000  # a browser lays out longer texts slowly
 _PART_MEANINGS: Final = {
@@ -68,13 +92,45 @@ class IndexEntry:
     @property
     def title(self) -> str:
         """Return the question of the run, or its id."""
-        begin = self.run.begin
-        return (begin.query if begin else None) or f"Run {self.run.run_id}"
+        return self.run.title
 
     @property
     def flows(self) -> Flows:
         """Return what its outputs returned, and what was shown."""
         return flows(self.run, returned_tokens=self.returned_tokens)
+
+
+class Total(NamedTuple):
+    """A number of a run, with a remark below it."""
+
+    value: str
+    detail: str = ""
+
+
+class Message(NamedTuple):
+    """A message of a prompt. Its content is a text, or JSON if it has more than a text."""
+
+    role: str
+    content: str
+
+
+class SentMessage(NamedTuple):
+    """A message of a prompt by its size. `tokens` is an estimate, or None without a count."""
+
+    number: int
+    role: str
+    bytes: int
+    tokens: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ShownMessage:
+    """A message of the prompt. `is_context` is False for instructions and definitions of tools."""
+
+    role: str
+    chars: int
+    is_context: bool
+    parts: tuple[TextPart | TablePart, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,19 +140,13 @@ class RunPage:
     Attributes:
         flows: What each output returned, and how much of it was shown.
         labels: The labels of outputs by id.
-        packing: The packing that was sent. None if there is none.
-        steps: The steps with their times.
         messages: The messages of the prompt. Empty if the trace has no texts.
-        notes: Sentences about the whole run that the answer does not say.
         evidence: The values that the caller named as evidence.
     """
 
     flows: Flows
     labels: dict[str, str]
-    packing: PackingLine | None
-    steps: tuple[StepTime, ...]
     messages: tuple[ShownMessage, ...]
-    notes: tuple[str, ...]
     evidence: tuple[str, ...] = ()
 
     @property
@@ -104,9 +154,8 @@ class RunPage:
         """Return whether a part of the prompt is marked as evidence."""
         for message in self.messages:
             for part in message.parts:
-                for fragment in part.pieces:
-                    if fragment.mark == "evidence":
-                        return True
+                if any(piece.mark == "evidence" for piece in part.pieces):
+                    return True
         return False
 
     def not_shown(self, item: account.Unseen) -> str:
@@ -119,11 +168,10 @@ class RunPage:
     def title(self, line: Line) -> str:
         """Return the title of a step, with the arguments of a call in place of the id."""
         if isinstance(line, ToolCallLine):
-            return account.title(line).replace(line.tool, call_label(line.tool, line.args), 1)
-        if isinstance(line, OffloadLine) and line.pointer_id:
+            return account.title(line).replace(line.tool, call_label(line), 1)
+        if isinstance(line, OffloadLine) and line.pointer_id and line.outcome != "whole":
             shown = f"{line.shown_chars:,} of {line.total_chars:,} characters"
-            if line.outcome != "whole":
-                return f"Stored {self.labels[line.pointer_id]} and previewed {shown}"
+            return f"Stored {self.labels[line.pointer_id]} and previewed {shown}"
         return account.title(line)
 
 
@@ -143,12 +191,113 @@ def run_page(
     return RunPage(
         flows=flows(run, returned_tokens=returned_tokens),
         labels=labels(run),
-        packing=sent_packing(run),
-        steps=tuple(timeline(run)),
-        messages=tuple(shown_messages(run, evidence=evidence, max_chars=_MAX_MESSAGE_CHARS)),
-        notes=tuple(note for note in account.verdicts(run) if note != why_no_answer(run)),
+        messages=tuple(shown_messages(run, evidence=evidence)),
         evidence=tuple(evidence),
     )
+
+
+def shown_messages(run: RecordedRun, *, evidence: Sequence[str] = ()) -> list[ShownMessage]:
+    """Return the messages of the last prompt, or of the packing if no model was called.
+
+    The list is empty if the trace has no texts. Messages are cut after 100,000 characters.
+
+    Args:
+        run: The run.
+        evidence: Values to mark as evidence. Defaults to the values with digits of the answer that
+            the question does not have.
+    """
+    query = run.question
+    marker = Marker(query, evidence or values_of(run.answer_text or "", query))
+    shown = []
+    for role, content in _sent_messages(run):
+        is_context = role not in {"", "system", "developer"}
+        parts = marker.parts(content[:_MAX_MESSAGE_CHARS], are_marked=is_context)
+        shown.append(ShownMessage(role or "definition of a tool", len(content), is_context, parts))
+    return shown
+
+
+def _sent_messages(run: RecordedRun) -> list[Message]:
+    for call in reversed(run.prompts):
+        if call.prompt.text:
+            return messages(call.prompt.text)
+    packing = run.sent_packing
+    return [Message("packed", packing.text)] if packing and packing.text else []
+
+
+def messages(prompt: str) -> list[Message]:
+    """Return the messages of a recorded prompt, which has a line of JSON for each."""
+    # JSON escapes line ends inside a message, so each one here is between two messages.
+    return [_parse_message(text) for text in prompt.split("\n")]
+
+
+def _parse_message(text: str) -> Message:
+    try:
+        message = orjson.loads(text)
+    except orjson.JSONDecodeError:  # the trace cut a long text
+        return Message("", text)
+    if not isinstance(message, dict):
+        return Message("", text)
+    role, content = str(message.get("role", "")), message.get("content")
+    if isinstance(content, str) and message.keys() == {"role", "content"}:
+        return Message(role, content)
+    return Message(role, orjson.dumps(message, option=orjson.OPT_INDENT_2).decode())
+
+
+def totals(run: RecordedRun) -> dict[str, Total]:
+    """Return the totals of a run by name. Totals of steps that it did not have are left out."""
+    packings, calls, tools = run.of(PackingLine), run.model_calls, run.of(ToolCallLine)
+    values = {"Ended": Total("no end"), "Seconds": Total("-")}
+    if run.end:
+        values = {"Ended": Total(run.end.status), "Seconds": Total(f"{run.end.seconds:.2f}")}
+    if packings:
+        # A run may pack several times, and its last prompt is the one to explain.
+        last = packings[-1]
+        pool = last.tokens + sum(missing_tokens(item, last) for item in last.items)
+        about = "over" if last.unlisted else "about"
+        values["In the prompt"] = Total(f"{last.tokens:,}", f"of {about} {pool:,} tokens")
+    if calls:
+        usages = [call.attempt.usage for call in calls if call.attempt.usage]
+        sent = sum(usage.prompt_tokens for usage in usages)
+        cached = sum(usage.cached_tokens for usage in usages)
+        received = sum(usage.completion_tokens for usage in usages)
+        from_cache = f"{cached / sent:.0%} from the cache" if cached else ""
+        values["Model calls"] = Total(f"{len(calls):,}")
+        values["Tokens sent"] = Total(f"{sent:,}", from_cache)
+        values["Tokens received"] = Total(f"{received:,}")
+        values["Cost"] = Total("unknown")
+        if run.known_costs:  # a model without a known price has no cost
+            remark = "" if run.cost_usd is not None else "at least"
+            values["Cost"] = Total(f"${sum(run.known_costs):.4f}", remark)
+    if tools:
+        failed = sum(tool.failure is not None for tool in tools)
+        values["Tool calls"] = Total(f"{len(tools):,}", f"{failed:,} failed" if failed else "")
+    return values
+
+
+def sent_messages(line: ModelCallLine) -> list[SentMessage]:
+    """Return the messages of a prompt, with an estimate of their tokens."""
+    usage = line.attempt.usage
+    total = max(sum(message.bytes for message in line.prompt.messages), 1)
+    rows = []
+    for number, message in enumerate(line.prompt.messages, 1):
+        tokens = None
+        if usage and usage.prompt_tokens:
+            # Providers count only the whole prompt, so share its tokens by bytes.
+            tokens = round(usage.prompt_tokens * message.bytes / total)
+        rows.append(SentMessage(number, message.role, message.bytes, tokens))
+    return rows
+
+
+def exact_text(line: Line) -> str | None:
+    """Return the text of a step, or None if the trace does not have it."""
+    match line:
+        case PackingLine() | AnswerLine():
+            return line.text
+        case ModelCallLine():
+            return line.prompt.text
+        case ToolCallLine():
+            return line.args
+    return None
 
 
 def score_legend(line: PackingLine) -> str:

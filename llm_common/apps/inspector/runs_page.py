@@ -1,65 +1,28 @@
-"""Finds the traces in a folder, and reads only what a page shows."""
+"""The page that lists runs: finds the traces in a folder, and reads only what the page shows."""
 
 import os
-import re
 from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, NamedTuple
-
-import orjson
-from pydantic import ValidationError
+from typing import Final
 
 from llm_common.errors import PointerNotFoundError, StoreError
 from llm_common.trace import (
-    LINE,
     Line,
     RecordedRun,
     RunBegin,
     RunEnd,
+    read_ends,
     read_trace,
+    why_no_run,
 )
 
-_EDGE_BYTES: Final = 100_000  # the first line has a question of up to 20,000 characters
 _MAX_RUN_BYTES: Final = 32_000_000  # four times the default of `Trace`
+_MAX_LISTED_BYTES: Final = 20_000_000  # of all runs of a list, about half a second
 _MAX_DEPTH: Final = 3  # a folder of traces may be inside the folder that a reader names
 _MAX_DIRECTORIES: Final = 5_000
 _MAX_STRANGERS: Final = 20  # a page names so many files
-# The names that `Trace` gives. Files with other names are read to see what they are.
-_RUN_FILE: Final = re.compile(r"\d{8}T\d{12}Z-[0-9a-f]{8}\.jsonl")
-
-
-@dataclass(frozen=True, slots=True)
-class RunRow:
-    """A run in a list, with its first and last line.
-
-    Attributes:
-        folder: Name of the folder of its query.
-        run_id: Its id.
-        bytes: Size of its file.
-        begin: Its first line. None if it cannot be read.
-        end: Its last line. None if the run is not over or was killed.
-    """
-
-    folder: str
-    run_id: str
-    bytes: int
-    begin: RunBegin | None
-    end: RunEnd | None
-
-
-class Step(NamedTuple):
-    """A line with its run."""
-
-    run: RecordedRun
-    line: Line
-
-    @property
-    def folder(self) -> str:
-        """Return the name of the folder of the run's query."""
-        return self.run.path.parent.name
 
 
 class RecordedRuns:
@@ -72,15 +35,26 @@ class RecordedRuns:
     def __init__(self, directory: Path | None) -> None:
         self._directory = directory
 
-    def rows(self, *, limit: int, offset: int = 0) -> tuple[list[RunRow], int]:
+    def rows(self, *, limit: int, offset: int = 0) -> tuple[list[RecordedRun], int]:
         """Return one page of runs, newest first, and the number of all runs.
+
+        Runs are read whole up to 20 MB in all. The others have their first and last line.
 
         Args:
             limit: Maximum number of rows.
             offset: Number of newer runs to skip.
         """
-        paths = [path for path in self._paths(None) if not _why_no_run(path)]
-        return [_read_row(path) for path in paths[offset : offset + limit]], len(paths)
+        paths = [path for path in self._paths(None) if not why_no_run(path)]
+        runs = []
+        free_bytes = _MAX_LISTED_BYTES
+        for path in paths[offset : offset + limit]:
+            run = read_ends(path)
+            with suppress(OSError, StoreError):  # a `Trace` may delete the file meanwhile
+                free_bytes -= path.stat().st_size
+                if free_bytes >= 0:
+                    run = read_trace(path)
+            runs.append(run)
+        return runs, len(paths)
 
     def strangers(self) -> list[str]:
         """Return the first 20 `.jsonl` files that are not runs, each with the reason."""
@@ -88,7 +62,7 @@ class RecordedRuns:
         for path in self._paths(None):
             if len(sentences) == _MAX_STRANGERS:
                 break
-            if reason := _why_no_run(path):
+            if reason := why_no_run(path):
                 sentences.append(f"{path.name} {reason}")
         return sentences
 
@@ -102,11 +76,16 @@ class RecordedRuns:
         # The id is compared, not joined to a path, so ".." cannot leave the folder.
         for path in self._paths(folder):
             if path.stem == run_id:
-                return _read_run(path)
+                if path.stat().st_size > _MAX_RUN_BYTES:
+                    raise StoreError(
+                        f"{path.name} has over {_MAX_RUN_BYTES:,} bytes, too many for a page. "
+                        "Read it with another program"
+                    )
+                return read_trace(path)
         raise PointerNotFoundError(f"There is no run {run_id[:40]!r}. Choose one under Runs")
 
-    def step(self, folder: str, run_id: str, seq: int) -> Step:
-        """Return a line of a run, with the run.
+    def step(self, folder: str, run_id: str, seq: int) -> tuple[RecordedRun, Line]:
+        """Return a run, and one of its lines.
 
         Raises:
             PointerNotFoundError: If there is no such run or line.
@@ -115,7 +94,7 @@ class RecordedRuns:
         run = self.run(folder, run_id)
         for line in run.lines:
             if line.seq == seq and not isinstance(line, RunBegin | RunEnd):
-                return Step(run, line)
+                return run, line
         raise PointerNotFoundError(f"The run has no step {seq}. Choose one of its page")
 
     def _paths(self, folder: str | None) -> list[Path]:
@@ -149,61 +128,3 @@ def _entries(directory: Path) -> Iterator[os.DirEntry[str]]:
     """Yield the entries of a directory, none if it cannot be read."""
     with suppress(OSError), os.scandir(directory) as entries:
         yield from entries
-
-
-def _why_no_run(path: Path) -> str:
-    """Return why a file is not a run, or an empty text if it is one."""
-    if _RUN_FILE.fullmatch(path.name):
-        return ""
-    try:
-        with path.open("rb") as file:
-            head = file.read(_EDGE_BYTES)
-    except OSError:
-        return "cannot be read"
-    first = head.partition(b"\n")[0]
-    if not first:
-        return "is empty"
-    try:
-        LINE.validate_python(orjson.loads(first))
-    except orjson.JSONDecodeError:
-        return "does not begin with a line of JSON"
-    except ValidationError:
-        return "begins with JSON that is not a line of a trace"
-    return ""
-
-
-def _read_run(path: Path) -> RecordedRun:
-    if path.stat().st_size > _MAX_RUN_BYTES:
-        raise StoreError(
-            f"{path.name} has over {_MAX_RUN_BYTES:,} bytes, too many for a page. "
-            "Read it with another program"
-        )
-    return read_trace(path)
-
-
-def _read_row(path: Path) -> RunRow:
-    # Only the edges are read: a list of fifty runs can be 400 MB.
-    head = tail = b""
-    size = 0
-    # A `Trace` may delete the file meanwhile. The row then has no lines.
-    with suppress(OSError), path.open("rb") as file:
-        size = os.fstat(file.fileno()).st_size
-        head = file.read(_EDGE_BYTES)
-        file.seek(max(size - _EDGE_BYTES, 0))
-        tail = file.read()
-    begin = _parse_line(head.partition(b"\n")[0])
-    end = _parse_line(tail.rstrip(b"\n").rpartition(b"\n")[2])
-    return RunRow(
-        folder=path.parent.name,
-        run_id=path.stem,
-        bytes=size,
-        begin=begin if isinstance(begin, RunBegin) else None,
-        end=end if isinstance(end, RunEnd) else None,
-    )
-
-
-def _parse_line(text: bytes) -> Line | None:
-    try:
-        return LINE.validate_python(orjson.loads(text))
-    except (ValidationError, orjson.JSONDecodeError):
-        return None

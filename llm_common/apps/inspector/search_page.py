@@ -1,4 +1,4 @@
-"""Shows where the words of a search occur in an output."""
+"""The page of a search: where its words occur in each output."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -31,34 +31,19 @@ def search_rows(matches: Sequence[PointerMatch], words: str) -> list[SearchRow]:
     """Return the rows of a search, in which its words are marked."""
     rows = []
     for match in matches:
-        label = output_label(match.pointer)
-        rows.append(SearchRow(match, _marked(label, words), _excerpt(match, words)))
+        marker = Marker(words, ())
+        name = marker.fragments(output_label(match.pointer))
+        # Without a search in results, the record has the beginning of the result.
+        passage = match.passage or _around(marker, match.pointer.digest)
+        rows.append(SearchRow(match, name, marker.fragments(passage)))
     return rows
 
 
-def _excerpt(match: PointerMatch, words: str) -> tuple[Fragment, ...]:
-    """Return a passage of the result, or of its beginning if results were not searched."""
-    if match.passage:
-        return _marked(match.passage, words)
-    text = match.pointer.digest
-    start = _first_mark(_marked(text, words))
-    if start is None:
-        return ()
-    start = max(start - _CHARS_BEFORE, 0)
-    part = text[start : start + _EXCERPT_CHARS]
-    before = "…" if start else ""
-    after = "…" if start + _EXCERPT_CHARS < len(text) else ""
-    return _marked(f"{before}{part}{after}", words)
-
-
-def _first_mark(fragments: tuple[Fragment, ...]) -> int | None:
-    position = 0
-    for fragment in fragments:
-        if fragment.mark:
-            return position
-        position += len(fragment.text)
-    return None
-
-
-def _marked(text: str, words: str) -> tuple[Fragment, ...]:
-    return Marker(words, ()).fragments(text)
+def _around(marker: Marker, text: str) -> str:
+    """Return the part of a text around its first marked word, or "" without one."""
+    first = marker.find(text)
+    if first is None:
+        return ""
+    start = max(first - _CHARS_BEFORE, 0)
+    end = start + _EXCERPT_CHARS
+    return f"{'…' if start else ''}{text[start:end]}{'…' if end < len(text) else ''}"

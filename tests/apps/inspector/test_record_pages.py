@@ -1,5 +1,7 @@
 """The page of a pointer shows records as tables, in which every value is inert."""
 
+import re
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -57,8 +59,23 @@ async def test_the_stored_text_is_one_click_away(tmp_path: Path) -> None:
 
 async def test_long_cells_are_clipped_and_say_so(tmp_path: Path) -> None:
     text = (await page_of(tmp_path, ORDERS)).get()
-    cell = f'<td data-name="note"><bdi>{"x" * 200}</bdi><small>… 300 more characters</small></td>'
+    cell = f'<td data-name="note"><bdi>{"x" * 199}…</bdi><small>of 500 characters</small></td>'
     assert cell in text
+
+
+async def test_missing_empty_and_quoted_cells_differ_and_forge_no_cell(tmp_path: Path) -> None:
+    cells = [None, "", "null", "7 | 8", 7, "7", "cut … of 500 characters"]
+    page = await page_of(tmp_path, [{"n": n, "cell": cell} for n, cell in enumerate(cells)])
+    shown = re.findall(r'<td data-name="cell"><bdi>(.*?)</bdi></td>', page.get(view="records"))
+    assert [unescape(text) for text in shown] == [
+        "null",
+        '""',
+        '"null"',
+        '"7 | 8"',
+        "7",
+        '"7"',
+        '"cut … of 500 characters"',
+    ]
 
 
 async def test_several_tables_have_their_names_and_counts(tmp_path: Path) -> None:

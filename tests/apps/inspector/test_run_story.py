@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from llm_common.apps.inspector import IndexEntry, Neighbours, render_html, render_index
-from llm_common.apps.inspector.marking import Marker, TablePart, shown_messages
-from llm_common.apps.inspector.run_outputs import Flow, call_label, flows, sent_packing
-from llm_common.apps.inspector.run_values import BAR_WIDTH, answer, totals, why_no_answer
-from llm_common.apps.inspector.timeline import timeline
+from llm_common.apps.inspector.marking import Marker, TablePart
+from llm_common.apps.inspector.run_page import shown_messages, totals
 from llm_common.core.models import LLMUsage
 from llm_common.core.structured import Attempt
 from llm_common.text.display import to_json
 from llm_common.trace import RecordedRun
+from llm_common.trace.account import why_no_answer
+from llm_common.trace.amounts import Flow, call_label, flows
 from llm_common.trace.lines import (
     AnswerLine,
     Line,
@@ -96,23 +96,25 @@ async def test_a_run_of_a_hook_shows_what_was_returned_and_previewed(tmp_path: P
 
 
 def test_a_label_is_the_tool_with_its_arguments() -> None:
-    assert call_label("get", '{"city":"Oslo","n":[1]}') == "get city=Oslo n=[1]"
-    assert call_label("get", None) == "get"
-    assert call_label("get", '{"cut') == 'get {"cut'
-    assert len(call_label("get", to_json({"q": "x" * 999}))) == 120
+    for args, label in (
+        ('{"city":"Oslo","n":[1]}', "get city=Oslo n=[1]"),
+        (None, "get"),
+        ('{"cut', 'get {"cut'),
+    ):
+        assert call_label(ToolCallLine(tool="get", args=args)) == label
+    long_call = ToolCallLine(tool="get", args=to_json({"q": "x" * 999}))
+    assert len(call_label(long_call)) == 120
 
 
 def test_the_packing_that_was_sent_is_the_last_before_the_last_call() -> None:
     first, second, later = packing(tokens=1), packing(tokens=2), packing(tokens=3)
-    assert sent_packing(run_of(first, second, call(), later)) == second.model_copy(
-        update={"seq": 2}
-    )
-    assert sent_packing(run_of(first, second)) == second.model_copy(update={"seq": 2})
-    assert sent_packing(run_of(call())) is None
+    assert run_of(first, second, call(), later).sent_packing == second.model_copy(update={"seq": 2})
+    assert run_of(first, second).sent_packing == second.model_copy(update={"seq": 2})
+    assert run_of(call()).sent_packing is None
     selection = SelectionLine(of="outputs", status="ok", used="model", step=7)
     inside = call().model_copy(update={"parent": 7, "step": 8})
     run = run_of(first, inside, selection, second)
-    assert sent_packing(run) == second.model_copy(update={"seq": 4})
+    assert run.sent_packing == second.model_copy(update={"seq": 4})
 
 
 @pytest.mark.parametrize(
@@ -140,7 +142,7 @@ def test_the_packing_that_was_sent_is_the_last_before_the_last_call() -> None:
 )
 def test_a_run_without_an_answer_says_why(lines: list[Line], reason: str) -> None:
     run = run_of(*lines)
-    assert answer(run) is None
+    assert run.answer_text is None
     assert why_no_answer(run) == reason
     assert render_html(run).count(reason) == 1
 
@@ -200,46 +202,37 @@ def test_the_prompt_is_the_one_of_the_answer_and_values_of_the_answer_are_eviden
         SelectionLine(of="tools", status="ok", used="model", step=3),
         AnswerLine(status="ok", text="It had 6.1 on 2018-01-31."),
     ]
-    system, user = shown_messages(run_of(begin, *lines), max_chars=900)
+    system, user = shown_messages(run_of(begin, *lines))
     assert (system.is_context, user.is_context) == (False, True)
     marks = [(piece.text, piece.mark) for piece in user.parts[0].pieces if piece.mark]
     assert marks == [("6.1", "evidence"), ("near", "word"), ("Jarm", "word")]
     packed = run_of(begin, packing(text="packed text"))
-    assert [message.role for message in shown_messages(packed, max_chars=900)] == ["packed"]
-    assert shown_messages(run_of(begin, packing()), max_chars=900) == []
+    assert [message.role for message in shown_messages(packed)] == ["packed"]
+    assert shown_messages(run_of(begin, packing())) == []
     assert "Record with <code>Trace(…, texts=True)</code>" in render_html(run_of(begin, packing()))
 
 
-def test_a_step_begins_where_the_one_before_ended_or_where_it_was_measured() -> None:
-    moments = ["10:00:00", "10:00:02", "10:00:08", "10:00:10"]
+def test_only_measured_steps_have_a_time() -> None:
     lines: list[Line] = [
-        RunBegin(query_id="q", at=f"2026-11-01T{moments[0]}+00:00"),
-        ToolCallLine(tool="a", at=f"2026-11-01T{moments[1]}+00:00"),
-        call().model_copy(
-            update={
-                "at": f"2026-11-01T{moments[2]}+00:00",
-                "attempt": Attempt("m", 5_000),
-                "parent": 3,
-                "step": 4,
-            }
-        ),
+        RunBegin(query_id="q", at="2026-11-01T10:00:00+00:00"),
+        ToolCallLine(tool="a", at="2026-11-01T10:00:02+00:00"),
+        call().model_copy(update={"attempt": Attempt("m", 5_000), "parent": 3, "step": 4}),
         SelectionLine(
-            of="tools", status="ok", used="model", step=3, at=f"2026-11-01T{moments[3]}+00:00"
+            of="tools", status="ok", used="model", step=3, at="2026-11-01T10:00:10+00:00"
         ),
     ]
-    steps = timeline(run_of(*lines))
-    rows = [(step.line.kind, step.depth, step.seconds, step.start, step.width) for step in steps]
-    assert rows == [
-        ("tool_call", 0, 2.0, 0.0, BAR_WIDTH * 0.2),
-        ("selection", 0, 7.0, BAR_WIDTH * 0.3, BAR_WIDTH * 0.7),
-        ("model_call", 1, 5.0, BAR_WIDTH * 0.3, BAR_WIDTH * 0.5),
+    steps = render_html(run_of(*lines)).partition('<h2 id="steps">')[2].partition("</section>")[0]
+    rows = re.findall(
+        r'<li class="k-(\w+) depth-(\d)">.*?<summary>(.*?)</summary>', steps, re.DOTALL
+    )
+    times = []
+    for kind, depth, summary in rows:
+        times.append((kind, depth, re.findall(r'class="amount">(.*?)<', summary)))
+    assert times == [
+        ("tool_call", "0", []),
+        ("selection", "0", []),
+        ("model_call", "1", ["5.00 s"]),
     ]
-
-
-def test_an_old_trace_without_times_has_no_bars() -> None:
-    [step] = timeline(run_of(ToolCallLine(tool="a", at="yesterday")))
-    assert step.seconds is None
-    assert 'class="time"' not in render_html(run_of(ToolCallLine(tool="a")))
 
 
 def test_only_the_packing_that_was_sent_is_unfolded() -> None:

@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 from llm_common.agents import FileContextPointerStore
-from llm_common.apps.inspector import run_values
+from llm_common.apps.inspector import render_html, run_page
 from llm_common.apps.inspector.application import Inspector
 from llm_common.apps.inspector.runs_page import RecordedRuns
 from llm_common.core.models import LLMUsage
 from llm_common.core.structured import Attempt
 from llm_common.errors import PointerNotFoundError, StoreError
-from llm_common.trace import RecordedRun
+from llm_common.trace import RecordedRun, shares
 from llm_common.trace.lines import (
     LINE,
     AnswerLine,
@@ -93,7 +93,7 @@ def test_a_run_has_the_totals_of_its_steps() -> None:
         ToolCallLine(tool="find"),
         RunEnd(status="error", seconds=1.256),
     )
-    assert {name: tuple(total) for name, total in run_values.totals(run).items()} == {
+    assert {name: tuple(total) for name, total in run_page.totals(run).items()} == {
         "Ended": ("error", ""),
         "Seconds": ("1.26", ""),
         "In the prompt": ("300", "of about 500 tokens"),
@@ -106,43 +106,51 @@ def test_a_run_has_the_totals_of_its_steps() -> None:
 
 
 def test_a_run_without_an_end_and_prices_has_no_such_totals() -> None:
-    totals = run_values.totals(run_of(packing(unlisted=3), call(), ToolCallLine(tool="find")))
+    totals = run_page.totals(run_of(packing(unlisted=3), call(), ToolCallLine(tool="find")))
     assert totals["Ended"].value == "no end"
     assert totals["Seconds"].value == "-"
     assert totals["In the prompt"].detail == "of over 500 tokens"
     assert totals["Cost"].value == "unknown"
     assert totals["Tokens sent"].detail == ""
     assert totals["Tool calls"].detail == ""
-    assert run_values.totals(run_of(call(None, 0.25)))["Cost"] == ("$0.2500", "")
-    assert [*run_values.totals(run_of())] == ["Ended", "Seconds"]
+    assert run_page.totals(run_of(call(None, 0.25)))["Cost"] == ("$0.2500", "")
+    assert [*run_page.totals(run_of())] == ["Ended", "Seconds"]
 
 
 def test_the_parts_of_a_budget_fill_its_bar() -> None:
-    parts = run_values.segments(packing())
-    assert [(part.name, part.tokens, part.start, part.width) for part in parts] == [
-        ("Files", 200, 0.0, 200.0),
-        ("Headings and fences", 100, 200.0, 100.0),
-        ("Free", 700, 300.0, 700.0),
+    assert [tuple(share) for share in shares(packing(), 1_000)] == [
+        ("file", 200, 0, 200),
+        ("marks", 100, 200, 100),
+        ("free", 700, 300, 700),
     ]
-    assert [item.id for item in run_values.shown_items(packing())] == ["a"]
-    assert [item.id for item in run_values.left_out_items(packing())] == ["b"]
+    page = render_html(run_of(packing()))
+    for name, tokens in (("Files", 200), ("Headings and fences", 100), ("Free", 700)):
+        assert f"{name}</span> {tokens}</li>" in page
+    shown, _, left_out = page.partition('<h2 id="steps">')[2].partition("1 left out</summary>")
+    assert (shown.count('data-name="Item"'), left_out.count('data-name="Item"')) == (1, 1)
+
+
+def test_rounded_parts_of_a_budget_fill_its_bar_without_a_gap() -> None:
+    line = packing(budget=700)  # three parts, of which none is a whole number of cells
+    parts = shares(line, 60)
+    assert [(part.start, part.width) for part in parts] == [(0, 17), (17, 9), (26, 34)]
 
 
 def test_messages_share_the_tokens_of_a_prompt_by_their_bytes() -> None:
     messages = [SentMessage(role="system", bytes=30, digest="x")]
     messages.append(SentMessage(role="user", bytes=10, digest="y"))
     line = call(LLMUsage(prompt_tokens=100, completion_tokens=1), messages=messages)
-    assert [tuple(row) for row in run_values.sent_messages(line)] == [
+    assert [tuple(row) for row in run_page.sent_messages(line)] == [
         (1, "system", 30, 75),
         (2, "user", 10, 25),
     ]
-    unknown = run_values.sent_messages(call(messages=messages))
+    unknown = run_page.sent_messages(call(messages=messages))
     assert [row.tokens for row in unknown] == [None, None]
 
 
 def test_messages_with_more_than_a_text_are_json() -> None:
     prompt = '{"role":"user","content":"hi"}\n{"role":"tool","content":"x","id":1}\n["a"]\n{"cut'
-    user, tool, listed, cut = run_values.messages(prompt)
+    user, tool, listed, cut = run_page.messages(prompt)
     assert user == ("user", "hi")
     assert (tool.role, tool.content.count("\n")) == ("tool", 4)
     assert (listed, cut) == (("", '["a"]'), ("", '{"cut'))
@@ -150,8 +158,8 @@ def test_messages_with_more_than_a_text_are_json() -> None:
 
 def test_the_answer_of_a_run_is_its_last() -> None:
     answers = [AnswerLine(status="ok", text=text) for text in ("one", "two")]
-    assert run_values.answer(run_of(*answers)) == "two"
-    assert run_values.answer(run_of()) is None
+    assert run_of(*answers).answer_text == "two"
+    assert run_of().answer_text is None
 
 
 BEGIN, END = RunBegin(query_id="q"), RunEnd(status="ok", seconds=1.0)
@@ -180,7 +188,7 @@ def test_runs_are_listed_newest_first_and_links_are_not_followed(tmp_path: Path)
 def test_only_steps_and_runs_that_exist_are_shown(tmp_path: Path) -> None:
     write(tmp_path / "q" / "20260101T1.jsonl", BEGIN, ToolCallLine(tool="find"), END)
     runs = RecordedRuns(tmp_path)
-    assert runs.step("q", "20260101T1", 2).line.seq == 2
+    assert runs.step("q", "20260101T1", 2)[1].seq == 2
     for seq in (1, 3, 9):  # the begin, the end, and no line
         with pytest.raises(PointerNotFoundError, match=f"The run has no step {seq}"):
             runs.step("q", "20260101T1", seq)

@@ -21,14 +21,14 @@ from llm_common.apps.inspector import render_html
 from llm_common.core import DefaultCounter, LLMResponse
 from llm_common.testing import ScriptedClient
 from llm_common.text import to_json
-from llm_common.trace import Trace, account, read_trace
+from llm_common.trace import NO_MODEL, Trace, read_trace
 
 BUDGET: Final = TokenBudget(max_input_tokens=4_000, max_output_tokens=500)
 STORE: Final = "context"
 TRACES: Final = "traces"
 _NO_ANSWER: Final = LLMResponse(
     id="none",
-    model=account.NO_MODEL,
+    model=NO_MODEL,
     content="Nothing answers here: no model is asked.",
     cost_usd=0.0,
 )

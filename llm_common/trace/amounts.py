@@ -1,22 +1,23 @@
-"""How much each output of a run returned, and how much of it a prompt showed."""
+"""How many tokens a run had, how many a prompt showed, and what used a budget."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
 import orjson
 
-from llm_common.text import one_line, stable_json
-from llm_common.trace import (
-    ModelCallLine,
+from llm_common.pointers.pointer import summary_line
+from llm_common.text.display import one_line
+from llm_common.trace.lines import (
     OffloadLine,
+    PackedItem,
     PackingLine,
-    RecordedRun,
     SelectionLine,
     ToolCallLine,
-    account,
 )
+from llm_common.trace.run import RecordedRun
 
 FORM_NAMES: Final = {
     "whole": "whole",
@@ -25,15 +26,25 @@ FORM_NAMES: Final = {
     "excerpt": "head and tail",
     "pointer": "one line",
     "left_out": "left out",
-}
-_OFFLOAD_FORMS: Final = {
-    "whole": "whole",
     "preview": "preview",
     "identical": "same as before",
     "changed": "changes only",
     "not stored": "not stored",
 }
+"""The forms of packed items and of offloaded results, in words."""
+
+_CHARS_PER_TOKEN: Final = 4.0  # of English text, where a trace has nothing to measure by
+_SOURCES: Final = ("project", "file", "memory", "output", "turn")
 _MAX_LABEL_CHARS: Final = 120
+
+
+class Share(NamedTuple):
+    """A part of a budget, and its place on a bar."""
+
+    source: str
+    tokens: int
+    start: int
+    width: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +96,45 @@ class Flows:
         return any(item.source == "output" for item in self.items)
 
 
+def missing_tokens(item: PackedItem, line: PackingLine) -> int:
+    """Estimate the tokens of an item that are not shown, by the length of shown tokens."""
+    sample = [shown_item for shown_item in line.items if shown_item.form == "whole"]
+    if not sample:  # tokens of parts include marks, so they tell the length less exactly
+        sample = [shown_item for shown_item in line.items if shown_item.chars_shown]
+    chars_per_token = _CHARS_PER_TOKEN
+    if chars := sum(shown_item.chars_shown for shown_item in sample):
+        chars_per_token = chars / max(sum(shown_item.tokens for shown_item in sample), 1)
+    return round(max(item.chars - item.chars_shown, 0) / chars_per_token)
+
+
+def by_source(line: PackingLine) -> dict[str, int]:
+    """Return the tokens of each source, then of headings and fences, then the free tokens."""
+    sums = dict.fromkeys(_SOURCES, 0)
+    for item in line.items:
+        sums[item.source] += item.tokens
+    listed = sum(sums.values())
+    # Includes the tokens of shown items over `MAX_LISTED`, which the line does not have.
+    sums["marks"] = max(line.tokens - listed, 0)
+    sums["free"] = max(line.budget - sum(sums.values()), 0)
+    return sums
+
+
+def shares(line: PackingLine, width: int) -> list[Share]:
+    """Divide a bar among the parts of a budget that are not empty, in the order of `by_source`."""
+    sums = by_source(line)
+    total = max(sum(sums.values()), 1)
+    parts = []
+    tokens_before = start = 0
+    for source, tokens in sums.items():
+        # Cumulative sums are rounded, not widths, so that the parts always fill the bar.
+        tokens_before += tokens
+        end = round(tokens_before * width / total)
+        if tokens:
+            parts.append(Share(source, tokens, start, end - start))
+        start = end
+    return parts
+
+
 def labels(run: RecordedRun) -> dict[str, str]:
     """Return a label of each output by its id: the tool, then the arguments.
 
@@ -94,7 +144,7 @@ def labels(run: RecordedRun) -> dict[str, str]:
     for line in run.lines:
         match line:
             case ToolCallLine(pointer_id=str(pointer_id)):
-                names[pointer_id] = call_label(line.tool, line.args)
+                names[pointer_id] = call_label(line)
             case SelectionLine(of="outputs"):
                 for candidate in line.candidates:
                     names.setdefault(candidate.id, candidate.text or candidate.name)
@@ -103,41 +153,14 @@ def labels(run: RecordedRun) -> dict[str, str]:
     return names
 
 
-def call_label(tool: str, args: str | None) -> str:
-    """Return a tool with its arguments on one line, such as `get_prices ticker=MSFT`.
-
-    Args:
-        tool: Name of the tool.
-        args: The arguments as JSON, or None if they are unknown.
-    """
-    parts = [tool]
-    try:
-        values = orjson.loads(args or "{}")
-    except orjson.JSONDecodeError:  # the trace cut long arguments
-        values = {"": args}
-    for name, value in values.items() if isinstance(values, dict) else ():
-        text = value if isinstance(value, str) else stable_json(value)
-        parts.append(f"{name}={text}" if name else text)
-    return one_line(" ".join(parts), max_chars=_MAX_LABEL_CHARS)
-
-
-def sent_packing(run: RecordedRun) -> PackingLine | None:
-    """Return the packing that the last prompt was made from, or None if the run packed nothing.
-
-    A prompt that is too long is packed again under a smaller budget, so the last packing before the
-    last model call counts.
-    """
-    packings = run.of(PackingLine)
-    calls = answer_calls(run)
-    if calls:
-        packings = [line for line in packings if line.seq < calls[-1].seq] or packings
-    return packings[-1] if packings else None
-
-
-def answer_calls(run: RecordedRun) -> list[ModelCallLine]:
-    """Return the model calls that do not belong to a selection."""
-    selections = {line.step for line in run.of(SelectionLine) if line.step}
-    return [line for line in run.of(ModelCallLine) if line.parent not in selections]
+def call_label(call: ToolCallLine) -> str:
+    """Return a tool with its arguments on one line, such as `get_prices ticker=MSFT`."""
+    label = f"{call.tool} {call.args}"
+    with suppress(orjson.JSONDecodeError):  # the trace cut long arguments
+        args = orjson.loads(call.args or "{}")
+        if isinstance(args, dict):
+            label = summary_line(tool_name=call.tool, args=args)
+    return one_line(label, max_chars=_MAX_LABEL_CHARS)
 
 
 def flows(run: RecordedRun, *, returned_tokens: Mapping[str, int] = MappingProxyType({})) -> Flows:
@@ -148,14 +171,14 @@ def flows(run: RecordedRun, *, returned_tokens: Mapping[str, int] = MappingProxy
         returned_tokens: Tokens of whole outputs by pointer id, where the caller has counted them.
             The others are estimated by their length.
     """
-    packing = sent_packing(run)
+    packing = run.sent_packing
     names = labels(run)
     items = _offloaded(run, names) if packing is None else _packed(packing, names)
     # Outputs of calls that no packing and no preview names never reached a prompt.
     known_ids = {item.id for item in items}
     for call in run.of(ToolCallLine):
         if call.pointer_id and call.pointer_id not in known_ids:
-            returned = round((call.result_bytes or 0) / account.CHARS_PER_TOKEN)
+            returned = round((call.result_bytes or 0) / _CHARS_PER_TOKEN)
             label = names[call.pointer_id]
             items.append(Flow(label, call.pointer_id, "output", returned, 0, "left out"))
     counted = [
@@ -166,7 +189,7 @@ def flows(run: RecordedRun, *, returned_tokens: Mapping[str, int] = MappingProxy
     return Flows(tuple(counted), are_exact)
 
 
-def _packed(packing: PackingLine, names: dict[str, str]) -> list[Flow]:
+def _packed(packing: PackingLine, names: Mapping[str, str]) -> list[Flow]:
     items = []
     for item in packing.items:
         # Turns are short and many, and the prompt has them in full.
@@ -174,19 +197,18 @@ def _packed(packing: PackingLine, names: dict[str, str]) -> list[Flow]:
             continue
         label = names.get(item.id) or item.name or item.id
         item_id = "" if label == item.id else item.id
+        returned = item.tokens + missing_tokens(item, packing)
         form = FORM_NAMES[item.form]
-        returned = item.tokens + account.missing_tokens(item, packing)
         items.append(Flow(label, item_id, item.source, returned, item.tokens, form))
     return items
 
 
-def _offloaded(run: RecordedRun, names: dict[str, str]) -> list[Flow]:
+def _offloaded(run: RecordedRun, names: Mapping[str, str]) -> list[Flow]:
     items = []
     for line in run.of(OffloadLine):
         item_id = line.pointer_id or ""
         label = names.get(item_id, line.tool)
-        returned = round(line.total_chars / account.CHARS_PER_TOKEN)
-        shown = round(min(line.shown_chars, line.total_chars) / account.CHARS_PER_TOKEN)
-        form = _OFFLOAD_FORMS[line.outcome]
-        items.append(Flow(label, item_id, "output", returned, shown, form))
+        returned = round(line.total_chars / _CHARS_PER_TOKEN)
+        shown = round(min(line.shown_chars, line.total_chars) / _CHARS_PER_TOKEN)
+        items.append(Flow(label, item_id, "output", returned, shown, FORM_NAMES[line.outcome]))
     return items
