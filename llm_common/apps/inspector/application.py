@@ -81,7 +81,9 @@ class Inspector:
             "/runs/{folder}/{run_id}": self._show_run,
             "/runs/{folder}/{run_id}/{seq:int}": self._show_step,
         }
-        routes = [Route("/", lambda _: RedirectResponse("/queries", status_code=303))]
+        # Runs have questions and answers, where the list of queries has ids.
+        first = "/queries" if self.runs.directory is None else "/runs"
+        routes = [Route("/", lambda _: RedirectResponse(first, status_code=303))]
         for path, show in pages.items():
             # Not async, so that Starlette calls it in a thread: pages read files.
             routes.append(Route(path, partial(_respond, show)))

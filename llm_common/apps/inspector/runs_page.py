@@ -33,7 +33,7 @@ class RecordedRuns:
     """
 
     def __init__(self, directory: Path | None) -> None:
-        self._directory = directory
+        self.directory = directory
 
     def rows(self, *, limit: int, offset: int = 0) -> tuple[list[RecordedRun], int]:
         """Return one page of runs, newest first, and the number of all runs.
@@ -111,9 +111,9 @@ class RecordedRuns:
 
     def _directories(self) -> Iterator[Path]:
         """Yield the folder itself, which may have copies of traces, and its subfolders."""
-        if self._directory is None:
+        if self.directory is None:
             return
-        todo = deque([(self._directory, 0)])
+        todo = deque([(self.directory, 0)])
         count = 0
         while todo and count < _MAX_DIRECTORIES:
             directory, depth = todo.popleft()

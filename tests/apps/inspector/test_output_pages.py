@@ -151,3 +151,9 @@ def test_a_folder_without_runs_names_the_files_that_it_has(
     page = client.get("/runs").text
     assert "There are no runs." in page
     assert "&lt;b&gt;.jsonl begins with JSON that is not a line of a trace" in page
+
+
+def test_the_address_opens_the_runs_or_without_traces_the_queries(tmp_path: Path) -> None:
+    for traces, place in ((tmp_path / "trace", "/runs"), (None, "/queries")):
+        answer = browser(Inspector(tmp_path / "store", traces)).get("/", follow_redirects=False)
+        assert (answer.status_code, answer.headers["location"]) == (303, place)
