@@ -31,7 +31,7 @@ from llm_common.context.spec_scoring import SpecStrategy, decay
 from llm_common.pointers.pointer import ContextPointer
 from llm_common.ranking import Embedder
 from llm_common.ranking.embeddings import prominence
-from llm_common.ranking.lexical import BM25, TermScanner, folded, scan
+from llm_common.ranking.lexical import BM25, folded, scan
 from llm_common.selection.relevance_ranking import rank_pointers
 
 _VECTOR_WEIGHT: Final = 0.4
@@ -39,12 +39,9 @@ _VECTOR_WEIGHT: Final = 0.4
 _NEIGHBOUR_WEIGHT: Final = 0.5
 # Characters over which a neighbour's share falls to a third, about a minute of talk.
 _NEIGHBOURHOOD: Final = 800.0
-# Lifts the last turns above poor matches, but never above a good match.
-_NEWEST_WEIGHT: Final = 0.3
-_NEWEST_DECAY: Final = 3.0  # turns
 
-# Of content, path and symbols. The path says most about a file.
-_FILE_FIELD_WEIGHTS: Final = (1.0, 10.0, 5.0)
+# Of content and path. The path says most about a file.
+_FILE_FIELD_WEIGHTS: Final = (1.0, 10.0)
 _FILE_BM25: Final = BM25(k1=1.2, b=0.3)  # a long file is not wordy, it contains more
 _PATH_VECTOR_WEIGHT: Final = 0.2  # low, because a path is a short text
 _CODE_WEIGHT: Final = 0.1
@@ -60,7 +57,7 @@ _MEMORY_DECAY: Final = timedelta(days=1)
 
 # The sum of all parts at their largest.
 _MAX_SCORES: Final[Mapping[Kind, float]] = {
-    "turn": 1.0 + _NEIGHBOUR_WEIGHT + _NEWEST_WEIGHT,
+    "turn": 1.0 + _NEIGHBOUR_WEIGHT,
     "file": 1.0 + _PATH_VECTOR_WEIGHT + _CODE_WEIGHT + _CHANGE_WEIGHT,
     # 2.0 for the store's relevance and the words, each at most 1.
     "memory": 2.0 + _VECTOR_WEIGHT + _MEMORY_RECENCY_WEIGHT + _MEMORY_PROJECT_WEIGHT,
@@ -81,9 +78,9 @@ class MeasuredStrategy:
     The parts of a score, by name:
 
     - turn: `words` and `vectors`, together at most 1. `neighbours`, half the scores of the turns
-      around it, fading over 800 characters. `newest`, `.3 * exp(-later turns / 3)`. Its time does
-      not count, so an old turn that answers beats a new one that does not.
-    - file: `words` over content, path and defined symbols. `vectors` of the path, .2. `code`, .1.
+      around it, fading over 800 characters. Its time does not count, so an old turn that answers
+      beats a new one that does not.
+    - file: `words` over content and path. `vectors` of the path, .2. `code`, .1.
       `tests`, -.1. `change`, `.3 * exp(-age in weeks)`.
     - memory: `relevance`, as its store returned it, within [0, 1]. `words`. `vectors`, .4.
       `recency`, `.2 * exp(-age in days)`. `project`, .3.
@@ -118,10 +115,6 @@ class MeasuredStrategy:
         self._embedder = embedder
         self._folded_turns = TextCache(_folded_turn, max_chars=max_cached_chars)
         self._folded_files = TextCache(_folded_file, max_chars=max_cached_chars)
-        self._turn_words = TermScanner(weights=(1.0,), max_chars=max_cached_chars)
-        self._file_words = TermScanner(
-            weights=_FILE_FIELD_WEIGHTS, bm25=_FILE_BM25, max_chars=max_cached_chars
-        )
 
     def score(
         self, pool: DataPoolSnapshot, request: ContextSelectionRequest, *, now: datetime
@@ -152,7 +145,7 @@ class MeasuredStrategy:
 
     def _turn_parts(self, turns: Sequence[TurnEntry], query: str) -> dict[tuple[Kind, str], _Parts]:
         documents = self._folded_turns.get_all([(turn.role, turn.content) for turn in turns])
-        words = self._turn_words.scan(query, documents)
+        words = scan(query, documents, weights=(1.0,))
         contents = [turn.content for turn in turns]
         vectors = self._vector_scores(query, contents)
         matches = [*map(add, words, vectors)]
@@ -160,12 +153,10 @@ class MeasuredStrategy:
         neighbours = _neighbour_scores([match / top for match in matches], contents)
         parts: dict[tuple[Kind, str], _Parts] = {}
         for index, turn in enumerate(turns):
-            later_turns = len(turns) - 1 - index
             parts["turn", turn.id] = {
                 "words": words[index] / top,
                 "vectors": vectors[index] / top,
                 "neighbours": _NEIGHBOUR_WEIGHT * neighbours[index],
-                "newest": _NEWEST_WEIGHT * math.exp(-later_turns / _NEWEST_DECAY),
             }
         return parts
 
@@ -173,7 +164,7 @@ class MeasuredStrategy:
         self, files: Sequence[ContextFile], query: str, now: datetime
     ) -> dict[tuple[Kind, str], _Parts]:
         documents = self._folded_files.get_all([(file.content, file.path) for file in files])
-        words = self._file_words.scan(query, documents)
+        words = scan(query, documents, weights=_FILE_FIELD_WEIGHTS, bm25=_FILE_BM25)
         paths = [_SEPARATORS.sub(" ", file.path) for file in files]
         vectors = self._vector_scores(query, paths, _PATH_VECTOR_WEIGHT)
         parts: dict[tuple[Kind, str], _Parts] = {}
@@ -234,8 +225,7 @@ def _folded_turn(role: str, content: str) -> Texts:
 
 
 def _folded_file(content: str, path: str) -> Texts:
-    text = folded(content)
-    return text, folded(path), defined_symbols(text, path)
+    return folded(content), folded(path)
 
 
 def _neighbour_scores(values: Sequence[float], texts: Sequence[str]) -> list[float]:
@@ -255,46 +245,6 @@ def _faded_sums(values: Sequence[float], fades: Sequence[float]) -> list[float]:
         sums.append(total)
         total = (total + value) * fade
     return sums
-
-
-_KEYWORDS: Final = (
-    "class const def enum fn func function impl interface macro module struct trait type".split()  # noqa: SIM905
-)
-# One pattern a keyword, because the engine searches for a literal prefix much faster than for a
-# choice of keywords.
-_DEFINITIONS: Final = {
-    # The parentheses are the receiver of a Go method. Bounds keep hostile text linear.
-    keyword: re.compile(rf"{keyword}[ \t]{{1,8}}(?:\([^)\n]{{0,80}}\)[ \t]?)?(\w{{1,80}})")
-    for keyword in _KEYWORDS
-}
-_KEYWORDS_BY_EXTENSIONS: Final = (
-    ("py pyi pyx", "class def"),
-    ("rb rake", "class def module"),
-    ("go", "const func interface struct type"),
-    ("rs", "const enum fn impl macro struct trait type"),
-    ("js jsx mjs cjs ts tsx mts cts vue svelte", "class const enum function interface type"),
-)
-
-
-def defined_symbols(text: str, path: str = "") -> str:
-    """Return the names after keywords such as `class`, `def`, `func` or `struct`, spaced.
-
-    For ranking only, where a word of prose after such a keyword does no harm. Python takes 1.5 ms a
-    megabyte, and a language without a known extension 9 ms.
-
-    Args:
-        text: The program, in any case.
-        path: Its extension selects the keywords. An unknown extension selects all of them.
-    """
-    extension = path.rpartition(".")[2].lower()
-    keywords = _KEYWORDS
-    for extensions, language_keywords in _KEYWORDS_BY_EXTENSIONS:
-        if extension in extensions.split():
-            keywords = language_keywords.split()
-    names: list[str] = []
-    for keyword in keywords:
-        names += _DEFINITIONS[keyword].findall(text)
-    return " ".join(names)
 
 
 class TextCache:

@@ -19,10 +19,6 @@ from itertools import pairwise
 from operator import add, methodcaller
 from typing import Final
 
-from cachetools import LRUCache
-
-from llm_common._threads import ForkSafeLock
-
 
 @dataclass(frozen=True, slots=True)
 class Hit:
@@ -184,9 +180,7 @@ def max_normalised(scores: Mapping[str, float]) -> dict[str, float]:
 _BM25: Final = BM25(k1=1.2, b=0.75)
 
 MAX_WORD_CHARS: Final = 32
-"""A longer word is encoded data. It has no stem, and would fill the caches."""
-
-_MAX_CACHED_SCORES: Final = 250_000  # one for a word in a document, some 40 MB in all
+"""A longer word is encoded data. It has no stem, and would fill the cache of stems."""
 
 _BEYOND_ASCII: Final = re.compile("[^\0-\x7f]+")
 _MARKS: Final = re.compile(f"[\u0300-\u036f{POINTS}]+")
@@ -234,64 +228,35 @@ def find_stem(stem: str, texts: Sequence[str]) -> list[int]:
     return [index for index, text in enumerate(texts) if count(text)]
 
 
-class TermScanner:
-    """Score documents by the words of a request, and cache the scores of each word.
+def scan(
+    request: str,
+    documents: Sequence[Sequence[str]],
+    *,
+    weights: Sequence[float],
+    bm25: BM25 = _BM25,
+) -> list[float]:
+    """Return how well each document matches a request, from 0 (no shared word) to 1 (the best).
 
     The score is BM25 over the fields of a document, counted together as in BM25F. A word is found
     by its stem (`deliver` in `delivery`). A long stem is also found within other words
     (`connection` in `getConnection`), and a word of fewer than four letters only as a whole word.
-
-    Scores are deterministic, and the order of the documents does not matter. Time is linear in
-    their length. A word of an earlier request over the same documents is not searched for again,
-    which never changes a score. Threads may share a scanner, and they scan one at a time.
+    Deterministic, and the order of the documents does not matter. Time is linear in their length.
 
     Args:
+        request: Any text. Its first 64 words count.
+        documents: The `folded` fields of each document.
         weights: The weight of a word in each field, in the order of the fields.
         bm25: The parameters of the formula.
-        max_chars: Documents with more characters in total are not cached. 0 caches none.
     """
-
-    def __init__(
-        self, *, weights: Sequence[float], bm25: BM25 = _BM25, max_chars: int = 50_000_000
-    ) -> None:
-        self._weights = tuple(weights)
-        self._bm25 = bm25
-        self._max_chars = max_chars
-        self._lock = ForkSafeLock(self._reset)
-        self._reset()
-
-    def _reset(self) -> None:
-        self._cached = _Documents([], self._weights, self._bm25)
-
-    def scan(self, request: str, documents: Sequence[Sequence[str]]) -> list[float]:
-        """Return how well each document matches, from 0 (no shared word) to 1 (the best).
-
-        Args:
-            request: Any text. Its first 64 words count.
-            documents: The `folded` fields of each document.
-        """
-        if not documents:
-            return []
-        columns = [*zip(*documents, strict=True)]
-        with self._lock:
-            searched = self._cached
-            # Texts that were scanned before are mostly the same objects, which compare quickly.
-            if searched.columns != columns:
-                searched = _Documents(columns, self._weights, self._bm25)
-                if searched.chars <= self._max_chars:
-                    self._cached = searched
-            return searched.scores(request)
-
-
-def scan(
-    request: str, documents: Sequence[Sequence[str]], *, weights: Sequence[float]
-) -> list[float]:
-    """Score documents that are searched only once, as `TermScanner.scan` does."""
-    return scan_columns(request, [*zip(*documents, strict=True)], weights=weights)
+    return scan_columns(request, [*zip(*documents, strict=True)], weights=weights, bm25=bm25)
 
 
 def scan_columns(
-    request: str, columns: Sequence[Sequence[str]], *, weights: Sequence[float]
+    request: str,
+    columns: Sequence[Sequence[str]],
+    *,
+    weights: Sequence[float],
+    bm25: BM25 = _BM25,
 ) -> list[float]:
     """Score documents as `scan` does, from all first fields, all second fields and so on.
 
@@ -299,14 +264,29 @@ def scan_columns(
     """
     if not columns:
         return []
-    return _Documents(columns, tuple(weights), _BM25).scores(request)
+    lengths = [0] * len(columns[0])
+    for texts in columns:
+        # In characters, since the formula uses a length relative to the average only.
+        lengths = [*map(add, lengths, map(len, texts))]
+    norms = bm25.length_norms(lengths)
+    by_word: list[dict[int, float]] = []
+    for stem in search_stems(request):
+        count = _counter(stem)
+        counts: dict[int, float] = {}
+        for texts, weight in zip(columns, weights, strict=True):
+            for index, text in enumerate(texts):
+                times = count(text)
+                if times:
+                    counts[index] = counts.get(index, 0.0) + weight * times
+        by_word.append(word_scores(counts, norms, len(norms)))
+    return _relative_sums(by_word, len(norms))
 
 
 class StreamedScan:
     """Score a stream of documents, none of which is kept.
 
-    Scores as `TermScanner` does. Keeps some 300 bytes for each
-    document that matches, and nothing for other documents. The average length is that of the
+    Scores as `scan` does. Keeps some 300 bytes for each document that matches, and nothing for
+    other documents. The average length is that of the
     matching documents. A number matches only as a whole number. Not safe to share between threads.
 
     Args:
@@ -354,53 +334,6 @@ class StreamedScan:
         by_word = [word_scores(counts, norms, self._documents) for counts in self._counts]
         scores = _relative_sums(by_word, len(self._keys))
         return best_first(map(Hit, self._keys, scores))[:limit], len(scores)
-
-
-class _Documents:
-    """Documents as columns, with the cached scores of the words that were searched for."""
-
-    def __init__(
-        self, columns: Sequence[Sequence[str]], weights: tuple[float, ...], bm25: BM25
-    ) -> None:
-        self.columns = columns
-        self._weights = weights
-        lengths = [0] * len(columns[0]) if columns else []
-        for texts in columns:
-            # In characters, since the formula uses a length relative to the average only.
-            lengths = [*map(add, lengths, map(len, texts))]
-        self.chars = sum(lengths)
-        self._norms = bm25.length_norms(lengths)
-        self._by_stem: LRUCache[str, dict[int, float]] = LRUCache(
-            _MAX_CACHED_SCORES, getsizeof=_size
-        )
-
-    def scores(self, request: str) -> list[float]:
-        """Return how well each document matches the request, from 0 to 1."""
-        by_word = map(self._stem_scores, search_stems(request))
-        return _relative_sums(by_word, len(self._norms))
-
-    def _stem_scores(self, stem: str) -> dict[int, float]:
-        """Return what the stem adds to the score of each document that contains it."""
-        scores = self._by_stem.get(stem)
-        if scores is None:
-            scores = word_scores(self._count(stem), self._norms, len(self._norms))
-            if _size(scores) <= _MAX_CACHED_SCORES:
-                self._by_stem[stem] = scores
-        return scores
-
-    def _count(self, stem: str) -> dict[int, float]:
-        count = _counter(stem)
-        totals: dict[int, float] = {}
-        for texts, weight in zip(self.columns, self._weights, strict=True):
-            for index, text in enumerate(texts):
-                times = count(text)
-                if times:
-                    totals[index] = totals.get(index, 0.0) + weight * times
-        return totals
-
-
-def _size(scores: Mapping[int, float]) -> int:
-    return len(scores) + 1  # words that match no document have a size too
 
 
 def _relative_sums(by_word: Iterable[Mapping[int, float]], documents: int) -> list[float]:

@@ -141,7 +141,7 @@ def test_a_file_between_two_and_three_tenths_is_below_the_cut_off_s1_08() -> Non
 
 @given(
     cases(),
-    st.dictionaries(st.sampled_from(["words", "newest", "recency", "tests"]), st.floats(-5, 5)),
+    st.dictionaries(st.sampled_from(["words", "neighbours", "recency", "tests"]), st.floats(-5, 5)),
 )
 @settings(max_examples=25)
 def test_measured_scores_are_between_zero_and_one_in_the_same_order(

@@ -3,12 +3,11 @@
 import random
 import re
 import time
-import weakref
 
 import pytest
 from hypothesis import given, settings as hypothesis_settings, strategies as st
 
-from llm_common.ranking.lexical import BM25, TermScanner, folded, scan, scan_columns, search_stems
+from llm_common.ranking.lexical import BM25, folded, scan, scan_columns, search_stems
 
 
 def scores(request: str, *texts: str) -> list[float]:
@@ -47,8 +46,8 @@ def test_rare_words_count_more_than_common_ones() -> None:
 
 def test_length_normalization_prefers_the_shorter_of_two_matches() -> None:
     documents = [("invoice " + "other words here " * 50,), ("invoice now",)]
-    mild = TermScanner(weights=(1.0,), bm25=BM25(b=0.1)).scan("invoice", documents)
-    full = TermScanner(weights=(1.0,), bm25=BM25(b=1.0)).scan("invoice", documents)
+    mild = scan("invoice", documents, weights=(1.0,), bm25=BM25(b=0.1))
+    full = scan("invoice", documents, weights=(1.0,), bm25=BM25(b=1.0))
     assert full[0] < mild[0] < mild[1] == 1.0
 
 
@@ -115,18 +114,6 @@ def test_the_order_of_the_texts_never_matters_s1_11(
     assert all(0.0 <= value <= 1.0 for value in expected.values())
 
 
-_POOLS = st.lists(st.text(alphabet="abc d", max_size=12), max_size=4)
-
-
-@given(st.lists(st.tuples(st.text(alphabet="abcd ", max_size=12), _POOLS), min_size=2, max_size=8))
-@hypothesis_settings(max_examples=25)
-def test_cached_scores_never_change_a_result(searches: list[tuple[str, list[str]]]) -> None:
-    scanner = TermScanner(weights=(1.0,))
-    for query, texts in searches * 2:
-        documents = [(text,) for text in texts]
-        assert scanner.scan(query, documents) == scan(query, documents, weights=(1.0,))
-
-
 def plain_scores(stem: str, documents: list[tuple[str, str]]) -> list[float]:
     """Score one word of four letters by BM25F, straight from the formula."""
     totals = [
@@ -158,20 +145,6 @@ def test_documents_and_columns_score_as_the_plain_formula(
     scores = scan("rain", documents, weights=(2.0, 1.0))
     assert scores == scan_columns("rain", [*zip(*documents, strict=True)], weights=(2.0, 1.0))
     assert scores == pytest.approx(plain_scores("rain", documents) if documents else [])
-
-
-@pytest.mark.parametrize(("max_chars", "is_cached"), [(6, True), (5, False)])
-def test_a_scanner_caches_at_most_max_chars(max_chars: int, is_cached: bool) -> None:
-    class Text(str):
-        """A str that allows weak references."""
-
-        __slots__ = ("__weakref__",)
-
-    scanner, watched = TermScanner(weights=(1.0,), max_chars=max_chars), Text("abcdef")
-    reference = weakref.ref(watched)
-    scanner.scan("abcd", [(watched,)])
-    del watched
-    assert (reference() is not None) is is_cached
 
 
 @pytest.mark.torture
