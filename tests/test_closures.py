@@ -1,12 +1,12 @@
 """How much of the package a reader has to trust to use one name: what its import and one use load."""
 
 import ast
-import json
-import subprocess
-import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
+
+from tests.loaded_modules import loaded_by
 
 STORE = """
 import asyncio, tempfile
@@ -69,29 +69,27 @@ async def use():
     await session.read(shown.pointer_id, path="/7")
 asyncio.run(use())
 """
-LOADED = """
-import json, sys
-files = []
-for name, module in sys.modules.items():
-    if name.partition(".")[0] == "llm_common":
-        files.append(module.__file__)
-print(json.dumps(files))
-"""
+MOST_STATEMENTS = {
+    "FileContextPointerStore": (STORE, 4_000),
+    "ToolSelector": (TOOL_SELECTOR, 5_000),
+    "fold": (FOLD, 7_500),
+    "Session": (SESSION, 13_000),
+}
 
 
-@pytest.mark.parametrize(
-    ("program", "most"),
-    [(STORE, 4_000), (TOOL_SELECTOR, 5_000), (FOLD, 7_500), (SESSION, 13_000)],
-    ids=["FileContextPointerStore", "ToolSelector", "fold", "Session"],
-)
-def test_one_use_of_a_name_loads_few_statements(program: str, most: int) -> None:
-    ran = subprocess.run(
-        [sys.executable, "-c", program + LOADED], capture_output=True, text=True, check=True
-    )
-    statements = sum(map(statements_of, json.loads(ran.stdout.splitlines()[-1])))
-    assert most / 2 < statements <= most
+@pytest.fixture(scope="module")
+def loaded() -> dict[str, dict[str, str]]:
+    programs = [program for program, _ in MOST_STATEMENTS.values()]
+    return dict(zip(MOST_STATEMENTS, loaded_by(*programs), strict=True))
 
 
+def test_one_use_of_a_name_loads_few_statements(loaded: dict[str, dict[str, str]]) -> None:
+    for name, (_, most) in MOST_STATEMENTS.items():
+        statements = sum(map(statements_of, loaded[name].values()))
+        assert most / 2 < statements <= most, name
+
+
+@cache
 def statements_of(file: str) -> int:
     """Count the statements of a module without its docstrings."""
     count = 0
@@ -101,9 +99,6 @@ def statements_of(file: str) -> int:
     return count
 
 
-def test_the_store_loads_no_tables_and_no_chat_client() -> None:
-    ran = subprocess.run(
-        [sys.executable, "-c", STORE + LOADED], capture_output=True, text=True, check=True
-    )
-    rooms = {file.split("/llm_common/")[1].split("/")[0] for file in json.loads(ran.stdout)}
+def test_the_store_loads_no_tables_and_no_chat_client(loaded: dict[str, dict[str, str]]) -> None:
+    rooms = {module.partition(".")[0] for module in loaded["FileContextPointerStore"]}
     assert not rooms & {"tables", "core", "selection", "history", "ranking", "tools", "trace"}
