@@ -102,14 +102,19 @@ def blockbuster() -> Iterator[BlockBuster]:
         yield blocker
 
 
-@pytest.fixture
-def exported(monkeypatch: pytest.MonkeyPatch) -> InMemorySpanExporter:
-    """The spans that our code has ended, as opentelemetry exports them."""
+def exporter_of_spans(patch: pytest.MonkeyPatch) -> InMemorySpanExporter:
+    """Return the exporter that gets the spans of our code while the patch lasts."""
     exporter = InMemorySpanExporter()
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
-    monkeypatch.setattr(trace, "get_tracer_provider", lambda: provider)
+    patch.setattr(trace, "get_tracer_provider", lambda: provider)
     return exporter
+
+
+@pytest.fixture
+def exported(monkeypatch: pytest.MonkeyPatch) -> InMemorySpanExporter:
+    """The spans that our code has ended, as opentelemetry exports them."""
+    return exporter_of_spans(monkeypatch)
 
 
 @pytest.fixture

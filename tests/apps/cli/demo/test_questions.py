@@ -6,14 +6,12 @@ import io
 import json
 import re
 import socket
-from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import pytest
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from rich.console import Console
 
 from llm_common.agents import LexicalToolSelector, PlannedTask, ToolRegistry
@@ -24,6 +22,8 @@ from llm_common.apps.cli.demo.questions import QUESTIONS, Question
 from llm_common.apps.cli.demo.report import show_demo
 from llm_common.apps.inspector.runs_page import RecordedRuns
 from tests.apps.cli.running import run, run_json
+from tests.conftest import exporter_of_spans
+from tests.test_readme import blocks
 
 DATA = Path(str(files("llm_common.apps.cli.demo"))) / "data"
 QUAKE, RAIN, FEDEX, *_, QUAKES, STRIKES, DEAREST = QUESTIONS
@@ -41,15 +41,38 @@ RESULT = QuestionResult(
 )
 
 
+@dataclass
+class Demo:
+    """What the command has done: its results, its document and the spans that it ended."""
+
+    results: list[QuestionResult]
+    document: dict[str, Any]
+    spans: list[str]
+
+
 @pytest.fixture(scope="module")
-def demo_output(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
-    """Return the document of the command, which opened no connection, in spite of a key."""
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Demo:
+    """Run the command once, which opens no connection, in spite of a key."""
     folder = tmp_path_factory.mktemp("demo")
+    results = []
+
+    async def recorded(*arguments: Any) -> QuestionResult:
+        results.append(await ask(*arguments))
+        return results[-1]
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OPENAI_API_KEY", "sk-mine")
         patch.setenv("LLM_COMMON_BASE_URL", "http://127.0.0.1:9/v1")
         patch.setattr(socket.socket, "connect", lambda *_: pytest.fail("a connection was tried"))
-        yield run_json("demo", "--output", folder / "pages")
+        patch.setattr(agent, "ask", recorded)
+        exporter = exporter_of_spans(patch)
+        document = run_json("demo", "--output", folder / "pages")
+    return Demo(results, document, [span.to_json() for span in exporter.get_finished_spans()])
+
+
+@pytest.fixture
+def demo_output(demo: Demo) -> dict[str, Any]:
+    return demo.document
 
 
 def test_the_document_has_what_each_way_found_within_the_budget(
@@ -92,22 +115,18 @@ def test_each_question_has_a_page_and_a_trace_and_its_outputs_in_the_store(
     assert len(stored) == sum(len(question.steps) for question in QUESTIONS)
 
 
-def test_another_demo_in_the_same_folder_finds_the_same(tmp_path: Path) -> None:
-    first = run_json("demo", "--output", tmp_path)
-    second = run_json("demo", "--output", tmp_path)
-    for one, two in zip(first["questions"], second["questions"], strict=True):
-        assert one["tokens_returned"] == two["tokens_returned"]
-        assert (one["missing"], one["found_in"]) == (two["missing"], two["found_in"])
+async def test_another_demo_in_the_same_folder_finds_the_same(tmp_path: Path) -> None:
+    for number, question in enumerate((RAIN, DEAREST)):
+        first = await ask(question, number, tmp_path)
+        second = await ask(question, number, tmp_path)
+        assert first.tokens_returned == second.tokens_returned
+        assert (first.missing, first.found_in) == (second.missing, second.found_in)
 
 
-def test_spans_name_the_steps_and_contain_no_text(
-    tmp_path: Path, exported: InMemorySpanExporter
-) -> None:
-    run_json("demo", "--output", tmp_path)
-    spans = exported.get_finished_spans()
-    kinds = {str((span.attributes or {}).get("gen_ai.operation.name")) for span in spans}
+def test_spans_name_the_steps_and_contain_no_text(demo: Demo) -> None:
+    kinds = {json.loads(span)["attributes"].get("gen_ai.operation.name") for span in demo.spans}
     assert {"invoke_agent", "execute_tool", "retrieval"} <= kinds
-    exported_spans = "\n".join(span.to_json() for span in spans)
+    exported_spans = "\n".join(demo.spans)
     for question in QUESTIONS:
         assert question.text not in exported_spans
         assert all(
@@ -249,7 +268,13 @@ def test_outputs_and_problems_cannot_drive_the_terminal(*, is_terminal: bool) ->
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]", text)
 
 
-def test_people_see_the_same_in_plain_text(tmp_path: Path, demo_output: dict[str, Any]) -> None:
+def test_people_see_the_same_in_plain_text(
+    tmp_path: Path, demo: Demo, demo_output: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def same(question: Question, number: int, folder: Path) -> QuestionResult:
+        return demo.results[number - 1]
+
+    monkeypatch.setattr(agent, "ask", same)
     text = run("demo", "--output", tmp_path).stdout
     for result in demo_output["questions"]:
         assert f"{result['tokens_returned']:,}" in text
@@ -259,6 +284,22 @@ def test_people_see_the_same_in_plain_text(tmp_path: Path, demo_output: dict[str
     assert "the prompt lacks 6 of 6 records" in text
     assert f"inspect --store {tmp_path / 'context'} --traces {tmp_path / 'traces'}" in text
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]", text)
+
+
+def test_the_figures_of_the_readme_are_those_of_the_demo(demo_output: dict[str, Any]) -> None:
+    questions = demo_output["questions"]
+    rows = re.findall(r" (\d) of 8  █+ +([\d,]+)$", blocks("")[0], re.MULTILINE)
+    found = [int(figure) for figure, _ in rows]
+    tokens = [int(figure.replace(",", "")) for _, figure in rows]
+    assert found == [
+        len(questions),
+        sum(question["in_first_tokens"] for question in questions),
+        sum(question["in_best_records"] for question in questions),
+        sum(bool(question["found_in"]) for question in questions),
+    ]
+    returned = sum(question["tokens_returned"] for question in questions)
+    prompts = sum(question["tokens_in_prompt"] for question in questions)
+    assert tokens == [returned, *[prompts] * 3]
 
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
