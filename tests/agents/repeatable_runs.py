@@ -1,9 +1,9 @@
 """Runs that print everything they hand to a model, for tests that compare two processes.
 
-    python -m tests.agents.repeatable_runs KIND FOLDER DAYS SLOWEST
+    python -m tests.agents.repeatable_runs FOLDER DAYS SLOWEST KIND...
 
-KIND is `one_by_one` or `at_once` for the calls of a turn in a loop over a `Session`, or `executor`.
-DAYS moves the clock of the store. SLOWEST is the call of each turn that ends last.
+A KIND is `one_by_one` or `at_once` for the calls of a turn in a loop over a `Session`, or `executor`.
+Each has a store in a folder of its name. DAYS moves the clock of the store. SLOWEST is the call of each turn that ends last.
 """
 
 import asyncio
@@ -149,7 +149,9 @@ async def run(kind: str, folder: Path, days: int, slowest: int) -> list[Any]:
 
 
 if __name__ == "__main__":
-    kind, folder, days, slowest = sys.argv[1:]
-    given = asyncio.run(run(kind, Path(folder), int(days), int(slowest)))
+    folder, days, slowest, *kinds = sys.argv[1:]
+    given = {
+        kind: asyncio.run(run(kind, Path(folder) / kind, int(days), int(slowest))) for kind in kinds
+    }
     # Plain JSON: what a durable engine records needs no pickling.
     sys.stdout.write(json.dumps(given))

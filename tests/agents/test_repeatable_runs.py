@@ -7,44 +7,39 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from llm_common.agents import Session
 from tests.agents.repeatable_runs import CALLS_OF_A_TURN, TURNS
 
 ROOT = Path(__file__).parents[2]
 
 
-def given_by(kind: str, folder: Path, *, seed: int, days: int, slowest: int) -> list[Any]:
-    """Return what a run in a new process hands to its model."""
-    command = [sys.executable, "-m", "tests.agents.repeatable_runs", kind, str(folder)]
+def given_by(*kinds: str, folder: Path, seed: int, days: int, slowest: int) -> dict[str, list[Any]]:
+    """Return what runs in a new process hand to their model, by the kind of the run."""
+    command = [sys.executable, "-m", "tests.agents.repeatable_runs", str(folder)]
     finished = subprocess.run(
-        [*command, str(days), str(slowest)],
+        [*command, str(days), str(slowest), *kinds],
         cwd=ROOT,
         env={**os.environ, "PYTHONHASHSEED": str(seed)},
         stdout=subprocess.PIPE,
-        timeout=300,
         check=True,
     )
-    given: list[Any] = json.loads(finished.stdout)
+    given: dict[str, list[Any]] = json.loads(finished.stdout)
     return given
 
 
-@pytest.mark.parametrize("kind", ["one_by_one", "at_once", "executor"])
-def test_two_processes_with_other_clocks_and_hash_seeds_write_the_same_prompts_t_13(
-    tmp_path: Path, kind: str
-) -> None:
-    first = given_by(kind, tmp_path / "1", seed=1, days=0, slowest=0)
-    second = given_by(kind, tmp_path / "2", seed=2, days=400, slowest=CALLS_OF_A_TURN - 1)
-    assert len(first) > TURNS - 1
-    assert first == second
-
-
-def test_a_run_that_begins_again_over_its_store_writes_the_same_prompts_t_13(
+def test_processes_with_other_clocks_and_hash_seeds_write_the_same_prompts_t_13(
     tmp_path: Path,
 ) -> None:
-    first = given_by("at_once", tmp_path, seed=1, days=0, slowest=0)
-    assert given_by("at_once", tmp_path, seed=2, days=1, slowest=1) == first
+    kinds = ("one_by_one", "at_once", "executor")
+    first = given_by(*kinds, folder=tmp_path / "1", seed=1, days=0, slowest=0)
+    second = given_by(*kinds, folder=tmp_path / "2", seed=2, days=400, slowest=CALLS_OF_A_TURN - 1)
+    # a run that begins again over the store of the first
+    again = given_by("at_once", folder=tmp_path / "1", seed=2, days=1, slowest=1)
+    assert [*first] == [*kinds]
+    for kind, given in first.items():
+        assert len(given) > TURNS - 1, kind
+        assert second[kind] == given, kind
+    assert again["at_once"] == first["at_once"]
 
 
 async def test_a_step_that_runs_again_refers_to_no_result_that_its_first_try_stored_t_13(
