@@ -102,7 +102,6 @@ def assert_within_bounds(
 
 class TestHardBudget:
     @given(case=cases(), budget=st.integers(1, 3_000))
-    @settings(max_examples=25)
     def test_no_bundle_is_over_the_budget_by_the_exact_tokenizer_s1_05(
         self, case: Case, budget: int
     ) -> None:
@@ -257,15 +256,15 @@ class TestGrowingBudget:
 
     def test_more_budget_never_shows_fewer_records_s1_05_s0_54(self) -> None:
         pool = DataPoolSnapshot(session_log=(turn(1, "Rain?"),), tool_outputs=(output(1),))
-        texts = {output(1).pointer_id: records_text([f"drop{n}." for n in range(600)])}
+        texts = {output(1).pointer_id: records_text([f"drop{n}." for n in range(300)])}
         counts = []
-        for budget in range(300, 9_000, 150):
+        for budget in range(300, 4_500, 150):
             bundle = packed(pool, request_of(budget, "drop7."), even_scores(pool), texts=texts)
             numbers = set(re.findall(r"^(\d+) \| drop\d+\.$", bundle.render(), re.MULTILINE))
-            counts.append(600 if form_of(bundle, output(1).pointer_id) == "whole" else len(numbers))
+            counts.append(300 if form_of(bundle, output(1).pointer_id) == "whole" else len(numbers))
         assert counts == sorted(counts)
         assert len(set(counts)) > 10
-        assert counts[-1] == 600
+        assert counts[-1] == 300
 
 
 class TestRecords:
@@ -666,16 +665,15 @@ class TestFiles:
         assert form_of(bundle, "config.ts") == "whole"
         assert bundle.files[0].id == "config.ts"
 
-    @pytest.mark.parametrize("budget", [2_000, 8_000, 32_000])
-    @pytest.mark.parametrize("percent", [70, 80, 90])
+    @pytest.mark.parametrize(("budget", "percent"), [(2_000, 70), (8_000, 90), (32_000, 90)])
     def test_a_mentioned_file_is_whole_up_to_90_percent_of_the_budget_s1_09(
         self, budget: int, percent: int
     ) -> None:
         request = request_of(budget)
         most = budget * percent // 100
-        text = sentences(budget, 1)
-        while request.counter.count(text) > most:
-            text = text[: len(text) * 99 // 100]
+        text = sentences(budget // 5, 1)
+        while (tokens := request.counter.count(text)) > most:
+            text = text[: len(text) * most // tokens]
         pool = DataPoolSnapshot(
             session_log=tuple(turn(index, PROSE) for index in range(200)),
             context_files=(file("named.md", text), *(file(f"{n}.md", PROSE) for n in range(9))),
@@ -781,7 +779,7 @@ class TestMemoryProjectOutputs:
         pool = DataPoolSnapshot(tool_outputs=(output(1, result_bytes=len(text)),))
         texts = {output(1).pointer_id: text}
         smallest: dict[str, str] = {}
-        for budget in range(201, 500):
+        for budget in range(201, 500, 3):
             asked = request_of(budget, "which ingredient is secret?", counter=exact())
             bundle = packed(pool, asked, even_scores(pool), texts=texts)
             for account, block in zip(bundle.kept, bundle.blocks, strict=True):
