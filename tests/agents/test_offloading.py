@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from blockbuster import BlockBuster
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from llm_common.agents import (
     FileContextPointerStore,
@@ -228,7 +228,6 @@ def tokens_of(shown: list[Any]) -> int:
     return sum(COUNTER.count(str(entry)) for entry in shown)
 
 
-@settings(max_examples=25)
 @given(
     st.lists(
         st.tuples(st.sampled_from([3, 50, 400, 3_000]), st.sampled_from([0.0, 0.001])),

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings as hypothesis_settings
+from hypothesis import given
 
 from llm_common.context import (
     ContextFile,
@@ -293,7 +293,6 @@ def test_a_changed_text_with_the_same_id_is_scored_again() -> None:
 
 
 @given(cases())
-@hypothesis_settings(max_examples=25)
 def test_every_item_gets_one_finite_score_s1_11(case: Case) -> None:
     pool, _, _ = case
     scores = scored(pool, "where does the rain of 日本語 come from? And what does f(x) return?")

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from llm_common.context import (
     ContextFile,
@@ -143,7 +143,6 @@ def test_a_file_between_two_and_three_tenths_is_below_the_cut_off_s1_08() -> Non
     cases(),
     st.dictionaries(st.sampled_from(["words", "neighbours", "recency", "tests"]), st.floats(-5, 5)),
 )
-@settings(max_examples=25)
 def test_measured_scores_are_between_zero_and_one_in_the_same_order(
     case: Case, weights: dict[str, float]
 ) -> None:
@@ -248,7 +247,6 @@ def test_the_error_for_an_unknown_strategy_lists_the_known_ones() -> None:
 
 
 @pytest.mark.parametrize("strategy", sorted(STRATEGIES))
-@settings(max_examples=25)
 @given(case=cases())
 def test_every_item_is_scored_once_and_finite_in_any_order_s1_11(strategy: str, case: Case) -> None:
     pool = case[0]

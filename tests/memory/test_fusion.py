@@ -1,6 +1,6 @@
 """Fusion of rankings."""
 
-from hypothesis import example, given, settings, strategies as st
+from hypothesis import example, given, strategies as st
 
 from llm_common.memory.postgres import reciprocal_rank_fusion
 from llm_common.ranking.lexical import Hit, max_normalised
@@ -28,7 +28,6 @@ def test_empty_rankings_fuse_into_an_empty_one() -> None:
     assert reciprocal_rank_fusion([[], []]) == []
 
 
-@settings(max_examples=25, deadline=None)
 @given(st.lists(KEYS, max_size=4))
 # With plain addition, the rounding of these sums depends on their order.
 @example([list("abcdghef")] * 2 + [list("abcdefgh")] * 2)

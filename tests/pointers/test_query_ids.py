@@ -132,9 +132,7 @@ async def test_a_session_accepts_the_id_s0_11(tmp_path: Path) -> None:
 
 
 @given(st.lists(IDS, min_size=1, max_size=3, unique=True))
-@settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 async def test_any_ids_are_kept_apart_below_the_base_s0_11(
     tmp_path: Path, query_ids: list[str]
 ) -> None:

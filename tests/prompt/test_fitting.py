@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from llm_common.agents import AgenticExecutor, Answering, ToolContextManager, ToolRegistry
 from llm_common.core import ExactCounter, LLMMessage, MessageRole, TokenCounter, UpperBoundCounter
@@ -149,7 +149,6 @@ def test_ten_thousand_random_bundles_are_never_over_by_the_exact_count_s3_03(
         assert_never_over(seed, exact)
 
 
-@settings(max_examples=25)
 @given(st.integers(0, 64), st.tuples(*[st.text(alphabet=st.characters(), max_size=400)] * 5))
 def test_any_text_fits_a_tiny_budget_f_148(limit: int, texts: tuple[str, ...]) -> None:
     system, instructions, document, turn, background = texts
@@ -266,7 +265,6 @@ def test_a_counter_without_whole_numbers_raises_with_its_name(count: Any) -> Non
         fit(PromptBundle(instructions="go"), Odd())
 
 
-@settings(max_examples=25)
 @given(st.text(), st.text(), st.integers(0, 300), st.integers(0, 6))
 def test_a_question_is_sent_whole_or_not_at_all(
     question: str, system: str, limit: int, earlier: int

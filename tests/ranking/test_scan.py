@@ -5,7 +5,7 @@ import re
 import time
 
 import pytest
-from hypothesis import given, settings as hypothesis_settings, strategies as st
+from hypothesis import given, strategies as st
 
 from llm_common.ranking.lexical import BM25, folded, scan, scan_columns, search_stems
 
@@ -89,7 +89,6 @@ def test_a_request_has_no_syntax(request_text: str) -> None:
     assert matches == ["alpha" in request_text, "beta" in request_text, False]
 
 
-@hypothesis_settings(max_examples=25, deadline=None)
 @given(st.text(st.characters()), st.text(st.characters()))
 def test_any_text_can_be_searched_for_and_in(query: str, text: str) -> None:
     assert all(0 <= score <= 1 for score in scores(query, text, "rain"))
@@ -104,7 +103,6 @@ def test_search_stems_are_distinct() -> None:
     st.text(alphabet="abc dé", max_size=30),
     st.randoms(use_true_random=False),
 )
-@hypothesis_settings(max_examples=25)
 def test_the_order_of_the_texts_never_matters_s1_11(
     texts: list[str], query: str, rnd: random.Random
 ) -> None:
@@ -138,7 +136,6 @@ _FIELD = st.lists(
 
 
 @given(st.lists(st.tuples(_FIELD, _FIELD), max_size=6))
-@hypothesis_settings(max_examples=25)
 def test_documents_and_columns_score_as_the_plain_formula(
     documents: list[tuple[str, str]],
 ) -> None:

@@ -11,7 +11,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from llm_common.context import (
     AdaptiveWeights,
@@ -323,7 +323,6 @@ FINITE_OR_NOT = st.dictionaries(
 )
 
 
-@settings(max_examples=25, deadline=None)
 @given(st.lists(FINITE_OR_NOT, min_size=2, max_size=5), st.booleans())
 def test_the_moves_of_a_verdict_are_small_and_add_up_to_zero_s1_16(
     parts: list[dict[str, float]], helpful: bool

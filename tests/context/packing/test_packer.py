@@ -820,7 +820,6 @@ class TestAccounts:
 
 class TestDeterminism:
     @given(case=cases(), budget=st.integers(201, 3_000), seed=st.integers(0, 99))
-    @settings(max_examples=25)
     def test_the_order_of_the_pool_never_matters_and_it_is_never_changed_s1_11_s1_15(
         self, case: Case, budget: int, seed: int
     ) -> None:
