@@ -542,11 +542,11 @@ EACH_CALL = pytest.mark.parametrize(
 
 
 @EACH_CALL
-async def test_a_megabyte_of_hostile_text_does_not_block_the_loop(
+async def test_half_a_megabyte_of_hostile_text_does_not_block_the_loop(
     function: Call, tmp_path: Path
 ) -> None:
     # All shapes in one text. The campaign below has each of them alone.
-    part = MB // len(SHAPES)
+    part = MB // 2 // len(SHAPES)
     text = "\n".join(shape(part) for shape in SHAPES.values())
     await cpu_of(function, tmp_path, "warm up")
     _, tick_s = await cpu_of(function, tmp_path, text)
