@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from llm_common.agents import (
     AgenticExecutor,
@@ -43,9 +43,9 @@ ROWS = [
     {
         "order": f"A-{number}",
         "state": "sent",
-        "note": f"{'Paid on time. ' * 5}Cost {90_001 if number == 1_500 else 7}",
+        "note": f"{'Paid on time. ' * 5}Cost {90_001 if number == 300 else 7}",
     }
-    for number in range(4_000)
+    for number in range(400)
 ]
 QUESTION = "What did the dearest order cost?"
 SMALL = TokenBudget(max_input_tokens=4_000, max_output_tokens=200)
@@ -77,7 +77,7 @@ def calls(*made: dict[str, Any], text: str | None = None) -> LLMResponse:
 
 
 def found(pointer_id: str) -> dict[str, Any]:
-    return {"pointer_id": pointer_id, "select": {"path": "/1500"}}
+    return {"pointer_id": pointer_id, "select": {"path": "/300"}}
 
 
 def texts_of(messages: Sequence[LLMMessage]) -> str:
@@ -138,7 +138,7 @@ async def test_a_model_reads_natively_what_the_prompt_left_out() -> None:
     assert asked.tool_calls is not None
     assert (asked.role, asked.content, result.role) == ("assistant", None, "tool")
     assert result.tool_call_id == asked.tool_calls[0]["id"] == "c1"
-    assert "A-1500" in str(result.content)
+    assert "A-300" in str(result.content)
     assert "Cost 90001" in str(result.content)
     assert (answer.usage.total_tokens, answer.cost_usd) == (105, None)
 
@@ -341,13 +341,12 @@ async def test_one_deadline_spans_all_calls_of_an_answer() -> None:
     assert (answer.status, len(answer.reads)) == ("timeout", 1)
 
 
-@settings(max_examples=15)
 @given(st.integers(0, 10_000))
 async def test_no_prompt_of_an_answer_is_over_and_no_result_without_its_call(seed: int) -> None:
     chance, counter = random.Random(seed), ExactCounter()
     texts = [
         "word " * chance.randint(1, 4_000),
-        ROWS[: chance.randint(1, 900)],
+        ROWS[: chance.randint(1, 400)],
         "日本語 " * chance.randint(1, 3_000),
     ]
     manager = await session(*chance.sample(texts, chance.randint(1, 3)))

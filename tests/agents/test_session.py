@@ -422,7 +422,8 @@ async def test_a_pack_holds_results_and_turns_within_its_limit_t_01() -> None:
 async def test_an_overview_takes_150_tokens_and_lists_the_newest_first_t_01() -> None:
     session = memory_session()
     assert session.overview() == "No results are stored."
-    ids = [await offload_rows(session, args={"page": page}) for page in range(30)]
+    rows = ROWS[:300]
+    ids = [await offload_rows(session, args={"page": page}, result=rows) for page in range(30)]
     overview = session.overview()
     assert COUNTER.count(overview) <= 150
     assert overview.startswith("30 results are stored")
@@ -483,7 +484,7 @@ async def test_the_fence_of_a_search_counts_towards_its_tokens() -> None:
     session = memory_session(max_read_tokens=300)
     for page in range(12):
         await offload_rows(session, args={"page": page})
-    for max_read_tokens in range(300, 620, 5):
+    for max_read_tokens in range(300, 620, 17):
         config = replace(session.config, max_read_tokens=max_read_tokens)
         same = Session(session.store, session_id=session.session_id, config=config)
         answer = str(await same.tools()[1].run({"query": "part 1999"}))
