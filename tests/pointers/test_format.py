@@ -152,7 +152,7 @@ def test_every_size_holds_for_awkward_results_s0_50() -> None:
     ]
     sizes = {
         max_chars: render(*results, max_chars=max_chars)
-        for max_chars in [*range(0, 1_999, 2), 1_999, 2_000]
+        for max_chars in [*range(0, 1_999, 9), 30, 1_999, 2_000]
     }
     assert all(len(rendered.text) <= max_chars for max_chars, rendered in sizes.items())
     assert len(sizes[2_000].text) > 1_500
@@ -239,7 +239,7 @@ def test_a_record_that_begins_like_a_heading_forges_none_s0_53() -> None:
 
 def test_more_room_never_shows_fewer_records_s0_54() -> None:
     counts = []
-    for max_chars in range(300, 50_000, 350):
+    for max_chars in range(300, 50_000, 500):
         rendered = render(CUSTOMERS, max_chars=max_chars, query="Oslo")
         numbers = set(re.findall(r"^(\d+) \| customer", rendered.text, re.MULTILINE))
         counts.append(900 if rendered.blocks[0].status == "whole" else len(numbers))
