@@ -29,7 +29,7 @@ STEPS = [
 ANSWER = "The open order costs 37.50 dollars. Whether it has been shipped could not be looked up."
 ORDERS = [
     {"id": f"O-{n}", "status": "open" if n == 1931 else "closed", "note": "n" * 40}
-    for n in range(3_000)
+    for n in range(1_000, 2_000)
 ]
 
 

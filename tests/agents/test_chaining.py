@@ -72,8 +72,9 @@ async def events_of(executor: AgenticExecutor, plan: list[str]) -> list[StreamEv
         return [event async for event in stream]
 
 
-@pytest.mark.parametrize("native", [False, True], ids=["json", "native"])
-@pytest.mark.parametrize("plan", [STEPS, None], ids=["five-tasks", "one-task"])
+@pytest.mark.parametrize(
+    ("native", "plan"), [(False, STEPS), (True, None)], ids=["json-five-tasks", "native-one-task"]
+)
 async def test_five_dependent_steps_end_in_the_right_answer(
     tmp_path: Path, native: bool, plan: list[str] | None
 ) -> None:
