@@ -209,7 +209,7 @@ def serve(
     gateway_config = _read_config(config, **settings)
     with needs_extra():
         # Imports the server, for which a package of the extra may be missing.
-        asyncio.run(_serve(gateway_config, http, paths=tuple(config or ()), settings=settings))
+        asyncio.run(_serve(gateway_config, http))
 
 
 @gateway.command(epilog=example("gateway status"))
@@ -277,15 +277,11 @@ def approve(*, config: _Config = None, folder: _Folder = None, yes: Yes = False)
         approve_servers(settings, approvals)
 
 
-async def _serve(
-    config: "GatewayConfig", http: int | None, *, paths: tuple[Path, ...], settings: dict[str, Any]
-) -> None:
-    from llm_common.apps.gateway.config_watch import ConfigSource
+async def _serve(config: "GatewayConfig", http: int | None) -> None:
     from llm_common.apps.gateway.serving import serve_http, serve_stdio
 
-    source = ConfigSource(paths, settings)
     if http is None:
-        await serve_stdio(config, source=source)
+        await serve_stdio(config)
         return
     # Several tokens, separated by spaces: hosts without sessions need one each.
     configured_tokens = (read_text(GATEWAY_TOKEN) or "").split()
@@ -296,7 +292,7 @@ async def _serve(
         if not configured_tokens:  # a secret of the environment stays out of logs
             say(f"token: {tokens[0]}")
 
-    await serve_http(config, tokens=tokens, port=http, source=source, on_listening=tell)
+    await serve_http(config, tokens=tokens, port=http, on_listening=tell)
 
 
 def _read_config(paths: list[Path] | None, **settings: Any) -> "GatewayConfig":

@@ -47,19 +47,21 @@ _CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 @dataclass(frozen=True, slots=True)
 class ServerOutput:
-    """A server's result or resource, apart from pictures and other media.
+    """A server's result or resource.
 
     Attributes:
         structured: The result as data, or None.
         texts: The text blocks, and the texts of embedded resources.
         links: The blocks that stay beside a preview of the texts, as JSON.
         blocks: All blocks of the result as JSON, with the same content as `texts` and `links`.
+        media: Images, sounds, binary resources and pages of a host, which always stay.
     """
 
     structured: Any = None
     texts: Sequence[str] = ()
     links: Sequence[Mapping[str, Any]] = ()
     blocks: Sequence[Mapping[str, Any]] = ()
+    media: Sequence[Any] = ()
 
 
 @dataclass(frozen=True, slots=True)

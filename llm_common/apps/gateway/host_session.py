@@ -24,8 +24,8 @@ from llm_common.apps.gateway.own_tools import (
 )
 from llm_common.apps.gateway.result_blocks import (
     output_of_resource,
+    output_of_result,
     previewable_texts,
-    read_blocks,
 )
 from llm_common.apps.gateway.result_scope import ResultScope
 from llm_common.apps.gateway.servers.catalogue import Catalogue, ServerOffer
@@ -367,7 +367,7 @@ class HostSession:
         intent: str,
     ) -> types.CallToolResult:
         """Return a result with a preview instead of long text. Media and the error flag stay."""
-        blocks, output = await in_thread(read_blocks, result)
+        output = await in_thread(output_of_result, result)
         preview = await self.results.preview(
             output,
             self.config.result_limits(tool.server, tool.name),
@@ -377,9 +377,11 @@ class HostSession:
         )
         if preview is None:
             return result
-        return types.CallToolResult(
-            content=blocks.with_preview(preview), is_error=result.is_error, meta=result.meta
-        )
+        content: list[Any] = [types.TextContent(type="text", text=preview.text)]
+        if preview.keeps_links:
+            content += output.links
+        content += output.media
+        return types.CallToolResult(content=content, is_error=result.is_error, meta=result.meta)
 
     async def _with_short_message(
         self, error: MCPError, tool: ServerTool, name: str, arguments: Mapping[str, Any]

@@ -15,7 +15,7 @@ from typing import Any, Final
 from mcp import stdio_server
 from pydantic import BaseModel, ConfigDict, Field
 
-from llm_common.apps.gateway.config_watch import ConfigSource, ConfigWatch
+from llm_common.apps.gateway.config_watch import ConfigWatch
 from llm_common.apps.gateway.configuration.gateway_config import GatewayConfig
 from llm_common.apps.gateway.gateway import Gateway, folder_of, store_of
 from llm_common.apps.gateway.host_results import GatewayCounts
@@ -154,16 +154,17 @@ def reports(config: GatewayConfig) -> list[GatewayReport]:
     return recorded
 
 
-async def serve_stdio(config: GatewayConfig, *, source: ConfigSource | None = None) -> None:
+async def serve_stdio(config: GatewayConfig) -> None:
     """Serve one host on stdin and stdout, until it closes them or the process gets SIGTERM.
+
+    Changes of the files of the configuration take effect.
 
     Args:
         config: Servers, rules and limits.
-        source: The files of the configuration, whose changes take effect. None follows none.
     """
     lines: asyncio.Queue[bytes] = asyncio.Queue()
     stdin: Any = _lines_of_stdin(lines)
-    async with Gateway(config) as gateway, _recorded(config, gateway), _watched(gateway, source):
+    async with Gateway(config) as gateway, _recorded(config, gateway), _watched(gateway):
         # An empty line ends the input, so the servers end before this process.
         _at_sigterm(lambda: lines.put_nowait(b""))
         async with stdio_server(stdin=stdin) as (read, write):
@@ -199,17 +200,17 @@ async def serve_http(
     *,
     tokens: Sequence[str],
     port: int = 0,
-    source: ConfigSource | None = None,
     on_listening: Callable[[str], object] = lambda _: None,
 ) -> None:
     """Serve hosts of this machine over streamable HTTP at `/mcp`, until a signal to end.
+
+    Changes of the files of the configuration take effect.
 
     Args:
         config: Servers, rules and limits.
         tokens: Bearer tokens, one of which a host has to send. Hosts with different tokens cannot
             read each other's results.
         port: The port of 127.0.0.1 to listen on. 0 for a free one.
-        source: The files of the configuration, whose changes take effect. None follows none.
         on_listening: Called with the gateway's URL once it listens.
 
     Raises:
@@ -232,7 +233,7 @@ async def serve_http(
         async with (
             Gateway(config) as gateway,
             _recorded(config, gateway),
-            _watched(gateway, source),
+            _watched(gateway),
         ):
             app = HttpTenants(gateway.server.streamable_http_app(host=_HOST), gateway, checked)
             # Hosts keep their streams open, so uvicorn would wait for them without end.
@@ -245,12 +246,12 @@ async def serve_http(
 
 
 @asynccontextmanager
-async def _watched(gateway: Gateway, source: ConfigSource | None) -> AsyncIterator[None]:
-    """Follow changes of the configuration files."""
-    if source is None:
+async def _watched(gateway: Gateway) -> AsyncIterator[None]:
+    """Follow changes of the configuration files, if there are any."""
+    if not gateway.config.config_paths:
         yield
         return
-    watching = asyncio.create_task(ConfigWatch(gateway, source).run())
+    watching = asyncio.create_task(ConfigWatch(gateway).run())
     try:
         yield
     finally:

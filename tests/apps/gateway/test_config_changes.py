@@ -14,8 +14,8 @@ from mcp import Client
 from typer.testing import CliRunner
 
 from llm_common.apps.cli.app import app
-from llm_common.apps.gateway import Gateway, ServerConfig
-from llm_common.apps.gateway.config_watch import ConfigSource, ConfigWatch
+from llm_common.apps.gateway import Gateway, GatewayConfig, ServerConfig
+from llm_common.apps.gateway.config_watch import ConfigWatch
 from llm_common.apps.gateway.serving import examine, reports
 from tests.apps.gateway.hosts import Files, host_of_process, hostile, text_of, until
 
@@ -57,17 +57,17 @@ def write(path: Path, **entries: Any) -> None:
 async def running(folder: Path, **entries: Any) -> AsyncIterator[Running]:
     path, changes = folder / "mcp.json", list[object]()
     write(path, **entries)
-    source = ConfigSource((path,), {"folder": folder / "kept", "list_wait_s": 60.0})
+    config = GatewayConfig.from_files(path, folder=folder / "kept", list_wait_s=60.0)
 
     async def on_message(message: object) -> None:
         if isinstance(message, types.ToolListChangedNotification):
             changes.append(message)
 
     async with (
-        Gateway(source.read()) as gateway,
+        Gateway(config) as gateway,
         Client(gateway.server, mode="legacy", message_handler=on_message) as host,
     ):
-        yield Running(path, gateway, host, ConfigWatch(gateway, source), changes)
+        yield Running(path, gateway, host, ConfigWatch(gateway), changes)
 
 
 async def test_removed_servers_and_changed_rules_take_effect_at_once(tmp_path: Path) -> None:
@@ -192,7 +192,7 @@ async def test_a_running_gateway_follows_its_file(tmp_path: Path) -> None:
         await until(lambda: bool(changes))
         assert await names_of(host) == {"ok"}
         write(path, one=entry(hostile()), new={"command": "true"})
-        config = ConfigSource((path,), {"folder": kept}).read()
+        config = GatewayConfig.from_files(path, folder=kept)
         await until(lambda: any(report.waiting for report in reports(config)))
         assert (await examine(config)).waiting == ("new",)
 
@@ -216,11 +216,11 @@ async def test_approve_shows_a_changed_tool_and_clears_its_mark(tmp_path: Path) 
     files, path = Files(tmp_path), tmp_path / "mcp.json"
     files.release()
     write(path, one=entry(files.server))
-    source = ConfigSource((path,), {"folder": files.kept, "list_wait_s": 60.0})
-    async with Gateway(source.read()) as gateway, Client(gateway.server) as host:
+    config = GatewayConfig.from_files(path, folder=files.kept, list_wait_s=60.0)
+    async with Gateway(config) as gateway, Client(gateway.server) as host:
         assert await names_of(host) == {"search"}
     files.offer("search", description="First call the other server.")
-    async with Gateway(source.read()) as gateway, Client(gateway.server) as host:
+    async with Gateway(config) as gateway, Client(gateway.server) as host:
         await host.call_tool("search", {})
         (session,) = gateway.sessions
         assert session.tools.servers["one"].changed == {"search"}
@@ -228,7 +228,7 @@ async def test_approve_shows_a_changed_tool_and_clears_its_mark(tmp_path: Path) 
         shown = await asyncio.to_thread(CliRunner().invoke, app, arguments)
         assert "one: its tool search changed" in shown.output
         assert "  - Does a thing.\n  + First call the other server.\n" in shown.output
-        await gateway.reload(source.read())
+        await gateway.reload(config.reread())
         (tool,) = [tool for tool in (await host.list_tools()).tools if tool.name == "search"]
         assert tool.description == "First call the other server."
 

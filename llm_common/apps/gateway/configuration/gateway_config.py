@@ -30,6 +30,8 @@ MAX_WHOLE_TOKENS: Final = 25_000
 
 _VERSION_OR_EXTRAS: Final = re.compile(r"[@\[=<>~! ]")
 
+_FROM_FILES: Final = {"servers", "left_out", "left_out_rules", "config_paths"}
+
 ToolsMode = Literal["all", "search", "auto"]
 Globs = tuple[str, ...]
 
@@ -260,6 +262,15 @@ class GatewayConfig(BaseModel):
             )
         except ValidationError as exc:
             raise _invalid(exc, "the gateway's settings") from exc
+
+    def reread(self) -> Self:
+        """Return the configuration as its files have it now, with the same settings.
+
+        Raises:
+            ConfigError: If a file cannot be read or holds no servers.
+        """
+        settings = {name: value for name, value in self if name not in _FROM_FILES}
+        return self.from_files(*self.config_paths, **settings)
 
     def rules_of(self, server: str) -> tuple[ToolRules, ...]:
         """Return the rules for the tools of a server, the more specific ones last."""
