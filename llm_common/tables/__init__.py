@@ -10,12 +10,13 @@ from llm_common._exports import lazy_exports
 if TYPE_CHECKING:
     from llm_common.tables.finding import find_records
     from llm_common.tables.sketch import are_mostly_records
-    from llm_common.tables.table import result_name
+    from llm_common.tables.table import Table, result_name
     from llm_common.tables.values import IN_ROW, Cell, are_mixed, shown_cell
 
 __all__ = [
     "IN_ROW",
     "Cell",
+    "Table",
     "are_mixed",
     "are_mostly_records",
     "find_records",
@@ -26,6 +27,7 @@ __all__ = [
 _MODULES = {
     "Cell": "llm_common.tables.values",
     "IN_ROW": "llm_common.tables.values",
+    "Table": "llm_common.tables.table",
     "are_mixed": "llm_common.tables.values",
     "are_mostly_records": "llm_common.tables.sketch",
     "find_records": "llm_common.tables.finding",

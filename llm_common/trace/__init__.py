@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         PackingLine as PackingLine,
         RunBegin as RunBegin,
         RunEnd as RunEnd,
+        SentMessage as SentMessage,
         ToolCallLine as ToolCallLine,
     )
     from llm_common.trace.run import (
@@ -58,6 +59,7 @@ _MODULES = {
     "PackingLine": "llm_common.trace.lines",
     "RunBegin": "llm_common.trace.lines",
     "RunEnd": "llm_common.trace.lines",
+    "SentMessage": "llm_common.trace.lines",
     "ToolCallLine": "llm_common.trace.lines",
     "RecordedRun": "llm_common.trace.run",
     "Run": "llm_common.trace.sink",

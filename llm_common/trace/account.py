@@ -66,6 +66,13 @@ _PARTS: Final = {
     "memory": ("memory", "memories"),
     "project": ("project", "the project"),
 }
+_OFFLOADED: Final = {
+    "preview": "It is longer than a result that stays whole. A preview is shown, and it can be "
+    "read.",
+    "identical": "It is the same as an output of this call that the prompt shows further up.",
+    "changed": "Only what differs from the earlier output of this call is shown. It can be read.",
+    "not stored": "The store failed. The beginning and end are shown, and the rest is not kept.",
+}
 _DROPS: Final = {
     "malformed": "the reply named no tool, or its arguments were not an object",
     "unknown_tool": "no tool has this name",
@@ -385,13 +392,7 @@ def _verdict_of_offload(line: OffloadLine) -> Unseen | None:
     if line.outcome == "whole":
         return None
     missing = f"{max(line.total_chars - line.shown_chars, 0):,} characters"
-    why = "It is longer than a result that stays whole. A preview is shown, and it can be read."
-    if line.outcome == "identical":
-        why = "It is the same as an output of this call that the prompt shows further up."
-    if line.outcome == "changed":
-        why = "Only what differs from the earlier output of this call is shown. It can be read."
-    if line.outcome == "not stored":
-        why = "The store failed. The beginning and end are shown, and the rest is not kept."
+    why = _OFFLOADED[line.outcome]
     return Unseen("output", line.pointer_id or line.tool, line.tool, line.seq, why, missing)
 
 

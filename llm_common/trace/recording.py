@@ -61,6 +61,8 @@ _MAX_PROBLEM_CHARS: Final = 500
 _MAX_PROBLEMS: Final = 5  # of one refused call
 _MAX_LINE_CHARS: Final = 400_000  # of all texts of a line
 
+# Of a tool's candidate, in the order in which candidates are listed.
+_TOOL_REASONS: Final = ("chosen", "dropped", "not chosen", "not shown")
 _DIGEST_CHARS: Final = 16  # 64 bits, enough to tell contents apart
 _MAX_CLEANED: Final = 4_096  # names in the cache
 # Agents alternate between prompts, such as one that selects and one that answers.
@@ -207,33 +209,31 @@ class Recording:
         task: PlannedTask,
         query: str | None,
     ) -> SelectionLine:
-        outcomes = _ToolOutcomes(selection, shown)
+        reasons = dict.fromkeys((tool.name for tool in offered), "not shown")
+        reasons |= dict.fromkeys(shown, "not chosen")
+        reasons |= {call.tool: "dropped" for call in selection.dropped}
+        called = dict.fromkeys((call.tool for call in selection.calls), "chosen")
+        reasons |= called
         candidates = []
-        ranked = sorted(offered, key=lambda tool: outcomes.rank(tool.name))
+        ranked = sorted(offered, key=lambda tool: _TOOL_REASONS.index(reasons[tool.name]))
         for tool in ranked[:MAX_LISTED]:
             candidate = Candidate(
                 id=self._one_line(tool.name, _MAX_ID_CHARS),
                 digest=digest(tool.text),
                 size_bytes=len(tool.text),
                 tokens=tool.signature_tokens,
-                reason=outcomes.of(tool.name),
+                reason=reasons[tool.name],
                 text=self._text(self._one_line(tool.signature, _MAX_PROBLEM_CHARS)),
             )
             candidates.append(candidate)
         dropped = []
         for call in selection.dropped[:MAX_LISTED]:
-            problems = [
-                self._one_line(str(problem), _MAX_PROBLEM_CHARS)
-                for problem in call.problems[:_MAX_PROBLEMS]
-            ]
-            name = self._one_line(call.tool, _MAX_ID_CHARS)
-            dropped.append(Dropped(id=name, reason=call.reason, problems=tuple(problems)))
+            dropped.append(self._dropped(call.tool, call.reason, call.problems))
         request = "\n".join(filter(None, (task.description, query)))
-        chosen = [self._one_line(name, _MAX_ID_CHARS) for name in [*outcomes.called][:MAX_LISTED]]
         return SelectionLine(
             of="tools",
             task=self._one_line(str(task.id), _MAX_ID_CHARS),
-            chosen=tuple(chosen),
+            chosen=self._names([*called]),
             candidates=tuple(candidates),
             unlisted=max(len(ranked) - MAX_LISTED, 0),
             dropped=tuple(dropped),
@@ -283,8 +283,7 @@ class Recording:
             listed.append(candidate)
         dropped = []
         for entry in selection.dropped[:MAX_LISTED]:
-            entry_id = self._one_line(entry.id, _MAX_ID_CHARS)
-            dropped.append(Dropped(id=entry_id, reason=entry.reason))
+            dropped.append(self._dropped(entry.id, entry.reason))
         return SelectionLine(
             of="outputs",
             chosen=tuple(chosen[:MAX_LISTED]),
@@ -301,6 +300,12 @@ class Recording:
             attempts=self._attempts(selection.attempts),
             tokens_saved=selection.tokens_saved,
         )
+
+    def _dropped(self, name: str, reason: str, problems: Sequence[object] = ()) -> Dropped:
+        lines = []
+        for problem in problems[:_MAX_PROBLEMS]:
+            lines.append(self._one_line(str(problem), _MAX_PROBLEM_CHARS))
+        return Dropped(id=self._one_line(name, _MAX_ID_CHARS), reason=reason, problems=tuple(lines))
 
     def _packing(
         self,
@@ -518,27 +523,6 @@ class Recording:
             "text": self._text(text),
         }
         return line.model_copy(update=content)
-
-
-class _ToolOutcomes:
-    """The outcomes of the tools that a selection was offered."""
-
-    def __init__(self, selection: ToolSelection, shown: Sequence[str]) -> None:
-        self.called = dict.fromkeys(call.tool for call in selection.calls)
-        self._refused = {call.tool for call in selection.dropped}
-        self._shown = {*shown}
-
-    def of(self, name: str) -> str:
-        """Return the reason of a tool's candidate."""
-        if name in self.called:
-            return "chosen"
-        if name in self._refused:
-            return "dropped"
-        return "not chosen" if name in self._shown else "not shown"
-
-    def rank(self, name: str) -> tuple[bool, ...]:
-        """Sort called tools first, then refused tools, then other tools in the prompt."""
-        return name not in self.called, name not in self._refused, name not in self._shown
 
 
 def digest(text: str) -> str:

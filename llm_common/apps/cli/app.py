@@ -21,6 +21,7 @@ from llm_common.apps.cli.terminal import (
     ExitCode,
     InertErrorGroup,
     example,
+    needs_extra,
     print_json,
     say,
     show_progress,
@@ -28,7 +29,7 @@ from llm_common.apps.cli.terminal import (
 )
 from llm_common.apps.cli.tools_commands import tools
 from llm_common.apps.cli.trace_commands import trace_app
-from llm_common.runtime import POINTER_STORE_DIR, TRACE_DIR, missing_extra, read_path
+from llm_common.runtime import POINTER_STORE_DIR, TRACE_DIR, read_path
 
 # Commands import what only they need when they run, so `--help` answers quickly.
 # ruff: noqa: PLC0415
@@ -138,12 +139,9 @@ def inspect(
     The command prints an address on stderr and serves until Ctrl-C. The pages can be reached only
     from this machine, and only with the token in the printed address.
     """
-    try:
+    with needs_extra("inspect", "inspect", _INSPECT_PACKAGES):
         from llm_common.apps.inspector.application import Inspector, serve
-    except ModuleNotFoundError as exc:
-        if (exc.name or "").partition(".")[0] not in _INSPECT_PACKAGES:
-            raise
-        raise missing_extra(f"inspect needs {exc.name}", "inspect") from exc
+
     if store and "://" in store:
         raise typer.BadParameter(
             f"inspect reads folders, and {store} is an address. Use context list --store {store}",

@@ -30,13 +30,14 @@ from llm_common.apps.cli.terminal import (
     confirm,
     counted,
     end,
+    end_list,
     example,
     listed,
     print_json,
+    print_result,
     print_rows,
     print_text,
     say,
-    say_more,
     show_progress,
 )
 
@@ -48,6 +49,13 @@ if TYPE_CHECKING:
 
 _RANGE = re.compile(r"(\d{1,12})[:-](\d{1,12})")  # Python refuses to parse very long numbers
 _EXCERPT_CHARS = 2_000  # about one screen
+
+_Cursor = Annotated[
+    str | None, typer.Option(metavar="CURSOR", help="Continue where the last answer ended.")
+]
+_LimitTokens = Annotated[
+    int, typer.Option(metavar="TOKENS", min=200, help="Maximum tokens of an answer.")
+]
 
 context = typer.Typer(
     name="context",
@@ -129,16 +137,9 @@ def list_(
             saved_at = pointer.created_at[:19]
             label = output_label(pointer)
             rows.append((pointer.pointer_id, saved_at, pointer.result_bytes, label))
-    if json:
-        print_json(document)
-    else:
-        print_rows(columns, rows)
-    if not total:
-        # After the output, so that a script gets a JSON document of an empty list too.
-        end(f"There are no {noun} in {location}.", ExitCode.NOTHING)
-    if not json:
-        # Not the rows: a page lacks pointers that expired, and the next offset must skip them.
-        say_more(min(limit, max(total - offset, 0)), total, offset, noun)
+    print_result(document, columns, rows, as_json=json)
+    nothing = f"There are no {noun} in {location}."
+    end_list(total, limit, offset, noun, nothing=nothing, silent=json)
 
 
 @context.command(epilog=example('context show "Which orders were refused?" 3ac5'))
@@ -179,12 +180,8 @@ def query_records(
         str, typer.Argument(metavar="SQL", help='One SELECT. "SELECT * FROM tables" lists tables.')
     ],
     *,
-    cursor: Annotated[
-        str | None, typer.Option(metavar="CURSOR", help="Continue where the last answer ended.")
-    ] = None,
-    limit_tokens: Annotated[
-        int, typer.Option(metavar="TOKENS", min=200, help="Maximum tokens of an answer.")
-    ] = 4_000,
+    cursor: _Cursor = None,
+    limit_tokens: _LimitTokens = 4_000,
     store: Store = None,
     json: AsJson = False,
 ) -> None:
@@ -248,12 +245,8 @@ def read(
         str | None,
         typer.Option(metavar="PATTERN", help="Matches of a regular expression, with context."),
     ] = None,
-    cursor: Annotated[
-        str | None, typer.Option(metavar="CURSOR", help="Continue where the last part ended.")
-    ] = None,
-    limit_tokens: Annotated[
-        int, typer.Option(metavar="TOKENS", min=200, help="Maximum tokens of a part.")
-    ] = 4_000,
+    cursor: _Cursor = None,
+    limit_tokens: _LimitTokens = 4_000,
     whole: Annotated[bool, typer.Option("--whole", help="Read the whole result.")] = False,
     store: Store = None,
     json: AsJson = False,
@@ -348,17 +341,16 @@ def search(
             progress=lambda done: progress("Pointers searched", done, 0),
         )
     count = len(result.matches)
-    if json:
-        print_json({"words": words, "looked_in": look_in, **dict(result)})
-    else:
-        rows = []
-        for match in result.matches:
-            pointer = match.pointer
-            score = f"{match.score:.2f}"
-            rows.append((pointer.query_id, pointer.pointer_id, score, output_label(pointer)))
-        print_rows({"Query": str, "Pointer": str, "Score": int, "Output": str}, rows)
-        if count < result.total:
-            say(f"{count:,} of {result.total:,} matches. Use a larger --limit for more.")
+    rows = []
+    for match in result.matches:
+        pointer = match.pointer
+        score = f"{match.score:.2f}"
+        rows.append((pointer.query_id, pointer.pointer_id, score, output_label(pointer)))
+    columns = {"Query": str, "Pointer": str, "Score": int, "Output": str}
+    document = {"words": words, "looked_in": look_in, **dict(result)}
+    print_result(document, columns, rows, as_json=json)
+    if count < result.total and not json:
+        say(f"{count:,} of {result.total:,} matches. Use a larger --limit for more.")
     if result.unreadable:
         say(
             f"Pointers not searched because they cannot be read: {result.unreadable:,}. "
@@ -395,14 +387,14 @@ def verify(
     opened, location = open_store(store, reading=not repair)
     with show_progress("Verifying", silent=json):
         report = asyncio.run(opened.verify(repair=repair))
-    if json:
-        print_json({"store": location, "clean": report.is_clean, **dict(report)})
-    else:
-        rows = []
-        for finding in report.findings:
-            state = "repaired" if finding.repaired else ""
-            rows.append((finding.query_id, finding.name, finding.kind, state))
-        print_rows({"Query": str, "File": str, "Finding": str, "State": str}, rows)
+    rows = []
+    for finding in report.findings:
+        state = "repaired" if finding.repaired else ""
+        rows.append((finding.query_id, finding.name, finding.kind, state))
+    columns = {"Query": str, "File": str, "Finding": str, "State": str}
+    document = {"store": location, "clean": report.is_clean, **dict(report)}
+    print_result(document, columns, rows, as_json=json)
+    if not json:
         say(
             f"{report.pointers:,} pointers of {report.queries:,} queries are whole, "
             f"{len(report.findings):,} findings."
@@ -417,12 +409,11 @@ def gc(*, dry_run: DryRun = False, store: Store = None, json: AsJson = False) ->
     opened, location = open_store(store, reading=dry_run)
     with show_progress("Collecting", silent=json):
         report = asyncio.run(opened.gc(dry_run=dry_run))
-    if json:
-        print_json({"store": location, "dry_run": dry_run, "report": report})
-        return
     rows = [(name.replace("_", " "), count) for name, count in report]
-    print_rows({"What": str, "Count": int}, rows)
-    say("Nothing was changed." if dry_run else f"Freed {report.freed_bytes:,} bytes.")
+    document = {"store": location, "dry_run": dry_run, "report": report}
+    print_result(document, {"What": str, "Count": int}, rows, as_json=json)
+    if not json:
+        say("Nothing was changed." if dry_run else f"Freed {report.freed_bytes:,} bytes.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -490,12 +481,11 @@ def erase(
             # Without ids the whole folder is deleted, also files that no pointer names.
             ids = None if requested is None else query.pointers
             opened.delete(query_id=query.query_id, pointer_ids=ids)
-    if json:
-        print_json({"store": location, "dry_run": dry_run, "queries": erasable})
-        return
     rows = [(query.query_id, len(query.pointers), query.bytes) for query in erasable]
-    print_rows({"Query": str, "Pointers": int, "Bytes": int}, rows)
-    say(f"Would erase {what}." if dry_run else f"Erased {what}.")
+    document = {"store": location, "dry_run": dry_run, "queries": erasable}
+    print_result(document, {"Query": str, "Pointers": int, "Bytes": int}, rows, as_json=json)
+    if not json:
+        say(f"Would erase {what}." if dry_run else f"Erased {what}.")
 
 
 def _load(query: str, pointer: str, store: str | None) -> "tuple[ContextPointer, bytes]":

@@ -2,8 +2,7 @@
 
 import asyncio
 import secrets
-from collections.abc import Iterator
-from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -17,13 +16,13 @@ from llm_common.apps.cli.terminal import (
     confirm,
     end,
     example,
+    needs_extra,
     print_json,
-    safe_text,
+    safe_line,
     say,
 )
 from llm_common.errors import ConfigError
-from llm_common.runtime import GATEWAY_TOKEN, missing_extra, read_text
-from llm_common.text import one_line
+from llm_common.runtime import GATEWAY_TOKEN, read_text
 
 if TYPE_CHECKING:
     from llm_common.apps.gateway.approving import ChangedTool
@@ -35,8 +34,10 @@ if TYPE_CHECKING:
 
 # If one of these cannot be imported, the extra `mcp` is missing. Anything else is a bug.
 _GATEWAY_PACKAGES = frozenset({"mcp", "mcp_types", "pyjson5", "starlette", "tomlkit", "uvicorn"})
-_MAX_CHARS = 300  # of a name or a message of a server
 _MAX_APPROVED_CHARS = 4_000  # of what a user approves, such as a description of 2,047 characters
+
+needs_gateway = partial(needs_extra, "the gateway", "mcp", _GATEWAY_PACKAGES)
+"""Say how to install the extra if one of its packages is missing."""
 
 gateway = typer.Typer(
     cls=InertErrorGroup,
@@ -207,7 +208,7 @@ def serve(
         "forget": forget,
     }
     gateway_config = _read_config(config, **settings)
-    with needs_extra():
+    with needs_gateway():
         # Imports the server, for which a package of the extra may be missing.
         asyncio.run(_serve(gateway_config, http))
 
@@ -219,7 +220,7 @@ def status(*, folder: _Folder = None, json: AsJson = False) -> None:
     The command ends with 3 if none has run.
     """
     settings = _read_config([], folder=folder)  # reports are in the folder, whatever the servers
-    with needs_extra():
+    with needs_gateway():
         from llm_common.apps.gateway.serving import reports
 
     past_runs = reports(settings)
@@ -239,7 +240,7 @@ def doctor(*, config: _Config = None, json: AsJson = False) -> None:
     The command ends with 1 if a server or a tool cannot be used.
     """
     settings = _read_config(config)
-    with needs_extra():
+    with needs_gateway():
         from llm_common.apps.gateway.serving import examine
 
         report = asyncio.run(examine(settings))
@@ -259,7 +260,7 @@ def approve(*, config: _Config = None, folder: _Folder = None, yes: Yes = False)
     agent may have written the file.
     """
     settings = _read_config(config, folder=folder)
-    with needs_extra():
+    with needs_gateway():
         from llm_common.apps.gateway.approving import approve as approve_servers, pending
 
         approvals = pending(settings)
@@ -268,10 +269,10 @@ def approve(*, config: _Config = None, folder: _Folder = None, yes: Yes = False)
             return
         for approval in approvals:
             if approval.starts:
-                starts = _inert(approval.starts, max_chars=_MAX_APPROVED_CHARS)
-                typer.echo(f"{_inert(approval.server)}: starts {starts}")
+                starts = safe_line(approval.starts, max_chars=_MAX_APPROVED_CHARS)
+                typer.echo(f"{safe_line(approval.server)}: starts {starts}")
             for tool in approval.tools:
-                typer.echo(f"{_inert(approval.server)}: its tool {_inert(tool.name)} changed")
+                typer.echo(f"{safe_line(approval.server)}: its tool {safe_line(tool.name)} changed")
                 _show_change(tool)
         confirm("Approve this?", yes=yes)
         approve_servers(settings, approvals)
@@ -298,35 +299,24 @@ async def _serve(config: "GatewayConfig", http: int | None) -> None:
 def _read_config(paths: list[Path] | None, **settings: Any) -> "GatewayConfig":
     if paths is None:
         raise ConfigError("no servers are named. Add --config FILE with them", variable="config")
-    with needs_extra():
+    with needs_gateway():
         from llm_common.apps.gateway.configuration.gateway_config import GatewayConfig
 
         return GatewayConfig.from_files(*paths, **settings)
-
-
-@contextmanager
-def needs_extra() -> Iterator[None]:
-    """Say how to install the extra if one of its packages is missing."""
-    try:
-        yield
-    except ModuleNotFoundError as exc:
-        if (exc.name or "").partition(".")[0] not in _GATEWAY_PACKAGES:
-            raise
-        raise missing_extra(f"the gateway needs {exc.name}", "mcp") from exc
 
 
 def _show(report: "GatewayReport", title: str) -> None:
     """Print a report. Its texts come from servers, so each is made one harmless line."""
     lines = [title]
     for server in report.servers:
-        state = _inert(server.problem) or f"{server.tools} tools"
-        lines.append(f"  {_inert(server.name)}: {state}")
+        state = safe_line(server.problem) or f"{server.tools} tools"
+        lines.append(f"  {safe_line(server.name)}: {state}")
         for entry in server.left_out:
-            lines.append(f"    left out: {_inert(entry)}")
+            lines.append(f"    left out: {safe_line(entry)}")
         for tool in server.changed:
-            lines.append(f"    changed after it was approved: {_inert(tool)}")
+            lines.append(f"    changed after it was approved: {safe_line(tool)}")
     for name in report.waiting:
-        lines.append(f"  {_inert(name)}: waits for `llm-common gateway approve`")
+        lines.append(f"  {safe_line(name)}: waits for `llm-common gateway approve`")
     lines.append(f"  listed: {_listed(report)}")
     if report.calls:
         lines.append(
@@ -341,11 +331,11 @@ def _show_change(tool: "ChangedTool") -> None:
     """Print the descriptions of a tool if they differ, and the other parts that changed."""
     before, after = tool.before.description, tool.after.description
     if before != after:
-        typer.echo(f"  - {_inert(before, max_chars=_MAX_APPROVED_CHARS)}")
-        typer.echo(f"  + {_inert(after, max_chars=_MAX_APPROVED_CHARS)}")
+        typer.echo(f"  - {safe_line(before, max_chars=_MAX_APPROVED_CHARS)}")
+        typer.echo(f"  + {safe_line(after, max_chars=_MAX_APPROVED_CHARS)}")
     for field, text in tool.parts.items():
         name = field.replace("_", " ")
-        typer.echo(f"  + {name}: {_inert(text, max_chars=_MAX_APPROVED_CHARS)}")
+        typer.echo(f"  + {name}: {safe_line(text, max_chars=_MAX_APPROVED_CHARS)}")
 
 
 def _listed(report: "GatewayReport") -> str:
@@ -357,7 +347,3 @@ def _listed(report: "GatewayReport") -> str:
         f"{report.tokens_listed:,} tokens, {compared} the servers' own {report.tokens_of_all:,}; "
         f"with --tools {other_mode} {report.tokens_otherwise:,}"
     )
-
-
-def _inert(text: str, *, max_chars: int = _MAX_CHARS) -> str:
-    return safe_text(one_line(text, max_chars=max_chars)).plain

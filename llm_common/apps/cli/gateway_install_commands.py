@@ -6,17 +6,14 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from llm_common.apps.cli.gateway_commands import needs_extra
-from llm_common.apps.cli.terminal import ExitCode, end, safe_text, say
-from llm_common.text import one_line
+from llm_common.apps.cli.gateway_commands import needs_gateway
+from llm_common.apps.cli.terminal import DryRun, ExitCode, end, safe_line, safe_text, say
 
 if TYPE_CHECKING:
     from llm_common.apps.gateway.configuration.install import HostPlan
 
 # A command imports what only it needs when it runs, so `--help` answers quickly.
 # ruff: noqa: PLC0415
-
-_MAX_CHARS = 300  # of a name or a reason
 
 _Host = Annotated[
     Literal["claude-code", "codex", "opencode", "qwen-code", "vscode"],
@@ -26,7 +23,6 @@ _Scope = Annotated[
     Literal["user", "project"],
     typer.Option(help="Write the user's file, or the one in the working folder."),
 ]
-_DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the changes and write nothing.")]
 
 
 def install(
@@ -51,7 +47,7 @@ def install(
             "move to the gateway. Repeatable.",
         ),
     ] = None,
-    dry_run: _DryRun = False,
+    dry_run: DryRun = False,
     show_entry: Annotated[
         bool, typer.Option("--print", help="Print the entry for the host's file. Write nothing.")
     ] = False,
@@ -61,7 +57,7 @@ def install(
     The rest of the file stays as it is, and a copy is kept beside it. A second run changes nothing,
     or takes over servers that were added to the host meanwhile.
     """
-    with needs_extra():
+    with needs_gateway():
         from llm_common.apps.gateway.configuration.install import plan_install
         from llm_common.apps.gateway.configuration.known_hosts import HOSTS
 
@@ -74,16 +70,16 @@ def install(
     _carry_out(plan, dry_run=dry_run, moved="moved to the gateway")
     for name in plan.remote:
         say(
-            f"If {_inert(name)} asks for a login: llm-common gateway login {_inert(name)} "
+            f"If {safe_line(name)} asks for a login: llm-common gateway login {safe_line(name)} "
             f"--config {plan.servers_file}"
         )
     if plan.changes and not dry_run:
         say(f"Restart {host}. Its permission rules have to name the tools of the gateway now.")
 
 
-def uninstall(host: _Host, *, scope: _Scope = "user", dry_run: _DryRun = False) -> None:
+def uninstall(host: _Host, *, scope: _Scope = "user", dry_run: DryRun = False) -> None:
     """Take the gateway out of the configuration of a host, and put the host's servers back."""
-    with needs_extra():
+    with needs_gateway():
         from llm_common.apps.gateway.configuration.install import plan_uninstall
         from llm_common.apps.gateway.configuration.known_hosts import HOSTS
 
@@ -93,7 +89,7 @@ def uninstall(host: _Host, *, scope: _Scope = "user", dry_run: _DryRun = False) 
 
 def _carry_out(plan: "HostPlan", *, dry_run: bool, moved: str) -> None:
     for name, reason in plan.kept.items():
-        say(f"{_inert(name)} stays: {_inert(reason)}")
+        say(f"{safe_line(name)} stays: {safe_line(reason)}")
     if dry_run:
         for change in plan.changes:
             typer.echo(safe_text(change.diff()).plain, nl=False)
@@ -105,8 +101,4 @@ def _carry_out(plan: "HostPlan", *, dry_run: bool, moved: str) -> None:
         copy = f", the old one is {backup}" if backup else ""
         say(f"{'removed' if change.after is None else 'wrote'} {change.path}{copy}")
     for name in plan.moved:
-        say(f"{_inert(name)} {moved}")
-
-
-def _inert(text: str) -> str:
-    return safe_text(one_line(text, max_chars=_MAX_CHARS)).plain
+        say(f"{safe_line(name)} {moved}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from llm_common.apps.cli.gateway_commands import needs_extra
+from llm_common.apps.cli.gateway_commands import needs_gateway
 from llm_common.apps.cli.terminal import ExitCode, end, say
 from llm_common.errors import ConfigError
 from llm_common.text import one_line
@@ -48,7 +48,7 @@ def login(
     gateway renews it. Nothing else ever starts a login.
     """
     entry = _server(server, config)
-    with needs_extra():
+    with needs_gateway():
         from llm_common.apps.gateway.servers.logins import LoginError, LoginStore
         from llm_common.apps.gateway.servers.oauth_login import log_in
 
@@ -69,7 +69,7 @@ def login(
 def logout(server: _Name, *, config: _Config = None) -> None:
     """Delete the token of a server. The command ends with 3 if there is none."""
     entry = _server(server, config)
-    with needs_extra():
+    with needs_gateway():
         from llm_common.apps.gateway.servers.logins import LoginStore
 
     if not LoginStore().remove(entry.url):
@@ -78,7 +78,7 @@ def logout(server: _Name, *, config: _Config = None) -> None:
 
 
 def _server(name: str, paths: list[Path] | None) -> "ServerConfig":
-    with needs_extra():
+    with needs_gateway():
         from llm_common.apps.gateway.configuration.gateway_config import GatewayConfig
         from llm_common.runtime import default_config_dir
 

@@ -18,11 +18,11 @@ from llm_common.apps.cli.terminal import (
     confirm,
     counted,
     end,
+    end_list,
     example,
     print_json,
-    print_rows,
+    print_result,
     say,
-    say_more,
 )
 
 if TYPE_CHECKING:
@@ -106,14 +106,9 @@ def list_(
         for record in records:
             state = "" if record.current else "past"
             rows.append((record.id, record.event.role, record.key, state, record.event.text))
-    if json:
-        print_json(document)
-    else:
-        print_rows(columns, rows)
-    if not total:
-        end(f"There are no such {noun}.", ExitCode.NOTHING)
-    if not json:
-        say_more(len(rows), total, offset, noun)
+    print_result(document, columns, rows, as_json=json)
+    nothing = f"There are no such {noun}."
+    end_list(total, limit, offset, noun, nothing=nothing, silent=json)
 
 
 @memory.command(epilog=example('memory search memory.sqlite3 "invoice address" --user 42'))
@@ -156,14 +151,12 @@ def search(
             return await opened.retrieve(words, limit, filters)
 
     matches = asyncio.run(hits())
-    if json:
-        print_json({"words": words, "hits": matches})
-    else:
-        rows = []
-        for hit in matches:
-            score = f"{hit.score:.2f}"
-            rows.append((hit.id, hit.session_id, hit.event.role, score, hit.event.text))
-        print_rows({"Id": int, "Session": str, "Role": str, "Score": int, "Text": str}, rows)
+    rows = []
+    for hit in matches:
+        score = f"{hit.score:.2f}"
+        rows.append((hit.id, hit.session_id, hit.event.role, score, hit.event.text))
+    columns = {"Id": int, "Session": str, "Role": str, "Score": int, "Text": str}
+    print_result({"words": words, "hits": matches}, columns, rows, as_json=json)
     if not matches:
         end(f"No event has a word of {words[:200]!r}.", ExitCode.NOTHING)
 

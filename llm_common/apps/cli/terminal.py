@@ -10,7 +10,7 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from enum import IntEnum
 from pathlib import Path
@@ -30,6 +30,7 @@ from llm_common.errors import (
     PointerNotFoundError,
     ToolArgumentsError,
 )
+from llm_common.runtime import missing_extra
 from llm_common.text import CONTROLS, inert, one_line
 
 _MAX_CELL_CHARS = 300  # about four lines of a terminal
@@ -68,9 +69,7 @@ _MEANINGS = {
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
-DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Change nothing. Show what would be removed.")
-]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Change nothing. Show what would change.")]
 Limit = Annotated[
     int,
     typer.Option(
@@ -140,6 +139,21 @@ def _without_types(params: list[Any]) -> list[Any]:
         if getattr(param, "is_flag", False):
             param.metavar = ""
     return params
+
+
+@contextmanager
+def needs_extra(what: str, extra: str, packages: Container[str]) -> Iterator[None]:
+    """Say how to install an extra if one of its packages cannot be imported.
+
+    Raises:
+        ConfigError: If such a package is missing. Any other missing module is a bug.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as exc:
+        if (exc.name or "").partition(".")[0] not in packages:
+            raise
+        raise missing_extra(f"{what} needs {exc.name}", extra) from exc
 
 
 @contextmanager
@@ -226,6 +240,11 @@ def confirm(question: str, *, yes: bool) -> None:
 def safe_text(value: str, *, style: str = "") -> Text:
     """Return a text for rich, without control characters and with its markup switched off."""
     return Text(inert(value), style=style)
+
+
+def safe_line(text: str, *, max_chars: int = _MAX_CELL_CHARS) -> str:
+    """Return a text of a server as one line, without control characters."""
+    return safe_text(one_line(text, max_chars=max_chars)).plain
 
 
 def counted(count: int, noun: str) -> str:
@@ -332,9 +351,40 @@ def print_rows(columns: Mapping[str, type], rows: Iterable[Iterable[object]]) ->
         console.print(table, soft_wrap=False)
 
 
-def say_more(count: int, total: int, offset: int, noun: str) -> None:
-    """Print on stderr how many rows of a list are on this page, and how to see more."""
-    if count >= total:
+def print_result(
+    document: object,
+    columns: Mapping[str, type],
+    rows: Iterable[Iterable[object]],
+    *,
+    as_json: bool,
+) -> None:
+    """Print the document of `--json`, or its rows. See `print_rows`."""
+    if as_json:
+        print_json(document)
+    else:
+        print_rows(columns, rows)
+
+
+def end_list(total: int, limit: int, offset: int, noun: str, *, nothing: str, silent: bool) -> None:
+    """Say on stderr how many rows of a list were printed, and how to see more.
+
+    Args:
+        total: Number of all rows.
+        limit: Maximum number of rows that were printed.
+        offset: Number of rows that were skipped.
+        noun: What the rows are.
+        nothing: Sentence about an empty list, also with `--json`.
+        silent: Whether to say nothing about more rows.
+
+    Raises:
+        typer.Exit: If the list is empty, with the code for nothing.
+    """
+    if not total:
+        # After the output, so that a script gets a JSON document of an empty list too.
+        end(nothing, ExitCode.NOTHING)
+    # Not the printed rows: a page lacks what expired, and the next offset must skip it.
+    count = min(limit, max(total - offset, 0))
+    if silent or count >= total:
         return
     message = f"{count:,} of {total:,} {noun}"
     if offset + count < total:

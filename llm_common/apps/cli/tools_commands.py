@@ -16,11 +16,10 @@ from llm_common.apps.cli.terminal import (
     Offset,
     counted,
     end,
+    end_list,
     example,
-    print_json,
-    print_rows,
+    print_result,
     say,
-    say_more,
     show_progress,
 )
 from llm_common.errors import ConfigError
@@ -77,17 +76,14 @@ def list_(source: _Source, *, limit: Limit = 100, offset: Offset = 0, json: AsJs
         listed.append(_ListedTool(tool.name, counter.count(tool.text), tool.signature))
     tokens = sum(tool.tokens for tool in listed)
     page = listed[offset : offset + limit]
-    if json:
-        sums = {"total": len(listed), "tokens": tokens, "counter": counter_label()}
-        print_json({**sums, "tools": page})
-    else:
-        rows = [(tool.name, tool.tokens, tool.signature) for tool in page]
-        print_rows({"Tool": str, "Tokens": int, "Signature": str}, rows)
-    if not listed:
-        end("There are no tools.", ExitCode.NOTHING)
+    rows = [(tool.name, tool.tokens, tool.signature) for tool in page]
+    sums = {"total": len(listed), "tokens": tokens, "counter": counter_label()}
+    columns = {"Tool": str, "Tokens": int, "Signature": str}
+    print_result({**sums, "tools": page}, columns, rows, as_json=json)
+    nothing = "There are no tools."
+    end_list(len(listed), limit, offset, "tools", nothing=nothing, silent=json)
     if not json:
         say(f"{len(listed):,} tools, {tokens:,} tokens of definitions ({counter_label()})")
-        say_more(len(page), len(listed), offset, "tools")
 
 
 @tools.command(epilog=example('tools rank mcp.json "close the ticket"'))
@@ -107,11 +103,9 @@ def rank(
     # The index of the selectors, so the order is the one that an agent would use.
     index = ToolIndex(_read_tools(source, silent=json))
     ranked = index.rank(request, limit)
-    if json:
-        print_json({"request": request, "total": len(index), "tools": ranked})
-    else:
-        rows = [(tool.name, f"{tool.score:.2f}", tool.why) for tool in ranked]
-        print_rows({"Tool": str, "Score": int, "Why": str}, rows)
+    rows = [(tool.name, f"{tool.score:.2f}", tool.why) for tool in ranked]
+    document = {"request": request, "total": len(index), "tools": ranked}
+    print_result(document, {"Tool": str, "Score": int, "Why": str}, rows, as_json=json)
     if not ranked:
         end(f"None of {len(index):,} tools fits {request[:200]!r}.", ExitCode.NOTHING)
 
@@ -128,13 +122,12 @@ def check(source: _Source, *, json: AsJson = False) -> None:
     definitions, counter = _read_tools(source, silent=json), DefaultCounter()
     problems = check_definitions(definitions, counter=counter)
     errors = sum(problem.severity == "error" for problem in problems)
-    if json:
-        tokens = sum(counter.count(definition.text) for definition in definitions)
-        sums = {"total": len(definitions), "tokens": tokens, "errors": errors}
-        print_json({**sums, "problems": problems})
-    else:
-        rows = [(problem.tool, problem.severity, problem.message) for problem in problems]
-        print_rows({"Tool": str, "Severity": str, "Problem": str}, rows)
+    rows = [(problem.tool, problem.severity, problem.message) for problem in problems]
+    tokens = sum(counter.count(definition.text) for definition in definitions)
+    sums = {"total": len(definitions), "tokens": tokens, "errors": errors}
+    columns = {"Tool": str, "Severity": str, "Problem": str}
+    print_result({**sums, "problems": problems}, columns, rows, as_json=json)
+    if not json:
         warnings = len(problems) - errors
         tools_checked = counted(len(definitions), "tool")
         say(f"{tools_checked}: {counted(errors, 'error')}, {counted(warnings, 'warning')}")

@@ -20,10 +20,8 @@ def score(value: float | None) -> str:
     return "-" if value is None else f"{value:.2f}"
 
 
-def seconds(value: float | None) -> str:
-    """Format a duration in seconds or milliseconds, or "-" without one."""
-    if value is None:
-        return "-"
+def seconds(value: float) -> str:
+    """Format a duration in seconds or milliseconds."""
     return f"{value:.2f} s" if value >= _SHORT_SECONDS else f"{value * 1_000:.0f} ms"
 
 

@@ -1,7 +1,7 @@
 """Marks words and evidence in a text, and shows rows of records in it as tables."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain, groupby
 from typing import Final, Literal
@@ -41,11 +41,6 @@ class TextPart:
     fragments: tuple[Fragment, ...]
     kind: Literal["text"] = "text"
 
-    @property
-    def pieces(self) -> Iterator[Fragment]:
-        """Yield its fragments."""
-        yield from self.fragments
-
 
 @dataclass(frozen=True, slots=True)
 class TablePart:
@@ -56,13 +51,6 @@ class TablePart:
     rows: tuple[tuple[tuple[Fragment, ...], ...], ...]
     kind: Literal["table"] = "table"
 
-    @property
-    def pieces(self) -> Iterator[Fragment]:
-        """Yield the fragments of all cells."""
-        for row in self.rows:
-            for cell in row:
-                yield from cell
-
 
 class Marker:
     """Finds words of a question and evidence in a text.
@@ -70,6 +58,9 @@ class Marker:
     Args:
         query: The question.
         evidence: Values of which each occurrence is evidence.
+
+    Attributes:
+        has_evidence: Whether evidence was found so far.
     """
 
     def __init__(self, query: str, evidence: Sequence[str]) -> None:
@@ -82,6 +73,7 @@ class Marker:
             groups.append(rf"(?P<word>(?<!\w)(?:{'|'.join(words)})(?!\w))")
         self._pattern = re.compile("|".join(groups), re.IGNORECASE) if groups else None
         self._marks_left = _MAX_MARKS
+        self.has_evidence = False
 
     def parts(self, text: str, *, are_marked: bool) -> tuple[TextPart | TablePart, ...]:
         """Return a text in parts. A line of cells with the names above it is a table."""
@@ -128,6 +120,7 @@ class Marker:
             if match.start() > end:
                 fragments.append(Fragment(text[end : match.start()]))
             mark: Mark = "evidence" if match.lastgroup == "evidence" else "word"
+            self.has_evidence |= mark == "evidence"
             fragments.append(Fragment(match[0], mark))
             end = match.end()
         fragments.append(Fragment(text[end:]))

@@ -1,10 +1,7 @@
 """Counts the tokens of the stored outputs that a run names."""
 
 from collections.abc import Iterable
-from threading import Lock
 from typing import Final
-
-from cachetools import LRUCache
 
 from llm_common.agents import ContextPointer, ContextPointerStore
 from llm_common.core import DefaultCounter
@@ -26,8 +23,7 @@ class OutputTokens:
 
     def __init__(self, store: ContextPointerStore) -> None:
         self._store = store
-        self._lock = Lock()
-        self._counts: LRUCache[tuple[str, str, str], int] = LRUCache(_MAX_COUNTS)
+        self._counts: dict[tuple[str, str, str], int] = {}
 
     def of(self, runs: Iterable[RecordedRun]) -> dict[str, int]:
         """Return the tokens of the outputs of runs, by pointer id, as `DefaultCounter` counts.
@@ -35,21 +31,20 @@ class OutputTokens:
         Outputs that are missing or damaged are left out, and those beyond 2 MB that were not
         counted before.
         """
-        tokens = {}
+        tokens: dict[str, int] = {}
+        if len(self._counts) > _MAX_COUNTS:
+            self._counts.clear()
         left_bytes = _MAX_NEW_BYTES
         for run in runs:
             for pointer in self._pointers(run):
                 key = (pointer.query_id, pointer.pointer_id, pointer.result_sha256 or "")
-                with self._lock:
-                    count = self._counts.get(key)
+                count = self._counts.get(key)
                 size = pointer.result_bytes or 0
                 if count is None and size <= left_bytes:
                     left_bytes -= size
                     count = self._count(pointer)
                 if count is not None:
-                    tokens[pointer.pointer_id] = count
-                    with self._lock:
-                        self._counts[key] = count
+                    tokens[pointer.pointer_id] = self._counts[key] = count
         return tokens
 
     def _pointers(self, run: RecordedRun) -> list[ContextPointer]:

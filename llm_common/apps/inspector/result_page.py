@@ -11,6 +11,7 @@ from llm_common.agents import ContextPointer
 from llm_common.tables import (
     IN_ROW,
     Cell,
+    Table,
     are_mixed,
     are_mostly_records,
     find_records,
@@ -41,37 +42,25 @@ class ShownCell(NamedTuple):
     clipped_chars: int = 0
 
 
-class TableName(NamedTuple):
-    """A table of the result: its number from 1, where it is, and its number of records."""
-
-    number: int
-    path: str
-    total_rows: int
-
-
 @dataclass(frozen=True, slots=True)
 class RecordPage:
     """Some rows of one table, with the names of all tables of the result.
 
     Attributes:
-        tables: The tables, the largest first.
-        table: The one that is shown.
+        tables: The tables, the largest first, each with its first 100,000 rows.
+        table_number: Number of the one that is shown, from 1.
         columns: Names of its first 40 columns.
-        missing_columns: Number of its other fields.
         rows: The rows of this page.
         first_row: Number of the first of these rows, from 1.
-        readable_rows: Number of rows that pages can show, the first 100,000.
         number: Number of the page, from 1.
         are_most: Whether the result is records for the most part.
     """
 
-    tables: tuple[TableName, ...]
-    table: TableName
+    tables: tuple[Table, ...]
+    table_number: int
     columns: tuple[str, ...]
-    missing_columns: int
     rows: tuple[tuple[ShownCell, ...], ...]
     first_row: int
-    readable_rows: int
     number: int
     are_most: bool
 
@@ -115,11 +104,8 @@ def read_records(
     tables = find_records(decode_json(payload)).tables
     if not tables:
         return None
-    names = []
-    for position, table in enumerate(tables, start=1):
-        names.append(TableName(position, table.path, table.total_rows))
-    index = min(table_number, len(tables)) - 1
-    table = tables[index]
+    table_number = min(table_number, len(tables))
+    table = tables[table_number - 1]
     last = max((len(table.rows) + page_rows - 1) // page_rows, 1)
     number = min(number, last)
     start = (number - 1) * page_rows
@@ -129,13 +115,11 @@ def read_records(
     for row in table.rows[start : start + page_rows]:
         rows.append(tuple(map(_shown, row, mixed)))
     return RecordPage(
-        tables=tuple(names),
-        table=names[index],
+        tables=tuple(tables),
+        table_number=table_number,
         columns=columns,
-        missing_columns=table.total_columns - len(columns),
         rows=tuple(rows),
         first_row=start + 1,
-        readable_rows=len(table.rows),
         number=number,
         are_most=are_mostly_records(tables, len(payload)),
     )

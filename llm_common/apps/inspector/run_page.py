@@ -16,6 +16,7 @@ from llm_common.trace import (
     OffloadLine,
     PackingLine,
     RecordedRun,
+    SentMessage,
     ToolCallLine,
     account,
     call_label,
@@ -114,15 +115,6 @@ class Message(NamedTuple):
     content: str
 
 
-class SentMessage(NamedTuple):
-    """A message of a prompt by its size. `tokens` is an estimate, or None without a count."""
-
-    number: int
-    role: str
-    bytes: int
-    tokens: int | None
-
-
 @dataclass(frozen=True, slots=True)
 class ShownMessage:
     """A message of the prompt. `is_context` is False for instructions and definitions of tools."""
@@ -141,22 +133,15 @@ class RunPage:
         flows: What each output returned, and how much of it was shown.
         labels: The labels of outputs by id.
         messages: The messages of the prompt. Empty if the trace has no texts.
+        has_evidence: Whether a part of a message is marked as evidence.
         evidence: The values that the caller named as evidence.
     """
 
     flows: Flows
     labels: dict[str, str]
     messages: tuple[ShownMessage, ...]
+    has_evidence: bool
     evidence: tuple[str, ...] = ()
-
-    @property
-    def has_evidence(self) -> bool:
-        """Return whether a part of the prompt is marked as evidence."""
-        for message in self.messages:
-            for part in message.parts:
-                if any(piece.mark == "evidence" for piece in part.pieces):
-                    return True
-        return False
 
     def not_shown(self, item: account.Unseen) -> str:
         """Return how much of an item was not shown, as counted where its tokens are known."""
@@ -185,29 +170,25 @@ def run_page(
 
     Args:
         run: The run.
-        evidence: See `shown_messages`.
+        evidence: Values to mark as evidence. Defaults to the values with digits of the answer that
+            the question does not have.
         returned_tokens: See `flows`.
     """
+    marker = Marker(run.question, evidence or values_of(run.answer_text or "", run.question))
     return RunPage(
         flows=flows(run, returned_tokens=returned_tokens),
         labels=labels(run),
-        messages=tuple(shown_messages(run, evidence=evidence)),
+        messages=tuple(shown_messages(run, marker)),
+        has_evidence=marker.has_evidence,
         evidence=tuple(evidence),
     )
 
 
-def shown_messages(run: RecordedRun, *, evidence: Sequence[str] = ()) -> list[ShownMessage]:
+def shown_messages(run: RecordedRun, marker: Marker) -> list[ShownMessage]:
     """Return the messages of the last prompt, or of the packing if no model was called.
 
     The list is empty if the trace has no texts. Messages are cut after 100,000 characters.
-
-    Args:
-        run: The run.
-        evidence: Values to mark as evidence. Defaults to the values with digits of the answer that
-            the question does not have.
     """
-    query = run.question
-    marker = Marker(query, evidence or values_of(run.answer_text or "", query))
     shown = []
     for role, content in _sent_messages(run):
         is_context = role not in {"", "system", "developer"}
@@ -274,8 +255,11 @@ def totals(run: RecordedRun) -> dict[str, Total]:
     return values
 
 
-def sent_messages(line: ModelCallLine) -> list[SentMessage]:
-    """Return the messages of a prompt, with an estimate of their tokens."""
+def sent_messages(line: ModelCallLine) -> list[tuple[int, SentMessage, int | None]]:
+    """Return the number of each message of a prompt, the message, and an estimate of its tokens.
+
+    The estimate is None if the tokens of the prompt were not counted.
+    """
     usage = line.attempt.usage
     total = max(sum(message.bytes for message in line.prompt.messages), 1)
     rows = []
@@ -284,7 +268,7 @@ def sent_messages(line: ModelCallLine) -> list[SentMessage]:
         if usage and usage.prompt_tokens:
             # Providers count only the whole prompt, so share its tokens by bytes.
             tokens = round(usage.prompt_tokens * message.bytes / total)
-        rows.append(SentMessage(number, message.role, message.bytes, tokens))
+        rows.append((number, message, tokens))
     return rows
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from llm_common.apps.inspector import IndexEntry, Neighbours, render_html, render_index
-from llm_common.apps.inspector.marking import Marker, TablePart
-from llm_common.apps.inspector.run_page import shown_messages, totals
+from llm_common.apps.inspector.marking import Fragment, Marker, TablePart, TextPart
+from llm_common.apps.inspector.run_page import run_page, totals
 from llm_common.core.models import LLMUsage
 from llm_common.core.structured import Attempt
 from llm_common.text.display import to_json
@@ -60,9 +60,16 @@ def prompt(text: str, **fields: Any) -> ModelCallLine:
     return call().model_copy(update={"prompt": sent, **fields})
 
 
+def pieces(part: TextPart | TablePart) -> list[Fragment]:
+    """Return the fragments of a part, those of a table in the order of its cells."""
+    if isinstance(part, TextPart):
+        return [*part.fragments]
+    return [fragment for row in part.rows for cell in row for fragment in cell]
+
+
 def shown_fragments(text: str, query: str = "", *evidence: str) -> list[tuple[str, str]]:
     [part] = Marker(query, evidence).parts(text, are_marked=True)
-    return [(piece.text, piece.mark) for piece in part.pieces if piece.mark]
+    return [(piece.text, piece.mark) for piece in pieces(part) if piece.mark]
 
 
 def test_each_output_has_the_tokens_that_it_returned_and_that_are_shown() -> None:
@@ -169,7 +176,7 @@ def test_words_of_the_question_and_evidence_are_marked() -> None:
     assert shown_fragments("nothing here", QUESTION) == []
     assert shown_fragments("a.b (c) $x", "a.b", "(c)") == [("a.b", "word"), ("(c)", "evidence")]
     [plain] = Marker(QUESTION, ()).parts(text, are_marked=False)
-    assert [piece.text for piece in plain.pieces] == [text]
+    assert [piece.text for piece in pieces(plain)] == [text]
 
 
 def test_rows_of_records_are_tables() -> None:
@@ -186,8 +193,8 @@ def test_rows_of_records_are_tables() -> None:
     assert (table.title, table.columns) == ("Records", ("time", "felt", "place"))
     cells = [["".join(piece.text for piece in cell) for cell in row] for row in table.rows]
     assert cells == [["1", "", "38km ESE of Farkhar"], ["2", "438", "35km S of Jarm"]]
-    assert [piece.text for piece in before.pieces] == ["Table quakes: 2 records"]
-    assert [piece.text for piece in after.pieces] == ["felt: 438 (1)\na lone | line"]
+    assert [piece.text for piece in pieces(before)] == ["Table quakes: 2 records"]
+    assert [piece.text for piece in pieces(after)] == ["felt: 438 (1)\na lone | line"]
 
 
 def test_the_prompt_is_the_one_of_the_answer_and_values_of_the_answer_are_evidence() -> None:
@@ -202,13 +209,13 @@ def test_the_prompt_is_the_one_of_the_answer_and_values_of_the_answer_are_eviden
         SelectionLine(of="tools", status="ok", used="model", step=3),
         AnswerLine(status="ok", text="It had 6.1 on 2018-01-31."),
     ]
-    system, user = shown_messages(run_of(begin, *lines))
+    system, user = run_page(run_of(begin, *lines)).messages
     assert (system.is_context, user.is_context) == (False, True)
-    marks = [(piece.text, piece.mark) for piece in user.parts[0].pieces if piece.mark]
+    marks = [(piece.text, piece.mark) for piece in pieces(user.parts[0]) if piece.mark]
     assert marks == [("6.1", "evidence"), ("near", "word"), ("Jarm", "word")]
     packed = run_of(begin, packing(text="packed text"))
-    assert [message.role for message in shown_messages(packed)] == ["packed"]
-    assert shown_messages(run_of(begin, packing())) == []
+    assert [message.role for message in run_page(packed).messages] == ["packed"]
+    assert run_page(run_of(begin, packing())).messages == ()
     assert "Record with <code>Trace(…, texts=True)</code>" in render_html(run_of(begin, packing()))
 
 

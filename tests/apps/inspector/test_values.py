@@ -140,12 +140,9 @@ def test_messages_share_the_tokens_of_a_prompt_by_their_bytes() -> None:
     messages = [SentMessage(role="system", bytes=30, digest="x")]
     messages.append(SentMessage(role="user", bytes=10, digest="y"))
     line = call(LLMUsage(prompt_tokens=100, completion_tokens=1), messages=messages)
-    assert [tuple(row) for row in run_page.sent_messages(line)] == [
-        (1, "system", 30, 75),
-        (2, "user", 10, 25),
-    ]
+    assert run_page.sent_messages(line) == [(1, messages[0], 75), (2, messages[1], 25)]
     unknown = run_page.sent_messages(call(messages=messages))
-    assert [row.tokens for row in unknown] == [None, None]
+    assert [tokens for *_, tokens in unknown] == [None, None]
 
 
 def test_messages_with_more_than_a_text_are_json() -> None:
