@@ -6,7 +6,7 @@ programs where their definitions begin, and orders the passages of many files in
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice, pairwise
+from itertools import islice
 from math import inf, log
 from typing import Final, Generic, NamedTuple, TypeVar
 
@@ -86,18 +86,12 @@ class RankedPassages:
     def _reveal(self) -> Iterator[tuple[int, int]]:
         """Yield the pieces of each passage, the best piece first, then those next to it."""
         text, last = self.text, len(self._spans) - 1
-        yielded: set[int] = set()
         # Without a match, alternately two passages from the start and one from the end.
         both_ends = sorted(range(last + 1), key=lambda index: (min(index / 2, last - index), index))
         for passage in self._order or both_ends:
             pieces = list(_spans(text, *self._spans[passage], _PIECE_CHARS))
             weights = self._weights.weigh([folded(text[start:end]) for start, end in pieces])
             best = weights.index(max(weights))
-            follows_yielded = passage - 1 in yielded
-            precedes_yielded = passage + 1 in yielded or 0 < passage == last
-            if not weights[best] and precedes_yielded and not follows_yielded:
-                best = len(pieces) - 1  # next to the passage after it, so that no gap opens
-            yielded.add(passage)
             indexes = range(len(pieces))
             for index in sorted(indexes, key=lambda index: (abs(index - best), index < best)):
                 yield pieces[index]
@@ -183,40 +177,25 @@ class _Cached(Generic[_Item]):
 class _StemWeights:
     """Weighs texts by the stems that they contain. Rare stems weigh more.
 
-    Words match as in the ranking. If no text contains such a word, letters within other words
-    match too, such as `user` in `getUser`.
-
     Args:
         stems: The stems of the request.
         texts: The folded texts that decide how rare a stem is.
     """
 
     def __init__(self, stems: Sequence[str], texts: Sequence[str]) -> None:
-        self._find = find_stem
-        self._weights = self._weights_of(stems, texts)
-        if not self._weights:
-            self._find = _find_letters
-            self._weights = self._weights_of(stems, texts)
-
-    def _weights_of(self, stems: Iterable[str], texts: Sequence[str]) -> dict[str, float]:
-        weights: dict[str, float] = {}
+        self._weights: dict[str, float] = {}
         for stem in stems:
-            matches = len(self._find(stem, texts))
+            matches = len(find_stem(stem, texts))
             if matches:
-                weights[stem] = log(1 + len(texts) / matches)
-        return weights
+                self._weights[stem] = log(1 + len(texts) / matches)
 
     def weigh(self, texts: Sequence[str]) -> list[float]:
         """Return the weight of each folded text, 0 for a text without a stem."""
         weights = [0.0] * len(texts)
         for stem, weight in self._weights.items():
-            for index in self._find(stem, texts):
+            for index in find_stem(stem, texts):
                 weights[index] += weight
         return weights
-
-
-def _find_letters(stem: str, texts: Sequence[str]) -> list[int]:
-    return [index for index, text in enumerate(texts) if stem in text]
 
 
 def _spans(text: str, start: int, stop: int, sizes: tuple[int, int]) -> Iterator[tuple[int, int]]:
@@ -246,15 +225,9 @@ def _cut(text: str, start: int, end: int) -> int:
 
 def _ranked(weights: Sequence[float]) -> list[int]:
     """Return the indexes of the passages, best first, or an empty list if none has a weight."""
-    hits = [index for index, weight in enumerate(weights) if weight]
-    if not hits:
+    if not any(weights):
         return []
-    distances: list[int] = []  # to the nearest hit
-    for hit, next_hit in pairwise([-len(weights), *hits, 2 * len(weights)]):
-        for index in range(max(hit, 0), min(next_hit, len(weights))):
-            distances.append(min(index - hit, next_hit - index))
-    indexes = range(len(weights))
-    return sorted(indexes, key=lambda index: (-weights[index], distances[index], index))
+    return sorted(range(len(weights)), key=lambda index: (-weights[index], index))
 
 
 def join_spans(

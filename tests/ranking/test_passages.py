@@ -24,13 +24,11 @@ def document(**inserted: str) -> str:
     return "\n\n".join(paragraphs)
 
 
-def test_the_matching_passage_is_shown_with_its_neighbours() -> None:
+def test_the_matching_passage_is_shown() -> None:
     ranked = RankedPassages(document(at120="The key is saffron."), search_stems("keys of saffron"))
     passages = ranked.best(max_size=1_500, count=len)
     assert passages is not None
     assert "The key is saffron." in passages.text
-    assert "Paragraph 119" in passages.text
-    assert "Paragraph 3 " not in passages.text
 
 
 def test_distant_passages_keep_their_order_and_gaps_are_counted() -> None:
