@@ -316,7 +316,7 @@ async def test_search_mode_finds_and_calls_tools() -> None:
         assert "get_log(lines: int)" in text_of(wrong)
         unknown = await host.call_tool("call_tool", {"name": "get_logs"})
         assert unknown.is_error
-        assert "odd/get_log" in text_of(unknown)
+        assert "similar ones are get_log" in text_of(unknown)
 
 
 async def test_only_tools_marked_read_only_are_called_without_approval() -> None:

@@ -177,7 +177,7 @@ async def test_a_hostile_server_affects_no_other(case: Case) -> None:
             tool.name.replace("bad_ok", "ok") for tool in tools if tool.name not in OWN | {good}
         ]
         assert tuple(sorted(names)) == case.tools
-        first = "bad/ok" if "ok" in case.tools else (case.tools or ("none",))[0]
+        first = "bad_ok" if "ok" in case.tools else (case.tools or ("none",))[0]
         calling = asyncio.create_task(call_text(host, first))
         assert (await call_text(host, good)) == (pid, False)
         text, failed = await calling

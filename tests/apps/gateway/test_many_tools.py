@@ -60,7 +60,7 @@ async def test_definitions_are_counted_in_a_thread_only_when_they_changed(tools:
         assert counted
         for _ in range(3):
             await session.list_tools()
-            await session.tools.find("one/ok")
+            await session.tools.find("one_ok")
             assert report_on(session, GatewayCounts()).tokens_of_all
             await session.reload(config.model_copy())
         assert len(counter.threads) == counted

@@ -69,9 +69,7 @@ def test_long_names_end_with_a_digest_and_stay_unique() -> None:
     tools = listing(*long, tool("a", "k" * 64), host_prefix="mcp__")
     assert len(tools.tools) == 5
     assert {len(name) for name in tools.tools} == {59}
-    assert all(
-        tools.find(f"{one.server}/{one.name}") == (name, one) for name, one in tools.tools.items()
-    )
+    assert all(tools.find(name) == (name, one) for name, one in tools.tools.items())
     alone = listing(long[0], host_prefix="mcp__")
     assert set(alone.tools) < set(tools.tools)
     assert "k" * 64 in listing(tool("a", "k" * 64)).tools
@@ -82,11 +80,11 @@ def test_names_do_not_depend_on_the_order_of_servers() -> None:
     assert places(listing(*tools)) == places(listing(*reversed(tools)))
 
 
-def test_a_tool_is_found_by_listed_name_or_server_and_name() -> None:
+def test_a_tool_is_found_by_its_listed_name() -> None:
     tools = listing(tool("a", "search"), tool("b", "search"))
     assert [
         found and found[0]
-        for found in map(tools.find, ("a_search", "b/search", "search", "c/search"))
+        for found in map(tools.find, ("a_search", "b_search", "search", "b/search"))
     ] == [
         "a_search",
         "b_search",
@@ -199,11 +197,11 @@ def test_a_search_marks_the_tools_that_are_read_only() -> None:
     assert "p_call_tool, or with p_call_read_only_tool if" in text
 
 
-def test_similar_names_are_given_with_their_server() -> None:
+def test_similar_names_are_given_as_they_are_listed() -> None:
     tools = listing(tool("a", "convert_time"), tool("b", "convert_time"), tool("b", "get_time"))
-    assert tools.near("convert_time")[:2] == ["a/convert_time", "b/convert_time"]
-    assert tools.near("get_times")[0] == "b/get_time"
-    assert tools.near("c/convert_time")[0] in {"a/convert_time", "b/convert_time"}
+    assert tools.near("convert_time")[:2] == ["a_convert_time", "b_convert_time"]
+    assert tools.near("get_times")[0] == "get_time"
+    assert tools.near("c/convert_time")[0] in {"a_convert_time", "b_convert_time"}
     assert tools.near("zygomorphic") == []
 
 

@@ -358,7 +358,7 @@ class ServerConnection:
                 timer.cancel()
                 wire.version = client.protocol_version
                 ready.set_result(client)
-                await self._listen(client, wire.ended, again=self._has_run)
+                await self._listen(client, wire.ended)
                 if not self._closed:
                     details = f" ({wire.details})" if wire.details else ""
                     _log.warning("server %s: %s%s", self.name, wire.reason, details)
@@ -377,19 +377,18 @@ class ServerConnection:
                 # Mark the error as retrieved, or asyncio would log it if no request waits for it.
                 ready.exception()
 
-    async def _listen(self, client: Client, ended: asyncio.Event, *, again: bool) -> None:
+    async def _listen(self, client: Client, ended: asyncio.Event) -> None:
         """Wait for the end of the server, and follow its changes until then."""
-        self._has_run = True
         self._following = {}
         # A task, because the server may end before it answers the requests.
-        listening = asyncio.create_task(self._catch_up(client, again=again))
+        listening = asyncio.create_task(self._catch_up(client))
         try:
             await ended.wait()
         finally:
             for task in (listening, *self._following.values()):
                 task.cancel()
 
-    async def _catch_up(self, client: Client, *, again: bool) -> None:
+    async def _catch_up(self, client: Client) -> None:
         """Ask for changes of the lists, and of resources watched before a restart."""
         able = client.server_capabilities
         lists = (able.tools, able.prompts, able.resources)
@@ -399,8 +398,9 @@ class ServerConnection:
             self._following[""] = asyncio.create_task(
                 self._follow(client, asyncio.Event(), **_ALL_LISTS)
             )
-        if again:
+        if self._has_run:
             await self._on_notification(self.name, types.ToolListChangedNotification())
+        self._has_run = True
         for uri in [*self._watchers]:
             with suppress(ToolError, MCPError):
                 await self._begin_watching(client, uri)
@@ -451,18 +451,11 @@ def _first_error(error: BaseException) -> str:
         return error.message
     if isinstance(error, FileNotFoundError | PermissionError):
         return f"{name}: its program or folder cannot be used; correct its command or cwd"
-    if isinstance(error, httpx2.ConnectError):
-        return _why_not_connected(error)
-    return name
-
-
-def _why_not_connected(error: BaseException) -> str:
-    """Return the system's reason for a connection that was not made."""
     cause: BaseException | None = error
-    while cause is not None:
+    while cause is not None:  # the system's reason for a connection that was not made
         if isinstance(cause, ConnectionRefusedError):
             return "connection refused"
         if isinstance(cause, socket.gaierror):
             return "its host name is unknown"
         cause = cause.__cause__ or cause.__context__
-    return "no connection"
+    return "no connection" if isinstance(error, httpx2.ConnectError) else name

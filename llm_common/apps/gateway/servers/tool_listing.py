@@ -89,8 +89,7 @@ class ToolListing:
 
     A name that only one server has stays, except that `_` replaces characters that model APIs
     refuse. A name with over 64 characters, including the host's prefix, is cut and ends with a
-    digest. Names that several servers or the gateway's own tools have get their server's prefix. A
-    call may always name a tool as `server/name`.
+    digest. Names that several servers or the gateway's own tools have get their server's prefix.
 
     Args:
         config: Rules, mode and budget.
@@ -121,13 +120,11 @@ class ToolListing:
         # Sorted, so that the list stays a cached prefix of the host's prompts.
         self.tools: Final = dict(sorted(_named(available, max_chars).items()))
         self.definition_tokens: Final[dict[str, int]] = {}
-        self._by_server: dict[str, tuple[str, ServerTool]] = {}  # by `server/name`
         pinned_names: set[str] = set()
         for name, tool in self.tools.items():
             self.definition_tokens[name] = definition_tokens(
                 name, shown_description(tool), self.parameters(tool), counter
             )
-            self._by_server[f"{tool.server}/{tool.name}"] = name, tool
             rules = config.rules_of(tool.server)
             if any(rule.pins(tool.server, tool.name) for rule in rules):
                 pinned_names.add(name)
@@ -191,24 +188,15 @@ class ToolListing:
             return True
         return any(tool.server == server for tool in self.listed(names).values())
 
-    def find(self, name: str) -> tuple[str, ServerTool] | None:
-        """Return a tool with its name in the host, given that name or `server/name`."""
-        if name in self.tools:
-            return name, self.tools[name]
-        return self._by_server.get(name)
-
     def near(self, name: str) -> list[str]:
-        """Return up to five tools with a similar name, as `server/name`, nearest first.
+        """Return up to five similar names, nearest first.
 
-        Tools that have this name on their servers come first.
+        The names of tools that are called so on their servers come first.
         """
-        spelled = name[:_MAX_MATCHED_CHARS]
-        near = [path for path, (_, tool) in self._by_server.items() if tool.name == name]
-        paths = {shown: f"{tool.server}/{tool.name}" for shown, tool in self.tools.items()}
-        paths |= {path: path for path in self._by_server}
-        for match in get_close_matches(spelled, paths, n=_MAX_NEAR):
-            if paths[match] not in near:
-                near.append(paths[match])
+        near = [listed for listed, tool in self.tools.items() if tool.name == name]
+        for match in get_close_matches(name[:_MAX_MATCHED_CHARS], self.tools, n=_MAX_NEAR):
+            if match not in near:
+                near.append(match)
         return near[:_MAX_NEAR]
 
     def search(self, query: str) -> tuple[str, tuple[str, ...]]:
@@ -251,6 +239,11 @@ class ToolListing:
                 break
             fitting.append(line)
         return fitting
+
+    def find(self, name: str) -> tuple[str, ServerTool] | None:
+        """Return a name with its tool, or None."""
+        tool = self.tools.get(name)
+        return None if tool is None else (name, tool)
 
     def _signature(self, name: str) -> str:
         tool = self.tools[name]

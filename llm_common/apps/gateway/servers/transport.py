@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 import signal
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -335,24 +335,16 @@ def remove_invalid_entries(result: dict[str, Any], name: str, wire: Wire) -> Non
         entries = []
     for begin in range(0, min(len(entries), MAX_ENTRIES), _CHECKED_ENTRIES):
         some = entries[begin : min(begin + _CHECKED_ENTRIES, MAX_ENTRIES)]
-        if _problem(method, wire.version, {**result, name: some}):
-            some = _valid_entries(some, name, result, wire)
-        valid += some
+        if not _problem(method, wire.version, {**result, name: some}):
+            valid += some
+            continue
+        for entry in some:
+            if problem := _problem(method, wire.version, {**result, name: [entry]}):
+                title = entry.get("name") if isinstance(entry, dict) else None
+                wire.leave_out(str(title), problem)
+            else:
+                valid.append(entry)
     result[name] = valid
-
-
-def _valid_entries(
-    entries: Sequence[Any], field: str, result: Mapping[str, Any], wire: Wire
-) -> list[Any]:
-    """Return the entries that are valid, and note the others."""
-    valid: list[Any] = []
-    for entry in entries:
-        if problem := _problem(_LISTS[field], wire.version, {**result, field: [entry]}):
-            title = entry.get("name") if isinstance(entry, dict) else None
-            wire.leave_out(str(title), problem)
-        else:
-            valid.append(entry)
-    return valid
 
 
 def _problem(method: str, version: str, result: dict[str, Any]) -> str:
