@@ -30,6 +30,7 @@ from llm_common.apps.gateway.result_blocks import (
 from llm_common.apps.gateway.result_scope import ResultScope
 from llm_common.apps.gateway.servers.catalogue import Catalogue, ServerOffer
 from llm_common.apps.gateway.servers.connection import HostAbilities, ServerConnection
+from llm_common.apps.gateway.servers.limits import MAX_LINE_CHARS
 from llm_common.apps.gateway.servers.listed_texts import visible_entry, visible_schema
 from llm_common.apps.gateway.servers.questions import (
     HostChannel,
@@ -60,7 +61,6 @@ _ANSWER: Final = TypeAdapter[types.CallToolResult | types.InputRequiredResult](
 _OWN_META: Final = "llm-common/"
 _LIST_TRIES: Final = 3  # while servers list their tools during the listing
 _UNWATCH_WAIT_S: Final = 1.0
-_MAX_TITLE_CHARS: Final = 200
 _PROTOCOL_META: Final = "io.modelcontextprotocol/"
 _RESOURCE_TOOL: Final = "resources/read"  # the name under which the text of a resource is stored
 
@@ -198,7 +198,7 @@ class HostSession:
         }
         definition: types.Tool = tool.definition
         if definition.title:
-            changes["title"] = visible(one_line(definition.title, max_chars=_MAX_TITLE_CHARS))
+            changes["title"] = visible(one_line(definition.title, max_chars=MAX_LINE_CHARS))
         if definition.annotations:
             changes["annotations"] = visible_entry(definition.annotations)
         if self.results.keeps:

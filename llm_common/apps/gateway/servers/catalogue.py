@@ -11,21 +11,20 @@ from mcp import ClientSession
 
 from llm_common.apps.gateway.configuration.gateway_config import GatewayConfig, ServerConfig
 from llm_common.apps.gateway.servers.connection import ServerConnection
+from llm_common.apps.gateway.servers.limits import (
+    MAX_ENTRIES,
+    MAX_LIST_BYTES,
+    MAX_PAGES,
+    REQUEST_WAIT_S,
+)
 from llm_common.apps.gateway.servers.listed_texts import visible_entry
 from llm_common.apps.gateway.servers.records import ServerRecords, entry_digest, server_tools
 from llm_common.apps.gateway.servers.tool_listing import ServerTool, ToolListing, unique_names
-from llm_common.apps.gateway.servers.transport import MAX_ENTRIES
 from llm_common.core import TokenCounter
 from llm_common.errors import ServerDownError, ToolError, ToolFailedError
 from llm_common.runtime import in_thread
 
 _log = logging.getLogger(__name__)
-
-# A hostile server could send pages for ever.
-MAX_PAGES: Final = 100
-MAX_LIST_BYTES: Final = 32_000_000
-REQUEST_WAIT_S: Final = 15.0
-"""Seconds for a server that may be starting, or that is asked on a guess."""
 
 _CHANGED: Final = "[This definition changed after it was approved.]"
 

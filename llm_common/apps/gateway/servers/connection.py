@@ -19,7 +19,8 @@ from pydantic import ValidationError
 
 from llm_common import __version__
 from llm_common.apps.gateway.configuration.gateway_config import ServerConfig
-from llm_common.apps.gateway.servers.http_bodies import MAX_BODY_BYTES, TOO_LONG
+from llm_common.apps.gateway.servers.http_bodies import TOO_LONG
+from llm_common.apps.gateway.servers.limits import MAX_MESSAGE_BYTES
 from llm_common.apps.gateway.servers.logins import LoginError
 from llm_common.apps.gateway.servers.questions import HostChannel, HostContext, ServerQuestions
 from llm_common.apps.gateway.servers.transport import Wire, streams_of
@@ -203,7 +204,7 @@ class ServerConnection:
                 if exc.code in _NO_ANSWER:
                     problem = _NO_ANSWER[exc.code]
                     if TOO_LONG in exc.message:
-                        problem = f"returned an answer of over {MAX_BODY_BYTES:,} bytes"
+                        problem = f"returned an answer of over {MAX_MESSAGE_BYTES:,} bytes"
                     raise ToolFailedError(f"{self.name} {problem}", tool="") from exc
                 raise
             except ValidationError as exc:

@@ -6,8 +6,8 @@ from typing import Any, Final
 
 import httpx2
 
-MAX_BODY_BYTES: Final = 64_000_000
-MAX_LOGIN_BYTES: Final = 1_000_000  # of a document of an authorization server
+from llm_common.apps.gateway.servers.limits import MAX_MESSAGE_BYTES
+
 TOO_LONG: Final = "it is longer than the limit for an answer"
 # A megabyte of Brotli or Zstandard may unpack to gigabytes at once.
 _ENCODINGS: Final = {"Accept-Encoding": "gzip, deflate"}
@@ -16,7 +16,7 @@ _PIECE_BYTES: Final = 65_536
 
 
 def limited_client(
-    max_bytes: int = MAX_BODY_BYTES,
+    max_bytes: int = MAX_MESSAGE_BYTES,
     *,
     streams: Collection[str] = (),
     headers: Mapping[str, str] | None = None,
@@ -40,7 +40,7 @@ def limited_client(
 
 
 def limit_bodies(
-    max_bytes: int = MAX_BODY_BYTES, *, streams: Collection[str] = ()
+    max_bytes: int = MAX_MESSAGE_BYTES, *, streams: Collection[str] = ()
 ) -> Callable[[httpx2.Response], Awaitable[None]]:
     """Return a hook for the responses of an httpx2 client, which limits their unpacked bodies.
 

@@ -8,8 +8,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types.methods import SERVER_RESULTS
 from pydantic import TypeAdapter, ValidationError
 
-PAGE_ENTRIES: Final = 250
-"""Entries of a page. The SDK validates each entry twice, in about 50 µs."""
+from llm_common.apps.gateway.servers.limits import PAGE_ENTRIES
 
 _CURSOR: Final = "llm-common/"  # no server's own cursor reaches this module again
 

@@ -13,8 +13,9 @@ import mcp_types as types
 from anyio.abc import TaskGroup
 from mcp.shared.message import SessionMessage
 
+from llm_common.apps.gateway.servers.limits import MAX_LOGS
+
 _LOG: Final = "notifications/message"
-_MAX_LOGS: Final = 100  # within a second, which is more than a person reads
 _LOG_WINDOW_S: Final = 1.0
 _CHANGES: Final = frozenset(
     {
@@ -72,7 +73,7 @@ class MessageBursts:
             self._windows[method] = _Window()
             self._group.start_soon(self._close_windows, method)
             return True
-        if method == _LOG and window.passed < _MAX_LOGS:
+        if method == _LOG and window.passed < MAX_LOGS:
             window.passed += 1
             return True
         window.dropped += 1

@@ -21,12 +21,12 @@ from pydantic import AnyUrl
 
 from llm_common import __version__
 from llm_common.apps.gateway.configuration.gateway_config import OAuthClient, ServerConfig
-from llm_common.apps.gateway.servers.http_bodies import MAX_LOGIN_BYTES, limited_client
+from llm_common.apps.gateway.servers.http_bodies import limited_client
+from llm_common.apps.gateway.servers.limits import MAX_LINE_CHARS, MAX_LOGIN_BYTES
 from llm_common.apps.gateway.servers.logins import Login, LoginError, expiry_of, resource_of
 from llm_common.text import one_line
 
 _PATH: Final = "/callback"
-_MAX_REASON_CHARS: Final = 200
 _MAX_REQUEST_BYTES: Final = 16_384
 _ANSWER: Final = (
     b"HTTP/1.1 200 OK\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n"
@@ -112,7 +112,7 @@ async def log_in(
         raise LoginError(reason) from exc
     except OAuthFlowError as exc:
         # Its text may hold what the authorization server answered, so it is cut to one line.
-        reason = one_line(str(exc), max_chars=_MAX_REASON_CHARS)
+        reason = one_line(str(exc), max_chars=MAX_LINE_CHARS)
         raise LoginError(f"the login failed: {reason}; run the command again") from None
     except (httpx2.HTTPError, httpx2.StreamError) as exc:
         reason = f"the server or its authorization server cannot be reached ({type(exc).__name__})"
@@ -168,7 +168,7 @@ def _check(url: str) -> None:
     with suppress(ValueError):  # a name, and not an address
         is_local = is_local or ip_address(host).is_loopback
     if parts.scheme != "https" and not (parts.scheme == "http" and is_local):
-        shown = one_line(f"{parts.scheme}://{host}", max_chars=_MAX_REASON_CHARS)
+        shown = one_line(f"{parts.scheme}://{host}", max_chars=MAX_LINE_CHARS)
         raise LoginError(f"{shown} is not HTTPS, so others could read the token; use https://")
 
 

@@ -15,10 +15,11 @@ from mcp.shared.message import ServerMessageMetadata
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import BaseModel, ValidationError
 
+from llm_common.apps.gateway.servers.limits import MAX_WAITING
+
 HostContext = ServerRequestContext[Any, Any]
 QuestionT = TypeVar("QuestionT", types.ServerRequest, types.InputRequest)
 
-_MAX_WAITING: Final = 100  # messages of one kind from one server
 _ROOTS_KEY: Final = "llm-common/roots"
 _SERVER_KEY: Final = "llm-common/server"
 # A server applies an answer with roots a moment after it arrives, and the SDKs give no sign of it.
@@ -54,7 +55,7 @@ class HostChannel:
         key = server, kind
         self._waiting[key] += 1
         try:
-            yield self._waiting[key] <= _MAX_WAITING
+            yield self._waiting[key] <= MAX_WAITING
         finally:
             self._waiting[key] -= 1
 

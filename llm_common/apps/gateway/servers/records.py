@@ -12,6 +12,7 @@ import mcp_types as types
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from llm_common.apps.gateway.configuration.gateway_config import ServerConfig
+from llm_common.apps.gateway.servers.limits import MAX_LIST_BYTES
 from llm_common.apps.gateway.servers.listed_texts import visible_schema
 from llm_common.apps.gateway.servers.tool_listing import ServerTool, shown_description
 from llm_common.apps.gateway.servers.transport import Wire, remove_invalid_entries
@@ -28,7 +29,6 @@ MAX_RECORDS: Final = 300
 _FOLDER: Final = "servers"
 # What an answer has besides its tools, in the protocol of 2026. Older ones ignore it.
 _COMPLETE: Final = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
-_MAX_BYTES: Final = 32_000_000  # as long as the longest list of tools
 # Fields that only this gateway reads.
 _NOT_STARTED: Final = {"rules", "start_timeout_s", "call_timeout_s"}
 # A record has its tools by name, so a name never changes.
@@ -101,7 +101,7 @@ class ServerRecords:
         for config in servers:
             digest = entry_digest(config)
             with suppress(StoreError):  # mostly because there is none
-                record = _parsed(self._blobs.get(_key(digest), max_bytes=_MAX_BYTES))
+                record = _parsed(self._blobs.get(_key(digest), max_bytes=MAX_LIST_BYTES))
                 if record is not None:
                     self._records[digest] = record
 
@@ -195,7 +195,7 @@ class ServerRecords:
                 return self._records[digest].model_dump_json().encode()
 
             try:
-                self._blobs.update(_key(digest), changed_bytes, max_bytes=_MAX_BYTES)
+                self._blobs.update(_key(digest), changed_bytes, max_bytes=MAX_LIST_BYTES)
             except StoreError as exc:
                 _log.warning("the record of a server cannot be written: %s", exc.message)
 

@@ -7,8 +7,9 @@ import mcp_types as types
 from mcp import MCPError
 from pydantic import TypeAdapter
 
-from llm_common.apps.gateway.servers.catalogue import REQUEST_WAIT_S, Catalogue, Kind, ServerOffer
+from llm_common.apps.gateway.servers.catalogue import Catalogue, Kind, ServerOffer
 from llm_common.apps.gateway.servers.connection import ServerConnection
+from llm_common.apps.gateway.servers.limits import REQUEST_WAIT_S
 from llm_common.apps.gateway.servers.questions import (
     HostContext,
     responses_for_server,

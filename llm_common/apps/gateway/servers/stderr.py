@@ -8,11 +8,11 @@ from contextlib import suppress
 from typing import Final
 
 from llm_common.agents import Redactor
+from llm_common.apps.gateway.servers.limits import MAX_LINE_CHARS, MAX_NAME_CHARS
 from llm_common.text import one_line
 
 _MAX_LINE_BYTES: Final = 8_192  # a longer line is passed on in parts
 _KEPT_LINES: Final = 20
-_MAX_CHARS: Final = 200
 _MAX_HELD_LINES: Final = 300
 _STDERR: Final = 2
 # The line of a traceback that says what went wrong. Other words may follow it.
@@ -38,7 +38,7 @@ class StderrRelay:
 
     def __init__(self, name: str) -> None:
         source, self.sink = os.pipe()
-        self._prefix = f"[{one_line(name, max_chars=60)}] ".encode()
+        self._prefix = f"[{one_line(name, max_chars=MAX_NAME_CHARS)}] ".encode()
         self._lines: deque[bytes] = deque(maxlen=_KEPT_LINES)
         self._held: list[bytes] = []
         self._thread = threading.Thread(target=self._read, args=[source], daemon=True)
@@ -56,7 +56,7 @@ class StderrRelay:
         if not lines:
             return ""
         line = (errors or lines)[-1]
-        return one_line(Redactor().text(line), max_chars=_MAX_CHARS)
+        return one_line(Redactor().text(line), max_chars=MAX_LINE_CHARS)
 
     def _read(self, source: int) -> None:
         with suppress(OSError), open(source, "rb") as stderr:

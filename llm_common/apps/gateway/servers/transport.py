@@ -25,7 +25,15 @@ from pydantic import ValidationError
 from pydantic_core import from_json
 
 from llm_common.apps.gateway.configuration.gateway_config import ServerConfig
-from llm_common.apps.gateway.servers.http_bodies import MAX_BODY_BYTES, limited_client
+from llm_common.apps.gateway.servers.http_bodies import limited_client
+from llm_common.apps.gateway.servers.limits import (
+    MAX_ENTRIES,
+    MAX_LEFT_OUT,
+    MAX_LINE_CHARS,
+    MAX_MESSAGE_BYTES,
+    MAX_NAME_CHARS,
+    PAGE_ENTRIES,
+)
 from llm_common.apps.gateway.servers.logins import stored_login
 from llm_common.apps.gateway.servers.long_lists import LongLists
 from llm_common.apps.gateway.servers.message_bursts import MessageBursts
@@ -33,23 +41,17 @@ from llm_common.apps.gateway.servers.stderr import StderrRelay
 from llm_common.runtime import in_thread
 from llm_common.text import one_line
 
-MAX_LINE_BYTES: Final = MAX_BODY_BYTES
 _MAX_LOOP_BYTES: Final = 65_536  # of a line that is read on the event loop, in a millisecond
-_CHECKED_ENTRIES: Final = 250  # of a list, checked at once while other threads wait
 _LAST_WORDS_WAIT_S: Final = 0.5
-_MAX_REFUSAL_CHARS: Final = 200
 _END_WAIT_S: Final = 1.0  # at most twice, because hosts give the gateway four seconds to end
 # An open stream without data for five minutes may be dead.
 _HTTP_TIMEOUT: Final = httpx2.Timeout(30.0, read=300.0)
 # The SDK's own limit for an event is one megabyte, which versions below 2.3 cannot raise.
 _EVENT_LIMIT: Final[dict[str, Any]] = (
-    {"max_sse_event_size": MAX_LINE_BYTES}
+    {"max_sse_event_size": MAX_MESSAGE_BYTES}
     if "max_sse_event_size" in inspect.signature(streamable_http_client).parameters
     else {}
 )
-MAX_ENTRIES: Final = 10_000
-_MAX_LEFT_OUT: Final = 100
-_MAX_NAME_CHARS: Final = 60
 # The id of a broken answer is searched near both ends of its line, in linear time.
 _HEAD_BYTES: Final = 200
 _ID_FIRST: Final = re.compile(rb'\s*\{[^{}\[\]]*?"id"\s*:\s*(\d{1,15})\s*,\s*"(?:result|error)"')
@@ -88,8 +90,8 @@ class Wire:
     def leave_out(self, name: str, problem: str) -> None:
         """Note an entry and its problem. After a hundred, the others share one note."""
         label = "and others"
-        if len(self.left_out) < _MAX_LEFT_OUT:
-            label = one_line(name, max_chars=_MAX_NAME_CHARS)
+        if len(self.left_out) < MAX_LEFT_OUT:
+            label = one_line(name, max_chars=MAX_NAME_CHARS)
         self.left_out[label] = problem
 
 
@@ -184,7 +186,7 @@ async def _of_process(config: ServerConfig, wire: Wire) -> AsyncIterator[Any]:
     try:
         # Not `create_subprocess_exec`, which does not return the transport to close.
         transport, protocol = await loop.subprocess_exec(
-            lambda: asyncio.subprocess.SubprocessStreamProtocol(limit=MAX_LINE_BYTES, loop=loop),
+            lambda: asyncio.subprocess.SubprocessStreamProtocol(limit=MAX_MESSAGE_BYTES, loop=loop),
             shutil.which(config.command, path=environment.get("PATH")) or config.command,
             *config.args,
             stderr=relay.sink,
@@ -211,7 +213,7 @@ async def _of_process(config: ServerConfig, wire: Wire) -> AsyncIterator[Any]:
                     if message is not None:
                         await incoming.send(message)
             except ValueError:
-                wire.reason = f"it sent a line of over {MAX_LINE_BYTES:,} bytes"
+                wire.reason = f"it sent a line of over {MAX_MESSAGE_BYTES:,} bytes"
             else:
                 # Before the stream ends, because its users report the details.
                 wire.details = await _how_it_ended(process, relay)
@@ -257,16 +259,15 @@ async def _how_it_ended(process: asyncio.subprocess.Process, relay: StderrRelay)
 
 def _refusal(response: httpx2.Response, name: str, *, has_token: bool) -> str:
     """Return the status of a refused request, and what the server wants instead, or ""."""
-    if response.status_code < 400:  # noqa: PLR2004
+    if not response.is_error:
         return ""
-    status = f"{response.status_code} {response.reason_phrase}".strip()
+    reason = f"{response.status_code} {response.reason_phrase}".strip()
     challenge = response.headers.get("www-authenticate", "")
-    if response.status_code != 401 or not challenge:  # noqa: PLR2004
-        return one_line(status, max_chars=_MAX_REFUSAL_CHARS)
-    if has_token:
-        return "401, wants another token in its headers"
-    wish = f"401, wants a login; run llm-common gateway login {name}"
-    return one_line(wish, max_chars=_MAX_REFUSAL_CHARS)
+    if response.status_code == httpx2.codes.UNAUTHORIZED and challenge:
+        reason = f"401, wants a login; run llm-common gateway login {name}"
+        if has_token:
+            reason = "401, wants another token in its headers"
+    return one_line(reason, max_chars=MAX_LINE_CHARS)
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
@@ -333,8 +334,8 @@ def remove_invalid_entries(result: dict[str, Any], name: str, wire: Wire) -> Non
     # If the answer is invalid even without entries, no entry can be checked by itself.
     if _problem(method, wire.version, {**result, name: []}):
         entries = []
-    for begin in range(0, min(len(entries), MAX_ENTRIES), _CHECKED_ENTRIES):
-        some = entries[begin : min(begin + _CHECKED_ENTRIES, MAX_ENTRIES)]
+    for begin in range(0, min(len(entries), MAX_ENTRIES), PAGE_ENTRIES):
+        some = entries[begin : min(begin + PAGE_ENTRIES, MAX_ENTRIES)]
         if not _problem(method, wire.version, {**result, name: some}):
             valid += some
             continue
