@@ -72,19 +72,21 @@ class Gateway:
             instructions=instructions(config),
             on_list_tools=self._of_session(_list_tools),
             on_call_tool=self._of_session(HostSession.call),
-            on_list_resources=self._of_session(lambda session, _, __: session.tools.resources()),
+            on_list_resources=self._of_session(
+                lambda session, _, __: session.catalogue.resources()
+            ),
             on_list_resource_templates=self._of_session(
-                lambda session, _, __: session.tools.templates()
+                lambda session, _, __: session.catalogue.templates()
             ),
             on_read_resource=self._of_session(HostSession.read_resource),
-            on_list_prompts=self._of_session(lambda session, _, __: session.tools.prompts()),
+            on_list_prompts=self._of_session(lambda session, _, __: session.catalogue.prompts()),
             on_subscribe_resource=self._of_session(_subscribe),
             on_unsubscribe_resource=self._of_session(_unsubscribe),
             on_get_prompt=self._of_session(
-                lambda session, params, host: get_prompt(session.tools, params, host)
+                lambda session, params, host: get_prompt(session.catalogue, params, host)
             ),
             on_completion=self._of_session(
-                lambda session, params, host: complete(session.tools, params, host)
+                lambda session, params, host: complete(session.catalogue, params, host)
             ),
             on_subscriptions_listen=self._of_session(HostSession.listen),
         )
@@ -221,7 +223,7 @@ class Gateway:
         with session.serving(host):
             # Started now, the servers are likely ready when the host asks for its first list.
             if not self._config.lazy:
-                await session.tools.listing()
+                await session.catalogue.listing()
 
     async def _on_roots_changed(self, host: HostContext, _: types.NotificationParams) -> None:
         await self.session_of(host).announce_roots()
@@ -245,12 +247,12 @@ async def _list_tools(session: HostSession, _: Any, host: HostContext) -> Any:
 
 async def _subscribe(session: HostSession, params: types.SubscribeRequestParams, _: Any) -> Any:
     """Subscribe a host of an older protocol to a resource."""
-    await watch(session.tools, str(params.uri), session)
+    await watch(session.catalogue, str(params.uri), session)
     return types.EmptyResult()
 
 
 async def _unsubscribe(session: HostSession, params: types.UnsubscribeRequestParams, _: Any) -> Any:
-    await unwatch(session.tools, session, str(params.uri))
+    await unwatch(session.catalogue, session, str(params.uri))
     return types.EmptyResult()
 
 

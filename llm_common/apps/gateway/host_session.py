@@ -82,7 +82,7 @@ class HostSession:
     Attributes:
         config: The configuration in use.
         results: The stored results.
-        tools: What the servers offer.
+        catalogue: What the servers offer.
         running: Number of the host's requests that are not answered yet.
         last_used: When the last request ended, by `time.monotonic`.
     """
@@ -105,7 +105,7 @@ class HostSession:
         )
         self._channel: Final = HostChannel()
         self._abilities = abilities
-        self.tools: Final = Catalogue(
+        self.catalogue: Final = Catalogue(
             config,
             connect=self._connection,
             records=records or ServerRecords(None),
@@ -147,12 +147,12 @@ class HostSession:
         """Return the gateway's own tools, then the servers' tools that the host lists, by name."""
         tools: list[types.Tool] = []
         for _ in range(_LIST_TRIES):
-            listing = await self.tools.listing_for_host()
+            listing = await self.catalogue.listing_for_host()
             tools = await in_thread(self._tools_of, listing)
             # A server may have listed its tools while these were made.
-            if self.tools.current() is listing:
+            if self.catalogue.current() is listing:
                 break
-        self.tools.note_late()
+        self.catalogue.note_late()
         self._told = tools
         return types.ListToolsResult(tools=tools)
 
@@ -177,7 +177,7 @@ class HostSession:
         Args:
             searched: Whether to count the list of search mode.
         """
-        listing = self.tools.current()
+        listing = self.catalogue.current()
         tokens = self._counter.count(instructions(self.config) or "")
         for own in self._own_tools(searched=searched):
             description = own.description or ""
@@ -241,28 +241,28 @@ class HostSession:
             return _text_result(await self._search(str(arguments.get("query", ""))))
         if name in (READ_CALL, TOOL_CALL):
             return await self._call_by_name(params, arguments, host)
-        match = await self.tools.find(name)
+        match = await self.catalogue.find(name)
         if match is None:
             return await self._unknown(name)
         intent = ""
-        if self.tools.current().takes_intent(match[1]):
+        if self.catalogue.current().takes_intent(match[1]):
             # Removed, because the server's own schema has no such argument.
             intent = str(arguments.pop("intent", None) or "")
         return await self._run(*match, params, arguments, intent=intent, host=host)
 
     async def _unknown(self, name: str) -> types.CallToolResult:
         """Return an error with similar names, and with the servers whose tools are missing."""
-        listing = self.tools.current()
+        listing = self.catalogue.current()
         text = f"no tool has this name; there are {len(listing.tools)} others"
         # In a thread, because it compares the name with those of all tools.
         if near := await in_thread(listing.near, name):
             text = f"no tool has this name; similar ones are {', '.join(near)}"
-        for server, problem in self.tools.problems().items():
+        for server, problem in self.catalogue.problems().items():
             text += f"; {server} has no tools: {problem}"
         return _text_result(text, is_error=True)
 
     async def _search(self, query: str) -> str:
-        answer, names = await self.tools.search(query)
+        answer, names = await self.catalogue.search(query)
         self.results.counts.tokens_read_back += self._counter.count(answer)
         # Only for new names, because each change costs the host its prompt cache.
         if self.config.list_found and not self._found.issuperset(names):
@@ -278,7 +278,7 @@ class HostSession:
     ) -> CallResult:
         """Run the tool that a call of `call_tool` names, after checking its arguments."""
         name, inner = str(arguments.get("name", "")), arguments.get("arguments") or {}
-        match = await self.tools.find(name)
+        match = await self.catalogue.find(name)
         if match is None:
             return await self._unknown(name)
         # The host may have asked its user for one of the two tools only.
@@ -294,7 +294,7 @@ class HostSession:
                 is_error=True,
             )
         # The host has no schema for these arguments, so it cannot have checked them.
-        if problems := self.tools.current().problems(match[0], inner):
+        if problems := self.catalogue.current().problems(match[0], inner):
             return _text_result(problems, is_error=True)
         return await self._run(
             *match, params, inner, intent=str(arguments.get("intent") or ""), host=host
@@ -310,7 +310,7 @@ class HostSession:
         intent: str,
         host: HostContext | None,
     ) -> CallResult:
-        connection = self.tools.servers[tool.server].connection
+        connection = self.catalogue.servers[tool.server].connection
         if question := await connection.roots_first(params, host):
             return question
         request = types.CallToolRequest(
@@ -345,8 +345,8 @@ class HostSession:
                 raise await self._with_short_message(exc, tool, name, arguments) from exc
             # The tool's schema names headers, and it has changed. List it again, then retry.
             # A call that was refused for its headers has had no effect, so a retry is safe.
-            self.tools.mark_stale(tool.server)
-            await self.tools.listing()
+            self.catalogue.mark_stale(tool.server)
+            await self.catalogue.listing()
             result = await connection.use(send, host=host)
         if result.meta:  # a server must not use the gateway's own keys
             meta: Any = {
@@ -405,7 +405,7 @@ class HostSession:
         Raises:
             MCPError: If no server has the resource.
         """
-        server, result = await read_resource(self.tools, params, host)
+        server, result = await read_resource(self.catalogue, params, host)
         if isinstance(result, types.InputRequiredResult):
             return result
         texts = previewable_texts(result.contents)
@@ -430,7 +430,7 @@ class HostSession:
         """End the servers and remove the results."""
         # The results are removed now, because a host may kill the gateway before its servers have
         # ended. They are removed again for calls that finished in between.
-        await asyncio.gather(self.results.close(), self.tools.close())
+        await asyncio.gather(self.results.close(), self.catalogue.close())
         await self.results.close()
 
     async def reload(self, config: GatewayConfig) -> None:
@@ -439,9 +439,9 @@ class HostSession:
         Servers with another entry end, and their successors start unless the gateway is lazy.
         """
         self.config = config
-        ended = self.tools.reload(config)
+        ended = self.catalogue.reload(config)
         if not config.lazy:
-            await self.tools.listing(wait_s=0.0)
+            await self.catalogue.listing(wait_s=0.0)
         await self._announce_tools()
         if ended:
             await self._announce_lists()
@@ -451,8 +451,8 @@ class HostSession:
 
     async def _on_notification(self, server: str, message: types.ServerNotification) -> None:
         if isinstance(message, types.ToolListChangedNotification):
-            self.tools.mark_stale(server)
-            if not self.tools.current().lists_any_of(server, self._found):
+            self.catalogue.mark_stale(server)
+            if not self.catalogue.current().lists_any_of(server, self._found):
                 return  # the host's list does not change
         if isinstance(message, types.LoggingMessageNotification):
             # The logger begins with the server's name.
@@ -479,7 +479,7 @@ class HostSession:
         told = self._told
         if told is None:
             return
-        listing = await self.tools.latest()
+        listing = await self.catalogue.latest()
         # In a thread, because comparing thousands of definitions takes long.
         changed = await in_thread(lambda: self._tools_of(listing) != told)
         # The host may have been told meanwhile.
@@ -490,7 +490,7 @@ class HostSession:
     async def announce_roots(self) -> None:
         """Tell all running servers that the host's roots have changed."""
         await asyncio.gather(
-            *(offer.connection.announce_roots() for offer in self.tools.servers.values())
+            *(offer.connection.announce_roots() for offer in self.catalogue.servers.values())
         )
 
     async def _notify_host(self, message: types.ServerNotification) -> None:
@@ -513,13 +513,13 @@ class HostSession:
         try:
             # As the protocol requires, a resource that no server can watch is not an error.
             await asyncio.gather(
-                *(watch(self.tools, uri, watcher) for uri in uris), return_exceptions=True
+                *(watch(self.catalogue, uri, watcher) for uri in uris), return_exceptions=True
             )
             return await self._listen(host, params)
         finally:
             # Shielded: the request is usually cancelled, and the servers must still be told.
             with anyio.move_on_after(_UNWATCH_WAIT_S, shield=True):
-                await unwatch(self.tools, watcher)
+                await unwatch(self.catalogue, watcher)
 
 
 def _meta_to_forward(host: HostContext | None) -> Any:

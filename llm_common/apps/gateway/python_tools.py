@@ -45,10 +45,12 @@ async def mcp_tools(config: GatewayConfig) -> AsyncIterator[ToolRegistry]:
         scope=ResultScope.of_process(config.config_paths),
     )
     try:
-        listing = await session.tools.listing_of_all()  # a registry cannot announce a late server
+        listing = (
+            await session.catalogue.listing_of_all()
+        )  # a registry cannot announce a late server
         for problem in config.left_out.values():
             _log.warning("a server is left out: %s", problem)
-        for name, problem in session.tools.problems().items():
+        for name, problem in session.catalogue.problems().items():
             _log.warning("left out the server %s: %s", name, problem)
         registry = ToolRegistry(session.results.tools.values())
         for name, tool in listing.tools.items():

@@ -96,10 +96,10 @@ def report_on(session: HostSession, counts: GatewayCounts) -> GatewayReport:
         session: A session of the gateway.
         counts: The gateway's counts.
     """
-    listing = session.tools.current()
+    listing = session.catalogue.current()
     tools = Counter(tool.server for tool in listing.tools.values())
     servers: list[ServerReport] = []
-    for name, offer in session.tools.servers.items():
+    for name, offer in session.catalogue.servers.items():
         left_out = offer.connection.wire.left_out
         changed = offer.changed if offer.offered is not None else ()
         report = ServerReport(
@@ -137,7 +137,7 @@ async def examine(config: GatewayConfig) -> GatewayReport:
     config = config.model_copy(update={"memory_only": True})
     session = HostSession(config, abilities=HostAbilities(), store=store_of(config))
     try:
-        await session.tools.listing_of_all()
+        await session.catalogue.listing_of_all()
         report = report_on(session, session.results.counts)
         return report.model_copy(update={"waiting": tuple(sorted(held))})
     finally:

@@ -93,7 +93,7 @@ async def test_a_new_server_waits_until_it_is_approved(
         assert run.gateway.waiting == {"two"}
         assert "server two: its new entry waits for `llm-common gateway approve`" in caplog.text
         assert await names_of(run.host) == {"ok"}
-        assert [*run.gateway.sessions[0].tools.servers] == ["one"]
+        assert [*run.gateway.sessions[0].catalogue.servers] == ["one"]
         files.release()
         run.gateway.records.approve(files.server, {})
         while run.gateway.waiting:
@@ -164,7 +164,7 @@ async def test_a_server_ends_if_its_new_rules_cannot_be_read(tmp_path: Path, bro
         assert await names_of(run.host) == {"one_ok", "two_ok"}
         await run.write(one={**one, **broken} if isinstance(broken, dict) else broken, two=two)
         assert await names_of(run.host) == {"ok"}
-        assert [*run.gateway.sessions[0].tools.servers] == ["two"]
+        assert [*run.gateway.sessions[0].catalogue.servers] == ["two"]
 
 
 async def test_a_running_gateway_follows_its_file(tmp_path: Path) -> None:
@@ -223,7 +223,7 @@ async def test_approve_shows_a_changed_tool_and_clears_its_mark(tmp_path: Path) 
     async with Gateway(config) as gateway, Client(gateway.server) as host:
         await host.call_tool("search", {})
         (session,) = gateway.sessions
-        assert session.tools.servers["one"].changed == {"search"}
+        assert session.catalogue.servers["one"].changed == {"search"}
         arguments = ["gateway", "approve", "-c", str(path), "--folder", str(files.kept), "--yes"]
         shown = await asyncio.to_thread(CliRunner().invoke, app, arguments)
         assert "one: its tool search changed" in shown.output

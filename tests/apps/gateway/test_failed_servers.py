@@ -26,7 +26,7 @@ async def problem_of(server: ServerConfig) -> str:
     async with Gateway(config_of(one=server)) as gateway, Client(gateway.server) as host:
         await host.list_tools()
         (session,) = gateway.sessions
-        problem = session.tools.problems()["one"]
+        problem = session.catalogue.problems()["one"]
         assert problem in text_of(await host.call_tool("any", {}))
         return problem
 

@@ -86,7 +86,7 @@ async def test_a_server_that_does_not_start_affects_no_other(
         assert "add_one" in [tool.name for tool in (await host.list_tools()).tools]
         assert text_of(await host.call_tool("add_one", {"number": 1})) == "2"
         (session,) = gateway.sessions
-        assert said in session.tools.problems()["broken"]
+        assert said in session.catalogue.problems()["broken"]
         assert "broken has no tools" in text_of(await host.call_tool("its_tool", {}))
 
 
@@ -96,8 +96,10 @@ async def test_a_hanging_server_is_left_out_and_ended() -> None:
     async with Gateway(config) as gateway, Client(gateway.server) as host:
         assert "add_one" in [tool.name for tool in (await host.list_tools()).tools]
         (session,) = gateway.sessions
-        assert session.tools.problems() == {"stuck": "it is still starting"}
-        await until(lambda: "did not start within 9 s" in session.tools.problems().get("stuck", ""))
+        assert session.catalogue.problems() == {"stuck": "it is still starting"}
+        await until(
+            lambda: "did not start within 9 s" in session.catalogue.problems().get("stuck", "")
+        )
         assert text_of(await host.call_tool("add_one", {"number": 1})) == "2"
 
 
@@ -153,7 +155,7 @@ async def test_a_starting_server_is_ended_too(tmp_path: Path) -> None:
 async def test_nothing_is_started_after_a_session_has_ended() -> None:
     config = config_of(one=odd())
     session = HostSession(config, abilities=HostAbilities(), store=store_of(config))
-    await session.tools.listing()
+    await session.catalogue.listing()
     await session.close()
     answer = await session.call(types.CallToolRequestParams(name="get_pid"))
     assert isinstance(answer, types.CallToolResult)

@@ -209,7 +209,7 @@ async def test_invalid_resources_and_prompts_are_left_out() -> None:
         assert [resource.name for resource in (await host.list_resources()).resources] == ["a"]
         assert [prompt.name for prompt in (await host.list_prompts()).prompts] == ["ask"]
         (session,) = gateway.sessions
-        assert session.tools.servers["bad"].connection.wire.left_out == {
+        assert session.catalogue.servers["bad"].connection.wire.left_out == {
             "no uri": "uri",
             "None": "name",
         }

@@ -55,18 +55,18 @@ async def test_definitions_are_counted_in_a_thread_only_when_they_changed(tools:
         config, abilities=HostAbilities(), store=store_of(config), counter=counter
     )
     try:
-        await session.tools.listing()
+        await session.catalogue.listing()
         counted = len(counter.threads)
         assert counted
         for _ in range(3):
             await session.list_tools()
-            await session.tools.find("one_ok")
+            await session.catalogue.find("one_ok")
             assert report_on(session, GatewayCounts()).tokens_of_all
             await session.reload(config.model_copy())
         assert len(counter.threads) == counted
         rules = ToolRules(pinned=("ok",))
         await session.reload(config.model_copy(update={"rules": rules}))
-        await session.tools.latest()
+        await session.catalogue.latest()
         assert len(counter.threads) > counted
         assert threading.main_thread() not in counter.threads
     finally:
@@ -77,10 +77,10 @@ async def test_a_call_during_a_reload_waits_for_the_new_rules() -> None:
     config = config_of(one=hostile(), settings={"tools": "all"})
     session = HostSession(config, abilities=HostAbilities(), store=store_of(config))
     try:
-        assert await session.tools.find("ok")
+        assert await session.catalogue.find("ok")
         rules = ToolRules(deny=("*",))
-        session.tools.reload(config.model_copy(update={"rules": rules}))
-        assert await session.tools.find("ok") is None
+        session.catalogue.reload(config.model_copy(update={"rules": rules}))
+        assert await session.catalogue.find("ok") is None
     finally:
         await session.close()
 
@@ -93,13 +93,13 @@ async def test_thousands_of_tools_do_not_block_the_event_loop(tools: str) -> Non
 
     async def list_and_call() -> None:
         await session.list_tools()
-        await session.tools.search("does a thing")
+        await session.catalogue.search("does a thing")
         report_on(session, GatewayCounts())
         await session.reload(config.model_copy(update={"rules": ToolRules(deny=("x",))}))
 
     try:
         longest_s, _ = await longest_tick_s(list_and_call())
-        assert len(session.tools.current().tools) == MANY
+        assert len(session.catalogue.current().tools) == MANY
         assert longest_s < MAX_TICK_S
     finally:
         await session.close()

@@ -194,5 +194,5 @@ async def gateway_lists(gateway: Gateway, host: Client) -> None:
     """Wait until the servers have listed their tools."""
     await host.list_tools()
     (session,) = gateway.sessions
-    offers = session.tools.servers.values()
+    offers = session.catalogue.servers.values()
     await until(lambda: not any(offer.is_listing for offer in offers))

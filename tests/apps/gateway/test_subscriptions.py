@@ -85,7 +85,7 @@ async def test_every_watcher_learns_that_a_subscription_was_refused() -> None:
     ):
         await host.list_tools()
         (session,) = gateway.sessions
-        watching = [watch(session.tools, "bad://refused", object()) for _ in range(3)]
+        watching = [watch(session.catalogue, "bad://refused", object()) for _ in range(3)]
         answers = await asyncio.gather(*watching, return_exceptions=True)
         assert [str(answer) for answer in answers] == ["refused"] * 3
 
