@@ -260,3 +260,10 @@ def test_a_file_of_windows_keeps_its_mark_and_line_breaks(line_break: str) -> No
     edited = with_entries(text, ["mcp"], {"b": {}}, path=Path("x.json"))
     assert edited.startswith(f'\ufeff{{{line_break}  "mcp": {{{line_break}    "a": {{}},')
     assert with_entries(edited, ["mcp"], {"b": REMOVED}, path=Path("x.json")) == text
+
+
+@pytest.mark.parametrize("end", ["/" * 1_000, " " * 20_000, "// the end"])
+def test_a_long_line_of_slashes_or_spaces_stays_and_takes_no_time(end: str) -> None:
+    text = f'//{end}\n{{"mcp": {{"a": {{}}}}}}\n//{end}'
+    edited = with_entries(text, ["mcp"], {"a": REMOVED}, path=Path("x.json"))
+    assert edited == f'//{end}\n{{"mcp": {{}}}}\n//{end}'

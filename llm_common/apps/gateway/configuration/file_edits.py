@@ -17,9 +17,10 @@ from llm_common.apps.gateway.configuration.host_files import parsed
 from llm_common.errors import ConfigError
 
 # A string, a bracket, a comma or colon, and a number or word, or in JSON with comments a name
-# without quotes. Space and comments precede a token.
+# without quotes. Space and comments precede a token. Possessive, because a line of slashes can be
+# read as one comment or as many.
 _TOKEN: Final = re.compile(
-    r'(?:\s|//[^\n]*|/\*.*?\*/)*("(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s,:\[\]{}"/]+)', re.DOTALL
+    r'(?:\s|//[^\n]*|/\*.*?\*/)*+("(?:[^"\\]|\\.)*+"|[{}\[\],:]|[^\s,:\[\]{}"/]+|\Z)', re.DOTALL
 )
 _INDENT: Final = re.compile(r"\n([ \t]+)\S")
 REMOVED: Final = object()

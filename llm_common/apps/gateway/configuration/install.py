@@ -304,7 +304,12 @@ def _program(scope: Scope) -> str:
 
 
 def _text(path: Path) -> str | None:
-    return text_in(path) if path.exists() else None
+    try:
+        return text_in(path)
+    except ConfigError as exc:
+        if isinstance(exc.__cause__, FileNotFoundError):
+            return None
+        raise
 
 
 def _free_name(path: Path) -> Path:

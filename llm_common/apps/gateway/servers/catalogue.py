@@ -1,4 +1,4 @@
-"""Know what the servers of a host offer: `Catalogue`, with one `ServerOffer` for each server."""
+"""List what the servers of a host offer: `Catalogue`, with one `ServerOffer` for each server."""
 
 import asyncio
 import logging
@@ -293,10 +293,10 @@ class Catalogue:
     def _list_if_needed(self, offer: ServerOffer) -> asyncio.Task[None]:
         """List the tools of a server that changed them, failed or was never asked."""
         task = offer.task
-        if task is not None:
-            failed = task.done() and (task.cancelled() or task.exception() is not None)
-            if not task.done() or not (failed or offer.is_stale):
-                return task
+        if task is not None and not task.done():
+            return task
+        if task is not None and not (task.cancelled() or offer.error or offer.is_stale):
+            return task
         # First, so that a change during the listing causes another one.
         offer.is_stale = False
         offer.task = task = asyncio.create_task(self._list(offer))

@@ -1,4 +1,4 @@
-"""Limits of what one server may send, so that it takes nothing from the host and other servers."""
+"""Limit what one server may send, so that it takes nothing from the host and other servers."""
 
 from typing import Final
 

@@ -93,7 +93,8 @@ async def log_in(
             async def answer() -> AuthorizationCodeResult:
                 return _code(await result)
 
-            new.client = _registered(server.oauth, address)
+            if server.oauth.client_id:  # or else a new one is registered
+                new.client = _client_of(server.oauth, address)
             provider = OAuthClientProvider(
                 server.url,
                 OAuthClientMetadata(
@@ -122,10 +123,8 @@ async def log_in(
     return _login_of(server, provider, new.tokens, new.client)
 
 
-def _registered(settings: OAuthClient, address: str) -> OAuthClientInformationFull | None:
-    """Return the client of an entry's settings, or None to register a new one."""
-    if not settings.client_id:
-        return None
+def _client_of(settings: OAuthClient, address: str) -> OAuthClientInformationFull:
+    """Return the client of an entry's settings."""
     return OAuthClientInformationFull(
         client_id=settings.client_id,
         client_secret=settings.client_secret,
