@@ -25,7 +25,6 @@ from llm_common.apps.gateway.host_results import GatewayCounts
 from llm_common.apps.gateway.host_session import HostSession
 from llm_common.apps.gateway.own_tools import instructions
 from llm_common.apps.gateway.result_scope import ResultScope
-from llm_common.apps.gateway.servers.connection import HostAbilities
 from llm_common.apps.gateway.servers.long_lists import validated_tools
 from llm_common.apps.gateway.servers.questions import HostContext
 from llm_common.apps.gateway.servers.records import ServerRecords
@@ -189,7 +188,6 @@ class Gateway:
                     self._end(idle_key)
             session = self._sessions[key] = HostSession(
                 self._config,
-                abilities=HostAbilities.of(host),
                 store=self.store,
                 scope=scope_of(self._config, host),
                 counts=self.counts,

@@ -29,7 +29,7 @@ from llm_common.apps.gateway.result_blocks import (
 )
 from llm_common.apps.gateway.result_scope import ResultScope
 from llm_common.apps.gateway.servers.catalogue import Catalogue, ServerOffer
-from llm_common.apps.gateway.servers.connection import HostAbilities, ServerConnection
+from llm_common.apps.gateway.servers.connection import ServerConnection
 from llm_common.apps.gateway.servers.limits import MAX_LINE_CHARS
 from llm_common.apps.gateway.servers.listed_texts import visible_entry, visible_schema
 from llm_common.apps.gateway.servers.questions import (
@@ -72,7 +72,6 @@ class HostSession:
 
     Args:
         config: Servers, rules and limits.
-        abilities: The abilities of the host.
         store: Stores its results.
         scope: Whose results they are. None for a scope that nothing else has.
         counts: Counts what is done.
@@ -91,7 +90,6 @@ class HostSession:
         self,
         config: GatewayConfig,
         *,
-        abilities: HostAbilities,
         store: ContextPointerStore,
         scope: ResultScope | None = None,
         counts: GatewayCounts | None = None,
@@ -104,7 +102,6 @@ class HostSession:
             config, store, scope=scope, counts=counts, counter=self._counter
         )
         self._channel: Final = HostChannel()
-        self._abilities = abilities
         self.catalogue: Final = Catalogue(
             config,
             connect=self._connection,
@@ -123,7 +120,6 @@ class HostSession:
         return ServerConnection(
             name,
             server,
-            abilities=self._abilities,
             start_timeout_s=server.start_timeout_s or self.config.start_timeout_s,
             on_notification=self._on_notification,
             channel=self._channel,

@@ -13,7 +13,6 @@ from llm_common.apps.gateway.gateway import store_of
 from llm_common.apps.gateway.host_results import result_data
 from llm_common.apps.gateway.host_session import HostSession
 from llm_common.apps.gateway.result_scope import ResultScope
-from llm_common.apps.gateway.servers.connection import HostAbilities
 from llm_common.apps.gateway.servers.tool_listing import ServerTool, shown_description
 from llm_common.errors import ConfigError, ToolArgumentsError, ToolFailedError, UnserialisableError
 from llm_common.tools import Tool, ToolRegistry
@@ -40,7 +39,6 @@ async def mcp_tools(config: GatewayConfig) -> AsyncIterator[ToolRegistry]:
     # Without a host, servers cannot ask a user or sample from a model.
     session = HostSession(
         config,
-        abilities=HostAbilities(),
         store=store_of(config),
         scope=ResultScope.of_process(config.config_paths),
     )

@@ -18,10 +18,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from llm_common.apps.gateway.config_watch import ConfigWatch
 from llm_common.apps.gateway.configuration.gateway_config import GatewayConfig
 from llm_common.apps.gateway.gateway import Gateway, folder_of, store_of
-from llm_common.apps.gateway.host_results import GatewayCounts
 from llm_common.apps.gateway.host_session import HostSession
 from llm_common.apps.gateway.http_tenants import HttpTenants, checked_tokens
-from llm_common.apps.gateway.servers.connection import HostAbilities
 from llm_common.errors import ConfigError
 from llm_common.runtime import in_thread
 
@@ -89,14 +87,13 @@ class GatewayReport(BaseModel):
     tokens_read_back: int = 0
 
 
-def report_on(session: HostSession, counts: GatewayCounts) -> GatewayReport:
+def report_on(session: HostSession) -> GatewayReport:
     """Return a report on a session's servers, with the counts of its gateway.
 
     Args:
         session: A session of the gateway.
-        counts: The gateway's counts.
     """
-    listing = session.catalogue.current()
+    listing, counts = session.catalogue.current(), session.results.counts
     tools = Counter(tool.server for tool in listing.tools.values())
     servers: list[ServerReport] = []
     for name, offer in session.catalogue.servers.items():
@@ -135,10 +132,10 @@ async def examine(config: GatewayConfig) -> GatewayReport:
         if report.running:
             held |= {name for name in report.waiting if name in config.servers}
     config = config.model_copy(update={"memory_only": True})
-    session = HostSession(config, abilities=HostAbilities(), store=store_of(config))
+    session = HostSession(config, store=store_of(config))
     try:
         await session.catalogue.listing_of_all()
-        report = report_on(session, session.results.counts)
+        report = report_on(session)
         return report.model_copy(update={"waiting": tuple(sorted(held))})
     finally:
         await session.close()
@@ -286,7 +283,7 @@ async def _record(path: Path, gateway: Gateway) -> None:
         finally:  # also when the gateway ends and this task is cancelled
             # All sessions have the same servers, so a report on one of them is enough.
             for session in gateway.sessions[:1]:
-                report = report_on(session, gateway.counts)
+                report = report_on(session)
                 changes = {"started_at": started_at, "waiting": tuple(sorted(gateway.waiting))}
                 report = report.model_copy(update=changes)
                 if report != last:

@@ -10,7 +10,6 @@ from mcp import Client
 from llm_common.apps.gateway import Gateway, ServerConfig, mcp_tools
 from llm_common.apps.gateway.gateway import store_of
 from llm_common.apps.gateway.host_session import HostSession
-from llm_common.apps.gateway.servers.connection import HostAbilities
 from llm_common.errors import ServerDownError
 from tests.apps.gateway.hosts import config_of, host_of, odd, text_of, until
 
@@ -154,7 +153,7 @@ async def test_a_starting_server_is_ended_too(tmp_path: Path) -> None:
 
 async def test_nothing_is_started_after_a_session_has_ended() -> None:
     config = config_of(one=odd())
-    session = HostSession(config, abilities=HostAbilities(), store=store_of(config))
+    session = HostSession(config, store=store_of(config))
     await session.catalogue.listing()
     await session.close()
     answer = await session.call(types.CallToolRequestParams(name="get_pid"))

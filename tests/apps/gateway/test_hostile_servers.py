@@ -17,7 +17,6 @@ from llm_common.agents import InMemoryContextPointerStore
 from llm_common.apps.cli.app import app
 from llm_common.apps.gateway import Gateway
 from llm_common.apps.gateway.host_session import HostSession
-from llm_common.apps.gateway.servers.connection import HostAbilities
 from llm_common.apps.gateway.servers.questions import HostContext
 from llm_common.apps.gateway.serving import report_on
 from tests.apps.gateway.hosts import config_of, hostile, text_of
@@ -191,7 +190,7 @@ async def test_a_hostile_server_affects_no_other(case: Case) -> None:
 
 async def _check_report(gateway: Gateway, case: Case) -> None:
     (session,) = gateway.sessions
-    report = report_on(session, gateway.counts)
+    report = report_on(session)
     bad, good = report.servers
     assert (good.problem, good.left_out, good.tools) == ("", (), 1)
     assert case.problem in bad.problem
@@ -224,11 +223,13 @@ async def test_a_flood_is_dropped_for_a_slow_host(flood: str) -> None:
         await taken.wait()
 
     config, store = config_of(bad=hostile(flood)), InMemoryContextPointerStore()
-    session = HostSession(config, abilities=HostAbilities(mode="legacy"), store=store)
+    session = HostSession(config, store=store)
     slow = SimpleNamespace(
         protocol_version="2025-11-25",
         meta={"progress_token": 1},
-        session=SimpleNamespace(send_notification=notify, report_progress=notify),
+        session=SimpleNamespace(
+            client_capabilities=None, send_notification=notify, report_progress=notify
+        ),
     )
     host = cast("HostContext", slow)
     with session.serving(host):

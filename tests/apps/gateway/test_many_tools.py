@@ -11,9 +11,7 @@ from pydantic import BaseModel
 
 from llm_common.apps.gateway.configuration.gateway_config import ToolRules
 from llm_common.apps.gateway.gateway import store_of
-from llm_common.apps.gateway.host_results import GatewayCounts
 from llm_common.apps.gateway.host_session import HostSession
-from llm_common.apps.gateway.servers.connection import HostAbilities
 from llm_common.apps.gateway.servers.long_lists import validated_tools
 from llm_common.apps.gateway.serving import report_on
 from llm_common.core import DefaultCounter
@@ -51,9 +49,7 @@ class ThreadCounter:
 async def test_definitions_are_counted_in_a_thread_only_when_they_changed(tools: str) -> None:
     counter = ThreadCounter()
     config = config_of(one=hostile(), two=hostile(), settings={"tools": tools})
-    session = HostSession(
-        config, abilities=HostAbilities(), store=store_of(config), counter=counter
-    )
+    session = HostSession(config, store=store_of(config), counter=counter)
     try:
         await session.catalogue.listing()
         counted = len(counter.threads)
@@ -61,7 +57,7 @@ async def test_definitions_are_counted_in_a_thread_only_when_they_changed(tools:
         for _ in range(3):
             await session.list_tools()
             await session.catalogue.find("one_ok")
-            assert report_on(session, GatewayCounts()).tokens_of_all
+            assert report_on(session).tokens_of_all
             await session.reload(config.model_copy())
         assert len(counter.threads) == counted
         rules = ToolRules(pinned=("ok",))
@@ -75,7 +71,7 @@ async def test_definitions_are_counted_in_a_thread_only_when_they_changed(tools:
 
 async def test_a_call_during_a_reload_waits_for_the_new_rules() -> None:
     config = config_of(one=hostile(), settings={"tools": "all"})
-    session = HostSession(config, abilities=HostAbilities(), store=store_of(config))
+    session = HostSession(config, store=store_of(config))
     try:
         assert await session.catalogue.find("ok")
         rules = ToolRules(deny=("*",))
@@ -89,12 +85,12 @@ async def test_a_call_during_a_reload_waits_for_the_new_rules() -> None:
 @pytest.mark.parametrize("tools", ["all", "search"])
 async def test_thousands_of_tools_do_not_block_the_event_loop(tools: str) -> None:
     config = config_of(one=hostile("thousands of tools"), settings={"tools": tools})
-    session = HostSession(config, abilities=HostAbilities(), store=store_of(config))
+    session = HostSession(config, store=store_of(config))
 
     async def list_and_call() -> None:
         await session.list_tools()
         await session.catalogue.search("does a thing")
-        report_on(session, GatewayCounts())
+        report_on(session)
         await session.reload(config.model_copy(update={"rules": ToolRules(deny=("x",))}))
 
     try:

@@ -6,8 +6,7 @@ import socket
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, TypeVar
 
 import httpx2
 import mcp_types as types
@@ -58,26 +57,6 @@ _ALL_LISTS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class HostAbilities:
-    """The abilities of a host, which are the only ones that its servers are offered.
-
-    Attributes:
-        capabilities: Whether the host samples for servers, asks its user and lists its folders.
-        mode: How to connect to a server. `legacy` for a host of an older protocol, whose servers
-            can send requests to it, else `auto`.
-    """
-
-    capabilities: types.ClientCapabilities = field(default_factory=types.ClientCapabilities)
-    mode: str = "auto"
-
-    @classmethod
-    def of(cls, context: HostContext) -> Self:
-        """Return the abilities of a request's host."""
-        mode = "auto" if context.protocol_version in MODERN_PROTOCOL_VERSIONS else "legacy"
-        return cls(context.session.client_capabilities or types.ClientCapabilities(), mode)
-
-
 class ServerConnection:
     """A server's process or address, with the requests between it and a host.
 
@@ -89,11 +68,10 @@ class ServerConnection:
     Args:
         name: The server's name.
         config: How to start or reach the server.
-        abilities: The abilities of its host.
         start_timeout_s: Seconds for the server to start.
         on_notification: Called with changes of the server's lists and watched resources, and with
             its log messages.
-        channel: The way to the host, for the server's questions.
+        channel: The way to the host, and what the host is able to do.
 
     Attributes:
         config: How to start or reach the server.
@@ -107,16 +85,15 @@ class ServerConnection:
         name: str,
         config: ServerConfig,
         *,
-        abilities: HostAbilities,
         start_timeout_s: float,
         on_notification: OnNotification,
         channel: HostChannel,
     ) -> None:
         self.name: Final = name
         self.config: Final = config
-        self._abilities = abilities
         self.start_timeout_s: Final = start_timeout_s
         self._on_notification = on_notification
+        self._channel = channel
         self.questions: Final = ServerQuestions(name, channel)
         self._ready: asyncio.Future[Client] | None = None
         self._task: asyncio.Task[None] | None = None
@@ -425,10 +402,11 @@ class ServerConnection:
             started.set()
 
     def _connected(self, wire: Wire) -> Client:
-        able = self._abilities.capabilities
+        # A server is offered what its host is able to do, and nothing else.
+        able = self._channel.capabilities
         return Client(
             streams_of(self.config, wire),
-            mode=self._abilities.mode,
+            mode=self._channel.mode,
             cache=None,  # lists would come from the SDK's cache
             client_info=types.Implementation(name="llm-common", version=__version__),
             sampling_callback=self.questions.sample if able.sampling else None,

@@ -59,6 +59,20 @@ class HostChannel:
         finally:
             self._waiting[key] -= 1
 
+    @property
+    def capabilities(self) -> types.ClientCapabilities:
+        """Return whether the host samples for servers, asks its user and lists its folders."""
+        able = self.newest.session.client_capabilities if self.newest else None
+        return able or types.ClientCapabilities()
+
+    @property
+    def mode(self) -> str:
+        """Return how to connect to a server.
+
+        `legacy` for a host of an older protocol, to which servers can send requests, else `auto`.
+        """
+        return "legacy" if self.newest is not None and self.accepts_questions() else "auto"
+
     def accepts_questions(self) -> bool:
         """Return whether servers can ask the host at any time, as in the older protocols."""
         return self.newest is None or self.newest.protocol_version not in MODERN_PROTOCOL_VERSIONS
