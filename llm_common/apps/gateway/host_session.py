@@ -15,7 +15,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import TypeAdapter
 
 from llm_common.agents import ContextPointerStore
-from llm_common.apps.gateway.configuration.gateway_config import GatewayConfig, ServerConfig
+from llm_common.apps.gateway.configuration.gateway_config import GatewayConfig
 from llm_common.apps.gateway.host_results import GatewayCounts, HostResults, ServerOutput
 from llm_common.apps.gateway.own_tools import (
     context_definition,
@@ -29,7 +29,6 @@ from llm_common.apps.gateway.result_blocks import (
 )
 from llm_common.apps.gateway.result_scope import ResultScope
 from llm_common.apps.gateway.servers.catalogue import Catalogue, ServerOffer
-from llm_common.apps.gateway.servers.connection import ServerConnection
 from llm_common.apps.gateway.servers.limits import MAX_LINE_CHARS
 from llm_common.apps.gateway.servers.listed_texts import visible_entry, visible_schema
 from llm_common.apps.gateway.servers.questions import (
@@ -79,7 +78,6 @@ class HostSession:
         counter: Counts tokens. None for the default counter.
 
     Attributes:
-        config: The configuration in use.
         results: The stored results.
         catalogue: What the servers offer.
         running: Number of the host's requests that are not answered yet.
@@ -96,7 +94,6 @@ class HostSession:
         records: ServerRecords | None = None,
         counter: TokenCounter | None = None,
     ) -> None:
-        self.config = config
         self._counter = counter or DefaultCounter()
         self.results: Final = HostResults(
             config, store, scope=scope, counts=counts, counter=self._counter
@@ -104,10 +101,11 @@ class HostSession:
         self._channel: Final = HostChannel()
         self.catalogue: Final = Catalogue(
             config,
-            connect=self._connection,
+            channel=self._channel,
             records=records or ServerRecords(None),
             counter=self._counter,
             on_listed=self._on_listed,
+            on_notification=self._on_notification,
         )
         self._told: list[types.Tool] | None = None
         self._found: frozenset[str] = frozenset()
@@ -115,15 +113,6 @@ class HostSession:
         self._listen = ListenHandler(self._bus)
         self.running = 0
         self.last_used: float = time.monotonic()
-
-    def _connection(self, name: str, server: ServerConfig) -> ServerConnection:
-        return ServerConnection(
-            name,
-            server,
-            start_timeout_s=server.start_timeout_s or self.config.start_timeout_s,
-            on_notification=self._on_notification,
-            channel=self._channel,
-        )
 
     @contextmanager
     def serving(self, host: HostContext) -> Iterator[None]:
@@ -162,7 +151,7 @@ class HostSession:
     def _own_tools(self, *, searched: bool) -> list[types.Tool]:
         tools = [context_definition(tool) for tool in self.results.tools.values()]
         if searched:
-            tools += search_definitions(intent=self.config.intent and self.results.keeps)
+            tools += search_definitions(intent=self.catalogue.config.intent and self.results.keeps)
         return tools
 
     def listed_tokens(self, *, searched: bool) -> int:
@@ -174,7 +163,7 @@ class HostSession:
             searched: Whether to count the list of search mode.
         """
         listing = self.catalogue.current()
-        tokens = self._counter.count(instructions(self.config) or "")
+        tokens = self._counter.count(instructions(self.catalogue.config) or "")
         for own in self._own_tools(searched=searched):
             description = own.description or ""
             tokens += definition_tokens(own.name, description, own.input_schema, self._counter)
@@ -261,7 +250,7 @@ class HostSession:
         answer, names = await self.catalogue.search(query)
         self.results.counts.tokens_read_back += self._counter.count(answer)
         # Only for new names, because each change costs the host its prompt cache.
-        if self.config.list_found and not self._found.issuperset(names):
+        if self.catalogue.config.list_found and not self._found.issuperset(names):
             self._found |= frozenset(names)
             await self._notify_host(types.ToolListChangedNotification())
         return answer
@@ -279,7 +268,7 @@ class HostSession:
             return await self._unknown(name)
         # The host may have asked its user for one of the two tools only.
         if params.name == READ_CALL and not is_marked_read_only(match[1]):
-            caller = f"{self.config.host_prefix}{TOOL_CALL}"
+            caller = f"{self.catalogue.config.host_prefix}{TOOL_CALL}"
             return _text_result(
                 f"{name} was not run: it is not marked read-only. Run it with {caller}",
                 is_error=True,
@@ -328,8 +317,8 @@ class HostSession:
                     await host.session.report_progress(progress, total, message)
 
         async def send(session: ClientSession) -> CallResult:
-            server = self.config.servers[tool.server]
-            timeout_s = server.call_timeout_s or self.config.call_timeout_s
+            server = self.catalogue.config.servers[tool.server]
+            timeout_s = server.call_timeout_s or self.catalogue.config.call_timeout_s
             return await session.send_request(
                 request, _ANSWER, timeout_s, progress_callback=report if wants_progress else None
             )
@@ -366,7 +355,7 @@ class HostSession:
         output = await in_thread(output_of_result, result)
         preview = await self.results.preview(
             output,
-            self.config.result_limits(tool.server, tool.name),
+            self.catalogue.config.result_limits(tool.server, tool.name),
             tool=name,
             args=arguments,
             intent=intent,
@@ -385,7 +374,7 @@ class HostSession:
         """Return a server's refusal, with a preview instead of a long message."""
         preview = await self.results.preview(
             ServerOutput(error.data, [error.message]),
-            self.config.result_limits(tool.server, tool.name),
+            self.catalogue.config.result_limits(tool.server, tool.name),
             tool=name,
             args=arguments,
         )
@@ -410,7 +399,7 @@ class HostSession:
         uri = str(params.uri)
         preview = await self.results.preview(
             await in_thread(output_of_resource, texts),
-            self.config.result_limits(server, uri),
+            self.catalogue.config.result_limits(server, uri),
             tool=_RESOURCE_TOOL,
             args={"uri": uri},
         )
@@ -434,7 +423,6 @@ class HostSession:
 
         Servers with another entry end, and their successors start unless the gateway is lazy.
         """
-        self.config = config
         ended = self.catalogue.reload(config)
         if not config.lazy:
             await self.catalogue.listing(wait_s=0.0)

@@ -107,7 +107,7 @@ def report_on(session: HostSession) -> GatewayReport:
             changed=tuple(sorted(changed)),
         )
         servers.append(report)
-    for name, problem in session.config.left_out.items():
+    for name, problem in session.catalogue.config.left_out.items():
         servers.append(ServerReport(name=name, problem=problem))
     return GatewayReport(
         servers=tuple(servers),

@@ -9,8 +9,8 @@ from typing import Any, Final, Literal
 import mcp_types as types
 from mcp import ClientSession
 
-from llm_common.apps.gateway.configuration.gateway_config import GatewayConfig, ServerConfig
-from llm_common.apps.gateway.servers.connection import ServerConnection
+from llm_common.apps.gateway.configuration.gateway_config import GatewayConfig
+from llm_common.apps.gateway.servers.connection import OnNotification, ServerConnection
 from llm_common.apps.gateway.servers.limits import (
     MAX_ENTRIES,
     MAX_LIST_BYTES,
@@ -18,6 +18,7 @@ from llm_common.apps.gateway.servers.limits import (
     REQUEST_WAIT_S,
 )
 from llm_common.apps.gateway.servers.listed_texts import visible_entry
+from llm_common.apps.gateway.servers.questions import HostChannel
 from llm_common.apps.gateway.servers.records import ServerRecords, entry_digest, server_tools
 from llm_common.apps.gateway.servers.tool_listing import ServerTool, ToolListing, unique_names
 from llm_common.core import TokenCounter
@@ -102,12 +103,14 @@ class Catalogue:
 
     Args:
         config: Servers, rules, mode and limits.
-        connect: Returns the connection to a server.
+        channel: The way to the host.
         records: The last known tools of the servers.
         counter: Counts the tokens of definitions.
         on_listed: Called with a server's offer once it has listed its tools, or has failed to.
+        on_notification: Called with a server's name, and a change or a log message of it.
 
     Attributes:
+        config: The configuration in use.
         servers: The offers by the name of their server, in the order of the configuration.
     """
 
@@ -115,16 +118,18 @@ class Catalogue:
         self,
         config: GatewayConfig,
         *,
-        connect: Callable[[str, ServerConfig], ServerConnection],
+        channel: HostChannel,
         records: ServerRecords,
         counter: TokenCounter,
         on_listed: Callable[[ServerOffer], Coroutine[Any, Any, None]],
+        on_notification: OnNotification,
     ) -> None:
-        self._config = config
-        self._connect = connect
+        self.config = config
+        self._channel = channel
         self._records = records
         self._counter = counter
         self._on_listed = on_listed
+        self._on_notification = on_notification
         self._telling: set[asyncio.Task[None]] = set()
         self._updating = asyncio.Lock()
         self._listing = ToolListing(config, {}, counter)
@@ -138,15 +143,22 @@ class Catalogue:
             The connections to servers that left, or whose entry changed. The caller closes them.
         """
         # An equal configuration needs no other listing.
-        if config != self._config:
-            self._config = config
+        if config != self.config:
+            self.config = config
         earlier, self.servers = self.servers, {}
         for name, entry in config.servers.items():
             offer = earlier.get(name)
             if offer and entry_digest(offer.connection.config) == entry_digest(entry):
                 del earlier[name]
             else:
-                offer = ServerOffer(self._connect(name, entry))
+                connection = ServerConnection(
+                    name,
+                    entry,
+                    start_timeout_s=entry.start_timeout_s or config.start_timeout_s,
+                    on_notification=self._on_notification,
+                    channel=self._channel,
+                )
+                offer = ServerOffer(connection)
             offer.is_unchecked = True
             self.servers[name] = offer
         _cancel(earlier.values())
@@ -166,7 +178,7 @@ class Catalogue:
         await self.latest()
         for offer in self.servers.values():
             # A lazy gateway starts no server to confirm what is remembered of it.
-            if not (self._config.lazy and offer.is_remembered):
+            if not (self.config.lazy and offer.is_remembered):
                 self._list_if_needed(offer)
         if await self._wait_for_unknown(wait_s):
             for offer in self.servers.values():
@@ -197,9 +209,9 @@ class Catalogue:
 
         A list of only the tools that search and call depends on no server, so it waits for none.
         """
-        rules = [self._config.rules, *(server.rules for server in self._config.servers.values())]
-        wait_s = self._config.list_wait_s
-        if self._config.tools == "search" and not any(rule.pinned for rule in rules):
+        rules = [self.config.rules, *(server.rules for server in self.config.servers.values())]
+        wait_s = self.config.list_wait_s
+        if self.config.tools == "search" and not any(rule.pinned for rule in rules):
             wait_s = 0.0
         self.note_late()
         return await self.listing(wait_s=wait_s)
@@ -223,7 +235,7 @@ class Catalogue:
                 if unchecked is not None:
                     await self._check(unchecked)
                     continue
-                config, tools = self._config, dict[str, tuple[ServerTool, ...]]()
+                config, tools = self.config, dict[str, tuple[ServerTool, ...]]()
                 for name, offer in self.servers.items():
                     if offer.offered is not None:
                         tools[name] = offer.offered
@@ -261,7 +273,7 @@ class Catalogue:
         server = match[1].server
         offer = self.servers.get(server)
         # Valid even if another server has just listed thousands of tools.
-        if offer and self._listing.is_of_server(server, self._config, offer.offered):
+        if offer and self._listing.is_of_server(server, self.config, offer.offered):
             return match
         return None
 
@@ -362,7 +374,7 @@ class Catalogue:
         for tool in tools:
             if tool.name not in changed:
                 offered.append(tool)
-            elif not self._config.approve_changes:
+            elif not self.config.approve_changes:
                 # Nobody has approved the hint that it only reads either.
                 hint = None if tool.read_only else tool.read_only
                 description = f"{_CHANGED} {tool.description}"
@@ -454,7 +466,7 @@ class Catalogue:
             return []
         try:
             # Not `gather`, which would lose the complete lists when the time is over.
-            await asyncio.wait(tasks, timeout=self._config.list_wait_s)
+            await asyncio.wait(tasks, timeout=self.config.list_wait_s)
             # A server that has started is only slow, and nothing announces its entries later.
             slow = [
                 task
