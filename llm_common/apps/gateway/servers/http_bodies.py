@@ -1,4 +1,4 @@
-"""Limit what the answer of a server over HTTP takes in memory: `limit_bodies`."""
+"""Limit what the answer of a server over HTTP takes in memory: `limited_client`."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
