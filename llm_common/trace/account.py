@@ -1,12 +1,13 @@
 """Explains a run in sentences: a title for each line, and why something was left out."""
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final
 
 from llm_common.context.request import FOLDER_STRATEGY
-from llm_common.trace.amounts import missing_tokens
+from llm_common.trace.amounts import call_label, missing_tokens
 from llm_common.trace.lines import (
     OVER_THE_CAP,
     AnswerLine,
@@ -144,8 +145,15 @@ def tree(run: RecordedRun) -> tuple[Node, ...]:
     return nodes_under(0)
 
 
-def title(line: Line) -> str:  # noqa: C901 - one case a kind
-    """Return one sentence about a line."""
+def title(  # noqa: C901 - one case a kind
+    line: Line, labels: Mapping[str, str] = MappingProxyType({})
+) -> str:
+    """Return one sentence about a line.
+
+    Args:
+        line: The line.
+        labels: Labels of outputs by pointer id. An output without one has the name of its tool.
+    """
     match line:
         case SelectionLine():
             sentence = _selection_title(line)
@@ -163,7 +171,7 @@ def title(line: Line) -> str:  # noqa: C901 - one case a kind
                 f"{line.tokens:,} tokens: {parts:,} parts are behind pointers"
             )
         case OffloadLine():
-            sentence = _offload_title(line)
+            sentence = _offload_title(line, labels.get(line.pointer_id or "", line.tool))
         case ToolListLine():
             tools = len(line.shown) + len(line.hidden) + line.unlisted
             sentence = f"Showed {len(line.shown):,} of {tools:,} tools, "
@@ -173,9 +181,9 @@ def title(line: Line) -> str:  # noqa: C901 - one case a kind
         case ModelCallLine():
             sentence = _call_title(line)
         case ToolCallLine(failure=str(failure)):
-            sentence = f"Called {line.tool}: failed: {failure}"
+            sentence = f"Called {call_label(line)}: failed: {failure}"
         case ToolCallLine():
-            sentence = f"Called {line.tool}: {line.result_bytes or 0:,} bytes"
+            sentence = f"Called {call_label(line)}: {line.result_bytes or 0:,} bytes"
         case AnswerLine():
             sentence = _answer_title(line)
         case _:
@@ -193,8 +201,8 @@ def _selection_title(line: SelectionLine) -> str:
     return f"Chose {len(line.chosen):,} of {total:,} {line.of} by {chooser}"
 
 
-def _offload_title(line: OffloadLine) -> str:
-    size = f"{line.total_chars:,} characters of {line.tool}"
+def _offload_title(line: OffloadLine, label: str) -> str:
+    size = f"{line.total_chars:,} characters of {label}"
     if line.outcome == "whole":
         return f"Showed all {size}"
     shown = f"showed {line.shown_chars:,}"

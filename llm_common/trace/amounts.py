@@ -1,6 +1,6 @@
 """How many tokens a run had, how many a prompt showed, and what used a budget."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -107,8 +107,11 @@ def missing_tokens(item: PackedItem, line: PackingLine) -> int:
     return round(max(item.chars - item.chars_shown, 0) / chars_per_token)
 
 
-def by_source(line: PackingLine) -> dict[str, int]:
-    """Return the tokens of each source, then of headings and fences, then the free tokens."""
+def shares(line: PackingLine, width: int) -> list[Share]:
+    """Divide a bar among the sources, headings and fences, and the free part of a budget.
+
+    Parts without tokens are left out.
+    """
     sums = dict.fromkeys(_SOURCES, 0)
     for item in line.items:
         sums[item.source] += item.tokens
@@ -116,12 +119,6 @@ def by_source(line: PackingLine) -> dict[str, int]:
     # Includes the tokens of shown items over `MAX_LISTED`, which the line does not have.
     sums["marks"] = max(line.tokens - listed, 0)
     sums["free"] = max(line.budget - sum(sums.values()), 0)
-    return sums
-
-
-def shares(line: PackingLine, width: int) -> list[Share]:
-    """Divide a bar among the parts of a budget that are not empty, in the order of `by_source`."""
-    sums = by_source(line)
     total = max(sum(sums.values()), 1)
     parts = []
     tokens_before = start = 0
@@ -173,7 +170,7 @@ def flows(run: RecordedRun, *, returned_tokens: Mapping[str, int] = MappingProxy
     """
     packing = run.sent_packing
     names = labels(run)
-    items = _offloaded(run, names) if packing is None else _packed(packing, names)
+    items = [*(_offloaded(run, names) if packing is None else _packed(packing, names))]
     # Outputs of calls that no packing and no preview names never reached a prompt.
     known_ids = {item.id for item in items}
     for call in run.of(ToolCallLine):
@@ -189,8 +186,7 @@ def flows(run: RecordedRun, *, returned_tokens: Mapping[str, int] = MappingProxy
     return Flows(tuple(counted), are_exact)
 
 
-def _packed(packing: PackingLine, names: Mapping[str, str]) -> list[Flow]:
-    items = []
+def _packed(packing: PackingLine, names: Mapping[str, str]) -> Iterator[Flow]:
     for item in packing.items:
         # Turns are short and many, and the prompt has them in full.
         if item.source == "turn":
@@ -199,16 +195,13 @@ def _packed(packing: PackingLine, names: Mapping[str, str]) -> list[Flow]:
         item_id = "" if label == item.id else item.id
         returned = item.tokens + missing_tokens(item, packing)
         form = FORM_NAMES[item.form]
-        items.append(Flow(label, item_id, item.source, returned, item.tokens, form))
-    return items
+        yield Flow(label, item_id, item.source, returned, item.tokens, form)
 
 
-def _offloaded(run: RecordedRun, names: Mapping[str, str]) -> list[Flow]:
-    items = []
+def _offloaded(run: RecordedRun, names: Mapping[str, str]) -> Iterator[Flow]:
     for line in run.of(OffloadLine):
         item_id = line.pointer_id or ""
         label = names.get(item_id, line.tool)
         returned = round(line.total_chars / _CHARS_PER_TOKEN)
         shown = round(min(line.shown_chars, line.total_chars) / _CHARS_PER_TOKEN)
-        items.append(Flow(label, item_id, "output", returned, shown, FORM_NAMES[line.outcome]))
-    return items
+        yield Flow(label, item_id, "output", returned, shown, FORM_NAMES[line.outcome])

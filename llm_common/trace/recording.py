@@ -316,14 +316,14 @@ class Recording:
         allocation: BudgetAllocation,
         not_weighed: Mapping[str, int] = MappingProxyType({}),
     ) -> PackingLine:
-        pool_items = _items_by_key(pool)
+        pool_items = _named_items(pool)
         # A NaN compares false with every score, which would leave the order undefined.
         dropped = sorted(bundle.dropped, key=lambda account: -(_finite(account.score) or 0.0))
         # Kept items first, so that the limit leaves out the worst of the dropped ones.
         accounts = [*bundle.kept, *dropped]
         items = []
         for account in accounts[:MAX_LISTED]:
-            items.append(self._packed_item(account, pool_items[account.kind, account.id]))
+            items.append(self._packed_item(account, *pool_items[account.kind, account.id]))
         shares = asdict(allocation)
         text = bundle.render()
         return PackingLine(
@@ -342,16 +342,7 @@ class Recording:
             text=self._text(text),
         )
 
-    def _packed_item(self, account: ItemAccount, item: _Item) -> PackedItem:
-        match item:
-            case ContextFile():
-                name = item.path
-            case ContextPointer():
-                name = item.tool_name
-            case TurnEntry():
-                name = item.role
-            case _:
-                name = ""
+    def _packed_item(self, account: ItemAccount, name: str, item: _Item) -> PackedItem:
         parts = {}
         for part, value in account.parts.items():
             if isfinite(value):  # JSON has no infinity and no NaN
@@ -531,14 +522,20 @@ def digest(text: str) -> str:
     return _hex(text.encode("utf-8", "surrogatepass"))
 
 
-def _items_by_key(pool: DataPoolSnapshot) -> dict[tuple[Kind, str], _Item]:
+def _named_items(pool: DataPoolSnapshot) -> dict[tuple[Kind, str], tuple[str, _Item]]:
+    """Return the items of a pool with their names, by kind and id."""
     # By kind too, since items of two kinds can have the same id.
-    items: dict[tuple[Kind, str], _Item] = {("turn", turn.id): turn for turn in pool.session_log}
-    items |= {("file", file.id): file for file in pool.context_files}
-    items |= {("memory", memory.id): memory for memory in pool.memory_hits}
-    items |= {("output", output.pointer_id): output for output in pool.tool_outputs}
+    items: dict[tuple[Kind, str], tuple[str, _Item]] = {}
+    for turn in pool.session_log:
+        items["turn", turn.id] = turn.role, turn
+    for file in pool.context_files:
+        items["file", file.id] = file.path, file
+    for memory in pool.memory_hits:
+        items["memory", memory.id] = "", memory
+    for output in pool.tool_outputs:
+        items["output", output.pointer_id] = output.tool_name, output
     if pool.project_state is not None:
-        items["project", pool.project_state.name] = pool.project_state
+        items["project", pool.project_state.name] = "", pool.project_state
     return items
 
 
@@ -566,15 +563,10 @@ def _prompt_bytes(message: object) -> bytes:
 
 def same_bytes(before: bytes, after: bytes) -> int:
     """Return the length of the common prefix."""
-    # Bisection compares slices in C, which is far faster than a loop over bytes.
-    low, high = 0, min(len(before), len(after))
-    while low < high:
-        middle = (low + high + 1) // 2
-        if before[low:middle] == after[low:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return low
+    size = min(len(before), len(after))
+    # Of two large numbers, since a loop over bytes is slow. The first bit that differs is highest.
+    difference = int.from_bytes(before[:size]) ^ int.from_bytes(after[:size])
+    return size - (difference.bit_length() + 7) // 8
 
 
 def _hex(data: bytes) -> str:

@@ -66,8 +66,7 @@ class RecordedRun:
     @property
     def answer(self) -> AnswerLine | None:
         """Return the last answer, or None if the run has none."""
-        answers = self.of(AnswerLine)
-        return answers[-1] if answers else None
+        return next(reversed(self.of(AnswerLine)), None)
 
     @property
     def answer_text(self) -> str | None:
@@ -109,7 +108,7 @@ class RecordedRun:
         prompts = self.prompts
         if prompts:
             packings = [line for line in packings if line.seq < prompts[-1].seq] or packings
-        return packings[-1] if packings else None
+        return next(reversed(packings), None)
 
     def of(self, kind: type[LineT]) -> list[LineT]:
         """Return the lines of a kind."""

@@ -179,15 +179,12 @@ class Trace:
             with suppress(OSError):  # another process may delete the same files
                 self._delete_oldest()
         self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        attempts = 0
-        while True:
-            attempts += 1
+        for _ in range(_MAX_ATTEMPTS):
             path.parent.mkdir(mode=0o700, exist_ok=True)
-            try:
+            # Another process may just have removed the empty folder.
+            with suppress(FileNotFoundError):
                 return os.open(path, _FLAGS, 0o600)
-            except FileNotFoundError:  # another process has just removed the empty folder
-                if attempts == _MAX_ATTEMPTS:
-                    raise
+        raise FileNotFoundError(errno.ENOENT, "other processes remove its folder", str(path))
 
     def _delete_oldest(self) -> None:
         files = [path for path in self.directory.glob("*/*.jsonl") if RUN_FILE.fullmatch(path.name)]

@@ -19,7 +19,7 @@ from llm_common.trace.account import (
     why_not_chosen,
     why_out,
 )
-from llm_common.trace.amounts import by_source, missing_tokens
+from llm_common.trace.amounts import missing_tokens, shares
 from llm_common.trace.lines import (
     AnswerLine,
     Candidate,
@@ -126,6 +126,10 @@ TITLES: list[tuple[Line, str]] = [
         "Called search_context: failed: StoreError",
     ),
     (ToolCallLine(tool="find", result_bytes=1_234), "Called find: 1,234 bytes"),
+    (
+        ToolCallLine(tool="find", args='{"city":"Oslo"}', result_bytes=5),
+        "Called find city=Oslo: 5 bytes",
+    ),
     (ToolCallLine(tool="find", failure="TimeoutError"), "Called find: failed: TimeoutError"),
     (AnswerLine(status="ok", prompt_tokens=2_000), "Answered from 2,000 tokens"),
     (
@@ -163,6 +167,13 @@ def test_a_line_has_a_title(line: Line, sentence: str) -> None:
     assert title(line) == sentence
 
 
+def test_an_output_is_named_by_its_label() -> None:
+    labels = {"abc": "find city=Oslo"}
+    sentence = "Stored 9,000 characters of find city=Oslo as abc, showed 2,000"
+    assert title(offload("preview", "abc"), labels) == sentence
+    assert title(offload("whole"), labels) == "Showed all 9,000 characters of find"
+
+
 def test_shown_items_tell_how_many_tokens_are_missing() -> None:
     absent = item("c", "left_out")
     # 400 characters of the whole one are 200 tokens, and those of a part do not count.
@@ -181,17 +192,14 @@ def test_tokens_of_sources_marks_and_free_ones_sum_to_the_budget() -> None:
         item("b", "whole", tokens=200, source="turn"),
         item("c", "whole", tokens=100),
     )
-    assert by_source(line) == {
-        "project": 0,
-        "file": 400,
-        "memory": 0,
-        "output": 0,
-        "turn": 200,
-        "marks": 300,
-        "free": 100,
-    }
+    assert [(share.source, share.tokens) for share in shares(line, 60)] == [
+        ("file", 400),
+        ("turn", 200),
+        ("marks", 300),
+        ("free", 100),
+    ]
     over = line.model_copy(update={"budget": 500, "tokens": 400})
-    assert (by_source(over)["marks"], by_source(over)["free"]) == (0, 0)
+    assert [share.source for share in shares(over, 60)] == ["file", "turn"]
 
 
 def test_near_misses_are_the_five_best_that_only_the_limits_left_out() -> None:

@@ -454,21 +454,19 @@ def erase(
     requested = None if pointer is None else {*map(check_whole_pointer_id, pointer)}
     opened, location = open_store(store, reading=dry_run)
     # Collected before anything is erased, for the question and for --dry-run.
-    erasable = []
-    named: dict[str, None] = {}  # a repeated id counts once
+    by_id: dict[str, _ErasableQuery] = {}  # a repeated id counts once
     for text in queries:
-        named_id = find_query_id(opened, text)
-        if named_id is None:
+        query_id = find_query_id(opened, text)
+        if query_id is None:
             say(no_query(text))
-        else:
-            named[named_id] = None
-    for query_id in named:
+            continue
         files = QueryFiles.of(opened.records.blobs, query_id)
         stored_ids = files.by_pointer.keys()
         pointer_ids = sorted(stored_ids if requested is None else stored_ids & requested)
         if pointer_ids:
             total_bytes = sum(map(files.size, pointer_ids))
-            erasable.append(_ErasableQuery(query_id, tuple(pointer_ids), total_bytes))
+            by_id[query_id] = _ErasableQuery(query_id, tuple(pointer_ids), total_bytes)
+    erasable = [*by_id.values()]
     if not erasable:
         end(f"There is nothing to erase in {location}.", ExitCode.NOTHING)
     count = sum(len(query.pointers) for query in erasable)

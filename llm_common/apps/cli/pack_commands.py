@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from llm_common.apps.cli.terminal import (
@@ -15,6 +14,7 @@ from llm_common.apps.cli.terminal import (
     end,
     print_json,
     print_text,
+    rows_table,
     safe_text,
     show_progress,
     stderr_console,
@@ -34,6 +34,12 @@ _REASONS = {
     "poor_match": "matches far less than the best",
     "below_cut_off": "scores too low",
     "limit_reached": "enough files",
+}
+# Why nothing was packed, from the reason that is easiest to remedy: the files do match.
+_NOTHING = {
+    "no_room": "the budget is too small for a passage. Use a larger --budget",
+    "empty": "the matching files are empty. Name other paths, or use words of other files",
+    "below_cut_off": "no file scores that much, the best has {best:.2f}. Use a lower --min-score",
 }
 
 
@@ -205,14 +211,10 @@ def _document(pack: "FolderPack", *, explain: bool) -> dict[str, object]:
 def _show(pack: "FolderPack", console: Console, *, explain: bool) -> None:
     """Print the chosen files with reasons, then counts, times and notes."""
     files = [*pack.files, *pack.dropped] if explain else pack.files
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("File", overflow="fold")
-    table.add_column("Form", no_wrap=True)
-    table.add_column("Tokens", justify="right", no_wrap=True)
-    table.add_column("Score", justify="right", no_wrap=True)
-    table.add_column("Why")
+    columns: dict[str, type] = {"File": str, "Form": str, "Tokens": int, "Score": int, "Why": str}
     if explain:
-        table.add_column("Parts")
+        columns["Parts"] = str
+    rows = []
     for file in files:
         style = "dim" if file.form == "left_out" else ""
         cells: list[str | Text] = [
@@ -224,8 +226,8 @@ def _show(pack: "FolderPack", console: Console, *, explain: bool) -> None:
         ]
         if explain:
             cells.append(" ".join(f"{name}={value:z.2f}" for name, value in file.parts.items()))
-        table.add_row(*cells)
-    console.print(table)
+        rows.append(cells)
+    console.print(rows_table(columns, rows))
     tokens = f"{pack.tokens:,} of {pack.bundle.metadata.budget:,} tokens ({pack.counter})"
     console.print(
         f"{counted(len(pack.files), 'file')}, {tokens}",
@@ -258,14 +260,9 @@ def _why_nothing(pack: "FolderPack") -> str:
     if not pack.searched:
         return "no file was left to search. Name other paths or options"
     reasons = {file.reason for file in pack.dropped}
-    # Ordered from the reason that is easiest to remedy: the files do match.
-    if "no_room" in reasons:
-        return "the budget is too small for a passage. Use a larger --budget"
-    if "empty" in reasons:
-        return "the matching files are empty. Name other paths, or use words of other files"
-    if "below_cut_off" in reasons:
-        best = f"{pack.dropped[0].score:.2f}"
-        return f"no file scores that much, the best has {best}. Use a lower --min-score"
+    for reason, sentence in _NOTHING.items():
+        if reason in reasons:
+            return sentence.format(best=pack.dropped[0].score)
     return (
         f"none of {pack.searched:,} files has a word of the question. "
         "Use words that occur in the files"

@@ -333,22 +333,37 @@ def print_rows(columns: Mapping[str, type], rows: Iterable[Iterable[object]]) ->
         rows: The cells. None is printed as an empty cell, and each is cut to 300 characters.
     """
     console = stdout_console()
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name, kind in columns.items():
-        # Folded and not cut, since an id in the table may be copied into the next command.
-        table.add_column(name, justify="right" if kind is int else "left", overflow="fold")
-    for row in rows:
-        cells: list[Text] = []
-        for value in row:
-            text = "" if value is None else one_line(str(value), max_chars=_MAX_CELL_CHARS)
-            cells.append(safe_text(text))
-        if console.is_terminal:
-            table.add_row(*cells)
-        else:
-            # `one_line` replaced the tabs of the cells, so each tab is between two cells.
-            typer.echo("\t".join(cell.plain for cell in cells))
     if console.is_terminal:
-        console.print(table, soft_wrap=False)
+        console.print(rows_table(columns, rows), soft_wrap=False)
+        return
+    for row in rows:
+        # `one_line` replaced the tabs of the cells, so each tab is between two cells.
+        typer.echo("\t".join(_cell(value).plain for value in row))
+
+
+def rows_table(
+    columns: Mapping[str, type], rows: Iterable[Iterable[object]], *, title: str | None = None
+) -> Table:
+    """Return rows as a table for a terminal. See `print_rows`. A `Text` is a cell as it is."""
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
+    for name, kind in columns.items():
+        is_number = kind is int
+        # Folded and not cut, since an id in the table may be copied into the next command.
+        table.add_column(
+            name,
+            justify="right" if is_number else "left",
+            overflow="fold",
+            no_wrap=is_number,
+        )
+    for row in rows:
+        table.add_row(*map(_cell, row))
+    return table
+
+
+def _cell(value: object) -> Text:
+    if isinstance(value, Text):
+        return value
+    return safe_text("" if value is None else one_line(str(value), max_chars=_MAX_CELL_CHARS))
 
 
 def print_result(

@@ -2,7 +2,6 @@
 
 import asyncio
 import json as json_lib
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -53,15 +52,6 @@ _Source = Annotated[
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class _ListedTool:
-    """A tool with the tokens of its whole definition, and its signature."""
-
-    name: str
-    tokens: int
-    signature: str
-
-
 @tools.command("list", epilog=example("tools list mcp.json"))
 def list_(source: _Source, *, limit: Limit = 100, offset: Offset = 0, json: AsJson = False) -> None:
     """List the tools with the tokens that each definition costs in every call.
@@ -71,12 +61,14 @@ def list_(source: _Source, *, limit: Limit = 100, offset: Offset = 0, json: AsJs
     from llm_common.core import DefaultCounter, counter_label
 
     counter = DefaultCounter()
-    listed: list[_ListedTool] = []
+    listed = []
+    tokens = 0
     for tool in sorted(_read_tools(source, silent=json), key=lambda tool: tool.name):
-        listed.append(_ListedTool(tool.name, counter.count(tool.text), tool.signature))
-    tokens = sum(tool.tokens for tool in listed)
+        tool_tokens = counter.count(tool.text)  # of the whole definition
+        listed.append({"name": tool.name, "tokens": tool_tokens, "signature": tool.signature})
+        tokens += tool_tokens
     page = listed[offset : offset + limit]
-    rows = [(tool.name, tool.tokens, tool.signature) for tool in page]
+    rows = [tool.values() for tool in page]
     sums = {"total": len(listed), "tokens": tokens, "counter": counter_label()}
     columns = {"Tool": str, "Tokens": int, "Signature": str}
     print_result({**sums, "tools": page}, columns, rows, as_json=json)

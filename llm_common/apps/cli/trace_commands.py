@@ -16,6 +16,7 @@ from llm_common.apps.cli.terminal import (
     example,
     print_json,
     print_text,
+    rows_table,
     safe_text,
     say,
     stdout_console,
@@ -153,21 +154,13 @@ def _budget_bar(line: "PackingLine") -> Text:
 
 
 def _unseen_table(items: "Sequence[account.Unseen]") -> Table:
-    table = Table(
-        title=f"What the model did not see ({len(items):,})",
-        title_justify="left",
-        box=None,
-        pad_edge=False,
-    )
-    table.add_column("What", no_wrap=True)
-    table.add_column("Id", overflow="fold", max_width=32)
-    table.add_column("Why", ratio=1)
-    table.add_column("Score", justify="right", no_wrap=True)
+    rows = []
     for item in items[:_MAX_ROWS]:
         name = f"\n{item.name}" if item.name not in {"", item.id} else ""
         why = safe_text(item.why)
         if item.is_near:
             why = safe_text(f"near miss: {item.why}", style="bold")
         score = "" if item.score is None else f"{item.score:.2f}"
-        table.add_row(item.source, safe_text(f"{item.id}{name}"), why, score)
-    return table
+        rows.append((item.source, safe_text(f"{item.id}{name}"), why, score))
+    columns = {"What": str, "Id": str, "Why": str, "Score": int}
+    return rows_table(columns, rows, title=f"What the model did not see ({len(items):,})")

@@ -71,7 +71,8 @@ class Marker:
             groups.append(rf"(?P<evidence>(?<![\w.])(?:{escaped})(?!\w))")
         if words := _word_patterns(query):
             groups.append(rf"(?P<word>(?<!\w)(?:{'|'.join(words)})(?!\w))")
-        self._pattern = re.compile("|".join(groups), re.IGNORECASE) if groups else None
+        # Without words and values, the pattern matches nothing.
+        self._pattern = re.compile("|".join(groups) or r"(?!)", re.IGNORECASE)
         self._marks_left = _MAX_MARKS
         self.has_evidence = False
 
@@ -102,14 +103,22 @@ class Marker:
             rows.append(tuple(self.fragments(cell, are_marked=are_marked) for cell in cells))
         return TablePart(title, tuple(_CELL.findall(names)), tuple(rows))
 
-    def find(self, text: str) -> int | None:
-        """Return where the first match begins, or None without one."""
-        match = self._pattern.search(text) if self._pattern else None
-        return match.start() if match else None
+    def around(self, text: str, *, before: int, chars: int) -> str:
+        """Return the part of a text that begins before the first match, "" without a match."""
+        match = self._pattern.search(text)
+        if match is None:
+            return ""
+        start = max(match.start() - before, 0)
+        part = text[start : start + chars]
+        if start:
+            part = f"…{part}"
+        if start + chars < len(text):
+            part += "…"
+        return part
 
     def fragments(self, text: str, *, are_marked: bool = True) -> tuple[Fragment, ...]:
         """Return a text in pieces, of which those that match are marked."""
-        if self._pattern is None or not are_marked:
+        if not are_marked:
             return (Fragment(text),)
         fragments = []
         end = 0

@@ -1,8 +1,8 @@
 """The page of a stored result: its records as tables, its text in parts, and its download."""
 
 import re
+from bisect import bisect_right
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Final, Literal, NamedTuple
 
 import orjson
@@ -147,24 +147,20 @@ def read_part(payload: bytes, *, view: View, number: int, line: int = 0) -> Resu
     else:
         text, form = _indented(payload)
     bounds = [0, *_part_ends(text)]
-    line_counts = [0]  # number of line ends before each bound
-    for start, end in pairwise(bounds):
-        line_counts.append(line_counts[-1] + text.count("\n", start, end))
     if line:
-        number = sum(count < line for count in line_counts[:-1])
+        offset = sum(len(before) + 1 for before in text.split("\n")[: line - 1])
+        number = bisect_right(bounds, offset)
     count = len(bounds) - 1
     number = min(max(number, 1), count)
-    part = text[bounds[number - 1] : bounds[number]]
-    last_line = line_counts[number]
-    if not part.endswith("\n"):
-        last_line += 1
+    start, end = bounds[number - 1 : number + 1]
     return ResultPart(
-        text=part,
+        text=text[start:end],
         number=number,
         count=count,
-        first_line=line_counts[number - 1] + 1,
-        last_line=last_line,
-        lines=line_counts[-1] + 1,
+        first_line=text.count("\n", 0, start) + 1,
+        # A line end at the end of the part belongs to its last line.
+        last_line=text.count("\n", 0, max(end - 1, 0)) + 1,
+        lines=text.count("\n") + 1,
         form=form,
     )
 

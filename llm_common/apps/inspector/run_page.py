@@ -13,13 +13,11 @@ from llm_common.trace import (
     Flows,
     Line,
     ModelCallLine,
-    OffloadLine,
     PackingLine,
     RecordedRun,
     SentMessage,
     ToolCallLine,
     account,
-    call_label,
     flows,
     labels,
     missing_tokens,
@@ -149,15 +147,6 @@ class RunPage:
             if self.flows.are_exact and flow.id == item.id:
                 return f"{flow.returned - flow.shown:,} tokens of it"
         return item.missing
-
-    def title(self, line: Line) -> str:
-        """Return the title of a step, with the arguments of a call in place of the id."""
-        if isinstance(line, ToolCallLine):
-            return account.title(line).replace(line.tool, call_label(line), 1)
-        if isinstance(line, OffloadLine) and line.pointer_id and line.outcome != "whole":
-            shown = f"{line.shown_chars:,} of {line.total_chars:,} characters"
-            return f"Stored {self.labels[line.pointer_id]} and previewed {shown}"
-        return account.title(line)
 
 
 def run_page(

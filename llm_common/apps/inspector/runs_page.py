@@ -1,9 +1,8 @@
 """The page that lists runs: finds the traces in a folder, and reads only what the page shows."""
 
 import os
-from collections import deque
-from collections.abc import Iterator
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -58,13 +57,10 @@ class RecordedRuns:
 
     def strangers(self) -> list[str]:
         """Return the first 20 `.jsonl` files that are not runs, each with the reason."""
-        sentences: list[str] = []
-        for path in self._paths(None):
-            if len(sentences) == _MAX_STRANGERS:
-                break
-            if reason := why_no_run(path):
-                sentences.append(f"{path.name} {reason}")
-        return sentences
+        strangers = (
+            f"{path.name} {reason}" for path in self._paths(None) if (reason := why_no_run(path))
+        )
+        return [*islice(strangers, _MAX_STRANGERS)]
 
     def run(self, folder: str, run_id: str) -> RecordedRun:
         """Return a whole run.
@@ -99,32 +95,17 @@ class RecordedRuns:
 
     def _paths(self, folder: str | None) -> list[Path]:
         """Return the files of runs, newest first."""
-        paths: list[Path] = []
-        for directory in self._directories():
-            if folder not in {None, directory.name}:
-                continue
-            for entry in _entries(directory):
-                if entry.name.endswith(".jsonl") and entry.is_file(follow_symlinks=False):
-                    paths.append(Path(entry.path))
-        # File names begin with the time of the run.
-        return sorted(paths, key=lambda path: path.name, reverse=True)
-
-    def _directories(self) -> Iterator[Path]:
-        """Yield the folder itself, which may have copies of traces, and its subfolders."""
         if self.directory is None:
-            return
-        todo = deque([(self.directory, 0)])
-        count = 0
-        while todo and count < _MAX_DIRECTORIES:
-            directory, depth = todo.popleft()
-            count += 1
-            yield directory
-            for entry in _entries(directory) if depth < _MAX_DEPTH else ():
-                if entry.is_dir(follow_symlinks=False):
-                    todo.append((Path(entry.path), depth + 1))
-
-
-def _entries(directory: Path) -> Iterator[os.DirEntry[str]]:
-    """Yield the entries of a directory, none if it cannot be read."""
-    with suppress(OSError), os.scandir(directory) as entries:
-        yield from entries
+            return []
+        paths = []
+        # Includes the folder itself, which may have copies of traces. Links are not followed, and
+        # what cannot be read is left out.
+        for root, folders, names in islice(os.walk(self.directory), _MAX_DIRECTORIES):
+            directory = Path(root)
+            if len(directory.relative_to(self.directory).parts) == _MAX_DEPTH:
+                folders.clear()  # not entered
+            if folder in {None, directory.name}:
+                paths += [directory / name for name in names if name.endswith(".jsonl")]
+        files = [path for path in paths if path.is_file() and not path.is_symlink()]
+        # File names begin with the time of the run.
+        return sorted(files, key=lambda path: path.name, reverse=True)

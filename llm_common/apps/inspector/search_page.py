@@ -34,16 +34,8 @@ def search_rows(matches: Sequence[PointerMatch], words: str) -> list[SearchRow]:
         marker = Marker(words, ())
         name = marker.fragments(output_label(match.pointer))
         # Without a search in results, the record has the beginning of the result.
-        passage = match.passage or _around(marker, match.pointer.digest)
+        passage = match.passage or marker.around(
+            match.pointer.digest, before=_CHARS_BEFORE, chars=_EXCERPT_CHARS
+        )
         rows.append(SearchRow(match, name, marker.fragments(passage)))
     return rows
-
-
-def _around(marker: Marker, text: str) -> str:
-    """Return the part of a text around its first marked word, or "" without one."""
-    first = marker.find(text)
-    if first is None:
-        return ""
-    start = max(first - _CHARS_BEFORE, 0)
-    end = start + _EXCERPT_CHARS
-    return f"{'…' if start else ''}{text[start:end]}{'…' if end < len(text) else ''}"
