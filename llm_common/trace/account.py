@@ -284,9 +284,9 @@ def _why_no_room(item: PackedItem, line: PackingLine) -> str:
             f"No passage of it fits: {free} of {line.budget:,} tokens are free. Files share them "
             f"by score. It scores {item.score:.2f}, the best file {best:.2f}."
         )
-    needed = f"{missing_tokens(item, line):,}"
     sentence = (
-        f"It does not fit: it needs about {needed} tokens, and {free} of {line.budget:,} are free."
+        f"It does not fit: it needs about {missing_tokens(item, line):,} tokens, "
+        f"and {free} of {line.budget:,} are free."
     )
     # Nothing was packed, so no other item took its tokens.
     if not line.tokens:

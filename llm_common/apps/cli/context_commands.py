@@ -360,8 +360,8 @@ def search(
         names = listed(result.unreadable_queries)
         say(f"Queries not searched because they cannot be read: {names}.")
     if not count:
-        message = f"None of {result.searched:,} pointers in {location} has a word of "
-        message += f"{words[:200]!r}."
+        about = f"{result.searched:,} pointers in {location}"
+        message = f"None of {about} has a word of {words[:200]!r}."
         if look_in == "calls":
             message += " Use --in results to search whole results."
         end(message, ExitCode.NOTHING)

@@ -230,6 +230,7 @@ class Inspector:
             "run.html",
             run=run,
             page=run_page(run, returned_tokens=self._tokens.of([run])),
+            labels=labels(run),
             folder=folder,
             is_stored=folder in self._blobs.folders(),
         )

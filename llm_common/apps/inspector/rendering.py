@@ -22,7 +22,7 @@ from llm_common.apps.inspector import formats, run_page
 from llm_common.apps.inspector.run_page import IndexEntry, Neighbours
 from llm_common.storage import folder_of
 from llm_common.text import inert, stable_json
-from llm_common.trace import FORM_NAMES, RecordedRun, account, missing_tokens, shares
+from llm_common.trace import FORM_NAMES, RecordedRun, account, labels, missing_tokens, shares
 
 PAGE_ROWS: Final = 50
 """Number of rows on one page of a list."""
@@ -74,7 +74,9 @@ def render_html(
             The others are estimated by their length.
     """
     page = run_page.run_page(run, evidence=evidence, returned_tokens=returned_tokens)
-    return render("run_file.html", run=run, page=page, folder="", neighbours=neighbours)
+    return render(
+        "run_file.html", run=run, page=page, labels=labels(run), folder="", neighbours=neighbours
+    )
 
 
 def render_index(entries: Sequence[IndexEntry], *, title: str = "Runs") -> str:
@@ -134,7 +136,7 @@ def _environment() -> Environment:
         "now": lambda: datetime.now(UTC),  # a function, since the environment is cached
         "result_shape": result_shape,
         "page_rows": PAGE_ROWS,
-        "run_values": run_page,
+        "run_page": run_page,
         "shares": shares,
         "style": Markup(_style()),  # noqa: S704 - our own text
     }

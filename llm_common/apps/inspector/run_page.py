@@ -19,7 +19,6 @@ from llm_common.trace import (
     ToolCallLine,
     account,
     flows,
-    labels,
     missing_tokens,
 )
 
@@ -129,14 +128,12 @@ class RunPage:
 
     Attributes:
         flows: What each output returned, and how much of it was shown.
-        labels: The labels of outputs by id.
         messages: The messages of the prompt. Empty if the trace has no texts.
         has_evidence: Whether a part of a message is marked as evidence.
         evidence: The values that the caller named as evidence.
     """
 
     flows: Flows
-    labels: dict[str, str]
     messages: tuple[ShownMessage, ...]
     has_evidence: bool
     evidence: tuple[str, ...] = ()
@@ -166,7 +163,6 @@ def run_page(
     marker = Marker(run.question, evidence or values_of(run.answer_text or "", run.question))
     return RunPage(
         flows=flows(run, returned_tokens=returned_tokens),
-        labels=labels(run),
         messages=tuple(shown_messages(run, marker)),
         has_evidence=marker.has_evidence,
         evidence=tuple(evidence),

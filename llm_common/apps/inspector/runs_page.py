@@ -1,6 +1,7 @@
 """The page that lists runs: finds the traces in a folder, and reads only what the page shows."""
 
 import os
+import stat
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
@@ -97,15 +98,19 @@ class RecordedRuns:
         """Return the files of runs, newest first."""
         if self.directory is None:
             return []
-        paths = []
+        paths: list[Path] = []
         # Includes the folder itself, which may have copies of traces. Links are not followed, and
         # what cannot be read is left out.
         for root, folders, names in islice(os.walk(self.directory), _MAX_DIRECTORIES):
             directory = Path(root)
             if len(directory.relative_to(self.directory).parts) == _MAX_DEPTH:
                 folders.clear()  # not entered
-            if folder in {None, directory.name}:
-                paths += [directory / name for name in names if name.endswith(".jsonl")]
-        files = [path for path in paths if path.is_file() and not path.is_symlink()]
+            if folder not in {None, directory.name}:
+                continue
+            for name in names:
+                path = directory / name
+                with suppress(OSError):  # a directory may list files and allow no access to them
+                    if name.endswith(".jsonl") and stat.S_ISREG(path.lstat().st_mode):
+                        paths.append(path)
         # File names begin with the time of the run.
-        return sorted(files, key=lambda path: path.name, reverse=True)
+        return sorted(paths, key=lambda path: path.name, reverse=True)
