@@ -23,7 +23,7 @@ for program in programs:
     pid = os.fork()
     if not pid:
         child(program, scope)
-        os._exit(0)
+        sys.exit()
     if os.waitpid(pid, 0)[1]:
         sys.exit(1)
 """

@@ -262,11 +262,11 @@ async def test_a_result_without_a_class_fails_its_call_alone_f_172(tmp_path: Pat
 async def test_a_long_error_is_described_outside_the_event_loop(tmp_path: Path) -> None:
     def failing(texts: list[str]) -> str:
         """Fails."""
-        raise ConnectionError("down " * 40_000)
+        raise ConnectionError("down " * 20_000)
 
     def returning() -> ToolResult:
         """Returns a failure."""
-        return ToolResult(success=False, error="password=" * 300_000)
+        return ToolResult(success=False, error="password=" * 120_000)
 
     texts = [f"argument {number}" for number in range(10_000)]
     reply = calls(("failing", {"texts": texts}), ("returning", {}))

@@ -16,6 +16,7 @@ from llm_common.agents import FileContextPointerStore
 from llm_common.trace import Trace, begin_run, read_trace
 from llm_common.trace.lines import FoldLine, ToolCallLine
 from tests.forking import run_in_child
+from tests.loaded_modules import loaded_by
 from tests.trace.runs import long_story, memory, outputs, pack
 
 CALL = {"tool": "track", "args": {"city": "Oslo"}}
@@ -84,33 +85,23 @@ def test_the_environment_names_the_folder_when_a_run_begins(
     assert not read_trace(tmp_path).begin.texts  # type: ignore[union-attr]
 
 
-PROGRAM_WITHOUT_A_TRACE = """
-import sys
+IMPORTS_OF_A_PACK = """
 from llm_common.agents import AgenticExecutor
 from llm_common.folders import pack_folder
-
-pack_folder("cookie", sys.argv[1])
-print(sorted(name for name in sys.modules if name.startswith("llm_common.trace")))
 """
 
 
-@pytest.mark.parametrize("names_a_folder", [False, True])
 def test_the_trace_is_imported_only_if_the_environment_names_a_folder(
-    tmp_path: Path, names_a_folder: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "a.txt").write_text("cookie\n")
-    environment = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
-    if names_a_folder:
-        environment["LLM_COMMON_TRACE_DIR"] = str(tmp_path / "traces")
-    ran = subprocess.run(
-        [sys.executable, "-c", PROGRAM_WITHOUT_A_TRACE, tmp_path],
-        env=environment,
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    assert ("llm_common.trace.sink" in ran.stdout) is names_a_folder
-    assert [*tmp_path.glob("traces/*/*.jsonl")] != [] or not names_a_folder
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    folder = f"import os; os.environ['LLM_COMMON_TRACE_DIR'] = {str(tmp_path / 'traces')!r}\n"
+    pack = f"pack_folder('cookie', {str(tmp_path)!r})"
+    without, traced = loaded_by(pack, folder + pack, begin=IMPORTS_OF_A_PACK)
+    assert "trace.sink" not in without
+    assert "trace.sink" in traced
+    assert [*tmp_path.glob("traces/*/*.jsonl")] != []
 
 
 def test_an_invalid_query_id_gets_a_folder(tmp_path: Path) -> None:
