@@ -3,6 +3,7 @@
 import json
 import random
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 from llm_common.core import LLMMessage
@@ -50,6 +51,13 @@ def conversation(turns: int, *, seed: int = 4) -> Turn:
 
     Each fact is in one of its turns, and no fact is in the last five.
     """
+    messages: Turn = json.loads(_conversation_json(turns, seed))
+    return messages
+
+
+@cache
+def _conversation_json(turns: int, seed: int) -> str:
+    """Return a conversation as JSON, so that each caller can change a copy."""
     rng = random.Random(seed)
     places = dict(
         zip(rng.sample(range(turns - 5), min(len(FACTS), turns - 5)), FACTS.values(), strict=False)
@@ -65,7 +73,7 @@ def conversation(turns: int, *, seed: int = 4) -> Turn:
             output = prose(rng, rng.choice([20, 200, 1_500]))
             messages.append({"role": "tool", "tool_call_id": f"call_{turn}", "content": output})
         messages.append({"role": "assistant", "content": prose(rng, 40)})
-    return messages
+    return json.dumps(messages)
 
 
 def as_openai(messages: Turn) -> Sequence[Message]:
