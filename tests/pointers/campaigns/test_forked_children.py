@@ -139,7 +139,7 @@ def outcome(work: Callable[[], None]) -> str:
 
 
 @pytest.mark.parametrize(
-    "seconds", [pytest.param(5, id="short"), pytest.param(60, id="full", marks=pytest.mark.torture)]
+    "seconds", [pytest.param(2, id="short"), pytest.param(60, id="full", marks=pytest.mark.torture)]
 )
 def test_children_forked_while_threads_save_list_and_choose_end_f_201(
     tmp_path: Path, seconds: float, show_figures: ShowFigures
