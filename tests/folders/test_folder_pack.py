@@ -249,9 +249,12 @@ def test_a_passage_has_the_signatures_around_it_at_any_indentation(
 
 
 @pytest.mark.parametrize(
-    "query", ["how are strings escaped\nand decoded", "strings escaped by JSONDecoder.raw_decode"]
+    ("query", "counter"),
+    [
+        ("how are strings escaped\nand decoded", UpperBoundCounter()),
+        ("strings escaped by JSONDecoder.raw_decode", None),
+    ],
 )
-@pytest.mark.parametrize("counter", [None, UpperBoundCounter()])
 def test_more_budget_never_shows_less_of_a_file(counter: TokenCounter | None, query: str) -> None:
     shown: dict[str, int] = {}
     lines: dict[str, set[str]] = {}

@@ -155,8 +155,13 @@ def test_records_keep_their_own_numbers(tmp_path: Path) -> None:
     assert "2: 1 | Oslo | 1\n" in text
 
 
-@pytest.mark.parametrize("counter", [ExactCounter(), UpperBoundCounter(), Characters()])
-@pytest.mark.parametrize("options", [{name: True} for name in EVERYTHING] + [EVERYTHING])
+@pytest.mark.parametrize(
+    ("options", "counter"),
+    [
+        *(({name: True}, ExactCounter()) for name in EVERYTHING),
+        *((EVERYTHING, counter) for counter in (ExactCounter(), UpperBoundCounter(), Characters())),
+    ],
+)
 def test_the_budget_is_hard_with_every_option(
     counter: TokenCounter, options: dict[str, Any]
 ) -> None:
@@ -172,7 +177,7 @@ def test_more_budget_never_shows_less_of_a_file_with_every_option(
     counter: TokenCounter | None,
 ) -> None:
     shown: dict[str, set[str]] = {}
-    for budget in sorted({*BUDGETS, *range(900, 1_100, 20)}):
+    for budget in sorted({*BUDGETS, *range(900, 1_100, 60)}):
         pack = pack_folder(
             QUESTION, STANDARD_JSON, budget_tokens=budget, counter=counter, **EVERYTHING
         )
@@ -209,7 +214,7 @@ def many_folders(tmp_path: Path) -> Path:
     return write(tmp_path / "many", files)
 
 
-@pytest.mark.parametrize("budget", [600, 1_000, 4_000, 90_000])
+@pytest.mark.parametrize("budget", [600, 4_000, 90_000])
 def test_the_tree_takes_at_most_a_tenth_of_the_budget(tmp_path: Path, budget: int) -> None:
     pack = pack_folder("expire the cookie", many_folders(tmp_path), budget_tokens=budget, tree=True)
     begin, end = pack.text.index("## File tree"), pack.text.index("## Files")
@@ -239,7 +244,7 @@ def test_each_budget_has_an_answer_with_every_option(
     short_lines = "def expire_cookie():\n" + "    a\n" * 180
     files: dict[str, str | bytes] = {f"part{number}/x.md": "nothing\n" for number in range(40)}
     folder = write(tmp_path / "lines", {**files, "cookies.py": short_lines})
-    for budget in (256, *range(380, 640, 20), 700, 800):
+    for budget in (256, *range(380, 640, 40), 800):
         pack = pack_folder("expire the cookie", folder, budget_tokens=budget, **options)
         assert pack.files, budget
 
