@@ -272,11 +272,11 @@ async def test_leaving_a_stream_closes_the_connection(how: str) -> None:
         OpenAICompatibleClient(server.config(timeout_s=60)) as client,
     ):
         task = asyncio.create_task(leave(client))
-        await asyncio.wait_for(begun.wait(), timeout=10)
+        await asyncio.wait_for(begun.wait(), timeout=60)
         if how == "cancelled":
             task.cancel()
         await asyncio.wait([task])
-        await asyncio.wait_for(ended.wait(), timeout=10)
+        await asyncio.wait_for(ended.wait(), timeout=60)
         assert (client.usage.calls, client.usage.unpriced_calls) == (1, 1)
 
 

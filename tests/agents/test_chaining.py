@@ -545,11 +545,11 @@ async def test_a_run_out_of_time_ends_its_tools_and_says_so(tmp_path: Path) -> N
             ended.set()
 
     executor, _ = executor_of(
-        tmp_path, calls(("slow", {})), tools=ToolRegistry([slow]), limits=RunLimits(timeout_s=1.0)
+        tmp_path, calls(("slow", {})), tools=ToolRegistry([slow]), limits=RunLimits(timeout_s=2.0)
     )
     results = await executor.execute_plan(["Wait", "Go on"], "q1")
     assert ended.is_set()
-    assert "tool 'slow' was ended: the 1.0 seconds that timeout_s allows are over" in (
+    assert "tool 'slow' was ended: the 2.0 seconds that timeout_s allows are over" in (
         results[0].error or ""
     )
 

@@ -148,7 +148,7 @@ async def test_a_tool_that_ignores_cancellation_is_left_f_203(
         ToolRegistry([tool.stay]),
         ToolContextManager(tmp_path),
         selector=LexicalToolSelector(),
-        limits=RunLimits(timeout_s=0.2),
+        limits=RunLimits(timeout_s=1.0),
     )
     calls = [{"tool": "stay", "args": {}}, {"tool": "stay", "args": {}}]
     async with asyncio.timeout(60):

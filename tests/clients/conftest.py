@@ -30,7 +30,7 @@ class Adapter:
 
     @asynccontextmanager
     async def client(
-        self, base_url: str, *, timeout_s: float = 5.0, own_timeout_s: float = 5.0
+        self, base_url: str, *, timeout_s: float = 60.0, own_timeout_s: float = 60.0
     ) -> AsyncIterator[LLMClient]:
         """Yield a client of an address. `own_timeout_s` is the third-party client's timeout."""
         if not self.real:

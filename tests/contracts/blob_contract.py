@@ -238,7 +238,7 @@ class LockingBlobStoreContract(BlobStoreContract):
         with ThreadPoolExecutor(1) as threads:
             holding = threads.submit(hold)
             held.wait(10)
-            with pytest.raises(LockTimeoutError), blobs.lock("q"):
+            with pytest.raises(LockTimeoutError), blobs.lock("q", timeout_s=0.05):
                 pytest.fail("entered a folder that another holds")
             done.set()
             holding.result()

@@ -97,7 +97,7 @@ class Loopback:
             "api_key": SecretStr(KEY),
             "base_url": f"{self.scheme}://127.0.0.1:{self.port}/v1",
             "default_model": "test-model",
-            "timeout_s": 5.0,
+            "timeout_s": 60.0,
         }
         return LLMConfig.model_validate(settings | changes)
 

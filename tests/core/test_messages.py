@@ -101,8 +101,8 @@ async def test_a_dict_is_sent_as_a_message() -> None:
 
 async def test_a_client_behind_ask_gets_messages_also_for_dicts() -> None:
     client = ScriptedClient([json.dumps({"tool": "t", "args": {}}), "text"])
-    await ask(client, [CLEAR["dict"][0]], reply_model=ToolCall, model=None, timeout_s=5)
-    await answer_text(client, [CLEAR["dict"][0]], model=None, timeout_s=5)
+    await ask(client, [CLEAR["dict"][0]], reply_model=ToolCall, model=None, timeout_s=60)
+    await answer_text(client, [CLEAR["dict"][0]], model=None, timeout_s=60)
     assert [call.messages for call in client.calls] == [(USER,), (USER,)]
 
 

@@ -56,7 +56,7 @@ _CANDIDATES = [
 async def choose_tools(
     client: Any,
     *,
-    timeout_s: float = 5.0,
+    timeout_s: float = 60.0,
     fallback_model: str | None = None,
     query: str = "weather in Ulm",
 ) -> Outcome:
@@ -74,7 +74,7 @@ async def choose_tools(
 async def choose_pointers(
     client: Any,
     *,
-    timeout_s: float = 5.0,
+    timeout_s: float = 60.0,
     fallback_model: str | None = None,
     query: str = "weather in Ulm",
 ) -> Outcome:

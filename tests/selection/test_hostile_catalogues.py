@@ -161,11 +161,11 @@ async def test_hung_threads_of_the_application_block_no_selection_f_161(kind: st
         if kind == "tools":
             client = ScriptedClient([CALL])
             selection: Any = await ToolSelector(
-                client, ToolSelectionConfig(timeout_s=10)
+                client, ToolSelectionConfig(timeout_s=60)
             ).select_detailed(task=TASK, tool_registry=tools(ANY_JSON))
         else:
             client = ScriptedClient(['{"pointer_ids": ["24248a36f5e3"]}'])
-            selection = await ContextRelevanceSelector(client, timeout_s=10).select_detailed(
+            selection = await ContextRelevanceSelector(client, timeout_s=60).select_detailed(
                 query="rain", pointers=[POINTER]
             )
     finally:

@@ -628,7 +628,7 @@ async def test_a_silent_client_ends_in_a_timeout_s2_11_f_133() -> None:
 
     loop = asyncio.get_running_loop()
     started = loop.time()
-    config = ToolSelectionConfig(timeout_s=0.05, fallback_model="second")
+    config = ToolSelectionConfig(timeout_s=0.5, fallback_model="second")
     selection = await select(ScriptedClient([], default=ignore_cancellation), config=config)
     assert loop.time() - started < 10
     assert (selection.status, selection.calls) == ("timeout", ())
@@ -717,11 +717,11 @@ async def test_one_deadline_is_shared_by_both_attempts_s2_11() -> None:
 
     assert ToolSelectionConfig(timeout_s=3).total_s == 3
     assert ToolSelectionConfig(timeout_s=3, fallback_model="second").total_s == 6
-    config = ToolSelectionConfig(timeout_s=0.15, fallback_model="second")
+    config = ToolSelectionConfig(timeout_s=0.5, fallback_model="second")
     loop = asyncio.get_running_loop()
     started = loop.time()
     selection = await select(ScriptedClient([hang, hang]), config=config)
-    assert 0.25 < loop.time() - started < 1.3
+    assert 0.9 < loop.time() - started < 10
     assert (selection.status, len(selection.attempts)) == ("timeout", 2)
 
 

@@ -38,8 +38,7 @@ SECRET = b"outside the store"
 class TestFileBlobStore(LockingBlobStoreContract):
     @pytest.fixture(params=["full", "rename"])
     def blobs(self, request: pytest.FixtureRequest, tmp_path: Path) -> LockingBlobStore:
-        # Long enough for 40 flushed puts in 4 threads on a busy disk.
-        return FileBlobStore(tmp_path / "base", durability=request.param, lock_timeout_s=2.0)
+        return FileBlobStore(tmp_path / "base", durability=request.param, lock_timeout_s=60.0)
 
 
 @pytest.fixture
@@ -195,7 +194,7 @@ def test_links_swapped_in_at_any_moment_lead_nowhere_f_018(
     flipping.start()
     seen: set[bytes] = set()
     try:
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while not {b"inside", b"UnsafePathError"} <= seen and time.monotonic() < deadline:
             try:
                 seen.add(blobs.get("q/a"))

@@ -11,7 +11,7 @@ from tests.contracts.blob_contract import LockingBlobStoreContract
 class TestMemoryBlobStore(LockingBlobStoreContract):
     @pytest.fixture
     def blobs(self) -> LockingBlobStore:
-        return MemoryBlobStore(lock_timeout_s=0.5)
+        return MemoryBlobStore(lock_timeout_s=60.0)
 
     def test_location_names_the_key(self) -> None:
         assert MemoryBlobStore().location("q/a") == "memory:q/a"

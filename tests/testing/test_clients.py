@@ -73,7 +73,7 @@ async def test_default_answers_every_call_after_the_script() -> None:
 
 async def test_a_call_after_the_script_fails_a_test_of_selectors_too() -> None:
     client = ScriptedClient(['{"n": 1}'])
-    assert await ask(client, MESSAGES, reply_model=Reply, model=None, timeout_s=1) == Reply(n=1)
+    assert await ask(client, MESSAGES, reply_model=Reply, model=None, timeout_s=60) == Reply(n=1)
     with pytest.raises(UnexpectedCallError, match="call 2 has no reply"):
-        await ask(client, MESSAGES, reply_model=Reply, model=None, timeout_s=1)
+        await ask(client, MESSAGES, reply_model=Reply, model=None, timeout_s=60)
     assert not issubclass(UnexpectedCallError, Exception)

@@ -28,7 +28,7 @@ def test_it_serves_on_loopback_until_it_is_interrupted(tmp_path: Path) -> None:
                 r"Open http://127\.0\.0\.1:(\d+)(/\?token=[\w-]{32})\n", server.stderr.readline()
             )
             assert match
-            connection = HTTPConnection("127.0.0.1", int(match[1]), timeout=10)
+            connection = HTTPConnection("127.0.0.1", int(match[1]), timeout=60)
             connection.request("GET", match[2])
             admitted = connection.getresponse()
             admitted.read()

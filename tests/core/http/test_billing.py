@@ -136,7 +136,7 @@ async def test_an_error_reports_the_charges_also_after_a_timeout() -> None:
     charge = raw(response(429, ok(usage=usage), {"Retry-After": "0"}))
     async with (
         loopback(charge, stall) as server,
-        OpenAICompatibleClient(server.config(timeout_s=0.8)) as client,
+        OpenAICompatibleClient(server.config(timeout_s=2.0)) as client,
     ):
         with pytest.raises(LLMTimeoutError) as caught:
             await client.chat_completion(messages=MESSAGES)

@@ -204,7 +204,7 @@ async def test_ask_names_model_and_host_for_its_own_errors_too() -> None:
         OpenAICompatibleClient(server.config()) as client,
     ):
         with pytest.raises(LLMError) as caught:
-            await ask(client, MESSAGES, reply_model=ToolCall, model=None, timeout_s=5)
+            await ask(client, MESSAGES, reply_model=ToolCall, model=None, timeout_s=60)
         assert str(caught.value).startswith(
             f"model test-model at 127.0.0.1:{server.port}: The reply does not fit"
         )
@@ -229,7 +229,7 @@ class Trap:
 
 async def test_no_property_of_a_third_party_client_is_run() -> None:
     with pytest.raises(LLMError, match=r"^Trap raised ValueError"):
-        await ask(Trap(), MESSAGES, reply_model=ToolCall, model=None, timeout_s=5)
+        await ask(Trap(), MESSAGES, reply_model=ToolCall, model=None, timeout_s=60)
 
 
 async def decided(replies: list[Any], *, ends_in_s: float = 5.0) -> Outcome[str]:
@@ -285,7 +285,7 @@ def test_only_the_host_of_an_address_is_named(address: object, host: str | None)
 async def test_the_spans_of_a_failed_call_are_errors(exported: InMemorySpanExporter) -> None:
     calls: list[Callable[[OpenAICompatibleClient], Awaitable[object]]] = [
         lambda client: client.chat_completion(MESSAGES),
-        lambda client: ask(client, MESSAGES, reply_model=ToolCall, model=None, timeout_s=5),
+        lambda client: ask(client, MESSAGES, reply_model=ToolCall, model=None, timeout_s=60),
     ]
     async with (
         loopback(answer(401, b"{}"), answer(200, response(200, ok())), raw(b"")) as server,

@@ -275,7 +275,7 @@ async def test_one_deadline_spans_a_slow_stream() -> None:
         started = time.monotonic()
         with pytest.raises(LLMTimeoutError):
             await told(client)
-    assert 0.3 < time.monotonic() - started < 5
+    assert 0.3 < time.monotonic() - started < 25
 
 
 async def first_of(client: OpenAICompatibleClient) -> str:
@@ -292,7 +292,7 @@ async def test_text_arrives_early_and_closing_ends_the_connection() -> None:
         OpenAICompatibleClient(server.config(timeout_s=60)) as client,
     ):
         assert await first_of(client) == "0 "
-        await asyncio.wait_for(ended.wait(), timeout=5)
+        await asyncio.wait_for(ended.wait(), timeout=60)
         assert (client.usage.calls, client.usage.unpriced_calls) == (1, 1)
 
 
@@ -307,7 +307,7 @@ async def test_cancelling_ends_the_connection() -> None:
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        await asyncio.wait_for(ended.wait(), timeout=5)
+        await asyncio.wait_for(ended.wait(), timeout=60)
 
 
 async def test_the_cost_limit_applies_to_streams() -> None:
