@@ -44,10 +44,10 @@ demo: .demo-venv/.installed ## ask an agent eight questions over public data; DE
 
 test: .venv/.installed ## run the tests, about 90 s on two cores; CASES=tests/core runs some
 	@echo "Running $(or $(CASES),all tests except the slow campaigns of make torture) ..."
-	@$(BIN)/python -m $(PYTEST) -n auto $(CASES)
+	@$(BIN)/python -m $(PYTEST) -n auto --dist worksteal $(CASES)
 
 test-gateway: .venv/.installed ## run the gateway in front of the tests' own MCP servers
-	@$(BIN)/python -m $(PYTEST) -n auto -m mcp -o faulthandler_timeout=600 tests/apps/gateway
+	@$(BIN)/python -m $(PYTEST) -n auto --dist worksteal -m mcp -o faulthandler_timeout=600 tests/apps/gateway
 
 coverage: .venv/.installed ## run the tests, the gateway's and one framework's, and print the coverage of each package
 	@$(BIN)/python -m coverage erase
