@@ -28,17 +28,10 @@ from llm_common.folders.exclusion import (
 from llm_common.folders.file_listing import ListedFile, is_unsafe, list_paths, stat_files
 from llm_common.folders.symbols import language_of
 from llm_common.folders.tree_index import IndexCache, ProgressCallback, TreeIndex
-from llm_common.ranking.lexical import Hit, max_normalised, query_terms
+from llm_common.ranking.lexical import Hit, max_normalised
 from llm_common.redaction.redactor import DEFAULT_REDACTOR
 
 _Value = TypeVar("_Value")
-
-_MAX_NAMES = 64
-_MIN_NAME_CHARS = 4
-# `snake_case`, `camelCase`, names before a parenthesis or in backquotes, and names after a dot.
-_CODE_NAME = re.compile(
-    r"\b(?:(?=[A-Za-z]*_[A-Za-z]|[A-Za-z]*[a-z0-9][A-Z])\w+|[A-Za-z_]\w*(?=\())|(?<=`)[A-Za-z_]\w*(?=`)|(?<=\w\.)[A-Za-z_]\w*"
-)
 
 _MAX_WEIGHED = 60  # relevant files rank well above this, and each further file has to be read
 
@@ -48,13 +41,10 @@ _CODE = 0.7  # code answers most questions about a folder, although prose matche
 _SECONDARY = 0.5  # the share of `_CODE` for vendored code, documentation, examples and scripts
 _SIZE = 0.05  # per tenfold size: BM25 prefers short files, and long ones answer more often
 _NAMED = 0.5  # for a path in the query, divided among the files that it may mean
-_DEFINES = 0.2  # for a name in the query, divided among the files that define it
 _TEST_LOSS_OF_CHANGES = 0.1  # a change of code often changes its tests too
 _TEST_LOSS = 0.4  # tests seldom answer a question or explain a bug
-_RECENT = 0.2  # not measured, because the evaluation sets have no modification times
+_RECENT = 0.1  # per file, fading over a week: .006 and .012 of 171 commits' files
 _WEEK_S = 7 * 24 * 3600.0
-_MAX_DEFINERS = 5  # a name that more files define is an ordinary word
-_TEST_WORDS = frozenset({"test", "tests", "testing"})
 _IS_QUESTION_OR_REPORT = re.compile(
     r"[?\n]|\A(?:what|where|when|which|who|whose|why|how|is|are|do|does|did|can|could|should|explain|find|show|describe)\b",
     re.IGNORECASE,
@@ -94,7 +84,6 @@ class FolderSearch:
         scores: The match with the query, for the files that share a word with it.
         titles: The match with the first line of the query.
         words: Up to four words of the query that a file contains, rarest first.
-        definers: For each name in the query that looks like code, the files that define it.
         left_out: Number of files that may not be packed, by reason. A folder that was not entered
             counts as one.
         read: Number of packable files that were read because the index did not have their current
@@ -106,7 +95,6 @@ class FolderSearch:
     scores: dict[str, float] = field(default_factory=dict)
     titles: dict[str, float] = field(default_factory=dict)
     words: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    definers: dict[str, list[str]] = field(default_factory=dict)
     left_out: Counter[str] = field(default_factory=Counter)
     read: int = 0
 
@@ -151,15 +139,6 @@ def first_line(query: str) -> str:
     return query.strip().partition("\n")[0]
 
 
-def code_names(query: str) -> list[str]:
-    """Return the first 64 names in a query that look like code.
-
-    These are `get_page`, `getPage`, `page()`, `.page`, and names in backquotes.
-    """
-    names = dict.fromkeys(_CODE_NAME.findall(query))
-    return [name for name in names if len(name) >= _MIN_NAME_CHARS][:_MAX_NAMES]
-
-
 def path_stub(path: str) -> ContextFile:
     """Return a file without its text, for rules that need only the path."""
     return ContextFile(id=path, path=path, name=PurePosixPath(path).name, content="")
@@ -190,7 +169,6 @@ def _search(
             hits=index.search(query),
             title_hits=index.search(first_line(query)),
             words=index.matched_words(query),
-            definers={name: index.defining(name) for name in code_names(query)},
         )
 
     search = indexes.use(
@@ -209,9 +187,6 @@ def _search(
         {hit.key: hit.score for hit in search.title_hits}, displayed
     )
     result.words |= _by_displayed_path(search.words, displayed)
-    for name, paths in search.definers.items():
-        definers = result.definers.setdefault(name, [])
-        definers += [displayed[path] for path in paths if path in displayed]
     result.left_out.update(search.skip_reasons.values())
     if excluded:
         result.left_out["excluded"] += len(excluded)
@@ -233,7 +208,6 @@ class _IndexSearch(NamedTuple):
     hits: list[Hit]
     title_hits: list[Hit]
     words: dict[str, tuple[str, ...]]
-    definers: dict[str, list[str]]
 
 
 def _listed(root: Path, file_filter: FileFilter, left_out: Counter[str]) -> Iterator[ListedFile]:
@@ -266,7 +240,7 @@ def candidate_files(
     """Return the files worth weighing for a query, each once, with their scores.
 
     The files that the caller named come first. Then come the 60 files with the highest scores,
-    among those that share a word with the query, or whose path or definitions it names.
+    among those that share a word with the query, or whose path it names.
 
     Args:
         query: The question.
@@ -339,13 +313,8 @@ def _parts_by_path(query: str, search: FolderSearch) -> dict[str, dict[str, floa
     mentioned = MentionFinder(map(path_stub, search.files)).find(query)
     homonyms = Counter(PurePosixPath(path).name for path in mentioned)
     named = {path: _NAMED / homonyms[PurePosixPath(path).name] for path in mentioned}
-    defines: Counter[str] = Counter()
-    for paths in search.definers.values():
-        sources = [path for path in paths if not is_test(path)]
-        if 0 < len(sources) <= _MAX_DEFINERS:
-            defines.update(dict.fromkeys(sources, 1 / len(sources)))
     parts: dict[str, dict[str, float]] = {}
-    for path in {*words, *named, *defines}:
+    for path in {*words, *named}:
         code = _CODE * is_code(path)
         if _IS_SECONDARY.search(path):
             code *= _SECONDARY
@@ -354,7 +323,6 @@ def _parts_by_path(query: str, search: FolderSearch) -> dict[str, dict[str, floa
             "code": code,
             "size": _SIZE * math.log10(100 + search.sizes.get(path, 0)),
             "named": named.get(path, 0.0),
-            "defines": _DEFINES * min(defines[path], 1.0),
         }
     return parts
 
@@ -362,11 +330,8 @@ def _parts_by_path(query: str, search: FolderSearch) -> dict[str, dict[str, floa
 def _test_loss(query: str) -> float:
     """Return the share of its score that a test file loses.
 
-    It loses nothing if the query mentions tests, and little if the query is one line that asks for
-    a change.
+    It loses little if the query is one line that asks for a change.
     """
-    if not _TEST_WORDS.isdisjoint(query_terms(query)):
-        return 0.0
     if _IS_QUESTION_OR_REPORT.search(query.strip()):
         return _TEST_LOSS
     return _TEST_LOSS_OF_CHANGES

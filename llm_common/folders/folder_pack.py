@@ -70,9 +70,8 @@ class PackedFile:
         tokens: Tokens of the part in the text, 0 if the file is left out.
         score: The score, comparable within one pack. Higher is better, and the best match by words
             scores 1.
-        parts: The summands of the score: `words`, `code`, `size`, `named` and `defines` (the
-            question names its path or one of its definitions), `recent`, and `test`, which is
-            negative.
+        parts: The summands of the score: `words`, `code`, `size`, `named` (the question names its
+            path), `recent`, and `test`, which is negative.
         reason: For a file in the text, `mentioned` (by the caller or by its path in the question)
             or `share`. For a file left out, `no_room`, `poor_match` (its passages match far less
             than the best one), `below_cut_off` (scores less than `min_score`), `limit_reached`

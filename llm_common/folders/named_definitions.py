@@ -7,8 +7,13 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from llm_common.context.mentions import is_test
-from llm_common.folders.candidates import code_names
 
+_MAX_NAMES = 64
+_MIN_NAME_CHARS = 4
+# `snake_case`, `camelCase`, names before a parenthesis or in backquotes, and names after a dot.
+_CODE_NAME = re.compile(
+    r"\b(?:(?=[A-Za-z]*_[A-Za-z]|[A-Za-z]*[a-z0-9][A-Z])\w+|[A-Za-z_]\w*(?=\())|(?<=`)[A-Za-z_]\w*(?=`)|(?<=\w\.)[A-Za-z_]\w*"
+)
 # `Class` and `method` of `Class.method`. The lookahead lets `a.b.c` match twice.
 _QUALIFIED = re.compile(r"\b([^\W\d]\w*)\.(?=([^\W\d]\w*))")
 # A line of a traceback, such as `File "core.py", line 12, in main` or `core.py:12: in main`, and
@@ -37,6 +42,15 @@ class Definition:
     parent: str
     first_line: int
     last_line: int
+
+
+def code_names(query: str) -> list[str]:
+    """Return the first 64 names in a query that look like code.
+
+    These are `get_page`, `getPage`, `page()`, `.page`, and names in backquotes.
+    """
+    names = dict.fromkeys(_CODE_NAME.findall(query))
+    return [name for name in names if len(name) >= _MIN_NAME_CHARS][:_MAX_NAMES]
 
 
 def named_definitions(query: str, definitions: Iterable[Definition]) -> set[Definition]:

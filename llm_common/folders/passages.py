@@ -11,7 +11,6 @@ algorithm", 1989): at any budget, files have got characters in proportion to the
 """
 
 import re
-from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -45,10 +44,6 @@ _MIN_CHARS = 200  # a shorter definition belongs to the passage before it
 _MAX_CHARS = 1_100  # about the size of one function; a longer passage is divided
 _LINE_END = re.compile(r"\n")
 _ABOVE = re.compile(r"[ \t]*(?:@|#|//|/?\*)")  # a decorator or a comment
-_FIRST_WORD = re.compile(r"\S")
-# The lines that open a definition: up to eight, to the colon or brace, or only the first.
-_OPENING = re.compile(r"(?:[^\n]{0,300}\n){1,8}?(?<=[:{]\n)|[^\n]{0,300}\n")
-_MAX_PARSED_CHARS = 400_000  # Python's parser takes about 0.1 s for these
 _MAX_DIVIDED = 30  # files; the shares of later ones are too small for a passage
 _STEEPNESS = 8.0  # a file with 90 % of the best score gets 43 % of its tokens
 # Of the best passage's match, times the square root of its file's share. What is below is noise,
@@ -72,7 +67,7 @@ class Passage:
 
     Attributes:
         span: Its span.
-        context: The spans of the signatures that enclose it.
+        context: The span of the heading of its records.
         is_named: Whether it belongs to a definition that the query names.
     """
 
@@ -276,7 +271,7 @@ def _number_lines(candidates: Sequence[_Candidate]) -> None:
 
 
 def _rank_passages(candidates: Sequence[_Candidate], query: str) -> None:
-    """Divide the files, and sort the passages of each by match, then by distance to the best.
+    """Divide the files, and sort the passages of each by match.
 
     Passages of named definitions come first. Those that match far less than the best passage of
     all files are dropped, unless the file is named or one of the three best.
@@ -304,7 +299,6 @@ def _rank_passages(candidates: Sequence[_Candidate], query: str) -> None:
 def _divide(candidates: Sequence[_Candidate], query: str) -> dict[Definition, Span]:
     """Divide the files into passages, and return the spans of their definitions."""
     definitions: dict[Definition, Span] = {}
-    parsed_chars = 0
     for candidate in candidates:
         path, text = candidate.file.path, candidate.file.content
         records = record_text(path, text, query)
@@ -314,10 +308,7 @@ def _divide(candidates: Sequence[_Candidate], query: str) -> dict[Definition, Sp
                 context = (group.heading,) if group.heading else ()
                 candidate.passages.append(Passage(group.span, context))
             continue
-        if candidate.file.language == "python":
-            parsed_chars += len(text)
-        symbols = symbols_of(path, text, parse=parsed_chars <= _MAX_PARSED_CHARS)
-        outline = _Outline.of(text, symbols)
+        outline = _Outline.of(text, symbols_of(path, text))
         candidate.passages = list(_passages(outline))
         definitions |= _definitions(path, outline)
     return definitions
@@ -348,11 +339,9 @@ def _sort_passages(
     candidate: _Candidate, matches: Sequence[float], named: Collection[Span], min_match: float
 ) -> None:
     """Sort the passages of a file, those of named definitions first, and drop poor matches."""
-    indexes = range(len(matches))
-    best = max(indexes, key=matches.__getitem__, default=0)
     of_named: list[Passage] = []
     others: list[Passage] = []
-    for index in sorted(indexes, key=lambda index: (-matches[index], abs(index - best), index)):
+    for index in sorted(range(len(matches)), key=lambda index: -matches[index]):
         passage = candidate.passages[index]
         start, end = passage.span
         if any(start < named_end and named_start < end for named_start, named_end in named):
@@ -413,10 +402,10 @@ def _passages(outline: _Outline) -> Iterator[Passage]:
         begin = start
         while end - begin > _MAX_CHARS:
             cut = _cut(text, begin + _MIN_CHARS, min(begin + _MAX_CHARS, end - _MIN_CHARS))
-            yield Passage((begin, cut), tuple(_signatures(outline, begin)))
+            yield Passage((begin, cut))
             begin = cut
         if end > begin:
-            yield Passage((begin, end), tuple(_signatures(outline, begin)))
+            yield Passage((begin, end))
 
 
 def _spans_of_definitions(outline: _Outline) -> Iterator[Span]:
@@ -467,22 +456,6 @@ def _cut(text: str, start: int, end: int) -> int:
         if position >= 0:
             return position + len(boundary)
     return end
-
-
-def _signatures(outline: _Outline, start: int) -> Iterator[Span]:
-    """Yield the spans that open the definitions around a position, innermost first."""
-    text, lines, symbols = outline.text, outline.lines, outline.symbols
-    indent = 0
-    if first := _FIRST_WORD.search(text, start):
-        indent = first.start() - text.rfind("\n", 0, first.start()) - 1
-    index = bisect_left(symbols, start, key=lambda symbol: lines[symbol.line - 1]) - 1
-    while index >= 0 and indent:
-        symbol, index = symbols[index], outline.parents[index]
-        if symbol.indent < indent:
-            indent = symbol.indent
-            opened = _OPENING.match(text, lines[symbol.line - 1])
-            if opened and opened.end() <= start:
-                yield opened.span()
 
 
 def _pack(
@@ -618,7 +591,7 @@ class _Sizes:
 
 
 def _spans(passages: Iterable[Passage]) -> set[Span]:
-    """Return the spans of the passages and of the signatures around them."""
+    """Return the spans of the passages and of the headings of records."""
     spans: set[Span] = set()
     for passage in passages:
         spans.update((passage.span, *passage.context))

@@ -1,8 +1,6 @@
 """Find the language of a source file and the names that it defines."""
 
-import ast
 import re
-import warnings
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -165,10 +163,7 @@ DEFINITIONS: Final[Mapping[str, tuple[re.Pattern[str], ...]]] = {
 """By language, patterns for lines that define something. The group `name` is the defined name."""
 
 
-_MAX_SIGNATURE_CHARS = 140  # a little over one line of code
 _LINE_END = re.compile(r"\n")
-# A signature whose parameters begin in the next line, up to the closing parenthesis.
-_OPEN_SIGNATURE = re.compile(r"[^\n]*\([ \t]*\n[^()]*(?:\([^()]*\)[^()]*){0,20}\)[^\n{]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,15 +173,12 @@ class Symbol:
     Attributes:
         name: The defined name.
         line: The line number, from 1.
-        indent: The number of characters before the definition in its line. In Python, within an
-            `if` or a `try`, those before the outermost of these.
-        signature: The signature, on one line.
+        indent: The number of characters before the definition in its line.
     """
 
     name: str
     line: int
     indent: int
-    signature: str
 
 
 def defined_names(path: str, text: str) -> str:
@@ -200,74 +192,22 @@ def defined_names(path: str, text: str) -> str:
     return " ".join(by_start.values())
 
 
-def symbols_of(path: str, text: str, *, parse: bool = True) -> list[Symbol]:
+def symbols_of(path: str, text: str) -> list[Symbol]:
     """Return the definitions of a file, in the order of their lines.
 
     Args:
         path: The file's path, which decides the language.
         text: The file's content.
-        parse: Whether to parse Python, which finds long signatures whole. Text that does not parse
-            and other languages are searched line by line.
     """
-    if parse and language_of(path) == "python":
-        try:
-            with warnings.catch_warnings():
-                # Invalid string escapes in the searched code are no concern of the caller.
-                warnings.simplefilter("ignore", SyntaxWarning)
-                symbols = _python_symbols(ast.parse(text), indent=0)
-                return sorted(symbols, key=lambda symbol: symbol.line)
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            pass  # searched line by line below
     ends = [match.start() for match in _LINE_END.finditer(text)]
     by_line: dict[int, Symbol] = {}
     for match in _definitions(path, text):
         line = bisect_right(ends, match.start("name") - 1) + 1
-        raw = text[match.start() : match.start() + 4 * _MAX_SIGNATURE_CHARS]
-        signature = raw.partition("\n")[0]
-        if opened := _OPEN_SIGNATURE.match(raw):
-            signature = opened.group()
-        signature = _one_line(signature.strip().rstrip("{ \t"))
-        indent = len(raw) - len(raw.lstrip())
-        by_line.setdefault(line, Symbol(match["name"], line, indent, signature))
+        indent = len(match.group()) - len(match.group().lstrip())
+        by_line.setdefault(line, Symbol(match["name"], line, indent))
     return sorted(by_line.values(), key=lambda symbol: symbol.line)
 
 
 def _definitions(path: str, text: str) -> Iterator[re.Match[str]]:
     for pattern in DEFINITIONS.get(language_of(path) or "", ()):
         yield from pattern.finditer(text)
-
-
-def _python_symbols(parent: ast.AST, *, indent: int) -> Iterator[Symbol]:
-    """Yield functions, classes, methods and constants, but nothing defined inside a function.
-
-    Args:
-        parent: The node with the definitions.
-        indent: The number of characters before its statements.
-    """
-    for node in ast.iter_child_nodes(parent):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            signature = f"def {node.name}({ast.unparse(node.args)})"
-            if isinstance(node, ast.AsyncFunctionDef):
-                signature = f"async {signature}"
-            if node.returns:
-                signature += f" -> {ast.unparse(node.returns)}"
-            yield Symbol(node.name, node.lineno, indent, _one_line(signature))
-        elif isinstance(node, ast.ClassDef):
-            signature = f"class {node.name}"
-            if bases := ", ".join(map(ast.unparse, [*node.bases, *node.keywords])):
-                signature += f"({bases})"
-            yield Symbol(node.name, node.lineno, indent, _one_line(signature))
-            yield from _python_symbols(node, indent=node.body[0].col_offset)
-        elif isinstance(node, ast.Assign | ast.AnnAssign) and not indent:
-            target = node.targets[0] if isinstance(node, ast.Assign) else node.target
-            if isinstance(target, ast.Name) and target.id.isupper():
-                yield Symbol(target.id, node.lineno, 0, target.id)
-        elif isinstance(node, ast.If | ast.Try):
-            yield from _python_symbols(node, indent=indent)
-
-
-def _one_line(text: str) -> str:
-    line = " ".join(text.split())
-    if len(line) > _MAX_SIGNATURE_CHARS:
-        line = f"{line[: _MAX_SIGNATURE_CHARS - 1]}…"
-    return line

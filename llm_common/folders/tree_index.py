@@ -59,8 +59,6 @@ _SEARCH: Final = (
     f"SELECT path, sum(score) AS total FROM ({_MATCHES}) JOIN files USING (row) "  # noqa: S608 - our own tables
     "GROUP BY path ORDER BY total DESC, path"
 )
-_DEFINING: Final = """SELECT path FROM symbols JOIN files ON row = symbols.rowid
-    WHERE symbols MATCH :word ORDER BY path"""
 _CONTAINING: Final = """FROM files JOIN (
         SELECT rowid AS row FROM contents WHERE contents MATCH :word
         UNION SELECT rowid FROM paths WHERE paths MATCH :word
@@ -207,11 +205,6 @@ class TreeIndex:
         """Select a column of the files that contain a word in their text or path."""
         statement = f"SELECT {column} {_CONTAINING}"
         return self._connection.execute(statement, {"word": f'"{word}"'})
-
-    def defining(self, name: str) -> list[str]:
-        """Return the paths of the files that define a name. `get_page` also finds `getPage`."""
-        rows = self._connection.execute(_DEFINING, {"word": f'"{name.replace("_", "")}"'})
-        return [path for (path,) in rows]
 
     def skip_reasons(self) -> dict[str, str]:
         """Return the reason for each file that is not searched because of its content."""

@@ -1,6 +1,5 @@
 """Folders at their edges: nested checkouts, names with brackets, homonyms, several files."""
 
-from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -12,7 +11,6 @@ from llm_common.folders.candidates import FolderSearch, candidate_files
 from llm_common.folders.contained_file import ContainedFile
 from llm_common.folders.file_listing import list_paths
 from llm_common.folders.ignore_rules import IgnoreRules
-from llm_common.folders.symbols import symbols_of
 from tests.folders.tree import git, write
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -104,28 +102,6 @@ def test_a_question_that_is_none_is_named(query: str, problem: str, tmp_path: Pa
         pack_folder(query, tmp_path)
 
 
-def test_constants_count_at_the_top_level_only() -> None:
-    code = (
-        "LIMIT = 1\nSIZE: int = 2\nlower = 3\nA.B = 4\n\n\n"
-        "class Jar(Base, key=1):\n    INNER = 5\n\n    async def open(self, *, lid: str) -> int:\n"
-        "        def helper(): ...\n        return 6\n\n\n"
-        "try:\n    import x\nexcept ImportError:\n    FALLBACK = 7\n\n"
-        "if True:\n    def later(): ...\n"
-    )
-    symbols = symbols_of("a.py", code, parse=True)
-    assert [(symbol.name, symbol.line) for symbol in symbols] == [
-        ("LIMIT", 1),
-        ("SIZE", 2),
-        ("Jar", 7),
-        ("open", 10),
-        ("later", 21),
-    ]
-    assert [symbol.signature for symbol in symbols[2:4]] == [
-        "class Jar(Base, key=1)",
-        "async def open(self, *, lid: str) -> int",
-    ]
-
-
 def scored(tree: Path, query: str, search: FolderSearch) -> dict[str, dict[str, float]]:
     _, scores = candidate_files(query, search, {}, now=NOW)
     return {path: dict(score.parts) for (_, path), score in scores.items()}
@@ -141,22 +117,3 @@ def test_files_of_one_name_share_what_the_name_earns(tmp_path: Path) -> None:
     parts = scored(tmp_path, "what do config.py and main.py do", search)
     named = {path: part["named"] for path, part in parts.items()}
     assert named["a/config.py"] == named["b/config.py"] == named["main.py"] / 2 > 0
-
-
-def test_a_name_counts_for_its_few_definitions_outside_tests(tmp_path: Path) -> None:
-    paths = [f"f{number}.py" for number in range(12)] + ["tests/test_a.py"]
-    write(tmp_path, dict.fromkeys(paths, "text\n"))
-
-    def defines(*definers: str) -> Counter[str]:
-        search = FolderSearch(
-            files={path: ContainedFile(tmp_path, path) for path in paths},
-            scores=dict.fromkeys(paths, 1.0),
-            definers={"get_page": list(definers)},
-        )
-        parts = scored(tmp_path, "get_page", search)
-        return Counter({path: part["defines"] for path, part in parts.items() if part["defines"]})
-
-    alone = defines("f0.py")["f0.py"]
-    assert defines("f0.py", "f1.py") == {"f0.py": alone / 2, "f1.py": alone / 2}
-    assert defines("f0.py", "tests/test_a.py") == {"f0.py": alone}
-    assert defines(*paths) == {}
