@@ -62,23 +62,6 @@ async def test_values_that_the_model_sees_are_not_repeated() -> None:
     assert "Values: " in note
 
 
-async def test_the_last_state_of_a_plan_stays_in_view() -> None:
-    old = [{"status": "pending", "content": f"Step {number}"} for number in range(3)]
-    new = [{"status": "done", "content": "Step 0"}, *old[1:]]
-    start = called(1, {"todos": old}, "ok") + called(2, {"todos": new}, "ok")
-    note = await note_of(start)
-    assert "- [done] Step 0\n- [pending] Step 1\n- [pending] Step 2" in note
-    assert "- [pending] Step 0" not in note
-
-
-async def test_a_list_with_boxes_is_a_plan() -> None:
-    start = [
-        {"role": "assistant", "content": "The plan:\n- [x] read\n- [ ] write\n- [ ] test\nOK."}
-    ]
-    note = await note_of(start)
-    assert "\n- [x] read\n- [ ] write\n- [ ] test\n" in note
-
-
 @pytest.mark.parametrize("output", ["a" * 40_000 + "-", "-" * 50_000 + "!", "\n" * 60_000 + "."])
 async def test_long_odd_outputs_are_folded_in_linear_time(output: str) -> None:
     start = called(1, {"id": "AB-1234"}, "ok")
@@ -109,7 +92,6 @@ async def test_a_deeply_nested_output_is_folded(opening: str, closing: str) -> N
 
 async def test_empty_lines_take_linear_time() -> None:
     started = time.process_time()
-    plan = "  - [x] read\n \n\t- [ ] write\n \n- [ ] test"
-    note = await note_of([{"role": "assistant", "content": "\n" * 25_000 + f"The plan:\n{plan}"}])
+    note = await note_of([{"role": "assistant", "content": "\n" * 25_000 + "The id is AB-1234."}])
     assert time.process_time() - started < 5
-    assert "\n- [x] read\n- [ ] write\n- [ ] test\n" in note
+    assert "AB-1234" in note
