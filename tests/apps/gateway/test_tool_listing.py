@@ -256,3 +256,17 @@ def test_a_change_concerns_only_hosts_that_list_the_servers_tools() -> None:
 
 def test_arguments_of_a_removed_tool_are_left_to_its_server() -> None:
     assert listing(tool("a", "one")).problems("gone", {"any": 1}) == ""
+
+
+@pytest.mark.parametrize("name", ["parameter_{}", "{}_😀🎉🚀🧪🔥🌍🐍🍕🎲🏆"])
+def test_the_refusal_of_a_call_stays_within_the_limit_of_a_search(name: str) -> None:
+    properties = {name.format(number): {"type": "string"} for number in range(3_000)}
+    large = ServerTool("a", "large", "", {"type": "object", "properties": properties})
+    small = tool("a", "small")
+    tools = listing(large, small)
+    for count in (1, 3_000):
+        refusal = tools.problems("large", dict.fromkeys([*properties][:count], 5))
+        assert refusal.startswith(f"large was not run: {name.format(0)}: the value is not of type")
+        assert refusal.endswith(" Its other parameters are too many to be shown here.")
+        assert COUNTER.count(refusal) <= 2_000
+    assert "small(path: str)" in tools.problems("small", {"path": 5})

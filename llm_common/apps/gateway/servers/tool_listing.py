@@ -261,9 +261,12 @@ class ToolListing:
             return ""
         if not problems:
             return ""
-        reasons = "; ".join(map(str, problems))
-        usage = in_fence(self._signature(name))
-        return f"{name} was not run: {reasons}. Correct these and call again.\n{usage}"
+        reasons = self._fitting([], map(str, problems))
+        refusal = f"{name} was not run: {'; '.join(reasons)}. Correct these and call again."
+        usage = self._signature(name)
+        if len(self._fitting(reasons, [usage])) == len(reasons):
+            return f"{refusal} Its other parameters are too many to be shown here."
+        return f"{refusal}\n{in_fence(usage)}"
 
 
 def definition_tokens(
