@@ -1,4 +1,4 @@
-"""Threads for the library's own work, separate ones for tools, and locks that survive a fork.
+"""Threads for the library's own work, separate ones for tools and queries, and fork-safe locks.
 
 A tool that never returns occupies a tool thread until the process ends. Selections, loads, previews
 and maintenance continue in the other threads. An async tool that ignores its cancellation is left.
@@ -187,8 +187,7 @@ async def in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> 
 
 async def in_tool_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Run a tool, which may never return, in a daemon thread."""
-    context = copy_context()
-    return await _TOOLS.get().run(lambda: context.run(work, *args, **kwargs))
+    return await _TOOLS.get().run(work, *args, **kwargs)
 
 
 async def in_tool_task(work: Awaitable[T]) -> T:
@@ -226,23 +225,42 @@ def _forget(task: asyncio.Future[Any]) -> None:
 _Job = tuple[Future[Any], Callable[[], Any]]
 
 
-class _ToolThreads:
-    """Daemon threads, which start for work and end without it."""
+class OwnThreads:
+    """Threads of one owner in one process, which start for its work and end without it.
 
-    def __init__(self) -> None:
+    Work above the limit waits without a thread, so it delays no other owner.
+
+    Args:
+        limit: Maximum number of threads.
+        name: Name of the threads after `llm-common-`.
+        daemon: Whether the process may end before the work, which may hang.
+    """
+
+    def __init__(self, limit: int, name: str, *, daemon: bool) -> None:
+        self._limit = limit
+        self._name = f"llm-common-{name}"
+        self._is_daemon = daemon
         self._lock = Lock()
         self._waiting: deque[_Job] = deque()
         self._running = 0
 
-    async def run(self, call: Callable[[], T]) -> T:
+    async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run some work in a thread, in a copy of the caller's context, and return its result.
+
+        If the caller is cancelled, waiting work is dropped. Running work continues, and its result
+        is lost.
+
+        Raises:
+            NoThreadError: If no thread can be started. The work does not run.
+        """
         future: Future[T] = Future()
-        job = future, call
+        job = future, partial(copy_context().run, partial(work, *args, **kwargs))
         self._submit(job)
         try:
             return await asyncio.wrap_future(future)
         finally:
             # A cancelled job without a thread is removed. Otherwise it would keep its arguments in
-            # memory for as long as other tools hang.
+            # memory for as long as others hang.
             if future.cancel():
                 with self._lock:
                     if job in self._waiting:
@@ -251,11 +269,10 @@ class _ToolThreads:
     def _submit(self, job: _Job) -> None:
         with self._lock:
             self._waiting.append(job)
-            if self._running == MAX_TOOL_THREADS:
+            if self._running == self._limit:
                 return
             try:
-                # A daemon, so that a hung tool cannot keep the process alive.
-                Thread(target=self._work, name="llm-common-tool", daemon=True).start()
+                Thread(target=self._work, name=self._name, daemon=self._is_daemon).start()
             except RuntimeError as exc:
                 # The last job is this one, since the lock is held.
                 self._waiting.pop()
@@ -282,4 +299,5 @@ class _ToolThreads:
 
 
 _WORK: Final = Threads(MAX_WORK_THREADS, "work")
-_TOOLS: Final = PerProcess(_ToolThreads)
+# Daemons, so that a hung tool cannot keep the process alive.
+_TOOLS: Final = PerProcess(partial(OwnThreads, MAX_TOOL_THREADS, "tool", daemon=True))

@@ -17,7 +17,6 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Final
 
-from llm_common._threads import ForkSafeLock
 from llm_common.errors import ToolArgumentsError
 from llm_common.tables.table import Table
 from llm_common.tables.values import Cell, format_number, number_of
@@ -79,6 +78,11 @@ _ALLOWED_FUNCTIONS: Final = frozenset(
 )
 _MIN_INTEGER: Final = -(2**63)
 _MAX_INTEGER: Final = 2**63 - 1
+# SQLite's words, and what they mean here.
+_CLEARER: Final = {
+    "": "the query is too large",
+    "not authorized": "only a SELECT is allowed",
+}
 _LONG_LITERAL: Final = re.compile(r"(?:-|(?<![\w.]))\d{19,40}(?![\w.])")
 _QUOTED: Final = re.compile(r"'[^']*'|\"[^\"]*\"")
 _PLAIN_NUMBER: Final = re.compile(r"-?(?:0|[1-9]\d{0,14})(?:\.(?P<decimals>\d{1,9}))?")
@@ -115,13 +119,19 @@ class QueryRows:
 class RecordDatabase:
     """Tables of records in the memory of this process, for one SELECT at a time.
 
+    Only one thread at a time may use it.
+
     Numbers that are written as text are numbers if the whole column has one form of them. The
     function `number` reads others, such as `$1,234.50`. An empty text among numbers is NULL. Flags
     are 0 and 1, and lists are JSON. A column with an integer of over 64 bits is text, since SQLite
     would round it.
+
+    Attributes:
+        no_tables: What a refusal says if there are no tables.
     """
 
     def __init__(self) -> None:
+        self.no_tables = "No stored result has records"
         self._columns: dict[str, tuple[str, ...]] = {}
         self._connection = sqlite3.connect(
             ":memory:", isolation_level=None, check_same_thread=False, cached_statements=0
@@ -129,7 +139,6 @@ class RecordDatabase:
         if sys.version_info >= (3, 12):
             # Without it, "misspelt" is a text and no missing column.
             self._connection.setconfig(sqlite3.SQLITE_DBCONFIG_DQS_DML, False)
-        self._lock = ForkSafeLock()
         run = self._connection.execute
         run("PRAGMA temp_store = MEMORY")
         run("PRAGMA trusted_schema = OFF")
@@ -164,20 +173,16 @@ class RecordDatabase:
     def add_alias(self, alias: str, name: str) -> None:
         """Let queries use a table under another name too."""
         with self._unprotected():
+            self._connection.execute(f"DROP VIEW IF EXISTS {_quoted(alias)}")
             self._connection.execute(
-                f"CREATE VIEW IF NOT EXISTS {_quoted(alias)} AS SELECT * FROM {_quoted(name)}"  # noqa: S608
+                f"CREATE VIEW {_quoted(alias)} AS SELECT * FROM {_quoted(name)}"  # noqa: S608
             )
 
-    def replace(self, named: NamedTable) -> None:
-        """Add a table in place of the one that has its name."""
+    def drop(self, name: str) -> None:
+        """Remove a table, if there is one."""
         with self._unprotected():
-            self._connection.execute(f"DROP TABLE IF EXISTS {_quoted(named.name)}")
-        self.add([named])
-
-    def close(self) -> None:
-        """Free the memory."""
-        with self._lock:
-            self._connection.close()
+            self._connection.execute(f"DROP TABLE IF EXISTS {_quoted(name)}")
+        self._columns.pop(name, None)
 
     def query(self, sql: str, *, other_names: Sequence[str] = ()) -> QueryRows:
         """Return the rows of one SELECT.
@@ -201,16 +206,16 @@ class RecordDatabase:
                 f"'{literal}', or write {literal}.0 to compare decimals",
                 other_names,
             )
-        with self._lock, closing(_Watch()) as watch:
-            self._connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _max_value_bytes(sql))
+        max_bytes = _max_value_bytes(sql)
+        with closing(_Watch()) as watch:
+            self._connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, max_bytes)
             self._connection.set_progress_handler(watch.exceeds, _CHECK_EVERY)
             try:
                 cursor = self._connection.execute(printable(sql))
                 rows = tuple(cursor.fetchmany(MAX_RESULT_ROWS + 1))
             except (sqlite3.Error, sqlite3.Warning, ValueError, OverflowError, MemoryError) as exc:
                 problem = watch.reason or str(exc)
-                if problem == "not authorized":  # the authorizer's word for another statement
-                    problem = "only a SELECT is allowed"
+                problem = _CLEARER.get(problem, problem)
                 raise self._refusal(problem, other_names, sql=sql) from None
             finally:
                 self._connection.set_progress_handler(None, 0)
@@ -243,17 +248,16 @@ class RecordDatabase:
 
     @contextmanager
     def _unprotected(self) -> Iterator[None]:
-        """Allow the library's own statements in a block, with the lock held."""
-        with self._lock:
-            self._connection.set_authorizer(None)
-            self._connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _SQLITE_MAX_BYTES)
-            self._connection.setlimit(sqlite3.SQLITE_LIMIT_SQL_LENGTH, _SQLITE_MAX_BYTES)
-            self._connection.setlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, _MAX_COLUMNS)
-            self._connection.execute("PRAGMA query_only = OFF")
-            try:
-                yield
-            finally:
-                self._protect()
+        """Allow the library's own statements in a block."""
+        self._connection.set_authorizer(None)
+        self._connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _SQLITE_MAX_BYTES)
+        self._connection.setlimit(sqlite3.SQLITE_LIMIT_SQL_LENGTH, _SQLITE_MAX_BYTES)
+        self._connection.setlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, _MAX_COLUMNS)
+        self._connection.execute("PRAGMA query_only = OFF")
+        try:
+            yield
+        finally:
+            self._protect()
 
     def _refusal(
         self, problem: str, other_names: Sequence[str] = (), *, sql: str = ""
@@ -276,7 +280,7 @@ class RecordDatabase:
             tables.append(f"{name}({', '.join(map(_quoted_if_needed, columns))})")
         tables += other_names
         if not tables:
-            return "No stored result has records"
+            return self.no_tables
         return one_line(f"Tables: {'; '.join(tables)}", max_chars=_MAX_LISTED_CHARS)
 
 

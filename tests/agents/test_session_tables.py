@@ -5,6 +5,7 @@ import json
 import os
 import re
 import signal
+import threading
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -12,7 +13,13 @@ from typing import Any
 
 import pytest
 
-from llm_common.agents import FileContextPointerStore, OffloadPolicy, Session, SessionConfig
+from llm_common.agents import (
+    FileContextPointerStore,
+    InMemoryContextPointerStore,
+    OffloadPolicy,
+    Session,
+    SessionConfig,
+)
 from llm_common.core import DefaultCounter
 from llm_common.errors import ToolArgumentsError, ToolError
 
@@ -222,3 +229,141 @@ def test_a_forked_child_queries_with_a_connection_of_its_own(tmp_path: Path) -> 
     _, waited = os.waitpid(child, 0)
     assert waited == 0
     assert "\n200\n" in asyncio.run(session.query(sql))
+
+
+ENDLESS = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT count(*) FROM c"
+
+
+async def test_long_queries_of_a_session_delay_no_other_one_t_04(tmp_path: Path) -> None:
+    store = FileContextPointerStore(tmp_path)
+    busy, other = (Session(store, session_id=name, config=CONFIG) for name in ("a", "b"))
+    name = await offloaded(other, BUYERS, "get_buyers")
+    queries = [asyncio.create_task(busy.query(ENDLESS)) for _ in range(12)]
+    await asyncio.sleep(0.1)  # until the first one has its thread
+    answer = await other.query(f"SELECT count(*) FROM {name}")
+    shown = await other.offload(ORDERS, tool="get_orders", args={})
+    await other.read(shown.pointer_id, lines=(1, 2))
+    # Each query takes two seconds, one after another.
+    assert [query.done() for query in queries[1:]] == [False] * 11
+    assert "\n200\n" in answer
+    threads = [thread.name for thread in threading.enumerate()]
+    assert threads.count("llm-common-query") <= 2
+    for query in queries:
+        query.cancel()
+    # Those that waited have ended, and the next query waits for the running one alone.
+    assert "\n1\n" in await busy.query("SELECT 1")
+
+
+class CountingStore(InMemoryContextPointerStore):
+    """A store that counts the results that are loaded."""
+
+    loads = 0
+
+    def load_payload(self, *args: Any, **options: Any) -> Any:
+        self.loads += 1
+        return super().load_payload(*args, **options)
+
+
+LARGE = [{"id": n, "note": "x" * 90} for n in range(9_000)]
+
+
+async def test_all_tables_are_listed_and_only_the_newest_are_read_t_04() -> None:
+    store = CountingStore()
+    session = Session(store, session_id="a", config=CONFIG)
+    names = [await offloaded(session, LARGE, "get_large", page=n) for n in range(20)]
+    again = Session(store, session_id="a", config=CONFIG)
+    for reader in (session, again):
+        loads = store.loads
+        tables = await reader.tables()
+        assert [table.name for table in tables] == names[::-1]
+        assert (tables[0].rows, tables[0].columns) == (9_000, ("id", "note"))
+        assert (tables[-1].rows, tables[-1].columns) == (None, ())
+        assert 1 <= store.loads - loads <= 5
+        listing = await reader.query("SELECT count(*), count(rows) FROM tables")
+        assert f"\n20 | {store.loads - loads}\n" in listing
+        old = await reader.query("SELECT columns, rows FROM tables ORDER BY rowid DESC LIMIT 1")
+        assert "not read yet: list of 9,000 objects: id note" in old
+        # A list reads nothing twice, and a query reads what it needs.
+        assert store.loads - loads <= 5
+        assert "\n9000\n" in await reader.query(f"SELECT count(*) FROM {names[0]}")
+        assert (await reader.tables())[-1].rows == 9_000
+
+
+async def test_a_result_with_too_many_cells_is_read_once() -> None:
+    store = CountingStore()
+    session = Session(store, config=CONFIG)
+    wide = [{f"c{column}": 1 for column in range(30)} for _ in range(40_000)]
+    lists = {f"list_{number}": wide for number in range(2)}
+    shown = await session.offload(lists, tool="get_lists", args={})
+    loads = store.loads
+    for _ in range(2):
+        with pytest.raises(ToolArgumentsError, match="2,400,000 cells"):
+            await session.query(f"SELECT 1 FROM get_lists_{str(shown.pointer_id)[:6]}")
+    assert store.loads == loads + 1
+
+
+async def test_many_columns_of_a_listed_table_are_counted(tmp_path: Path) -> None:
+    session = Session(tmp_path, config=CONFIG)
+    await offloaded(session, [{f"c{n}": n for n in range(130)}] * 3, "get_wide")
+    [[columns]] = (await session.query_rows("SELECT columns FROM tables")).rows
+    assert str(columns).endswith("c98, c99 … and 30 columns")
+
+
+@pytest.mark.parametrize("max_tokens", [120, 300, 1_000])
+@pytest.mark.parametrize("name", ["{}_😀🎉🚀🧪🔥🌍🐍🍕🎲🏆", "column_{}"])
+async def test_wide_answers_and_refusals_stay_within_the_limit_t_04(
+    tmp_path: Path, name: str, max_tokens: int
+) -> None:
+    config = SessionConfig(max_read_tokens=max_tokens, offload=CONFIG.offload)
+    session = Session(tmp_path, config=config)
+    columns = [name.format(number) for number in range(490)]
+    table = await offloaded(session, [dict.fromkeys(columns, "text" * 9)] * 3, "get_wide")
+    answer = await session.query(f"SELECT * FROM {table}")
+    assert DefaultCounter().count(answer) <= max_tokens
+    left_out = re.search(r"(\d+) columns of each row are left out: select them by name\.", answer)
+    assert left_out is not None
+    header, row = answer.splitlines()[2:4]
+    assert header.endswith(f" | … and {left_out[1]} columns")
+    assert len(row.split(" | ")) == 490 - int(left_out[1])
+    assert 'cursor "1.' in answer
+    with pytest.raises(ToolArgumentsError, match="no such column") as caught:
+        await session.query(f"SELECT missing FROM {table}")
+    assert DefaultCounter().count(caught.value.message) <= max_tokens
+
+
+def beside(store: Any) -> Session:
+    """Return a conversation of a user whose others have the same id, as behind a gateway."""
+    return Session(store, session_id="user", config=CONFIG, lists_own=True)
+
+
+@pytest.mark.parametrize("spelling", ["{name}", "{name}_items", '"{pointer_id}"', "{upper}"])
+async def test_a_table_that_was_shown_is_queried_by_another_process_t_04(
+    tmp_path: Path, spelling: str
+) -> None:
+    orders = [{"no": n, "items": [{"sku": n, "text": "x" * 20}] * 2} for n in range(100)]
+    first = beside(tmp_path)
+    name = await offloaded(first, orders, "get_orders")
+    [pointer] = first.results.list_all()
+    second = beside(tmp_path)
+    assert await second.tables() == ()
+    table = spelling.format(name=name, upper=name.upper(), pointer_id=pointer.pointer_id)
+    count = 200 if "items" in spelling else 100
+    for _ in range(2):
+        assert f"\n{count}\n" in await second.query(f"SELECT count(*) FROM {table}")
+    # It is read now, as by its id, and lists hold it.
+    assert [table.name for table in await second.tables()] == [name, f"{name}_items"]
+
+
+async def test_a_table_of_another_conversation_needs_its_whole_name_t_02(tmp_path: Path) -> None:
+    first, second = beside(tmp_path), beside(tmp_path)
+    name = await offloaded(first, BUYERS, "get_buyers")
+    [pointer] = first.results.list_all()
+    for guess in (name[:-1], f'"{pointer.pointer_id[:11]}"', f"list_{name[-6:]}", "get_buyers"):
+        with pytest.raises(ToolArgumentsError, match=r"no such table: .* by its whole name"):
+            await second.query(f"SELECT count(*) FROM {guess}")
+    other_user = Session(tmp_path, session_id="other", config=CONFIG, lists_own=True)
+    with pytest.raises(ToolArgumentsError, match="no such table"):
+        await other_user.query(f"SELECT count(*) FROM {name}")
+    await first.clear()
+    with pytest.raises(ToolArgumentsError, match="no such table"):
+        await second.query(f"SELECT count(*) FROM {name}")

@@ -273,6 +273,7 @@ def test_long_answers_are_cut_and_say_so(database: RecordDatabase) -> None:
 def test_names_can_be_added_replaced_and_shared(database: RecordDatabase) -> None:
     database.add_alias("3ac5", "buyers")
     assert database.query('SELECT count(*) FROM "3ac5"').rows == ((7,),)
-    database.replace(NamedTable("buyers", find_records(BUYERS[:2]).tables[0]))
+    database.drop("buyers")
+    database.add([NamedTable("buyers", find_records(BUYERS[:2]).tables[0])])
     assert database.query("SELECT count(*) FROM buyers").rows == ((2,),)
     assert set(database.names) == {"orders", "buyers"}

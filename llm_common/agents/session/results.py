@@ -8,12 +8,13 @@ import errno
 import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from cachetools import LRUCache
 
 from llm_common._telemetry import record
-from llm_common._threads import ForkSafeLock, computed_once, in_thread
+from llm_common._threads import ForkSafeLock, OwnThreads, PerProcess, in_thread
 from llm_common.agents.session.config import SessionConfig
 from llm_common.agents.session.offloading import (
     Offloaded,
@@ -24,15 +25,21 @@ from llm_common.agents.session.offloading import (
     whole,
 )
 from llm_common.agents.session.saved import SavedResults, View
-from llm_common.agents.session.tables import SessionTables, answer_text
+from llm_common.agents.session.tables import SessionTables, StoredTable, answer_text
 from llm_common.agents.session.trace import SessionTrace
-from llm_common.errors import PointerNotFoundError, StoreError, UnserialisableError
+from llm_common.errors import (
+    PointerNotFoundError,
+    StoreError,
+    ToolArgumentsError,
+    UnserialisableError,
+)
 from llm_common.history.message_shapes import Message, last_question, newest_first
 from llm_common.history.search import FoundMessage, search_messages
 from llm_common.pointers.pointer import MIN_ID_CHARS, ContextPointer
 from llm_common.pointers.prompt_forms import framed_result, reference_line
 from llm_common.pointers.reading import ContextReading
 from llm_common.tables.changes import changes_between
+from llm_common.tables.database import QUERY_NAME, QueryRows
 from llm_common.text.canonical import Json, decode_json
 from llm_common.text.display import one_line, printable, without_headings
 from llm_common.tools.read_back import read_context
@@ -66,6 +73,9 @@ class ShownResults:
         # A framework does not say when a turn ends, so only the oldest turns are dropped.
         self._turns: LRUCache[str, OffloadTurn] = LRUCache(_MAX_TURNS)
         self._lock = ForkSafeLock(self._forget_turns)
+        self._tables = SessionTables(saved)
+        # The session's own, so that a long query delays no work of another session.
+        self._query_thread = PerProcess(partial(OwnThreads, 1, "query", daemon=False))
 
     async def offload(
         self,
@@ -180,10 +190,28 @@ class ShownResults:
         max_chars = await in_thread(turn.unstored_chars, text, max_tokens)
         return unstored(tool, text, max_chars=max_chars, is_changed=is_changed)
 
-    @computed_once
-    def tables(self) -> SessionTables:
-        """Return the stored records as tables."""
-        return SessionTables(self.saved)
+    async def tables(self) -> tuple[StoredTable, ...]:
+        """Return the stored records as tables. See `Session.tables`."""
+        return await self._query_thread.get().run(self._tables.tables)
+
+    async def query_rows(self, sql: str) -> QueryRows:
+        """Return the rows of one SELECT as values. See `Session.query_rows`."""
+        return await self._query_thread.get().run(self._tables.query, sql)
+
+    async def query(self, sql: str, cursor: str | None) -> str:
+        """Return the rows of one SELECT as a text for a model. See `Session.query`."""
+        return await self._query_thread.get().run(self._answer, sql, cursor)
+
+    def _answer(self, sql: str, cursor: str | None) -> str:
+        max_tokens, counter = self._config.max_read_tokens, self._config.counter
+        try:
+            rows = self._tables.query(sql)
+            return answer_text(sql, rows, cursor=cursor, max_tokens=max_tokens, counter=counter)
+        except ToolArgumentsError as exc:
+            message = exc.message
+            while counter.count(message) > max_tokens:
+                message = one_line(message, max_chars=len(message) * 3 // 4)
+            raise ToolArgumentsError(message, tool=QUERY_NAME) from exc
 
     def _forget_turns(self) -> None:
         self._turns = LRUCache(_MAX_TURNS)
@@ -250,16 +278,6 @@ class ShownResults:
             query_ids={pointer.query_id for pointer in pointers},
             pointer_ids={pointer.pointer_id for pointer in pointers},
             limit=limit,
-        )
-
-    def query(self, sql: str, cursor: str | None) -> str:
-        """Return the rows of one SELECT as a text for a model. See `Session.query`."""
-        return answer_text(
-            sql,
-            self.tables.query(sql),
-            cursor=cursor,
-            max_tokens=self._config.max_read_tokens,
-            counter=self._config.counter,
         )
 
 

@@ -264,9 +264,20 @@ class SavedResults:
         Raises:
             StoreError: If a folder cannot be read.
         """
+        return [pointer for pointer in self.list_readable() if self.lists(pointer)]
+
+    def lists(self, pointer: ContextPointer) -> bool:
+        """Return whether lists and searches hold a result that can be read."""
+        return not self.lists_own or pointer.pointer_id in self.pointers
+
+    def list_readable(self) -> list[ContextPointer]:
+        """Return the pointers of `list_all`, and with `lists_own` those of others under the id.
+
+        Raises:
+            StoreError: If a folder cannot be read.
+        """
         if self.lists_own:
-            stored = self.list_query(self.session_id)
-            return [pointer for pointer in stored if pointer.pointer_id in self.pointers]
+            return self.list_query(self.session_id)
         pointers = self.list_stored()
         for pointer in self.pointers.values():
             # An unnamed session records no queries, so memory alone knows these pointers.

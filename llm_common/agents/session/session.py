@@ -216,10 +216,13 @@ class Session:
     async def tables(self) -> "tuple[StoredTable, ...]":
         """Return the stored records as tables that `query` reads, the newest result first.
 
+        All results are listed, and the newest four megabytes of them are read. An older one that
+        no query has read is one table without columns, with None as the number of its rows.
+
         Raises:
             StoreError: If the store cannot be read.
         """
-        return await in_thread(self._shown.tables.tables)
+        return await self._shown.tables()
 
     async def query(self, sql: str, *, cursor: str | None = None) -> str:
         """Return the rows of one SELECT over the stored records, within `max_read_tokens`.
@@ -237,7 +240,7 @@ class Session:
                 much time or memory. The message tells a model what to do.
             StoreError: If a result cannot be loaded.
         """
-        return await in_thread(self._shown.query, sql, cursor)
+        return await self._shown.query(sql, cursor)
 
     async def query_rows(self, sql: str) -> "QueryRows":
         """Return the rows of one SELECT over the stored records as values, 10,000 at most.
@@ -249,7 +252,7 @@ class Session:
             ToolArgumentsError: As for `query`.
             StoreError: If a result cannot be loaded.
         """
-        return await in_thread(self._shown.tables.query, sql)
+        return await self._shown.query_rows(sql)
 
     async def choose_tools(
         self,

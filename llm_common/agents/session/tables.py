@@ -3,18 +3,19 @@
 A table is loaded when a query first uses its name, and stays in the memory of the process. A result
 whose tool is `get_orders` and whose id begins with `3ac5f0` is the table `get_orders_3ac5f0`. Its
 lists of records within records are tables too, such as `get_orders_3ac5f0_items`. The table
-`tables` lists all of them.
+`tables` lists all of them. Whoever knows the name of a table can query it, as whoever knows the id
+of a result can read it, also if another process has stored the result.
 """
 
 import hashlib
 import os
 import re
-from collections.abc import Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final
 
-from llm_common._threads import ForkSafeLock
 from llm_common.agents.session.saved import SavedResults
 from llm_common.core.tokens import TokenCounter
 from llm_common.errors import StoreError, ToolArgumentsError
@@ -37,6 +38,8 @@ LISTING: Final = "tables"
 
 _MAX_CELLS: Final = 2_000_000  # in memory, some 100 MB
 _MAX_RESULT_BYTES: Final = 64_000_000  # a larger one would be parsed for seconds
+# Of the newest results, which a list of tables reads in a quarter of a second.
+_MAX_LISTED_BYTES: Final = 4_000_000
 _MIN_PREFIX_CHARS: Final = 4
 _MAX_CELL_CHARS: Final = 300
 _MIN_CELL_CHARS: Final = 10
@@ -45,6 +48,10 @@ _MAX_LISTED_COLUMNS: Final = 100
 _CURSOR: Final = re.compile(r"([0-9]{1,9})\.([0-9a-f]{8})")
 _NAME: Final = re.compile(r"\w+")
 _SUMMARY_CHARS: Final = 100
+_NONE_LISTED: Final = (
+    "No result is listed here yet. A table that an earlier preview named is queried by its whole "
+    "name, and a result is read by its id"
+)
 _NO_ROWS: Final = (
     "0 rows. If you expected some, look at the values: texts are compared with their case, LIKE "
     "ignores it, and number(x) reads texts such as $1,234.50."
@@ -57,32 +64,31 @@ class StoredTable:
 
     Attributes:
         name: Its name in SQL.
-        columns: Names of its columns.
-        rows: Number of its rows.
+        columns: Names of its columns. Empty if the result was not read yet.
+        rows: Number of its rows. None if the result was not read yet, which a query of it does.
         pointer_id: The result that holds the records.
         path: Where they stand in the result. "" for the whole.
     """
 
     name: str
     columns: tuple[str, ...]
-    rows: int
+    rows: int | None
     pointer_id: str
     path: str
 
 
 @dataclass(frozen=True, slots=True)
-class _LoadedResult:
-    """The tables of a result, and which of the results under its id has them."""
+class _ReadResult:
+    """What is known of a result that was read: which one under its id it is, and its tables."""
 
     version: str
+    name: str
     tables: tuple[StoredTable, ...]
-
-
-_Loaded: TypeAlias = tuple[NamedTable, StoredTable]
+    cells: int
 
 
 class SessionTables:
-    """The tables of one session.
+    """The tables of one session, for one thread at a time.
 
     Args:
         results: The results of the session.
@@ -90,34 +96,34 @@ class SessionTables:
 
     def __init__(self, results: SavedResults) -> None:
         self._results = results
-        self._lock = ForkSafeLock(self._reset)
         self._reset()
 
     def _reset(self) -> None:
         # Created by the first query, in its thread: opening it would block an event loop.
         self._opened: RecordDatabase | None = None
-        self._loaded: dict[str, _LoadedResult] = {}
-        self._cells = 0
+        self._read: dict[str, _ReadResult] = {}
+        self._loaded: set[str] = set()
         self._process = os.getpid()
 
     @property
     def _database(self) -> RecordDatabase:
         if self._opened is None:
             self._opened = RecordDatabase()
+            if self._results.lists_own:
+                self._opened.no_tables = _NONE_LISTED
         return self._opened
 
     def tables(self) -> tuple[StoredTable, ...]:
         """Return the tables of all results, the newest result first.
 
-        Results beyond two million cells in all, and those over 64 MB, are left out.
+        Reads the newest four megabytes. An older result that was not read yet is one table without
+        columns.
 
         Raises:
             StoreError: If the store cannot be read.
         """
-        pointers = self._results.list_all()[::-1]
-        with self._lock:
-            self._drop_outdated(pointers)
-            return self._all_tables(pointers)
+        names = self._current_names()
+        return tuple(self._list(names))
 
     def query(self, sql: str) -> QueryRows:
         """Return the rows of one SELECT over the session's tables.
@@ -132,77 +138,74 @@ class SessionTables:
                 f"{MAX_SQL_CHARS:,} are read; shorten it",
                 tool=QUERY_NAME,
             )
-        words = set(_NAME.findall(sql))
-        pointers = self._results.list_all()
-        names = _names_of(pointers)
-        with self._lock:
-            self._drop_outdated(pointers)
-            used = {}
-            for word in sorted(words):
-                pointer = _pointer_for(word, pointers, names)
-                if pointer is not None:
-                    used[pointer.pointer_id] = pointer
-            self._load([*used.values()], names)
-            self._add_aliases(words, pointers, names)
-            if LISTING in {word.lower() for word in words}:
-                self._list_tables(pointers)
-            others = [name for name in names.values() if name not in self._database.names]
-            return self._database.query(sql, other_names=others[-_MAX_OTHER_NAMES:])
+        names = self._current_names()
+        words = sorted(set(_NAME.findall(sql)))
+        used: dict[str, ContextPointer] = {}
+        for word in words:
+            pointer = names.pointer_of(word)
+            if pointer is not None:
+                used[word] = pointer
+        self._load({pointer.pointer_id: pointer for pointer in used.values()}, names)
+        self._add_aliases(used, names)
+        if LISTING in {word.lower() for word in words}:
+            self._list_tables(names)
+        others = [name for name in names.listed if name not in self._database.names]
+        return self._database.query(sql, other_names=others[-_MAX_OTHER_NAMES:])
 
-    def _close(self) -> None:
-        # The connection of a parent process belongs to that process.
-        if self._opened is not None and self._process == os.getpid():
-            self._opened.close()
-        self._reset()
-
-    def _drop_outdated(self, pointers: Sequence[ContextPointer]) -> None:
-        """Free all tables if the store no longer has one of their results as it was loaded.
+    def _current_names(self) -> "_Names":
+        """Return the names of the results that the store has, and free the tables of others.
 
         Results go by erasure, expiry and eviction, and the same call saved again replaces one.
         """
-        versions = {pointer.pointer_id: _version_of(pointer) for pointer in pointers}
-        is_outdated = any(
-            versions.get(pointer_id) != result.version
-            for pointer_id, result in self._loaded.items()
-        )
-        if is_outdated or self._process != os.getpid():
-            self._close()
+        # The connection of a parent process belongs to that process.
+        if self._process != os.getpid():
+            self._reset()
+        names = _Names(self._results)
+        for pointer_id, result in [*self._read.items()]:
+            pointer = names.pointers.get(pointer_id)
+            is_same = pointer is not None and _version_of(pointer) == result.version
+            if not is_same or names.of(pointer_id) != result.name:
+                self._drop(pointer_id)
+                del self._read[pointer_id]
+        return names
 
-    def _load(
-        self, pointers: Sequence[ContextPointer], names: dict[str, str], *, may_evict: bool = True
-    ) -> None:
+    def _drop(self, pointer_id: str) -> None:
+        """Free the tables of a result."""
+        if pointer_id in self._loaded:
+            self._loaded.remove(pointer_id)
+            for table in self._read[pointer_id].tables:
+                self._database.drop(table.name)
+
+    def _load(self, pointers: Mapping[str, ContextPointer], names: "_Names") -> None:
         """Load the tables of results, and free those of others if there is no room."""
-        new = self._read_new(pointers, names)
-        if self._cells + _cells_of(new) > _MAX_CELLS and self._loaded and may_evict:
-            self._close()
-            new = self._read_new(pointers, names)
-        cells = self._cells + _cells_of(new)
+        for pointer_id, pointer in pointers.items():
+            if pointer_id in self._loaded:
+                continue
+            # What is known to be too large is not read again.
+            if pointer_id in self._read:
+                self._make_room(pointer_id, pointers)
+            tables = self._read_tables(pointer, names)
+            self._make_room(pointer_id, pointers)
+            self._database.add(tables)
+            self._loaded.add(pointer_id)
+
+    def _make_room(self, pointer_id: str, used: Iterable[str]) -> None:
+        """Free the tables of results that a query does not use, if those of a new one need it."""
+        needed = [pointer_id, *self._loaded.intersection(used)]
+        cells = sum(self._read[needed_id].cells for needed_id in needed)
         if cells > _MAX_CELLS:
             raise ToolArgumentsError(
-                f"{QUERY_NAME} returned nothing: these results have {cells:,} cells, and one query "
-                f"reads at most {_MAX_CELLS:,}. Query fewer of them, or read a part",
+                f"{QUERY_NAME} returned nothing: these results have {cells:,} cells or more, and "
+                f"one query reads at most {_MAX_CELLS:,}. Query fewer of them, or read a part",
                 tool=QUERY_NAME,
             )
-        for pointer in pointers:
-            tables = new.get(pointer.pointer_id)
-            if tables is None:
-                continue
-            self._database.add([named for named, _ in tables])
-            stored_tables = tuple(stored for _, stored in tables)
-            self._loaded[pointer.pointer_id] = _LoadedResult(_version_of(pointer), stored_tables)
-        self._cells = cells
+        others = self._loaded.difference(used)
+        if cells + sum(self._read[other_id].cells for other_id in others) > _MAX_CELLS:
+            for other_id in others:
+                self._drop(other_id)
 
-    def _read_new(
-        self, pointers: Sequence[ContextPointer], names: dict[str, str]
-    ) -> dict[str, list[_Loaded]]:
-        """Read the results that are not loaded."""
-        new = {}
-        for pointer in pointers:
-            if pointer.pointer_id not in self._loaded:
-                new[pointer.pointer_id] = self._read(pointer, names[pointer.pointer_id])
-        return new
-
-    def _read(self, pointer: ContextPointer, name: str) -> list[_Loaded]:
+    def _read_tables(self, pointer: ContextPointer, names: "_Names") -> list[NamedTable]:
+        name = names.of(pointer.pointer_id)
         if (pointer.result_bytes or 0) > _MAX_RESULT_BYTES:
             raise ToolArgumentsError(
                 f"{QUERY_NAME} returned nothing: {name} has {pointer.result_bytes:,} bytes, and at "
@@ -211,50 +214,60 @@ class SessionTables:
             )
         _, payload = self._results.load_payload(pointer.pointer_id)
         found = find_records(decode_json(payload)).tables
-        tables = []
+        tables, stored = [], []
         for table_name, table in zip(names_of_tables(name, found), found, strict=True):
-            rows = len(table.rows)
-            stored = StoredTable(table_name, table.columns, rows, pointer.pointer_id, table.path)
-            tables.append((NamedTable(table_name, table), stored))
+            tables.append(NamedTable(table_name, table))
+            stored.append(
+                StoredTable(
+                    table_name, table.columns, len(table.rows), pointer.pointer_id, table.path
+                )
+            )
+        cells = sum(table.cells for table in found)
+        self._read[pointer.pointer_id] = _ReadResult(
+            _version_of(pointer), name, tuple(stored), cells
+        )
         return tables
 
-    def _add_aliases(
-        self, words: set[str], pointers: Sequence[ContextPointer], names: dict[str, str]
-    ) -> None:
+    def _add_aliases(self, used: Mapping[str, ContextPointer], names: "_Names") -> None:
         """Let queries use a pointer id, or a name with fewer digits of it."""
-        for word in words:
-            pointer = _pointer_for(word, pointers, names)
-            if pointer is None or word in self._database.names:
-                continue
-            target = names[pointer.pointer_id]
-            if target in self._database.names and not word.startswith(f"{target}_"):
+        for word, pointer in used.items():
+            target = names.of(pointer.pointer_id)
+            # SQL ignores the case of names.
+            is_table = f"{word.lower()}_".startswith(f"{target.lower()}_")
+            if not is_table and target in self._database.names:
                 self._database.add_alias(word, target)
 
-    def _all_tables(self, pointers: Sequence[ContextPointer]) -> tuple[StoredTable, ...]:
-        names = _names_of(pointers[::-1])
-        for pointer in pointers:
-            # A result that is gone or too large is left out, and queries of it say why.
-            with suppress(StoreError, ToolArgumentsError):
-                self._load([pointer], names, may_evict=False)
-        tables: list[StoredTable] = []
-        for pointer in pointers:
-            if pointer.pointer_id in self._loaded:
-                tables += self._loaded[pointer.pointer_id].tables
-        return tuple(tables)
+    def _list(self, names: "_Names") -> Iterator[StoredTable]:
+        """Yield the tables of the listed results, the newest result first."""
+        left_bytes = _MAX_LISTED_BYTES
+        for name, pointer in [*names.listed.items()][::-1]:
+            pointer_id, size = pointer.pointer_id, pointer.result_bytes or 0
+            is_near = size <= left_bytes
+            # Of every result, so that all pages of a list are of one list.
+            left_bytes -= size if is_near else 0
+            if is_near and pointer_id not in self._read:
+                # A result that is gone is left out, and queries of it say why.
+                with suppress(StoreError):
+                    self._read_tables(pointer, names)
+            if pointer_id in self._read:
+                yield from self._read[pointer_id].tables
+            elif not is_near:
+                yield StoredTable(name, (), None, pointer_id, "")
 
-    def _list_tables(self, pointers: Sequence[ContextPointer]) -> None:
-        summaries = {pointer.pointer_id: pointer.summary for pointer in pointers}
+    def _list_tables(self, names: "_Names") -> None:
         rows: list[list[Cell]] = []
-        for table in self._all_tables(pointers[::-1]):
+        for table in self._list(names):
+            pointer = names.pointers[table.pointer_id]
             columns = ", ".join(table.columns[:_MAX_LISTED_COLUMNS])
-            summary = one_line(summaries.get(table.pointer_id, ""), max_chars=_SUMMARY_CHARS)
+            if len(table.columns) > _MAX_LISTED_COLUMNS:
+                columns += f" … and {len(table.columns) - _MAX_LISTED_COLUMNS} columns"
+            if table.rows is None:
+                columns = f"not read yet: {pointer.digest.partition('; ')[0]}"
+            summary = one_line(pointer.summary, max_chars=_SUMMARY_CHARS)
             rows.append([table.name, columns, table.rows, summary])
         listing = table_of_rows("", ("name", "columns", "rows", "call"), rows)
-        self._database.replace(NamedTable(LISTING, listing))
-
-
-def _cells_of(new: Mapping[str, Sequence[_Loaded]]) -> int:
-    return sum(named.table.cells for tables in new.values() for named, _ in tables)
+        self._database.drop(LISTING)
+        self._database.add([NamedTable(LISTING, listing)])
 
 
 def _version_of(pointer: ContextPointer) -> str:
@@ -262,49 +275,66 @@ def _version_of(pointer: ContextPointer) -> str:
     return pointer.result_sha256 or pointer.created_at
 
 
-def _names_of(pointers: Sequence[ContextPointer]) -> dict[str, str]:
-    """Return the name of each result's table, by its id."""
-    names: dict[str, str] = {}
-    taken: set[str] = set()
-    for pointer in pointers:
-        name = result_name(pointer.tool_name, pointer.pointer_id)
-        if name.lower() in taken:  # two results of one tool with six equal digits
-            name = f"{name}_{pointer.pointer_id}"
-        taken.add(name.lower())
-        names[pointer.pointer_id] = name
-    return names
+class _Names:
+    """The names of tables, and the results that the words of a query name.
 
+    Args:
+        results: The results of the session.
 
-def _pointer_for(
-    word: str, pointers: Sequence[ContextPointer], names: dict[str, str]
-) -> ContextPointer | None:
-    """Return the result that a word of a query names, if it names only one.
-
-    A word can be the name of one of its tables, or its id with or without the tool in front of it,
-    both with fewer digits too.
+    Attributes:
+        pointers: The results that can be read, by id.
+        listed: The results that lists hold, by the name of their first table, oldest first.
     """
-    owner: ContextPointer | None = None
-    by_digits = []
-    for pointer in pointers:
-        name = names[pointer.pointer_id]
-        if word == name:
-            return pointer
-        if word.startswith(f"{name}_"):
-            # The longest name: that of a second result begins with that of the first.
-            if owner is None or len(name) > len(names[owner.pointer_id]):
-                owner = pointer
-        elif _has_digits_of(
-            word, pointer.pointer_id, tool=name.removesuffix(pointer.pointer_id[:6])
-        ):
-            by_digits.append(pointer)
-    if owner is None and len(by_digits) == 1:
-        return by_digits[0]
-    return owner
 
+    def __init__(self, results: SavedResults) -> None:
+        readable = results.list_readable()
+        # The listed ones first, since their names are those that this conversation has seen.
+        readable.sort(key=lambda pointer: not results.lists(pointer))
+        self.pointers: Final = {pointer.pointer_id: pointer for pointer in readable}
+        self.listed: Final[dict[str, ContextPointer]] = {}
+        self._names: dict[str, str] = {}
+        self._by_name: dict[str, ContextPointer | None] = {}
+        self._ids = sorted(self.pointers)
+        for pointer in readable:
+            name = result_name(pointer.tool_name, pointer.pointer_id)
+            if name.lower() in self._by_name:  # two results of one tool with six equal digits
+                other = self._by_name[name.lower()]
+                if other is not None and not results.lists(other):
+                    self._by_name[name.lower()] = None  # either may have been shown by this name
+                name = f"{name}_{pointer.pointer_id}"
+            self._names[pointer.pointer_id] = name
+            self._by_name[name.lower()] = pointer
+            if results.lists(pointer):
+                self.listed[name] = pointer
 
-def _has_digits_of(word: str, pointer_id: str, *, tool: str) -> bool:
-    digits = word.removeprefix(tool)
-    return len(digits) >= _MIN_PREFIX_CHARS and pointer_id.startswith(digits)
+    def of(self, pointer_id: str) -> str:
+        """Return the name of the first table of a result."""
+        return self._names[pointer_id]
+
+    def pointer_of(self, word: str) -> ContextPointer | None:
+        """Return the result that a word of a query names, if it names only one.
+
+        A word can be the name of one of its tables, or its id with or without the tool in front of
+        it, both with fewer digits too if lists hold the result.
+        """
+        name = word.lower()
+        # The longest name: that of a second result begins with that of the first.
+        while name:
+            if name in self._by_name:
+                return self._by_name[name]
+            name = name.rpartition("_")[0]
+        tool, _, digits = word.lower().rpartition("_")
+        if len(digits) < _MIN_PREFIX_CHARS:
+            return None
+        start, end = bisect_left(self._ids, digits), bisect_left(self._ids, f"{digits}g")
+        matches = []
+        for pointer_id in [digits] if digits in self.pointers else self._ids[start:end]:
+            pointer = self.pointers[pointer_id]
+            is_of_tool = tool in ("", result_name(pointer.tool_name, "").lower().rstrip("_"))
+            is_listed = self._names[pointer_id] in self.listed
+            if is_of_tool and (is_listed or pointer_id == digits):
+                matches.append(pointer)
+        return matches[0] if len(matches) == 1 else None
 
 
 def answer_text(
@@ -331,10 +361,14 @@ def answer_text(
         last = start + (last - start) * 3 // 4
     text = fitting.text(last)
     max_chars = _MAX_CELL_CHARS
-    # One row is shown in any case, with shorter cells if it is too long.
+    # One row is shown in any case, with shorter cells and then fewer columns if it is too long.
+    columns = len(rows.columns)
     while counter.count(text) > max_tokens and max_chars > _MIN_CELL_CHARS:
         max_chars //= 2
         text = fitting.text(last, max_chars=max_chars)
+    while counter.count(text) > max_tokens and columns > 1:
+        columns = columns * 3 // 4
+        text = fitting.text(last, max_chars=max_chars, columns=columns)
     return text
 
 
@@ -348,7 +382,9 @@ class _Page:
         # Of all rows, so that every page of an answer writes a value in the same way.
         self._mixed = [are_mixed(cells) for cells in zip(*rows.rows, strict=True)]
 
-    def text(self, end: int, *, max_chars: int = _MAX_CELL_CHARS) -> str:
+    def text(
+        self, end: int, *, max_chars: int = _MAX_CELL_CHARS, columns: int | None = None
+    ) -> str:
         total = f"{len(self._rows.rows):,}"
         if self._rows.is_cut:
             total = f"over {total}"
@@ -359,9 +395,13 @@ class _Page:
             head += f' Next: the same sql and cursor "{end}.{_digest(self._sql)}".'
         elif self._rows.is_cut:
             head += " Later ones are not counted: use LIMIT, GROUP BY or count(*)."
-        lines = [row_text(self._rows.columns, max_chars=max_chars)]
+        lines = [row_text(self._rows.columns[:columns], max_chars=max_chars)]
+        if columns is not None:
+            missing = f"{len(self._rows.columns) - columns:,} columns"
+            lines[0] += f" | … and {missing}"
+            head += f" {missing} of each row are left out: select them by name."
         for row in self._rows.rows[self._start : end]:
-            lines.append(row_text(row, max_chars=max_chars, mixed=self._mixed))
+            lines.append(row_text(row[:columns], max_chars=max_chars, mixed=self._mixed))
         return f"{head}\n{in_fence(chr(10).join(lines))}"
 
 

@@ -267,7 +267,7 @@ class SessionTools:
         )
 
     async def _query(self, sql: str, cursor: str | None = None) -> str:
-        answer = in_thread(self._results.query, sql, cursor)
+        answer = self._results.query(sql, cursor)
         return await _recorded(self._trace, self._config.query_name, answer)
 
     async def _search(self, query: str) -> str:
@@ -276,7 +276,9 @@ class SessionTools:
     async def _search_answer(self, query: str) -> str:
         matches = await in_thread(self._results.search, query, limit=_MAX_MATCHES)
         if not matches:
-            return "No stored result or message contains these words; try others."
+            return (
+                "No stored result or message of this conversation contains these words; try others."
+            )
         lines: list[str] = []
         for match in matches:
             lines.append(match.line)

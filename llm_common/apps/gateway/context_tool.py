@@ -34,6 +34,7 @@ _PARAMETERS: Final = {
 }
 _SELECTORS: Final = ("path", "keys", "lines", "chars", "regex")
 _LINE_CHARS: Final = 160
+_PROBLEM_CHARS: Final = 300
 _FRAME_TOKENS: Final = 60  # for the fence, and for the line that counts older results
 
 
@@ -77,7 +78,8 @@ class ContextTool(Tool):
             arguments = {name: value for name, value in args.items() if value is not None}
         arguments, problems = self._bind(arguments)
         if problems:
-            raise self._refusal(_explained(problems, arguments))
+            problem = one_line(_explained(problems, arguments), max_chars=_PROBLEM_CHARS)
+            raise self._refusal(problem)
         selected = {name: arguments[name] for name in _SELECTORS if name in arguments}
         requested = [name for name in ("id", "sql", "words") if name in arguments]
         if len(requested) > 1:
@@ -116,7 +118,9 @@ class ContextTool(Tool):
             if self._counter.count("\n".join([*lines, line])) > self._max_tokens - _FRAME_TOKENS:
                 break
             lines.append(line)
-        head = f"{len(pointers)} results are stored."
+        head = f"{len(pointers)} results are stored in this conversation."
+        if not pointers:
+            head += " An earlier one is read by its id, and queried by the name of its table."
         older = len(pointers) - position - len(lines)
         if older > 0:
             head += f' {older} older ones follow with cursor "{position + len(lines)}".'

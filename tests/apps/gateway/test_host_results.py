@@ -375,6 +375,29 @@ async def test_a_resumed_host_reads_the_results_of_its_scope_t_02(tmp_path: Path
     assert "0 results are stored" in await beside.answer(CONTEXT, {})
 
 
+async def test_each_new_gateway_of_a_scope_queries_the_tables_of_earlier_previews_t_04(
+    tmp_path: Path,
+) -> None:
+    def started(scope: ResultScope = SCOPE) -> HostResults:
+        return results_of(FileContextPointerStore(tmp_path), scope=scope)
+
+    shown = await kept(started())
+    found = re.search(r"^Table (\w+):", shown, re.MULTILINE)
+    assert found
+    sql = f"SELECT count(*) FROM {found[1]}"
+    # Some clients start a gateway for each call.
+    assert "\n2000\n" in await started().answer(CONTEXT, {"sql": sql})
+    restarted = started()
+    for _ in range(2):
+        assert "\n2000\n" in await restarted.answer(CONTEXT, {"sql": sql})
+    assert "by the name of its table" in await started().answer(CONTEXT, {})
+    way_out = "queried by its whole name, and a result is read by its id"
+    with pytest.raises(ToolFailedError, match=way_out):
+        await started().answer(CONTEXT, {"sql": "SELECT * FROM list_items_ffffff"})
+    with pytest.raises(ToolFailedError, match=way_out):
+        await started(ResultScope("http-another")).answer(CONTEXT, {"sql": sql})
+
+
 async def test_results_live_for_the_ttl_after_the_last_read_t_02() -> None:
     store = InMemoryContextPointerStore()
     at = results_of(store, scope=SCOPE, ttl_s=3_600.0)
