@@ -3,6 +3,8 @@
 A model writes the SELECT, so it can only read, and only these records. An authorizer refuses every
 other statement and every function that is not listed here. A progress handler stops a query that
 takes too much CPU time or memory, and SQLite limits the sizes of values, statements and patterns.
+None of them acts within one step or while SQLite compiles, so `add_text_functions` and
+`compiled_size` bound these.
 SQLite's documentation "Defense Against The Dark Arts" (sqlite.org/security.html) lists these means.
 """
 
@@ -18,6 +20,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from llm_common.errors import ToolArgumentsError
+from llm_common.tables.sql_functions import add_text_functions
+from llm_common.tables.sql_size import compiled_size, plain_sql
 from llm_common.tables.table import Table
 from llm_common.tables.values import Cell, format_number, number_of
 from llm_common.text.display import one_line, printable
@@ -38,6 +42,7 @@ _MAX_GROWTH_BYTES: Final = 100_000_000  # of the process, while the query runs
 _MAX_VALUE_BYTES: Final = 1_000_000
 _MAX_SQL_BYTES: Final = 80_000
 _MAX_COLUMNS: Final = 600
+_MAX_COMPILED: Final = 500_000  # names, which take SQLite some 100 MB
 _SQLITE_MAX_BYTES: Final = 1_000_000_000
 # Operations of SQLite's machine between two checks, which a query's loops make.
 _CHECK_EVERY: Final = 200
@@ -82,6 +87,10 @@ _MAX_INTEGER: Final = 2**63 - 1
 _CLEARER: Final = {
     "": "the query is too large",
     "not authorized": "only a SELECT is allowed",
+    "user-defined function raised exception": (
+        "instr, replace, trim, LIKE or GLOB took too long, or have a pattern that is too long; "
+        "read fewer or shorter texts"
+    ),
 }
 _LONG_LITERAL: Final = re.compile(r"(?:-|(?<![\w.]))\d{19,40}(?![\w.])")
 _QUOTED: Final = re.compile(r"'[^']*'|\"[^\"]*\"")
@@ -206,8 +215,16 @@ class RecordDatabase:
                 f"'{literal}', or write {literal}.0 to compare decimals",
                 other_names,
             )
-        max_bytes = _max_value_bytes(sql)
+        plain = plain_sql(sql)
+        if compiled_size(plain) > _MAX_COMPILED:
+            raise self._refusal(
+                "its parts repeat one another too often; name each of them fewer times, or ask in "
+                "several queries",
+                other_names,
+            )
+        max_bytes = _max_value_bytes(plain)
         with closing(_Watch()) as watch:
+            add_text_functions(self._connection, watch.exceeds, max_chars=max_bytes)
             self._connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, max_bytes)
             self._connection.set_progress_handler(watch.exceeds, _CHECK_EVERY)
             try:
@@ -284,14 +301,14 @@ class RecordDatabase:
         return one_line(f"Tables: {'; '.join(tables)}", max_chars=_MAX_LISTED_CHARS)
 
 
-def _max_value_bytes(sql: str) -> int:
+def _max_value_bytes(plain: str) -> int:
     """Return the maximum length of a value in a query.
 
     SQLite asks for memory only where its program jumps. Until then each operator, argument and
     column can hold a value, and all of them can be in memory at once.
     """
-    values = sum(map(sql.count, ("||", "->", "(", ",")))
-    if sql.count("*") > 1:  # "x.*, x.*" multiplies the columns
+    values = sum(map(plain.count, ("||", "->", "(", ",")))
+    if plain.count("*") > 1:  # "x.*, x.*" multiplies the columns
         values += _MAX_COLUMNS
     return min(_MAX_VALUE_BYTES, _MAX_GROWTH_BYTES // max(values, 1))
 

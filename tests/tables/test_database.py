@@ -1,7 +1,10 @@
 """A SELECT reads the records and nothing else, within time and memory, and errors say the way out."""
 
+import random
 import resource
+import sqlite3
 import time
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -9,6 +12,7 @@ import pytest
 from llm_common.errors import ToolArgumentsError
 from llm_common.tables.database import MAX_RESULT_ROWS, NamedTable, QueryRows, RecordDatabase
 from llm_common.tables.finding import find_records
+from llm_common.tables.sql_functions import add_text_functions
 from llm_common.text.canonical import Json
 
 ORDERS: list[Json] = [
@@ -91,6 +95,54 @@ REFUSED = [
     + " FROM y",
     f"{MEGABYTE} SELECT " + ",".join(f"max(t || {n})" for n in range(590)) + " FROM x, orders",
 ]
+
+
+def doubled(levels: int, step: str, *, name: str = "c{}", base: str = "SELECT 1 AS y") -> str:
+    """Return a query whose parts each use the part before several times."""
+    names = [name.format(level) for level in range(levels + 1)]
+    parts = [f"{names[0]} AS ({base})"]
+    for inner, outer in pairwise(names):
+        parts.append(f"{outer} AS ({step.replace('INNER', inner)})")
+    return f"WITH {', '.join(parts)} SELECT max(y) FROM {names[-1]}"
+
+
+def balanced(count: int) -> str:
+    """Return a sum of `y` without deep brackets."""
+    return "y" if count == 1 else f"({balanced(count // 2)} + {balanced(count - count // 2)})"
+
+
+def nested(levels: int, expression: str) -> str:
+    sql = "SELECT total AS y FROM orders"
+    for _ in range(levels):
+        sql = f"SELECT {expression} AS y FROM ({sql})"
+    return sql
+
+
+UNION = "SELECT * FROM INNER UNION ALL SELECT * FROM INNER"
+# SQLite would take gigabytes to compile them, in a time that nothing can stop.
+COPIED = [
+    doubled(30, UNION),
+    doubled(30, UNION, name='"c {}"'),
+    doubled(30, UNION, name="[c{}]"),
+    doubled(30, UNION, name="\N{PARTY POPPER}{}"),
+    doubled(30, UNION, name="c${}"),
+    doubled(30, "SELECT * FROM/*x*/INNER UNION ALL SELECT * FROM'INNER'"),
+    doubled(30, "SELECT a.y FROM INNER a, INNER b"),
+    doubled(30, "SELECT (SELECT y FROM INNER) + (SELECT y FROM INNER) AS y"),
+    doubled(30, "SELECT y + y AS y FROM INNER", base="SELECT total AS y FROM orders"),
+    doubled(30, 'SELECT y IS DISTINCT FROM y AS "from", "from" + y AS y FROM INNER').replace(
+        "y AS y", "y + y AS y"
+    ),
+    # The first part is the last in the text.
+    "WITH "
+    + ", ".join(
+        f"c{n}(y) AS NOT MATERIALIZED ({UNION.replace('INNER', f'c{n - 1}')})"
+        for n in range(30, 0, -1)
+    )
+    + ", c0(y) AS (SELECT 1) SELECT max(y) FROM c30",
+    nested(6, balanced(16)),
+    nested(5, f"coalesce({', '.join(['y'] * 40)})"),
+]
 STOPPED = [
     ENDLESS + "SELECT count(*) FROM c",
     ENDLESS + "SELECT sum(x) FROM c",
@@ -114,7 +166,7 @@ def database() -> RecordDatabase:
     return database
 
 
-@pytest.mark.parametrize("sql", REFUSED)
+@pytest.mark.parametrize("sql", [*REFUSED, *COPIED])
 def test_everything_but_one_select_is_refused_t_04(
     database: RecordDatabase, sql: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -170,6 +222,13 @@ def test_queries_without_end_are_stopped_t_04(database: RecordDatabase, sql: str
         (MEGABYTE + " SELECT length(t || t) FROM x LIMIT 0", ()),
         (MEGABYTE + " SELECT length(t), count(*) FROM x", ((900_000, 1),)),
         (ENDLESS + "SELECT x FROM c LIMIT 2", ((1,), (2,))),
+        (doubled(10, UNION), ((1,),)),
+        (doubled(60, "SELECT y + 1 AS y FROM INNER"), ((61,),)),
+        ("SELECT 'ESCAPE' LIKE '%_x_%' ESCAPE 'x', '50 %' LIKE '50 !%' ESCAPE '!'", ((0, 1),)),
+        (
+            "SELECT instr(total, '.5'), trim(no, 'W0'), total LIKE '4%.5' FROM orders LIMIT 1 OFFSET 3",
+            ((2, "3", 1),),
+        ),
     ],
 )
 def test_selects_join_and_compute_t_04(
@@ -277,3 +336,82 @@ def test_names_can_be_added_replaced_and_shared(database: RecordDatabase) -> Non
     database.add([NamedTable("buyers", find_records(BUYERS[:2]).tables[0])])
     assert database.query("SELECT count(*) FROM buyers").rows == ((2,),)
     assert set(database.names) == {"orders", "buyers"}
+
+
+def by_random_texts(seed: int) -> tuple[str, list[object]]:
+    """Return a call of a function for texts, with its arguments."""
+    choice = random.Random(seed)
+
+    def text(letters: str, most: int) -> str:
+        return "".join(choice.choices(letters, k=choice.randrange(most)))
+
+    numbers = [12, 12.5, 0.1, 100.0, 1e20, 1e-7, -3.25, None]
+    cell = choice.choice([text("abA ä%_[]", 9), choice.choice(numbers)])
+    calls: list[tuple[str, list[object]]] = [
+        ("? LIKE ?", [cell, text("aAä%__%%", 8)]),
+        ("? LIKE ? ESCAPE ?", [cell, text("aA%_!", 7) + "b", choice.choice("!aA%_")]),
+        ("? GLOB ?", [cell, text("abA*?ä", 5) + choice.choice(["", "[a-c]", "[^b]*", "[]a]"])]),
+        ("instr(?, ?)", [cell, choice.choice([text("abä", 3), 2, None])]),
+        ("replace(?, ?, ?)", [cell, text("abä", 2), text("xyä", 3)]),
+        ("trim(?, ?)", [cell, text("abä 1", 3)]),
+        ("ltrim(?, ?)", [cell, text("abä 1", 3)]),
+        ("rtrim(?, ?)", [cell, text("abä 1", 3)]),
+    ]
+    call, values = choice.choice(calls)
+    if call.startswith("replace") and not values[1]:  # gives back a number as one
+        values[0] = text("ab", 5)
+    return f"SELECT {call}", values
+
+
+def test_texts_are_compared_as_sqlite_itself_does() -> None:
+    own, sqlites = sqlite3.connect(":memory:"), sqlite3.connect(":memory:")
+    add_text_functions(own, lambda: False, max_chars=1_000)
+    for seed in range(4_000):
+        sql, values = by_random_texts(seed)
+        expected = sqlites.execute(sql, values).fetchone()
+        assert own.execute(sql, values).fetchone() == expected, (sql, values)
+    for connection in (own, sqlites):
+        connection.close()
+
+
+LONG_CELLS: list[Json] = [{"id": n, "t": "a" * 300_000} for n in range(20)]
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT sum(instr(t, substr(t, 1, 150000) || 'b')) FROM long",
+        "SELECT sum(length(replace(t, substr(t, 1, 150000) || 'b', ''))) FROM long",
+        "SELECT sum(length(rtrim(t, replace(t, 'a', 'b') || 'a'))) FROM long",
+        "SELECT count(*) FROM long WHERE t LIKE '" + "%_a" * 300 + "b%'",
+        "SELECT count(*) FROM long WHERE t GLOB '" + "*?a" * 300 + "b*'",
+    ],
+)
+def test_long_texts_are_compared_in_time_that_grows_with_them_t_04(sql: str) -> None:
+    database = RecordDatabase()
+    database.add([NamedTable("long", find_records(LONG_CELLS).tables[0])])
+    start_s = time.thread_time()
+    assert len(database.query(sql).rows) == 1
+    assert time.thread_time() - start_s < 4
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT count(*) FROM long WHERE t LIKE '%" + "_a" * 400 + "b%'",
+        "SELECT trim(t, group_concat(char(value), '')) FROM long, json_each('["
+        + ",".join(map(str, range(200, 500)))
+        + "]') GROUP BY long.id",
+        "SELECT 'a' LIKE substr(t, 1, 1500) FROM long",
+        "SELECT length(replace(t, 'a', t)) FROM long",
+        "SELECT 'a' LIKE 'a' ESCAPE 'ab' FROM long",
+    ],
+)
+def test_what_would_take_long_within_one_function_is_refused_t_04(sql: str) -> None:
+    database = RecordDatabase()
+    database.add([NamedTable("long", find_records(LONG_CELLS).tables[0])])
+    start_s = time.thread_time()
+    with pytest.raises(ToolArgumentsError, match=r"LIKE or GLOB|took|too big"):
+        database.query(sql)
+    assert time.thread_time() - start_s < 12
+    assert database.query("SELECT count(*) FROM long WHERE t GLOB '*a*a'").rows == ((20,),)

@@ -1,0 +1,132 @@
+"""`add_text_functions`: what SQLite compares within one step, in time that grows with the length.
+
+A step of SQLite cannot be stopped. Its own `instr`, `replace`, `trim`, `LIKE` and `GLOB` compare
+each character of a text with each of a pattern in one step, which takes hours for two long texts.
+The functions here take milliseconds, or a second at most.
+"""
+
+import re
+import sqlite3
+from collections.abc import Callable
+from fnmatch import translate
+from functools import lru_cache, partial
+from typing import Any, Final
+
+_MAX_PATTERN_CHARS: Final = 1_000
+_MAX_TRIMMED: Final = 100  # different characters that one call of `trim` removes
+# Between two looks at the clock. SQLite looks itself between calls for shorter texts.
+_LONG_CHARS: Final = 10_000
+# Python's own expressions cannot be stopped. They match a shorter text in a tenth of the time.
+_SHORT_CHARS: Final = 1_000
+_MATCH_S: Final = 1.0  # of one match with a longer text, which does not hold Python's lock
+_WHOLE: Final = re.compile(r"^-?\d+(?=e|$)")  # digits without a point
+_WILDCARDS: Final = {"%": "*", "_": "?"}
+_SET: Final = re.compile(r"\[\^")
+
+
+def add_text_functions(
+    connection: sqlite3.Connection, must_stop: Callable[[], bool], *, max_chars: int
+) -> None:
+    """Put functions that stop together with a query in place of those of SQLite.
+
+    Args:
+        connection: The database.
+        must_stop: Returns whether the query has to stop.
+        max_chars: Maximum characters of a text that a function makes.
+    """
+
+    def call(function: Callable[..., Any], *values: object) -> Any:
+        if None in values:
+            return None
+        texts = [_text_of(value) for value in values]
+        if max(map(len, texts)) > _LONG_CHARS and must_stop():
+            raise TimeoutError
+        return function(*texts)
+
+    for name, count, function in (
+        ("instr", 2, lambda text, part: text.find(part) + 1),
+        ("replace", 3, partial(_replaced, max_chars)),
+        ("trim", 2, partial(_trimmed, str.strip)),
+        ("ltrim", 2, partial(_trimmed, str.lstrip)),
+        ("rtrim", 2, partial(_trimmed, str.rstrip)),
+        ("like", 2, _is_like),
+        ("like", 3, _is_like),
+        ("glob", 2, _is_glob),
+    ):
+        connection.create_function(name, count, partial(call, function), deterministic=True)
+
+
+def _replaced(max_chars: int, text: str, old: str, new: str) -> str:
+    if not old:
+        return text
+    if len(text) + text.count(old) * (len(new) - len(old)) > max_chars:
+        raise OverflowError  # SQLite's "string or blob too big"
+    return text.replace(old, new)
+
+
+def _trimmed(trim: Callable[[str, str], str], text: str, characters: str) -> str:
+    distinct = "".join(set(characters))
+    if len(distinct) > _MAX_TRIMMED:
+        raise ValueError(f"over {_MAX_TRIMMED} different characters")
+    return trim(text, distinct)
+
+
+def _is_like(pattern: str, text: str, escape: str = "") -> bool:
+    return _matches(_glob_of(pattern, escape), _in_lower_case(text))
+
+
+def _is_glob(pattern: str, text: str) -> bool:
+    return _matches(_SET.sub("[!", pattern), text)
+
+
+def _matches(pattern: str, text: str) -> bool:
+    if len(text) <= _SHORT_CHARS:
+        return _short_pattern(pattern).fullmatch(text) is not None
+    return _long_pattern(pattern).fullmatch(text, timeout=_MATCH_S, concurrent=True) is not None
+
+
+@lru_cache(maxsize=64)
+def _short_pattern(pattern: str) -> re.Pattern[str]:
+    if len(pattern) > _MAX_PATTERN_CHARS:
+        raise OverflowError
+    # Has atomic groups, which find the first place of each part, so none is looked for twice.
+    return re.compile(translate(pattern))
+
+
+@lru_cache(maxsize=64)
+def _long_pattern(pattern: str) -> Any:
+    import regex  # noqa: PLC0415 - takes 30 ms to import
+
+    # Without its end, which has another spelling in each version of Python.
+    return regex.compile(_short_pattern(pattern).pattern[:-2])
+
+
+@lru_cache(maxsize=64)
+def _glob_of(pattern: str, escape: str) -> str:
+    """Return a pattern of LIKE as one of GLOB."""
+    if len(escape) > 1:
+        raise ValueError("ESCAPE is one character")
+    glob = ""
+    characters = iter(pattern)
+    for character in characters:
+        is_escape = character == escape
+        literal = next(characters, "") if is_escape else character
+        if literal in _WILDCARDS and not is_escape:
+            glob += _WILDCARDS[literal]
+        else:
+            glob += f"[{literal}]" if literal in "*?[" else _in_lower_case(literal)
+    return glob
+
+
+def _in_lower_case(text: str) -> str:
+    """Return a text with its ASCII letters in lower case, the only ones that LIKE compares so."""
+    return text.lower() if text.isascii() else text.encode().lower().decode()
+
+
+def _text_of(value: object) -> str:
+    """Return a value as the text that SQLite makes of it."""
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    if isinstance(value, float):
+        return _WHOLE.sub(r"\g<0>.0", f"{value:.15g}")
+    return str(value)
