@@ -14,7 +14,7 @@ from typing import Any, Final
 from cachetools import LRUCache
 
 from llm_common._telemetry import record
-from llm_common._threads import ForkSafeLock, OwnThreads, PerProcess, in_thread
+from llm_common._threads import ForkSafeLock, OwnThreads, PerProcess, computed_once, in_thread
 from llm_common.agents.session.config import SessionConfig
 from llm_common.agents.session.offloading import (
     Offloaded,
@@ -73,7 +73,6 @@ class ShownResults:
         # A framework does not say when a turn ends, so only the oldest turns are dropped.
         self._turns: LRUCache[str, OffloadTurn] = LRUCache(_MAX_TURNS)
         self._lock = ForkSafeLock(self._forget_turns)
-        self._tables = SessionTables(saved)
         # The session's own, so that a long query delays no work of another session.
         self._query_thread = PerProcess(partial(OwnThreads, 1, "query", daemon=False))
 
@@ -189,6 +188,10 @@ class ShownResults:
         max_tokens = self._config.fold.max_tokens if self._config.fold is not None else None
         max_chars = await in_thread(turn.unstored_chars, text, max_tokens)
         return unstored(tool, text, max_chars=max_chars, is_changed=is_changed)
+
+    @computed_once
+    def _tables(self) -> SessionTables:
+        return SessionTables(self.saved)
 
     async def tables(self) -> tuple[StoredTable, ...]:
         """Return the stored records as tables. See `Session.tables`."""
