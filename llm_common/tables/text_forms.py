@@ -417,27 +417,52 @@ def _logfmt(_: str, lines: list[str]) -> Table | None:
 
 # --- columns aligned by spaces, as `ps`, `docker ps` and `kubectl get` print them
 
+_WORD: Final = re.compile(r"\S+")
 _WORDS: Final = re.compile(r"\S+(?: \S+)*")
 
 
 def _aligned(_: str, lines: list[str]) -> Table | None:
-    header = list(_WORDS.finditer(lines[0][:_MAX_LINE_CHARS]))
-    if len(header) < 3 or not all(match[0] == match[0].upper() for match in header):  # noqa: PLR2004
-        return None
-    starts = [match.start() for match in header]
-    names = [match[0] for match in header]
+    # A blank stands between the names of two columns, or within the name of one.
+    for form, read in ((_WORD, _cells_in_order), (_WORDS, _cells_by_start)):
+        header = list(form.finditer(lines[0][:_MAX_LINE_CHARS]))
+        names = [match[0] for match in header]
+        if len(header) < 3 or names != list(map(str.upper, names)):  # noqa: PLR2004
+            return None
+        records: list[list[Json]] = []
+        others = 0
+        for line in lines[1:]:
+            cells = read(line, header)
+            others += not cells
+            records.append([*cells, None] if cells else [*[None] * len(names), line])
+        if len(records) - others >= _MOST * len(records):
+            if others:
+                names.append("line")
+            return table_of_rows("", names, [record[: len(names)] for record in records])
+    return None
 
-    def cells(line: str) -> list[str]:
-        ends = [*starts[1:], len(line)]
-        return [line[start:end].strip() for start, end in zip(starts, ends, strict=True)]
 
-    # A value that runs into the next column means that the columns are not aligned.
-    def is_aligned(line: str) -> bool:
-        return all(line[start - 1 : start].isspace() or len(line) < start for start in starts[1:])
+def _cells_in_order(line: str, header: Sequence[re.Match[str]]) -> list[str]:
+    """Return as many words as there are names, if each is under its name at least in part.
 
-    if _share(lines[1 : _SAMPLE_LINES + 1], is_aligned) < _MOST:
-        return None
-    return table_of_rows("", names, map(cells, lines[1:]))
+    Numbers are aligned to the right, and a wide one pushes the others on.
+    """
+    cells = line.split(maxsplit=len(header) - 1)
+    end = 0
+    for name, cell in zip(header, cells, strict=False):
+        start = line.index(cell, end)
+        end = start + len(cell)
+        if start >= name.end() or end <= name.start():
+            return []
+    return cells if len(cells) == len(header) else []
+
+
+def _cells_by_start(line: str, header: Sequence[re.Match[str]]) -> list[str]:
+    """Return what stands from each name to the next, if no word runs from one to the other."""
+    starts = [name.start() for name in header]
+    if not all(line[start - 1 : start].isspace() or len(line) < start for start in starts[1:]):
+        return []
+    ends = [*starts[1:], len(line)]
+    return [line[start:end].strip() for start, end in zip(starts, ends, strict=True)]
 
 
 # --- blocks of `key: value` lines

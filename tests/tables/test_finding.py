@@ -287,3 +287,26 @@ def test_every_table_is_regular(value: Any) -> None:
         assert len(table.columns) == len(table.paths) == len({*map(str.lower, table.columns)})
         assert all(len(row) == len(table.columns) for row in table.rows)
         assert len(table.rows) <= table.total_rows
+
+
+def test_no_column_of_a_command_is_cut_within_a_word() -> None:
+    processes = "USER         PID %CPU    VSZ   RSS COMMAND\n" + "".join(
+        f"{user:8} {pid:7} {cpu:4} {size:6} {memory:5} {command}\n"
+        for user, pid, cpu, size, memory, command in (
+            ("root", 1, 0.0, 168_140, 11_356, "/sbin/init"),
+            ("root", 2, 0.0, 0, 0, "[kworker/2:0H]"),
+            ("ann", 2_007, 1.5, 1_234_567, 234_567, "python app7.py"),
+        )
+    )
+    [table] = find_records(processes).tables
+    assert table.columns == ("USER", "PID", "%CPU", "VSZ", "RSS", "COMMAND")
+    assert table.rows[0] == ("root", "1", "0.0", "168140", "11356", "/sbin/init")
+    assert table.rows[2] == ("ann", "2007", "1.5", "1234567", "234567", "python app7.py")
+
+
+def test_a_line_that_is_not_aligned_stays_whole() -> None:
+    lines = ["NAME      SIZE UNIT"] + [f"file{number:<6}{number:>4} kB" for number in range(20)]
+    [table] = find_records("\n".join([*lines, "total 20"])).tables
+    assert table.columns == ("NAME", "SIZE", "UNIT", "line")
+    assert table.rows[7] == ("file7", "7", "kB", None)
+    assert table.rows[20] == (None, None, None, "total 20")
