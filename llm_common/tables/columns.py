@@ -2,21 +2,21 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cached_property, lru_cache
 from itertools import islice
 from typing import Final
 
 from llm_common.ranking.lexical import folded
+from llm_common.tables.column_types import MARKERS, ColumnType, type_of
 from llm_common.tables.question_words import stem_of
 from llm_common.tables.table import Table
 from llm_common.tables.values import (
+    CURRENCIES,
     Cell,
     are_mixed,
     cell_text,
-    date_of,
     elements_of,
-    flag_of,
     number_of,
 )
 
@@ -25,7 +25,6 @@ MAX_VALUE_CHARS: Final = 80
 
 _SAMPLE_ROWS: Final = 2_000
 _MAX_DISTINCT: Final = 2_000
-_MOST: Final = 0.8
 _LIST_SHARE: Final = 0.2  # of the cells, from which a column holds lists
 _MAX_CATEGORIES: Final = 60
 _MAX_CATEGORY_CHARS: Final = 25
@@ -112,18 +111,26 @@ class Column:
     def _sample_counts(self) -> Counter[Cell]:
         return Counter(self._sample)
 
-    def _is_mostly(self, is_kind: Callable[[Cell], bool]) -> bool:
-        # Each different value is read once: a column often has few.
-        count = 0
-        for cell, cells in self._sample_counts.items():
-            if is_kind(cell):
-                count += cells
-        return bool(self._sample) and count >= _MOST * len(self._sample)
+    @cached_property
+    def type(self) -> ColumnType:
+        """What the cells are."""
+        return type_of(self.counts, self.last_stems)
 
     @cached_property
+    def values(self) -> list[Cell]:
+        """The value of each cell, or None for a missing one. The cells themselves for text."""
+        if self.type.kind == "text":
+            return self.cells
+        return list(map(self.type.values.get, self.cells))
+
+    def is_missing(self, cell: Cell) -> bool:
+        """Return whether a cell has no value: none, an empty text, or a marker among values."""
+        return cell is None or cell == "" or (self.type.kind != "text" and cell in MARKERS)
+
+    @property
     def is_numeric(self) -> bool:
-        """Whether most cells are numbers."""
-        return self._is_mostly(lambda cell: number_of(cell) is not None)
+        """Whether the cells are numbers."""
+        return self.type.kind == "number"
 
     @cached_property
     def is_id(self) -> bool:
@@ -137,25 +144,25 @@ class Column:
         """Whether each record has a value of its own."""
         return len(self.counts) == self.counts.total() == len(self.cells)
 
-    @cached_property
+    @property
     def is_money(self) -> bool:
-        """Whether most cells are amounts with a currency."""
-        return self._is_mostly(lambda cell: isinstance(cell, str) and cell[:1] in "$€£")
+        """Whether the cells are amounts with a currency."""
+        return self.type.unit.startswith(CURRENCIES)
 
-    @cached_property
+    @property
     def is_flag(self) -> bool:
-        """Whether most cells are yes or no."""
-        return self._is_mostly(lambda cell: flag_of(cell) is not None)
+        """Whether the cells are yes or no."""
+        return self.type.kind == "flag"
 
     @cached_property
     def is_mixed(self) -> bool:
         """Whether the cells are of several kinds, such as flags, numbers and texts."""
         return are_mixed(self.cells)
 
-    @cached_property
+    @property
     def is_date(self) -> bool:
-        """Whether most cells are dates."""
-        return not self.is_numeric and self._is_mostly(lambda cell: date_of(cell) is not None)
+        """Whether the cells are days or times."""
+        return self.type.kind == "moment"
 
     @cached_property
     def is_list(self) -> bool:

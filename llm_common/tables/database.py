@@ -20,10 +20,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from llm_common.errors import ToolArgumentsError
+from llm_common.tables.sql_columns import SqlColumn, fits_64_bits, sql_columns
 from llm_common.tables.sql_functions import add_text_functions
 from llm_common.tables.sql_size import compiled_size, plain_sql
 from llm_common.tables.table import Table
-from llm_common.tables.values import Cell, format_number, number_of
+from llm_common.tables.values import Cell, number_of
 from llm_common.text.display import one_line, printable
 
 try:
@@ -81,8 +82,6 @@ _ALLOWED_FUNCTIONS: Final = frozenset(
         " json_group_object json_object json_quote json_tree json_type json_valid -> ->>"
     ).split()
 )
-_MIN_INTEGER: Final = -(2**63)
-_MAX_INTEGER: Final = 2**63 - 1
 # SQLite's words, and what they mean here.
 _CLEARER: Final = {
     "": "the query is too large",
@@ -94,7 +93,9 @@ _CLEARER: Final = {
 }
 _LONG_LITERAL: Final = re.compile(r"(?:-|(?<![\w.]))\d{19,40}(?![\w.])")
 _QUOTED: Final = re.compile(r"'[^']*'|\"[^\"]*\"")
-_PLAIN_NUMBER: Final = re.compile(r"-?(?:0|[1-9]\d{0,14})(?:\.(?P<decimals>\d{1,9}))?")
+_COMPARISON: Final = re.compile(
+    r"\b(?:where|having|on|using|case|order|group|max|min|sum|avg|total)\b", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,11 +119,13 @@ class QueryRows:
         columns: Names of the columns.
         rows: The rows, at most 10,000.
         is_cut: Whether the query has more rows.
+        notes: What a reader has to know of columns that the query compares, in a sentence each.
     """
 
     columns: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
     is_cut: bool
+    notes: tuple[str, ...] = ()
 
 
 class RecordDatabase:
@@ -130,10 +133,9 @@ class RecordDatabase:
 
     Only one thread at a time may use it.
 
-    Numbers that are written as text are numbers if the whole column has one form of them. The
-    function `number` reads others, such as `$1,234.50`. An empty text among numbers is NULL. Flags
-    are 0 and 1, and lists are JSON. A column with an integer of over 64 bits is text, since SQLite
-    would round it.
+    The values of a column are those of `type_of`: numbers, flags as 0 and 1, or moments in ISO
+    8601, with NULL for a missing one. If their texts say more, they are in a column `NAME_text`.
+    Lists are JSON. A column with an integer of over 64 bits is text, since SQLite would round it.
 
     Attributes:
         no_tables: What a refusal says if there are no tables.
@@ -142,6 +144,7 @@ class RecordDatabase:
     def __init__(self) -> None:
         self.no_tables = "No stored result has records"
         self._columns: dict[str, tuple[str, ...]] = {}
+        self._notes: dict[str, dict[str, str]] = {}
         self._connection = sqlite3.connect(
             ":memory:", isolation_level=None, check_same_thread=False, cached_statements=0
         )
@@ -167,17 +170,19 @@ class RecordDatabase:
         Raises:
             ToolArgumentsError: If SQLite cannot hold a table.
         """
+        inserted = {}
         with self._unprotected():
             try:
                 self._connection.execute("BEGIN")
                 for named in tables:
-                    self._insert(named)
+                    inserted[named.name] = self._insert(named)
                 self._connection.execute("COMMIT")
             except (sqlite3.Error, ValueError, OverflowError) as exc:
                 self._connection.execute("ROLLBACK")
                 raise self._refusal(f"the records cannot be loaded ({exc})") from None
-            for named in tables:
-                self._columns[named.name] = named.table.columns
+        for name, columns in inserted.items():
+            self._columns[name] = tuple(column.name for column in columns)
+            self._notes[name] = {column.name: column.note for column in columns if column.note}
 
     def add_alias(self, alias: str, name: str) -> None:
         """Let queries use a table under another name too."""
@@ -186,6 +191,7 @@ class RecordDatabase:
             self._connection.execute(
                 f"CREATE VIEW {_quoted(alias)} AS SELECT * FROM {_quoted(name)}"  # noqa: S608
             )
+        self._notes[alias] = self._notes[name]
 
     def drop(self, name: str) -> None:
         """Remove a table, if there is one."""
@@ -241,21 +247,29 @@ class RecordDatabase:
             columns = tuple(column[0] for column in cursor.description)
             cursor.close()
         is_cut = len(rows) > MAX_RESULT_ROWS
-        return QueryRows(columns, tuple(map(_readable, rows[:MAX_RESULT_ROWS])), is_cut)
+        kept = tuple(map(_readable, rows[:MAX_RESULT_ROWS]))
+        return QueryRows(columns, kept, is_cut, self._notes_on(sql))
 
-    def _insert(self, named: NamedTable) -> None:
-        table = named.table
-        columns, values = [], []
-        for index, name in enumerate(table.columns):
-            affinity = _affinity(table.column(index))
-            columns.append(f"{_quoted(name)} {affinity}")
-            # To SQLite, "" is greater than every number, and 0 in a mean.
-            values.append("?" if affinity == "TEXT" else "nullif(?, '')")
-        self._connection.execute(f"CREATE TABLE {_quoted(named.name)} ({', '.join(columns)})")
+    def _insert(self, named: NamedTable) -> list[SqlColumn]:
+        columns = sql_columns(named.table, max_columns=_MAX_COLUMNS)
+        declared = [f"{_quoted(column.name)} {column.affinity}" for column in columns]
+        places = ", ".join("?" * len(columns))
+        self._connection.execute(f"CREATE TABLE {_quoted(named.name)} ({', '.join(declared)})")
         self._connection.executemany(
-            f"INSERT INTO {_quoted(named.name)} VALUES ({', '.join(values)})",  # noqa: S608
-            map(_storable, table.rows),
+            f"INSERT INTO {_quoted(named.name)} VALUES ({places})",  # noqa: S608
+            zip(*(column.cells for column in columns), strict=True),
         )
+        return columns
+
+    def _notes_on(self, sql: str) -> tuple[str, ...]:
+        """Return the notes on the columns that a query compares."""
+        notes = []
+        if _COMPARISON.search(sql):
+            for table, by_column in self._notes.items():
+                for column, note in by_column.items() if table in sql else ():
+                    if re.search(rf"(?<!\w){re.escape(column)}(?!\w)", sql, re.IGNORECASE):
+                        notes.append(note)
+        return tuple(dict.fromkeys(notes))
 
     def _protect(self) -> None:
         self._connection.execute("PRAGMA query_only = ON")
@@ -391,47 +405,10 @@ _KEYWORDS: Final = frozenset(
 )
 
 
-def _affinity(cells: Sequence[Cell]) -> str:
-    """Return the type of a column: NUMERIC makes numbers of texts, TEXT texts of numbers.
-
-    A column that has a number has no type. A column without values has TEXT.
-    """
-    present = [cell for cell in cells if cell is not None and cell != ""]
-    if any(isinstance(cell, int) and not _fits_64_bits(cell) for cell in present):
-        return "TEXT"
-    if not all(isinstance(cell, str) for cell in present):
-        return ""
-    decimals = set()
-    for text in present:
-        match = _PLAIN_NUMBER.fullmatch(text) if isinstance(text, str) else None
-        if match is None:
-            return "TEXT"
-        decimals.add(len(match["decimals"] or ""))
-    # Versions such as 1.9 and 1.10 differ in their decimals, and prices do not.
-    return "NUMERIC" if len(decimals) == 1 else "TEXT"
-
-
-def _storable(row: Sequence[Cell]) -> list[Cell]:
-    """Return a row as SQLite takes it: text that encodes, and integers of 64 bits."""
-    cells: list[Cell] = []
-    for cell in row:
-        if isinstance(cell, str):
-            cells.append(cell if cell.isascii() else printable(cell))
-        elif isinstance(cell, int) and not _fits_64_bits(cell):
-            cells.append(format_number(cell))
-        else:
-            cells.append(cell)
-    return cells
-
-
-def _fits_64_bits(number: int) -> bool:
-    return _MIN_INTEGER <= number <= _MAX_INTEGER
-
-
 def _long_integer(sql: str) -> str | None:
     """Return the first integer of a query that SQLite would round to a decimal."""
     for literal in _LONG_LITERAL.findall(_QUOTED.sub("", sql)):
-        if not _fits_64_bits(int(literal)):
+        if not fits_64_bits(int(literal)):
             return str(literal)
     return None
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from heapq import nsmallest
 from itertools import accumulate
+from operator import itemgetter
 from typing import Final
 
 from llm_common.ranking.lexical import folded, search_stems
@@ -26,7 +27,7 @@ from llm_common.tables.question_words import (
     words_of,
 )
 from llm_common.tables.table import Table
-from llm_common.tables.values import Cell, cell_text, date_of, number_of
+from llm_common.tables.values import Cell, cell_text
 
 _QUOTED: Final = 1.4  # a name that the question quotes as it stands
 NAMED: Final = 0.5
@@ -194,18 +195,15 @@ class _Reading:
         if order.column is None:
             return list(reversed(rows)) if order.is_descending else list(rows)
         column = self._columns[order.column]
-        keyed: list[tuple[float, str, int]] = []
+        keyed: list[tuple[Cell, int]] = []
         without_value: list[int] = []
         for row in rows:
-            cell = column.cells[row]
-            number = number_of(cell) if column.is_numeric else 0.0
-            moment = "" if column.is_numeric else date_of(cell)
-            if number is not None and moment is not None:
-                keyed.append((number, moment, row))
-            else:
+            if column.values[row] is None:
                 without_value.append(row)
-        keyed.sort(key=lambda entry: entry[:2], reverse=order.is_descending)
-        return [row for _, _, row in keyed] + without_value
+            else:
+                keyed.append((column.values[row], row))
+        keyed.sort(key=itemgetter(0), reverse=order.is_descending)
+        return [row for _, row in keyed] + without_value
 
     def _word_weights(self) -> dict[int, float]:
         """Return for each row the weight of the question's other words in its texts."""

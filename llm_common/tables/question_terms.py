@@ -30,9 +30,6 @@ from llm_common.tables.values import (
     IN_LABEL,
     Cell,
     cell_text,
-    date_of,
-    flag_of,
-    number_of,
     shown_cell,
 )
 
@@ -155,12 +152,12 @@ class _Terms:
         if column is None:
             return None
         if not date.has_year:
-            years = {(date_of(cell) or "")[:4] for cell in column.counts}
+            years = {str(value)[:4] for value in column.values if value is not None}
             is_alone = is_alone and len(years) == 1
             date = date.of_year(min(years))
         rows = set()
-        for row, cell in enumerate(column.cells):
-            moment = _moment_of(cell)
+        for row, value in enumerate(column.values):
+            moment = _moment_of(value)
             if moment is None:
                 continue
             if len(moment) < len(date.low):
@@ -309,9 +306,9 @@ class _Terms:
     ) -> None:
         is_list = column.is_list and not column.is_numeric
         rows = set()
-        for row, cell in enumerate(column.cells):
-            number = float(len(column.elements(cell))) if is_list else number_of(cell)
-            if number is not None and comparison.contains(number):
+        for row, value in enumerate(column.values):
+            number = len(column.elements(value)) if is_list else value
+            if isinstance(number, (int, float)) and comparison.contains(number):
                 rows.add(row)
         sign, operand = "", str(comparison)
         if is_list:
@@ -327,7 +324,7 @@ class _Terms:
                 sign=sign,
                 operand=operand,
                 rows=frozenset(rows),
-                is_certain=is_certain and _is_comparable(column),
+                is_certain=is_certain and not column.type.is_scaled,
             )
         )
 
@@ -533,7 +530,7 @@ class _Terms:
             indexes, is_negated = self._flag_words(column)
             if not indexes:
                 continue
-            rows = frozenset(row for row, cell in enumerate(column.cells) if flag_of(cell) is True)
+            rows = frozenset(row for row, value in enumerate(column.values) if value is True)
             words = set(indexes)
             for index in range(indexes[-1] + 1, min(indexes[-1] + 4, len(self._words))):
                 text = self._words[index].text
@@ -612,7 +609,7 @@ class _Terms:
         """Read "were returned" where some dates of a return are missing."""
         for index, column in product(range(len(self._words)), self._columns):
             is_event = index not in self._naming.used and self._tells_event([index])
-            has_gaps = column.is_date and None in column.cells
+            has_gaps = column.is_date and None in column.values
             is_name = is_event and has_gaps and self._is_whole_name(column, index)
             if is_name and self._ends_clause(index):
                 self._add_presence(column, index, is_negated=False)
@@ -632,11 +629,14 @@ class _Terms:
         return following in ("and", "or", "but") or "," in self._question.between(index, index + 1)
 
     def _add_presence(self, column: Column, index: int, *, is_negated: bool) -> None:
-        present = {row for row, cell in enumerate(column.cells) if column.elements(cell)}
+        present = set()
+        for row, cell in enumerate(column.cells):
+            if column.elements(cell) and not column.is_missing(cell):
+                present.add(row)
         words = {index}
         if index + 1 < len(self._words) and self._words[index + 1].text in _DATE_NOUNS:
             words.add(index + 1)
-        is_zero_open = column.is_numeric and any(number_of(cell) == 0 for cell in column.counts)
+        is_zero_open = column.is_numeric and 0 in column.values
         self._add(
             Term(
                 columns=(column.index,),
@@ -678,12 +678,6 @@ def _is_counted(column: Column) -> bool:
     return column.is_numeric or column.is_list
 
 
-def _is_comparable(column: Column) -> bool:
-    """Return whether the numbers of a column have one unit."""
-    units = {cell.strip("0123456789.,+- ") for cell in column.counts if isinstance(cell, str)}
-    return column.is_list or len(units) <= 1
-
-
 def _is_date(column: Column) -> bool:
     return column.is_date
 
@@ -696,8 +690,6 @@ def _is_date_or_year(column: Column) -> bool:
     return column.is_date or _is_year(column)
 
 
-def _moment_of(cell: Cell) -> str | None:
-    if isinstance(cell, str):
-        return date_of(cell) or (cell if cell.isdigit() else None)
-    number = number_of(cell)
-    return None if number is None else f"{number:.0f}"
+def _moment_of(value: Cell) -> str | None:
+    """Return a day, or a year that is a number, as text."""
+    return f"{value:.0f}" if isinstance(value, (int, float)) else value

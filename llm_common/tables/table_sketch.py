@@ -25,7 +25,6 @@ from llm_common.tables.values import (
     Cell,
     cell_text,
     format_number,
-    number_of,
     row_text,
     shown_cell,
 )
@@ -179,11 +178,12 @@ class TableSketch:
         for column in self._columns:
             if not column.is_numeric or column.is_id:
                 continue
-            numbers = [number_of(cell) for cell in column.counts]
-            known = [number for number in numbers if number is not None]
-            if len(known) == len(numbers) and min(known) < max(known):
-                low, high = format_number(min(known)), format_number(max(known))
-                ranges[column.index] = f" ({low} to {high})"
+            values = column.type.values.values()
+            numbers = [value for value in values if isinstance(value, (int, float))]
+            if not column.type.unread and min(numbers) < max(numbers):
+                low, high = format_number(min(numbers)), format_number(max(numbers))
+                unit = f" {column.type.unit}" if column.type.is_scaled else ""
+                ranges[column.index] = f" ({low} to {high}{unit})"
         return ranges
 
     # --- what answers the question

@@ -20,13 +20,33 @@ from llm_common.text.display import one_line
 
 Cell: TypeAlias = str | int | float | bool | None
 
-# A number as people write it: with a sign, a currency, commas between thousands, and a unit or a
-# scale behind it, as in `-$1,234.50`, `17% off`, `30ms` and `4.8/5`.
+# A number as people write it: with a sign or in parentheses, a currency, marks between its digits,
+# and a unit behind it, as in `-$1,234.50`, `1.234,50 €`, `17% off`, `30ms` and `4.8/5`.
 _NUMBER: Final = re.compile(
-    r"\s*+(?P<sign>[-+\u2212]?)\s*+(?:[$€£¥₹]|(?:USD|EUR|GBP|CHF)\s)?\s*+(?P<inner>-?)"
-    r"(?P<digits>\d{1,3}(?:,\d{3})+|\d+)(?P<fraction>\.\d+)?"
-    r"\s?(?:[%$€£¥₹]|/\d{1,4})?\s?[A-Za-z]{0,8}\s*"
+    r"(?P<before>\s*+(?P<open>\()?[-+\u2212]?\s*+(?:[$€£¥₹]|(?:USD|EUR|GBP|CHF)\s)?\s*+-?)"
+    r"(?P<digits>(?:\d+(?:[.,'\u2019\u00a0\u202f ]\d+)*|\.\d+)(?:[eE](?:-\d{1,3}|\+?\d\d?))?)"
+    r"(?P<after>\s?(?:[%$€£¥₹]|/\d{1,4})?\s?[A-Za-zµ]{0,8}\s*(?(open)\)))"
 )
+_GAPS: Final = "'\u2019\u00a0\u202f "
+DIGITS: Final = {
+    mark: re.compile(
+        rf"(?:[1-9]\d{{0,2}}(?P<gap>[{other}{_GAPS}])\d{{3}}(?:(?P=gap)\d{{3}})*|\d*)"
+        rf"(?:[{mark}]\d+)?(?:[eE].+)?"
+    )
+    for mark, other in ((".", ","), (",", "."))
+}
+"""The forms of digits by the mark before the decimals. Another mark may be between thousands."""
+
+_AS_PYTHON: Final = {
+    ".": str.maketrans("", "", f",{_GAPS}"),
+    ",": str.maketrans(",", ".", f".{_GAPS}"),
+}
+CURRENCIES: Final = ("$", "€", "£", "¥", "₹", "USD", "EUR", "GBP", "CHF")
+_MINUS: Final = frozenset("-\u2212(")
+_SIGNS: Final = re.compile(r"[-+\u2212()\s]")
+CODE: Final = re.compile(r"^\s*+(?:\+?0\d|\+?\d{16}|\+(?:\d\D?){7})", re.MULTILINE)
+"""The beginning of a line with a code or a telephone number, or with more digits than a float."""
+
 _MAX_NUMBER_CHARS: Final = 40
 _MAX_ELEMENTS: Final = 50
 _EXACT_TO: Final = 1e15  # a larger float holds no digits behind the point
@@ -52,25 +72,36 @@ _LITERAL: Final = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false")
 
 
 @lru_cache(maxsize=16_384)
-def _number_in(text: str) -> float | None:
-    match = _NUMBER.fullmatch(text)
-    if match is None:
-        return None
-    sign = -1 if match["sign"] in ("-", "\u2212") or match["inner"] else 1
-    return sign * float(match["digits"].replace(",", "") + (match["fraction"] or ""))
+def number_match(text: str) -> re.Match[str] | None:
+    """Return the digits of a number as people write it, with what stands around them, or None."""
+    return _NUMBER.fullmatch(text) if len(text) <= _MAX_NUMBER_CHARS else None
+
+
+def unit_of(match: re.Match[str]) -> str:
+    """Return what a number counts, such as `$`, `%` or `ms`. "" for a plain one."""
+    return _SIGNS.sub("", match["before"] + match["after"])
+
+
+def number_in(match: re.Match[str], decimal_mark: str) -> float:
+    """Return the number of a match whose digits have a form of `DIGITS`."""
+    digits = match["digits"].translate(_AS_PYTHON[decimal_mark])
+    number = int(digits) if digits.isdigit() else float(digits)
+    return number if _MINUS.isdisjoint(match["before"]) else -number
 
 
 def number_of(cell: Cell) -> float | None:
-    """Return the number of a cell, also of a text such as `$1,234.50` or `12 %`, or None.
+    """Return the number of a cell alone, also of a text such as `$1,234.50` or `12 %`, or None.
 
-    A text of digits that begins with 0, such as a postal code, is no number.
+    A comma stands between thousands. A code, such as a postal code that begins with 0, is no
+    number. `type_of` reads the cells of a column together.
     """
     if isinstance(cell, bool) or cell is None:
         return None
     if isinstance(cell, str):
-        if len(cell) > _MAX_NUMBER_CHARS or (cell[:1] == "0" and cell[1:2].isdigit()):
+        match = number_match(cell)
+        if match is None or CODE.match(cell) or not DIGITS["."].fullmatch(match["digits"]):
             return None
-        return _number_in(cell)
+        return number_in(match, ".")
     try:
         return float(cell)
     except OverflowError:  # an integer of over 308 digits
@@ -170,16 +201,6 @@ def format_number(number: float) -> str:
     return repr(round(number, 6))
 
 
-_FLAGS: Final = {"yes": True, "true": True, "no": False, "false": False}
-
-
-def flag_of(cell: Cell) -> bool | None:
-    """Return the flag of a cell, also of `Yes` and `false`, or None."""
-    if isinstance(cell, bool):
-        return cell
-    return _FLAGS.get(cell.lower()) if isinstance(cell, str) else None
-
-
 _MONTH_NAMES: Final = (
     "january february march april may june july august september october november december"
 )
@@ -189,34 +210,3 @@ MONTHS: Final = {
     for name in (month, month[:3])
 }
 """The number of each English month, by its name and by its first three letters."""
-
-_ISO_DATE: Final = re.compile(
-    r"(?P<year>\d{4})[-/.](?P<month>\d\d?)(?:[-/.](?P<day>\d\d?))?(?:[T ](?P<time>\d\d:\d\d.*))?"
-)
-_NAMED_DATE: Final = re.compile(
-    r"(?:\w{3,9}, )?(?:(?P<day>\d\d?)(?:st|nd|rd|th)?[ /-])?(?P<month>[A-Za-z]{3,9})\.?[ /-]"
-    r"(?:(?P<day_2>\d\d?)(?:st|nd|rd|th)?,? )?(?P<year>\d{4})"
-)
-_MAX_DATE_CHARS: Final = 40
-
-
-@lru_cache(maxsize=16_384)
-def _date_in(text: str) -> str | None:
-    match = _ISO_DATE.match(text) or _NAMED_DATE.match(text)
-    if match is None:
-        return None
-    groups = match.groupdict()
-    month = MONTHS.get(match["month"].lower()) or match["month"]
-    if isinstance(month, str) and not month.isdigit():
-        return None
-    day = groups["day"] or groups.get("day_2")
-    date = f"{match['year']}-{int(month):02}" + (f"-{int(day):02}" if day else "")
-    return f"{date} {groups['time']}" if groups.get("time") else date
-
-
-def date_of(cell: Cell) -> str | None:
-    """Return a date as `2026-01-31`, as `2026-01`, or with its time behind it, or None.
-
-    Reads ISO 8601 dates, and English ones such as `31 January 2026` and `Jan 31, 2026`.
-    """
-    return _date_in(cell) if isinstance(cell, str) and len(cell) <= _MAX_DATE_CHARS else None

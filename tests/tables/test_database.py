@@ -415,3 +415,41 @@ def test_what_would_take_long_within_one_function_is_refused_t_04(sql: str) -> N
         database.query(sql)
     assert time.thread_time() - start_s < 12
     assert database.query("SELECT count(*) FROM long WHERE t GLOB '*a*a'").rows == ((20,),)
+def loaded(records: Json) -> RecordDatabase:
+    database = RecordDatabase()
+    database.add([NamedTable("t", find_records(records).tables[0])])
+    return database
+
+
+PRICES = 'item,price,price_text\na,"$1,200.50",x\nb,N/A,y\nc,$7.00,z\n'
+
+
+def test_values_stand_beside_their_texts_t_13() -> None:
+    database = loaded(PRICES)
+    found = database.query("SELECT * FROM t ORDER BY price DESC LIMIT 1")
+    assert found.columns == ("item", "price", "price_text", "price_text_2")
+    assert found.rows == (("a", 1_200.5, "x", "$1,200.50"),)
+    assert found.notes == ("price has $ values, price_text_2 the texts.",)
+    assert database.query("SELECT price_text_2 FROM t WHERE price IS NULL").rows == (("N/A",),)
+    assert database.query("SELECT price FROM t").notes == ()
+
+
+def test_whole_numbers_among_decimals_divide_as_decimals_t_13() -> None:
+    assert loaded("a,b\nx,5\ny,2.5\n").query("SELECT b / 2 FROM t").rows == ((2.5,), (1.25,))
+    assert loaded("a,b\nx,5\ny,2\n").query("SELECT b / 2 FROM t").rows == ((2,), (1,))
+
+
+def test_a_comparison_of_numbers_as_text_is_told_t_13() -> None:
+    database = loaded([{"id": n, "weight": f"{n},234"} for n in range(1, 30)])
+    note = "weight is text, compared by letters. number(weight) reads numbers in it."
+    assert database.query("SELECT max(Weight) FROM t").notes == (note,)
+    assert database.query("SELECT weight, id FROM t").notes == ()
+    assert database.query("SELECT id FROM t WHERE id > 5").notes == ()
+    database.add_alias("3ac5", "t")
+    assert database.query('SELECT id FROM "3ac5" ORDER BY weight').notes == (note,)
+
+
+def test_a_table_as_wide_as_sqlite_allows_is_loaded() -> None:
+    record: dict[str, Json] = {f"c{n}": f"{n} %" for n in range(500)}
+    [row, _] = loaded([record, record]).query("SELECT * FROM t").rows
+    assert (len(row), row[499], row[500]) == (600, 499, "0 %")

@@ -1,4 +1,4 @@
-"""Cells are read as numbers, dates, flags and lists, as people and programs write them."""
+"""Cells are read as numbers and lists, as people and programs write them."""
 
 import math
 
@@ -7,9 +7,7 @@ import pytest
 from llm_common.tables.values import (
     Cell,
     cell_text,
-    date_of,
     elements_of,
-    flag_of,
     format_number,
     number_of,
 )
@@ -47,28 +45,6 @@ def test_numbers_are_read_as_people_write_them(cell: Cell, number: float | None)
 
 
 @pytest.mark.parametrize(
-    ("cell", "date"),
-    [
-        ("2026-03-05", "2026-03-05"),
-        ("2026/3/5", "2026-03-05"),
-        ("2026-03", "2026-03"),
-        ("2026-03-05T10:11:12Z", "2026-03-05 10:11:12Z"),
-        ("5 March 2026", "2026-03-05"),
-        ("Mar 5, 2026", "2026-03-05"),
-        ("Thu, 05 Mar 2026 10:00:00 GMT", "2026-03-05"),
-        ("10/Oct/2026:13:55:36 +0000", "2026-10-10"),
-        ("March 2026", "2026-03"),
-        ("Room 2026", None),
-        ("5", None),
-        (5, None),
-        (None, None),
-    ],
-)
-def test_dates_are_read_in_iso_and_english(cell: Cell, date: str | None) -> None:
-    assert date_of(cell) == date
-
-
-@pytest.mark.parametrize(
     ("cell", "elements"),
     [
         ("a, b,c", ("a", "b", "c")),
@@ -88,11 +64,7 @@ def test_lists_are_read_from_json_and_commas(cell: Cell, elements: tuple[str, ..
     assert elements_of(cell) == elements
 
 
-def test_flags_and_texts_of_cells() -> None:
-    assert [flag_of(cell) for cell in (True, "Yes", "FALSE", "no", 1, "maybe", None)] == [
-        *(True, True, False, False),
-        *(None, None, None),
-    ]
+def test_texts_of_cells() -> None:
     assert [cell_text(cell) for cell in (None, True, False, "x", 3, 2.0)] == [
         *("", "true", "false"),
         *("x", "3", "2"),

@@ -43,6 +43,7 @@ _MAX_LISTED_BYTES: Final = 4_000_000
 _MIN_PREFIX_CHARS: Final = 4
 _MAX_CELL_CHARS: Final = 300
 _MIN_CELL_CHARS: Final = 10
+_MAX_NOTES_CHARS: Final = 400
 _MAX_OTHER_NAMES: Final = 20
 _MAX_LISTED_COLUMNS: Final = 100
 _CURSOR: Final = re.compile(r"([0-9]{1,9})\.([0-9a-f]{8})")
@@ -354,7 +355,7 @@ def answer_text(
     """
     start = _start_of(sql, cursor)
     if not rows.rows:
-        return _NO_ROWS
+        return _NO_ROWS + _notes_of(rows)
     fitting = _Page(sql, rows, start)
     last = min(len(rows.rows), start + _most_rows(rows, start, max_tokens, counter))
     while last > start + 1 and counter.count(fitting.text(last)) > max_tokens:
@@ -380,6 +381,7 @@ class _Page:
         self._rows = rows
         self._start = start
         # Of all rows, so that every page of an answer writes a value in the same way.
+        self._notes = _notes_of(rows)
         self._mixed = [are_mixed(cells) for cells in zip(*rows.rows, strict=True)]
 
     def text(
@@ -395,6 +397,7 @@ class _Page:
             head += f' Next: the same sql and cursor "{end}.{_digest(self._sql)}".'
         elif self._rows.is_cut:
             head += " Later ones are not counted: use LIMIT, GROUP BY or count(*)."
+        head += self._notes
         lines = [row_text(self._rows.columns[:columns], max_chars=max_chars)]
         if columns is not None:
             missing = f"{len(self._rows.columns) - columns:,} columns"
@@ -403,6 +406,10 @@ class _Page:
         for row in self._rows.rows[self._start : end]:
             lines.append(row_text(row[:columns], max_chars=max_chars, mixed=self._mixed))
         return f"{head}\n{in_fence(chr(10).join(lines))}"
+
+
+def _notes_of(rows: QueryRows) -> str:
+    return one_line("".join(f" {note}" for note in rows.notes), max_chars=_MAX_NOTES_CHARS)
 
 
 def _most_rows(rows: QueryRows, start: int, max_tokens: int, counter: TokenCounter) -> int:
