@@ -49,6 +49,7 @@ _PLAIN_MOMENTS: Final = re.compile(
     r"(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?Z?)?(?:\n|\Z))*+"
 )
 _GROUPED_NUMBERS: Final = re.compile(r"(?:-?[1-9]\d{0,2}(?:\.\d{3})?(?:\n|\Z))*+")
+_VERSIONS: Final = re.compile(r"(?:(?:20)?\d{1,2}(?:\.(?:0|[1-9]\d?))?(?:\n|\Z))*+")
 _FRACTION: Final = re.compile(r"\.(\d+)$", re.MULTILINE)
 _LAST_ZERO: Final = re.compile(r",\d+0$", re.MULTILINE)
 _WHOLE_NUMBER: Final = re.compile(r"^-?\d+$", re.MULTILINE)
@@ -257,8 +258,8 @@ def _are_decimals(lines: str) -> bool:
     fractions = set(_FRACTION.findall(lines)) - {"0"}
     if not any(fraction.endswith("0") for fraction in fractions):
         return True
-    if len(set(map(len, fractions))) > 1:  # versions, such as 1.9 and 1.10
-        return False
+    if len(set(map(len, fractions))) > 1:  # 1.9 and 1.10 are versions, 1.95 and 1.100 are not
+        return _VERSIONS.fullmatch(lines) is None
     # Of 1.200 and 950, the first is a thousand.
     return _GROUPED_NUMBERS.fullmatch(lines) is None or _WHOLE_NUMBER.search(lines) is None
 

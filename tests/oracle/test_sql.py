@@ -12,6 +12,7 @@ import pytest
 
 from llm_common.agents import InMemoryContextPointerStore, OffloadPolicy, Session, SessionConfig
 from llm_common.errors import ToolArgumentsError
+from tests.oracle.claims import claimed_count, claims_in
 from tests.oracle.notations import (
     CONTAINERS,
     DAYS,
@@ -54,10 +55,14 @@ def is_same(answer: object, truth: object) -> bool:
     return answer == truth
 
 
+def new_session() -> Session:
+    config = SessionConfig(offload=OffloadPolicy(max_whole_tokens=20))
+    return Session(InMemoryContextPointerStore(), session_id="oracle", config=config)
+
+
 async def verdict_of(tables: list[Written]) -> Verdict:
     verdict = Verdict()
-    config = SessionConfig(offload=OffloadPolicy(max_whole_tokens=20))
-    session = Session(InMemoryContextPointerStore(), session_id="oracle", config=config)
+    session = new_session()
     for number, table in enumerate(tables):
         offloaded = await session.offload(table.text, tool="list", args={"number": number})
         assert offloaded.pointer_id is not None
@@ -89,6 +94,22 @@ async def test_no_answer_of_sql_is_false_in_any_notation_t_13() -> None:
     verdict = await verdict_of(tables_of(1, containers=1))
     assert verdict.false == []
     assert verdict.share_right >= 0.95
+
+
+async def test_a_preview_claims_the_numbers_that_sql_has_t_13() -> None:
+    session = new_session()
+    outcomes: Counter[str] = Counter()
+    for table in tables_of(1, containers=1):
+        for query in table.queries:
+            number = query.sql.rpartition(" amount > ")[2]
+            if number == query.sql:
+                continue
+            question = f"How many items have an amount of more than {number}?"
+            offloaded = await session.offload(table.text, tool="list", args={}, query=question)
+            claim = claimed_count(claims_in(str(offloaded)))
+            assert claim in (None, query.truth), (query.notation, question, str(offloaded))
+            outcomes["silent" if claim is None else "right"] += 1
+    assert outcomes["right"] > outcomes["silent"]
 
 
 @pytest.mark.torture
