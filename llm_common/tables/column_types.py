@@ -14,6 +14,7 @@ from operator import ne
 from typing import Final, Literal, TypeAlias, TypeVar
 
 from llm_common.tables.moments import moment_in
+from llm_common.tables.question_words import set_of, stem_of
 from llm_common.tables.values import (
     CODE,
     CURRENCIES,
@@ -28,6 +29,7 @@ Kind: TypeAlias = Literal["number", "flag", "moment", "text"]
 _Read = TypeVar("_Read")
 
 _MAX_UNREAD: Final = 0.1  # of the present cells
+_MAX_CHARS: Final = 40  # of a number or a moment
 _MAX_INTEGER: Final = 2**63 - 1  # of SQLite
 MARKERS: Final = frozenset(
     (  # noqa: SIM905
@@ -38,7 +40,7 @@ MARKERS: Final = frozenset(
 
 _FLAGS: Final = {"yes": True, "true": True, "y": True, "no": False, "false": False, "n": False}
 # Names of columns whose digits are no numbers.
-_TEXT_STEMS: Final = frozenset(("version", "ver", "firmware", "phone", "telephone", "tel", "fax"))
+_TEXT_STEMS: Final = frozenset(map(stem_of, set_of("version phone telephone tel mobile fax")))
 
 # Lines as programs write them, which are searched together since that takes a tenth of the time.
 _PLAIN_NUMBERS: Final = re.compile(
@@ -53,7 +55,7 @@ _VERSIONS: Final = re.compile(r"(?:(?:20)?\d{1,2}(?:\.(?:0|[1-9]\d?))?(?:\n|\Z))
 _FRACTION: Final = re.compile(r"\.(\d+)$", re.MULTILINE)
 _LAST_ZERO: Final = re.compile(r",\d+0$", re.MULTILINE)
 _WHOLE_NUMBER: Final = re.compile(r"^-?\d+$", re.MULTILINE)
-_DIGIT: Final = re.compile(r"[\d]+(?:[eE].*)?")
+_DIGIT: Final = re.compile(r"\d+(?:[eE].*)?")
 _OPEN_MOMENT: Final = re.compile(r"^(\d\d?)[/-](\d\d?)[/-]\d{4}\b", re.MULTILINE)
 _OFFSET: Final = re.compile(r":\d\d(?:\.\d+)? ?([-+]\d\d:?\d\d)$", re.MULTILINE)
 
@@ -158,7 +160,8 @@ class _Cells:
 
     @property
     def lines(self) -> str:
-        return "\n".join(self.texts)
+        """The texts, one a line."""
+        return "\n".join([text.replace("\n", "|") for text in self.texts])
 
     def read(self, read: Callable[[str], _Read | None]) -> dict[str, _Read]:
         """Return what each text is read as, or nothing if too many cannot be read."""
@@ -194,10 +197,11 @@ def type_of(counts: Mapping[Cell, int], name_stems: Collection[str]) -> ColumnTy
         else:
             others.append(cell)
     cells = _Cells(texts, others, int(_MAX_UNREAD * present), name_stems)
-    for read in (_numbers, _flags, _moments) if present else ():
+    prose = sum(count for text, count in texts.items() if len(text) > _MAX_CHARS)
+    for read in (_numbers, _flags, _moments) if prose <= cells.max_unread else ():
         column_type = read(cells)
         unread = present - sum(map(counts.__getitem__, column_type.values))
-        if unread <= cells.max_unread:
+        if unread <= cells.max_unread and column_type.values:
             has_texts = column_type.has_texts or len(column_type.values) < len(counts)
             return replace(column_type, unread=unread, has_texts=has_texts)
     return _TEXT
@@ -213,13 +217,20 @@ def _numbers(cells: _Cells) -> ColumnType:
             return _TEXT
     if cells.texts and not _TEXT_STEMS.isdisjoint(cells.name_stems):
         return _TEXT
-    if _PLAIN_NUMBERS.fullmatch(cells.lines):
-        if not _are_decimals(cells.lines):
-            return _TEXT
-        for text in cells.texts:
-            values[text] = int(text) if text.lstrip("-").isdigit() else float(text)
-        return ColumnType("number", values)
+    if not _PLAIN_NUMBERS.fullmatch(cells.lines):
+        return _written_numbers(cells, values)
+    if not _are_decimals(cells.lines):
+        return _TEXT
+    for text in cells.texts:
+        values[text] = int(text) if text.lstrip("-").isdigit() else float(text)
+    return ColumnType("number", values)
+
+
+def _written_numbers(cells: _Cells, values: dict[Cell, Cell]) -> ColumnType:
+    """Return the type of numbers as people write them, with the values of the others."""
     matches = cells.read(number_match)
+    if not matches:
+        return ColumnType("number", values)
     units = list(map(unit_of, matches.values()))
     digits = [match["digits"] for match in matches.values()]
     mark = None if CODE.search(cells.lines) else _decimal_mark(digits, units)

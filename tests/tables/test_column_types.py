@@ -1,15 +1,15 @@
 """A column has one type, which all of its cells decide."""
 
-from collections import Counter
-
 import pytest
 
-from llm_common.tables.column_types import ColumnType, type_of
+from llm_common.tables.column_types import ColumnType
+from llm_common.tables.columns import Column
+from llm_common.tables.table import table_of_records
 from llm_common.tables.values import Cell
 
 
 def typed(*cells: Cell, name: str = "amount") -> ColumnType:
-    return type_of(Counter(cell for cell in cells if cell not in (None, "")), [name])
+    return Column(table_of_records("", [{name: cell} for cell in cells]), 0).type
 
 
 def values(*cells: Cell, name: str = "amount") -> list[Cell]:
@@ -87,6 +87,8 @@ def test_numbers_are_read_by_the_whole_column_t_13(
         (("Room 2026", "Room 2027"), "room"),
         ((True, 5), "mixed"),
         (("-", "N/A"), "gaps"),
+        (("5\n6", "7"), "lines"),
+        (("5 " + "x" * 50, "7"), "prose"),
         ((1, 2, 3, 4, 5, 6, 7, 8, "x", "y"), "most"),
     ],
 )
