@@ -198,6 +198,7 @@ class RecordDatabase:
         with self._unprotected():
             self._connection.execute(f"DROP TABLE IF EXISTS {_quoted(name)}")
         self._columns.pop(name, None)
+        self._notes.pop(name, None)
 
     def query(self, sql: str, *, other_names: Sequence[str] = ()) -> QueryRows:
         """Return the rows of one SELECT.
