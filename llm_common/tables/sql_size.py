@@ -19,9 +19,11 @@ _BRACKETS: Final = re.compile(
     r"(?:(?<!\w)(?P<name>\w++)\s*+(?:[\[(][^\]()]*[\])]\s*)?\bas\b\s*(?:not\s+)?(?:materialized\s*)?)?"
     r"\((?P<body>(?P<select>\s*(?:select|values|with)\b)?[^()]*)\)"
 )
-_ARM: Final = re.compile(r"\b(?:union|except|intersect)\b")
-_SELECT: Final = re.compile(r"\bselect\b")
-_FROM: Final = re.compile(r"(?<!\bdistinct )\bfrom\b")
+# The columns of a SELECT, and of each that UNION and the like add to it.
+_COLUMNS: Final = re.compile(
+    r"(?:^|\b(?:select|values)\b)"
+    r"((?:(?!(?:(?<!\bdistinct )\bfrom|\bselect|\bvalues|\bunion|\bexcept|\bintersect)\b).)*)"
+)
 # A word that SQLite may take for the name of a column or a SELECT.
 _NAME: Final = re.compile(
     r"(?<!\bas )\b(?!(?:and|as|between|case|collate|distinct|else|escape|from|in|is|not|null|or"
@@ -57,7 +59,8 @@ def compiled_size(plain: str) -> float:
             return f" [{match['body'].replace(',', ' ').replace('[', ' ').replace(']', ' ')}] "
         selects.append(match["body"])
         if not match["name"]:
-            return f" #{len(selects) - 1} "
+            # The names in it belong to the column around it too.
+            return f" #{len(selects) - 1}{' _' * len(_NAME.findall(match['body']))} "
         named.setdefault(match["name"], []).append(len(selects) - 1)
         return " "
 
@@ -84,9 +87,5 @@ def compiled_size(plain: str) -> float:
 
 def _most_names(select: str) -> int:
     """Return the most names in one column of a SELECT, or 1."""
-    most = 1
-    for arm in _ARM.split(select):
-        columns = _FROM.split(_SELECT.split(arm)[-1], maxsplit=1)[0]
-        for column in columns.split(","):
-            most = max(most, len(_NAME.findall(column)))
-    return most
+    columns = ",".join(_COLUMNS.findall(select)).split(",")
+    return max(1, *(len(_NAME.findall(column)) for column in columns))

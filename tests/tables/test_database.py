@@ -142,6 +142,8 @@ COPIED = [
     + ", c0(y) AS (SELECT 1) SELECT max(y) FROM c30",
     nested(6, balanced(16)),
     nested(5, f"coalesce({', '.join(['y'] * 40)})"),
+    nested(5, f"(VALUES ({balanced(64)}))"),
+    nested(5, f"(SELECT {balanced(32)} FROM (SELECT {balanced(32)} AS y))"),
 ]
 STOPPED = [
     ENDLESS + "SELECT count(*) FROM c",
