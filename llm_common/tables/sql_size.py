@@ -10,8 +10,9 @@ from typing import Final
 
 _MAX_DEPTH: Final = 100  # of brackets, as in SQLite
 _MAX_SELECTS: Final = 200  # more than anybody writes, and fewer than Python recurses
+# Each to its end or that of the text, so that none is looked for twice.
 _QUOTED: Final = re.compile(
-    r"--[^\n]*|/\*.*?(?:\*/|\Z)|'([^']*)'|\"([^\"]*)\"|`([^`]*)`|\[([^\]]*)\]", re.DOTALL
+    r"(?:--[^\n]*|/\*.*?\*/|'([^']*)'?|\"([^\"]*)\"?|`([^`]*)`?|\[([^\]]*)\]?|/\*.*)", re.DOTALL
 )
 _STRUCTURE: Final = frozenset({"as", "distinct", "except", "from", "intersect", "select", "union"})
 # A SELECT in brackets, with the name that WITH gives it, or other brackets.
