@@ -281,7 +281,11 @@ class _ColumnText:
         while start >= 0 and len(cells) <= limit:
             before = self._text[start - 1] if start else ""
             end = start + 1
-            if not (before.isalnum() or before == "_"):
+            # No number begins with another one: 2018031011 is not of 2018.
+            is_cut = (
+                stem.isdigit() and self._text[start + len(stem) : start + len(stem) + 1].isdigit()
+            )
+            if not (before.isalnum() or before == "_" or is_cut):
                 index = bisect_right(self._ends, start)
                 cells.add(self._cells[index])
                 end = self._ends[index]  # one word of a cell is enough

@@ -202,3 +202,15 @@ def test_a_range_of_two_scales_claims_no_number(end: str) -> None:
 def test_a_question_that_is_read_in_part_claims_no_number(filler: str) -> None:
     assert reading("How many shoes have a rating of 4.5?").is_claimed
     assert not reading(f"How many shoes have a rating of 4.5? {filler}").is_claimed
+
+
+def test_a_number_is_no_beginning_of_a_longer_one() -> None:
+    rows: list[dict[str, Json]] = []
+    for number in range(60):
+        code = f"20180310{number:02}" if number % 8 else f"1000x{number}"
+        rows.append({"code": code, "place": f"Place {number}", "size": number})
+    rows[9]["place"] = "Jarm, Afghanistan"
+    table = table_of_records("", rows)
+    columns = [Column(table, index) for index in range(len(table.columns))]
+    question = "Which size had the quake in Afghanistan of January 2018?"
+    assert read_question(question, table, columns).rows == (9,)
