@@ -1,12 +1,12 @@
 """Finds what the user said that binds: prohibitions, permissions, limits, wishes and facts.
 
-A sentence gets points for words that bind in some language (`binding_words.py`), for numbers, and
-if it addresses the reader. A sentence with enough points is a rule. The others are ordered by
-points, and by how rare their words are among the user's sentences: what was said once says more
-than a request in the form of twenty others.
+A sentence gets points for words that bind in some language (`binding_words.py`). A sentence with
+enough points is a rule. The others are ordered by points, by their brevity, and by how rare their
+words are among the user's sentences: what was said once says more than a request in the form of
+twenty others.
 
-Only what the user wrote counts. Fenced and quoted text and lines of data are left out, and a pasted
-text has a few rules at most. Behind a label, as in `[IMPORTANT]` or `<rule>`, a rule still counts.
+Only what the user wrote counts. Fenced and quoted text and lines of data are left out. Behind a
+label, as in `[IMPORTANT]` or `<rule>`, a rule still counts.
 """
 
 import re
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Final, NamedTuple
 
-from llm_common.history.binding_words import ADVERSATIVES, JOINERS, SIGNS, SUBJECTS, WORDS, Cue
+from llm_common.history.binding_words import ADVERSATIVES, JOINERS, SIGNS, WORDS, Cue
 from llm_common.history.message_shapes import NOTE_BEGIN, PINS_BEGIN, HistoryMessage
 
 MIN_RULE_POINTS: Final = 3
@@ -39,10 +39,6 @@ _POINTS: Final[dict[Cue, int]] = {
     "corrects": 1,
     "instead": 1,
 }
-# What a subject before them makes a habit: "I never", "they only".
-_COMMANDS: Final[frozenset[Cue]] = frozenset(
-    {"forbids", "negates", "excludes", "always", "only", "keeps", "asks", "corrects"}
-)
 _AT_CLAUSE_START: Final[frozenset[Cue]] = frozenset({"negates", "excludes", "keeps"})
 
 # People who talk with each other say words that bind in 1 to 6 % of their sentences, as meetings
@@ -52,12 +48,10 @@ _MAX_TALK_RULES: Final = 1
 _MAX_TALK_SHARE: Final = 0.002
 
 _READ_CHARS: Final = 20_000  # of a message: the model can read a longer paste back
-_MAX_OF_MESSAGE: Final = 12  # a pasted text has rules for somebody else
 _MAX_SENTENCE_CHARS: Final = 500
 _MIN_QUOTE_CHARS: Final = 200  # a shorter quote may be a name, or what to write
 _MIN_WORDS: Final = 3
 _MIN_SIGNS: Final = 5
-_MAX_COMMAND_WORDS: Final = 30
 _MIN_RARE_CHARS: Final = 4
 _OF_RARITY: Final = 2
 _CHARS_OF_POINT: Final = 80  # who commands is brief, and who tells a story uses more words of all
@@ -66,8 +60,8 @@ _FEW_SENTENCES: Final = 50  # a word is rare if one sentence in fifty has it
 # A mark ends a sentence before a space and no small letter, or anywhere in Chinese and Japanese.
 _SENTENCE_END = re.compile(r"(?<=[.!?…])[\"'»”)]*\s+(?=[^a-zà-öø-ÿа-я\s])|(?<=[。！？؟।])")
 _ABBREVIATION = re.compile(
-    r"(?:^|[\s(.])(?:[^\W\d_]|[A-Z][^\W\d_]{1,2}|\d{1,2})\.$"
-)  # Mr. or z. B.
+    r"(?:^|[\s(.])(?:[^\W\d_]|[A-Z][^\W\d_]{1,2}|(?:a[bm]|bis|de[mnr]|vom|zum) \d{1,2})\.$"
+)  # Mr., z. B. or am 3. Mai, but not: week 3.
 _WORD = re.compile(r"[^\W\d_]+(?:['-][^\W\d_]+)*")
 # Scripts without spaces between words, and Thai, whose words `_WORD` does not tell apart.
 _CJK = re.compile(r"[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff]")
@@ -86,11 +80,10 @@ _LABEL = re.compile(
     r"|<(?P<tag>[^\W\d_][\w-]{0,30})>)"
 )
 _QUESTION = re.compile(r"[?？؟][\"'»”)]*$")
-_NUMBER = re.compile(r"\d")
 
 
 def _words_pattern(words: str, *, before: str = "") -> re.Pattern[str]:
-    """Return a pattern of a list of words, whose match is the group `cue`.
+    """Return a pattern of a list of words.
 
     Args:
         words: The words. `*` is the rest of a word, and `_` joins the words of a phrase.
@@ -99,7 +92,7 @@ def _words_pattern(words: str, *, before: str = "") -> re.Pattern[str]:
     # The longest first, since a phrase may begin with another word of the list.
     escaped = [re.escape(word) for word in sorted(words.split(), key=len, reverse=True)]
     choice = "|".join(escaped).replace(r"\*", r"[\w'-]*").replace("_", r"\s+")
-    return re.compile(rf"{before}(?<![\w-])(?P<cue>{choice})(?!\w|-\w)")
+    return re.compile(rf"{before}(?<![\w-])(?:{choice})(?!\w|-\w)")
 
 
 # "Please don't" and "but don't" begin a clause too. Digits and marks may be before its first word.
@@ -113,7 +106,6 @@ _SENTENCE_START: Final = r"^[\W\d_]*"
 class _Patterns(NamedTuple):
     """The patterns of the words that bind. Compiling them takes some 25 ms, so only a fold does."""
 
-    subject: re.Pattern[str]
     cues: dict[Cue, re.Pattern[str]]
     signs: dict[Cue, re.Pattern[str]]
 
@@ -131,7 +123,7 @@ def _patterns() -> _Patterns:
     signs: dict[Cue, re.Pattern[str]] = {}
     for cue, words in SIGNS.items():
         signs[cue] = re.compile("|".join(map(re.escape, words.split())).replace("_", " "))
-    return _Patterns(_words_pattern(" ".join(SUBJECTS)), cues, signs)
+    return _Patterns(cues, signs)
 
 
 @dataclass(slots=True)
@@ -143,9 +135,7 @@ class Binding:
         text: The sentence, word for word.
         points: How much it binds, with its rarity and brevity.
         is_rule: Whether its points make it a rule.
-        is_correction: Whether it corrects what was said before.
-        is_named: Whether a rule is only to be named, because it is too long, or its message has too
-            many rules.
+        is_named: Whether a rule is only to be named, because it is too long.
         words: The words by which its rarity is measured.
     """
 
@@ -153,7 +143,6 @@ class Binding:
     text: str
     points: float
     is_rule: bool
-    is_correction: bool
     is_named: bool = False
     words: frozenset[str] = frozenset()
 
@@ -163,8 +152,8 @@ def bindings_of(
 ) -> list[Binding]:
     """Return the user's sentences, those that bind most first, each once where it is newest.
 
-    Rules come first, and among them corrections, the newest first. Many messages without an answer
-    of a model have no rules if words that bind are frequent: their people talk with each other.
+    Rules come first. Many messages without an answer of a model have no rules if words that bind
+    are frequent: their people talk with each other.
 
     Args:
         messages: The messages, oldest first.
@@ -183,8 +172,7 @@ def bindings_of(
 
     newest: dict[str, Binding] = {}
     for position, text in rules:
-        points, is_correction = _points(text)
-        newest[text.casefold()] = Binding(position, text, points, True, is_correction)
+        newest[text.casefold()] = Binding(position, text, binding_points(text), True)
     for sentence in sentences:
         key = sentence.text.casefold()
         if sentence.is_named and key in newest and newest[key].is_rule:
@@ -205,10 +193,8 @@ def _is_talk(sentences: list[Binding]) -> bool:
     return len(sentences) >= _MIN_TALK_SENTENCES and rules > max_rules
 
 
-def _order(binding: Binding) -> tuple[bool, bool, float, int]:
-    if binding.is_rule and binding.is_correction:
-        return False, False, -binding.position, 0  # the newest replaces the ones before
-    return not binding.is_rule, True, -binding.points, binding.position
+def _order(binding: Binding) -> tuple[bool, float, int]:
+    return not binding.is_rule, -binding.points, binding.position
 
 
 def _bindings_in(message: HistoryMessage) -> list[Binding]:
@@ -218,7 +204,7 @@ def _bindings_in(message: HistoryMessage) -> list[Binding]:
     has_more = len(message.text) > _READ_CHARS
     for text in own_sentences(read_text):
         head = text[:_MAX_SENTENCE_CHARS]
-        points, is_correction = _points(head)
+        points = binding_points(head)
         is_rule = points >= MIN_RULE_POINTS
         # A rule without its end, such as its condition, may be another rule.
         is_cut = len(text) > _MAX_SENTENCE_CHARS or (has_more and read_text.endswith(text))
@@ -228,14 +214,10 @@ def _bindings_in(message: HistoryMessage) -> list[Binding]:
                 text,
                 points,
                 is_rule=is_rule,
-                is_correction=is_correction,
                 is_named=is_rule and is_cut,
                 words=_rare_candidates(head),
             )
         )
-    best_first = sorted(bindings, key=lambda binding: -binding.points)
-    for binding in best_first[_MAX_OF_MESSAGE:]:
-        binding.is_named = binding.is_rule
     return bindings
 
 
@@ -271,7 +253,7 @@ def sentences_in(line: str) -> Iterator[str]:
     start = 0
     for end in _SENTENCE_END.finditer(line):
         sentence = line[start : end.start()].strip()
-        if sentence and not _ABBREVIATION.search(sentence[-6:]):
+        if sentence and not _ABBREVIATION.search(sentence[-8:]):
             yield sentence
             start = end.end()
     if sentence := line[start:].strip():
@@ -307,42 +289,22 @@ def _lines_outside_fences(text: str) -> Iterator[str]:
         yield written
 
 
-def binding_points(sentence: str) -> int:
-    """Return the points of a sentence for the words that bind. A question has none."""
-    return _points(sentence)[0]
-
-
 def _plain(sentence: str) -> str:
     # A capital İ would become two characters, of which the first is a word of English.
     return sentence.casefold().replace("’", "'").replace("\u0307", "")
 
 
 @lru_cache(maxsize=8_192)  # each fold reads the whole history again
-def _points(sentence: str) -> tuple[int, bool]:
-    """Return the points of a sentence, and whether it corrects an earlier one."""
+def binding_points(sentence: str) -> int:
+    """Return the points of a sentence for the words that bind. A question has none."""
     text = _plain(sentence)
     words = len(_WORD.findall(text))
     is_signed = not text.isascii() and _SIGNED.search(text) is not None
     is_short = words < _MIN_WORDS and not (is_signed and len(text) >= _MIN_SIGNS)
     if is_short or _QUESTION.search(text):
-        return 0, False
+        return 0
     patterns = _patterns()
-    cues: set[Cue] = set()
+    cues = {cue for cue, pattern in patterns.cues.items() if pattern.search(text)}
     if is_signed:
         cues.update(cue for cue, signs in patterns.signs.items() if signs.search(sentence))
-    subject = len(text)
-    if found := patterns.subject.search(text):
-        subject = found.start()
-    first_cue = len(text)
-    for cue, pattern in patterns.cues.items():
-        match = pattern.search(text)
-        if match is not None and (cue not in _COMMANDS or match.start("cue") <= subject):
-            cues.add(cue)
-            first_cue = min(first_cue, match.start("cue"))
-    points = sum(_POINTS[cue] for cue in cues)
-    if _NUMBER.search(text):
-        points += 1
-    # A command that has a subject only later: "Leave the header as it is".
-    if words <= _MAX_COMMAND_WORDS and (found is None or first_cue < subject):
-        points += 1
-    return points, "corrects" in cues
+    return sum(_POINTS[cue] for cue in cues)

@@ -194,13 +194,6 @@ SIGNS: Final[Mapping[Cue, str]] = {
 }
 """The same for scripts without spaces between words, or with endings in place of words."""
 
-_SUBJECTS = """
-    i we he she they it i'm i've i'd i'll we've we're he's she's they're it's that's there's who
-    ich wir er sie nous elle ils elles yo nosotros él ella ellos io noi loro eu nós ele ela eles
-    ik wij hij zij я мы он она они biz
-"""
-SUBJECTS: Final = frozenset(_SUBJECTS.split())
-"""Subjects whose habits are told and not commanded: "I never", "they only"."""
 _JOINERS = "please and also so then und bitte et y e en i и а ve och"
 JOINERS: Final = frozenset(_JOINERS.split())
 """Words before the beginning of a clause: "please don't"."""

@@ -26,8 +26,8 @@ from llm_common.pointers.pointer import text_digest
 from llm_common.text.display import fence_nonce, fenced, one_line
 
 # Shares of the note, in the order of its sections. What a section leaves is for the next ones.
-_RULES_SHARE: Final = 0.35
-_INDEX_SHARE: Final = 0.5
+_RULES_SHARE: Final = 0.45
+_INDEX_SHARE: Final = 0.8
 _RECEIPTS_SHARE: Final = 0.5
 _LINE_CHARS: Final = 100
 _MAX_RECEIPTS: Final = 8  # messages that the receipt names

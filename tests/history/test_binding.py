@@ -153,21 +153,6 @@ async def test_fences_without_an_end_take_linear_time() -> None:
     assert time.process_time() - start < 6
 
 
-async def test_the_newest_correction_comes_first() -> None:
-    messages = conversation(60)
-    for at, text in (
-        (20, "No, use pounds instead of euros."),
-        (9, "No, better use euros instead."),
-    ):
-        messages.insert(at, {"role": "user", "content": text})
-    messages.insert(1, {"role": "user", "content": RULES["en"]})
-    assert rules_in(await note_after(messages)) == [
-        "No, use pounds instead of euros.",
-        "No, better use euros instead.",
-        RULES["en"],
-    ]
-
-
 async def test_rules_over_their_share_are_named_with_their_pointers_t_07() -> None:
     messages = conversation(60)
     for number in range(60):
@@ -193,28 +178,13 @@ def named_in(note: str) -> tuple[int, list[str]]:
     return int(receipt[1]), re.findall(r"\w+ /\d+", receipt[2])
 
 
-@pytest.mark.parametrize("limit", [1_500, 8_000])
-async def test_the_note_names_the_rules_over_the_cap_of_a_message_t_07(limit: int) -> None:
-    rules = [f"Never send parcel {number} to the depot." for number in range(20)]
-    messages = conversation(100)
-    messages.insert(1, {"role": "user", "content": "\n".join(rules)})
-    note = await note_after(messages, limit)
-    named, [path] = named_in(note)
-    assert path.endswith(" /2")
-    assert 10 <= len(rules_in(note)) <= 12
-    assert len(rules_in(note)) + named == 20
-    quoted = re.findall(r"^\d+ user: (Never send parcel \d+ to the depot\.)$", note, re.MULTILINE)
-    assert quoted == rules_in(note)
-
-
 async def test_a_rule_stays_in_view_when_a_message_with_many_repeats_it_t_07() -> None:
     rules = [f"Never send parcel {number} to the depot." for number in range(20)]
     messages = conversation(60)
     messages.insert(1, {"role": "user", "content": rules[-1]})
     messages.insert(9, {"role": "user", "content": "\n".join(rules)})
     note = await note_after(messages, 8_000)
-    assert sorted(rules_in(note)) == sorted([*rules[:12], rules[-1]])
-    assert named_in(note)[0] == 7
+    assert sorted(rules_in(note)) == sorted(rules)
 
 
 @pytest.mark.parametrize("filler", ["", "It rained. " * 1_800])
@@ -272,9 +242,9 @@ async def test_rules_that_are_only_named_stay_named_when_folded_again_t_07() -> 
         assert "Never send parcel" in stored[position]["content"]
 
 
-async def test_questions_and_habits_are_no_rules() -> None:
+async def test_questions_are_no_rules_and_facts_about_the_user_are_t_07() -> None:
     text = "Why must it never rain? I never eat lunch. They only came once. We always walk home."
-    assert rules_in(await note_after(with_text("user", text))) == []
+    assert rules_in(await note_after(with_text("user", text))) == ["I never eat lunch."]
 
 
 async def test_people_who_talk_give_no_rules() -> None:
