@@ -9,9 +9,10 @@ from llm_common.ranking.lexical import search_stems
 from llm_common.ranking.passages import RankedPassages
 from llm_common.tables.finding import find_records
 from llm_common.tables.sketch import ResultSketch, are_mostly_records
+from llm_common.tables.text_forms import LOG_MESSAGE
+from llm_common.tables.text_sketch import TextSketch
 from llm_common.text.canonical import Json, decode_json
 from llm_common.text.display import Excerpt, excerpt_json, excerpt_text, without_headings
-from llm_common.text.outline import outline
 
 MIN_PART_CHARS: Final = 80
 """A shorter part of a result says nothing."""
@@ -20,7 +21,6 @@ _READ_CHARS: Final = 2_000_000  # a longer result is searched only this far
 # A longer result is shown as text, since reading it takes seconds.
 _MAX_TABLE_CHARS: Final = 20_000_000
 _PASSAGES_SHARE: Final = 0.6
-_OUTLINE_SHARE: Final = 0.35
 _ENDS_LABEL: Final = "\nBeginning and end:\n"
 
 _Part = TypeVar("_Part")
@@ -31,9 +31,10 @@ _log = logging.getLogger(__name__)
 class ResultParts:
     """Parts of a result that is too long, for the query at hand.
 
-    Of records, the counts, values and rows that the query asks for. Of other results, passages that
-    match the query, or headings, and then head and tail. Never raises: of a result that cannot be
-    read so, both ends of the text, with a warning in the log.
+    Of records, the counts, values and rows that the query asks for. Of a text, lines that tell of a
+    failure or match the query, headings, and both ends. Of other data, passages that match the
+    query, and then head and tail. Never raises: of a result that cannot be read so, both ends of
+    the text, with a warning in the log.
 
     Args:
         text: The result as text. As one line of JSON if it is no str.
@@ -68,7 +69,16 @@ class ResultParts:
         records = find_records(self._value)
         if not are_mostly_records(records.tables, len(self._text)):
             return None
-        return ResultSketch(records, self._query, name=self._name, question_name=self._query_name)
+        sketch = ResultSketch(records, self._query, name=self._name, question_name=self._query_name)
+        is_log = isinstance(self._value, str) and LOG_MESSAGE in records.tables[0].columns
+        # The lines of a log say what its columns do not, unless these are all that is asked for.
+        return sketch if sketch.is_answer or not is_log else None
+
+    @cached_property
+    def _text_sketch(self) -> TextSketch | None:
+        if self._value is not self._text or len(self._text) > _MAX_TABLE_CHARS:
+            return None
+        return TextSketch(self._text, self._query)
 
     @cached_property
     def _passages(self) -> RankedPassages:
@@ -113,12 +123,20 @@ class ResultParts:
     def _find_matches(self) -> bool:
         if self._sketch is not None:
             return self._sketch.has_matches
+        if self._text_sketch is not None:
+            return self._text_sketch.has_matches
         return self._passages.matches
 
     def _answer(self, max_chars: int, *, fill: bool) -> Excerpt:
         if self._sketch is not None:
             text_of = self._sketch.text_with_records if fill else self._sketch.text
             text = text_of(max_chars)
+            return Excerpt(text, min(len(text), len(self._text)))
+        if isinstance(self._value, str):
+            text = TextSketch(self._text, self._query).text(max_chars)
+            return Excerpt(text, min(len(text), len(self._text)))
+        if self._text_sketch is not None:
+            text = self._text_sketch.text(max_chars)
             return Excerpt(text, min(len(text), len(self._text)))
         middle = self._middle(max_chars)
         if not middle.text:
@@ -131,22 +149,18 @@ class ResultParts:
         return Excerpt(f"{middle.text}{_ENDS_LABEL}{ends.text}", chars_shown)
 
     def _ends(self, max_chars: int) -> Excerpt:
-        # A text, and data that would take seconds to cut by its structure.
-        if self._value is self._text or len(self._text) > _READ_CHARS:
+        if len(self._text) > _READ_CHARS:  # data that would take seconds to cut by its structure
             return excerpt_text(self._text, max_chars)
         return excerpt_json(self._value, max_chars)
 
     def _middle(self, max_chars: int) -> Excerpt:
-        """Return passages, else headings, else an empty excerpt."""
+        """Return passages that match the query, or an empty excerpt."""
         label = f"{self._passages_label}\n"
         # Passages get the larger share, or everything if no passage fits their share.
         for room in (int(max_chars * _PASSAGES_SHARE), max_chars - len(label)):
             best = self._passages.best(max_size=room, count=_chars_of)
             if best:
                 return Excerpt(f"{label}{without_headings(best.text)}", best.chars_shown)
-        if self._value is self._text:
-            headings = outline(self._text[:_READ_CHARS], int(max_chars * _OUTLINE_SHARE))
-            return Excerpt(without_headings(headings), 0)
         return Excerpt("", 0)
 
 

@@ -30,6 +30,7 @@ from llm_common.tables.table import (
 from llm_common.tables.text_forms import json_lines, tables_in_text
 from llm_common.tables.values import Cell
 from llm_common.text.canonical import Json, decode_json
+from llm_common.text.unwrapping import unwrapped
 
 _NESTED: Final = "[]."  # between the path of a list and the field of its records
 _MAX_TABLES: Final = 20
@@ -136,6 +137,7 @@ class _Search:
             self._add_field(path, value)
 
     def _walk_text(self, path: str, text: str, depth: int) -> Iterator[Table]:
+        text = unwrapped(text)
         data = _json_in(text)
         if not isinstance(data, str):
             yield from self._walk(path, data, depth)

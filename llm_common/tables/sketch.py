@@ -52,6 +52,11 @@ class ResultSketch:
         self._first, *self._others = sketches
 
     @property
+    def is_answer(self) -> bool:
+        """Whether all that the question asks is read, so that the sketch answers it."""
+        return self._first.is_answer
+
+    @property
     def has_matches(self) -> bool:
         """Whether the question names records."""
         return any(sketch.has_matches for sketch in (self._first, *self._others))

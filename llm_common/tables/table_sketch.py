@@ -92,6 +92,12 @@ class TableSketch:
         return 2.0 * len(telling) + 0.5 * min(len(self._question.columns), _MAX_ASKED_COLUMNS)
 
     @property
+    def is_answer(self) -> bool:
+        """Whether all that the question asks is read, so that the sketch answers it."""
+        question = self._question
+        return question is not None and bool(question.conditions) and question.is_claimed
+
+    @property
     def has_matches(self) -> bool:
         """Whether the question names records."""
         return self._question is not None and bool(self._question.rows)

@@ -30,7 +30,6 @@ def tables_in_text(text: str) -> list[Table]:
     """Return the tables of a plain text, in the order of the text, or []."""
     if len(text) > _MAX_TEXT_CHARS:
         return []
-    text = text.replace("\r\n", "\n")
     # Marked-up tables can stand anywhere in a document. The other forms are the document.
     marked_up = [*_markdown_tables(text), *_html_tables(text)]
     if marked_up:
@@ -327,6 +326,9 @@ _ACCESS_LINE: Final = re.compile(
     r'"(?:(?P<method>[A-Z]{3,10}) (?P<path>\S{1,2000})[^"]{0,20}|(?P<text>[^"]{0,2000}))" '
     r"(?P<status>\d{3}) (?P<bytes>\d+|-)(?:\s.*)?"
 )
+LOG_MESSAGE: Final = "message"
+"""The column of what an entry of a log says."""
+
 _MIN_ENTRIES: Final = 0.5  # share of all lines that are entries of an access log
 
 
@@ -376,7 +378,7 @@ def _log(_: str, lines: list[str]) -> Table | None:
         else:
             entries[-1].append(line)
     rows = [[*entry[:3], "\n".join(entry[3:])] for entry in entries]
-    return _without_empty_columns(table_of_rows("", ("time", "level", "source", "message"), rows))
+    return _without_empty_columns(table_of_rows("", ("time", "level", "source", LOG_MESSAGE), rows))
 
 
 def _without_empty_columns(table: Table) -> Table:

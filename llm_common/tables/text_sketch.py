@@ -1,0 +1,266 @@
+"""`TextSketch`: a text without records in few lines: what failed, what matches, its outline.
+
+1. How many lines there are, how many tell of a failure, and how many contain words of the question.
+2. Lines with their numbers, in the order of the text.
+
+Lines are chosen in an order that does not depend on the room, until one does not fit: what failed,
+what matches, what stands around that, headings, and both ends. So more room never shows less.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
+from math import log
+from typing import Final
+
+from llm_common.ranking.lexical import folded, stem
+from llm_common.tables.failures import failures_in
+from llm_common.tables.lines import Lines
+from llm_common.tables.question_words import FILLERS, NEUTRAL, set_of, words_of
+from llm_common.tables.text_lines import TextLines
+from llm_common.text.display import one_line, without_headings
+from llm_common.text.unwrapping import unwrapped
+
+_MAX_LINE_CHARS: Final = 300  # of a line that does not match; those that match share the room
+_CHARS_BEFORE: Final = 120  # of a word in a long line
+_MAX_WORD_CHARS: Final = 80
+_MAX_WORDS: Final = 8
+_MAX_COUNTED: Final = 3
+_COMMON_SHARE: Final = 0.5  # of the lines: a word in more of them tells them not apart
+_MIN_SHARE: Final = 0.5  # of the weight of the best line, from which a line matches
+_FAILED_SHARE: Final = 0.15  # of the room, where the question asks for something else
+_HEADINGS_SHARE: Final = 0.5  # of the room that is left
+_AROUND_BEST: Final = 10
+_AROUND_LINES: Final = 3
+
+_ASKS_FOR_FAILURE: Final = re.compile(
+    r"\b(?:fail|error|wrong|broke|crash|problem|exception|bug)", re.IGNORECASE
+)
+# Words that ask for lines of a text, and say nothing about them.
+_ASKING: Final = (
+    FILLERS
+    | NEUTRAL
+    | set_of(
+        "line lines log logs file output text mention mentions mentioned mentioning say says said"
+        " print prints printed containing about occurs appear appears"
+    )
+)
+# What begins a section: a heading of Markdown, a file of a diff, a section of an INI or TOML file,
+# and a definition at the left margin of a program.
+_HEADING: Final = re.compile(
+    r"(?P<marks>\#{1,6})[ \t]+\S|\+\+\+ \S|\[[^\[\]]{1,80}\]$"
+    r"|(?:(?:export|default|public|pub|abstract|async|static)[ \t]+){0,3}"
+    r"(?:class|def|fn|func|function|interface|struct|enum|trait|impl|module)[ \t]+\w"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Word:
+    """A word of the question, as lines contain it.
+
+    Attributes:
+        text: The word, or the part of it that the lines share.
+        lines: Indexes of the lines.
+        weight: The more, the rarer it is.
+    """
+
+    text: str
+    lines: frozenset[int]
+    weight: float
+
+
+class TextSketch:
+    """A text, sketched for a question.
+
+    Args:
+        text: The text.
+        question: The question. "" for none.
+    """
+
+    def __init__(self, text: str, question: str) -> None:
+        self._text = TextLines(unwrapped(text))
+        self._lines = self._text.lines
+        self._question = question
+
+    @property
+    def has_matches(self) -> bool:
+        """Whether lines contain words of the question."""
+        return bool(self._words)
+
+    def text(self, max_chars: int) -> str:
+        """Return the sketch in at most `max_chars` characters."""
+        sketch = Lines(max_chars)
+        sketch.add(f"{len(self._lines):,} lines. Some of them, with their numbers:")
+        if self._failures:
+            first = min(block.start for block in self._failures)
+            sketch.add(f"Failures: {len(self._failures):,}, the first in line {first + 1:,}.")
+        for count in self._counts():
+            sketch.add(count)
+        chosen = _Chosen(self._lines, sketch.left, self._clipped)
+        for line in chosen.filled(self._in_order()):
+            sketch.add(line)
+        return sketch.text
+
+    # --- what failed
+
+    @cached_property
+    def _failures(self) -> list[range]:
+        """Blocks that tell of a failure: those with words of the question, then one of a kind."""
+        weights = self._weights
+        return sorted(
+            failures_in(self._text),
+            key=lambda block: -max(weights.get(index, 0.0) for index in block),
+        )
+
+    # --- what matches
+
+    @cached_property
+    def _words(self) -> list[_Word]:
+        """The words of the question that lines contain, the rarest first."""
+        words: dict[str, _Word] = {}
+        for word in words_of(self._question):
+            written = self._question[word.start : word.end]
+            if word.text not in _ASKING and written not in words:
+                for text, lines in self._forms(written):
+                    if lines:
+                        words[text] = _Word(text, lines, log(1 + len(self._lines) / len(lines)))
+                        break
+        return sorted(words.values(), key=lambda word: -word.weight)[:_MAX_WORDS]
+
+    def _forms(self, word: str) -> Iterator[tuple[str, frozenset[int]]]:
+        """Yield a word as it is written, in any case, and without its ending, with the lines."""
+        yield word, self._text.as_written(word)
+        yield folded(word), self._text.in_any_case(folded(word))
+        yield stem(folded(word)), self._text.in_any_case(stem(folded(word)), is_word=False)
+
+    @cached_property
+    def _weights(self) -> dict[int, float]:
+        """How well each line matches, by its index."""
+        most = _COMMON_SHARE * len(self._lines)
+        telling = [word for word in self._words if len(word.lines) <= most]
+        weights: dict[int, float] = {}
+        for word in telling or self._words:
+            for index in word.lines:
+                weights[index] = weights.get(index, 0.0) + word.weight
+        return weights
+
+    @cached_property
+    def _matching(self) -> list[int]:
+        """Indexes of the lines that match, best first."""
+        weights = self._weights
+        least = _MIN_SHARE * max(weights.values(), default=0.0)
+        matching = [index for index in weights if weights[index] >= least]
+        return sorted(matching, key=lambda index: (-weights[index], index))
+
+    def _counts(self) -> Iterator[str]:
+        """Yield how many lines contain the words of the question, together and alone."""
+        words = self._words[:_MAX_COUNTED]
+        together = [word for word in words if self._matching[0] in word.lines]
+        if len(together) > 1:
+            lines = frozenset.intersection(*(word.lines for word in together))
+            yield f"{_contain(len(lines))} {' and '.join(map(_quoted, together))}"
+        for word in words:
+            yield f"{_contain(len(word.lines))} {_quoted(word)}"
+
+    def _clipped(self, index: int, max_chars: int) -> str:
+        """Return a line, or the part around the first word of the question in it."""
+        line = self._lines[index]
+        limit = _MAX_LINE_CHARS
+        if index in self._weights:
+            limit = max(limit, max_chars // (len(self._matching) + 2))
+        start = 0
+        if len(line) > limit:
+            text = folded(line)
+            places = (text.find(folded(word.text)) for word in self._words)
+            first = min((place for place in places if place >= 0), default=0)
+            start = max(first - _CHARS_BEFORE, 0)
+        mark = "…" if start else ""
+        # A line of a program keeps its indentation.
+        clipped = line if len(line) <= limit and line.isprintable() else ""
+        return mark + (clipped or one_line(line[start:], max_chars=limit))
+
+    # --- the order of the lines
+
+    def _in_order(self) -> Iterator[tuple[float, Iterable[int]]]:
+        """Yield the lines in the order in which they are shown, with shares of the room left."""
+        asks_for_other = bool(self._words) and not _ASKS_FOR_FAILURE.search(self._question)
+        yield _FAILED_SHARE if asks_for_other else 1.0, chain.from_iterable(self._failures)
+        yield 1.0, self._matching
+        yield 1.0, self._around(self._matching[:_AROUND_BEST])
+        if not self._words:
+            yield _HEADINGS_SHARE, self._headings()
+        yield 1.0, self._ends()
+
+    def _around(self, indexes: Sequence[int]) -> Iterator[int]:
+        for distance in range(1, _AROUND_LINES + 1):
+            for index in indexes:
+                for near in (index + distance, index - distance):
+                    if 0 <= near < len(self._lines):
+                        yield near
+
+    def _headings(self) -> list[int]:
+        """Return the indexes of headings, the highest level first, spread over the text."""
+        levels: dict[int, int] = {}
+        for index, line in enumerate(self._lines):
+            heading = _HEADING.match(line)
+            if heading:
+                levels[index] = len(heading["marks"] or "")
+        # A document has a second level, and definitions only in its examples. A program or a diff
+        # has comments that look like headings.
+        is_document = max(levels.values(), default=0) > 1 or 0 not in levels.values()
+        ordered = []
+        for number, (index, level) in enumerate(levels.items(), start=1):
+            if is_document == (level > 0):
+                spread = -(number & -number)  # every 2nd, 4th, 8th … first
+                ordered.append((level, spread, index))
+        return [index for _, _, index in sorted(ordered)]
+
+    def _ends(self) -> Iterator[int]:
+        """Yield lines from the beginning and from the end in turn."""
+        total = len(self._lines)
+        for index in range((total + 1) // 2):
+            yield index
+            yield total - 1 - index
+
+
+class _Chosen:
+    """Lines within a room, each text once."""
+
+    def __init__(self, lines: Sequence[str], room: int, clipped: Callable[[int, int], str]) -> None:
+        self._lines = lines
+        self._room = self._left = room
+        self._clipped = clipped
+        self._chosen: dict[int, str] = {}
+        self._shown: set[str] = set()
+
+    def filled(self, order: Iterable[tuple[float, Iterable[int]]]) -> list[str]:
+        """Return the lines that fit, in the order of the text."""
+        for share, indexes in order:
+            self._fill(int(self._left * share), indexes)
+        return [self._chosen[index] for index in sorted(self._chosen)]
+
+    def _fill(self, room: int, indexes: Iterable[int]) -> None:
+        for index in indexes:
+            if index in self._chosen or not self._lines[index].strip():
+                continue
+            text = self._clipped(index, self._room)
+            if text in self._shown:
+                continue
+            line = f"{index + 1}: {text}"
+            size = len(without_headings(line)) + 1
+            if size > room:
+                return
+            room -= size
+            self._left -= size
+            self._chosen[index] = line
+            self._shown.add(text)
+
+
+def _contain(count: int) -> str:
+    return "1 line contains" if count == 1 else f"{count:,} lines contain"
+
+
+def _quoted(word: _Word) -> str:
+    return f'"{one_line(word.text, max_chars=_MAX_WORD_CHARS)}"'
