@@ -39,7 +39,8 @@ _FAILED: Final = re.compile(
     r"|\blevel=[\"']?(?i:error|fatal|critical|panic)\b|(?:^|\s)(?i:fatal): "
     # outcomes
     r"|\s(?:FAILED|FAIL)\b(?!\s*[=:]\s*0)|\b(?i:build|command|job|step|test|tests) (?i:failed)\b"
-    r"|BUILD FAILURE|build stopped|\*\*\* \[.{1,200}\] Error \d|\b[1-9]\d* (?:failed|failures?|errors?)\b"
+    r"|BUILD FAILURE|build stopped|\*\*\* \[.{1,200}\] Error \d"
+    r"|\b[1-9]\d* (?:failed|failures?|errors?)\b"
     r"|\b(?:exit(?:ed)? (?:with )?(?:code|status)|returned|exit code:?|status:?) [1-9]\d{0,2}\b"
     r"|non-zero exit|(?i:segmentation fault|core dumped|bus error|out of memory|assertion failed)"
     r"|^\s*(?:Killed|Aborted|Terminated)\b"

@@ -82,8 +82,10 @@ _NOISE: Final[dict[str, Noise]] = {
 _FAILURES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
     "pytest": (
         (
-            "____ test_total ____\n\n    def test_total():\n>       assert total([1, 2]) == 4\n"
-            "E       assert 3 == 4\n\ntests/test_orders.py:12: AssertionError\n",
+            (
+                "____ test_total ____\n\n    def test_total():\n>       assert total([1, 2]) == 4\n"
+                "E       assert 3 == 4\n\ntests/test_orders.py:12: AssertionError\n"
+            ),
             "assert 3 == 4",
         ),
         ("FAILED tests/test_api.py::test_login - KeyError: 'token'\n", "KeyError: 'token'"),
@@ -102,8 +104,10 @@ _FAILURES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
             "got 3, want 4",
         ),
         (
-            "panic: runtime error: index out of range [5] with length 3\n\ngoroutine 7 [running]:\n"
-            "main.pick(...)\n\t/app/pick.go:9 +0x1d\n",
+            (
+                "panic: runtime error: index out of range [5] with length 3\n\ngoroutine 7 [running]:\n"
+                "main.pick(...)\n\t/app/pick.go:9 +0x1d\n"
+            ),
             "index out of range [5]",
         ),
         (
@@ -114,8 +118,10 @@ _FAILURES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
     ),
     "cargo": (
         (
-            "error[E0382]: borrow of moved value: `x`\n  --> src/main.rs:7:20\n   |\n"
-            '7  |     println!("{x}");\n',
+            (
+                "error[E0382]: borrow of moved value: `x`\n  --> src/main.rs:7:20\n   |\n"
+                '7  |     println!("{x}");\n'
+            ),
             "src/main.rs:7:20",
         ),
         (
@@ -123,8 +129,10 @@ _FAILURES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
             "could not compile",
         ),
         (
-            "thread 'store::tests::reads' panicked at src/store.rs:41:9:\nassertion `left == right` "
-            "failed\n  left: 2\n right: 3\n",
+            (
+                "thread 'store::tests::reads' panicked at src/store.rs:41:9:\nassertion `left == right` "
+                "failed\n  left: 2\n right: 3\n"
+            ),
             "src/store.rs:41:9",
         ),
         ("test store::tests::writes ... FAILED\n", "store::tests::writes ... FAILED"),
@@ -149,8 +157,10 @@ _FAILURES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
         ),
         ("src/app.ts(12,5): error TS2304: Cannot find name 'Foo'.\n", "Cannot find name 'Foo'"),
         (
-            "Error: Cannot find module 'express'\nRequire stack:\n- /app/server.js\n    at Module._load "
-            "(node:internal:1)\n",
+            (
+                "Error: Cannot find module 'express'\nRequire stack:\n- /app/server.js\n    at Module._load "
+                "(node:internal:1)\n"
+            ),
             "Cannot find module 'express'",
         ),
     ),
@@ -158,16 +168,20 @@ _FAILURES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
         ("[ERROR] /src/Main.java:[12,5] cannot find symbol\n", "cannot find symbol"),
         ("[INFO] BUILD FAILURE\n", "BUILD FAILURE"),
         (
-            'Exception in thread "main" java.lang.NullPointerException: name is null\n'
-            "\tat app.Main.run(Main.java:9)\n",
+            (
+                'Exception in thread "main" java.lang.NullPointerException: name is null\n'
+                "\tat app.Main.run(Main.java:9)\n"
+            ),
             "name is null",
         ),
         ("Caused by: java.sql.SQLException: connection is closed\n", "connection is closed"),
     ),
     "docker": (
         (
-            'E: Unable to locate package libfoo\n------\nERROR: failed to solve: process "/bin/sh -c '
-            'apt-get install libfoo" did not complete successfully: exit code: 100\n',
+            (
+                'E: Unable to locate package libfoo\n------\nERROR: failed to solve: process "/bin/sh -c '
+                'apt-get install libfoo" did not complete successfully: exit code: 100\n'
+            ),
             "exit code: 100",
         ),
         ("Error response from daemon: pull access denied for private/app\n", "pull access denied"),
@@ -186,8 +200,10 @@ _FAILURES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
     "jest": (
         ("  \u2715 rejects an empty cart (5 ms)\n", "rejects an empty cart"),
         (
-            "  \u25cf Cart \u203a total\n\n    expect(received).toBe(expected)\n\n    Expected: 4\n"
-            "    Received: 3\n\nTests:       1 failed, 213 passed, 214 total\n",
+            (
+                "  \u25cf Cart \u203a total\n\n    expect(received).toBe(expected)\n\n    Expected: 4\n"
+                "    Received: 3\n\nTests:       1 failed, 213 passed, 214 total\n"
+            ),
             "1 failed, 213 passed",
         ),
         ("not ok 17 - reads the file\n", "not ok 17"),
@@ -198,8 +214,10 @@ _FAILURES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
     ),
     "app": (
         (
-            'Traceback (most recent call last):\n  File "/app/a.py", line 10, in <module>\n    main()\n'
-            "  File \"/app/b.py\", line 22, in main\n    raise KeyError('user_id')\nKeyError: 'user_id'\n",
+            (
+                'Traceback (most recent call last):\n  File "/app/a.py", line 10, in <module>\n    main()\n'
+                "  File \"/app/b.py\", line 22, in main\n    raise KeyError('user_id')\nKeyError: 'user_id'\n"
+            ),
             "KeyError: 'user_id'",
         ),
         ("2026-03-05 10:09:01 ERROR worker: job 71 lost its lease\n", "lost its lease"),
