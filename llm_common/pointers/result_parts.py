@@ -20,6 +20,7 @@ MIN_PART_CHARS: Final = 80
 _READ_CHARS: Final = 2_000_000  # a longer result is searched only this far
 # A longer result is shown as text, since reading it takes seconds.
 _MAX_TABLE_CHARS: Final = 20_000_000
+_MAX_LINE_CHARS: Final = 1_000  # on average, of a text that is read by its lines
 _PASSAGES_SHARE: Final = 0.6
 _ENDS_LABEL: Final = "\nBeginning and end:\n"
 
@@ -78,6 +79,9 @@ class ResultParts:
     def _text_sketch(self) -> TextSketch | None:
         if self._value is not self._text or len(self._text) > _MAX_TABLE_CHARS:
             return None
+        # Prose in a few long lines, or a program that was packed into one.
+        if len(self._text) > _MAX_LINE_CHARS * (self._text.count("\n") + 1):
+            return None
         return TextSketch(self._text, self._query)
 
     @cached_property
@@ -132,9 +136,6 @@ class ResultParts:
             text_of = self._sketch.text_with_records if fill else self._sketch.text
             text = text_of(max_chars)
             return Excerpt(text, min(len(text), len(self._text)))
-        if isinstance(self._value, str):
-            text = TextSketch(self._text, self._query).text(max_chars)
-            return Excerpt(text, min(len(text), len(self._text)))
         if self._text_sketch is not None:
             text = self._text_sketch.text(max_chars)
             return Excerpt(text, min(len(text), len(self._text)))
@@ -149,7 +150,8 @@ class ResultParts:
         return Excerpt(f"{middle.text}{_ENDS_LABEL}{ends.text}", chars_shown)
 
     def _ends(self, max_chars: int) -> Excerpt:
-        if len(self._text) > _READ_CHARS:  # data that would take seconds to cut by its structure
+        # A text, and data that would take seconds to cut by its structure.
+        if self._value is self._text or len(self._text) > _READ_CHARS:
             return excerpt_text(self._text, max_chars)
         return excerpt_json(self._value, max_chars)
 

@@ -7,6 +7,7 @@ from typing import Final
 _ESCAPE: Final = re.compile(
     r"\x1b(?:\[[0-?]{0,40}[ -/]{0,4}[@-~]|\][^\x07\x1b\n]{0,200}(?:\x07|\x1b\\)|[@-Z\\^_])"
 )
+_SAME_CHARS: Final = 4  # with which the forms of a progress bar begin
 
 
 def unwrapped(text: str) -> str:
@@ -23,4 +24,11 @@ def unwrapped(text: str) -> str:
     text = text.replace("\r\n", "\n")
     if "\n" not in text:
         return text.replace("\r", "\n")
-    return "\n".join([line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n")])
+    return "\n".join(map(_last_form, text.split("\n")))
+
+
+def _last_form(line: str) -> str:
+    """Return what a progress bar has left of a line. A single carriage return may be data."""
+    forms = line.rstrip("\r").split("\r")
+    is_progress = len(forms) > 2 or forms[0][:_SAME_CHARS] == forms[-1][:_SAME_CHARS]  # noqa: PLR2004
+    return forms[-1] if is_progress else line
