@@ -7,7 +7,7 @@ from typing import Final, TypeVar
 
 from llm_common.ranking.lexical import search_stems
 from llm_common.ranking.passages import RankedPassages
-from llm_common.tables.finding import find_records
+from llm_common.tables.finding import Records, find_records
 from llm_common.tables.sketch import ResultSketch, are_mostly_records
 from llm_common.tables.text_forms import LOG_MESSAGE
 from llm_common.tables.text_sketch import TextSketch
@@ -21,6 +21,7 @@ _READ_CHARS: Final = 2_000_000  # a longer result is searched only this far
 # A longer result is shown as text, since reading it takes seconds.
 _MAX_TABLE_CHARS: Final = 20_000_000
 _MAX_LINE_CHARS: Final = 1_000  # on average, of a text that is read by its lines
+_TEXT_SHARE: Final = 0.7  # of the characters, from which data is a text
 _PASSAGES_SHARE: Final = 0.6
 _ENDS_LABEL: Final = "\nBeginning and end:\n"
 
@@ -64,10 +65,14 @@ class ResultParts:
         self._passages_label = f"Passages that hold words of the {query_name}:"
 
     @cached_property
+    def _records(self) -> Records | None:
+        return find_records(self._value) if len(self._text) <= _MAX_TABLE_CHARS else None
+
+    @cached_property
     def _sketch(self) -> ResultSketch | None:
-        if len(self._text) > _MAX_TABLE_CHARS:
+        records = self._records
+        if records is None:
             return None
-        records = find_records(self._value)
         if not are_mostly_records(records.tables, len(self._text)):
             return None
         sketch = ResultSketch(records, self._query, name=self._name, question_name=self._query_name)
@@ -77,12 +82,22 @@ class ResultParts:
 
     @cached_property
     def _text_sketch(self) -> TextSketch | None:
-        if self._value is not self._text or len(self._text) > _MAX_TABLE_CHARS:
+        """The sketch of a text, or of data that is a text for the most part, as of a command."""
+        if self._records is None:
             return None
+        path, text = "", self._text
+        fields = dict(self._records.fields)
+        if self._value is not text:
+            texts = {name: cell for name, cell in fields.items() if isinstance(cell, str)}
+            path = max(texts, key=lambda name: len(texts[name]), default="")
+            text = texts.get(path, "")
+            fields.pop(path, None)
+            if len(text) < _TEXT_SHARE * len(self._text):
+                return None
         # Prose in a few long lines, or a program that was packed into one.
-        if len(self._text) > _MAX_LINE_CHARS * (self._text.count("\n") + 1):
+        if len(text) > _MAX_LINE_CHARS * (text.count("\n") + 1):
             return None
-        return TextSketch(self._text, self._query)
+        return TextSketch(text, self._query, path=path, beside=fields if path else {})
 
     @cached_property
     def _passages(self) -> RankedPassages:

@@ -8,7 +8,7 @@ what matches, what stands around that, headings, and both ends. So more room nev
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -20,6 +20,7 @@ from llm_common.tables.failures import failures_in
 from llm_common.tables.lines import Lines
 from llm_common.tables.question_words import FILLERS, NEUTRAL, set_of, words_of
 from llm_common.tables.text_lines import TextLines
+from llm_common.tables.values import IN_LABEL, IN_LIST, Cell, shown_cell
 from llm_common.text.display import one_line, without_headings
 from llm_common.text.unwrapping import unwrapped
 
@@ -30,6 +31,8 @@ _MAX_WORDS: Final = 8
 _MAX_COUNTED: Final = 3
 _COMMON_SHARE: Final = 0.5  # of the lines: a word in more of them tells them not apart
 _MIN_SHARE: Final = 0.5  # of the weight of the best line, from which a line matches
+_MAX_FIELD_CHARS: Final = 200
+_BESIDE_SHARE: Final = 0.3
 _FAILED_SHARE: Final = 0.15  # of the room, where the question asks for something else
 _HEADINGS_SHARE: Final = 0.5  # of the room that is left
 _AROUND_BEST: Final = 10
@@ -77,9 +80,15 @@ class TextSketch:
     Args:
         text: The text.
         question: The question. "" for none.
+        path: Where the text stands in its result. "" if it is the result.
+        beside: What stands beside it, by path, such as the exit code of a command.
     """
 
-    def __init__(self, text: str, question: str) -> None:
+    def __init__(
+        self, text: str, question: str, *, path: str = "", beside: Mapping[str, Cell] | None = None
+    ) -> None:
+        self._path = path
+        self._beside = beside or {}
         self._text = TextLines(unwrapped(text))
         self._lines = self._text.lines
         self._question = question
@@ -92,7 +101,14 @@ class TextSketch:
     def text(self, max_chars: int) -> str:
         """Return the sketch in at most `max_chars` characters."""
         sketch = Lines(max_chars)
-        sketch.add(f"{len(self._lines):,} lines. Some of them, with their numbers:")
+        fields = [
+            f"{_name(path)}: {shown_cell(cell, IN_LIST, max_chars=_MAX_FIELD_CHARS)}"
+            for path, cell in self._beside.items()
+        ]
+        limit = int(max_chars * _BESIDE_SHARE)
+        sketch.add_list("Beside the text:", fields, len(fields), max_chars=limit)
+        where = f"{_name(self._path)}: " if self._path else ""
+        sketch.add(f"{where}{len(self._lines):,} lines. Some of them, with their numbers:")
         if self._failures:
             first = min(block.start for block in self._failures)
             sketch.add(f"Failures: {len(self._failures):,}, the first in line {first + 1:,}.")
@@ -256,6 +272,10 @@ class _Chosen:
             self._left -= size
             self._chosen[index] = line
             self._shown.add(text)
+
+
+def _name(path: str) -> str:
+    return shown_cell(path, IN_LABEL, max_chars=_MAX_FIELD_CHARS)
 
 
 def _contain(count: int) -> str:

@@ -1,0 +1,33 @@
+"""What a terminal or an editor adds to a text is no part of it."""
+
+import time
+
+import pytest
+
+from llm_common.text.unwrapping import unwrapped
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ("plain\ntext", "plain\ntext"),
+        ("\ufeffid,name", "id,name"),
+        ("a\r\nb\r\n", "a\nb\n"),
+        ("id\r1\r2", "id\n1\n2"),
+        ("\x1b[31merror\x1b[0m: x\x1b[1;32m ok", "error: x ok"),
+        ("\x1b]0;title\x07prompt", "prompt"),
+        ("copy 1%\rcopy 50%\rcopy 100%\ndone", "copy 100%\ndone"),
+        ("10%\r\x1b[K100%\rdone\r\nnext", "done\nnext"),
+        ("id,note\n1,a\rb", "id,note\n1,a\rb"),  # one may be data
+        ("", ""),
+    ],
+)
+def test_a_text_is_read_without_its_wrapping_t_14(text: str, read: str) -> None:
+    assert unwrapped(text) == read
+
+
+def test_hostile_wrapping_takes_linear_time_t_14() -> None:
+    for part in ("\x1b[", "\x1b]0;" + "x" * 300, "\r", "a\rb\r", "\x1b"):
+        start = time.process_time()
+        unwrapped("line\n" + part * (2_000_000 // len(part)))
+        assert time.process_time() - start < 20
