@@ -8,7 +8,7 @@ what matches, what stands around that, headings, and both ends. So more room nev
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -24,7 +24,9 @@ from llm_common.tables.values import IN_LABEL, IN_LIST, Cell, shown_cell
 from llm_common.text.display import one_line, without_headings
 from llm_common.text.unwrapping import unwrapped
 
-_MAX_LINE_CHARS: Final = 300  # of a line that does not match; those that match share the room
+_MAX_LINE_CHARS: Final = 300
+_MAX_ONLY_CHARS: Final = 450  # of few lines that match
+_FEW_LINES: Final = 2
 _CHARS_BEFORE: Final = 120  # of a word in a long line
 _MAX_WORD_CHARS: Final = 80
 _MAX_WORDS: Final = 8
@@ -32,9 +34,8 @@ _MAX_COUNTED: Final = 3
 _COMMON_SHARE: Final = 0.5  # of the lines: a word in more of them tells them not apart
 _MIN_SHARE: Final = 0.5  # of the weight of the best line, from which a line matches
 _MAX_FIELD_CHARS: Final = 200
-_BESIDE_SHARE: Final = 0.3
-_FAILED_SHARE: Final = 0.15  # of the room, where the question asks for something else
-_HEADINGS_SHARE: Final = 0.5  # of the room that is left
+_MAX_BESIDE_CHARS: Final = 400
+_FIRST_FAILED_LINES: Final = 3  # where the question asks for something else
 _AROUND_BEST: Final = 10
 _AROUND_LINES: Final = 3
 
@@ -101,23 +102,43 @@ class TextSketch:
     def text(self, max_chars: int) -> str:
         """Return the sketch in at most `max_chars` characters."""
         sketch = Lines(max_chars)
-        fields = [
-            f"{_name(path)}: {shown_cell(cell, IN_LIST, max_chars=_MAX_FIELD_CHARS)}"
-            for path, cell in self._beside.items()
-        ]
-        limit = int(max_chars * _BESIDE_SHARE)
-        sketch.add_list("Beside the text:", fields, len(fields), max_chars=limit)
+        # A head that does not fit ends the sketch, so that none takes the room of lines.
+        if all(map(sketch.add, self._heads())):
+            for line in self._fitting(sketch.left):
+                sketch.add(line)
+        return sketch.text
+
+    def _heads(self) -> Iterator[str]:
+        if self._beside:
+            fields = []
+            for path, cell in self._beside.items():
+                value = shown_cell(cell, IN_LIST, max_chars=_MAX_FIELD_CHARS)
+                fields.append(f"{_name(path)}: {value}")
+            yield one_line(f"Beside the text: {', '.join(fields)}", max_chars=_MAX_BESIDE_CHARS)
         where = f"{_name(self._path)}: " if self._path else ""
-        sketch.add(f"{where}{len(self._lines):,} lines. Some of them, with their numbers:")
+        yield f"{where}{len(self._lines):,} lines. Some of them, with their numbers:"
         if self._failures:
             first = min(block.start for block in self._failures)
-            sketch.add(f"Failures: {len(self._failures):,}, the first in line {first + 1:,}.")
-        for count in self._counts():
-            sketch.add(count)
-        chosen = _Chosen(self._lines, sketch.left, self._clipped)
-        for line in chosen.filled(self._in_order()):
-            sketch.add(line)
-        return sketch.text
+            yield f"Failures: {len(self._failures):,}, the first in line {first + 1:,}."
+        yield from self._counts()
+
+    def _fitting(self, room: int) -> list[str]:
+        """Return lines with their numbers, each text once, up to the first that does not fit."""
+        chosen: dict[int, str] = {}
+        shown: set[str] = set()
+        for index in self._in_order():
+            if index in chosen or not self._lines[index].strip():
+                continue
+            text = self._clipped(index)
+            if text in shown:
+                continue
+            line = f"{index + 1}: {text}"
+            room -= len(without_headings(line)) + 1
+            if room < 0:
+                break
+            chosen[index] = line
+            shown.add(text)
+        return [chosen[index] for index in sorted(chosen)]
 
     # --- what failed
 
@@ -180,34 +201,35 @@ class TextSketch:
         for word in words:
             yield f"{_contain(len(word.lines))} {_quoted(word)}"
 
-    def _clipped(self, index: int, max_chars: int) -> str:
+    def _clipped(self, index: int) -> str:
         """Return a line, or the part around the first word of the question in it."""
         line = self._lines[index]
-        limit = _MAX_LINE_CHARS
-        if index in self._weights:
-            limit = max(limit, max_chars // (len(self._matching) + 2))
-        start = 0
-        if len(line) > limit:
-            text = folded(line)
-            places = (text.find(folded(word.text)) for word in self._words)
-            first = min((place for place in places if place >= 0), default=0)
-            start = max(first - _CHARS_BEFORE, 0)
-        mark = "…" if start else ""
-        # A line of a program keeps its indentation.
-        clipped = line if len(line) <= limit and line.isprintable() else ""
-        return mark + (clipped or one_line(line[start:], max_chars=limit))
+        is_only = index in self._weights and len(self._matching) <= _FEW_LINES
+        limit = _MAX_ONLY_CHARS if is_only else _MAX_LINE_CHARS
+        if len(line) <= limit:
+            # A line of a program keeps its indentation.
+            return line if line.isprintable() else one_line(line, max_chars=limit)
+        text = folded(line)
+        places = (text.find(folded(word.text)) for word in self._words)
+        first = min((place for place in places if place >= 0), default=0)
+        start = max(first - _CHARS_BEFORE, 0)
+        return ("…" if start else "") + one_line(line[start:], max_chars=limit)
 
     # --- the order of the lines
 
-    def _in_order(self) -> Iterator[tuple[float, Iterable[int]]]:
-        """Yield the lines in the order in which they are shown, with shares of the room left."""
-        asks_for_other = bool(self._words) and not _ASKS_FOR_FAILURE.search(self._question)
-        yield _FAILED_SHARE if asks_for_other else 1.0, chain.from_iterable(self._failures)
-        yield 1.0, self._matching
-        yield 1.0, self._around(self._matching[:_AROUND_BEST])
+    def _in_order(self) -> Iterator[int]:
+        """Yield the indexes of lines in the order in which they are shown."""
+        if self._words and not _ASKS_FOR_FAILURE.search(self._question):
+            for block in self._failures[:1]:
+                yield from block[:_FIRST_FAILED_LINES]
+            yield from self._matching
+        yield from chain.from_iterable(self._failures)
+        yield from self._matching
+        yield from self._around(self._matching[:_AROUND_BEST])
         if not self._words:
-            yield _HEADINGS_SHARE, self._headings()
-        yield 1.0, self._ends()
+            yield from (0, len(self._lines) - 1)
+            yield from self._headings()
+        yield from self._ends()
 
     def _around(self, indexes: Sequence[int]) -> Iterator[int]:
         for distance in range(1, _AROUND_LINES + 1):
@@ -239,39 +261,6 @@ class TextSketch:
         for index in range((total + 1) // 2):
             yield index
             yield total - 1 - index
-
-
-class _Chosen:
-    """Lines within a room, each text once."""
-
-    def __init__(self, lines: Sequence[str], room: int, clipped: Callable[[int, int], str]) -> None:
-        self._lines = lines
-        self._room = self._left = room
-        self._clipped = clipped
-        self._chosen: dict[int, str] = {}
-        self._shown: set[str] = set()
-
-    def filled(self, order: Iterable[tuple[float, Iterable[int]]]) -> list[str]:
-        """Return the lines that fit, in the order of the text."""
-        for share, indexes in order:
-            self._fill(int(self._left * share), indexes)
-        return [self._chosen[index] for index in sorted(self._chosen)]
-
-    def _fill(self, room: int, indexes: Iterable[int]) -> None:
-        for index in indexes:
-            if index in self._chosen or not self._lines[index].strip():
-                continue
-            text = self._clipped(index, self._room)
-            if text in self._shown:
-                continue
-            line = f"{index + 1}: {text}"
-            size = len(without_headings(line)) + 1
-            if size > room:
-                return
-            room -= size
-            self._left -= size
-            self._chosen[index] = line
-            self._shown.add(text)
 
 
 def _name(path: str) -> str:
