@@ -33,6 +33,7 @@ class FoundMessage(BaseModel):
         text: The part with most of the words, in one line of at most 400 characters.
         unread_chars: Number of characters that `text` leaves out.
         score: From 0 to 1.
+        places: Number of places in the message that have the words as they were asked for.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -43,6 +44,7 @@ class FoundMessage(BaseModel):
     text: str
     unread_chars: int
     score: float
+    places: int = 0
 
     @property
     def line(self) -> str:
@@ -50,6 +52,8 @@ class FoundMessage(BaseModel):
         source = f"id {self.pointer_id}"
         if self.path:
             source += f", path {self.path}"
+        if self.places > 1:
+            source += f", the first of {self.places:,} places"
         line = f"{source}, {self.role}: {self.text}"
         if self.unread_chars > 0:
             line += f" [{self.unread_chars:,} more characters are not shown and have not been read]"
@@ -136,4 +140,5 @@ def _found_message(
         text=one_line(text, max_chars=_SHOWN_CHARS),
         unread_chars=match.total_chars - chars_shown,
         score=round(match.score, 4),
+        places=match.places,
     )

@@ -25,9 +25,13 @@ from llm_common.pointers.records import (
 from llm_common.pointers.store import ContextPointerStore
 from llm_common.ranking.lexical import StreamedScan, find_stem, folded
 from llm_common.storage.blob import folder_of, query_id_of
+from llm_common.text.canonical import json_text
 
 _BATCH: Final = 16  # as many as an object store fetches in parallel
 _CALL_WEIGHT: Final = 2.0  # a word of the call is more telling than one of a long result
+_MIN_PLACE_CHARS: Final = 3
+_MAX_BLANKS: Final = 40  # between two words, as in aligned columns
+_BEFORE_PLACE: Final = 8  # this part of a passage stands before what was asked for
 _JSON_ESCAPE: Final = re.compile(r"\\(?:u([0-9a-fA-F]{4})|.)", re.DOTALL)
 
 SplitResult = Callable[[ContextPointer, bytes], Iterable[tuple[str, str]]]
@@ -41,8 +45,10 @@ class PointerMatch(BaseModel):
         pointer: Pointer of the output.
         score: Relevance, 1 for the best match. Comparable within one search only.
         path: JSON pointer to the matching document within the result, "" for the whole result.
-        passage: The part of the document with most of the words. "" if results were not searched,
-            or only the call contains the words.
+        passage: The part of the document around the first place that has the words as they were
+            asked for, or else with most of the words. "" if results were not searched, or only the
+            call contains the words.
+        places: Number of places that have the words as they were asked for, in any case.
         start: Offset of the passage in the document, in characters.
         total_chars: Size of the document in characters.
     """
@@ -53,6 +59,7 @@ class PointerMatch(BaseModel):
     score: float
     path: str = ""
     passage: str = ""
+    places: int = 0
     start: int = 0
     total_chars: int = 0
 
@@ -152,12 +159,14 @@ def find_pointers(
             text = None if output is None else output.texts.get(path)
             if output is None or text is None:  # replaced or deleted since the count
                 continue
-            start, passage = _best_passage(text, scan.stems, max_passage_chars)
+            places = _places_of(words, text)
+            start, passage = _passage(text, places, scan.stems, max_passage_chars)
             match = PointerMatch(
                 pointer=output.pointer,
                 score=hit.score,
                 path=path,
                 passage=passage,
+                places=len(places),
                 start=start,
                 total_chars=len(text),
             )
@@ -264,8 +273,25 @@ def _unescape(escape: re.Match[str]) -> str:
     return chr(int(escape[1], 16)) if escape[1] else " "
 
 
-def _best_passage(text: str, stems: Sequence[str], size: int) -> tuple[int, str]:
-    """Return the first passage of a text with the most words, and its offset."""
+def _places_of(words: str, text: str) -> list[int]:
+    """Return where a text has the words as they were asked for, in any case, however spaced."""
+    asked = words.split()
+    if len("".join(asked)) < _MIN_PLACE_CHARS:
+        return []
+    # In a result of JSON, quotes are escaped.
+    for form in (asked, [json_text(word)[1:-1] for word in asked]):
+        pattern = rf"\s{{1,{_MAX_BLANKS}}}".join(map(re.escape, form))
+        places = [match.start() for match in re.finditer(pattern, text, re.IGNORECASE)]
+        if places:
+            return places
+    return []
+
+
+def _passage(text: str, places: Sequence[int], stems: Sequence[str], size: int) -> tuple[int, str]:
+    """Return the passage around the first place, else that with the most words, and its offset."""
+    if places:
+        start = max(places[0] - size // _BEFORE_PLACE, 0)
+        return start, text[start : start + size // 2]
     is_json = _is_json(text)
     best_start, most = 0, 0
     # Windows overlap by half, so no word is cut in both.
