@@ -13,6 +13,7 @@ from llm_common.tables.text_forms import LOG_MESSAGE
 from llm_common.tables.text_sketch import TextSketch
 from llm_common.text.canonical import Json, decode_json
 from llm_common.text.display import Excerpt, excerpt_json, excerpt_text, without_headings
+from llm_common.text.unwrapping import unwrapped
 
 MIN_PART_CHARS: Final = 80
 """A shorter part of a result says nothing."""
@@ -94,6 +95,7 @@ class ResultParts:
             fields.pop(path, None)
             if len(text) < _TEXT_SHARE * len(self._text):
                 return None
+        text = unwrapped(text)
         # Prose in a few long lines, or a program that was packed into one.
         if len(text) > _MAX_LINE_CHARS * (text.count("\n") + 1):
             return None

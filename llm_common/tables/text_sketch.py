@@ -22,7 +22,6 @@ from llm_common.tables.question_words import FILLERS, NEUTRAL, set_of, words_of
 from llm_common.tables.text_lines import TextLines
 from llm_common.tables.values import IN_LABEL, IN_LIST, Cell, shown_cell
 from llm_common.text.display import one_line, without_headings
-from llm_common.text.unwrapping import unwrapped
 
 _MAX_LINE_CHARS: Final = 300
 _MAX_ONLY_CHARS: Final = 450  # of few lines that match
@@ -79,7 +78,7 @@ class TextSketch:
     """A text, sketched for a question.
 
     Args:
-        text: The text.
+        text: The text, without what wraps it. See `unwrapped`.
         question: The question. "" for none.
         path: Where the text stands in its result. "" if it is the result.
         beside: What stands beside it, by path, such as the exit code of a command.
@@ -90,7 +89,7 @@ class TextSketch:
     ) -> None:
         self._path = path
         self._beside = beside or {}
-        self._text = TextLines(unwrapped(text))
+        self._text = TextLines(text)
         self._lines = self._text.lines
         self._question = question
 

@@ -417,6 +417,8 @@ def test_what_would_take_long_within_one_function_is_refused_t_04(sql: str) -> N
         database.query(sql)
     assert time.thread_time() - start_s < 12
     assert database.query("SELECT count(*) FROM long WHERE t GLOB '*a*a'").rows == ((20,),)
+
+
 def loaded(records: Json) -> RecordDatabase:
     database = RecordDatabase()
     database.add([NamedTable("t", find_records(records).tables[0])])
