@@ -281,7 +281,9 @@ def _places_of(words: str, text: str) -> list[int]:
     # In a result of JSON, quotes are escaped.
     for form in (asked, [json_text(word)[1:-1] for word in asked]):
         pattern = rf"\s{{1,{_MAX_BLANKS}}}".join(map(re.escape, form))
-        places = [match.start() for match in re.finditer(pattern, text, re.IGNORECASE)]
+        # "art" is no place in "party".
+        whole = rf"(?<!\w){pattern}(?!\w)" if pattern[0].isalnum() else pattern
+        places = [match.start() for match in re.finditer(whole, text, re.IGNORECASE)]
         if places:
             return places
     return []

@@ -42,7 +42,7 @@ _ASKS_FOR_FAILURE: Final = re.compile(
     r"\b(?:fail|error|wrong|broke|crash|problem|exception|bug)", re.IGNORECASE
 )
 # Words that ask for lines of a text, and say nothing about them.
-_ASKING: Final = (
+_REQUEST_WORDS: Final = (
     FILLERS
     | NEUTRAL
     | set_of(
@@ -158,7 +158,7 @@ class TextSketch:
         words: dict[str, _Word] = {}
         for word in words_of(self._question):
             written = self._question[word.start : word.end]
-            if word.text not in _ASKING and written not in words:
+            if word.text not in _REQUEST_WORDS and written not in words:
                 for text, lines in self._forms(written):
                     if lines:
                         words[text] = _Word(text, lines, log(1 + len(self._lines) / len(lines)))
