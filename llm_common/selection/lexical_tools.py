@@ -37,10 +37,14 @@ _CLAUSE_SEAM: Final = re.compile(
 _MAX_CLAUSES: Final = 8
 _MAX_SEARCHED_CHARS: Final = 10_000  # longer texts are documents, not requests
 _NUMBER: Final = r"-?\d{1,15}(?:\.\d{1,15})?"
+# In this order: the text that one pattern matches is not searched again, so the digits of a date
+# and the dots of an address are not numbers and paths.
 _VALUES: Final = {
     "url": re.compile(r"https?://[^\s<>()\[\]{}\"'`]*[^\s<>()\[\]{}\"'`.,;:!?]"),
+    "email": re.compile(r"(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,4}"),
+    "date": re.compile(r"(?<![\w-])\d{4}-\d{2}-\d{2}(?:T\d{2}:\d{2}(?::\d{2})?Z?)?(?![\w-])"),
     "path": re.compile(
-        r"(?<![\w./~:@-])"  # not within an address
+        r"(?<![\w./~-])"
         r"(?:(?:\.{0,2}|~)/[\w./-]*\w|(?:[\w-]+/)*[\w-]{2,}\.[A-Za-z]\w{0,7})(?![\w/])"
     ),
     "quoted": re.compile(r"\"([^\"\n]+)\"|`([^`\n]+)`|“([^“”\n]+)”|(?<!\w)'([^'\n]+)'(?!\w)"),
@@ -51,6 +55,8 @@ _VALUES: Final = {
 _KIND_WORDS: Final = {
     "url": {"href", "link", "uri", "url", "website"},
     "path": {"dir", "directory", "file", "filename", "folder", "path"},
+    "email": {"email"},
+    "date": {"date", "day"},
 }
 _SEPARATOR: Final = re.compile(r"(?<=\w)[\s_-]+(?=\w)")
 _UNDERSCORE: Final = re.compile(r"(?<=[^\W_])_(?=[^\W_])")  # within a spelling
@@ -215,7 +221,7 @@ def fill_arguments(
     (`city=Paris`, `limit 5`), or the only option of its enum that a text names. A required
     parameter without any of these gets its `const` or `default`, or the only value of its kind in
     a text. No two such parameters may have the same kind. Kinds are numbers, quoted texts, and
-    URL and path for parameters with such a format or name.
+    URL, email, date and path for parameters with such a format or name.
 
     Args:
         parameters: The JSON Schema of the arguments.
@@ -323,16 +329,18 @@ def _kind(name: str, schema: Schema) -> str:
 
 def _only_value(kind: str, texts: Sequence[str], used: set[str]) -> str | None:
     """Return the only unused value of a kind in the first text that has one."""
-    if kind not in _VALUES:
-        return None
     for text in texts:
-        values = _matches(_VALUES[kind], text)
-        unused = values - used
-        if len(unused) == 1:
-            return unused.pop()
-        # Ambiguous or used already, and a less specific text must not decide instead.
-        if values:
-            return None
+        remaining = text
+        for other_kind, pattern in _VALUES.items():
+            if other_kind == kind:
+                values = _matches(pattern, remaining)
+                unused = values - used
+                if len(unused) == 1:
+                    return unused.pop()
+                # Ambiguous or used already, and a less specific text must not decide instead.
+                if values:
+                    return None
+            remaining = pattern.sub(" ", remaining)
     return None
 
 
