@@ -88,7 +88,7 @@ def test_the_document_has_what_each_way_found_within_the_budget(
         assert (result["found_in"] == "prompt") == (not result["missing"])
     returned = sum(result["tokens_returned"] for result in results)
     assert sum(result["tokens_in_prompt"] for result in results) * 20 < returned
-    assert [result["found_in"] for result in results] == [*["prompt"] * 5, "", "prompt", "query"]
+    assert [result["found_in"] for result in results] == [*["prompt"] * 5, "", "prompt", "prompt"]
     assert sum(result["in_best_records"] for result in results) == 5
     assert not any(result["in_first_tokens"] for result in results)
 
@@ -279,9 +279,9 @@ def test_people_see_the_same_in_plain_text(
     for result in demo_output["questions"]:
         assert f"{result['tokens_returned']:,}" in text
     assert re.search(r"0 of 8 +5 of 8 +7 of 8", text)
-    assert re.search(r" no +no +query\b", text)
+    assert re.search(r" no +no +prompt\b", text)
     assert "2014-04-30 | rain | New York | 118.9" in text
-    assert "the prompt lacks 6 of 6 records" in text
+    assert "the prompt lacks 4 of 6 records" in text
     assert f"inspect --store {tmp_path / 'context'} --traces {tmp_path / 'traces'}" in text
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]", text)
 
