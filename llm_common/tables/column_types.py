@@ -149,19 +149,16 @@ class _Cells:
     Attributes:
         texts: How often each text occurs that is not a marker.
         others: The numbers and flags.
+        lines: The texts, one a line.
         max_unread: Maximum number of cells without a value.
         name_stems: The stems of the words of the column's name.
     """
 
     texts: Mapping[str, int]
     others: Collection[Cell]
+    lines: str
     max_unread: int
     name_stems: Collection[str]
-
-    @property
-    def lines(self) -> str:
-        """The texts, one a line."""
-        return "\n".join([text.replace("\n", "|") for text in self.texts])
 
     def read(self, read: Callable[[str], _Read | None]) -> dict[str, _Read]:
         """Return what each text is read as, or nothing if too many cannot be read."""
@@ -185,22 +182,26 @@ def type_of(counts: Mapping[Cell, int], name_stems: Collection[str]) -> ColumnTy
         counts: How often each cell occurs, without missing and empty ones.
         name_stems: The stems of the words of the column's name.
     """
+    kinds = set(map(type, counts))
     texts: dict[str, int] = {}
-    others: list[Cell] = []
-    present = 0
-    for cell, count in counts.items():
-        if cell in MARKERS:
-            continue
-        present += count
-        if isinstance(cell, str):
-            texts[cell] = count
-        else:
-            others.append(cell)
-    cells = _Cells(texts, others, int(_MAX_UNREAD * present), name_stems)
-    prose = sum(count for text, count in texts.items() if len(text) > _MAX_CHARS)
+    if str in kinds:
+        texts = {cell: count for cell, count in counts.items() if isinstance(cell, str)}
+    others = []
+    if kinds != {str}:
+        others = [cell for cell in counts if cell not in texts]
+    present = sum(counts.values())
+    for marker in MARKERS & texts.keys():
+        present -= texts.pop(marker)
+    lines = "\n".join(texts)
+    if lines.count("\n") >= len(texts) > 0:
+        lines = "\n".join([text.replace("\n", "|") for text in texts])
+    cells = _Cells(texts, others, lines, int(_MAX_UNREAD * present), name_stems)
+    prose = sum([texts[text] for text in texts if len(text) > _MAX_CHARS])
     for read in (_numbers, _flags, _moments) if prose <= cells.max_unread else ():
         column_type = read(cells)
-        unread = present - sum(map(counts.__getitem__, column_type.values))
+        unread = 0
+        if len(column_type.values) < len(texts) + len(others):
+            unread = present - sum(map(counts.__getitem__, column_type.values))
         if unread <= cells.max_unread and column_type.values:
             has_texts = column_type.has_texts or len(column_type.values) < len(counts)
             return replace(column_type, unread=unread, has_texts=has_texts)
@@ -212,9 +213,10 @@ def type_of(counts: Mapping[Cell, int], name_stems: Collection[str]) -> ColumnTy
 
 def _numbers(cells: _Cells) -> ColumnType:
     values: dict[Cell, Cell] = dict(zip(cells.others, cells.others, strict=True))
-    for cell in cells.others:  # SQLite would round a longer integer
-        if isinstance(cell, bool) or (isinstance(cell, int) and abs(cell) > _MAX_INTEGER):
-            return _TEXT
+    integers = [cell for cell in cells.others if isinstance(cell, int)]
+    # SQLite would round a longer integer.
+    if bool in set(map(type, integers)) or max(map(abs, integers), default=0) > _MAX_INTEGER:
+        return _TEXT
     if cells.texts and not _TEXT_STEMS.isdisjoint(cells.name_stems):
         return _TEXT
     if not _PLAIN_NUMBERS.fullmatch(cells.lines):

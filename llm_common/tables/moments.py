@@ -6,7 +6,7 @@ from typing import Final
 from llm_common.tables.values import MONTHS
 
 _MAX_CHARS: Final = 40
-_HAS_YEAR: Final = re.compile(r"\d{4}")
+_HAS_YEAR: Final = re.compile(r"(?<!\d)\d{4}(?!\d)")
 _CLOCK: Final = (
     r"(?:,?[T :]\s?(?P<hour>[01]?\d|2[0-3])(?P<rest>:[0-5]\d(?::[0-5]\d(?:[.,]\d{1,9})?)?)"
     r"\s?(?P<half>[AaPp][Mm])?\s?(?:Z|UTC|GMT|[-+]\d\d:?\d\d)?)?"

@@ -186,10 +186,10 @@ class TableSketch:
                 continue
             values = column.type.values.values()
             numbers = [value for value in values if isinstance(value, (int, float))]
-            if not column.type.unread and min(numbers) < max(numbers):
-                low, high = format_number(min(numbers)), format_number(max(numbers))
+            low, high = min(numbers), max(numbers)
+            if not column.type.unread and low < high:
                 unit = f" {column.type.unit}" if column.type.is_scaled else ""
-                ranges[column.index] = f" ({low} to {high}{unit})"
+                ranges[column.index] = f" ({format_number(low)} to {format_number(high)}{unit})"
         return ranges
 
     # --- what answers the question
