@@ -94,6 +94,7 @@ async def test_no_answer_of_sql_is_false_in_any_notation_t_13() -> None:
     verdict = await verdict_of(tables_of(1, containers=1))
     assert verdict.false == []
     assert verdict.share_right >= 0.95
+    assert verdict.outcomes["rightly told"] > 0
 
 
 async def test_a_preview_claims_the_numbers_that_sql_has_t_13() -> None:
