@@ -42,7 +42,7 @@ demo: .demo-venv/.installed ## ask an agent eight questions over public data; DE
 	@.demo-venv/bin/python -m pip install --quiet -c constraints.txt -e ".[cli,inspect]"
 	@touch $@
 
-test: .venv/.installed ## run the tests, about 90 s on two cores; CASES=tests/core runs some
+test: .venv/.installed ## run the tests, about two minutes on two cores; CASES=tests/core runs some
 	@echo "Running $(or $(CASES),all tests except the slow campaigns of make torture) ..."
 	@$(BIN)/python -m $(PYTEST) -n auto --dist worksteal $(CASES)
 

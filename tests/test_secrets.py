@@ -39,7 +39,7 @@ HAYSTACKS = 10  # samples share a query: a listing of all of them is one prompt
 
 
 @pytest.fixture(
-    params=[pytest.param(7, id="some"), pytest.param(1, id="all", marks=pytest.mark.torture)]
+    params=[pytest.param(8, id="some"), pytest.param(1, id="all", marks=pytest.mark.torture)]
 )
 def samples(request: pytest.FixtureRequest) -> tuple[Sample, ...]:
     """Return samples of every kind, and all samples at full size."""
