@@ -301,21 +301,12 @@ _TAIL_CHARS: Final = 2_000
 # A plural such as `file(s)` is not a call.
 _TOKEN: Final = re.compile(r"(?:\b[A-Za-z]:(?=[/\\]))?[\w.~@+$/\\-]+(?P<call>\((?!s\)))?")
 _TRAILING: Final = ".-+@$"
-_SEPARATORS: Final = re.compile(r"[/\\]+")
 _ROOTED: Final = re.compile(r"(?:[A-Za-z]:|~|\.{1,2})?[/\\]\w")
-_FOLDERS: Final = frozenset(  # a paragraph, since a list would take a page
-    """
-    .github app apps bin cmd config docs examples include internal lib packages pkg scripts src test
-    tests tools
-    """.split()  # noqa: SIM905
-)
-_MIN_FOLDERS: Final = 3  # `read/write` is no path, `a/b/c` is
 _FILE_NAMES: Final = frozenset(  # a paragraph, since a list would take a page
     """
     CHANGELOG CONTRIBUTING Dockerfile Gemfile Jenkinsfile LICENSE Makefile Procfile README Rakefile
     """.split()  # noqa: SIM905
 )
-_INITIALS: Final = re.compile(r"(?:[A-Z]\.)+[A-Z]")
 _HIDDEN_FILE: Final = re.compile(r"\.[a-z][a-z0-9._-]+")
 _IDENTIFIER: Final = re.compile(r"[^\W\d]\w*")
 # Each part has two characters or more, because `e.g.` and `i.e.` name nothing.
@@ -378,26 +369,17 @@ def _kind(name: str, *, called: bool) -> EntityKind | None:
     """Return the kind of a name, or None for a plain word."""
     _, dot, extension = name[1:].rpartition(".")  # a leading dot marks a hidden file
     has_extension = dot != "" and extension.lower() in FILE_EXTENSIONS
-    if _SEPARATORS.search(name):
-        return "path" if has_extension or _is_path(name) else None
+    if _SEPARATOR.search(name):
+        # Without an extension, only a name from a root or a dot: `read/write` is no path.
+        return "path" if has_extension or _ROOTED.match(name) else None
     if called and (_IDENTIFIER.fullmatch(name) or _DOTTED.fullmatch(name)):
         return "symbol"
-    if _INITIALS.fullmatch(name):  # "U.S.A" has dots, but names nothing
-        return None
     if has_extension or name in _FILE_NAMES or _HIDDEN_FILE.fullmatch(name):
         return "file"
     looks_like_code = "_" in name.strip("_") or name[:2] == "__" or _CAMEL.match(name)
     if _DOTTED.fullmatch(name) or (_IDENTIFIER.fullmatch(name) and looks_like_code):
         return "symbol"
     return None
-
-
-def _is_path(name: str) -> bool:
-    """Return whether a name with slashes, but without a known extension, is a path."""
-    if _ROOTED.match(name):
-        return True
-    folders = [*filter(None, _SEPARATORS.split(name))]
-    return len(folders) >= _MIN_FOLDERS or not _FOLDERS.isdisjoint(folders[:1])
 
 
 _MAX_KEYWORDS: Final = 64

@@ -46,6 +46,8 @@ _FILE_BM25: Final = BM25(k1=1.2, b=0.3)  # a long file is not wordy, it contains
 _PATH_VECTOR_WEIGHT: Final = 0.2  # low, because a path is a short text
 _CODE_WEIGHT: Final = 0.1
 _TEST_WEIGHT: Final = -0.1
+_CHANGE_WEIGHT: Final = 0.3
+_CHANGE_DECAY: Final = timedelta(weeks=1)
 _FILE_CUT_OFF: Final = 0.15  # above `_CODE_WEIGHT`, since being code alone is not relevant
 
 # The values for memories are from the specification.
@@ -56,7 +58,7 @@ _MEMORY_DECAY: Final = timedelta(days=1)
 # The sum of all parts at their largest.
 _MAX_SCORES: Final[Mapping[Kind, float]] = {
     "turn": 1.0 + _NEIGHBOUR_WEIGHT,
-    "file": 1.0 + _PATH_VECTOR_WEIGHT + _CODE_WEIGHT,
+    "file": 1.0 + _PATH_VECTOR_WEIGHT + _CODE_WEIGHT + _CHANGE_WEIGHT,
     # 2.0 for the store's relevance and the words, each at most 1.
     "memory": 2.0 + _VECTOR_WEIGHT + _MEMORY_RECENCY_WEIGHT + _MEMORY_PROJECT_WEIGHT,
     "output": 3.3,  # the maximum of `rank_pointers`, unless the query names one
@@ -79,7 +81,7 @@ class MeasuredStrategy:
       around it, fading over 800 characters. Its time does not count, so an old turn that answers
       beats a new one that does not.
     - file: `words` over content and path. `vectors` of the path, .2. `code`, .1.
-      `tests`, -.1. The time of its last change does not count.
+      `tests`, -.1. `change`, `.3 * exp(-age in weeks)`.
     - memory: `relevance`, as its store returned it, within [0, 1]. `words`. `vectors`, .4.
       `recency`, `.2 * exp(-age in days)`. `project`, .3.
     - output: the parts of `rank_pointers`, for the request and the assistant's last turn.
@@ -124,7 +126,7 @@ class MeasuredStrategy:
         project = request.intent.metadata.current_project
         parts: dict[tuple[Kind, str], _Parts] = {}
         parts |= self._turn_parts(turns, query)
-        parts |= self._file_parts(pool.context_files, query)
+        parts |= self._file_parts(pool.context_files, query, now)
         parts |= self._memory_parts(pool.memory_hits, query, project, now)
         # A short answer of the user refers to the assistant's last turn.
         replies = (turn.content for turn in reversed(turns) if turn.role == _ASSISTANT)
@@ -159,7 +161,7 @@ class MeasuredStrategy:
         return parts
 
     def _file_parts(
-        self, files: Sequence[ContextFile], query: str
+        self, files: Sequence[ContextFile], query: str, now: datetime
     ) -> dict[tuple[Kind, str], _Parts]:
         documents = self._folded_files.get_all([(file.content, file.path) for file in files])
         words = scan(query, documents, weights=_FILE_FIELD_WEIGHTS, bm25=_FILE_BM25)
@@ -172,6 +174,7 @@ class MeasuredStrategy:
                 "vectors": vectors[index],
                 "code": _CODE_WEIGHT * is_code(file.path, file.language),
                 "tests": _TEST_WEIGHT if is_test(file.path) else 0.0,  # never -0.0
+                "change": _CHANGE_WEIGHT * decay(file.metadata.last_modified, now, _CHANGE_DECAY),
             }
         return parts
 

@@ -11,7 +11,7 @@ from typing import Literal
 from llm_common._telemetry import measure, operation, record, retrieval_attributes
 from llm_common._threads import in_thread
 from llm_common.context.bundle import ContextBundle
-from llm_common.context.packing.candidate import REFUSED, Meter
+from llm_common.context.packing.candidate import REFUSED
 from llm_common.context.packing.packer import pack
 from llm_common.context.request import (
     BudgetAllocation,
@@ -23,7 +23,6 @@ from llm_common.context.request import (
     require_intent,
 )
 from llm_common.context.scoring import STRATEGIES, MeasuredStrategy, Strategy, score_pool
-from llm_common.core.tokens import DefaultCounter, TokenCounter
 from llm_common.errors import StoreError, ToolFailedError
 from llm_common.pointers.format import LoadsResults
 from llm_common.pointers.pointer import ContextPointer
@@ -75,8 +74,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 class ContextSelector:
     """Packs turns, files, memories, project state and stored outputs under one hard budget.
 
-    Token counts and folded texts are cached between selections, which never changes a result.
-    Selections may run concurrently.
+    Folded texts are cached between selections, which never changes a result. Selections may run
+    concurrently.
 
     Args:
         store: The store or session that contains the outputs. Without it outputs can be named, but
@@ -105,8 +104,6 @@ class ContextSelector:
         self._store = store
         self._listeners = tuple(listeners)
         self._strategies = strategies or {**STRATEGIES, "measured": MeasuredStrategy()}
-        # One tuple, so that concurrent selections never pair a counter with the meter of another.
-        self._counts: tuple[object, Meter] = (DefaultCounter, Meter(DefaultCounter()))
 
     async def select(
         self,
@@ -141,11 +138,10 @@ class ContextSelector:
         intent = str(request.intent.classification)
         self._emit("context.selection.start", intent=intent, budget=allocation.total_budget)
         now = request.now or datetime.now(UTC)  # read once, so that all ages agree
-        metered = request.model_copy(update={"counter": self._metered(request.counter)})
         with operation("retrieval", "context", {"gen_ai.data_source.id": "context"}) as current:
             strategies = self._strategies
-            scores = await in_thread(score_pool, pool, metered, now=now, strategies=strategies)
-            texts, bundle = await in_thread(self._pack, metered, pool, allocation, scores, previous)
+            scores = await in_thread(score_pool, pool, request, now=now, strategies=strategies)
+            texts, bundle = await in_thread(self._pack, request, pool, allocation, scores, previous)
             metadata = bundle.metadata
             current.set_attributes(
                 {
@@ -180,16 +176,6 @@ class ContextSelector:
     ) -> tuple["_StoredTexts", ContextBundle]:
         texts = _StoredTexts(self._store, _best_outputs(pool, scores))
         return texts, pack(pool, scores, request, allocation, texts=texts, previous=previous)
-
-    def _metered(self, counter: TokenCounter) -> Meter:
-        """Return the counter with the cached counts of earlier selections."""
-        # Each request has its own DefaultCounter, and all of them count alike.
-        key = DefaultCounter if type(counter) is DefaultCounter else counter
-        cached_key, meter = self._counts
-        if cached_key is not key:
-            meter = Meter(counter)
-            self._counts = key, meter
-        return meter
 
     def _emit_results(
         self,

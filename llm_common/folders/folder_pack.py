@@ -184,8 +184,8 @@ def pack_folder(
     value beside the records over 200. A file with a cut value is never `whole`.
 
     A function, method or class of at most 6,000 characters that the question names is packed whole,
-    before all others. It is named by `Class.method`, by a line of a traceback, by `file.py:12`, or
-    by a name that looks like code and that no other definition has.
+    before all others. It is named by `Class.method`, or by a name that looks like code and that no
+    other definition has.
 
     Passages that match far less than the best one are left out, even if the budget has room for
     them. Named files keep all of theirs, and the three best files keep one. A larger budget keeps

@@ -4,7 +4,6 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import PurePosixPath
 
 from llm_common.context.mentions import is_test
 
@@ -16,13 +15,6 @@ _CODE_NAME = re.compile(
 )
 # `Class` and `method` of `Class.method`. The lookahead lets `a.b.c` match twice.
 _QUALIFIED = re.compile(r"\b([^\W\d]\w*)\.(?=([^\W\d]\w*))")
-# A line of a traceback, such as `File "core.py", line 12, in main` or `core.py:12: in main`, and
-# `core.py:12` alone. A match begins where a path does and is bounded, so that hostile text takes
-# linear time.
-_PLACE = re.compile(
-    r"(?<![\w./\\-])([\w./\\-]{1,200}\.\w{1,8})(?:\", line |:)(\d{1,7})(?:(?:,|:) in (\w+))?"
-)
-_MAX_PLACES = 64  # bounds the work for a long query, as `code_names` does
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +26,12 @@ class Definition:
         name: The defined name.
         parent: The name of the definition around it, or "".
         first_line: Its first line, from 1, with the decorators and comments above it.
-        last_line: The last line before the next definition.
     """
 
     path: str
     name: str
     parent: str
     first_line: int
-    last_line: int
 
 
 def code_names(query: str) -> list[str]:
@@ -56,18 +46,15 @@ def code_names(query: str) -> list[str]:
 def named_definitions(query: str, definitions: Iterable[Definition]) -> set[Definition]:
     """Return the definitions that a query names.
 
-    A query names a definition by `Class.method`, by its file and line as in a traceback, or by a
-    name that looks like code, if no other definition has it. Except for files and lines,
-    definitions in tests do not count.
+    A query names a definition by `Class.method`, or by a name that looks like code, if no other
+    definition has it. Definitions in tests do not count.
 
     Args:
         query: The question.
         definitions: The definitions to choose from.
     """
     by_name: defaultdict[str, list[Definition]] = defaultdict(list)
-    by_file_name: defaultdict[str, list[Definition]] = defaultdict(list)
     for definition in definitions:
-        by_file_name[PurePosixPath(definition.path).name].append(definition)
         if not is_test(definition.path):
             by_name[definition.name].append(definition)
 
@@ -77,20 +64,4 @@ def named_definitions(query: str, definitions: Iterable[Definition]) -> set[Defi
             named.update(by_name[name])
     for parent, name in set(_QUALIFIED.findall(query)):
         named.update(method for method in by_name[name] if method.parent == parent)
-    places = [*dict.fromkeys(_PLACE.findall(query))][:_MAX_PLACES]
-    for path, number, name in places:
-        # A traceback has the paths of an installation, with the same folder around the file.
-        end = PurePosixPath(path.replace("\\", "/")).parts[-2:]
-        line = int(number)
-        matching: list[Definition] = []
-        for definition in by_file_name[end[-1]]:
-            parts = PurePosixPath(definition.path).parts[-len(end) :]
-            is_same_file = end[-len(parts) :] == parts
-            # With a name, the line may be that of another version.
-            is_there = definition.first_line <= line <= definition.last_line
-            if is_same_file and (definition.name == name if name else is_there):
-                matching.append(definition)
-        if matching:
-            # Of definitions around a line, the innermost begins last.
-            named.add(min(matching, key=lambda found: abs(found.first_line - line)))
     return named

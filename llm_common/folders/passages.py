@@ -390,7 +390,7 @@ def _definitions(path: str, outline: _Outline) -> dict[Definition, Span]:
                 break
         parent = outline.parents[index]
         parent_name = symbols[parent].name if parent >= 0 else ""
-        definition = Definition(path, symbol.name, parent_name, first + 1, end)
+        definition = Definition(path, symbol.name, parent_name, first + 1)
         definitions[definition] = (lines[first], lines[end])
     return definitions
 

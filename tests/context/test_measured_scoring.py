@@ -133,6 +133,24 @@ def test_of_equal_matches_code_leads_and_tests_come_last() -> None:
     assert scores["file", "lib/latest.py"].parts["tests"] == 0.0
 
 
+def test_a_recent_change_counts_and_fades_over_weeks() -> None:
+    ages = {
+        "now.md": timedelta(0),
+        "week.md": timedelta(weeks=1),
+        "old.md": timedelta(weeks=52),
+        "none.md": None,
+    }
+    future = changed("future.md", timedelta(days=-40))
+    pool = DataPoolSnapshot(
+        context_files=(*(changed(path, age) for path, age in ages.items()), future)
+    )
+    parts = {key[1]: score.parts["change"] for key, score in scored(pool, "anything").items()}
+    assert parts["now.md"] == parts["future.md"] == pytest.approx(0.3)
+    assert parts["week.md"] == pytest.approx(0.3 * 0.3679, abs=1e-4)
+    assert parts["old.md"] < 1e-6
+    assert parts["none.md"] == 0.0
+
+
 def test_a_file_that_is_only_code_is_below_the_cut_off_s1_08() -> None:
     pool = DataPoolSnapshot(context_files=(file("a.py", "x = 1"), file("b.py", "invoice = 1")))
     scores = scored(pool, "invoice")

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache, partial
 from operator import attrgetter
 
 from llm_common.context.bundle import (
@@ -272,7 +273,6 @@ class Duplicates:
         return keys
 
 
-_MAX_CACHED_CHARS = 8_000_000
 # From the specification: above this score, the summary of a large file replaces its text.
 _RELEVANT = 0.8
 
@@ -283,27 +283,11 @@ _ALMOST = 1.5  # a text of less than 1.5 parts is shown whole
 
 
 class Meter:
-    """Caches the counts of a counter, for texts of up to 8 million characters in total.
-
-    Assumes only that the counter counts equal texts alike.
-    """
+    """Counts each text once. Assumes only that the counter counts equal texts alike."""
 
     def __init__(self, counter: TokenCounter) -> None:
-        self._counter = counter
-        self._counts: dict[str, int] = {}
-        self._cached_chars = 0
-
-    def count(self, text: str) -> int:
-        """Return the tokens of a text."""
-        tokens = self._counts.get(text)
-        if tokens is None:
-            tokens = count_tokens(self._counter, text)
-            self._cached_chars += len(text)
-            # Threads may share a meter. A race miscounts the characters, but never the tokens.
-            if self._cached_chars > _MAX_CACHED_CHARS:
-                self._counts, self._cached_chars = {}, len(text)
-            self._counts[text] = tokens
-        return tokens
+        self.count = cache(partial(count_tokens, counter))
+        """Returns the tokens of a text."""
 
 
 def next_chars(size: int, chars: int) -> int:
