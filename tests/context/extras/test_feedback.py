@@ -7,7 +7,7 @@ import sqlite3
 import stat
 import sys
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -23,12 +23,11 @@ from llm_common.context import (
     FileMetadata,
     IntentType,
     ItemAccount,
-    MeasuredStrategy,
     Score,
     classify_intent,
 )
 from llm_common.context.extras.feedback import HALF_LIFE, STEP, bounded, faded, pushes
-from llm_common.context.request import Kind, Scores
+from llm_common.context.request import Kind
 from llm_common.core import DefaultCounter
 from llm_common.errors import StoreError
 from tests.context.samples import NOON, file, memory, packed, request_of, turn
@@ -76,30 +75,13 @@ def pool_of(subject: str) -> DataPoolSnapshot:
     )
 
 
-class ChangesCount(MeasuredStrategy):
-    """An application's strategy: the default one, and a file that was changed today scores more."""
-
-    def score(
-        self, pool: DataPoolSnapshot, request: ContextSelectionRequest, *, now: datetime
-    ) -> Scores:
-        scores = dict(super().score(pool, request, now=now))
-        for item in pool.context_files:
-            value, parts, rule = scores["file", item.id]
-            change = 0.0
-            if item.metadata.last_modified == NOON:
-                change = 0.3 * request.weights.get("change", 1.0)
-            scores["file", item.id] = Score(value + change, {**parts, "change": change}, rule)
-        return scores
-
-
 def request_about(subject: str, weights: dict[str, float] | None = None) -> ContextSelectionRequest:
     intent = classify_intent(f"fix the {subject} overflow, see named.md")
     return ContextSelectionRequest(intent=intent, token_budget=900, weights=weights or {}, now=NOON)
 
 
 async def selected(subject: str, weights: dict[str, float] | None = None) -> ContextBundle:
-    selector = ContextSelector(strategies={"measured": ChangesCount()})
-    return await selector.select(request_about(subject, weights), pool_of(subject))
+    return await ContextSelector().select(request_about(subject, weights), pool_of(subject))
 
 
 def rank(bundle: ContextBundle, item_id: str) -> int:
