@@ -46,7 +46,6 @@ LIST_WORDS: Final = set_of("and or nor the a an in from of on by to both either 
 
 _LEADING: Final = set_of("of is are was equal to number no the a exactly")
 _NO_VALUES: Final = FILLERS | NEGATIONS | NEUTRAL
-_RESULT_VERBS: Final = set_of("failed returned responded answered ended exited finished")
 _UNITS: Final = stems_of(
     "second minute hour day week month year km kilometer kilometre mile meter metre cm mm foot"
     " feet inch kg gram pound ton liter litre percent kb mb gb tb ms sec min"
@@ -125,7 +124,6 @@ class _Terms:
         self._read_dates(
             date for date in dates if date.is_number and self._naming.used.isdisjoint(date.words)
         )
-        self._read_signs()
         self._read_presence()
         self._read_values()
         self._read_flags()
@@ -274,21 +272,6 @@ class _Terms:
         if units == ["year"] and "age" in column.last_stems:
             return True
         return all(is_alike(unit, column.last_stems) for unit in units)
-
-    def _read_signs(self) -> None:
-        """Read "a negative balance"."""
-        for index, word in enumerate(self._words):
-            sign = _SIGNS.get(word.text)
-            if sign is None or index in self._naming.used:
-                continue
-            words = range(index, index + 1)
-            comparison = Comparison(
-                sign, 0, 0, words, range(0), "", is_money=False, is_written=True
-            )
-            _, behind = self._naming.around(index, index)
-            column, named, is_alone = self._naming.best(behind, _is_numeric)
-            if column is not None:
-                self._add_comparison(column, comparison, named, is_certain=is_alone)
 
     def _only_measure(self, *, is_money: bool) -> Column | None:
         """Return the one numeric column, without ids, that an amount without a name can mean."""
@@ -461,8 +444,6 @@ class _Terms:
         words = set(indexes).union(*(named.get(index, ()) for index in chosen))
         is_certain &= len(texts) <= _MAX_SHOWN_VALUES
         operand = " or ".join(map(shown, sorted(texts)[:_MAX_SHOWN_VALUES]))
-        if phrase.isdigit():
-            words |= self._result_words(indexes.start)
         return Term(
             columns=tuple(sorted(chosen)),
             first=indexes.start,
@@ -511,14 +492,6 @@ class _Terms:
             # The question speaks of the column, unless rows have exactly this value.
             return {index: entry for index, entry in found.items() if entry.whole}
         return found
-
-    def _result_words(self, first: int) -> set[int]:
-        """Return the words before a code that say that it was the outcome: "failed with"."""
-        words = set()
-        for index in range(max(first - 2, 0), first):
-            if self._words[index].text in _RESULT_VERBS:
-                words.add(index)
-        return words
 
     # --- flags
 
@@ -652,7 +625,6 @@ class _Terms:
         )
 
 
-_SIGNS: Final = {"negative": "<", "positive": ">", "non-negative": ">="}
 _PARTICIPLES: Final = set_of("sold sent paid won lost built bought gone left done held")
 
 
@@ -668,10 +640,6 @@ def _narrowed(found: dict[int, _Found], named: dict[int, set[int]]) -> dict[int,
     whole = {index: entry for index, entry in (exact or found).items() if entry.whole}
     best = whole or exact or found
     return {index: entry for index, entry in best.items() if index in named} or best
-
-
-def _is_numeric(column: Column) -> bool:
-    return column.is_numeric
 
 
 def _is_counted(column: Column) -> bool:

@@ -118,7 +118,7 @@ class TextSketch:
         yield f"{where}{len(self._lines):,} lines. Some of them, with their numbers:"
         if self._failures:
             first = min(block.start for block in self._failures)
-            yield f"Failures: {len(self._failures):,}, the first in line {first + 1:,}."
+            yield f"Possible failures: {len(self._failures):,}, the first in line {first + 1:,}."
         yield from self._counts()
 
     def _fitting(self, room: int) -> list[str]:

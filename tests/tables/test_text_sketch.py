@@ -64,7 +64,7 @@ def test_failures_leave_room_for_the_lines_that_are_asked_for_t_15() -> None:
     lines = [f"ERROR: request {n} was refused by unit {n}" for n in range(300)]
     lines[100:100] = [f"backup {n} is kept in vault {n}" for n in range(8)]
     shown = sketch("Where are the backups kept?", "\n".join(lines))
-    assert "Failures: 300, the first in line 1." in shown
+    assert "Possible failures: 300, the first in line 1." in shown
     assert [n for n in range(8) if f"backup {n} is kept in vault {n}" in shown] == list(range(8))
 
 
