@@ -46,9 +46,9 @@ def store_of(folder: Path, days: int) -> FileContextPointerStore:
 
 
 def parts_of(page: int) -> list[dict[str, Any]]:
-    """Return a page of parts, which takes some 6,000 tokens. The order of a set is not fixed."""
+    """Return a page of parts, which takes some 3,000 tokens. The order of a set is not fixed."""
     rows = []
-    for number in range(page * 300, (page + 1) * 300):
+    for number in range(page * 150, (page + 1) * 150):
         tags = {f"tag {number % 7}", f"tag {number % 5}", "part"}
         rows.append({"id": number, "stock": number * 7 % 13, "tags": tags, "text": "x" * 40})
     return rows
