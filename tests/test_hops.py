@@ -13,11 +13,11 @@ MAX_FILES = {
     "select outputs, HTTP": 18,
     "run": 49,
     "run, HTTP": 56,
-    "hook: offload a result": 38,  # with the trace of the session, and the look for a repeated call
+    "hook: offload a result": 40,  # with the trace of the session, and the look for a repeated call
     # with the config, rules, values and plan of its note, references, and the overview
     "hook: fold 200 messages": 28,
-    "gateway: preview a result": 40,
-    "pack an output and turns": 40,  # with the records of the output
+    "gateway: preview a result": 42,
+    "pack an output and turns": 43,  # with the records of the output
     "pack a folder": 24,  # with the named definitions, and the text around the files
 }
 

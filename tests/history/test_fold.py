@@ -711,6 +711,24 @@ async def test_a_match_shows_the_text_around_the_words(
     assert "more characters are not shown" in found.line
 
 
+@pytest.mark.parametrize("words", ["10.0.0.7:443", "the blue DOOR was open", 'say "no" twice'])
+async def test_a_search_shows_the_place_that_has_its_words_t_18(
+    store: FileContextPointerStore, words: str
+) -> None:
+    lines = [f"{n} from 10.0.0.{n}: the door was blue, open it, say no" for n in range(300)]
+    lines[170] = f"{words.lower()} then"
+    lines[250] = f"{words}  and again"
+    result: object = "\n".join(lines)
+    for stored in (result, {"log": lines}):
+        await store.save(query_id="s", tool_name="read", args={"n": str(stored)[:9]}, result=stored)
+    found = await search_history(words, store=store, session_id="s")
+    assert len(found) == 2
+    for match in found:
+        assert words.lower() in match.text.lower().replace('\\"', '"')
+        assert match.places == 2
+        assert "the first of 2 places" in match.line
+
+
 async def test_a_whole_match_is_not_called_unread(store: FileContextPointerStore) -> None:
     await store.save(query_id="s", tool_name="read", args={}, result="one\n\n\n   two")
     [found] = await search_history("two", store=store, session_id="s")

@@ -90,14 +90,14 @@ def tables_of(seed: int, *, containers: int) -> list[Written]:
     return tables
 
 
-async def test_no_answer_of_sql_is_false_in_any_notation_t_13() -> None:
+async def test_no_answer_of_sql_is_false_in_any_notation_t_15() -> None:
     verdict = await verdict_of(tables_of(1, containers=1))
     assert verdict.false == []
     assert verdict.share_right >= 0.95
     assert verdict.outcomes["rightly told"] > 0
 
 
-async def test_a_preview_claims_the_numbers_that_sql_has_t_13() -> None:
+async def test_a_preview_claims_the_numbers_that_sql_has_t_15() -> None:
     session = new_session()
     outcomes: Counter[str] = Counter()
     for table in tables_of(1, containers=1):
@@ -115,7 +115,7 @@ async def test_a_preview_claims_the_numbers_that_sql_has_t_13() -> None:
 
 @pytest.mark.torture
 @pytest.mark.parametrize("seed", range(2, 12))
-async def test_no_answer_of_sql_is_false_in_any_container_t_13(seed: int) -> None:
+async def test_no_answer_of_sql_is_false_in_any_container_t_15(seed: int) -> None:
     verdict = await verdict_of(tables_of(seed, containers=len(CONTAINERS)))
     assert verdict.false == []
     assert verdict.share_right >= 0.95

@@ -48,7 +48,7 @@ def values(*cells: Cell, name: str = "amount") -> list[Cell]:
         ((2**62, 5), [2**62, 5]),
     ],
 )
-def test_numbers_are_read_by_the_whole_column_t_13(
+def test_numbers_are_read_by_the_whole_column_t_15(
     cells: tuple[Cell, ...], numbers: list[Cell] | None
 ) -> None:
     if numbers is None:
@@ -92,7 +92,7 @@ def test_numbers_are_read_by_the_whole_column_t_13(
         ((1, 2, 3, 4, 5, 6, 7, 8, "x", "y"), "most"),
     ],
 )
-def test_what_the_column_leaves_open_stays_text_t_13(cells: tuple[Cell, ...], name: str) -> None:
+def test_what_the_column_leaves_open_stays_text_t_15(cells: tuple[Cell, ...], name: str) -> None:
     assert typed(*cells, name=name).kind == "text"
 
 
@@ -116,7 +116,7 @@ def test_what_the_column_leaves_open_stays_text_t_13(cells: tuple[Cell, ...], na
         (("3/15/2026 1:05 PM", "3/15/2026 12:00 am"), ["2026-03-15 13:05", "2026-03-15 00:00"]),
     ],
 )
-def test_moments_are_iso_t_13(cells: tuple[str, ...], moments: list[str] | str | None) -> None:
+def test_moments_are_iso_t_15(cells: tuple[str, ...], moments: list[str] | str | None) -> None:
     column_type = typed(*cells)
     assert column_type.kind == "moment"
     assert column_type.has_texts == (values(*cells) != list(cells))
@@ -129,12 +129,12 @@ def test_moments_are_iso_t_13(cells: tuple[str, ...], moments: list[str] | str |
 @pytest.mark.parametrize(
     "cells", [("True", "False"), ("yes", "NO"), ("Y", "N"), (True, False), (True, "false")]
 )
-def test_flags_are_read_from_words_t_13(cells: tuple[Cell, ...]) -> None:
+def test_flags_are_read_from_words_t_15(cells: tuple[Cell, ...]) -> None:
     assert typed(*cells).kind == "flag"
     assert values(*cells) == [True, False]
 
 
-def test_markers_and_a_tenth_of_other_texts_have_no_value_t_13() -> None:
+def test_markers_and_a_tenth_of_other_texts_have_no_value_t_15() -> None:
     numbers = [str(number) for number in range(9)]
     column_type = typed(*numbers, "N/A", "-", "unknown")
     assert (column_type.kind, column_type.unread, column_type.has_texts) == ("number", 1, True)

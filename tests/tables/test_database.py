@@ -433,7 +433,7 @@ def loaded(records: Json) -> RecordDatabase:
 PRICES = 'item,price,price_text\na,"$1,200.50",x\nb,N/A,y\nc,$7.00,z\n'
 
 
-def test_values_stand_beside_their_texts_t_13() -> None:
+def test_values_stand_beside_their_texts_t_15() -> None:
     database = loaded(PRICES)
     found = database.query("SELECT * FROM t ORDER BY price DESC LIMIT 1")
     assert found.columns == ("item", "price", "price_text", "price_text_2")
@@ -443,12 +443,12 @@ def test_values_stand_beside_their_texts_t_13() -> None:
     assert database.query("SELECT price FROM t").notes == ()
 
 
-def test_whole_numbers_among_decimals_divide_as_decimals_t_13() -> None:
+def test_whole_numbers_among_decimals_divide_as_decimals_t_15() -> None:
     assert loaded("a,b\nx,5\ny,2.5\n").query("SELECT b / 2 FROM t").rows == ((2.5,), (1.25,))
     assert loaded("a,b\nx,5\ny,2\n").query("SELECT b / 2 FROM t").rows == ((2,), (1,))
 
 
-def test_a_comparison_of_numbers_as_text_is_told_t_13() -> None:
+def test_a_comparison_of_numbers_as_text_is_told_t_15() -> None:
     database = loaded([{"id": n, "weight": f"{n},234"} for n in range(1, 30)])
     note = "weight is text, compared by letters. number(weight) reads numbers in it."
     assert database.query("SELECT max(Weight) FROM t").notes == (note,)

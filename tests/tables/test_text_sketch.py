@@ -24,14 +24,14 @@ def sketch(question: str, text: str = TEXT, max_chars: int = 1_200) -> str:
     return shown
 
 
-def test_the_lines_that_match_are_whole_and_have_their_numbers_t_15() -> None:
+def test_the_lines_that_match_are_whole_and_have_their_numbers_t_16() -> None:
     shown = sketch("What happened to blk_-774267833966018354?")
     assert shown.startswith("900 lines. Some of them, with their numbers:\n")
     assert '1 line contains "blk_-774267833966018354"' in shown
     assert f"\n418: {LOG[417]}\n" in shown
 
 
-def test_the_number_of_lines_is_that_of_the_whole_word_t_15() -> None:
+def test_the_number_of_lines_is_that_of_the_whole_word_t_16() -> None:
     assert '1 line contains "dropped"' in sketch("Which lines mention dropped?")
     assert '1 line contains "Dropped"' in sketch("Which lines mention Dropped?")
     assert '2 lines contain "dropped"' in sketch("Which lines mention DROPPED?")
@@ -40,27 +40,27 @@ def test_the_number_of_lines_is_that_of_the_whole_word_t_15() -> None:
     assert '2 lines contain "ab"' in sketch("lines with ab", "ab\nabc\nx ab\n" + "y\n" * 9)
 
 
-def test_lines_with_more_and_rarer_words_come_first_t_15() -> None:
+def test_lines_with_more_and_rarer_words_come_first_t_16() -> None:
     shown = sketch("Did host-4 report that a block was dropped?", max_chars=300)
     assert f"418: {LOG[417]}" in shown
     assert '1 line contains "dropped" and "host-4"' in shown
 
 
-def test_each_text_is_shown_once_t_15() -> None:
+def test_each_text_is_shown_once_t_16() -> None:
     text = "\n".join(["the pump is off", "all is well"] * 300)
     shown = sketch("is the pump off?", text)
     assert shown.count("the pump is off") == 1
     assert '300 lines contain "pump"' in shown
 
 
-def test_a_long_line_shows_what_matched_t_15() -> None:
+def test_a_long_line_shows_what_matched_t_16() -> None:
     lines = [f"{n} " + "lorem ipsum " * 60 for n in range(60)]
     lines[30] += "needle in it " + "dolor sit " * 90
     shown = sketch("where is the needle?", "\n".join(lines))
     assert re.search(r"^31: ….*needle in it", shown, re.MULTILINE)
 
 
-def test_failures_leave_room_for_the_lines_that_are_asked_for_t_15() -> None:
+def test_failures_leave_room_for_the_lines_that_are_asked_for_t_16() -> None:
     lines = [f"ERROR: request {n} was refused by unit {n}" for n in range(300)]
     lines[100:100] = [f"backup {n} is kept in vault {n}" for n in range(8)]
     shown = sketch("Where are the backups kept?", "\n".join(lines))
@@ -80,7 +80,7 @@ def test_failures_leave_room_for_the_lines_that_are_asked_for_t_15() -> None:
         ({"ok": False, "result": {"log": PLAIN}}, "result.log", "ok: false"),
     ],
 )
-def test_the_text_in_data_is_shown_by_its_lines_t_14(
+def test_the_text_in_data_is_shown_by_its_lines_t_17(
     result: dict[str, object], path: str, beside: str
 ) -> None:
     shown = ResultParts(json.dumps(result), result, "dropped").excerpt(1_200).text
@@ -89,7 +89,7 @@ def test_the_text_in_data_is_shown_by_its_lines_t_14(
     assert "\n418: host-4 dropped blk_-774267833966018354 and blk_-8\n" in shown
 
 
-def test_a_text_without_a_match_shows_both_ends_t_15() -> None:
+def test_a_text_without_a_match_shows_both_ends_t_16() -> None:
     shown = sketch("zygomorphic").split("\n")
     assert (shown[1], shown[-1]) == (f"1: {LOG[0]}", f"900: {LOG[-1]}")
 
@@ -97,7 +97,7 @@ def test_a_text_without_a_match_shows_both_ends_t_15() -> None:
 @given(
     st.integers(60, 2_000), st.integers(1, 800), st.sampled_from(["", "dropped", "failed host-4"])
 )
-def test_more_room_never_shows_less_t_15(room: int, more: int, question: str) -> None:
+def test_more_room_never_shows_less_t_16(room: int, more: int, question: str) -> None:
     text = "\n".join([*LOG[400:430], "ERROR: it failed", *LOG[600:620]])
     small = set(TextSketch(text, question).text(room).split("\n"))
     large = set(TextSketch(text, question).text(room + more).split("\n"))

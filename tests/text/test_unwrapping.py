@@ -22,11 +22,11 @@ from llm_common.text.unwrapping import unwrapped
         ("", ""),
     ],
 )
-def test_a_text_is_read_without_its_wrapping_t_14(text: str, read: str) -> None:
+def test_a_text_is_read_without_its_wrapping_t_17(text: str, read: str) -> None:
     assert unwrapped(text) == read
 
 
-def test_hostile_wrapping_takes_linear_time_t_14() -> None:
+def test_hostile_wrapping_takes_linear_time_t_17() -> None:
     for part in ("\x1b[", "\x1b]0;" + "x" * 300, "\r", "a\rb\r", "\x1b"):
         start = time.process_time()
         unwrapped("line\n" + part * (2_000_000 // len(part)))

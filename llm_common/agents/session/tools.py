@@ -286,10 +286,10 @@ class SessionTools:
                 lines.pop()
                 break
         if not lines:
-            # Halved until it fits, since a line of emoji takes several tokens a character.
+            # A quarter less until it fits, since a line of emoji takes several tokens a character.
             line = matches[0].line
             while len(line) > 1 and not self._fits_answer([line]):
-                line = one_line(line, max_chars=len(line) // 2)
+                line = one_line(line, max_chars=len(line) * 3 // 4)
             lines.append(line)
         return in_fence("\n".join(lines))
 
