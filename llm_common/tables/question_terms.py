@@ -46,6 +46,7 @@ LIST_WORDS: Final = set_of("and or nor the a an in from of on by to both either 
 
 _LEADING: Final = set_of("of is are was equal to number no the a exactly")
 _NO_VALUES: Final = FILLERS | NEGATIONS | NEUTRAL
+_RESULT_VERBS: Final = set_of("failed returned responded answered ended exited finished")
 _UNITS: Final = stems_of(
     "second minute hour day week month year km kilometer kilometre mile meter metre cm mm foot"
     " feet inch kg gram pound ton liter litre percent kb mb gb tb ms sec min"
@@ -444,6 +445,8 @@ class _Terms:
         words = set(indexes).union(*(named.get(index, ()) for index in chosen))
         is_certain &= len(texts) <= _MAX_SHOWN_VALUES
         operand = " or ".join(map(shown, sorted(texts)[:_MAX_SHOWN_VALUES]))
+        if phrase.isdigit():
+            words |= self._result_words(indexes.start)
         return Term(
             columns=tuple(sorted(chosen)),
             first=indexes.start,
@@ -492,6 +495,14 @@ class _Terms:
             # The question speaks of the column, unless rows have exactly this value.
             return {index: entry for index, entry in found.items() if entry.whole}
         return found
+
+    def _result_words(self, first: int) -> set[int]:
+        """Return the words before a code that say that it was the outcome: "failed with"."""
+        words = set()
+        for index in range(max(first - 2, 0), first):
+            if self._words[index].text in _RESULT_VERBS:
+                words.add(index)
+        return words
 
     # --- flags
 
