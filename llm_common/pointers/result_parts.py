@@ -22,6 +22,7 @@ _READ_CHARS: Final = 2_000_000  # a longer result is searched only this far
 # A longer result is shown as text, since reading it takes seconds.
 _MAX_TABLE_CHARS: Final = 20_000_000
 _MAX_LINE_CHARS: Final = 1_000  # on average, of a text that is read by its lines
+_ESCAPE_CHARS: Final = 6
 _TEXT_SHARE: Final = 0.7  # of the characters, from which data is a text
 _PASSAGES_SHARE: Final = 0.6
 _ENDS_LABEL: Final = "\nBeginning and end:\n"
@@ -74,7 +75,9 @@ class ResultParts:
         records = self._records
         if records is None:
             return None
-        if not are_mostly_records(records.tables, len(self._text)):
+        # An escaped letter of JSON is one character of a cell.
+        total_chars = len(self._text) - (_ESCAPE_CHARS - 1) * self._text.count("\\u")
+        if not are_mostly_records(records.tables, total_chars):
             return None
         sketch = ResultSketch(records, self._query, name=self._name, question_name=self._query_name)
         is_log = isinstance(self._value, str) and LOG_MESSAGE in records.tables[0].columns

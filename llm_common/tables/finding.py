@@ -17,6 +17,7 @@ from collections import ChainMap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
+from json import JSONDecoder
 from typing import Final, TypeGuard
 
 from llm_common.errors import CorruptPointerError
@@ -30,7 +31,7 @@ from llm_common.tables.table import (
 from llm_common.tables.text_forms import json_lines, tables_in_text
 from llm_common.tables.values import Cell
 from llm_common.text.canonical import Json, decode_json
-from llm_common.text.unwrapping import unwrapped
+from llm_common.text.unwrapping import unwrapped, without_line_numbers
 
 _NESTED: Final = "[]."  # between the path of a list and the field of its records
 _MAX_TABLES: Final = 20
@@ -44,13 +45,16 @@ _MIN_EMBEDDED_CHARS: Final = 200
 _SAMPLE: Final = 50  # records that decide whether a list or an object holds records
 _HEADER_KEYS: Final = ("columns", "header", "headers", "fields", "column_names")
 _ROWS_KEYS: Final = ("rows", "data", "values", "records", "results")
+_MAX_CHARS_BEHIND: Final = 500  # of lines behind JSON, such as the time that a query took
+_DECODER: Final = JSONDecoder()
 _WHITE_SPACE: Final = " \t\r\n"
 
 
 def _json_in(text: str) -> Json:
     """Return the data of a text that is JSON, or the text itself.
 
-    Lines before JSON, such as `Found 3 results:`, are left out.
+    Lines before JSON, such as `Found 3 results:`, and a few behind it are left out. Objects one
+    after another are a list.
     """
     start = _json_start(text)
     if start is None:
@@ -58,7 +62,23 @@ def _json_in(text: str) -> Json:
     try:
         return decode_json(text[start:].encode("utf-8", "surrogatepass"))
     except (CorruptPointerError, ValueError):
-        return text
+        return _json_before_others(text, start)
+
+
+def _json_before_others(text: str, start: int) -> Json:
+    """Return the data at the beginning of a text that goes on behind it, or the text itself."""
+    values: list[Json] = []
+    while text.startswith(("{", "["), start):
+        try:
+            value, end = _DECODER.raw_decode(text, start)
+        except (ValueError, RecursionError):
+            return text
+        values.append(value)
+        start = end + len(text[end:]) - len(text[end:].lstrip())
+    chars_behind = len(text) - start
+    if len(values) == 1 and chars_behind <= _MAX_CHARS_BEHIND:
+        return values[0]
+    return values if values and not chars_behind else text
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +162,7 @@ class _Search:
         if not isinstance(data, str):
             yield from self._walk(path, data, depth)
             return
+        text = without_line_numbers(text)
         lines = json_lines(text)
         if lines is not None:
             if lines.others:
@@ -166,9 +187,15 @@ class _Search:
             self.is_complete = False
 
     def _walk_list(self, path: str, items: list[Json], depth: int) -> Iterator[Table]:
-        if are_records(items):
-            yield table_of_records(path, items)
-            yield from self._nested(path, items)
+        records = [item for item in items if item is not None]
+        if _are_text_blocks(items):
+            for index, block in enumerate(items):
+                yield from self._walk(f"{path}[{index}].text", block["text"], depth + 1)
+        elif are_records(records):
+            if len(records) < len(items):
+                self._add_field(f"{path} missing records".strip(), len(items) - len(records))
+            yield table_of_records(path, records)
+            yield from self._nested(path, records)
         elif _are_rows(items):
             yield _table_with_header(path, items)
         elif _are_scalars(items):
@@ -236,6 +263,14 @@ def are_records(
     if not isinstance(value, list) or len(value) < min_records:
         return False
     return all(type(item) is dict for item in value) and _have_one_form(value)
+
+
+def _are_text_blocks(items: list[Json]) -> TypeGuard[list[dict[str, str]]]:
+    """Return whether a list is what a tool of MCP answers with: blocks of text."""
+    return bool(items) and all(
+        isinstance(item, dict) and item.get("type") == "text" and isinstance(item.get("text"), str)
+        for item in items
+    )
 
 
 def _have_one_form(records: Sequence[Json]) -> bool:

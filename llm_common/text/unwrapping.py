@@ -1,12 +1,17 @@
 """`unwrapped`: a text without what a terminal or an editor has added to it."""
 
 import re
+from itertools import pairwise
 from typing import Final
 
 # Escape sequences of ECMA-48: colours, movements of the cursor, and titles of a window.
 _ESCAPE: Final = re.compile(
     r"\x1b(?:\[[0-?]{0,40}[ -/]{0,4}[@-~]|\][^\x07\x1b\n]{0,200}(?:\x07|\x1b\\)|[@-Z\\^_])"
 )
+_TAG: Final = re.compile(r"<(?P<name>[A-Za-z][\w-]{0,40})(?:\s[^<>\n]{0,500})?>")
+_FENCE: Final = re.compile(r"```[\w+-]{0,20}")
+# As `cat -n` and the file tools of agents write them.
+_NUMBERED: Final = re.compile(r"[^\S\n]{0,9}(?P<number>\d{1,9})(?:\t|\u2192|: |\| )")
 _SAME_CHARS: Final = 4  # with which the forms of a progress bar begin
 
 
@@ -14,17 +19,41 @@ def unwrapped(text: str) -> str:
     """Return a text as it would be read: without a byte order mark, colours and overwritten parts.
 
     Line ends become line feeds, and each line keeps its number. Of a line that a progress bar has
-    written again and again, the last form stays.
+    written again and again, the last form stays. A fence or tags around the text become empty
+    lines.
     """
     text = text.removeprefix("\ufeff")
     if "\x1b" in text:
         text = _ESCAPE.sub("", text)
-    if "\r" not in text:
+    if "\r" in text:
+        text = text.replace("\r\n", "\n")
+        if "\n" not in text:
+            text = text.replace("\r", "\n")
+        text = "\n".join(map(_last_form, text.split("\n")))
+    return _without_frame(text)
+
+
+def without_line_numbers(text: str) -> str:
+    """Return a text without the numbers that a tool has written before all of its lines."""
+    lines = text.split("\n")
+    matches = [_NUMBERED.match(line) for line in lines if line.strip()]
+    numbers = [int(match["number"]) for match in matches if match]
+    is_numbered = len(numbers) == len(matches) > 1
+    if not is_numbered or any(after - before != 1 for before, after in pairwise(numbers)):
         return text
-    text = text.replace("\r\n", "\n")
-    if "\n" not in text:
-        return text.replace("\r", "\n")
-    return "\n".join(map(_last_form, text.split("\n")))
+    return "\n".join(_NUMBERED.sub("", line) for line in lines)
+
+
+def _without_frame(text: str) -> str:
+    """Return a text with empty lines for the fence or the tags that stand around it."""
+    inner = text.strip()
+    first, _, rest = inner.partition("\n")
+    body, _, last = rest.rpartition("\n")
+    tag = _TAG.fullmatch(first)
+    # A document of tags is no text in a tag.
+    is_tagged = tag is not None and last == f"</{tag['name']}>" and "\n<" not in f"\n{body}"
+    is_fenced = _FENCE.fullmatch(first) is not None and last == "```" and "\n```" not in body
+    return f"\n{body}\n" if is_tagged or is_fenced else text
 
 
 def _last_form(line: str) -> str:

@@ -9,6 +9,7 @@ from hypothesis import given, strategies as st
 
 from llm_common.tables.finding import find_records
 from llm_common.tables.table import MAX_COLUMNS, MAX_ROWS, Table
+from llm_common.text.canonical import Json
 
 ORDERS: Any = [{"id": 1, "state": "open"}, {"id": 2, "state": "paid"}, {"id": 3, "state": "open"}]
 ROWS = ((1, "open"), (2, "paid"), (3, "open"))
@@ -310,3 +311,39 @@ def test_a_line_that_is_not_aligned_stays_whole() -> None:
     assert table.columns == ("NAME", "SIZE", "UNIT", "line")
     assert table.rows[7] == ("file7", "7", "kB", None)
     assert table.rows[20] == (None, None, None, "total 20")
+
+
+ITEMS: list[Json] = [{"id": number, "qty": number * 2} for number in range(30)]
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        "Found these:\n```json\n" + json.dumps(ITEMS, indent=1) + "\n```\nDone.",
+        json.dumps(ITEMS) + "\n\nThe query took 12 ms.",
+        "\n".join(json.dumps(item, indent=2) for item in ITEMS),
+        '<result page="1">\n' + json.dumps(ITEMS) + "\n</result>",
+        [{"type": "text", "text": json.dumps(ITEMS)}, {"type": "text", "text": "Page 1 of 3"}],
+        [*ITEMS[:9], None, *ITEMS[9:]],
+        "".join(
+            f"{n:6}\t{n},{n * 2}\n".replace("     0\t0,0", "     0\tid,qty") for n in range(31)
+        ),
+    ],
+    ids=["fence", "line behind", "objects", "tags", "text blocks", "null", "line numbers"],
+)
+def test_records_are_found_in_what_a_tool_wraps_around_them_t_17(result: Json) -> None:
+    [table, *_] = find_records(result).tables
+    assert table.columns == ("id", "qty")
+    assert table.total_rows == 30
+
+
+def test_a_null_among_records_is_told() -> None:
+    records = find_records([*ITEMS, None, None])
+    assert ("missing records", 2) in records.fields
+
+
+@pytest.mark.parametrize(
+    "text", ["[" * 50_000, '{"a":1}' + "x" * 600, '{"a": 1} {"b"', "[1, 2] and so on"]
+)
+def test_what_is_no_json_stays_a_text(text: str) -> None:
+    assert find_records(text).tables == ()

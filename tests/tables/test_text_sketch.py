@@ -75,7 +75,7 @@ def test_failures_leave_room_for_the_lines_that_are_asked_for_t_16() -> None:
         (
             {"content": [{"type": "text", "text": PLAIN}]},
             "content[0].text",
-            "content[0].type: text",
+            "content[0].text: 900 lines.",
         ),
         ({"ok": False, "result": {"log": PLAIN}}, "result.log", "ok: false"),
     ],

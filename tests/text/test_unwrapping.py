@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from llm_common.text.unwrapping import unwrapped
+from llm_common.text.unwrapping import unwrapped, without_line_numbers
 
 
 @pytest.mark.parametrize(
@@ -19,6 +19,10 @@ from llm_common.text.unwrapping import unwrapped
         ("copy 1%\rcopy 50%\rcopy 100%\ndone", "copy 100%\ndone"),
         ("10%\r\x1b[K100%\rdone\r\nnext", "done\nnext"),
         ("id,note\n1,a\rb", "id,note\n1,a\rb"),  # one may be data
+        ("```csv\nid,n\n1,2\n```\n", "\nid,n\n1,2\n"),
+        ('<file path="a.csv">\nid,n\n1,2\n</file>', "\nid,n\n1,2\n"),
+        ("<ul>\n<li>a</li>\n</ul>", "<ul>\n<li>a</li>\n</ul>"),  # a document of tags
+        ("```\na\n```\nb\n```\nc\n```", "```\na\n```\nb\n```\nc\n```"),
         ("", ""),
     ],
 )
@@ -26,8 +30,22 @@ def test_a_text_is_read_without_its_wrapping_t_17(text: str, read: str) -> None:
     assert unwrapped(text) == read
 
 
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ("     1\tid,n\n     2\t1,2", "id,n\n1,2"),
+        ("7\u2192a\n8\u2192b", "a\nb"),
+        ("1: a\n2: b\n", "a\nb\n"),
+        ("1\ta\n3\tb", "1\ta\n3\tb"),  # a column of numbers
+        ("1\ta\nb", "1\ta\nb"),
+    ],
+)
+def test_numbers_before_all_lines_are_no_data_t_17(text: str, read: str) -> None:
+    assert without_line_numbers(text) == read
+
+
 def test_hostile_wrapping_takes_linear_time_t_17() -> None:
-    for part in ("\x1b[", "\x1b]0;" + "x" * 300, "\r", "a\rb\r", "\x1b"):
+    for part in ("\x1b[", "\x1b]0;" + "x" * 300, "\r", "a\rb\r", "\x1b", "```\n", "<a>\n"):
         start = time.process_time()
         unwrapped("line\n" + part * (2_000_000 // len(part)))
         assert time.process_time() - start < 20
