@@ -4,6 +4,7 @@ A search reads every record of its queries, and optionally every result. It stor
 the words, so one batch of results is in memory at a time. The store is not changed.
 """
 
+import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ from llm_common.pointers.store import ContextPointerStore
 from llm_common.ranking.lexical import StreamedScan, find_stem, folded
 from llm_common.storage.blob import folder_of, query_id_of
 from llm_common.text.canonical import json_text
+from llm_common.text.unwrapping import with_letters
 
 _BATCH: Final = 16  # as many as an object store fetches in parallel
 _CALL_WEIGHT: Final = 2.0  # a word of the call is more telling than one of a long result
@@ -278,8 +280,8 @@ def _places_of(words: str, text: str) -> list[int]:
     asked = words.split()
     if len("".join(asked)) < _MIN_PLACE_CHARS:
         return []
-    # In a result of JSON, quotes are escaped.
-    for form in (asked, [json_text(word)[1:-1] for word in asked]):
+    # In a result of JSON, quotes are escaped, and so may be letters.
+    for form in (asked, [json_text(word)[1:-1] for word in asked], list(map(_escaped, asked))):
         pattern = rf"\s{{1,{_MAX_BLANKS}}}".join(map(re.escape, form))
         # "art" is no place in "party".
         whole = rf"(?<!\w){pattern}(?!\w)" if pattern[0].isalnum() else pattern
@@ -289,12 +291,22 @@ def _places_of(words: str, text: str) -> list[int]:
     return []
 
 
+def _escaped(word: str) -> str:
+    return json.dumps(word)[1:-1]
+
+
 def _passage(text: str, places: Sequence[int], stems: Sequence[str], size: int) -> tuple[int, str]:
     """Return the passage around the first place, else that with the most words, and its offset."""
+    is_json = _is_json(text)
     if places:
         start = max(places[0] - size // _BEFORE_PLACE, 0)
-        return start, text[start : start + size // 2]
-    is_json = _is_json(text)
+        passage = text[start : start + size // 2]
+    else:
+        start, passage = _best_passage(text, stems, size, is_json=is_json)
+    return start, with_letters(passage) if is_json else passage
+
+
+def _best_passage(text: str, stems: Sequence[str], size: int, *, is_json: bool) -> tuple[int, str]:
     best_start, most = 0, 0
     # Windows overlap by half, so no word is cut in both.
     for start in range(0, len(text), max(size // 2, 1)):

@@ -1,5 +1,6 @@
 """`unwrapped`: a text without what a terminal or an editor has added to it."""
 
+import json
 import re
 from itertools import pairwise
 from typing import Final
@@ -8,6 +9,8 @@ from typing import Final
 _ESCAPE: Final = re.compile(
     r"\x1b(?:\[[0-?]{0,40}[ -/]{0,4}[@-~]|\][^\x07\x1b\n]{0,200}(?:\x07|\x1b\\)|[@-Z\\^_])"
 )
+# No control characters, which a text of JSON cannot have.
+_LETTERS: Final = re.compile(r"(?<!\\)(?:\\u(?!00[01])[0-9a-fA-F]{4})+")
 _TAG: Final = re.compile(r"<(?P<name>[A-Za-z][\w-]{0,40})(?:\s[^<>\n]{0,500})?>")
 _FENCE: Final = re.compile(r"```[\w+-]{0,20}")
 # As `cat -n` and the file tools of agents write them.
@@ -31,6 +34,11 @@ def unwrapped(text: str) -> str:
             text = text.replace("\r", "\n")
         text = "\n".join(map(_last_form, text.split("\n")))
     return _without_frame(text)
+
+
+def with_letters(text: str) -> str:
+    r"""Return a text of JSON with the letters that its escapes such as `\u7f16` stand for."""
+    return _LETTERS.sub(lambda match: str(json.loads(f'"{match[0]}"')), text)
 
 
 def without_line_numbers(text: str) -> str:

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from llm_common.text.unwrapping import unwrapped, without_line_numbers
+from llm_common.text.unwrapping import unwrapped, with_letters, without_line_numbers
 
 
 @pytest.mark.parametrize(
@@ -42,6 +42,19 @@ def test_a_text_is_read_without_its_wrapping_t_17(text: str, read: str) -> None:
 )
 def test_numbers_before_all_lines_are_no_data_t_17(text: str, read: str) -> None:
     assert without_line_numbers(text) == read
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        (r'{"a": "\u7f16\u53f7"}', '{"a": "\u7f16\u53f7"}'),
+        (r'"\ud83d\ude00 \u0022"', '"\U0001f600 ""'),
+        (r'"\u000a \\u7f16"', r'"\u000a \\u7f16"'),
+        ("plain", "plain"),
+    ],
+)
+def test_escaped_letters_are_letters_t_17(text: str, read: str) -> None:
+    assert with_letters(text) == read
 
 
 def test_hostile_wrapping_takes_linear_time_t_17() -> None:
