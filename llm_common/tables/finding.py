@@ -188,10 +188,12 @@ class _Search:
 
     def _walk_list(self, path: str, items: list[Json], depth: int) -> Iterator[Table]:
         records = [item for item in items if item is not None]
-        if _are_text_blocks(items):
-            for index, block in enumerate(items):
-                yield from self._walk(f"{path}[{index}].text", block["text"], depth + 1)
-        elif are_records(records):
+        texts = _texts_of_blocks(items)
+        for index, text in enumerate(texts):
+            yield from self._walk(f"{path}[{index}].text", text, depth + 1)
+        if texts:
+            return
+        if are_records(records):
             if len(records) < len(items):
                 self._add_field(f"{path} missing records".strip(), len(items) - len(records))
             yield table_of_records(path, records)
@@ -265,12 +267,15 @@ def are_records(
     return all(type(item) is dict for item in value) and _have_one_form(value)
 
 
-def _are_text_blocks(items: list[Json]) -> TypeGuard[list[dict[str, str]]]:
-    """Return whether a list is what a tool of MCP answers with: blocks of text."""
-    return bool(items) and all(
-        isinstance(item, dict) and item.get("type") == "text" and isinstance(item.get("text"), str)
-        for item in items
-    )
+def _texts_of_blocks(items: list[Json]) -> list[str]:
+    """Return the texts of a list of text blocks, as tools of MCP answer with, or []."""
+    texts: list[str] = []
+    for item in items:
+        text = item.get("text") if isinstance(item, dict) and item.get("type") == "text" else None
+        if not isinstance(text, str):
+            return []
+        texts.append(text)
+    return texts
 
 
 def _have_one_form(records: Sequence[Json]) -> bool:
