@@ -187,7 +187,7 @@ class _Search:
             self.is_complete = False
 
     def _walk_list(self, path: str, items: list[Json], depth: int) -> Iterator[Table]:
-        records = [item for item in items if item is not None]
+        records: list[Json] = [item for item in items if item is not None]
         texts = _texts_of_blocks(items)
         for index, text in enumerate(texts):
             yield from self._walk(f"{path}[{index}].text", text, depth + 1)
