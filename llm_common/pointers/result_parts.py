@@ -21,7 +21,8 @@ MIN_PART_CHARS: Final = 80
 _READ_CHARS: Final = 2_000_000  # a longer result is searched only this far
 # A longer result is shown as text, since reading it takes seconds.
 _MAX_TABLE_CHARS: Final = 20_000_000
-_MAX_LINE_CHARS: Final = 1_000  # on average, of a text that is read by its lines
+_MAX_LINE_CHARS: Final = 1_000  # on average, of a few lines that are read by line
+_MIN_LINES: Final = 20
 _ESCAPE_CHARS: Final = 6
 _TEXT_SHARE: Final = 0.7  # of the characters, from which data is a text
 _PASSAGES_SHARE: Final = 0.6
@@ -99,8 +100,9 @@ class ResultParts:
             if len(text) < _TEXT_SHARE * len(self._text):
                 return None
         text = unwrapped(text)
+        lines = text.count("\n") + 1
         # Prose in a few long lines, or a program that was packed into one.
-        if len(text) > _MAX_LINE_CHARS * (text.count("\n") + 1):
+        if lines < _MIN_LINES and len(text) > _MAX_LINE_CHARS * lines:
             return None
         return TextSketch(text, self._query, path=path, beside=fields if path else {})
 
