@@ -22,7 +22,7 @@ _HINTS: Final = (
     *("error", "err!", "fail", "fatal", "panic", "exception", "traceback", "denied", "abort"),
     *("fault", "killed", "not found", "cannot find", "could not", "unable to", "undefined ref"),
     *("not ok", "critical", "severe", "refused", "timed out", "no such", "unhandled", "non-zero"),
-    *("exit", "returned", "status", "out of memory", "caused by", "core dumped", "terminated"),
+    *("exit", "out of memory", "caused by", "core dumped", "terminated"),
     *("assert", "stopped", "\u2715", "\u2716", "\u2717", "\u2718", "\u00d7"),
 )
 _FAILED: Final = re.compile(
@@ -41,7 +41,7 @@ _FAILED: Final = re.compile(
     r"|\s(?:FAILED|FAIL)\b(?!\s*[=:]\s*0)|\b(?i:build|command|job|step|test|tests) (?i:failed)\b"
     r"|BUILD FAILURE|build stopped|\*\*\* \[.{1,200}\] Error \d"
     r"|\b[1-9]\d* (?:failed|failures?|errors?)\b"
-    r"|\b(?:exit(?:ed)? (?:with )?(?:code|status)|returned|exit code:?|status:?) [1-9]\d{0,2}\b"
+    r"|\bexit(?:ed)?(?: with)?(?: code| status)?:? [1-9]\d{0,2}\b"
     r"|non-zero exit|(?i:segmentation fault|core dumped|bus error|out of memory|assertion failed)"
     r"|^\s*(?:Killed|Aborted|Terminated)\b"
     # phrases
