@@ -220,6 +220,13 @@ _FAILURES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
             ),
             "KeyError: 'user_id'",
         ),
+        (
+            (
+                'Traceback (most recent call last):\n  File "/app/a.py", line 3, in take\n'
+                "    raise NotReady(name)\napp.states.NotReady: the queue is closed\n"
+            ),
+            "the queue is closed",
+        ),
         ("2026-03-05 10:09:01 ERROR worker: job 71 lost its lease\n", "lost its lease"),
         ("2026-03-05 10:09:01 CRITICAL db: disk is full\n", "disk is full"),
         (
@@ -271,12 +278,16 @@ _SUCCESSES: Final = (
     "kernel: fault tolerance active\n",
     "audit: 0 vulnerabilities, no failed checks\n",
     "GET /orders returned 200 in 12 ms\n",
+    "no tests failed\n",
+    "0 jobs failed\n",
+    "test error: shows the page ... ok\n",
+    "\u2713 a build failed page is shown\n",
     "job 71 ended with status 3 of 9\n",
 )
 
 
 def _failing() -> Iterator[Output]:
-    """Yield forty outputs, four of each of ten tools, with the failure in the midst."""
+    """Yield outputs of ten tools, four or more of each, with the failure in the midst."""
     for tool, failures in _FAILURES.items():
         noise = _NOISE[tool]
         for number, (failure, wanted) in enumerate(failures):

@@ -44,6 +44,9 @@ def test_lines_with_more_and_rarer_words_come_first_t_16() -> None:
     shown = sketch("Did host-4 report that a block was dropped?", max_chars=300)
     assert f"418: {LOG[417]}" in shown
     assert '1 line contains "dropped" and "host-4"' in shown
+    lines = [f"the {part} of unit {n} runs" for n in range(20) for part in ("pump", "valve")]
+    lines += ["the pump and the valve leak", *["all is well"] * 99]
+    assert "41: the pump and the valve leak" in sketch("pump or valve?", "\n".join(lines), 190)
 
 
 def test_each_text_is_shown_once_t_16() -> None:
