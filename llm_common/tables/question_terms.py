@@ -5,6 +5,7 @@ Each takes its words, so that the year of a date is no number and no value. A pa
 question leaves open is uncertain.
 """
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import product
@@ -46,6 +47,7 @@ LIST_WORDS: Final = set_of("and or nor the a an in from of on by to both either 
 
 _LEADING: Final = set_of("of is are was equal to number no the a exactly")
 _NO_VALUES: Final = FILLERS | NEGATIONS | NEUTRAL
+_SEVERAL: Final = re.compile(r"\s{0,3}[/&+;]\s{0,3}")
 _RESULT_VERBS: Final = set_of("failed returned responded answered ended exited finished")
 _UNITS: Final = stems_of(
     "second minute hour day week month year km kilometer kilometre mile meter metre cm mm foot"
@@ -438,7 +440,9 @@ class _Terms:
                 is_certain &= not entry.whole or entry.part <= entry.whole
                 cells, texts = entry.whole | entry.part, entry.texts
                 is_whole = False
-            elif not entry.whole:
+            elif entry.whole:
+                is_certain &= not _stands_beside_others(column, entry.whole)
+            else:
                 is_whole = False
                 is_certain &= len(entry.part) == 1 or bool(named.get(index))
             rows.update(row for row, cell in enumerate(column.cells) if cell in cells)
@@ -643,6 +647,16 @@ _ABSENT: Final = set_of("no without")
 _LACKING: Final = set_of("lack lacks lacking missing")
 _HAVING: Final = set_of("have has having with had")
 _DATE_ENDINGS: Final = stems_of("at on date time day")
+
+
+def _stands_beside_others(column: Column, values: set[Cell]) -> bool:
+    """Return whether other cells have one of some values among several, as `France/ Italy`."""
+    phrases = {folded(cell_text(value)) for value in values}
+    for cell in column.counts:
+        parts = _SEVERAL.split(cell) if isinstance(cell, str) and cell not in values else ()
+        if len(parts) > 1 and not phrases.isdisjoint(map(folded, parts)):
+            return True
+    return False
 
 
 def _narrowed(found: dict[int, _Found], named: dict[int, set[int]]) -> dict[int, _Found]:

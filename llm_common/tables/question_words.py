@@ -390,9 +390,7 @@ class QuestionWords:
         )
 
 
-_COUNTING: Final = re.compile(
-    r"\b(?:how\s+many|how\s+often|(?:total\s+)?number\s+of|count)\b", re.IGNORECASE
-)
+_COUNTING: Final = re.compile(r"\b(?:how\s+many|how\s+often|number\s+of|count)\b", re.IGNORECASE)
 _UP: Final = (
     "more expensive|more|greater|higher|larger|bigger|longer|older|later|heavier|taller|newer"
     "|warmer|hotter|faster|better|costlier|pricier|wider|deeper"

@@ -135,6 +135,13 @@ def test_a_verb_before_a_code_says_that_it_was_the_outcome(question: str) -> Non
     assert (read.total, read.unread) == (30, ())
 
 
+def test_no_number_is_claimed_for_a_value_that_stands_among_several_too() -> None:
+    rows: list[dict[str, Json]] = [{"peak": f"P{n}", "land": "Italy"} for n in range(20)]
+    assert reading("How many peaks are in Italy?", table_of_records("peaks", rows)).is_claimed
+    rows.append({"peak": "P20", "land": "France/ Italy"})
+    assert not reading("How many peaks are in Italy?", table_of_records("peaks", rows)).is_claimed
+
+
 def test_a_question_names_no_value_by_accident() -> None:
     rows: list[dict[str, Json]] = [{"name": "any", "id": n, "is": "the"} for n in range(4)]
     rows[0]["name"] = "a"
