@@ -32,6 +32,7 @@ from llm_common.text.unwrapping import with_letters
 _BATCH: Final = 16  # as many as an object store fetches in parallel
 _CALL_WEIGHT: Final = 2.0  # a word of the call is more telling than one of a long result
 _MIN_PLACE_CHARS: Final = 3
+_MAX_PLACE_CHARS: Final = 300  # a longer text is no phrase, and would make a pattern of seconds
 _MAX_BLANKS: Final = 40  # between two words, as in aligned columns
 _BEFORE_PLACE: Final = 8  # this part of a passage stands before what was asked for
 _JSON_ESCAPE: Final = re.compile(r"\\(?:u([0-9a-fA-F]{4})|.)", re.DOTALL)
@@ -278,7 +279,7 @@ def _unescape(escape: re.Match[str]) -> str:
 def _places_of(words: str, text: str) -> list[int]:
     """Return where a text has the words as they were asked for, in any case, however spaced."""
     asked = words.split()
-    if len("".join(asked)) < _MIN_PLACE_CHARS:
+    if not _MIN_PLACE_CHARS <= len("".join(asked)) <= _MAX_PLACE_CHARS:
         return []
     # In a result of JSON, quotes are escaped, and so may be letters.
     for form in (asked, [json_text(word)[1:-1] for word in asked], list(map(_escaped, asked))):
