@@ -278,22 +278,18 @@ def _unescape(escape: re.Match[str]) -> str:
 
 def _places_of(words: str, text: str) -> list[int]:
     """Return where a text has the words as they were asked for, in any case, however spaced."""
-    asked = words.split()
-    if not _MIN_PLACE_CHARS <= len("".join(asked)) <= _MAX_PLACE_CHARS:
+    asked = " ".join(words.split())
+    if not _MIN_PLACE_CHARS <= len(asked) <= _MAX_PLACE_CHARS:
         return []
     # In a result of JSON, quotes are escaped, and so may be letters.
-    for form in (asked, [json_text(word)[1:-1] for word in asked], list(map(_escaped, asked))):
-        pattern = rf"\s{{1,{_MAX_BLANKS}}}".join(map(re.escape, form))
+    for form in dict.fromkeys((asked, json_text(asked)[1:-1], json.dumps(asked)[1:-1])):
+        pattern = rf"\s{{1,{_MAX_BLANKS}}}".join(map(re.escape, form.split(" ")))
         # "art" is no place in "party".
         whole = rf"(?<!\w){pattern}(?!\w)" if pattern[0].isalnum() else pattern
         places = [match.start() for match in re.finditer(whole, text, re.IGNORECASE)]
         if places:
             return places
     return []
-
-
-def _escaped(word: str) -> str:
-    return json.dumps(word)[1:-1]
 
 
 def _passage(text: str, places: Sequence[int], stems: Sequence[str], size: int) -> tuple[int, str]:

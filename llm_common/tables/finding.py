@@ -13,11 +13,11 @@
 The column of the keys is `key_2` if the objects have a field `key`.
 """
 
+import re
 from collections import ChainMap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from json import JSONDecoder
 from typing import Final, TypeGuard
 
 from llm_common.errors import CorruptPointerError
@@ -30,8 +30,8 @@ from llm_common.tables.table import (
 )
 from llm_common.tables.text_forms import json_lines, tables_in_text
 from llm_common.tables.values import Cell
-from llm_common.text.canonical import Json, decode_json
-from llm_common.text.unwrapping import unwrapped, without_line_numbers
+from llm_common.text.canonical import DECODER, Json, decode_json
+from llm_common.text.unwrapping import unwrapped, without_frame, without_line_numbers
 
 _NESTED: Final = "[]."  # between the path of a list and the field of its records
 _MAX_TABLES: Final = 20
@@ -46,7 +46,7 @@ _SAMPLE: Final = 50  # records that decide whether a list or an object holds rec
 _HEADER_KEYS: Final = ("columns", "header", "headers", "fields", "column_names")
 _ROWS_KEYS: Final = ("rows", "data", "values", "records", "results")
 _MAX_CHARS_BEHIND: Final = 500  # of lines behind JSON, such as the time that a query took
-_DECODER: Final = JSONDecoder()
+_NO_BLANK: Final = re.compile(r"\S")
 _WHITE_SPACE: Final = " \t\r\n"
 
 
@@ -70,11 +70,12 @@ def _json_before_others(text: str, start: int) -> Json:
     values: list[Json] = []
     while text.startswith(("{", "["), start):
         try:
-            value, end = _DECODER.raw_decode(text, start)
+            value, end = DECODER.raw_decode(text, start)
         except (ValueError, RecursionError):
             return text
         values.append(value)
-        start = end + len(text[end:]) - len(text[end:].lstrip())
+        following = _NO_BLANK.search(text, end)
+        start = following.start() if following else len(text)
     chars_behind = len(text) - start
     if len(values) == 1 and chars_behind <= _MAX_CHARS_BEHIND:
         return values[0]
@@ -162,7 +163,7 @@ class _Search:
         if not isinstance(data, str):
             yield from self._walk(path, data, depth)
             return
-        text = without_line_numbers(text)
+        text = without_line_numbers(without_frame(text))
         lines = json_lines(text)
         if lines is not None:
             if lines.others:

@@ -19,11 +19,8 @@ class TextLines:
     """
 
     def __init__(self, text: str) -> None:
-        self.lines = text.split("\n")
-        self._text = text
-
-    def __len__(self) -> int:
-        return len(self.lines)
+        self._text = text.removesuffix("\n")  # which ends the last line, and begins no other
+        self.lines = self._text.split("\n")
 
     @cached_property
     def _starts(self) -> list[int]:

@@ -68,7 +68,9 @@ _ORJSON_OPTIONS = (
 )
 _Level: TypeAlias = "tuple[Iterator[tuple[object, object]], Any]"
 
-_DECODER = json.JSONDecoder(parse_constant=lambda _: None)
+DECODER = json.JSONDecoder(parse_constant=lambda _: None)
+"""Reads JSON with NaN and the infinities as None."""
+
 _DIGITS = bytes.maketrans(b"123456789", b"0" * 9)
 _LONG_DIGITS = b"0" * 19  # an integer with 19 digits or more may exceed 64 bits
 
@@ -216,7 +218,7 @@ def decode_json(data: bytes) -> Json:
     try:
         text = data.decode("utf-8")
         try:
-            value = _DECODER.decode(text)
+            value = DECODER.decode(text)
         except RecursionError:
             # orjson reads 1,024 levels, and so verifies that the text is JSON.
             orjson.loads(_SURROGATE_ESCAPE.sub(rb"\\u0041", data))
@@ -240,7 +242,7 @@ def _deep_value(text: str) -> Json:
         elif part == "[":
             value = []
         else:
-            value = _DECODER.decode(part)
+            value = DECODER.decode(part)
         if type(levels[-1]) is list:
             levels[-1].append(value)
         elif key is None:

@@ -22,8 +22,7 @@ def unwrapped(text: str) -> str:
     """Return a text as it would be read: without a byte order mark, colours and overwritten parts.
 
     Line ends become line feeds, and each line keeps its number. Of a line that a progress bar has
-    written again and again, the last form stays. A fence or tags around the text become empty
-    lines.
+    written again and again, the last form stays.
     """
     text = text.removeprefix("\ufeff")
     if "\x1b" in text:
@@ -33,7 +32,7 @@ def unwrapped(text: str) -> str:
         if "\n" not in text:
             text = text.replace("\r", "\n")
         text = "\n".join(map(_last_form, text.split("\n")))
-    return _without_frame(text)
+    return text
 
 
 def with_letters(text: str) -> str:
@@ -52,8 +51,8 @@ def without_line_numbers(text: str) -> str:
     return "\n".join(_NUMBERED.sub("", line) for line in lines)
 
 
-def _without_frame(text: str) -> str:
-    """Return a text with empty lines for the fence or the tags that stand around it."""
+def without_frame(text: str) -> str:
+    """Return a text with an empty line before it for the fence or the tags that stand around it."""
     inner = text.strip()
     first, _, rest = inner.partition("\n")
     body, _, last = rest.rpartition("\n")

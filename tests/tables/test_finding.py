@@ -2,6 +2,7 @@
 
 import json
 import random
+import time
 from typing import Any
 
 import pytest
@@ -347,3 +348,11 @@ def test_a_null_among_records_is_told() -> None:
 )
 def test_what_is_no_json_stays_a_text(text: str) -> None:
     assert find_records(text).tables == ()
+
+
+def test_many_objects_one_after_another_take_linear_time() -> None:
+    text = "\n".join(json.dumps({"id": n, "name": f"n{n}"}, indent=1) for n in range(60_000))
+    start_s = time.process_time()
+    [table] = find_records(text).tables
+    assert table.total_rows == 60_000
+    assert time.process_time() - start_s < 20

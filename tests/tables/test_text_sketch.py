@@ -106,3 +106,34 @@ def test_more_room_never_shows_less_t_16(room: int, more: int, question: str) ->
     large = set(TextSketch(text, question).text(room + more).split("\n"))
     numbers = {line.partition(":")[0] for line in large}
     assert {line.partition(":")[0] for line in small} <= numbers
+
+
+WORDS = ("pump", "Pump", "pumps", "valve", "valve-7", "10.0.0.7", "a", "unit", "", "x_pump")
+
+
+@given(
+    st.lists(st.lists(st.sampled_from(WORDS), max_size=4).map(" ".join), min_size=1, max_size=30),
+    st.sampled_from(["pump", "valve-7", "Pump valve", "10.0.0.7 pump", "PUMPS"]),
+    st.sampled_from(["", "\n"]),
+)
+def test_the_numbers_of_lines_are_true_t_16(lines: list[str], question: str, end: str) -> None:
+    text = "\n".join(lines) + end
+    true_lines = text.removesuffix("\n").split("\n")
+    stated = TextSketch(text, question).text(4_000).split("\n")
+    assert stated[0].startswith(f"{len(true_lines):,} lines.")
+    for head in stated[1:]:
+        claim = re.fullmatch(r'(\d+) lines? contains? (".+")', head)
+        if claim is None:
+            continue
+        words = [word.strip('"') for word in claim[2].split('" and "')]
+        patterns = [re.compile(rf"(?<!\w){re.escape(word)}(?!\w)") for word in words]
+        count = 0
+        for line in true_lines:
+            count += all(_has(pattern, line, true_lines) for pattern in patterns)
+        assert count == int(claim[1]), head
+
+
+def _has(pattern: re.Pattern[str], line: str, lines: list[str]) -> bool:
+    # A word that stands nowhere as it was asked for is compared in lower case.
+    is_written = any(map(pattern.search, lines))
+    return pattern.search(line if is_written else line.lower()) is not None

@@ -4,7 +4,12 @@ import time
 
 import pytest
 
-from llm_common.text.unwrapping import unwrapped, with_letters, without_line_numbers
+from llm_common.text.unwrapping import (
+    unwrapped,
+    with_letters,
+    without_frame,
+    without_line_numbers,
+)
 
 
 @pytest.mark.parametrize(
@@ -19,15 +24,24 @@ from llm_common.text.unwrapping import unwrapped, with_letters, without_line_num
         ("copy 1%\rcopy 50%\rcopy 100%\ndone", "copy 100%\ndone"),
         ("10%\r\x1b[K100%\rdone\r\nnext", "done\nnext"),
         ("id,note\n1,a\rb", "id,note\n1,a\rb"),  # one may be data
-        ("```csv\nid,n\n1,2\n```\n", "\nid,n\n1,2\n"),
-        ('<file path="a.csv">\nid,n\n1,2\n</file>', "\nid,n\n1,2\n"),
-        ("<ul>\n<li>a</li>\n</ul>", "<ul>\n<li>a</li>\n</ul>"),  # a document of tags
-        ("```\na\n```\nb\n```\nc\n```", "```\na\n```\nb\n```\nc\n```"),
         ("", ""),
     ],
 )
 def test_a_text_is_read_without_its_wrapping_t_17(text: str, read: str) -> None:
     assert unwrapped(text) == read
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ("```csv\nid,n\n1,2\n```\n", "\nid,n\n1,2\n"),
+        ('<file path="a.csv">\nid,n\n1,2\n</file>', "\nid,n\n1,2\n"),
+        ("<ul>\n<li>a</li>\n</ul>", "<ul>\n<li>a</li>\n</ul>"),  # a document of tags
+        ("```\na\n```\nb\n```\nc\n```", "```\na\n```\nb\n```\nc\n```"),
+    ],
+)
+def test_a_frame_around_a_text_is_no_part_of_its_tables_t_17(text: str, read: str) -> None:
+    assert without_frame(text) == read
 
 
 @pytest.mark.parametrize(
@@ -60,5 +74,5 @@ def test_escaped_letters_are_letters_t_17(text: str, read: str) -> None:
 def test_hostile_wrapping_takes_linear_time_t_17() -> None:
     for part in ("\x1b[", "\x1b]0;" + "x" * 300, "\r", "a\rb\r", "\x1b", "```\n", "<a>\n"):
         start = time.process_time()
-        unwrapped("line\n" + part * (2_000_000 // len(part)))
+        without_frame(unwrapped("line\n" + part * (2_000_000 // len(part))))
         assert time.process_time() - start < 20
