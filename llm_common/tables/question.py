@@ -29,16 +29,10 @@ from llm_common.tables.question_words import (
 from llm_common.tables.table import Table
 from llm_common.tables.values import Cell, cell_text
 
-_QUOTED: Final = 1.4  # a name that the question quotes as it stands
-NAMED: Final = 0.5
-"""The score from which a question names a column."""
-
 _MAX_SEARCHED_WORDS: Final = 8
 _MAX_NEAR: Final = 50
 _FIRST_ROWS: Final = 12  # a preview shows about as many
 _CELL_END: Final = "\n"  # no word contains it
-_WORDS_BEFORE: Final = 8  # that may name the column of a number, and those behind it
-_WORDS_AFTER: Final = 4
 # With a named record they ask for the rows beside it.
 _NEIGHBOUR_WORDS: Final = set_of("next after before above below previous following preceding")
 

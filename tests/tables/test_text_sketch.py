@@ -134,6 +134,10 @@ def test_the_numbers_of_lines_are_true_t_16(lines: list[str], question: str, end
 
 
 def _has(pattern: re.Pattern[str], line: str, lines: list[str]) -> bool:
-    # A word that stands nowhere as it was asked for is compared in lower case.
-    is_written = any(map(pattern.search, lines))
-    return pattern.search(line if is_written else line.lower()) is not None
+    if any(map(pattern.search, lines)):
+        return pattern.search(line) is not None
+    # A word that stands nowhere as it was asked for is compared in lower case, and then by letters.
+    if any(pattern.search(each.lower()) for each in lines):
+        return pattern.search(line.lower()) is not None
+    letters = pattern.pattern.removeprefix(r"(?<!\w)").removesuffix(r"(?!\w)")
+    return re.search(letters, line.lower()) is not None
